@@ -1,0 +1,127 @@
+// Builds the console when console/dist is missing or older than its sources. Runs before `npm start` and `npm test`, so
+// it never stops either: where it cannot build, it says so in one line and the server starts with what there is.
+// Plain JavaScript with nothing but node:*, because it must also run where the development dependencies are absent.
+import { createHash } from 'node:crypto';
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
+
+const folder = path.dirname(fileURLToPath(import.meta.url));
+const STAMP = '.stamp';
+
+/** SHA-256 over everything the bundle is made from: sources, settings, and the versions in the lockfile. */
+export function sourceHash(root = folder) {
+  const hash = createHash('sha256');
+  const files = ['index.html', 'package.json', 'tsconfig.json', 'vite.config.ts'];
+  for (const entry of readdirSync(path.join(root, 'src'), { recursive: true, withFileTypes: true })) {
+    if (entry.isFile() && !/\.test\.tsx?$/.test(entry.name)) {
+      files.push(path.relative(root, path.join(entry.parentPath, entry.name)));
+    }
+  }
+  const names = files.map((name) => name.split(path.sep).join('/')).sort();
+  for (const name of names)
+    hash
+      .update(`${name}\0`)
+      .update(readFileSync(path.join(root, name)))
+      .update('\0');
+  const lock = path.join(root, '..', 'package-lock.json');
+  if (existsSync(lock)) {
+    const { packages = {} } = JSON.parse(readFileSync(lock, 'utf8'));
+    for (const name of ['react', 'react-dom', 'vite']) hash.update(`${packages[`node_modules/${name}`]?.version}\0`);
+  }
+  return hash.digest('hex');
+}
+
+/** True when console/dist was built from exactly these sources. */
+export function isCurrent(root = folder) {
+  const stamp = path.join(root, 'dist', STAMP);
+  return existsSync(stamp) && readFileSync(stamp, 'utf8') === sourceHash(root);
+}
+
+/**
+ * Makes console/dist current if it can. Answers what happened: `current`, `built`, `kept` (an older build stays) or
+ * `missing` (there is none). Never throws.
+ */
+export async function ensureBuilt(root = folder, say = console.error) {
+  const dist = path.join(root, 'dist');
+  const built = existsSync(path.join(dist, 'index.html'));
+  let staging = null;
+  try {
+    if (isCurrent(root)) return 'current';
+    const vite = await loadVite();
+    if (!vite) {
+      if (built) return 'kept';
+      say(
+        'Sluice starts without its console: it is not built and Vite is not installed (npm ci, then npm start again).',
+      );
+      return 'missing';
+    }
+    const stamp = sourceHash(root);
+    // Built beside dist and moved into place in one step: a server or test run that starts meanwhile sees the old build
+    // or the new one, never half of it.
+    staging = mkdtempSync(path.join(root, '.dist-'));
+    // mkdtemp lets in the owner alone, but the server may run as another user than the one who built.
+    chmodSync(staging, 0o755);
+    process.env.NODE_ENV = 'production';
+    // The native loader imports the settings as they are; the default one writes a bundled copy into node_modules.
+    await vite.build({
+      root,
+      configFile: path.join(root, 'vite.config.ts'),
+      configLoader: 'native',
+      logLevel: 'silent',
+      build: { outDir: staging },
+    });
+    writeFileSync(path.join(staging, STAMP), stamp);
+    moveIntoPlace(staging, dist);
+    return 'built';
+  } catch (error) {
+    // Vite heads its message with a line that says only that there was an error.
+    const reason = stripVTControlCharacters(String(error?.message ?? error))
+      .split('\n')
+      .filter((line) => line.trim() !== '')
+      .slice(0, 3)
+      .join(' ');
+    say(
+      built
+        ? `The console could not be rebuilt, so an older build is served (${reason}).`
+        : `Sluice starts without its console, which could not be built (${reason}).`,
+    );
+    return built ? 'kept' : 'missing';
+  } finally {
+    if (staging) rmSync(staging, { recursive: true, force: true });
+  }
+}
+
+async function loadVite() {
+  try {
+    return await import('vite');
+  } catch (error) {
+    if (error?.code === 'ERR_MODULE_NOT_FOUND') return null;
+    throw error;
+  }
+}
+
+function moveIntoPlace(staging, dist) {
+  const old = `${staging}-old`;
+  if (existsSync(dist)) renameSync(dist, old);
+  try {
+    renameSync(staging, dist);
+  } catch (error) {
+    // Another run put its own build there between the two moves; it is as good as this one.
+    if (!existsSync(dist)) throw error;
+  }
+  rmSync(old, { recursive: true, force: true });
+}
+
+if (process.argv[1] && fileURLToPath(import.meta.url) === realpathSync(process.argv[1])) await ensureBuilt();

@@ -1,0 +1,119 @@
+/** The console's calls to its own server. Same origin, cookie sign-in, the session's CSRF token on every write. */
+
+export interface Session {
+  user: { id: string; email: string; first_name: string; last_name: string; role: string };
+  organisation: { id: string; name: string };
+  workspaces: { id: string; slug: string; name: string }[];
+  base_url: string;
+  csrf_token: string;
+  expires_at: string;
+}
+
+/** What the gateway stored about a request. Money in micro-dollars, durations in milliseconds. */
+export interface RequestRecord {
+  id: string;
+  trace_id: string;
+  status: number;
+  outcome: string;
+  provider: string | null;
+  model_answered: string | null;
+  cost_micros: number | null;
+  latency_ms: number;
+  ttft_ms: number | null;
+  attempts: number;
+}
+
+export interface ChatRequest {
+  model: string;
+  messages: { role: 'user' | 'system'; content: string }[];
+  stream: true;
+  stream_options: { include_usage: true };
+}
+
+/** An answer that is not a success, or none at all (`status` 0). */
+export class ApiError extends Error {
+  readonly status: number;
+  constructor(status: number, message: string) {
+    super(message);
+    this.name = 'ApiError';
+    this.status = status;
+  }
+}
+
+async function call(method: string, path: string, init: { body?: unknown; csrf?: string; signal?: AbortSignal } = {}) {
+  const headers: Record<string, string> = {};
+  if (init.body !== undefined) headers['content-type'] = 'application/json';
+  if (init.csrf !== undefined) headers['x-csrf-token'] = init.csrf;
+  try {
+    return await fetch(`/console/api/${path}`, {
+      method,
+      headers,
+      body: init.body === undefined ? undefined : JSON.stringify(init.body),
+      signal: init.signal,
+      credentials: 'same-origin',
+      redirect: 'error',
+      cache: 'no-store',
+    });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new ApiError(0, 'Sluice does not answer. Is it still running?');
+  }
+}
+
+async function json<T>(response: Response): Promise<T> {
+  if (response.ok) return (await response.json()) as T;
+  throw new ApiError(response.status, describeError(await response.text()).message ?? `HTTP ${response.status}`);
+}
+
+/** Who is signed in, or null. */
+export async function getSession(): Promise<Session | null> {
+  const response = await call('GET', 'session');
+  return response.status === 401 ? null : json<Session>(response);
+}
+
+export async function signIn(token: string): Promise<Session> {
+  return json<Session>(await call('POST', 'session', { body: { token } }));
+}
+
+export async function signOut(session: Session): Promise<void> {
+  const response = await call('DELETE', 'session', { csrf: session.csrf_token });
+  // 401: the session had ended already, which is what was asked for.
+  if (!response.ok && response.status !== 401) await json(response);
+}
+
+/** Sends a chat completion through the data plane as the signed-in user. The answer is whatever the data plane said. */
+export function tryRequest(
+  session: Session,
+  workspaceId: string,
+  request: ChatRequest,
+  signal: AbortSignal,
+): Promise<Response> {
+  return call('POST', 'try', { body: { workspace_id: workspaceId, request }, csrf: session.csrf_token, signal });
+}
+
+/** The stored record of a request, or null while it is on its way to the store. */
+export async function getRecord(traceId: string, signal: AbortSignal): Promise<RequestRecord | null> {
+  const response = await call('GET', `records/${encodeURIComponent(traceId)}`, { signal });
+  return (await json<{ record: RequestRecord | null }>(response)).record;
+}
+
+/** Message, type and code from any of the gateway's error bodies; empty when the text is none of them. */
+export function describeError(text: string): { message?: string; type?: string; code?: string } {
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    return {};
+  }
+  const outer = object(body);
+  const inner = object(outer.error);
+  const pick = (key: string) => {
+    const value = inner[key] ?? outer[key];
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  };
+  return { message: pick('message'), type: pick('type'), code: pick('code') };
+}
+
+function object(value: unknown): { error?: unknown; [key: string]: unknown } {
+  return typeof value === 'object' && value !== null ? { ...value } : {};
+}

@@ -1,0 +1,81 @@
+import { useCallback, useEffect, useState } from 'react';
+import { ApiError, getSession, type Session } from '../api/client.ts';
+import { Logo } from '../components/logo.tsx';
+import { Notice } from '../components/notice.tsx';
+import { FirstRequestPage } from '../pages/first-request.tsx';
+import { SignInPage } from '../pages/sign-in.tsx';
+
+type State =
+  | { at: 'loading' }
+  | { at: 'signed-out'; reason: string | null; token: string | null }
+  | { at: 'signed-in'; session: Session }
+  | { at: 'unreachable'; message: string };
+
+/**
+ * Takes the one-time token out of the address, where it would stay in history and be copied along. Read once, when the
+ * page loads: a token is used up by its first exchange.
+ */
+function takeToken(): string | null {
+  const token = location.hash.slice(1) || new URLSearchParams(location.search).get('token');
+  if (location.hash || location.search) history.replaceState(null, '', location.pathname);
+  return token || null;
+}
+
+function goTo(path: string) {
+  if (location.pathname !== path) history.pushState(null, '', path);
+}
+
+export function App() {
+  const [state, setState] = useState<State>({ at: 'loading' });
+
+  const signedOut = useCallback((reason: string | null) => {
+    goTo('/console/sign-in');
+    setState({ at: 'signed-out', reason, token: null });
+  }, []);
+  const signedIn = useCallback((session: Session) => {
+    goTo('/console/');
+    setState({ at: 'signed-in', session });
+  }, []);
+
+  const start = useCallback(async () => {
+    const token = takeToken();
+    if (token) return setState({ at: 'signed-out', reason: null, token });
+    try {
+      const session = await getSession();
+      if (session) signedIn(session);
+      else signedOut(null);
+    } catch (error) {
+      setState({ at: 'unreachable', message: error instanceof ApiError ? error.message : String(error) });
+    }
+  }, [signedIn, signedOut]);
+
+  useEffect(() => {
+    void start();
+    // A pasted link changes only the fragment when the console is already open, so the page does not load again.
+    const onHash = () => void start();
+    addEventListener('hashchange', onHash);
+    return () => removeEventListener('hashchange', onHash);
+  }, [start]);
+
+  if (state.at === 'signed-in') return <FirstRequestPage session={state.session} onSignedOut={signedOut} />;
+  if (state.at === 'signed-out') {
+    return <SignInPage key={state.token} token={state.token} reason={state.reason} onSignedIn={signedIn} />;
+  }
+  return (
+    <main className="centre">
+      <Logo />
+      {state.at === 'loading' ? (
+        <p role="status">Loading…</p>
+      ) : (
+        <>
+          <Notice tone="bad" title="The console cannot load">
+            <p>{state.message}</p>
+          </Notice>
+          <button type="button" className="button primary" onClick={() => void start()}>
+            Try again
+          </button>
+        </>
+      )}
+    </main>
+  );
+}

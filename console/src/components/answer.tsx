@@ -1,0 +1,100 @@
+import type { ReactNode } from 'react';
+import type { ChatRequest, RequestRecord } from '../api/client.ts';
+import type { Run, RunError } from '../api/run.ts';
+import { dollars, duration, statusText } from '../app/format.ts';
+import { CodeBlock, CopyLine } from './copy.tsx';
+import { Notice } from './notice.tsx';
+
+/** A request's progress and result. `record` arrives a moment after the answer. */
+export function Answer(props: { run: Run; record: RequestRecord | null; request: ChatRequest; baseUrl: string }) {
+  const { run, record, request, baseUrl } = props;
+  const ended = run.phase === 'done' || run.phase === 'stopped' || run.phase === 'failed';
+  return (
+    <div className="result">
+      <p className="visually-hidden" role="status">
+        {announce(run)}
+      </p>
+      <div className={`answer ${run.phase}`} aria-busy={!ended} data-testid="answer">
+        {run.text}
+        {!ended && <span className="caret" aria-hidden="true" />}
+        {ended && run.text === '' && !run.error && <span className="muted">The answer is empty.</span>}
+      </div>
+      {run.phase === 'stopped' && (
+        <Notice tone="info" title="Stopped">
+          <p>The gateway ended the provider’s call too. What was produced until then is counted.</p>
+        </Notice>
+      )}
+      {run.error && <Failure error={run.error} partial={run.text !== ''} />}
+      <dl className="metrics" data-testid="metrics">
+        <Metric name="Status">{run.status === null ? '–' : statusText(run.status)}</Metric>
+        <Metric name="First token">{run.firstTokenMs === null ? '–' : duration(run.firstTokenMs)}</Metric>
+        <Metric name="Total">{run.totalMs === null ? '–' : duration(run.totalMs)}</Metric>
+        <Metric name="Tokens in / out">
+          {run.usage ? `${run.usage.prompt_tokens ?? 0} / ${run.usage.completion_tokens ?? 0}` : '–'}
+        </Metric>
+        <Metric name="Cost">{cost(record)}</Metric>
+      </dl>
+      {ended && (
+        <>
+          {run.traceId && <CopyLine label="Trace id" value={run.traceId} />}
+          {(record?.id ?? run.requestId) && <CopyLine label="Request id" value={record?.id ?? run.requestId ?? ''} />}
+          <details>
+            <summary>Request as sent</summary>
+            <CodeBlock
+              code={`POST ${baseUrl}/chat/completions\ncontent-type: application/json\n\n${JSON.stringify(request, null, 2)}`}
+              what="the request"
+            />
+          </details>
+          {run.status !== null && (
+            <details>
+              <summary>Answer as received</summary>
+              <CodeBlock
+                code={`HTTP ${run.status}\n${run.headers.map(([name, value]) => `${name}: ${value}`).join('\n')}\n\n${run.raw}`}
+                what="the answer"
+              />
+            </details>
+          )}
+        </>
+      )}
+    </div>
+  );
+}
+
+function Metric({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Failure({ error, partial }: { error: RunError; partial: boolean }) {
+  const title = error.status ? statusText(error.status) : partial ? 'The answer broke off' : 'No answer';
+  const what = [error.type, error.code].filter((value) => value !== undefined);
+  return (
+    <Notice tone="bad" title={title}>
+      <p>{error.message}</p>
+      {error.retryAfter && <p>Try again in {error.retryAfter} s.</p>}
+      {what.length > 0 && (
+        <p className="muted">
+          <code>{what.join(' · ')}</code>
+        </p>
+      )}
+    </Notice>
+  );
+}
+
+function cost(record: RequestRecord | null): string {
+  if (!record) return '–';
+  return record.cost_micros === null ? 'no known price' : dollars(record.cost_micros);
+}
+
+/** For screen readers: stages only, because reading out every token would drown everything else. */
+function announce(run: Run): string {
+  if (run.phase === 'sending') return 'Request sent';
+  if (run.phase === 'streaming') return 'The answer is arriving';
+  if (run.phase === 'stopped') return 'Stopped';
+  if (run.phase === 'failed') return '';
+  return `Answer complete: ${run.text}`;
+}

@@ -1,0 +1,80 @@
+import { type FormEvent, useEffect, useState } from 'react';
+import { ApiError, type Session, signIn } from '../api/client.ts';
+import { CodeBlock } from '../components/copy.tsx';
+import { Logo } from '../components/logo.tsx';
+import { Notice } from '../components/notice.tsx';
+import { PageHeading } from '../components/page-heading.tsx';
+
+/** Sign-in by one-time link: at once when the address carries a token, else by pasting a link. */
+export function SignInPage(props: {
+  token: string | null;
+  /** Why the reader ended up here, if there is something to say. */
+  reason: string | null;
+  onSignedIn: (session: Session) => void;
+}) {
+  const { token, reason, onSignedIn } = props;
+  const [busy, setBusy] = useState(token !== null);
+  const [error, setError] = useState<string | null>(null);
+  const [pasted, setPasted] = useState('');
+
+  const exchange = async (value: string) => {
+    setBusy(true);
+    setError(null);
+    try {
+      onSignedIn(await signIn(value));
+    } catch (cause) {
+      setError(cause instanceof ApiError ? cause.message : String(cause));
+      setBusy(false);
+    }
+  };
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: once per token, which works only once
+  useEffect(() => {
+    if (token !== null) void exchange(token);
+  }, [token]);
+
+  const onSubmit = (event: FormEvent) => {
+    event.preventDefault();
+    const value = pasted.trim();
+    void exchange(value.split('#')[1] ?? value.split('token=')[1] ?? value);
+  };
+
+  return (
+    <main className="centre">
+      <Logo />
+      <div className="card narrow">
+        <PageHeading>{error ? 'This link did not work' : 'Sign in'}</PageHeading>
+        {busy ? (
+          <p role="status">Signing you in…</p>
+        ) : (
+          <>
+            {error ? (
+              <Notice tone="bad" title={error.split(' Get a new one')[0] ?? error} />
+            ) : (
+              reason && <Notice tone="info" title={reason} />
+            )}
+            <p>Sluice signs you in with a one-time link. Make one on the machine that runs Sluice, in its folder:</p>
+            <CodeBlock code="npm run sluice -- console-link" what="the command that makes a sign-in link" />
+            <p className="muted">Then open the link it prints. It works once, within 15 minutes.</p>
+            <form onSubmit={onSubmit} className="paste">
+              <label htmlFor="link">Or paste the link here</label>
+              <div className="row">
+                <input
+                  id="link"
+                  type="text"
+                  autoComplete="off"
+                  spellCheck={false}
+                  value={pasted}
+                  onChange={(event) => setPasted(event.target.value)}
+                />
+                <button type="submit" className="button primary" disabled={pasted.trim() === ''}>
+                  Sign in
+                </button>
+              </div>
+            </form>
+          </>
+        )}
+      </div>
+    </main>
+  );
+}

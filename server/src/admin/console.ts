@@ -1,0 +1,236 @@
+/**
+ * The web console: its files, and the few calls that only it makes. Everything answers on one origin, without CORS
+ * headers; writes need the session cookie, the session's CSRF token and the right Origin (rule O-06).
+ */
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import fastifyStatic from '@fastify/static';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import type { ConsoleSession, ConsoleSessions } from '../auth/console-session.ts';
+import type { Principal } from '../auth/principal.ts';
+import { tenantOf } from '../auth/tenant.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Log } from '../kernel/log.ts';
+import type { LogSink, StoredLog } from '../store/ports.ts';
+import { readJsonBody } from './json-body.ts';
+import { adminError, send } from './respond.ts';
+
+export interface ConsoleDeps {
+  readonly sessions: ConsoleSessions;
+  readonly log: Log;
+  /** Request logs, for the record that the console shows beside an answer. */
+  readonly logs: Pick<LogSink, 'list'>;
+  /** SLUICE_PUBLIC_URL without a trailing slash; a function because a free port is known only after listening. */
+  readonly publicUrl: () => string;
+  /** Folder with the built console. When it is missing, `/console/` says how to build it and everything else works. */
+  readonly dist: string;
+  /**
+   * Sends `body` (JSON of a `POST /v1/chat/completions`) through the data plane as `principal`, which is bound to a
+   * workspace and holds its scopes, and answers on `reply` as the data plane does, streaming included.
+   */
+  readonly tryRequest: (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    principal: Principal,
+    body: Buffer,
+  ) => Promise<unknown> | unknown;
+}
+
+const SESSION_BODY_BYTES = 4_096;
+const TRY_BODY_BYTES = 262_144;
+
+const CSP = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const SECURITY_HEADERS = {
+  'content-security-policy': CSP,
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=()',
+} as const;
+
+const NOT_BUILT = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Sluice</title>
+<h1>The console is not built</h1>
+<p>The gateway and its administration API work without it. To build it, run <code>npm ci &amp;&amp; npm run console</code>
+in the Sluice folder and reload this page.</p></html>`;
+
+const ExchangeBody = z.strictObject({ token: z.string().max(256) });
+const TryBody = z.strictObject({ workspace_id: z.uuid(), request: z.record(z.string(), z.unknown()) });
+const TraceParams = z.strictObject({ traceId: z.string().min(1).max(256) });
+
+/** Every path that `registerConsole` serves, `[method, path, needs a session]`, for the route inventory. */
+export const CONSOLE_ROUTES = [
+  ['GET', '/', false],
+  ['GET', '/console', false],
+  ['GET', '/console/', false],
+  ['GET', '/console/sign-in', false],
+  ['GET', '/console/assets/:file', false],
+  ['POST', '/console/api/session', false],
+  ['GET', '/console/api/session', true],
+  ['DELETE', '/console/api/session', true],
+  ['POST', '/console/api/try', true],
+  ['GET', '/console/api/records/:traceId', true],
+] as const;
+
+/** Mounts the console on `app`, whose content type parsers must leave `request.raw` unread. */
+export async function registerConsole(app: FastifyInstance, deps: ConsoleDeps): Promise<void> {
+  await app.register(async (scope) => {
+    scope.setErrorHandler((error, request, reply) => send(reply, adminError(error, request.id, deps.log)));
+    await registerFiles(scope, deps);
+    registerApi(scope, deps);
+  });
+}
+
+async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<void> {
+  const assets = path.join(deps.dist, 'assets');
+  await app.register(fastifyStatic, {
+    root: deps.dist,
+    serve: false,
+    suppressWarning: true,
+    // Set here, because @fastify/static sets its own cache-control after a route's.
+    cacheControl: false,
+    preCompressed: true,
+  });
+  const page = async (_request: FastifyRequest, reply: FastifyReply) => {
+    reply.headers(SECURITY_HEADERS).header('cache-control', 'no-cache');
+    // Looked up per request: the console may be built while the server runs.
+    if (existsSync(path.join(deps.dist, 'index.html'))) return reply.sendFile('index.html');
+    return reply.code(503).type('text/html; charset=utf-8').send(NOT_BUILT);
+  };
+  const home = async (_request: FastifyRequest, reply: FastifyReply) => reply.redirect('/console/', 302);
+  app.get('/', home);
+  app.get('/console', home);
+  app.get('/console/', page);
+  app.get('/console/sign-in', page);
+  app.get<{ Params: { file: string } }>('/console/assets/:file', async (request, reply) => {
+    const { file } = request.params;
+    if (!/^[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]+$/.test(file) || !existsSync(path.join(assets, file))) {
+      throw new SluiceError('not_found', 'There is no such file.');
+    }
+    // File names carry a content hash, so a name never changes its content.
+    reply.headers(SECURITY_HEADERS).header('cache-control', 'public, max-age=31536000, immutable');
+    return reply.sendFile(file, assets);
+  });
+}
+
+function registerApi(app: FastifyInstance, deps: ConsoleDeps): void {
+  const { sessions } = deps;
+
+  app.post('/console/api/session', async (request, reply) => {
+    sessions.checkOrigin(request.headers.origin);
+    const { token } = await readBody(request, ExchangeBody, SESSION_BODY_BYTES);
+    const signedIn = await sessions.exchange(token, request.ip);
+    reply.header('set-cookie', sessions.setCookie(signedIn.token)).header('cache-control', 'no-store');
+    return reply.send(await present(deps, signedIn.session));
+  });
+
+  app.get('/console/api/session', async (request, reply) => {
+    const session = await authenticate(sessions, request);
+    reply.header('cache-control', 'no-store');
+    return reply.send(await present(deps, session));
+  });
+
+  app.delete('/console/api/session', async (request, reply) => {
+    await sessions.signOut(await authenticate(sessions, request));
+    reply.header('set-cookie', sessions.setCookie(null)).header('cache-control', 'no-store');
+    return reply.code(204).send();
+  });
+
+  app.post('/console/api/try', async (request, reply) => {
+    const session = await authenticate(sessions, request);
+    const body = await readBody(request, TryBody, TRY_BODY_BYTES);
+    const principal = await sessions.inWorkspace(session.principal, body.workspace_id);
+    return deps.tryRequest(request, reply, principal, Buffer.from(JSON.stringify(body.request)));
+  });
+
+  app.get('/console/api/records/:traceId', async (request, reply) => {
+    const session = await authenticate(sessions, request);
+    const { traceId } = parse(TraceParams, request.params);
+    const rows = await deps.logs.list(tenantOf(session.principal), { limit: 1, traceId });
+    const record = rows.rows[0];
+    // Only the user's own requests: everyone else's need the logs scopes of the administration API. A record is stored
+    // moments after its answer, so "none" is an ordinary answer and the page asks again.
+    const own = record !== undefined && record.user_id === session.principal.userId;
+    reply.header('cache-control', 'no-store');
+    return reply.send({ object: 'console_record', record: own ? presentRecord(record) : null });
+  });
+}
+
+async function authenticate(sessions: ConsoleSessions, request: FastifyRequest): Promise<ConsoleSession> {
+  const csrf = request.headers['x-csrf-token'];
+  return sessions.authenticate({
+    method: request.method,
+    cookie: request.headers.cookie,
+    origin: request.headers.origin,
+    csrf: Array.isArray(csrf) ? undefined : csrf,
+  });
+}
+
+async function present(deps: ConsoleDeps, session: ConsoleSession) {
+  const { principal } = session;
+  const { organisation, user, workspaces } = await deps.sessions.describe(principal);
+  return {
+    object: 'console_session',
+    user: {
+      id: principal.userId,
+      email: user?.email ?? '',
+      first_name: user?.first_name ?? '',
+      last_name: user?.last_name ?? '',
+      role: principal.role,
+    },
+    organisation: { id: principal.organisationId, name: organisation?.name ?? '' },
+    workspaces: workspaces.map((workspace) => ({ id: workspace.id, slug: workspace.slug, name: workspace.name })),
+    base_url: `${deps.publicUrl().replace(/\/+$/, '')}/v1`,
+    csrf_token: session.csrf,
+    expires_at: new Date(session.expiresAt).toISOString(),
+  };
+}
+
+/** What the page shows of a `telemetry/record.ts` LogRecord. */
+function presentRecord(record: StoredLog) {
+  const { id, trace_id, status, outcome, provider, model_answered, usage, usage_estimated, cost_micros } = record;
+  const { latency_ms, ttft_ms, attempts } = record;
+  return {
+    id,
+    trace_id,
+    status,
+    outcome,
+    provider,
+    model_answered,
+    usage,
+    usage_estimated,
+    cost_micros,
+    latency_ms,
+    ttft_ms,
+    attempts: Array.isArray(attempts) ? attempts.length : 0,
+  };
+}
+
+/** The body as checked data. A declared length over `limit` is refused before anything is read. */
+async function readBody<T>(request: FastifyRequest, schema: z.ZodType<T>, limit: number): Promise<T> {
+  if (Number(request.headers['content-length'] ?? 0) > limit) {
+    throw new SluiceError('too_large', `The body is larger than ${limit} bytes.`);
+  }
+  return parse(schema, (await readJsonBody(request.raw)) ?? {});
+}
+
+function parse<T>(schema: z.ZodType<T>, value: unknown): T {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  throw new SluiceError('validation', issue?.message ?? 'The body is not valid.', {
+    param: issue ? issue.path.join('.') || null : null,
+  });
+}

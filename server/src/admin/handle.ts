@@ -1,0 +1,397 @@
+/**
+ * The one handler of the administration API. Every declared action is served on `/v1` and `/v2` by the same chain
+ * (security 2.1): authenticate, authorise, admit, read, resolve the workspace, act in one transaction with its audit
+ * row, check the answer, respond.
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
+import type { Authenticator } from '../auth/authenticator.ts';
+import type { ConsoleSessions } from '../auth/console-session.ts';
+import { readCredential } from '../auth/credential.ts';
+import type { Principal } from '../auth/principal.ts';
+import { tenantOf } from '../auth/tenant.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import { uuidv7 } from '../kernel/id.ts';
+import type { JsonObject } from '../kernel/json.ts';
+import type { Log } from '../kernel/log.ts';
+import { ACTIONS } from '../resources/catalog.ts';
+import type { AnyAction, AnyOperatorAction } from '../resources/resource.ts';
+import type { CheckHost } from '../resources/shapes.ts';
+import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
+import type { Row } from '../store/schema.ts';
+import type { Vault } from '../store/vault.ts';
+import { readJsonBody } from './json-body.ts';
+import { parseQuery } from './query.ts';
+import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
+import { maskedBody } from './redact.ts';
+import { adminError, adminSuccess, send } from './respond.ts';
+import { type AdminRow, checkTable, pathsOf, scopesFor } from './route.ts';
+import { validate } from './validate.ts';
+import { mayUse, resolveWorkspace } from './workspace.ts';
+
+export interface AdminDeps {
+  readonly tables: Tables;
+  readonly vault: Vault;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly authenticator: Pick<Authenticator, 'authenticate' | 'invalidate'>;
+  /** Console sign-in; without it only keys are accepted. */
+  readonly sessions?: Pick<ConsoleSessions, 'authenticate'>;
+  /** Own rate limit (P-116) when `limiter` is not given: counted on this node only. Default 300. */
+  readonly requestsPerMinute?: number;
+  readonly limiter?: AdminLimiter;
+  /** Syntax check of the egress guard, for custom hosts that are stored. */
+  readonly checkHost: CheckHost;
+  /** Waits until this node acts on every change committed so far, so that a caller sees its own write take effect. */
+  readonly caughtUp?: () => Promise<unknown>;
+}
+
+/** Registers every action of the catalogue on `app`. Throws when the table is not complete (rule A-01). */
+export function registerAdmin(app: FastifyInstance, deps: AdminDeps): void {
+  registerRows(app, ACTIONS, deps);
+}
+
+const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+
+/**
+ * Registers rows on `app`, HEAD beside each GET, and 405 for the other methods of their paths. The work is done in
+ * `onRequest`, before fastify would look at a content type or a body: credentials come first.
+ */
+export function registerRows(app: FastifyInstance, rows: readonly AdminRow[], deps: AdminDeps): void {
+  checkTable(rows);
+  const serving: Serving = {
+    ...deps,
+    limiter: deps.limiter ?? createLocalLimiter(deps.clock, deps.requestsPerMinute ?? 300),
+  };
+  const methods = new Map<string, Set<HTTPMethods>>();
+  for (const row of rows) {
+    const own: HTTPMethods[] = row.method === 'GET' ? ['GET', 'HEAD'] : [row.method];
+    for (const url of pathsOf(row)) {
+      app.route({
+        method: own,
+        url,
+        exposeHeadRoute: false,
+        config: { operation: row.id },
+        onRequest: (request, reply) => serve(serving, row, request, reply),
+        handler: unreachable,
+      });
+      methods.set(url, new Set([...(methods.get(url) ?? []), ...own]));
+    }
+  }
+  for (const [url, served] of methods) {
+    const allow = [...served].sort().join(', ');
+    app.route({
+      method: METHODS.filter((method) => !served.has(method)),
+      url,
+      exposeHeadRoute: false,
+      onRequest: async (_request, reply) => {
+        const error = new SluiceError('method_not_allowed', `This path answers ${allow} only.`);
+        return send(reply.header('allow', allow), adminError(error, uuidv7(deps.clock), deps.log));
+      },
+      handler: unreachable,
+    });
+  }
+}
+
+interface Serving extends AdminDeps {
+  readonly limiter: AdminLimiter;
+}
+
+async function unreachable(): Promise<never> {
+  throw new Error('the administration handler answers before this');
+}
+
+/** What is known of a call when it is refused, for the audit row. */
+interface Trail {
+  readonly requestId: string;
+  principal: Principal | null;
+  body: JsonObject | null;
+  query: Record<string, string>;
+  workspaceId: string | null;
+  resourceId: string | null;
+  /** Set by operator actions: the organisation acted on. */
+  organisationId: string | null;
+}
+
+async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, reply: FastifyReply) {
+  const trail: Trail = {
+    requestId: uuidv7(deps.clock),
+    principal: null,
+    body: null,
+    query: {},
+    workspaceId: null,
+    resourceId: null,
+    organisationId: null,
+  };
+  try {
+    const answer = await perform(deps, row, request, trail);
+    return send(reply, adminSuccess(answer, trail.requestId));
+  } catch (error) {
+    const answer = adminError(error, trail.requestId, deps.log);
+    const record = () => (row.writes ? recordRefusal(deps, row, request, trail, error, answer.status) : null);
+    // The client of a body that is too large still sends: it must get the answer before the socket is given up.
+    if (answer.status !== 413) await record();
+    send(reply, answer);
+    if (answer.status === 413) await record();
+    return reply;
+  }
+}
+
+async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, trail: Trail): Promise<unknown> {
+  const principal = await identify(deps, row, request);
+  trail.principal = principal;
+  // Before anything is judged: each refused write leaves an audit row, and those must not come faster than the limit.
+  const { allowed, retryAfter } = await deps.limiter(principal);
+  if (!allowed) {
+    throw new SluiceError('too_many_requests', 'Too many administration requests with this credential.', {
+      retryAfter,
+    });
+  }
+  const params = row.params === null ? {} : (validate(row.params, request.params) as Record<string, unknown>);
+  const scopes = scopesFor(row, params);
+  // A signed-in member has no scopes outside a workspace: which ones apply is known once the workspace is.
+  const member = principal.kind === 'user' && principal.role === 'member';
+  if (!member && !mayUse(principal.scopes, scopes, row.auth)) throw missingScope(scopes);
+  trail.query = parseQuery(request.raw.url ?? '');
+  const query: unknown = row.query === null ? noParameters(trail.query) : validate(row.query, { ...trail.query });
+  trail.body = await readJsonBody(request.raw, deps.clock);
+  const body: unknown = row.body === null ? noBody(trail.body) : validate(row.body, trail.body ?? {});
+  const input = { params, query, body };
+  if (row.auth === 'operator') return actAsOperator(deps, row, request, trail, input);
+  const reach = await resolveWorkspace(deps.tables, principal, row.tenant, query, body);
+  if (member && !mayUse(reach.scopes, scopes, row.auth)) throw missingScope(scopes);
+  trail.workspaceId = reach.workspaceId;
+  const acting = member ? { ...principal, workspaceId: reach.workspaceId, scopes: reach.scopes } : principal;
+  return act(deps, row, request, trail, acting, tenantOf(principal, reach.workspaceId), input);
+}
+
+async function identify(deps: Serving, row: AdminRow, request: FastifyRequest): Promise<Principal> {
+  const token = readCredential(request.raw.rawHeaders);
+  if (token !== null && row.auth !== 'login') {
+    const principal = await deps.authenticator.authenticate(token, request.ip);
+    if ((principal.kind === 'operator') !== (row.auth === 'operator')) {
+      const message =
+        principal.kind === 'operator'
+          ? 'The operator key opens /v1/operator/ only and reads no organisation.'
+          : 'This needs the operator key of the installation.';
+      throw new SluiceError('forbidden', message);
+    }
+    return principal;
+  }
+  if ((row.auth === 'login' || row.auth === 'key_or_login') && deps.sessions && request.headers.cookie !== undefined) {
+    const csrf = request.headers['x-csrf-token'];
+    const session = await deps.sessions.authenticate({
+      method: request.method,
+      cookie: request.headers.cookie,
+      origin: request.headers.origin,
+      csrf: Array.isArray(csrf) ? undefined : csrf,
+    });
+    return session.principal;
+  }
+  throw new SluiceError('unauthenticated', 'Send an API key in the x-gateway-api-key header.');
+}
+
+interface Input {
+  readonly params: unknown;
+  readonly query: unknown;
+  readonly body: unknown;
+}
+
+async function act(
+  deps: Serving,
+  row: AnyAction,
+  request: FastifyRequest,
+  trail: Trail,
+  principal: Principal,
+  tenant: TenantContext,
+  input: Input,
+): Promise<unknown> {
+  let changes: Change[] = [];
+  let after: (() => void | Promise<void>)[] = [];
+  const run = async (tx: TenantTx): Promise<unknown> => {
+    // The store may run this again after a serialisation conflict: nothing of the lost attempt may survive.
+    changes = [];
+    after = [];
+    trail.resourceId = null;
+    const answer = await row.run({
+      ...input,
+      principal,
+      tenant,
+      tx: row.writes ? watched(tx, (change) => changes.push({ ...change, organisationId: tenant.organisationId })) : tx,
+      clock: deps.clock,
+      vault: deps.vault,
+      checkHost: deps.checkHost,
+      requestId: trail.requestId,
+      audited: (resourceId) => {
+        trail.resourceId = resourceId;
+      },
+      afterCommit: (step) => after.push(step),
+    });
+    const checked = checkAnswer(row, answer);
+    if (row.writes) await tx.insert('audit_log', auditRow(deps, row, request, trail, tenant.organisationId, 200));
+    return checked;
+  };
+  if (row.writes) await deps.vault.ensureKey?.(tenant.organisationId);
+  const answer = row.writes ? await deps.tables.write(tenant, run) : await deps.tables.read(tenant, run);
+  await committed(deps, changes, after);
+  return answer;
+}
+
+async function actAsOperator(
+  deps: Serving,
+  row: AnyOperatorAction,
+  request: FastifyRequest,
+  trail: Trail,
+  input: Input,
+): Promise<unknown> {
+  let changes: Change[] = [];
+  let after: (() => void | Promise<void>)[] = [];
+  const run = async (tx: SystemTx): Promise<unknown> => {
+    changes = [];
+    after = [];
+    trail.organisationId = null;
+    const answer = await row.run({
+      ...input,
+      tx: row.writes ? watched(tx, (change) => changes.push(change)) : tx,
+      clock: deps.clock,
+      requestId: trail.requestId,
+      audited: (organisationId) => {
+        trail.organisationId = organisationId;
+        trail.resourceId = organisationId;
+      },
+      afterCommit: (step) => after.push(step),
+    });
+    const checked = checkAnswer(row, answer);
+    const { organisationId } = trail;
+    if (row.writes && organisationId !== null) {
+      await tx.insert('audit_log', auditRow(deps, row, request, trail, organisationId, 200));
+    }
+    return checked;
+  };
+  if (row.standalone) return run(NO_TRANSACTION);
+  const answer = row.writes ? await deps.tables.systemWrite(run) : await deps.tables.systemRead(run);
+  await committed(deps, changes, after);
+  return answer;
+}
+
+const NO_TRANSACTION = new Proxy({} as SystemTx, {
+  get() {
+    throw new Error('a standalone action has no transaction');
+  },
+});
+
+/** The same transaction, which also tells `seen` of every change that is announced in it. */
+function watched<T extends TenantTx | SystemTx>(tx: T, seen: (change: Parameters<T['changed']>[0]) => void): T {
+  const changed = (change: Change) => {
+    seen(change);
+    tx.changed(change);
+  };
+  return new Proxy(tx, {
+    get(target, name) {
+      if (name === 'changed') return changed;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+async function committed(
+  deps: Serving,
+  changes: readonly Change[],
+  after: readonly (() => void | Promise<void>)[],
+): Promise<void> {
+  for (const change of changes) deps.authenticator.invalidate(change);
+  try {
+    if (changes.length > 0) await deps.caughtUp?.();
+  } catch (error) {
+    // The write stands; other parts of this node see it through the feed.
+    deps.log.warn('changes were not applied at once', { error });
+  }
+  for (const step of after) {
+    try {
+      await step();
+    } catch (error) {
+      deps.log.error('a step after the commit failed', { error });
+    }
+  }
+}
+
+/** An answer that breaks its own schema is our fault: the write rolls back, the caller gets a 500, the log the detail. */
+function checkAnswer(row: AdminRow, answer: unknown): unknown {
+  const result = row.response.safeParse(answer);
+  if (result.success) return result.data;
+  throw new Error(`the answer of ${row.id} does not match its schema: ${result.error.message}`);
+}
+
+function auditRow(
+  deps: Serving,
+  row: AdminRow,
+  request: FastifyRequest,
+  trail: Trail,
+  organisationId: string,
+  status: number,
+): Row<'audit_log'> {
+  const { principal } = trail;
+  const signedIn = principal?.kind === 'user';
+  const names = Object.keys(trail.query);
+  return {
+    id: uuidv7(deps.clock),
+    organisation_id: organisationId,
+    workspace_id: trail.workspaceId,
+    timestamp: deps.clock.now(),
+    method: row.method,
+    uri: (request.raw.url ?? '').split('?', 1)[0]?.slice(0, 2_048) ?? '',
+    request_id: trail.requestId,
+    request_body: maskedBody(trail.body),
+    query_params: names.length === 0 ? null : maskedBody({ ...trail.query }),
+    user_id: signedIn ? principal.userId : (principal?.keyId ?? null),
+    user_type: principal?.kind === 'operator' ? 'operator' : signedIn ? 'user' : 'api_key',
+    response_status_code: status,
+    resource_type: row.audit?.resource ?? row.tag,
+    resource_id: trail.resourceId,
+    action: row.audit?.action ?? 'manage',
+    client_ip: request.ip ?? null,
+  };
+}
+
+/** A refused write leaves an audit row too. Refusals of the rate limit do not: they would be a way to fill the log. */
+async function recordRefusal(
+  deps: Serving,
+  row: AdminRow,
+  request: FastifyRequest,
+  trail: Trail,
+  error: unknown,
+  status: number,
+): Promise<void> {
+  const { principal } = trail;
+  const organisationId = principal?.kind === 'operator' ? trail.organisationId : principal?.organisationId;
+  if (!principal || !organisationId || status === 429 || status === 503) return;
+  try {
+    const entry = auditRow(deps, row, request, trail, organisationId, status);
+    if (principal.kind === 'operator') await deps.tables.systemWrite((tx) => tx.insert('audit_log', entry));
+    else {
+      const tenant = tenantOf(principal, trail.workspaceId ?? principal.workspaceId);
+      await deps.tables.write(tenant, (tx) => tx.insert('audit_log', { ...entry, workspace_id: tenant.workspaceId }));
+    }
+  } catch (failure) {
+    deps.log.error('the audit row of a refused write was not stored', { request_id: trail.requestId, error, failure });
+  }
+}
+
+function missingScope(scopes: readonly string[]): SluiceError {
+  const list = scopes.join(' or ');
+  return new SluiceError('forbidden', `This needs the scope ${list}, which your credential does not have.`);
+}
+
+function noParameters(query: Readonly<Record<string, string>>): object {
+  const [name] = Object.keys(query);
+  if (name === undefined) return {};
+  const param = name.replace(/[^\x21-\x7e]/g, '?').slice(0, 64);
+  throw new SluiceError('validation', `${param} is not a known parameter; this operation takes none.`, { param });
+}
+
+function noBody(body: JsonObject | null): undefined {
+  const [name] = Object.keys(body ?? {});
+  if (name === undefined) return undefined;
+  throw new SluiceError('validation', 'This operation takes no body.');
+}

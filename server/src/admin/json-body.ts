@@ -1,0 +1,70 @@
+/** Request bodies of the administration API: bounded while reading, strict while parsing (rules D-02, D-08). */
+import type { IncomingMessage } from 'node:http';
+import { readBody } from '../http/read-body.ts';
+import { type Clock, systemClock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { JsonObject, JsonValue } from '../kernel/json.ts';
+import { JsonScanError, scanJson } from '../kernel/json-scan.ts';
+
+/** 1 MB (security 8.1). */
+export const MAX_BODY_BYTES = 1_048_576;
+
+/**
+ * The JSON object of a request, or null when it has no body. Throws `validation` for a wrong content type or anything
+ * that is not one strict JSON object, `too_large` past 1 MB: at once when the length is declared, else when it is
+ * reached; `timeout` and `client_closed` as `http/read-body.ts` does.
+ */
+export async function readJsonBody(request: IncomingMessage, clock: Clock = systemClock): Promise<JsonObject | null> {
+  const body = await readBody(request, { limit: MAX_BODY_BYTES, clock, tooLarge: 'too_large', invalid: 'validation' });
+  if (body.length === 0) return null;
+  checkContentType(request.headers['content-type']);
+  return parseJsonObject(body);
+}
+
+function checkContentType(value: string | undefined): void {
+  const [type = '', ...parameters] = (value ?? '').split(';').map((part) => part.trim().toLowerCase());
+  const plain = parameters.every((parameter) => /^charset="?utf-8"?$/.test(parameter));
+  if (type !== 'application/json' || !plain) {
+    throw new SluiceError('validation', 'Send the body as JSON in UTF-8, with Content-Type: application/json.');
+  }
+}
+
+/** Throws `validation` for anything but one JSON object of well-formed text without duplicate keys. */
+export function parseJsonObject(body: Buffer): JsonObject {
+  try {
+    scanJson(body, []);
+  } catch (error) {
+    if (!(error instanceof JsonScanError)) throw error;
+    throw new SluiceError('validation', `${error.message}.`);
+  }
+  const value = JSON.parse(body.toString('utf8')) as JsonObject;
+  checkText(value, '');
+  return value;
+}
+
+function checkText(value: JsonValue, path: string): void {
+  if (typeof value === 'string') {
+    checkString(value, path);
+  } else if (typeof value === 'number') {
+    if (!Number.isFinite(value)) throw refuse(path, 'is too large a number');
+  } else if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) checkText(item, `${path}[${index}]`);
+  } else if (value !== null && typeof value === 'object') {
+    for (const key of Object.keys(value)) {
+      checkString(key, path);
+      // A member of this name would change the object it is copied into.
+      if (key === '__proto__') throw refuse(path, 'must not have a key named __proto__');
+      checkText(value[key] as JsonValue, path === '' ? key : `${path}.${key}`);
+    }
+  }
+}
+
+function checkString(text: string, path: string): void {
+  if (text.includes('\0')) throw refuse(path, 'must not contain the character U+0000');
+  if (!text.isWellFormed()) throw refuse(path, 'must not contain an unpaired surrogate');
+}
+
+function refuse(path: string, problem: string): SluiceError {
+  const param = /^[\x21-\x7e]{1,300}$/.test(path) ? path : null;
+  return new SluiceError('validation', `${param ?? 'The body'} ${problem}.`, { param });
+}

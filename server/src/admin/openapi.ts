@@ -1,0 +1,202 @@
+/** The OpenAPI 3.1 document, generated from the same rows that the handler serves (architecture §6). */
+import { z } from 'zod';
+import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
+import type { AnyAction } from '../resources/resource.ts';
+import { operatorActions } from './operator.ts';
+import { type AdminRow, expandAll } from './route.ts';
+
+const DESCRIPTION = [
+  'An AI gateway with its own control plane.',
+  'The version is that of Sluice; the administration paths follow version 2.0.0 of the interface description.',
+  'Every administration path answers under `/v1` and, with the same shapes, under `/v2`; this document lists `/v1`.',
+  'Errors have one body, `{error: {code, message, param, type}}`, and carry the header `x-gateway-request-id`.',
+].join(' ');
+
+const SECURITY_SCHEMES: JsonObject = {
+  apiKey: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'x-gateway-api-key',
+    description: 'An organisation-service, workspace-service or workspace-user key.',
+  },
+  bearer: { type: 'http', scheme: 'bearer', description: 'The same key, where x-gateway-api-key is absent.' },
+  operatorKey: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'x-gateway-api-key',
+    description: 'The operator key of the installation (`slc_opr_…`).',
+  },
+  session: {
+    type: 'apiKey',
+    in: 'cookie',
+    name: 'sluice_session',
+    description: 'Console sign-in; writes also need the x-csrf-token header.',
+  },
+};
+
+const ERROR: JsonObject = {
+  type: 'object',
+  required: ['error'],
+  properties: {
+    error: {
+      type: 'object',
+      required: ['code', 'message', 'param', 'type'],
+      properties: {
+        code: { type: ['string', 'null'], examples: ['AB01'] },
+        message: { type: 'string' },
+        param: { type: ['string', 'null'], description: 'Dotted path of the field at fault.' },
+        type: { type: 'string', enum: ['client_error', 'server_error'] },
+      },
+    },
+  },
+};
+
+const PROBLEMS = {
+  '400': ['Invalid', 'The request breaks a rule of this document (`AB01`).'],
+  '401': ['Unauthenticated', 'No or no valid credential (`AB05`).'],
+  '403': ['Forbidden', 'The credential lacks a scope or a right (`AB03`).'],
+  '404': ['NotFound', 'The object does not exist or is not visible (`AB08`), or a named one does not (`AB02`).'],
+  '409': ['Conflict', 'It exists already, or is still used (`AB07`).'],
+  '413': ['TooLarge', 'The body is larger than 1 MB (`AB01`).'],
+  '429': ['TooManyRequests', 'Own rate limit of the API (`AB06`); see Retry-After.'],
+  '500': ['Failed', 'Unexpected failure (`AB04`).'],
+  '503': ['Unavailable', 'The store cannot be reached (`AB04`); see Retry-After.'],
+} as const;
+
+/**
+ * The whole document, of the product version `version`. `extraPaths` are complete path items of routes that are not rows, such as the data plane's; the
+ * operator's rows are always part of it. The same input gives the same text.
+ */
+export function buildOpenApi(actions: readonly AnyAction[], version: string, extraPaths: JsonObject = {}): JsonObject {
+  const rows: AdminRow[] = [...actions, ...operatorActions(async () => ({}))];
+  const paths: Record<string, JsonObject> = {};
+  for (const [path, item] of Object.entries(extraPaths)) if (isObject(item)) paths[path] = item;
+  for (const row of rows) {
+    const method = row.method.toLowerCase();
+    const add = (path: string, id: string) => {
+      const key = path.replace(/:(\w+)/g, '{$1}');
+      paths[key] = { ...paths[key], [method]: { ...operation(row), operationId: id } };
+    };
+    add(`/v1${row.path}`, row.id);
+    for (const [index, alias] of (row.aliases ?? []).entries()) add(alias, `${row.id}.alias${index + 1}`);
+  }
+  const tags = [...new Set(Object.values(paths).flatMap(tagsOf))].sort().map((name) => ({ name }));
+  return {
+    openapi: '3.1.0',
+    info: { title: 'Sluice', version, description: DESCRIPTION, license: { name: 'Apache-2.0' } },
+    servers: [{ url: '/', description: 'This gateway; `base_url` is its `/v1`.' }],
+    tags,
+    paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => (a < b ? -1 : 1))),
+    components: {
+      securitySchemes: SECURITY_SCHEMES,
+      schemas: { Error: ERROR },
+      responses: Object.fromEntries(
+        Object.values(PROBLEMS).map(([name, description]) => [
+          name,
+          {
+            description,
+            headers: { 'x-gateway-request-id': { schema: { type: 'string' } } },
+            content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+          },
+        ]),
+      ),
+    },
+  };
+}
+
+function tagsOf(item: JsonObject): JsonValue[] {
+  return Object.values(item).flatMap((each) => (isObject(each) && Array.isArray(each.tags) ? each.tags : []));
+}
+
+function operation(row: AdminRow): JsonObject {
+  const body = row.body === null ? null : schemaOf(row.body, 'input');
+  const response: JsonObject = { schema: schemaOf(row.response, 'output') };
+  if (row.example?.response !== undefined) response.example = row.example.response as JsonValue;
+  const content: JsonObject = { schema: body ?? {} };
+  if (row.example?.body !== undefined) content.example = row.example.body as JsonValue;
+  const required = isObject(body) && Array.isArray(body.required) && body.required.length > 0;
+  return {
+    tags: [row.tag],
+    summary: row.summary,
+    description: describe(row),
+    security: securityOf(row),
+    ...(row.scopes.length > 0 ? { 'x-scopes': scopeNames(row) } : {}),
+    parameters: [...parametersOf(row.params, 'path'), ...parametersOf(row.query, 'query')],
+    ...(body === null ? {} : { requestBody: { required, content: { 'application/json': content } } }),
+    responses: {
+      '200': {
+        description: 'Done.',
+        headers: { 'x-gateway-request-id': { schema: { type: 'string' } } },
+        content: { 'application/json': response },
+      },
+      ...problemsOf(row),
+    },
+  };
+}
+
+const scopeNames = (row: AdminRow): string[] => row.scopes.flatMap((scope) => expandAll(scope, row.params));
+
+function describe(row: AdminRow): string {
+  const scopes = scopeNames(row).map((scope) => `\`${scope}\``);
+  const needs =
+    scopes.length === 0 ? '' : `Needs ${scopes.length > 1 ? 'one of the scopes' : 'the scope'} ${scopes.join(', ')}.`;
+  return [row.description ?? '', needs].filter(Boolean).join('\n\n');
+}
+
+function securityOf(row: AdminRow): JsonValue[] {
+  if (row.auth === 'operator') return [{ operatorKey: [] }];
+  const keys: JsonValue[] = row.auth === 'login' ? [] : [{ apiKey: [] }, { bearer: [] }];
+  return row.auth === 'key' ? keys : [...keys, { session: [] }];
+}
+
+function problemsOf(row: AdminRow): JsonObject {
+  const names: (keyof typeof PROBLEMS)[] = ['400', '401', '403', '429', '500', '503'];
+  if (row.path.includes(':') || row.tenant !== 'none') names.push('404');
+  if (row.writes) names.push('409');
+  if (row.body !== null) names.push('413');
+  return Object.fromEntries(
+    names.sort().map((status) => [status, { $ref: `#/components/responses/${PROBLEMS[status][0]}` }]),
+  );
+}
+
+function parametersOf(schema: z.ZodType | null, place: 'path' | 'query'): JsonValue[] {
+  if (schema === null) return [];
+  const { properties, required } = schemaOf(schema, 'input') as { properties?: JsonObject; required?: JsonValue[] };
+  return Object.entries(properties ?? {}).map(([name, property]) => {
+    const { description, ...rest } = isObject(property) ? property : {};
+    return {
+      name,
+      in: place,
+      required: place === 'path' || (required ?? []).includes(name),
+      ...(description === undefined ? {} : { description }),
+      schema: rest,
+    };
+  });
+}
+
+function schemaOf(schema: z.ZodType, io: 'input' | 'output'): JsonObject {
+  const { $schema: _dialect, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any', reused: 'inline' });
+  return tidy(rest as JsonObject, io) as JsonObject;
+}
+
+/** Drops what says nothing to a reader: bounds of a double, patterns beside a format, closed answers. */
+function tidy(value: JsonValue | undefined, io: 'input' | 'output'): JsonValue {
+  if (Array.isArray(value)) return value.map((item) => tidy(item, io));
+  if (!isObject(value)) return value ?? null;
+  const out: JsonObject = {};
+  for (const [name, item] of Object.entries(value)) {
+    if (name === 'pattern' && (value.format !== undefined || value.type !== 'string')) continue;
+    if (name === 'enum' && value.type === 'boolean') continue;
+    if ((name === 'maximum' || name === 'minimum') && Math.abs(Number(item)) === Number.MAX_SAFE_INTEGER) continue;
+    // Answers may gain fields.
+    if (name === 'additionalProperties' && io === 'output' && item === false) continue;
+    if (name === 'propertyNames' && isObject(item) && Object.keys(item).length === 1) continue;
+    out[name] = name === 'properties' && isObject(item) ? tidyAll(item, io) : tidy(item, io);
+  }
+  return out;
+}
+
+/** Names of properties are the document's, not keywords of JSON Schema. */
+function tidyAll(properties: JsonObject, io: 'input' | 'output'): JsonObject {
+  return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, tidy(schema, io)]));
+}

@@ -1,0 +1,143 @@
+/** Routes of whoever runs the installation (product.md, "Several organisations"). They read no organisation's content. */
+import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import { emptyAnswer, listOf, notFound, pageFields, pageOf } from '../resources/define.ts';
+import { email, isUuid } from '../resources/fields.ts';
+import { createOrganisation } from '../resources/organisations.ts';
+import type { AnyOperatorAction, OperatorAction } from '../resources/resource.ts';
+import { name, text, toIso } from '../resources/shapes.ts';
+import { type AdminDeps, registerRows } from './handle.ts';
+
+/** What this node knows of its parts: store, counters, feed, spool depth, versions. Must not reject. */
+export type HealthReport = () => Promise<Readonly<Record<string, unknown>>>;
+
+const organisationAnswer = z.object({
+  object: z.literal('organisation'),
+  id: z.string(),
+  name: z.string(),
+  slug: z.string(),
+  status: z.enum(['active', 'suspended']),
+  created_at: z.string(),
+  last_updated_at: z.string(),
+});
+
+const createBody = z.strictObject({
+  name,
+  owner: z.strictObject({ email, first_name: text(255, 1), last_name: text(255) }),
+});
+
+const updateBody = z.strictObject({ name: name.optional(), status: z.enum(['active', 'suspended']).optional() });
+
+const common = {
+  tag: 'Operator',
+  auth: 'operator' as const,
+  scopes: [],
+  tenant: 'none' as const,
+  params: null,
+  query: null,
+  body: null,
+};
+
+const create: OperatorAction<unknown, unknown, z.infer<typeof createBody>> = {
+  ...common,
+  id: 'operator.organisations.create',
+  method: 'POST',
+  path: '/operator/organisations',
+  summary: 'Create an organisation',
+  description: 'With its owner, a workspace, the sandbox provider and two keys, which are shown once.',
+  body: createBody,
+  response: z.object({
+    organisation_id: z.string(),
+    workspace_id: z.string(),
+    workspace_slug: z.string(),
+    user_id: z.string(),
+    admin_api_key: z.string(),
+    workspace_api_key: z.string(),
+  }),
+  example: { body: { name: 'Example', owner: { email: 'ada@example.com', first_name: 'Ada', last_name: 'Lovelace' } } },
+  writes: true,
+  audit: { action: 'create', resource: 'organisation' },
+  run: async ({ body, tx, clock, audited }) => {
+    const created = await createOrganisation(tx, { ...body, blockInlineConfig: true, clock });
+    audited(created.organisation_id);
+    return created;
+  },
+};
+
+const list: OperatorAction<unknown, Record<string, unknown>> = {
+  ...common,
+  id: 'operator.organisations.list',
+  method: 'GET',
+  path: '/operator/organisations',
+  summary: 'List organisations',
+  query: z.strictObject(pageFields(100)) as z.ZodType<Record<string, unknown>>,
+  response: listOf(organisationAnswer),
+  writes: false,
+  audit: null,
+  run: async ({ query, tx }) => {
+    const page = pageOf(query, 50);
+    const total = await tx.count('organisations');
+    const rows = await tx.list('organisations', { ...page, orderBy: [['created_at', 'desc']] });
+    const data = rows.map((row) => ({
+      object: 'organisation',
+      id: row.id,
+      name: row.name,
+      slug: row.slug,
+      status: row.status,
+      created_at: toIso(row.created_at),
+      last_updated_at: toIso(row.last_updated_at),
+    }));
+    return { object: 'list', total, data };
+  },
+};
+
+const update: OperatorAction<{ id: string }, unknown, z.infer<typeof updateBody>> = {
+  ...common,
+  id: 'operator.organisations.update',
+  method: 'PUT',
+  path: '/operator/organisations/:id',
+  summary: 'Rename, suspend or reactivate an organisation',
+  description: 'Every key of a suspended organisation answers 403 within a second, on all nodes.',
+  params: z.strictObject({ id: z.string() }),
+  body: updateBody,
+  response: emptyAnswer,
+  writes: true,
+  audit: { action: 'update', resource: 'organisation' },
+  run: async ({ params, body, tx, clock, audited }) => {
+    const id = params.id.toLowerCase();
+    const row = isUuid(id) ? await tx.find('organisations', { id }) : undefined;
+    if (!row) throw notFound();
+    audited(id);
+    await tx.update(
+      'organisations',
+      { id },
+      { name: body.name ?? row.name, status: body.status ?? row.status, last_updated_at: clock.now() },
+    );
+    tx.changed({ organisationId: id, workspaceId: null, topic: 'organisations', entityId: id });
+    return {};
+  },
+};
+
+const health = (report: HealthReport): OperatorAction => ({
+  ...common,
+  id: 'operator.health',
+  method: 'GET',
+  path: '/operator/health',
+  summary: 'State of this node',
+  description: 'Store, counters, change feed, journal and versions. Answers also while the store is lost.',
+  response: z.looseObject({ object: z.literal('health') }),
+  writes: false,
+  standalone: true,
+  audit: null,
+  run: async () => ({ object: 'health', ...(await report()) }),
+});
+
+/** The operator's rows of the administration table. */
+export function operatorActions(report: HealthReport): readonly AnyOperatorAction[] {
+  return [create, list, update, health(report)];
+}
+
+/** Serves the operator's rows; the same chain as every other administration route. */
+export function registerOperator(app: FastifyInstance, deps: AdminDeps & { readonly health: HealthReport }): void {
+  registerRows(app, operatorActions(deps.health), deps);
+}

@@ -1,0 +1,89 @@
+/** The administration edge: the one place where an error becomes a body (api §3.1). */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { FastifyReply } from 'fastify';
+import { systemClock } from '../kernel/clock.ts';
+import { ERRORS, SluiceError } from '../kernel/errors.ts';
+import { uuidv7 } from '../kernel/id.ts';
+import type { Log } from '../kernel/log.ts';
+
+export interface AdminAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+const INTERNAL = 'Something went wrong on our side. The request id names the entry in the server log.';
+
+/**
+ * The answer for anything thrown. An unexpected error, and the detail of an expected one, goes to the log under the
+ * request id and never to the caller (rule E-03).
+ */
+export function adminError(error: unknown, requestId: string, log: Log): AdminAnswer {
+  const known = error instanceof SluiceError ? error : null;
+  const row = ERRORS[known?.kind ?? 'internal'];
+  // A kind of the data plane may be thrown before a request is routed; its status is right, its code is not ours.
+  const own = row.shape === 'admin';
+  const body = {
+    error: {
+      code: own && known ? known.code : codeOf(row.status),
+      message: known && row.status !== 500 ? sentence(known.message) : INTERNAL,
+      param: known?.param ?? null,
+      type: row.status < 500 ? 'client_error' : 'server_error',
+    },
+  };
+  if (row.status === 500) log.error('administration request failed', { request_id: requestId, error });
+  else if (known?.detail !== undefined || known?.cause !== undefined) {
+    const { detail, cause } = known;
+    log.warn('administration request refused', { request_id: requestId, kind: known.kind, detail, cause });
+  }
+  return {
+    status: row.status,
+    headers: {
+      ...BASE_HEADERS,
+      'x-gateway-request-id': requestId,
+      ...(known?.retryAfter == null ? {} : { 'retry-after': String(known.retryAfter) }),
+    },
+    body: JSON.stringify(body),
+  };
+}
+
+const sentence = (text: string): string => (/[.!?)]$/.test(text) ? text : `${text}.`);
+
+const CODES: Readonly<Record<number, string>> = {
+  401: 'AB05',
+  402: 'AB09',
+  403: 'AB03',
+  404: 'AB08',
+  405: 'AB08',
+  409: 'AB07',
+  429: 'AB06',
+};
+
+function codeOf(status: number): string {
+  return CODES[status] ?? (status < 500 ? 'AB01' : 'AB04');
+}
+
+export function adminSuccess(value: unknown, requestId: string): AdminAnswer {
+  return { status: 200, headers: { ...BASE_HEADERS, 'x-gateway-request-id': requestId }, body: JSON.stringify(value) };
+}
+
+const BASE_HEADERS = {
+  'content-type': 'application/json; charset=utf-8',
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+} as const;
+
+export function send(reply: FastifyReply, answer: AdminAnswer): FastifyReply {
+  return reply.code(answer.status).headers(answer.headers).send(answer.body);
+}
+
+/** Answers a request that never reached a route, or whose route threw, on the raw response. */
+export function refuse(request: IncomingMessage, response: ServerResponse, error: unknown, log: Log): void {
+  const answer = adminError(error, uuidv7(systemClock), log);
+  if (response.headersSent) {
+    response.destroy();
+    return;
+  }
+  response.writeHead(answer.status, { ...answer.headers, 'content-length': Buffer.byteLength(answer.body) });
+  response.end(request.method === 'HEAD' ? undefined : answer.body);
+}

@@ -1,0 +1,57 @@
+/**
+ * The route table of the administration API, checked before anything listens (rule A-01): a row that cannot be
+ * authorised, validated or audited stops the start.
+ */
+import { z } from 'zod';
+import { SCOPES } from '../auth/scopes.ts';
+import type { AnyAction, AnyOperatorAction } from '../resources/resource.ts';
+
+export type AdminRow = AnyAction | AnyOperatorAction;
+
+/** Every complete path of a row: both version prefixes, then the aliases. */
+export function pathsOf(row: AdminRow): string[] {
+  return [`/v1${row.path}`, `/v2${row.path}`, ...(row.aliases ?? [])];
+}
+
+/** Throws an Error that names the row when the table is not complete and consistent. */
+export function checkTable(rows: readonly AdminRow[]): void {
+  const ids = new Set<string>();
+  const served = new Set<string>();
+  for (const row of rows) {
+    const refuse = (why: string) => new Error(`administration route ${row.id}: ${why}`);
+    if (ids.has(row.id)) throw refuse('its id is used twice');
+    ids.add(row.id);
+    for (const path of pathsOf(row)) {
+      const key = `${row.method} ${path}`;
+      if (served.has(key)) throw refuse(`${key} is served twice`);
+      served.add(key);
+    }
+    if (row.auth === 'public') throw refuse('this handler serves no public routes');
+    const scoped = row.auth === 'key' || row.auth === 'key_or_login';
+    if (scoped === (row.scopes.length === 0)) throw refuse(scoped ? 'it names no scope' : 'it cannot have scopes');
+    for (const scope of row.scopes) {
+      if (!expandAll(scope, row.params).some((name) => SCOPES.has(name))) throw refuse(`unknown scope ${scope}`);
+    }
+    if (row.writes === (row.method === 'GET')) throw refuse('GET reads and every other method writes');
+    if (row.standalone && (row.writes || row.auth !== 'operator'))
+      throw refuse('only an operator read can stand alone');
+    if (row.writes && row.audit === null) throw refuse('a write needs an audit action');
+    const named = [...row.path.matchAll(/:(\w+)/g)].map((match) => match[1]);
+    const declared = row.params instanceof z.ZodObject ? Object.keys(row.params.shape) : [];
+    if (named.sort().join() !== declared.sort().join()) throw refuse('path parameters and params schema differ');
+  }
+}
+
+/** The scopes of a call: `{type}` and `{sub}` stand for path parameters. */
+export function scopesFor(row: AdminRow, params: Readonly<Record<string, unknown>>): string[] {
+  return row.scopes.map((scope) => scope.replace(/\{(\w+)\}/g, (_match, name: string) => String(params[name])));
+}
+
+/** A scope template with every value its parameters may take; itself when it is none. */
+export function expandAll(scope: string, params: AdminRow['params']): string[] {
+  const match = /\{(\w+)\}/.exec(scope);
+  if (!match) return [scope];
+  const field: unknown = params instanceof z.ZodObject ? params.shape[match[1] ?? ''] : undefined;
+  const values = field instanceof z.ZodEnum ? field.options.map(String) : [];
+  return values.flatMap((value) => expandAll(scope.replace(match[0], value), params));
+}

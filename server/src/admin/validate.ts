@@ -1,0 +1,21 @@
+import { z } from 'zod';
+import { SluiceError } from '../kernel/errors.ts';
+import { issuesOf } from '../resources/issues.ts';
+
+const MAX_NAMES = 20;
+
+/** Parses with one clear message: the field at fault and what is allowed there. Throws `validation`. */
+export function validate<T>(schema: z.ZodType<T>, value: unknown): T {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const [issue, ...more] = issuesOf(result.error);
+  const path = issue?.path ?? '';
+  let message = `${path === '' ? 'The request' : path} ${issue?.message ?? 'is not valid'}`;
+  if (issue?.message === 'is not a known key' && !path.includes('.') && schema instanceof z.ZodObject) {
+    const names = Object.keys(schema.shape);
+    if (names.length > 0 && names.length <= MAX_NAMES) message += `; known are ${names.join(', ')}`;
+  }
+  if (!/[.!?]$/.test(message)) message += '.';
+  if (more.length > 0) message += ` (${more.length} more ${more.length === 1 ? 'problem' : 'problems'})`;
+  throw new SluiceError('validation', message, { param: path === '' ? null : path });
+}

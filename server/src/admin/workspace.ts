@@ -1,0 +1,106 @@
+/** Which workspace a call works in, and what that does to its scopes (security 2.3, api §2.2). */
+import type { Principal } from '../auth/principal.ts';
+import { roleScopes } from '../auth/scopes.ts';
+import { tenantOf } from '../auth/tenant.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import { findWorkspace } from '../resources/common.ts';
+import type { Action, RouteAuth } from '../resources/resource.ts';
+import type { Tables } from '../store/ports.ts';
+
+export interface Reach {
+  /** Null for the whole organisation. */
+  readonly workspaceId: string | null;
+  /** The caller's scopes there: a signed-in member has those of the role in this workspace. */
+  readonly scopes: ReadonlySet<string>;
+}
+
+/** Any one of the wanted scopes suffices; sign-in and operator routes have none. */
+export function mayUse(held: ReadonlySet<string>, wanted: readonly string[], auth: RouteAuth): boolean {
+  if (auth === 'login' || auth === 'operator') return true;
+  return wanted.some((scope) => held.has(scope));
+}
+
+/**
+ * Resolves `workspace_id` and `organisation_id` of query and body. A caller bound to a workspace gets 403 for any other
+ * name, existing or not; an organisation-wide one 404 `AB02` for a name that is not in its organisation.
+ */
+export async function resolveWorkspace(
+  tables: Pick<Tables, 'read'>,
+  principal: Principal,
+  tenant: Action['tenant'],
+  query: unknown,
+  body: unknown,
+): Promise<Reach> {
+  const organisation = agreed(query, body, 'organisation_id');
+  if (organisation !== null && organisation.toLowerCase() !== principal.organisationId) {
+    throw new SluiceError('forbidden', 'organisation_id is not the organisation of your credential.', {
+      param: 'organisation_id',
+    });
+  }
+  const name = agreed(query, body, 'workspace_id');
+  const { scopes } = principal;
+  if (tenant === 'none') return { workspaceId: null, scopes };
+  if (principal.workspaceId !== null) {
+    if (name !== null && !(await isOwn(tables, principal, name))) throw otherWorkspace();
+    return { workspaceId: tenant === 'organisation' ? null : principal.workspaceId, scopes };
+  }
+  const member = principal.kind === 'user' && principal.role === 'member';
+  if (name === null) {
+    if (tenant === 'workspace' || member) {
+      throw new SluiceError('validation', 'workspace_id is required: your credential is not bound to a workspace.', {
+        param: 'workspace_id',
+      });
+    }
+    return { workspaceId: null, scopes };
+  }
+  const found = await tables.read(tenantOf(principal, null), (tx) => findWorkspace(tx, name));
+  if (member) {
+    const role = found === undefined ? null : await membership(tables, principal, found.id);
+    if (found === undefined || role === null) throw otherWorkspace();
+    return { workspaceId: found.id, scopes: roleScopes('member', role) };
+  }
+  if (found === undefined) {
+    throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
+      param: 'workspace_id',
+    });
+  }
+  return { workspaceId: tenant === 'organisation' ? null : found.id, scopes };
+}
+
+function otherWorkspace(): SluiceError {
+  return new SluiceError('forbidden', 'workspace_id is not the workspace of your credential.', {
+    param: 'workspace_id',
+  });
+}
+
+/** The value that query and body give a field; 400 when they differ. */
+function agreed(query: unknown, body: unknown, field: string): string | null {
+  const [a, b] = [fieldOf(query, field), fieldOf(body, field)];
+  if (a !== null && b !== null && a !== b) {
+    throw new SluiceError('validation', `${field} differs between the query and the body; send it once.`, {
+      param: field,
+    });
+  }
+  return a ?? b;
+}
+
+function fieldOf(input: unknown, field: string): string | null {
+  if (typeof input !== 'object' || input === null || !Object.hasOwn(input, field)) return null;
+  const value = (input as Record<string, unknown>)[field];
+  return typeof value === 'string' ? value : null;
+}
+
+/** One look-up of the caller's own workspace, whatever was named: the answer cannot tell what else exists. */
+async function isOwn(tables: Pick<Tables, 'read'>, principal: Principal, name: string): Promise<boolean> {
+  const id = principal.workspaceId ?? '';
+  if (name.toLowerCase() === id) return true;
+  const own = await tables.read(tenantOf(principal, null), (tx) => tx.find('workspaces', { id }));
+  return own !== undefined && own.slug === name;
+}
+
+async function membership(tables: Pick<Tables, 'read'>, principal: Principal, workspaceId: string) {
+  const row = await tables.read(tenantOf(principal, null), (tx) =>
+    tx.find('workspace_members', { workspace_id: workspaceId, user_id: principal.userId ?? '', status: 'active' }),
+  );
+  return row?.role ?? null;
+}

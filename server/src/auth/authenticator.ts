@@ -1,0 +1,388 @@
+/**
+ * Who calls: a key text becomes a Principal. Warm look-ups are synchronous and touch no store; what makes that safe is
+ * that every state change reaches `invalidate` through the change feed (rule S-04), and that an entry nobody confirmed
+ * for five seconds is verified again. When the store is lost, keys verified in the last 60 seconds keep working and
+ * everything else is `unavailable` (F-02).
+ */
+import { hash, timingSafeEqual } from 'node:crypto';
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Log } from '../kernel/log.ts';
+import type { Change, Tables } from '../store/ports.ts';
+import type { Row } from '../store/schema.ts';
+import { KEY_LENGTH, type ParsedKey, parseKey } from './keys.ts';
+import type { Principal } from './principal.ts';
+import { intersect, roleScopes, scopesOf } from './scopes.ts';
+import { systemTenant } from './tenant.ts';
+import { Throttle } from './throttle.ts';
+
+/** An entry that no poll confirmed and nobody verified for this long is verified again. */
+const FRESH_MS = 5_000;
+/** With the store lost, a key verified or confirmed at most this long ago still works. */
+const GRACE_MS = 60_000;
+/** While the store is lost, how long between attempts to verify one key again. */
+const RETRY_MS = 1_000;
+const NEGATIVE_MS = 5_000;
+const DUMMY = Buffer.alloc(32);
+const NEVER = Number.POSITIVE_INFINITY;
+
+export interface AuthenticatorOptions {
+  readonly tables: Pick<Tables, 'findKey' | 'read' | 'systemRead'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Verified keys held; the least recently useful one goes first. Default 20,000. */
+  readonly maxEntries?: number;
+}
+
+export interface Authenticator {
+  /**
+   * The principal of a gateway key. Synchronous when the key is known and fresh, errors included. Throws
+   * `unauthenticated` (malformed, unknown, wrong, expired, revoked), `forbidden` (organisation suspended),
+   * `too_many_requests` (rule A-07) or `unavailable`.
+   *
+   * @param address peer address, for the throttle of failed attempts
+   */
+  authenticate(token: string, address?: string): Principal | Promise<Principal>;
+  /** To be called for every entry of the change feed; topics that do not concern keys cost nothing. */
+  invalidate(change: Pick<Change, 'organisationId' | 'workspaceId' | 'topic' | 'entityId'>): void;
+  /** Forgets everything, for a reader of the feed that lost its place. */
+  invalidateAll(): void;
+  /**
+   * Version poll hook: every change committed before `readAt` (of `Clock.monotonic`, taken before the poll) has been
+   * given to `invalidate`. While this is called at least every five seconds no key is verified twice.
+   */
+  confirm(readAt: number): void;
+  readonly size: number;
+}
+
+interface Entry {
+  readonly principal: Principal;
+  readonly suspended: boolean;
+  /** Of the key or of this secret of it, whichever is earlier. */
+  readonly expiresAt: number;
+  /** Monotonic time just before the read that made this entry. */
+  verifiedAt: number;
+  retryAt: number;
+  used: boolean;
+}
+
+type Refusal = 'unknown' | 'expired' | 'revoked';
+
+const REFUSALS: Record<Refusal | 'malformed', string> = {
+  malformed: 'The API key is not valid: it does not have the form of a key. Check that it was copied completely.',
+  unknown: 'The API key is not valid. Check that it was copied completely, or create a new one.',
+  expired: 'The API key has expired. Create a new one, or ask an administrator to prolong it.',
+  revoked: 'The API key has been revoked. Create a new one.',
+};
+
+const refusal = (reason: Refusal | 'malformed') => new SluiceError('unauthenticated', REFUSALS[reason]);
+
+/** Rows a key depends on, as one read finds them. */
+interface Found {
+  readonly key: Row<'api_keys'>;
+  readonly secret: Row<'api_key_secrets'>;
+  readonly organisation: Row<'organisations'>;
+}
+
+export function createAuthenticator(options: AuthenticatorOptions): Authenticator {
+  return new KeyAuthenticator(options);
+}
+
+class KeyAuthenticator implements Authenticator {
+  readonly #tables: AuthenticatorOptions['tables'];
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #maxEntries: number;
+  /** By SHA-256 of the key: the digest is never reversed, and long shared prefixes cannot meet (A-05). */
+  readonly #entries = new Map<string, Entry>();
+  readonly #byKey = new Map<string, Set<string>>();
+  readonly #refused = new Map<string, { readonly reason: Refusal; readonly until: number }>();
+  readonly #loading = new Map<string, Promise<Principal>>();
+  readonly #addresses: Throttle;
+  readonly #keyIds: Throttle;
+  #confirmedAt = Number.NEGATIVE_INFINITY;
+  /** Rises with every invalidation: a read that began before it must not be kept. */
+  #generation = 0;
+
+  constructor(options: AuthenticatorOptions) {
+    this.#tables = options.tables;
+    this.#clock = options.clock;
+    this.#log = options.log;
+    this.#maxEntries = options.maxEntries ?? 20_000;
+    this.#addresses = new Throttle(options.clock);
+    this.#keyIds = new Throttle(options.clock);
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  authenticate(token: string, address = ''): Principal | Promise<Principal> {
+    if (token.length !== KEY_LENGTH) throw refusal('malformed');
+    const id = hash('sha256', token, 'hex');
+    const entry = this.#entries.get(id);
+    if (entry !== undefined) {
+      const now = this.#clock.monotonic();
+      entry.used = true;
+      const seen = Math.max(entry.verifiedAt, this.#confirmedAt);
+      if (now - seen <= FRESH_MS || (now < entry.retryAt && now - seen <= GRACE_MS)) return this.#admit(entry);
+      return this.#again(id, token, address, entry, seen);
+    }
+    const refused = this.#refused.get(id);
+    if (refused !== undefined) {
+      if (refused.until > this.#clock.monotonic()) throw refusal(refused.reason);
+      this.#refused.delete(id);
+    }
+    const parsed = parseKey(token);
+    if (parsed === null) throw refusal('malformed');
+    return this.#load(id, parsed, address);
+  }
+
+  invalidate(change: Pick<Change, 'organisationId' | 'workspaceId' | 'topic' | 'entityId'>): void {
+    const { organisationId, entityId } = change;
+    switch (change.topic) {
+      case 'api_keys':
+      case 'api_key_secrets':
+        for (const id of [...(this.#byKey.get(entityId) ?? [])]) this.#drop(id);
+        break;
+      case 'organisations':
+        this.#dropWhere((principal) => principal.organisationId === organisationId);
+        break;
+      case 'users':
+        this.#dropWhere((principal) => principal.userId === entityId);
+        break;
+      case 'workspaces':
+        this.#dropWhere((principal) => principal.workspaceId === entityId);
+        break;
+      case 'workspace_members':
+        this.#dropWhere((principal) => principal.userId !== null && principal.organisationId === organisationId);
+        break;
+      case 'operator_keys':
+        this.#dropWhere((principal) => principal.kind === 'operator');
+        break;
+      default:
+        return;
+    }
+    this.#forgetRefusals();
+  }
+
+  invalidateAll(): void {
+    this.#entries.clear();
+    this.#byKey.clear();
+    this.#forgetRefusals();
+  }
+
+  confirm(readAt: number): void {
+    if (readAt > this.#confirmedAt) this.#confirmedAt = readAt;
+  }
+
+  #forgetRefusals(): void {
+    this.#generation += 1;
+    this.#refused.clear();
+    // A caller that comes after the change must not join a read that began before it.
+    this.#loading.clear();
+  }
+
+  /** State that can end between two changes of the feed is checked on every use. */
+  #admit(entry: Entry): Principal {
+    if (entry.suspended) {
+      throw new SluiceError('forbidden', 'This organisation is suspended. Ask the operator of this installation.');
+    }
+    if (entry.expiresAt <= this.#clock.now()) throw refusal('expired');
+    return entry.principal;
+  }
+
+  async #again(id: string, token: string, address: string, entry: Entry, seen: number): Promise<Principal> {
+    const parsed = parseKey(token);
+    if (parsed === null) throw refusal('malformed');
+    try {
+      return await this.#load(id, parsed, address);
+    } catch (error) {
+      const now = this.#clock.monotonic();
+      const lost = error instanceof SluiceError && error.kind === 'unavailable';
+      if (!lost || now - seen > GRACE_MS || this.#entries.get(id) !== entry) {
+        if (!lost) this.#drop(id);
+        throw error;
+      }
+      entry.retryAt = now + RETRY_MS;
+      return this.#admit(entry);
+    }
+  }
+
+  #load(id: string, parsed: ParsedKey, address: string): Promise<Principal> {
+    const running = this.#loading.get(id);
+    if (running !== undefined) return running;
+    const load = this.#verify(id, parsed, address).finally(() => {
+      if (this.#loading.get(id) === load) this.#loading.delete(id);
+    });
+    this.#loading.set(id, load);
+    return load;
+  }
+
+  async #verify(id: string, parsed: ParsedKey, address: string): Promise<Principal> {
+    const generation = this.#generation;
+    const verifiedAt = this.#clock.monotonic();
+    let outcome: Entry | Refusal;
+    try {
+      outcome = parsed.type === 'opr' ? await this.#operator(id, parsed) : await this.#apiKey(id, parsed);
+    } catch (error) {
+      this.#log.error('key verification failed: the store cannot be read', { error });
+      throw new SluiceError('unavailable', 'The key cannot be verified right now. Try again in a moment.', {
+        retryAfter: 1,
+        cause: error,
+      });
+    }
+    if (typeof outcome === 'string') {
+      if (generation === this.#generation) this.#refuse(id, outcome);
+      throw this.#failed(parsed, address, outcome);
+    }
+    outcome.verifiedAt = verifiedAt;
+    if (generation === this.#generation) this.#keep(id, outcome);
+    return this.#admit(outcome);
+  }
+
+  async #operator(id: string, parsed: ParsedKey): Promise<Entry | Refusal> {
+    const row = await this.#tables.systemRead((tx) => tx.find('operator_keys', { id: parsed.publicId }));
+    return same(row?.digest, id) && row ? entryOf(OPERATOR, false, NEVER) : 'unknown';
+  }
+
+  async #apiKey(id: string, parsed: ParsedKey): Promise<Entry | Refusal> {
+    const found = await this.#tables.findKey(parsed.publicId);
+    if (!same(found?.secret.digest, id) || !found || TYPES[found.key.type] !== parsed.type) return 'unknown';
+    const { key, secret, organisation } = found;
+    if (key.status === 'archived') return 'revoked';
+    const expiresAt = Math.min(key.expires_at ?? NEVER, secret.expires_at ?? NEVER);
+    if (key.status === 'expired' || expiresAt <= this.#clock.now()) return 'expired';
+    const principal = await this.#principal(found);
+    return principal === null ? 'revoked' : entryOf(principal, organisation.status !== 'active', expiresAt);
+  }
+
+  /** Null when the key's workspace or owner is gone. */
+  async #principal(found: Found): Promise<Principal | null> {
+    const { key, organisation } = found;
+    const { workspace_id: workspaceId, user_id: userId } = key;
+    let role: Principal['role'] = null;
+    let limit = scopesOf(key.type);
+    if (workspaceId !== null || userId !== null) {
+      const { workspace, user, member } = await this.#tables.read(systemTenant(organisation.id), async (tx) => ({
+        workspace: workspaceId === null ? undefined : await tx.find('workspaces', { id: workspaceId }),
+        user: userId === null ? undefined : await tx.find('users', { id: userId }),
+        member:
+          userId === null || workspaceId === null
+            ? undefined
+            : await tx.find('workspace_members', { workspace_id: workspaceId, user_id: userId }),
+      }));
+      if (workspaceId !== null && workspace?.status !== 'active') return null;
+      if (userId !== null) {
+        if (user?.status !== 'active') return null;
+        const inWorkspace = member?.status === 'active' ? member.role : null;
+        if (user.role === 'member' && inWorkspace === null) return null;
+        role = user.role;
+        limit = intersect(limit, roleScopes(user.role, inWorkspace));
+      }
+    }
+    return {
+      kind: key.type,
+      keyId: key.id,
+      keyName: key.name,
+      organisationId: organisation.id,
+      workspaceId,
+      userId,
+      role,
+      scopes: intersect(key.scopes, limit),
+      defaults: key.defaults ?? {},
+      rateLimits: key.rate_limits ?? [],
+      usageLimits: key.usage_limits,
+      expiresAt: key.expires_at,
+    };
+  }
+
+  #failed(parsed: ParsedKey, address: string, reason: Refusal): SluiceError {
+    this.#addresses.failed(address);
+    this.#keyIds.failed(parsed.publicId);
+    // The key id is public and an address may be a proxy's. A true key never gets here, so a guesser can lock nobody out.
+    const wait = Math.max(this.#keyIds.blockedFor(parsed.publicId), this.#addresses.blockedFor(address));
+    return wait > 0 ? tooMany(wait) : refusal(reason);
+  }
+
+  #keep(id: string, entry: Entry): void {
+    this.#drop(id);
+    if (this.#entries.size >= this.#maxEntries) this.#evict();
+    this.#entries.set(id, entry);
+    const { keyId } = entry.principal;
+    if (keyId === null) return;
+    const ids = this.#byKey.get(keyId);
+    if (ids === undefined) this.#byKey.set(keyId, new Set([id]));
+    else ids.add(id);
+  }
+
+  #refuse(id: string, reason: Refusal): void {
+    if (this.#refused.size >= this.#maxEntries) {
+      const oldest = this.#refused.keys().next();
+      if (!oldest.done) this.#refused.delete(oldest.value);
+    }
+    this.#refused.set(id, { reason, until: this.#clock.monotonic() + NEGATIVE_MS });
+  }
+
+  /** Second chance: entries used since the last round move to the back, so a warm hit needs no reordering. */
+  #evict(): void {
+    for (const [id, entry] of this.#entries) {
+      if (!entry.used) {
+        this.#drop(id);
+        return;
+      }
+      entry.used = false;
+      this.#entries.delete(id);
+      this.#entries.set(id, entry);
+    }
+  }
+
+  #drop(id: string): void {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return;
+    this.#entries.delete(id);
+    const { keyId } = entry.principal;
+    if (keyId === null) return;
+    const ids = this.#byKey.get(keyId);
+    ids?.delete(id);
+    if (ids?.size === 0) this.#byKey.delete(keyId);
+  }
+
+  #dropWhere(matches: (principal: Principal) => boolean): void {
+    for (const [id, entry] of this.#entries) if (matches(entry.principal)) this.#drop(id);
+  }
+}
+
+const TYPES = { 'organisation-service': 'org', 'workspace-service': 'wks', 'workspace-user': 'usr' } as const;
+
+const OPERATOR: Principal = {
+  kind: 'operator',
+  keyId: null,
+  keyName: null,
+  organisationId: '',
+  workspaceId: null,
+  userId: null,
+  role: null,
+  scopes: new Set(),
+  defaults: {},
+  rateLimits: [],
+  usageLimits: null,
+  expiresAt: null,
+};
+
+function entryOf(principal: Principal, suspended: boolean, expiresAt: number): Entry {
+  return { principal, suspended, expiresAt, verifiedAt: 0, retryAt: 0, used: false };
+}
+
+/** Compares digests without telling by time how much of them agrees; an unknown key id costs the same (rule A-08). */
+function same(stored: string | undefined, presented: string): boolean {
+  const wanted = stored === undefined ? DUMMY : Buffer.from(stored, 'hex');
+  const given = Buffer.from(presented, 'hex');
+  return timingSafeEqual(wanted.length === given.length ? wanted : DUMMY, given) && stored !== undefined;
+}
+
+function tooMany(waitMs: number): SluiceError {
+  return new SluiceError('too_many_requests', 'Too many failed attempts. Wait before trying another key.', {
+    retryAfter: Math.max(1, Math.ceil(waitMs / 1000)),
+  });
+}

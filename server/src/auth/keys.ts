@@ -1,0 +1,52 @@
+/**
+ * Gateway keys: `slc_<type>_<key id>_<secret>_<checksum>` (rule S-04). The key id is public and finds the row; the
+ * secret carries 256 random bits, so a fast digest is enough at rest; the checksum refuses typing errors and scanners
+ * before anything is looked up.
+ */
+import { hash } from 'node:crypto';
+import { base62, checksum } from '../kernel/id.ts';
+
+/** Organisation-service, workspace-service, workspace-user and operator keys. */
+export type KeyType = 'org' | 'wks' | 'usr' | 'opr';
+
+export interface ParsedKey {
+  readonly type: KeyType;
+  /** The 12 public characters: primary key of `api_key_secrets` and `operator_keys`. */
+  readonly publicId: string;
+}
+
+export interface MintedKey {
+  /** The whole key. Shown once, never stored. */
+  readonly key: string;
+  readonly publicId: string;
+  /** SHA-256 of the whole key, lower-case hexadecimal: what is stored. */
+  readonly digest: string;
+}
+
+/** Characters of a key of any type. */
+export const KEY_LENGTH = 71;
+
+const SHAPE = /^slc_(org|wks|usr|opr)_[0-9A-Za-z]{12}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/;
+
+export const digestOf = (key: string): string => hash('sha256', key, 'hex');
+
+/** Makes a new key from the process's random source. */
+export function mintKey(type: KeyType): MintedKey {
+  const publicId = base62(12);
+  const body = `slc_${type}_${publicId}_${base62(43)}`;
+  const key = `${body}_${checksum(body)}`;
+  return { key, publicId, digest: digestOf(key) };
+}
+
+/** Type and public id of a well-formed key, or null when shape or checksum are wrong. Touches no store. */
+export function parseKey(text: string): ParsedKey | null {
+  if (text.length !== KEY_LENGTH || !SHAPE.test(text)) return null;
+  const end = KEY_LENGTH - 7;
+  if (checksum(text.slice(0, end)) !== text.slice(end + 1)) return null;
+  return { type: text.slice(4, 7) as KeyType, publicId: text.slice(8, 20) };
+}
+
+/** What lists and details show of a key (rule S-06): made from the public id, so no part of the secret is in it. */
+export function maskKey(publicId: string): string {
+  return `${publicId.slice(0, 2)}*******${publicId.slice(-2)}`;
+}

@@ -1,0 +1,27 @@
+import type { KeyDefaults, RateLimit, UsageLimit } from '../store/schema.ts';
+
+export type PrincipalKind = 'organisation-service' | 'workspace-service' | 'workspace-user' | 'operator' | 'user';
+
+/**
+ * Who calls, after authentication. Steps and handlers get this and never the headers. Immutable and shared between
+ * requests of the same credential.
+ */
+export interface Principal {
+  readonly kind: PrincipalKind;
+  /** API key id, or null for a signed-in user. */
+  readonly keyId: string | null;
+  readonly keyName: string | null;
+  /** Empty for the operator. */
+  readonly organisationId: string;
+  /** Set when the credential is bound to one workspace. */
+  readonly workspaceId: string | null;
+  readonly userId: string | null;
+  /** Organisation role of a signed-in user or of the owner of a user key. */
+  readonly role: 'owner' | 'admin' | 'member' | null;
+  readonly scopes: ReadonlySet<string>;
+  readonly defaults: KeyDefaults;
+  readonly rateLimits: readonly RateLimit[];
+  readonly usageLimits: UsageLimit | null;
+  /** Milliseconds since the epoch, or null. Checked again on every use. */
+  readonly expiresAt: number | null;
+}

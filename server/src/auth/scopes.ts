@@ -1,0 +1,135 @@
+/**
+ * The scope catalogue as data (api §2.3) and what roles may do (api §2.5). Nothing else in the code spells a list of
+ * scopes: guards, key creation, OpenAPI and the console read this table.
+ */
+import type { Principal, PrincipalKind } from './principal.ts';
+
+type Actions = string;
+
+const ALL5 = 'create read update delete list';
+const ROTATE = `${ALL5} rotate`;
+const LISTED = 'read update list';
+
+/** Resource, then the actions of an organisation-service, a workspace-service and a workspace-user key. */
+const CATALOGUE: readonly (readonly [string, Actions, Actions, Actions])[] = [
+  ['organisation_users', ALL5, '', ''],
+  ['organisation_service_api_keys', ROTATE, '', ''],
+  ['organisation_settings', 'read update', '', ''],
+  ['organisation_guardrails', ALL5, '', ''],
+  ['organisation_exclusions', 'update list', '', ''],
+  ['audit_logs', 'list', '', ''],
+  ['plugins', 'create update list', '', ''],
+  ['deployments', ALL5, '', ''],
+  ['secret_references', ALL5, '', ''],
+  ['workspaces', ALL5, LISTED, LISTED],
+  ['workspace_service_api_keys', ROTATE, ROTATE, ''],
+  ['workspace_user_api_keys', ROTATE, ROTATE, ''],
+  ['workspace_users', ALL5, ALL5, ALL5],
+  ['prompts', `${ALL5} publish`, `${ALL5} publish render`, `${ALL5} publish render`],
+  ['configs', ALL5, ALL5, ALL5],
+  ['guardrails', ALL5, `${ALL5} invoke`, `${ALL5} invoke`],
+  ['virtual_keys', `${ALL5} copy duplicate`, `${ALL5} copy duplicate`, `${ALL5} copy duplicate`],
+  ['providers', ALL5, ALL5, ALL5],
+  ['policies', ALL5, ALL5, ALL5],
+  ['organisation_integrations', ALL5, 'list', 'list'],
+  ['organisation_mcp_integrations', ALL5, 'list', 'list'],
+  ['organisation_agent_integrations', ALL5, 'list', 'list'],
+  ['workspace_integrations', ALL5, ALL5, ALL5],
+  ['workspace_mcp_integrations', ALL5, ALL5, ALL5],
+  ['workspace_agent_integrations', ALL5, ALL5, ALL5],
+  ['agent_servers', ALL5, ALL5, ALL5],
+  ['mcp_servers', ALL5, ALL5, ALL5],
+  ['analytics', 'view', 'view', 'view'],
+  ['logs', 'list export view', 'list export view write', 'list export view write'],
+  ['completions', '', 'write', 'write'],
+  ['mcp', '', 'invoke', 'invoke'],
+  ['agents', '', 'invoke', 'invoke'],
+  ['agent_server_skills', LISTED, LISTED, LISTED],
+  ['agent_integration_skills', LISTED, LISTED, LISTED],
+  ['agent_server_user_access', LISTED, LISTED, LISTED],
+  ['models', '', 'list', 'list'],
+  ['feedbacks', '', 'read write', 'read write'],
+];
+
+function column(index: 1 | 2 | 3): ReadonlySet<string> {
+  const scopes = new Set<string>();
+  for (const row of CATALOGUE) {
+    for (const action of row[index].split(' ')) if (action !== '') scopes.add(`${row[0]}.${action}`);
+  }
+  return scopes;
+}
+
+const ORGANISATION = column(1);
+const WORKSPACE = column(2);
+const USER = column(3);
+const EMPTY: ReadonlySet<string> = new Set();
+
+/** Every scope of the catalogue. A route that names another one stops the start (rule A-01). */
+export const SCOPES: ReadonlySet<string> = new Set([...ORGANISATION, ...WORKSPACE, ...USER]);
+
+/** Every scope that a key of this type may carry; empty for the operator, all for a signed-in user. */
+export function scopesOf(kind: PrincipalKind): ReadonlySet<string> {
+  switch (kind) {
+    case 'organisation-service':
+      return ORGANISATION;
+    case 'workspace-service':
+      return WORKSPACE;
+    case 'workspace-user':
+      return USER;
+    case 'user':
+      return SCOPES;
+    case 'operator':
+      return EMPTY;
+  }
+}
+
+/** A workspace admin or manager: everything inside a workspace, and reading the people of the organisation. */
+const MANAGER: ReadonlySet<string> = new Set([...WORKSPACE, ...USER, 'organisation_users.read']);
+
+/**
+ * A workspace member: reads and lists, sends traffic, and writes what the default security settings leave open to
+ * members (own API keys, virtual keys and providers; not configs, prompts or guardrails).
+ */
+const MEMBER: ReadonlySet<string> = new Set([
+  ...[...USER].filter((scope) => /\.(read|list|view|invoke|render)$/.test(scope)),
+  ...[...USER].filter((scope) => /^(completions|feedbacks|logs)\.write$/.test(scope)),
+  ...[...USER].filter((scope) => /^(virtual_keys|providers)\./.test(scope)),
+  ...[...WORKSPACE].filter((scope) => scope.startsWith('workspace_user_api_keys.')),
+  'organisation_users.read',
+  'logs.export',
+]);
+
+/**
+ * What a role may do: organisation owners and admins everything, everywhere; a member only what the role in the
+ * workspace gives, and nothing outside one (`workspace` null).
+ */
+export function roleScopes(
+  role: 'owner' | 'admin' | 'member',
+  workspace: 'admin' | 'manager' | 'member' | null,
+): ReadonlySet<string> {
+  if (role === 'owner' || role === 'admin') return SCOPES;
+  if (workspace === 'admin' || workspace === 'manager') return MANAGER;
+  return workspace === 'member' ? MEMBER : EMPTY;
+}
+
+/** Scopes that exist for workspace keys only: an organisation key can never hold them. */
+const WORKSPACE_ONLY = [...WORKSPACE, ...USER].filter((scope) => !ORGANISATION.has(scope));
+
+/**
+ * The scopes this caller may put on a key (rule P-01): those it holds. An organisation-service key that may create
+ * workspace keys may also grant the scopes that no organisation key can hold (`completions.write` and its like),
+ * because it has authority over every workspace and could not create a useful key otherwise.
+ */
+export function grantable(principal: Principal): ReadonlySet<string> {
+  if (principal.kind !== 'organisation-service') return principal.scopes;
+  const mayCreate =
+    principal.scopes.has('workspace_service_api_keys.create') || principal.scopes.has('workspace_user_api_keys.create');
+  return mayCreate ? new Set([...principal.scopes, ...WORKSPACE_ONLY]) : principal.scopes;
+}
+
+/** The two sets' common members. */
+export function intersect(a: Iterable<string>, b: ReadonlySet<string>): ReadonlySet<string> {
+  const common = new Set<string>();
+  for (const scope of a) if (b.has(scope)) common.add(scope);
+  return common;
+}

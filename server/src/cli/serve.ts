@@ -1,0 +1,84 @@
+import { compose, type Running } from '../compose.ts';
+import { type Config, ConfigError, workerIndex } from '../config.ts';
+import { systemClock } from '../kernel/clock.ts';
+import type { Output } from '../main.ts';
+import { workerShared } from '../store/ipc/ipc.ts';
+import { createLogger } from '../telemetry/logger.ts';
+import { bannerText } from './banner.ts';
+import { isWorker, primaryChannel, runPrimary } from './workers.ts';
+
+/** After a second SIGTERM, how long what is left may take. */
+const HURRIED_MS = 5_000;
+/** After SIGTERM, how long new requests are still taken while load balancers notice that the node is not ready. */
+const NOTICE_MS = 5_000;
+
+/** Starts the server and runs until a signal. */
+export async function serve(config: Config, output: Output): Promise<void> {
+  const log = createLogger({ level: config.logLevel, format: config.logFormat, write: (line) => output.out(line) });
+  if (config.workers > 1 && !isWorker()) return runPrimary(config, log);
+  const index = workerIndex();
+  const running = await compose(config, log, {
+    index,
+    shared: isWorker() ? workerShared(primaryChannel(), systemClock.after) : null,
+  }).catch((error: unknown) => {
+    throw listenProblem(error, config) ?? error;
+  });
+  // Before the banner: whoever reads it may send a signal at once.
+  handleSignals(running, config, (message, fields) => log.info(message, fields));
+  if (index === 1) output.out(bannerText(running, config));
+  log.info('Sluice is listening', { url: running.url, pid: process.pid, worker: index });
+  process.on('unhandledRejection', (reason) => {
+    log.error('a promise was rejected and nobody handled it', { error: (reason as Error)?.stack ?? String(reason) });
+  });
+}
+
+const LISTEN_PROBLEMS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program listens there. Stop it, or choose another SLUICE_PORT; 0 picks a free one',
+  EACCES: 'this user may not use that port. Choose a SLUICE_PORT above 1023; 0 picks a free one',
+  EADDRNOTAVAIL: 'SLUICE_HOST is not an address of this machine. Use 127.0.0.1, 0.0.0.0, or one of its own',
+  ENOTFOUND: 'SLUICE_HOST has no address. Use 127.0.0.1, 0.0.0.0, or one of this machine',
+};
+
+/** What the operator can mend when the address cannot be listened on; null for any other error. */
+function listenProblem(error: unknown, { host, port }: Config): ConfigError | null {
+  const { code = '', syscall } = error as { code?: string; syscall?: string };
+  const advice = LISTEN_PROBLEMS[code];
+  if (advice === undefined || (syscall !== 'listen' && syscall !== 'bind' && syscall !== 'getaddrinfo')) return null;
+  return new ConfigError(`Cannot listen on ${host}:${port}: ${advice}.`);
+}
+
+/**
+ * SIGTERM drains: not ready, new requests for a few seconds more, then the listener closes and what runs may finish
+ * until the deadline; a second one cuts that to five seconds. SIGINT drains without the notice, a second one ends at once.
+ */
+function handleSignals(
+  running: Running,
+  config: Config,
+  info: (message: string, fields?: Record<string, unknown>) => void,
+): void {
+  let interrupts = 0;
+  let terms = 0;
+  const exit = (code: number) => process.exit(code);
+  const stop = (noticeMs: number, drainMs: number) => {
+    running.stop({ noticeMs, drainMs }).then(
+      () => exit(0),
+      (error: unknown) => {
+        info('the shutdown was not clean', { error: String(error) });
+        exit(1);
+      },
+    );
+  };
+  process.on('SIGTERM', () => {
+    terms += 1;
+    if (terms === 1) {
+      info('draining', { seconds: config.drainSeconds });
+      stop(Math.min(NOTICE_MS, config.drainSeconds * 1000), config.drainSeconds * 1000);
+    } else running.hurry(HURRIED_MS);
+  });
+  process.on('SIGINT', () => {
+    interrupts += 1;
+    if (interrupts > 1) exit(130);
+    info('stopping; press Ctrl-C again to end at once');
+    stop(0, config.drainSeconds * 1000);
+  });
+}

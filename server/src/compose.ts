@@ -1,0 +1,404 @@
+/**
+ * The composition root: the only file that names concrete adapters. Opens everything in order, closes it in reverse,
+ * and knows nothing about requests.
+ */
+import { mkdir, readdir, readFile } from 'node:fs/promises';
+import type { AddressInfo } from 'node:net';
+import { totalmem } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { registerConsole } from './admin/console.ts';
+import { registerDocs } from './admin/docs.ts';
+import { registerAdmin } from './admin/handle.ts';
+import { buildOpenApi } from './admin/openapi.ts';
+import { registerOperator } from './admin/operator.ts';
+import { createAdminLimiter } from './admin/rate-limit.ts';
+import { refuse } from './admin/respond.ts';
+import { createAuthenticator } from './auth/authenticator.ts';
+import { ConsoleSessions } from './auth/console-session.ts';
+import { systemTenant } from './auth/tenant.ts';
+import type { Config } from './config.ts';
+import { type FirstRun, firstRun } from './first-run.ts';
+import { createApp } from './http/app.ts';
+import { BodyBudget } from './http/body-budget.ts';
+import { createEgressGuard, parseTrustedHosts } from './http/egress-guard.ts';
+import { registerHealth } from './http/health.ts';
+import { hostFault } from './http/host-fault.ts';
+import { createUpstream } from './http/upstream.ts';
+import { type Clock, systemClock } from './kernel/clock.ts';
+import { SluiceError } from './kernel/errors.ts';
+import { type Closable, Lifecycle } from './kernel/lifecycle.ts';
+import type { Log } from './kernel/log.ts';
+import { createAdmission } from './limits/admission.ts';
+import { dataPlanePaths } from './llm/openapi.ts';
+import { registerDataPlane } from './llm/routes.ts';
+import { OPERATIONS } from './operations/operation.ts';
+import { createPricer } from './pricing/pricer.ts';
+import { ACTIONS } from './resources/catalog.ts';
+import { createRuntime } from './runtime/runtime.ts';
+import { startWatch } from './runtime/watch.ts';
+import { openDataDir } from './store/disk/data-dir.ts';
+import { openJournal } from './store/disk/journal.ts';
+import { type Shipper, startShipper } from './store/disk/shipper.ts';
+import { openVault } from './store/envelope.ts';
+import { loadKeyring } from './store/keyring.ts';
+import { memoryCounters } from './store/memory/counters.ts';
+import type { Counters, Feed, LogSink, StoredLog, Tables } from './store/ports.ts';
+import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
+
+const HEADERS_MS = 60_000;
+const IDLE_MS = 120_000;
+/** While draining, how often connections that became idle are closed. */
+const SWEEP_MS = 50;
+/** At the end, how long the journal may take to reach the store. */
+const SHIP_MS = 5_000;
+const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
+const PACKAGE = new URL('../package.json', import.meta.url);
+
+export interface Running {
+  /** Where it listens, `http://127.0.0.1:8787`. */
+  readonly url: string;
+  readonly firstRun: FirstRun | null;
+  /**
+   * Not ready at once; listens `noticeMs` longer; then runs what is left for at most `drainMs` in all, cuts the rest
+   * with an error event, writes every record and closes the stores.
+   */
+  stop(options: { readonly noticeMs: number; readonly drainMs: number }): Promise<void>;
+  /** Stored records of a workspace, newest first, once all that were written before have arrived in the store. */
+  records(organisationId: string, workspaceId: string): Promise<StoredLog[]>;
+  /** Stored records of all tenants, in the same sense. */
+  recordCount(): Promise<number>;
+  /** Shortens a running drain to `ms` from now. */
+  hurry(ms: number): void;
+}
+
+/** One process among those that share the port. */
+export interface WorkerRole {
+  /** From 1; the first one makes the first run and adopts what processes that are no more have left behind. */
+  readonly index: number;
+  /** What the primary process holds for all; null when this process is alone. */
+  readonly shared: { readonly counters: Counters; readonly feed: Feed } | null;
+}
+
+const ALONE: WorkerRole = { index: 1, shared: null };
+
+function journalName(index: number): string {
+  return index === 1 ? 'journal' : `journal-${index}`;
+}
+
+/** Adapters are loaded only when they are used: a start with the embedded store never reads the others' code. */
+export async function openTables(config: Config, log: Log): Promise<Tables> {
+  if (config.databaseUrl === null) {
+    const { openSqliteTables } = await import('./store/sqlite/tables.ts');
+    return openSqliteTables({ file: join(config.dataDir, 'control.db'), log });
+  }
+  const { openPostgresTables } = await import('./store/postgres/tables.ts');
+  return openPostgresTables({ url: config.databaseUrl, log });
+}
+
+async function openLogs(config: Config, log: Log): Promise<LogSink> {
+  if (config.databaseUrl === null) {
+    const { openSqliteLogs } = await import('./store/sqlite/logs.ts');
+    return openSqliteLogs({ file: join(config.dataDir, 'logs.db'), log });
+  }
+  const { openPostgresLogs } = await import('./store/postgres/logs.ts');
+  return openPostgresLogs({ url: config.databaseUrl, log });
+}
+
+async function openShared(config: Config, log: Log) {
+  if (config.redisUrl === null) return null;
+  const { openRedis } = await import('./store/redis/redis.ts');
+  return openRedis({ url: config.redisUrl, log });
+}
+
+/** Opens the stores, starts the jobs and listens. Whatever fails closes what was opened before. */
+export async function compose(config: Config, log: Log, worker: WorkerRole = ALONE): Promise<Running> {
+  const lifecycle = new Lifecycle();
+  try {
+    return await open(config, log, lifecycle, worker);
+  } catch (error) {
+    await lifecycle
+      .close()
+      .catch((closing: unknown) => log.error('closing after a failed start failed', { error: String(closing) }));
+    throw error;
+  }
+}
+
+async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: WorkerRole): Promise<Running> {
+  const clock = systemClock;
+  const { version } = JSON.parse(await readFile(PACKAGE, 'utf8')) as { version: string };
+  const dataDir = lifecycle.own('data directory', await openDataDir(config.dataDir, { lock: worker.shared === null }));
+  const tables = lifecycle.own('control store', await openTables(config, log));
+  await tables.migrate();
+  const logs = lifecycle.own('log store', await openLogs(config, log));
+  await logs.migrate();
+  const keyring = await loadKeyring({
+    ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
+    masterKeyFile: config.masterKeyFile,
+    // A fresh key beside credentials that another one sealed would only hide that theirs is lost.
+    create: (await tables.systemRead((tx) => tx.count('data_keys'))) === 0,
+  });
+  const vault = lifecycle.own('vault', openVault({ keyring, tables, clock }));
+  await vault.verify();
+
+  const shared = await openShared(config, log);
+  const redis = shared === null ? null : lifecycle.own('redis', shared);
+  const counters: Counters =
+    redis?.counters ?? worker.shared?.counters ?? lifecycle.own('counters', memoryCounters({ clock }));
+  const feed: Feed | null = redis?.feed ?? worker.shared?.feed ?? null;
+
+  const spool = join(config.dataDir, 'spool');
+  await mkdir(spool, { recursive: true, mode: 0o700 });
+  const journalDir = join(spool, journalName(worker.index));
+  const journal = lifecycle.own('journal', await openJournal({ dir: journalDir, clock, log }));
+  const shipper = lifecycle.own('shipper', startShipper({ dir: journalDir, journal, sink: logs, clock, log }));
+
+  if (worker.index === 1) lifecycle.own('adopted journals', adoptJournals(spool, config.workers, { logs, clock, log }));
+
+  let url = '';
+  let draining = false;
+  let listening: AddressInfo | null = null;
+  const publicUrl = () => config.publicUrl ?? url;
+
+  const guard = createEgressGuard({
+    trustedHosts: parseTrustedHosts(config.trustedHosts.join(',')),
+    ownListeners: () => (listening === null ? [] : [{ address: listening.address, port: listening.port }]),
+    clock,
+    log,
+  });
+  const upstream = lifecycle.own('upstream', createUpstream({ guard, clock, log }));
+  const authenticator = createAuthenticator({ tables, clock, log });
+  const runtime = createRuntime({ tables, vault, clock, log, blockInlineConfig: config.blockInlineConfig });
+  const sessions = new ConsoleSessions({ tables, clock, publicUrl });
+  const watch = lifecycle.own(
+    'change feed',
+    await startWatch({
+      tables,
+      feed,
+      clock,
+      log,
+      apply: (changes) => {
+        for (const change of changes) {
+          authenticator.invalidate(change);
+          runtime.invalidate(change);
+          sessions.invalidate(change);
+        }
+      },
+      confirmed: (readAt) => authenticator.confirm(readAt),
+    }),
+  );
+
+  const app = createApp({
+    headerAliases: config.headerAliases,
+    trustedProxies: config.trustedProxies,
+    refuse: (request, response, error) => refuse(request, response, error, log),
+    draining: () => draining,
+  });
+  const ready = async (): Promise<boolean> => {
+    if (draining) return false;
+    await Promise.all([tables.ping(), logs.ping()]);
+    return true;
+  };
+  registerHealth(app, { ready, version });
+
+  const pricer = createPricer();
+  const roles = config.roles;
+  const bodies = new BodyBudget(Math.max(4 * config.maxBodyBytes, bodyMemory(config.workers)));
+  const dataPlane = roles.has('gateway')
+    ? registerDataPlane(app, {
+        authenticator,
+        runtime,
+        guard,
+        upstream,
+        recorder: createRecorder(nodeRunId(dataDir.nodeId, clock, worker.index), journal),
+        pricer,
+        admission: createAdmission({ counters, clock, log }),
+        clock,
+        log,
+        maxBodyBytes: config.maxBodyBytes,
+        bodies,
+        blockInlineConfig: config.blockInlineConfig,
+        timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS },
+      })
+    : null;
+  if (roles.has('admin')) {
+    const admin = {
+      tables,
+      vault,
+      clock,
+      log,
+      authenticator,
+      sessions,
+      publicUrl,
+      version,
+      limiter: createAdminLimiter(counters, clock, log, config.adminRequestsPerMinute),
+      checkHost: (host: string) => hostFault(guard, host),
+      caughtUp: () => watch.catchUp(),
+      health: async () => ({
+        store: { engine: tables.engine, ok: await answers(tables.ping()) },
+        logs: { ok: await answers(logs.ping()) },
+        counters: { kind: redis === null ? 'memory' : 'redis' },
+        feed: { age_ms: Math.round(watch.age()) },
+        spool: { depth_bytes: journal.depth(), dropped: journal.dropped, failing: journal.failing, ...shipper.stats },
+        in_flight: dataPlane?.inFlight ?? 0,
+        body_bytes: bodies.held,
+        versions: { sluice: version, node: process.versions.node },
+      }),
+    };
+    await registerAdmin(app, admin);
+    registerOperator(app, admin);
+    registerDocs(app, () => buildOpenApi(ACTIONS, version, dataPlanePaths()));
+    await registerConsole(app, {
+      log,
+      sessions,
+      logs,
+      publicUrl,
+      dist: CONSOLE_DIST,
+      tryRequest: (request, reply, principal, body) => {
+        if (dataPlane === null)
+          throw new SluiceError('not_found', 'This node does not serve the data plane (SLUICE_ROLES).');
+        reply.hijack();
+        return dataPlane.runAs(principal, OPERATIONS.chat, request.raw, reply.raw, body);
+      },
+    });
+  }
+
+  await app.listen({ host: config.host, port: config.port });
+  const address = app.server.address();
+  if (address === null || typeof address === 'string')
+    throw new SluiceError('internal', 'The server does not listen on a port.');
+  listening = address;
+  url = `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`;
+  const first =
+    roles.has('admin') && worker.index === 1
+      ? await firstRun({
+          tables,
+          vault,
+          clock,
+          dataDir: config.dataDir,
+          publicUrl: publicUrl(),
+          blockInlineConfig: config.blockInlineConfig,
+        })
+      : null;
+  if (first !== null) await watch.catchUp();
+  // The price list takes 45 ms to load: better now than within somebody's request.
+  setImmediate(() => pricer.warm());
+
+  let deadline: (() => void) | null = null;
+  return {
+    url,
+    firstRun: first,
+    async records(organisationId, workspaceId) {
+      await shipper.drain();
+      return (await logs.list(systemTenant(organisationId, workspaceId), { limit: 1000 })).rows;
+    },
+    async recordCount() {
+      await shipper.drain();
+      return logs.count();
+    },
+    hurry(ms) {
+      clock.after(ms, () => deadline?.());
+    },
+    async stop({ noticeMs, drainMs }) {
+      draining = true;
+      if (noticeMs > 0) await new Promise<void>((resolve) => setTimer(noticeMs, resolve));
+      let open = true;
+      const closed = app.close().then(() => {
+        open = false;
+      });
+      // A kept-alive connection whose last request has ended would hold the server open for its idle time.
+      const sweep = () => {
+        app.server.closeIdleConnections();
+        if (open) setTimer(SWEEP_MS, sweep);
+      };
+      sweep();
+      const expired = new Promise<void>((resolve) => {
+        deadline = resolve;
+        clock.after(Math.max(0, drainMs - noticeMs), resolve);
+      });
+      await Promise.race([closed, expired]);
+      dataPlane?.cut(new SluiceError('gateway_unavailable', 'Sluice is shutting down; send the request again.'));
+      const cutBy = clock.monotonic() + 2_000;
+      while ((dataPlane?.inFlight ?? 0) > 0 && clock.monotonic() < cutBy)
+        await new Promise<void>((resolve) => setTimer(10, resolve));
+      app.server.closeAllConnections();
+      await closed;
+      await journal.sync();
+      // What is not in the store by then is shipped by the next start.
+      await Promise.race([shipper.drain(), new Promise<void>((resolve) => clock.after(SHIP_MS, resolve))]);
+      await lifecycle.close();
+    },
+  };
+
+  /** A timer that keeps the process alive, unlike the clock's. */
+  function setTimer(ms: number, fn: () => void): void {
+    const hold = setInterval(() => {}, 1 << 30);
+    clock.after(ms, () => {
+      clearInterval(hold);
+      fn();
+    });
+  }
+}
+
+/**
+ * Ships in the background what processes left behind whose number is not in use any more. Closing it ends the shipping
+ * and waits for the insert that runs; what is left then stays for the next start.
+ */
+function adoptJournals(
+  spool: string,
+  workers: number,
+  parts: { readonly logs: LogSink; readonly clock: Clock; readonly log: Log },
+): Closable {
+  const { logs, clock, log } = parts;
+  let closed = false;
+  let shipping: Shipper | null = null;
+
+  async function adopt(dir: string): Promise<void> {
+    const journal = await openJournal({ dir, clock, log });
+    try {
+      shipping = startShipper({ dir, journal, sink: logs, clock, log });
+      if (closed) return;
+      await shipping.drain();
+    } finally {
+      await shipping?.close();
+      shipping = null;
+      await journal.close();
+    }
+  }
+
+  async function run(): Promise<void> {
+    for (const name of await readdir(spool)) {
+      const index = Number(/^journal-(\d+)$/.exec(name)?.[1] ?? 1);
+      if (closed) return;
+      if (index > workers) await adopt(join(spool, name));
+    }
+  }
+
+  const done = run().catch((error: unknown) => {
+    if (closed) return;
+    log.error('records of an earlier worker could not be shipped yet; the next start tries again', {
+      error: String(error),
+    });
+  });
+  return {
+    async close() {
+      closed = true;
+      await shipping?.close();
+      await done;
+    },
+  };
+}
+
+/** Bytes of request bodies one process may hold: its share of a quarter of the memory there is. */
+function bodyMemory(workers: number): number {
+  const limit = process.constrainedMemory();
+  const total = limit > 0 ? Math.min(limit, totalmem()) : totalmem();
+  return Math.floor(total / 4 / Math.max(1, workers));
+}
+
+async function answers(ping: Promise<void>): Promise<boolean> {
+  return ping.then(
+    () => true,
+    () => false,
+  );
+}

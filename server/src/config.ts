@@ -1,0 +1,265 @@
+/**
+ * Configuration: flags over environment over `sluice.config.json`, checked once, frozen. The only reader of
+ * `process.env`. A wrong value stops the start with one line that names the variable, the value and what is allowed.
+ */
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+
+/** Thrown for a wrong value; its message is the one line to print. */
+export class ConfigError extends Error {}
+
+export type Role = 'gateway' | 'admin' | 'jobs';
+
+export interface Config {
+  readonly host: string;
+  readonly port: number;
+  /** Without trailing slash; null until the port is known. */
+  readonly publicUrl: string | null;
+  readonly dataDir: string;
+  readonly databaseUrl: string | null;
+  readonly redisUrl: string | null;
+  readonly roles: ReadonlySet<Role>;
+  readonly workers: number;
+  readonly masterKey: string | null;
+  readonly masterKeyFile: string;
+  readonly trustedHosts: readonly string[];
+  readonly trustedProxies: readonly string[];
+  readonly headerAliases: readonly string[];
+  readonly logLevel: 'debug' | 'info' | 'warn' | 'error';
+  readonly logFormat: 'pretty' | 'json';
+  readonly drainSeconds: number;
+  /** Largest inference body in bytes. */
+  readonly maxBodyBytes: number;
+  /** Saved-only mode for every organisation. */
+  readonly blockInlineConfig: boolean;
+  /** Administration requests per minute and key. */
+  readonly adminRequestsPerMinute: number;
+}
+
+interface Variable<T> {
+  readonly fallback: string | null;
+  /** What is allowed, for the error line. */
+  readonly allowed: string;
+  /** Undefined means the text is not allowed. */
+  parse(text: string): T | undefined;
+}
+
+const variable = <T>(v: Variable<T>): Variable<T> => v;
+const list = (text: string): string[] =>
+  text
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter(Boolean);
+const whole = (min: number, max: number) => (text: string) => {
+  const value = Number(text);
+  return /^\d{1,10}$/.test(text) && value >= min && value <= max ? value : undefined;
+};
+const url = (protocols: readonly string[]) => (text: string) =>
+  URL.canParse(text) && protocols.includes(new URL(text).protocol) ? text.replace(/\/+$/, '') : undefined;
+const oneOf =
+  <T extends string>(...values: readonly T[]) =>
+  (text: string) =>
+    values.find((value) => value === text);
+
+const VARIABLES = {
+  SLUICE_HOST: variable({
+    fallback: '127.0.0.1',
+    allowed: 'a host name or address to listen on',
+    parse: (text) => (/^[A-Za-z0-9.:-]{1,253}$/.test(text) ? text : undefined),
+  }),
+  SLUICE_PORT: variable({ fallback: '8787', allowed: 'a whole number from 0 to 65535', parse: whole(0, 65535) }),
+  SLUICE_PUBLIC_URL: variable({
+    fallback: null,
+    allowed: 'an http or https URL without path',
+    parse: (text) => {
+      const value = url(['http:', 'https:'])(text);
+      return value !== undefined && new URL(value).pathname === '/' ? new URL(value).origin : undefined;
+    },
+  }),
+  SLUICE_DATA_DIR: variable({ fallback: './data', allowed: 'a directory', parse: (text) => resolve(text) }),
+  SLUICE_DATABASE_URL: variable({
+    fallback: null,
+    allowed: 'a postgres:// URL',
+    parse: url(['postgres:', 'postgresql:']),
+  }),
+  SLUICE_REDIS_URL: variable({
+    fallback: null,
+    allowed: 'a redis:// or rediss:// URL',
+    parse: url(['redis:', 'rediss:']),
+  }),
+  SLUICE_ROLES: variable({
+    fallback: 'gateway,admin,jobs',
+    allowed: 'a comma-separated list of gateway, admin, jobs',
+    parse: (text) => {
+      const roles = list(text).map(oneOf<Role>('gateway', 'admin', 'jobs'));
+      return roles.length === 0 || roles.includes(undefined)
+        ? undefined
+        : new Set(roles.filter((role) => role !== undefined));
+    },
+  }),
+  SLUICE_WORKERS: variable({ fallback: '1', allowed: 'a whole number from 1 to 64', parse: whole(1, 64) }),
+  SLUICE_MASTER_KEY: variable({
+    fallback: null,
+    allowed: 'one or more keys of at least 32 bytes in base64 or hexadecimal, separated by commas',
+    parse: (text) => (text.trim() === '' ? undefined : text),
+  }),
+  SLUICE_MASTER_KEY_FILE: variable({ fallback: null, allowed: 'a file', parse: (text) => resolve(text) }),
+  SLUICE_TRUSTED_HOSTS: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of hosts, host:port or CIDRs',
+    parse: list,
+  }),
+  SLUICE_TRUSTED_PROXIES: variable({ fallback: '', allowed: 'a comma-separated list of CIDRs', parse: list }),
+  SLUICE_HEADER_ALIASES: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of header prefixes such as x-portkey-',
+    parse: (text) => {
+      const aliases = list(text).map((entry) => entry.toLowerCase());
+      return aliases.every((entry) => /^[a-z0-9][a-z0-9-]{0,62}-$/.test(entry) && entry !== 'x-gateway-')
+        ? aliases
+        : undefined;
+    },
+  }),
+  SLUICE_LOG_LEVEL: variable({
+    fallback: 'info',
+    allowed: 'debug, info, warn or error',
+    parse: oneOf('debug', 'info', 'warn', 'error'),
+  }),
+  SLUICE_LOG_FORMAT: variable({
+    fallback: process.stdout.isTTY ? 'pretty' : 'json',
+    allowed: 'pretty or json',
+    parse: oneOf('pretty', 'json'),
+  }),
+  SLUICE_DRAIN_SECONDS: variable({ fallback: '120', allowed: 'a whole number from 0 to 3600', parse: whole(0, 3600) }),
+  SLUICE_MAX_BODY_BYTES: variable({
+    fallback: String(32 * 1024 * 1024),
+    allowed: 'a whole number of bytes from 1024 to 1073741824',
+    parse: whole(1024, 1024 ** 3),
+  }),
+  SLUICE_ADMIN_REQUESTS_PER_MINUTE: variable({
+    fallback: '300',
+    allowed: 'a whole number from 1 to 1000000',
+    parse: whole(1, 1_000_000),
+  }),
+  BLOCK_INLINE_CONFIG: variable({
+    fallback: 'false',
+    allowed: 'true or false',
+    parse: (text) => (text === 'true' ? true : text === 'false' ? false : undefined),
+  }),
+} as const;
+
+type Name = keyof typeof VARIABLES;
+
+/** `--port 1`, `--port=1`, `--sluice-port=1` and `--SLUICE_PORT=1` all name SLUICE_PORT. */
+function nameOfFlag(flag: string): Name | undefined {
+  const upper = flag.replaceAll('-', '_').toUpperCase();
+  return [upper, `SLUICE_${upper}`].find((name): name is Name => Object.hasOwn(VARIABLES, name));
+}
+
+function readFlags(args: readonly string[]): Map<Name, string> {
+  const out = new Map<Name, string>();
+  for (let i = 0; i < args.length; i++) {
+    const match = /^--([A-Za-z][A-Za-z_-]*)(?:=(.*))?$/s.exec(args[i] ?? '');
+    const name = match && nameOfFlag(match[1] ?? '');
+    if (!match || !name) {
+      throw new ConfigError(
+        `${args[i]}: unknown option; allowed are ${Object.keys(VARIABLES)
+          .map(
+            (n) =>
+              `--${n
+                .toLowerCase()
+                .replace(/^sluice_/, '')
+                .replaceAll('_', '-')}`,
+          )
+          .join(', ')}; see npm run sluice -- help`,
+      );
+    }
+    const value = match[2] ?? args[++i];
+    if (value === undefined)
+      throw new ConfigError(`--${match[1]}: a value must follow; allowed is ${VARIABLES[name].allowed}`);
+    out.set(name, value);
+  }
+  return out;
+}
+
+function readFile(path: string): Map<Name, string> {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return new Map();
+    throw new ConfigError(`${path} cannot be read: ${(error as Error).message}`);
+  }
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    throw new ConfigError(`${path} is not valid JSON; write an object such as {"SLUICE_PORT": 8787}`);
+  }
+  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) {
+    throw new ConfigError(`${path} must hold a JSON object such as {"SLUICE_PORT": 8787}`);
+  }
+  const out = new Map<Name, string>();
+  for (const [key, value] of Object.entries(parsed)) {
+    const name = nameOfFlag(key);
+    if (!name)
+      throw new ConfigError(`${path}: ${key} is not a setting; allowed are ${Object.keys(VARIABLES).join(', ')}`);
+    if (!['string', 'number', 'boolean'].includes(typeof value) && !Array.isArray(value)) {
+      throw new ConfigError(`${path}: ${key} must be a text, number, boolean or list of texts`);
+    }
+    out.set(name, Array.isArray(value) ? value.join(',') : String(value));
+  }
+  return out;
+}
+
+/** Values that must not appear in an error line. */
+const SECRET_NAMES = new Set<Name>(['SLUICE_MASTER_KEY', 'SLUICE_DATABASE_URL', 'SLUICE_REDIS_URL']);
+
+/** Reads and checks the whole configuration. Throws ConfigError. */
+export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = process.env, cwd = process.cwd()): Config {
+  const flags = readFlags(args);
+  const file = readFile(resolve(cwd, 'sluice.config.json'));
+  const get = <N extends Name>(name: N): NonNullable<ReturnType<(typeof VARIABLES)[N]['parse']>> | null => {
+    const definition = VARIABLES[name] as Variable<unknown>;
+    const given = env[name];
+    const text = flags.get(name) ?? (given === '' ? undefined : given) ?? file.get(name) ?? definition.fallback;
+    if (text === null) return null;
+    const value = definition.parse(text);
+    if (value === undefined) {
+      const shown = SECRET_NAMES.has(name) ? '(hidden)' : JSON.stringify(text.slice(0, 100));
+      throw new ConfigError(`${name} is ${shown}; allowed is ${definition.allowed}`);
+    }
+    return value as NonNullable<ReturnType<(typeof VARIABLES)[N]['parse']>>;
+  };
+  const must = <T>(value: T | null): T => {
+    if (value === null) throw new ConfigError('a setting without default is missing');
+    return value;
+  };
+  const dataDir = must(get('SLUICE_DATA_DIR'));
+  return Object.freeze({
+    host: must(get('SLUICE_HOST')),
+    port: must(get('SLUICE_PORT')),
+    publicUrl: get('SLUICE_PUBLIC_URL'),
+    dataDir,
+    databaseUrl: get('SLUICE_DATABASE_URL'),
+    redisUrl: get('SLUICE_REDIS_URL'),
+    roles: must(get('SLUICE_ROLES')),
+    workers: must(get('SLUICE_WORKERS')),
+    masterKey: get('SLUICE_MASTER_KEY'),
+    masterKeyFile: get('SLUICE_MASTER_KEY_FILE') ?? resolve(dataDir, 'master.key'),
+    trustedHosts: must(get('SLUICE_TRUSTED_HOSTS')),
+    trustedProxies: must(get('SLUICE_TRUSTED_PROXIES')),
+    headerAliases: must(get('SLUICE_HEADER_ALIASES')),
+    logLevel: must(get('SLUICE_LOG_LEVEL')),
+    logFormat: must(get('SLUICE_LOG_FORMAT')),
+    drainSeconds: must(get('SLUICE_DRAIN_SECONDS')),
+    maxBodyBytes: must(get('SLUICE_MAX_BODY_BYTES')),
+    blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
+    adminRequestsPerMinute: must(get('SLUICE_ADMIN_REQUESTS_PER_MINUTE')),
+  });
+}
+
+/** Number of this process among those that share the port, set by the primary process; 1 when it is alone. */
+export function workerIndex(env: NodeJS.ProcessEnv = process.env): number {
+  return Number(env.SLUICE_WORKER_INDEX ?? 1);
+}

@@ -1,0 +1,72 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import fastify, { type FastifyInstance } from 'fastify';
+import { SluiceError } from '../kernel/errors.ts';
+import { applyAliases, stripIngress } from './headers.ts';
+import { checkRequest, hardenServer } from './server-options.ts';
+
+export interface AppOptions {
+  readonly headerAliases: readonly string[];
+  readonly trustedProxies: readonly string[];
+  /** Writes the answer to a request refused before it was routed, and to errors of routes that throw. */
+  readonly refuse: (request: IncomingMessage, response: ServerResponse, error: unknown) => void;
+  /** True while the server drains: answers then carry `connection: close`. */
+  readonly draining: () => boolean;
+}
+
+const MEDIA_TYPE = 'The content-type header is not a media type; send content-type: application/json.';
+
+function isMediaType(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE';
+}
+
+/**
+ * The one listener. Every request passes the same checks before it is matched to a route, and is matched once: later
+ * steps read the route object, never the path. Bodies are left unread for the steps that know their limits.
+ */
+export function createApp(options: AppOptions): FastifyInstance {
+  const app = fastify({
+    logger: false,
+    exposeHeadRoutes: false,
+    routerOptions: {
+      caseSensitive: true,
+      ignoreTrailingSlash: false,
+      ignoreDuplicateSlashes: false,
+      maxParamLength: 2048,
+    },
+    forceCloseConnections: false,
+    return503OnClosing: false,
+    genReqId: () => '',
+    // `hardenServer` answers framing errors; a second listener would write its own answer behind or instead of it.
+    clientErrorHandler: () => {},
+    serverFactory: (handler) => {
+      const server: Server = createServer((request, response) => {
+        try {
+          const fault = checkRequest(request);
+          if (fault !== null) throw fault;
+          stripIngress(request, options.trustedProxies);
+          if (options.headerAliases.length > 0) applyAliases(request, options.headerAliases);
+        } catch (error) {
+          response.setHeader('connection', 'close');
+          options.refuse(request, response, error);
+          return;
+        }
+        if (options.draining()) response.setHeader('connection', 'close');
+        handler(request, response);
+      });
+      hardenServer(server, { trustedProxies: options.trustedProxies });
+      return server;
+    },
+  });
+  // The data plane passes bodies through and the administration handler reads them itself, with its own limits.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+  app.setNotFoundHandler((request, reply) => {
+    reply.hijack();
+    options.refuse(request.raw, reply.raw, new SluiceError('not_found', 'There is no such route.'));
+  });
+  app.setErrorHandler((error, request, reply) => {
+    reply.hijack();
+    options.refuse(request.raw, reply.raw, isMediaType(error) ? new SluiceError('validation', MEDIA_TYPE) : error);
+  });
+  return app;
+}

@@ -1,0 +1,130 @@
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+
+export type Coding = 'identity' | 'gzip' | 'deflate' | 'br';
+
+/** The one coding a `content-encoding` header names; null when it names several or an unknown one (rule D-04). */
+export function codingOf(header: string | readonly string[] | undefined): Coding | null {
+  if (header === undefined) return 'identity';
+  if (typeof header !== 'string') return null;
+  switch (header.trim().toLowerCase()) {
+    case '':
+    case 'identity':
+      return 'identity';
+    case 'gzip':
+    case 'x-gzip':
+      return 'gzip';
+    case 'deflate':
+      return 'deflate';
+    case 'br':
+      return 'br';
+    default:
+      return null;
+  }
+}
+
+/** Above this many decoded bytes the ratio counts. */
+export const RATIO_FREE_BYTES = 64 * 1024;
+/** Decoded bytes per encoded byte. */
+export const MAX_RATIO = 20;
+
+/** Why decoding stopped. `limit`: more than `maxBytes`; `ratio`: compressed too strongly; `corrupt`: anything else. */
+export class DecodeError extends Error {
+  readonly reason: 'limit' | 'ratio' | 'corrupt';
+
+  constructor(reason: DecodeError['reason'], message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = 'DecodeError';
+    this.reason = reason;
+  }
+}
+
+/** Decodes one coding as it arrives. Every decoded byte is counted before it is handed on. */
+export interface Decoder {
+  /** True while the decoder has more than it can take; the source is paused meanwhile. */
+  readonly full: boolean;
+  write(chunk: Buffer): void;
+  end(): void;
+  pause(): void;
+  resume(): void;
+  destroy(): void;
+}
+
+export function createDecoder(
+  coding: Exclude<Coding, 'identity'>,
+  on: {
+    readonly maxBytes: number;
+    onData(chunk: Buffer): void;
+    onEnd(): void;
+    /** Corrupt, cut, too large, too strongly compressed, or followed by other data. Called once, nothing after it. */
+    onError(error: DecodeError): void;
+    onPressure(full: boolean): void;
+  },
+): Decoder {
+  const options = { chunkSize: 16 * 1024 };
+  const stream =
+    coding === 'gzip'
+      ? createGunzip(options)
+      : coding === 'deflate'
+        ? createInflate(options)
+        : createBrotliDecompress(options);
+  let encoded = 0;
+  let decoded = 0;
+  let full = false;
+  let over = false;
+
+  function fail(error: DecodeError): void {
+    if (over) return;
+    over = true;
+    stream.destroy();
+    on.onError(error);
+  }
+
+  stream.on('data', (chunk: Buffer) => {
+    if (over) return;
+    decoded += chunk.length;
+    if (decoded > on.maxBytes) return fail(new DecodeError('limit', 'The decoded body is too large'));
+    if (decoded > RATIO_FREE_BYTES && decoded > encoded * MAX_RATIO) {
+      return fail(new DecodeError('ratio', `The body is compressed more than ${MAX_RATIO} times`));
+    }
+    on.onData(chunk);
+  });
+  stream.on('drain', () => {
+    full = false;
+    if (!over) on.onPressure(false);
+  });
+  stream.on('end', () => {
+    if (over) return;
+    if (stream.bytesWritten < encoded)
+      return fail(new DecodeError('corrupt', 'There is data after the compressed body'));
+    over = true;
+    on.onEnd();
+  });
+  stream.on('error', (error) => fail(new DecodeError('corrupt', 'The compressed body is damaged or cut', error)));
+
+  return {
+    get full() {
+      return full;
+    },
+    write(chunk) {
+      if (over) return;
+      encoded += chunk.length;
+      if (!stream.write(chunk) && !full) {
+        full = true;
+        on.onPressure(true);
+      }
+    },
+    end() {
+      if (!over) stream.end();
+    },
+    pause() {
+      stream.pause();
+    },
+    resume() {
+      stream.resume();
+    },
+    destroy() {
+      over = true;
+      stream.destroy();
+    },
+  };
+}

@@ -1,0 +1,280 @@
+import type { IncomingMessage } from 'node:http';
+import { SluiceError } from '../kernel/errors.ts';
+import { METADATA_HEADERS } from '../kernel/header-names.ts';
+import { addressBytes, inRange, parseRange, type Range, unmapped } from './addresses.ts';
+
+/** Header names the gateway treats specially (security 6), as data, and the few functions that read it. */
+
+export const OWN_PREFIX = 'x-gateway-';
+
+export const CREDENTIAL_HEADERS = [
+  'authorization',
+  'proxy-authorization',
+  'proxy-authenticate',
+  'www-authenticate',
+  'authentication-info',
+  'x-api-key',
+  'api-key',
+  'apikey',
+  'x-apikey',
+  'x-auth-token',
+  'x-auth-key',
+  'x-access-token',
+  'x-goog-api-key',
+  'x-serverless-authorization',
+  'ocp-apim-subscription-key',
+  'x-amz-security-token',
+  'x-amz-date',
+  'x-amz-content-sha256',
+  'x-ms-client-principal',
+  'x-functions-key',
+  'x-vault-token',
+  'private-token',
+  'job-token',
+  'dpop',
+  'x-csrf-token',
+  'x-xsrf-token',
+  'x-user-claims',
+  'x-user-jwt',
+] as const;
+
+export const SIGN_IN_HEADERS = ['cookie', 'cookie2', 'set-cookie', 'set-cookie2'] as const;
+
+/** Headers that say where a request came from or what it was before: nobody outside may set them. */
+export const ROUTING_HEADERS = [
+  'forwarded',
+  'x-real-ip',
+  'true-client-ip',
+  'cf-connecting-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-rewrite-url',
+  'x-http-method-override',
+  'x-http-method',
+  'x-method-override',
+  'x-middleware-subrequest',
+] as const;
+
+export const ROUTING_PREFIXES = ['x-forwarded-', 'x-envoy-', 'x-original-'] as const;
+
+export const FRAMING_HEADERS = [
+  'connection',
+  'keep-alive',
+  'te',
+  'trailer',
+  'trailers',
+  'transfer-encoding',
+  'upgrade',
+  'proxy-connection',
+  'host',
+  'content-length',
+  'content-encoding',
+  'expect',
+  'max-forwards',
+  'http2-settings',
+] as const;
+
+/** Of an upstream's answer: what speaks about the upstream's own site, or to the proxy in front of a client. */
+export const ANSWER_HEADERS = [
+  'location',
+  'refresh',
+  'strict-transport-security',
+  'content-security-policy',
+  'clear-site-data',
+  'server',
+  'x-powered-by',
+  'via',
+  'alt-svc',
+  'x-sendfile',
+] as const;
+
+export const ANSWER_PREFIXES = ['access-control-', 'x-accel-'] as const;
+
+const credentials: ReadonlySet<string> = new Set(CREDENTIAL_HEADERS);
+const metadata: ReadonlySet<string> = new Set(METADATA_HEADERS);
+const routing: ReadonlySet<string> = new Set(ROUTING_HEADERS);
+const framing: ReadonlySet<string> = new Set(FRAMING_HEADERS);
+const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
+const answer: ReadonlySet<string> = new Set(ANSWER_HEADERS);
+const proxyCredentials: ReadonlySet<string> = new Set(['proxy-authorization', 'proxy-authenticate']);
+
+function startsWithAny(name: string, prefixes: readonly string[]): boolean {
+  return prefixes.some((prefix) => name.startsWith(prefix));
+}
+
+function isCredential(name: string): boolean {
+  return credentials.has(name) || (name.startsWith('x-ms-') && name.includes('token'));
+}
+
+/** H-03: letters, digits and inner hyphens, at most 64; compare in lower case. */
+export function validHeaderName(name: string): boolean {
+  return /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?$/.test(name);
+}
+
+/** H-05: printable ASCII with inner spaces and tabs, at most 8 KB. */
+export function validHeaderValue(value: string): boolean {
+  if (value.length > 8192) return false;
+  for (let i = 0; i < value.length; i++) {
+    const c = value.charCodeAt(i);
+    const space = c === 0x20 || c === 0x09;
+    if (space ? i === 0 || i === value.length - 1 : c < 0x21 || c > 0x7e) return false;
+  }
+  return true;
+}
+
+/**
+ * Whether a request or config may name a header to be passed on. `refused`: the call is answered with 400. `never`: the
+ * name is accepted but the header is not sent. Aliases of `x-gateway-*` need no rule: ingress has renamed them.
+ */
+export function isForwardable(name: string): 'yes' | 'never' | 'refused' {
+  const lower = name.trim().toLowerCase();
+  if (!validHeaderName(lower) || metadata.has(lower) || lower === `${OWN_PREFIX}forward-headers`) return 'refused';
+  if (lower.startsWith(OWN_PREFIX) || framing.has(lower) || signIn.has(lower) || proxyCredentials.has(lower))
+    return 'never';
+  return 'yes';
+}
+
+/**
+ * Whether guardrail `forwardHeaders` must not name this header (H-03, deny list). Checked on save and again when the
+ * header is sent. `aliases` are the prefixes of SLUICE_HEADER_ALIASES.
+ */
+export function guardrailHeaderDenied(name: string, aliases: readonly string[] = []): boolean {
+  const lower = name.trim().toLowerCase();
+  if (!validHeaderName(lower)) return true;
+  if (isCredential(lower) || signIn.has(lower) || metadata.has(lower) || routing.has(lower) || framing.has(lower))
+    return true;
+  if (lower === 'via' || startsWithAny(lower, ROUTING_PREFIXES)) return true;
+  for (const prefix of [OWN_PREFIX, ...aliases]) {
+    if (lower.startsWith(prefix)) return lower !== `${prefix}trace-id` && lower !== `${prefix}span-id`;
+  }
+  return false;
+}
+
+/** Ranges of a list that does not change after the start. */
+const compiled = new WeakMap<readonly string[], readonly Range[]>();
+
+/** Whether the peer is one of SLUICE_TRUSTED_PROXIES (addresses and CIDRs). */
+export function isTrustedProxy(address: string | undefined, list: readonly string[]): boolean {
+  if (list.length === 0 || address === undefined) return false;
+  let known = compiled.get(list);
+  if (!known) {
+    known = list.map((text) => {
+      const range = parseRange(text.trim());
+      if (!range) throw new Error(`Trusted proxy ${JSON.stringify(text)} is not an address or range`);
+      return range;
+    });
+    compiled.set(list, known);
+  }
+  const bytes = addressBytes(address.replace(/%.*/, ''));
+  return bytes !== null && known.some((range) => inRange(bytes, range) || inRange(unmapped(bytes), range));
+}
+
+function isStripped(name: string): boolean {
+  return routing.has(name) || startsWithAny(name, ROUTING_PREFIXES) || name.startsWith(`${OWN_PREFIX}internal-`);
+}
+
+/**
+ * H-02: removes from `request.headers` what only a proxy or the gateway itself may say. A trusted proxy may say
+ * `x-forwarded-for` and `x-forwarded-proto`. `rawHeaders` stays what the client sent; read `headers` after this.
+ */
+export function stripIngress(request: IncomingMessage, trustedProxies: readonly string[]): void {
+  const { headers } = request;
+  for (const name in headers) {
+    // All names in question start with one of these letters, and few usual ones do.
+    const c = name.charCodeAt(0);
+    if (c !== 0x78 && c !== 0x66 && c !== 0x74 && c !== 0x63) continue;
+    if (!isStripped(name)) continue;
+    if (
+      (name === 'x-forwarded-for' || name === 'x-forwarded-proto') &&
+      isTrustedProxy(request.socket.remoteAddress, trustedProxies)
+    ) {
+      continue;
+    }
+    delete headers[name];
+  }
+}
+
+/**
+ * A-11: renames headers of other prefixes to `x-gateway-*`, once, at ingress, so that every later rule sees one
+ * spelling; the new name is added to `rawHeaders`. Throws `bad_call` when a header and its alias have different values
+ * or an alias is given twice. Prefixes are lower case.
+ */
+export function applyAliases(request: IncomingMessage, prefixes: readonly string[]): void {
+  const { headers, rawHeaders } = request;
+  const sent = rawHeaders.length;
+  for (let i = 0; i < sent; i += 2) {
+    const name = (rawHeaders[i] as string).toLowerCase();
+    for (const prefix of prefixes) {
+      if (!name.startsWith(prefix) || prefix === OWN_PREFIX) continue;
+      const value = headers[name];
+      const target = OWN_PREFIX + name.slice(prefix.length);
+      delete headers[name];
+      if (isStripped(target)) break;
+      // Gone already: this is the second copy, which Node had joined to the first or dropped.
+      if (value === undefined) throw new SluiceError('bad_call', `The header ${name} is given twice`);
+      const present = headers[target];
+      if (present !== undefined && present !== value) {
+        throw new SluiceError('bad_call', `The headers ${target} and ${name} have different values; send one of them`);
+      }
+      if (present === undefined) {
+        headers[target] = value;
+        // Rules that read the raw list must see it too: a header they miss would count as not sent.
+        rawHeaders.push(target, String(value));
+      }
+      break;
+    }
+  }
+}
+
+const KEEP = 0;
+const DROP = 1;
+const REQUEST_ID = 2;
+
+/** Verdicts by name. Upstreams use few names, but may send any: past the bound verdicts are computed each time. */
+const verdicts = new Map<string, number>();
+
+function verdictOf(name: string): number {
+  const known = verdicts.get(name);
+  if (known !== undefined) return known;
+  const lower = name.toLowerCase();
+  let verdict = KEEP;
+  if (
+    framing.has(lower) ||
+    signIn.has(lower) ||
+    answer.has(lower) ||
+    isCredential(lower) ||
+    lower.startsWith(OWN_PREFIX) ||
+    startsWithAny(lower, ANSWER_PREFIXES)
+  ) {
+    verdict = DROP;
+  } else if (lower === 'x-request-id') verdict = REQUEST_ID;
+  if (verdicts.size < 1024 && name.length <= 64) verdicts.set(name, verdict);
+  return verdict;
+}
+
+/**
+ * H-04: appends to `into` (flat name, value list) the headers of an upstream's answer that the client may see. The
+ * upstream's `x-request-id` becomes `x-upstream-request-id`. `secrets` are credentials sent to that upstream: a header
+ * that echoes one is dropped.
+ */
+export function filterUpstreamHeaders(raw: readonly string[], into: string[], secrets?: readonly string[]): void {
+  let named: readonly string[] | null = null;
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = raw[i] as string;
+    if (name.length === 10 && name.toLowerCase() === 'connection') {
+      const value = (raw[i + 1] as string).toLowerCase();
+      if (value !== 'keep-alive' && value !== 'close') {
+        named = [...(named ?? []), ...value.split(',').map((token) => token.trim())];
+      }
+    }
+  }
+  next: for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    const verdict = verdictOf(name);
+    if (verdict === DROP) continue;
+    if (named?.includes(name.toLowerCase())) continue;
+    if (secrets) for (const secret of secrets) if (secret.length > 0 && value.includes(secret)) continue next;
+    into.push(verdict === REQUEST_ID ? 'x-upstream-request-id' : name, value);
+  }
+}

@@ -1,0 +1,312 @@
+import { randomBytes } from 'node:crypto';
+import { createServer, request as httpRequest, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type Clock, systemClock, TestClock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import { BodyBudget } from './body-budget.ts';
+import { readBody } from './read-body.ts';
+
+interface Result {
+  body: Buffer | null;
+  error: SluiceError | null;
+}
+
+const closers: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+/** A server that reads bodies with `readBody` and tells what it got. */
+async function serve(limit: number, clock: Clock = systemClock, budget?: BodyBudget) {
+  const results: Result[] = [];
+  const waiting: ((result: Result) => void)[] = [];
+  const requests: IncomingMessage[] = [];
+  const server = createServer(async (request, response) => {
+    requests.push(request);
+    const result: Result = { body: null, error: null };
+    try {
+      result.body = await readBody(request, { limit, clock, ...(budget ? { budget } : {}) });
+      response.end(String(result.body.length));
+    } catch (error) {
+      if (!(error instanceof SluiceError)) throw error;
+      result.error = error;
+      response.writeHead(error.status, { connection: 'close' }).end(error.message);
+    }
+    const next = waiting.shift();
+    if (next) next(result);
+    else results.push(result);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  closers.push(() => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    requests,
+    next: () =>
+      new Promise<Result>((resolve) => {
+        const ready = results.shift();
+        if (ready) resolve(ready);
+        else waiting.push(resolve);
+      }),
+  };
+}
+
+function post(port: number, chunks: readonly Buffer[], headers: OutgoingHttpHeaders): Promise<number> {
+  return new Promise((resolve) => {
+    const request = httpRequest({ port, host: '127.0.0.1', method: 'POST', headers, agent: false }, (response) => {
+      response.resume();
+      response.on('end', () => resolve(response.statusCode ?? 0));
+    });
+    request.on('error', () => resolve(0));
+    void (async () => {
+      for (const chunk of chunks) {
+        request.write(chunk);
+        await new Promise((done) => setImmediate(done));
+      }
+      request.end();
+    })();
+  });
+}
+
+function dial(port: number, text: string): Promise<Socket> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.write(text);
+      resolve(socket);
+    });
+    socket.on('error', () => {});
+    closers.push(() => socket.destroy());
+  });
+}
+
+const until = async (condition: () => boolean) => {
+  const end = performance.now() + 5_000;
+  while (!condition()) {
+    if (performance.now() > end) throw new Error('condition never came true');
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+};
+
+describe('readBody', () => {
+  it('gives the bytes that were sent, by length or in chunks, in any pieces', async () => {
+    const { port, next } = await serve(10_000_000);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.uint8Array({ maxLength: 2000 }), { maxLength: 6 }),
+        fc.boolean(),
+        async (parts, chunked) => {
+          const chunks = parts.map((part) => Buffer.from(part)).filter((part) => part.length > 0);
+          const whole = Buffer.concat(chunks);
+          const [status, { body }] = await Promise.all([
+            post(port, chunks, chunked ? { 'transfer-encoding': 'chunked' } : { 'content-length': whole.length }),
+            next(),
+          ]);
+          expect(status).toBe(200);
+          expect(body?.equals(whole)).toBe(true);
+        },
+      ),
+      { numRuns: 40 },
+    );
+    const large = Buffer.alloc(9_000_000, 7);
+    for (const headers of [{ 'content-length': large.length }, { 'transfer-encoding': 'chunked' }]) {
+      const [, { body }] = await Promise.all([post(port, [large], headers), next()]);
+      expect(body?.equals(large)).toBe(true);
+    }
+  });
+
+  it('C-01 accepts the limit and refuses one byte more with 413, by length and in chunks', async () => {
+    const { port, next } = await serve(100_000);
+    for (const chunked of [false, true]) {
+      for (const [size, ok] of [
+        [100_000, true],
+        [100_001, false],
+      ] as const) {
+        const body = Buffer.alloc(size);
+        const headers = chunked ? { 'transfer-encoding': 'chunked' } : { 'content-length': size };
+        const [status, result] = await Promise.all([post(port, [body], headers), next()]);
+        expect(status).toBe(ok ? 200 : 413);
+        if (!ok)
+          expect(result.error).toMatchObject({
+            kind: 'bad_call_too_large',
+            message: expect.stringContaining('100000 bytes'),
+          });
+      }
+    }
+  });
+
+  it('refuses a declared length over the limit before the body comes', async () => {
+    const { port, next } = await serve(1000);
+    await dial(port, 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n');
+    expect((await next()).error).toMatchObject({ kind: 'bad_call_too_large' });
+  });
+
+  it('cuts off a client that goes on sending after the refusal', async () => {
+    const { port, next } = await serve(1000);
+    const socket = await dial(port, 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n');
+    let answer = '';
+    socket.on('data', (data) => {
+      answer += data.toString();
+    });
+    const chunk = `10000\r\n${'a'.repeat(65_536)}\r\n`;
+    let sent = 0;
+    const closed = new Promise<void>((resolve) => socket.on('close', () => resolve()));
+    const pump = () => {
+      while (!socket.destroyed && sent < 64 * 1024 * 1024) {
+        sent += chunk.length;
+        if (!socket.write(chunk)) return void socket.once('drain', pump);
+      }
+    };
+    pump();
+    expect((await next()).error).toMatchObject({ kind: 'bad_call_too_large' });
+    await closed;
+    expect(sent).toBeLessThan(16 * 1024 * 1024);
+    expect(answer).toContain('413');
+  });
+
+  it('does not believe a large declared length: memory follows what arrives', async () => {
+    const { port, next, requests } = await serve(32 * 1024 * 1024);
+    const before = process.memoryUsage().arrayBuffers;
+    const sockets = await Promise.all(
+      Array.from({ length: 50 }, () =>
+        dial(port, `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${32 * 1024 * 1024}\r\n\r\nabc`),
+      ),
+    );
+    await until(() => requests.length === 50);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(16 * 1024 * 1024);
+    for (const socket of sockets) socket.destroy();
+    for (let k = 0; k < 50; k++) expect((await next()).error).toMatchObject({ kind: 'client_closed' });
+  });
+
+  it('F-07 rejects at once when the client goes away', async () => {
+    const { port, next } = await serve(1000);
+    for (const head of [
+      'Content-Length: 100',
+      'Transfer-Encoding: chunked',
+      'Content-Length: 100\r\nContent-Encoding: gzip',
+    ]) {
+      const socket = await dial(port, `POST / HTTP/1.1\r\nHost: a\r\n${head}\r\n\r\n`);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      const began = performance.now();
+      socket.resetAndDestroy();
+      expect((await next()).error).toMatchObject({ kind: 'client_closed', status: 499 });
+      expect(performance.now() - began).toBeLessThan(100);
+    }
+  });
+
+  it('F-06 gives up on a body slower than 1 KB/s after 10 s, and waits for one that keeps the rate', async () => {
+    const clock = new TestClock();
+    const { port, next, requests } = await serve(1_000_000, clock);
+    const slow = await dial(port, 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n');
+    slow.write('a'.repeat(9_000));
+    await until(() => requests.length === 1);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    await clock.advance(9_900);
+    await clock.advance(200);
+    expect((await next()).error).toMatchObject({ kind: 'timeout', status: 408 });
+
+    const steady = await dial(port, 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n');
+    await until(() => requests.length === 2);
+    for (let k = 0; k < 5; k++) {
+      steady.write('a'.repeat(12_000));
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      await clock.advance(k < 4 ? 5_000 : 0);
+    }
+    expect((await next()).body).toHaveLength(60_000);
+  });
+
+  it('gives nothing for a request without a body', async () => {
+    const { port, next } = await serve(10);
+    for (const head of ['', 'Content-Length: 0\r\n']) {
+      await dial(port, `POST / HTTP/1.1\r\nHost: a\r\n${head}\r\n`);
+      expect((await next()).body).toHaveLength(0);
+    }
+  });
+});
+
+describe('content coding of requests', () => {
+  const plain = Buffer.from(
+    JSON.stringify({ messages: Array.from({ length: 500 }, (_, k) => ({ content: `${k * 7919}` })) }),
+  );
+
+  it('D-04 reads one gzip, by length and in chunks', async () => {
+    const { port, next } = await serve(1_000_000);
+    const coded = gzipSync(plain);
+    for (const headers of [{ 'content-length': coded.length }, { 'transfer-encoding': 'chunked' }]) {
+      const halves = [coded.subarray(0, 50), coded.subarray(50)];
+      const [status, { body }] = await Promise.all([
+        post(port, halves, { ...headers, 'content-encoding': 'gzip' }),
+        next(),
+      ]);
+      expect(status).toBe(200);
+      expect(body?.equals(plain)).toBe(true);
+    }
+  });
+
+  it.each<[string, Buffer, string, number]>([
+    ['a bomb', gzipSync(Buffer.alloc(10_000_000)), 'gzip', 400],
+    ['a body that decodes past the limit', gzipSync(Buffer.from(randomBytes(600_000).toString('hex'))), 'gzip', 413],
+    ['gzip of gzip under two codings', gzipSync(gzipSync(plain)), 'gzip, gzip', 400],
+    ['a cut stream', gzipSync(plain).subarray(0, 300), 'gzip', 400],
+    ['a damaged stream', Buffer.from('not gzip at all'), 'gzip', 400],
+    ['trailing data', Buffer.concat([gzipSync(plain), Buffer.from('x')]), 'gzip', 400],
+    ['brotli', plain, 'br', 400],
+    ['deflate', plain, 'deflate', 400],
+    ['an unknown coding', plain, 'x', 400],
+    ['identity twice', plain, 'identity, identity', 400],
+  ])('D-04 refuses %s', async (_title, body, coding, expected) => {
+    const { port, next } = await serve(1_000_000);
+    const [status, { error }] = await Promise.all([
+      post(port, [body], { 'content-length': body.length, 'content-encoding': coding }),
+      next(),
+    ]);
+    expect(error?.status).toBe(expected);
+    expect(status).toBe(expected);
+  });
+});
+
+describe('the budget of all bodies', () => {
+  const large = randomBytes(400_000);
+
+  it('8.1 refuses a body that does not fit beside the others, declared, chunked or compressed, with 503', async () => {
+    const budget = new BodyBudget(1_000_000);
+    const { port, next } = await serve(2_000_000, systemClock, budget);
+    for (let n = 0; n < 2; n++) {
+      post(port, [large], { 'content-length': large.length });
+      expect((await next()).body?.length).toBe(large.length);
+    }
+    expect(budget.held).toBe(2 * large.length);
+    for (const [body, headers] of [
+      [large, { 'content-length': large.length }],
+      [large, { 'transfer-encoding': 'chunked' }],
+      [gzipSync(large), { 'content-encoding': 'gzip', 'transfer-encoding': 'chunked' }],
+    ] as const) {
+      const status = post(port, [body], headers);
+      expect((await next()).error?.kind).toBe('gateway_unavailable');
+      expect(await status).toBe(503);
+      expect(budget.held).toBe(2 * large.length);
+    }
+    budget.release(large.length);
+    post(port, [large], { 'transfer-encoding': 'chunked' });
+    expect((await next()).error).toBeNull();
+  });
+
+  it('8.1 does not count small bodies, and gives back what a body took that never became whole', async () => {
+    const budget = new BodyBudget(300_000);
+    const { port, next } = await serve(2_000_000, systemClock, budget);
+    post(port, [Buffer.alloc(60_000)], { 'content-length': 60_000 });
+    expect((await next()).body?.length).toBe(60_000);
+    expect(budget.held).toBe(0);
+    const socket = connect(port, '127.0.0.1');
+    socket.write('POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 290000\r\n\r\n');
+    socket.write(Buffer.alloc(250_000), () => setImmediate(() => socket.destroy()));
+    socket.on('error', () => {});
+    expect((await next()).error?.kind).toBe('client_closed');
+    expect(budget.held).toBe(0);
+  });
+});

@@ -1,0 +1,252 @@
+import type { IncomingMessage } from 'node:http';
+import type { Clock } from '../kernel/clock.ts';
+import { deadlinesOf } from '../kernel/deadlines.ts';
+import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
+import type { BodyBudget } from './body-budget.ts';
+import { lend } from './body-slabs.ts';
+import { createDecoder } from './decode.ts';
+
+export interface ReadBodyOptions {
+  /** Decoded bytes. */
+  readonly limit: number;
+  readonly clock: Clock;
+  /** Bytes a second the body must reach on average after its first 10 s. Default 1024. */
+  readonly minRate?: number;
+  /** Kind of the refusal of a body over the limit; `bad_call_too_large` when absent. */
+  readonly tooLarge?: ErrorKind;
+  /** Where the bytes are counted while they arrive. Whoever gets the body releases its size in the end. */
+  readonly budget?: BodyBudget;
+  /** Kind of the refusal of a content coding that is not supported or damaged; `bad_call` when absent. */
+  readonly invalid?: ErrorKind;
+}
+
+const GRACE_MS = 10_000;
+const CHECK_MS = 2_000;
+/** Up to this declared length the buffer is made at once; a longer one is believed when an eighth has arrived. */
+const EAGER_BYTES = 1024 * 1024;
+/** After a refusal this much more is read and thrown away, so that the client gets to see the answer. */
+const LINGER_BYTES = 1024 * 1024;
+const LINGER_MS = 2_000;
+
+const EMPTY = Buffer.alloc(0);
+
+/**
+ * Reads a whole request body. Rejects with a `SluiceError`: over the limit (at once when the length is declared),
+ * `timeout` when it comes too slowly, `client_closed` when the client goes away, `bad_call` for a content coding other
+ * than one gzip, or a damaged one (rule D-04). A body that came as one chunk is not copied; another may
+ * be lent memory, which `giveBack` of `body-slabs.ts` returns when nobody reads it any more.
+ */
+export function readBody(request: IncomingMessage, options: ReadBodyOptions): Promise<Buffer> {
+  const { headers } = request;
+  const { limit } = options;
+  const tooLarge = () =>
+    new SluiceError(options.tooLarge ?? 'bad_call_too_large', `The body is larger than the limit of ${limit} bytes`);
+  const length = headers['content-length'];
+  const declared = length === undefined ? -1 : Number(length);
+  if (declared > limit) return refuseUnread(request, options.clock, tooLarge());
+  if (declared === 0 || (declared < 0 && headers['transfer-encoding'] === undefined)) return Promise.resolve(EMPTY);
+  const coding = headers['content-encoding'];
+  if (coding !== undefined && coding !== 'identity' && coding !== 'gzip') {
+    return refuseUnread(
+      request,
+      options.clock,
+      new SluiceError(options.invalid ?? 'bad_call', 'Send the body without content coding, or with a single gzip'),
+    );
+  }
+  return new Promise((resolve, reject) => {
+    const reader = new Reader(request, options, declared, tooLarge, resolve, reject);
+    reader.start(coding === 'gzip');
+  });
+}
+
+class Reader {
+  readonly #request: IncomingMessage;
+  readonly #options: ReadBodyOptions;
+  readonly #declared: number;
+  readonly #tooLarge: () => SluiceError;
+  readonly #resolve: (body: Buffer) => void;
+  readonly #reject: (error: SluiceError) => void;
+  #received = 0;
+  /** Bytes counted in the budget. */
+  #held = 0;
+  #parts: Buffer[] = [];
+  #whole: Buffer | null = null;
+  #wholeAt = 0;
+  #done = false;
+  #stop: () => void = () => {};
+
+  constructor(
+    request: IncomingMessage,
+    options: ReadBodyOptions,
+    declared: number,
+    tooLarge: () => SluiceError,
+    resolve: (body: Buffer) => void,
+    reject: (error: SluiceError) => void,
+  ) {
+    this.#request = request;
+    this.#options = options;
+    this.#declared = declared;
+    this.#tooLarge = tooLarge;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  start(gzip: boolean): void {
+    const request = this.#request;
+    const { clock } = this.#options;
+    const deadlines = deadlinesOf(clock);
+    let began = -1;
+    const deadline = deadlines.start(GRACE_MS, () => {
+      if (began < 0) began = clock.monotonic() - GRACE_MS;
+      const seconds = (clock.monotonic() - began) / 1000;
+      if (this.#received < seconds * (this.#options.minRate ?? 1024)) {
+        this.#fail(new SluiceError('timeout', 'The body arrives too slowly'), true);
+      } else {
+        deadline.reset(CHECK_MS);
+      }
+    });
+
+    const onData = gzip ? this.#gunzip() : (chunk: Buffer) => this.#take(chunk);
+    const onEnd = () => {
+      if (gzip) return;
+      if (request.complete) this.#finish();
+      else onGone();
+    };
+    const onGone = () => {
+      if (!request.complete) this.#fail(new SluiceError('client_closed', 'The client closed the connection'), false);
+    };
+    this.#stop = () => {
+      deadline.cancel();
+      request.off('data', onData);
+      request.off('end', onEnd);
+      request.off('close', onGone);
+    };
+    request.on('data', onData);
+    request.on('end', onEnd);
+    request.on('error', onGone);
+    request.on('close', onGone);
+    // A reader that comes late would wait for events that have passed.
+    if (request.destroyed && !request.readableEnded) queueMicrotask(onGone);
+  }
+
+  #take(chunk: Buffer): void {
+    this.#received += chunk.length;
+    const declared = this.#declared;
+    if (this.#received > this.#options.limit) {
+      this.#fail(this.#tooLarge(), true);
+      return;
+    }
+    if (!this.#hold(this.#received)) return;
+    if (chunk.length === declared) {
+      this.#whole = chunk;
+      this.#wholeAt = declared;
+      return;
+    }
+    if (this.#whole === null && declared > 0 && (declared <= EAGER_BYTES || this.#received * 8 >= declared)) {
+      this.#whole = lend(declared);
+      for (const part of this.#parts) this.#wholeAt += part.copy(this.#whole, this.#wholeAt);
+      this.#parts = [];
+    }
+    if (this.#whole === null) this.#parts.push(chunk);
+    else this.#wholeAt += chunk.copy(this.#whole, this.#wholeAt);
+  }
+
+  #hold(size: number): boolean {
+    const { budget } = this.#options;
+    if (budget === undefined) return true;
+    if (budget.grow(this.#held, size)) {
+      this.#held = size;
+      return true;
+    }
+    const message = 'Too many large requests are under way; try again shortly';
+    this.#fail(new SluiceError('gateway_unavailable', message, { retryAfter: 1 }), true);
+    return false;
+  }
+
+  #gunzip(): (chunk: Buffer) => void {
+    const request = this.#request;
+    let encoded = 0;
+    let size = 0;
+    const decoder = createDecoder('gzip', {
+      maxBytes: this.#options.limit,
+      onData: (chunk) => {
+        size += chunk.length;
+        if (this.#done || !this.#hold(size)) return;
+        this.#parts.push(chunk);
+      },
+      onEnd: () => {
+        if (this.#done) return;
+        this.#received = size;
+        this.#finish();
+      },
+      onError: (error) => {
+        const refusal =
+          error.reason === 'limit'
+            ? this.#tooLarge()
+            : new SluiceError(this.#options.invalid ?? 'bad_call', `${error.message}; send one complete gzip stream`);
+        this.#fail(refusal, true);
+      },
+      onPressure: (full) => {
+        if (this.#done) return;
+        if (full) request.pause();
+        else request.resume();
+      },
+    });
+    request.on('end', () => {
+      if (request.complete && !this.#done) decoder.end();
+    });
+    return (chunk) => {
+      encoded += chunk.length;
+      this.#received = encoded;
+      if (encoded > this.#options.limit) {
+        decoder.destroy();
+        this.#fail(this.#tooLarge(), true);
+      } else {
+        decoder.write(chunk);
+      }
+    };
+  }
+
+  #finish(): void {
+    if (this.#done) return;
+    this.#done = true;
+    this.#stop();
+    if (this.#whole !== null) this.#resolve(this.#whole);
+    else if (this.#parts.length === 1 && this.#parts[0]) this.#resolve(this.#parts[0]);
+    else this.#resolve(Buffer.concat(this.#parts, this.#received));
+  }
+
+  #fail(error: SluiceError, linger: boolean): void {
+    if (this.#done) return;
+    this.#done = true;
+    this.#stop();
+    this.#parts = [];
+    this.#whole = null;
+    this.#options.budget?.release(this.#held);
+    if (linger) discard(this.#request, this.#options.clock);
+    this.#reject(error);
+  }
+}
+
+/**
+ * Closing a socket with unread data resets it, and the client may lose the answer. So a little more is read and thrown
+ * away; a client that still sends after that is cut off.
+ */
+function discard(request: IncomingMessage, clock: Clock): void {
+  const { socket } = request;
+  let left = LINGER_BYTES;
+  const deadline = deadlinesOf(clock).start(LINGER_MS, () => socket.destroySoon());
+  request.on('data', (chunk: Buffer) => {
+    left -= chunk.length;
+    if (left < 0) socket.destroySoon();
+  });
+  request.once('end', () => deadline.cancel());
+  request.once('close', () => deadline.cancel());
+  request.resume();
+}
+
+function refuseUnread(request: IncomingMessage, clock: Clock, error: SluiceError): Promise<Buffer> {
+  // A client that waits for `100 Continue` has sent nothing: reading would invite it.
+  if (request.headers.expect === undefined) discard(request, clock);
+  return Promise.reject(error);
+}

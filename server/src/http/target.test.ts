@@ -1,0 +1,105 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { checkTarget, decodeSegment } from './target.ts';
+
+/** Rule A-02 as it is written. */
+const GRAMMAR = /^\/[A-Za-z0-9._~!$&'()*+,=:@%/-]*(\?[!"$-~]*)?$/;
+
+function reference(target: string): boolean {
+  if (!GRAMMAR.test(target) || target.length > 8192) return false;
+  const [path = ''] = target.split('?');
+  if (path.includes('//')) return false;
+  for (const segment of path.slice(1).split('/')) {
+    const encoded = [...segment.matchAll(/%([0-9a-f]{2})/gi)].map(([, hex = '']) => Number.parseInt(hex, 16));
+    if (encoded.some((code) => /[\w-]/.test(String.fromCharCode(code)))) return false;
+    let text: string;
+    try {
+      text = decodeURIComponent(segment);
+    } catch {
+      return false;
+    }
+    if (text.includes('\\') || /\p{Cc}/u.test(text)) return false;
+    if (text.split('/').some((part) => part === '.' || part === '..')) return false;
+  }
+  return true;
+}
+
+describe('checkTarget', () => {
+  it('A-02 accepts exactly the targets of the rule', () => {
+    const piece = fc.oneof(
+      fc.constantFrom(
+        '/',
+        '.',
+        '..',
+        '%2e',
+        '%2E',
+        '%2f',
+        '%5c',
+        '%00',
+        '%',
+        '%7f',
+        '%c3%a9',
+        '%ff',
+        '?',
+        '#',
+        ';',
+        '\\',
+        ' ',
+        'é',
+        'a',
+        '@',
+        '"',
+        '~',
+        '\x7f',
+        '%25',
+        '%3f',
+        '%30',
+        '%41',
+        '%7A',
+        '%2d',
+        '%5f',
+      ),
+      fc.string({ unit: 'binary-ascii', maxLength: 3 }),
+    );
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 10 }), (parts) => {
+        for (const target of [parts.join(''), `/${parts.join('')}`, `/v1/${parts.join('')}`]) {
+          expect(checkTarget(target) === null, target).toBe(reference(target));
+        }
+      }),
+      { numRuns: 20_000 },
+    );
+  });
+
+  it.each([
+    '/',
+    '/v1/chat/completions',
+    '/v1/models/gpt-4o-mini?x=1&y=/../%zz',
+    '/v1/files/s3%3A%2F%2Fbucket%2Fkey',
+    '/v1/models/arn:aws:bedrock:us-east-1::foundation-model%2Fa',
+    '/v1/.well-known/agent.json',
+    '/v1/a..b/...',
+    '/v1/a%252e%252e',
+    '/console/@assets/x~1.js',
+  ])('A-02 accepts %s', (target) => {
+    expect(checkTarget(target)).toBeNull();
+  });
+
+  it('A-02 answers 414 past 8 KB and 400 otherwise', () => {
+    expect(checkTarget(`/${'a'.repeat(8191)}`)).toBeNull();
+    expect(checkTarget(`/${'a'.repeat(8192)}`)?.status).toBe(414);
+    expect(checkTarget('http://a/x')?.status).toBe(400);
+    expect(checkTarget('')?.status).toBe(400);
+  });
+});
+
+describe('decodeSegment', () => {
+  it('A-02 decodes once, and an encoded slash for opaque parameters only', () => {
+    expect(decodeSegment('gpt-4o', false)).toBe('gpt-4o');
+    expect(decodeSegment('a%20b', false)).toBe('a b');
+    expect(decodeSegment('a%2fb', false)).toBeNull();
+    expect(decodeSegment('a%2Fb', true)).toBe('a/b');
+    expect(decodeSegment('a%252fb', false)).toBe('a%2fb');
+    expect(decodeSegment('%ff', true)).toBeNull();
+  });
+});

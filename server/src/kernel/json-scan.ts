@@ -1,0 +1,384 @@
+import { isUtf8 } from 'node:buffer';
+import { endianness } from 'node:os';
+import { fail, KeyIndex } from './json-keys.ts';
+
+export { type JsonFault, JsonScanError } from './json-keys.ts';
+
+/**
+ * Strict JSON over raw bytes without building values: finds top-level members, refuses what two parsers could read
+ * differently (duplicate keys at any level, bad UTF-8, trailing data) and bounds depth, keys and number literals.
+ * It accepts exactly what `JSON.parse` accepts for an object, less those refusals (security rule D-02, limits 8.1).
+ */
+
+export type JsonKind = 'string' | 'number' | 'true' | 'false' | 'null' | 'object' | 'array';
+
+/** Bytes `[start, end)` of one value; a string's range includes its quotes. */
+export interface JsonRange {
+  readonly start: number;
+  readonly end: number;
+  readonly kind: JsonKind;
+}
+
+export interface ScanLimits {
+  /** Containers inside each other, the root included. Default 64. */
+  readonly depth?: number;
+  /** Members of all objects together. Default 20,000. */
+  readonly keys?: number;
+  /** Characters of one number literal. Default 64. */
+  readonly number?: number;
+}
+
+export interface ScanResult {
+  /** The member's value, or undefined when the root object has no such member. Only wanted names are found. */
+  get(name: string): JsonRange | undefined;
+  /** Offset just after the root's `{`: where a member can be inserted. */
+  readonly insertAt: number;
+  /** True when the root is `{}`, so that an inserted member takes no comma. */
+  readonly empty: boolean;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const MAX_DEPTH = 1024;
+
+/** 1 where a byte ends a run of plain string bytes: quote, backslash, control characters. */
+const STOPS = new Uint8Array(256);
+STOPS.fill(1, 0, 0x20);
+STOPS[QUOTE] = 1;
+STOPS[BACKSLASH] = 1;
+
+const LITTLE_ENDIAN = endianness() === 'LE';
+const NO_WORDS = new Int32Array(0);
+
+const WHITESPACE = new Uint8Array(256);
+for (const byte of [0x20, 0x09, 0x0a, 0x0d]) WHITESPACE[byte] = 1;
+
+const HEX = new Uint8Array(256);
+for (const char of '0123456789abcdefABCDEF') HEX[char.charCodeAt(0)] = 1;
+
+const ESCAPES = new Uint8Array(256);
+for (const char of '"\\/bfnrt') ESCAPES[char.charCodeAt(0)] = 1;
+
+const stackKind = new Uint8Array(MAX_DEPTH + 1);
+const stackOwner = new Int32Array(MAX_DEPTH + 1);
+
+/** Whether the string that `stringEnd` measured last holds an escape; a return value would cost an allocation. */
+let escaped = false;
+
+/** Keeps the bytes of a word from the n-th on; the first word of a string may hold bytes that come before it. */
+const FROM = new Int32Array([-1, -0x100, -0x10000, -0x1000000]);
+
+/**
+ * Offset of the closing quote of the string whose first content byte is at `start`. Four bytes are tested at a time:
+ * after `^ 0x02` the quote and the control characters, and nothing else, are below 0x21 (0x22 swaps with 0x20, 0x21
+ * with 0x23), and the classic zero-byte test finds backslashes. The lowest flag of such a test is always exact.
+ * `words[k]` covers bytes from `4k - shift`.
+ */
+function stringEnd(buf: Buffer, words: Int32Array, shift: number, start: number): number {
+  const n = buf.length;
+  const wordEnd = words.length;
+  let i = start;
+  escaped = false;
+  for (;;) {
+    let k = (i + shift) >> 2;
+    if (k < wordEnd) {
+      const keep = FROM[(i + shift) & 3] as number;
+      let w = ((words[k] as number) & keep) | (0x61616161 & ~keep);
+      let flags = 0;
+      for (;;) {
+        const x = w ^ 0x02020202;
+        const y = w ^ 0x5c5c5c5c;
+        flags = (((x - 0x21212121) & ~x) | ((y - 0x01010101) & ~y)) & 0x80808080;
+        if (flags !== 0 || ++k >= wordEnd) break;
+        w = words[k] as number;
+      }
+      i = (k << 2) - shift;
+      if (flags !== 0) i += (31 - Math.clz32(flags & -flags)) >> 3;
+    }
+    while (i < n && STOPS[buf[i] as number] === 0) i++;
+    if (i >= n) fail('syntax', n, ': a string is not closed');
+    const c = buf[i] as number;
+    if (c === QUOTE) return i;
+    if (c !== BACKSLASH) fail('syntax', i, ': a string holds a control character');
+    escaped = true;
+    if (i + 1 >= n) fail('syntax', n, ': a string is not closed');
+    const e = buf[i + 1] as number;
+    if (ESCAPES[e] === 1) {
+      // Escapes come in runs, above all in text that is made of them.
+      do i += 2;
+      while (i + 1 < n && buf[i] === BACKSLASH && ESCAPES[buf[i + 1] as number] === 1);
+    } else if (e === 0x75) {
+      if (
+        i + 5 >= n ||
+        (HEX[buf[i + 2] as number] as number) +
+          (HEX[buf[i + 3] as number] as number) +
+          (HEX[buf[i + 4] as number] as number) +
+          (HEX[buf[i + 5] as number] as number) !==
+          4
+      ) {
+        fail('syntax', i, ': a string holds a bad escape');
+      }
+      i += 6;
+    } else {
+      fail('syntax', i, ': a string holds a bad escape');
+    }
+  }
+}
+
+/** Offset after the number that starts at `start`. */
+function numberEnd(buf: Buffer, start: number, limit: number): number {
+  const n = buf.length;
+  let i = start;
+  let c = buf[i] as number;
+  if (c === 0x2d) {
+    i++;
+    c = i < n ? (buf[i] as number) : 0;
+  }
+  if (c === 0x30) {
+    i++;
+  } else if (c >= 0x31 && c <= 0x39) {
+    do i++;
+    while (i < n && isDigit(buf[i] as number));
+  } else {
+    fail('syntax', i);
+  }
+  if (i < n && buf[i] === 0x2e) {
+    i++;
+    if (i >= n || !isDigit(buf[i] as number)) fail('syntax', i);
+    while (i < n && isDigit(buf[i] as number)) i++;
+  }
+  if (i < n && ((buf[i] as number) | 0x20) === 0x65) {
+    i++;
+    if (i < n && (buf[i] === 0x2b || buf[i] === 0x2d)) i++;
+    if (i >= n || !isDigit(buf[i] as number)) fail('syntax', i);
+    while (i < n && isDigit(buf[i] as number)) i++;
+  }
+  if (i - start > limit) fail('number', start);
+  return i;
+}
+
+function isDigit(byte: number): boolean {
+  return byte >= 0x30 && byte <= 0x39;
+}
+
+function skipSpace(buf: Buffer, start: number): number {
+  const n = buf.length;
+  let i = start;
+  while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
+  return i;
+}
+
+class Found implements ScanResult {
+  readonly #wanted: readonly string[];
+  readonly #ranges: (JsonRange | undefined)[];
+  readonly insertAt: number;
+  empty = true;
+
+  constructor(wanted: readonly string[], insertAt: number) {
+    this.#wanted = wanted;
+    this.#ranges = [];
+    this.insertAt = insertAt;
+  }
+
+  get(name: string): JsonRange | undefined {
+    return this.#ranges[this.#wanted.indexOf(name)];
+  }
+
+  set(index: number, range: JsonRange): void {
+    this.#ranges[index] = range;
+  }
+}
+
+/** Index in `wanted` of the key in bytes `[start, end)`, or -1. Wanted names are ASCII. */
+function matchWanted(buf: Buffer, start: number, end: number, wanted: readonly string[]): number {
+  const length = end - start;
+  next: for (let w = 0; w < wanted.length; w++) {
+    const name = wanted[w] as string;
+    if (name.length !== length) continue;
+    for (let j = 0; j < length; j++) if (buf[start + j] !== name.charCodeAt(j)) continue next;
+    return w;
+  }
+  return -1;
+}
+
+const KINDS: readonly JsonKind[] = ['object', 'array', 'string', 'number', 'true', 'false', 'null'];
+const OBJECT = 0;
+const ARRAY = 1;
+
+/** Offset after the literal `text` at `start`. */
+function literalEnd(buf: Buffer, start: number, text: string): number {
+  if (start + text.length > buf.length) fail('syntax', buf.length);
+  for (let j = 1; j < text.length; j++) if (buf[start + j] !== text.charCodeAt(j)) fail('syntax', start + j);
+  return start + text.length;
+}
+
+/**
+ * Scans a whole body. `wanted` names top-level members (ASCII) whose byte ranges the caller needs.
+ * Throws `JsonScanError`. About 1 µs at 1 KB and 35 µs at 100 KB of chat.
+ */
+export function scanJson(buf: Buffer, wanted: readonly string[], limits?: ScanLimits): ScanResult {
+  const depthLimit = Math.min(limits?.depth ?? 64, MAX_DEPTH);
+  const keyLimit = limits?.keys ?? 20_000;
+  const numberLimit = limits?.number ?? 64;
+  const n = buf.length;
+  if (n === 0) fail('empty', 0);
+  if (n >= 3 && buf[0] === 0xef && buf[1] === 0xbb && buf[2] === 0xbf) fail('byte_order_mark', 0);
+  if (!isUtf8(buf)) fail('encoding', 0);
+
+  const shift = buf.byteOffset & 3;
+  // Words may begin up to three bytes before the body. On a big-endian machine all is left to the byte loop.
+  const words = LITTLE_ENDIAN ? new Int32Array(buf.buffer, buf.byteOffset - shift, (n + shift) >> 2) : NO_WORDS;
+  const keys = new KeyIndex(buf, keyLimit);
+
+  let i = skipSpace(buf, 0);
+  if (i >= n) fail('empty', n);
+  if (buf[i] !== 0x7b) fail('not_object', i);
+  const found = new Found(wanted, i + 1);
+  let depth = 0;
+  let owners = 0;
+  let pending = -1;
+  let pendingStart = 0;
+  let isObject = true;
+  stackKind[0] = OBJECT;
+  stackOwner[0] = 0;
+  i++;
+  // True where a container may close: directly after it opened, or after one of its values.
+  let fresh = true;
+
+  for (;;) {
+    while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
+    if (i >= n) fail('syntax', n, ': it ends too early');
+    let c = buf[i] as number;
+
+    if (fresh && c === (isObject ? 0x7d : 0x5d)) {
+      i++;
+    } else {
+      if (isObject) {
+        if (c !== QUOTE) fail('syntax', i);
+        const start = i + 1;
+        const end = stringEnd(buf, words, shift, start);
+        if (keys.count >= keyLimit) fail('keys', i);
+        const owner = stackOwner[depth] as number;
+        if (escaped) {
+          const key = keys.addEscaped(owner, start, end);
+          if (depth === 0) pending = matchWanted(key, 0, key.length, wanted);
+        } else {
+          keys.add(owner, start, end);
+          if (depth === 0) pending = matchWanted(buf, start, end, wanted);
+        }
+        i = end + 1;
+        while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
+        if (i >= n || buf[i] !== 0x3a) fail('syntax', Math.min(i, n));
+        i++;
+        while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
+        if (i >= n) fail('syntax', n, ': it ends too early');
+        c = buf[i] as number;
+      }
+      const start = i;
+      let kind = 2;
+      if (c === QUOTE) {
+        i = stringEnd(buf, words, shift, i + 1) + 1;
+      } else if (c === 0x7b || c === 0x5b) {
+        if (depth === 0) pendingStart = start;
+        depth++;
+        if (depth >= depthLimit) fail('depth', i);
+        isObject = c === 0x7b;
+        stackKind[depth] = isObject ? OBJECT : ARRAY;
+        stackOwner[depth] = isObject ? ++owners : 0;
+        i++;
+        fresh = true;
+        continue;
+      } else if (c === 0x74) {
+        kind = 4;
+        i = literalEnd(buf, i, 'true');
+      } else if (c === 0x66) {
+        kind = 5;
+        i = literalEnd(buf, i, 'false');
+      } else if (c === 0x6e) {
+        kind = 6;
+        i = literalEnd(buf, i, 'null');
+      } else {
+        kind = 3;
+        i = numberEnd(buf, i, numberLimit);
+      }
+      if (depth === 0) {
+        found.empty = false;
+        if (pending >= 0) {
+          found.set(pending, { start, end: i, kind: KINDS[kind] as JsonKind });
+          pending = -1;
+        }
+      }
+      // After a value only a comma or the container's end may follow.
+      while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
+      if (i >= n) fail('syntax', n, ': it ends too early');
+      c = buf[i] as number;
+      i++;
+      if (c === 0x2c) {
+        fresh = false;
+        continue;
+      }
+      if (c !== (isObject ? 0x7d : 0x5d)) fail('syntax', i - 1);
+    }
+
+    // Here a container was just closed at i - 1; close as many as follow directly.
+    for (;;) {
+      if (depth === 0) {
+        i = skipSpace(buf, i);
+        if (i < n) fail('trailing', i);
+        keys.finish();
+        return found;
+      }
+      const closed = stackKind[depth] as number;
+      depth--;
+      isObject = stackKind[depth] === OBJECT;
+      if (depth === 0) {
+        found.empty = false;
+        if (pending >= 0) {
+          found.set(pending, { start: pendingStart, end: i, kind: KINDS[closed] as JsonKind });
+          pending = -1;
+        }
+      }
+      while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
+      if (i >= n) fail('syntax', n, ': it ends too early');
+      const c2 = buf[i] as number;
+      i++;
+      if (c2 === 0x2c) {
+        fresh = false;
+        break;
+      }
+      if (c2 !== (isObject ? 0x7d : 0x5d)) fail('syntax', i - 1);
+    }
+  }
+}
+
+/** The text of a string value found by `scanJson`. */
+export function decodeString(buf: Buffer, range: JsonRange): string {
+  if (buf.indexOf(BACKSLASH, range.start) >>> 0 >= range.end)
+    return buf.toString('utf8', range.start + 1, range.end - 1);
+  return JSON.parse(buf.toString('utf8', range.start, range.end)) as string;
+}
+
+/** Replaces bytes `[start, end)` by `bytes`; an insertion has `start === end`. */
+export interface Splice {
+  readonly start: number;
+  readonly end: number;
+  readonly bytes: Buffer;
+}
+
+/**
+ * The body with some ranges replaced, as a list of parts over the same memory: nothing is copied, whatever the size.
+ * Edits may come in any order and must not overlap.
+ */
+export function spliceParts(buf: Buffer, edits: readonly Splice[]): Buffer[] {
+  const sorted = edits.length > 1 ? [...edits].sort((a, b) => a.start - b.start) : edits;
+  const parts: Buffer[] = [];
+  let at = 0;
+  for (const edit of sorted) {
+    if (edit.start < at || edit.end < edit.start || edit.end > buf.length) throw new RangeError('edits overlap');
+    if (edit.start > at) parts.push(buf.subarray(at, edit.start));
+    if (edit.bytes.length > 0) parts.push(edit.bytes);
+    at = edit.end;
+  }
+  if (at < buf.length) parts.push(buf.subarray(at));
+  return parts;
+}

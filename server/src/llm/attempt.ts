@@ -1,0 +1,256 @@
+/** One upstream call: build the request, send it, bound its time, and hand the answer to a relay. */
+import { isForwardable } from '../http/headers.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import { isObject, type JsonObject } from '../kernel/json.ts';
+import { parseExact } from '../kernel/json-exact.ts';
+import { type Splice, spliceParts } from '../kernel/json-scan.ts';
+import { replaceFormField } from '../kernel/multipart-scan.ts';
+import type { WireControl, WireRequest } from '../kernel/wire.ts';
+import type { Bound } from '../providers/binding.ts';
+import type { CallContext } from '../providers/provider.ts';
+import type { Exchange } from './exchange.ts';
+import { type AttemptResult, Relay } from './relay/relay.ts';
+import { shape } from './shaping.ts';
+import type { Target } from './target.ts';
+
+/** The request as it would go upstream, also for a dry run. */
+export interface Prepared {
+  readonly request: WireRequest;
+  readonly bound: Bound;
+  readonly context: CallContext;
+  readonly stripUsage: boolean;
+}
+
+const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
+
+export function prepare(x: Exchange, target: Target): Prepared {
+  const bound = target.bind(x.operation.id);
+  const context: CallContext = {
+    operation: x.operation.id,
+    model: modelFor(x, target),
+    stream: x.stream,
+    credentials: target.credentials,
+    pathParams: x.params,
+    header: (name) => x.header(name) ?? x.header(`x-gateway-${name}`),
+    strict: target.strict,
+    now: () => x.services.clock.now(),
+  };
+  const body = buildBody(x, target, bound, context);
+  const headers: string[] = [];
+  const contentType = body.converted ? 'application/json' : x.header('content-type');
+  if (body.parts !== null && contentType !== undefined) headers.push('content-type', contentType);
+  headers.push('accept', x.stream ? 'text/event-stream' : (x.header('accept') ?? 'application/json'));
+  target.provider.authorize(headers, context);
+  headers.push(...target.customHeaders);
+  forward(x, target, headers);
+  const path = x.operation.id === 'proxy' ? proxyPath(x) : bound.binding.path(context) + queryOf(x);
+  return {
+    request: {
+      method: x.request.method ?? 'POST',
+      origin: target.origin,
+      path: target.prefix + path,
+      headers,
+      body: body.parts,
+      organisationId: x.principal?.organisationId ?? '',
+      storedCredential: target.stored !== null && target.stored.key !== null,
+    },
+    bound,
+    context,
+    stripUsage: body.stripUsage,
+  };
+}
+
+function modelFor(x: Exchange, target: Target): string {
+  const override = target.shaping?.overrides?.model;
+  if (typeof override === 'string') return override;
+  if (x.model !== '') return x.model;
+  const fallback = target.shaping?.defaults?.model;
+  return typeof fallback === 'string' ? fallback : '';
+}
+
+interface BuiltBody {
+  readonly parts: Buffer[] | null;
+  readonly converted: boolean;
+  readonly stripUsage: boolean;
+}
+
+function buildBody(x: Exchange, target: Target, bound: Bound, context: CallContext): BuiltBody {
+  const { binding, convert } = bound;
+  if (x.body.length === 0) return { parts: null, converted: false, stripUsage: false };
+  if (x.scan === null) {
+    const parts =
+      x.operation.body === 'multipart'
+        ? replaceFormField(x.body, x.header('content-type') ?? '', 'model', context.model)
+        : [x.body];
+    return { parts, converted: false, stripUsage: false };
+  }
+  const addUsage = x.stream && binding.streamUsageOption === true && wantsNoUsage(x);
+  if (target.shaping === null && (bound.request === undefined || isUntouched(x, bound))) {
+    return { parts: splice(x, context.model, addUsage), converted: false, stripUsage: addUsage };
+  }
+  const parsed = parseExact(x.body.toString('utf8'));
+  if (!isObject(parsed)) throw new SluiceError('bad_call', 'The body must be a JSON object.');
+  let body: JsonObject = target.shaping === null ? parsed : shape(parsed, target.shaping);
+  if (typeof body.model === 'string' || context.model !== '') body = { ...body, model: context.model };
+  if (convert === null && addUsage)
+    body = {
+      ...body,
+      stream_options: { ...(isObject(body.stream_options) ? body.stream_options : {}), include_usage: true },
+    };
+  if (bound.request !== undefined) body = bound.request(body, context);
+  return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage: addUsage && convert === null };
+}
+
+/** Whether the provider's own transform would leave this body as it is. */
+function isUntouched(x: Exchange, { binding, convert }: Bound): boolean {
+  return (
+    convert === null &&
+    binding.requestTouches !== undefined &&
+    !binding.requestTouches.some((text) => x.body.includes(text))
+  );
+}
+
+/** The caller did not ask for usage in the stream: no `stream_options`, or one without `include_usage: true`. */
+function wantsNoUsage(x: Exchange): boolean {
+  const range = x.scan?.get('stream_options');
+  if (range === undefined || range.kind === 'null') return true;
+  if (range.kind !== 'object') return false;
+  const value: unknown = JSON.parse(x.body.toString('utf8', range.start, range.end));
+  return !isObject(value) || value.include_usage !== true;
+}
+
+/** The caller's bytes with only `model` and `stream_options` touched, and those only where they must be. */
+function splice(x: Exchange, model: string, addUsage: boolean): Buffer[] {
+  const { scan } = x;
+  const edits: Splice[] = [];
+  const range = scan?.get('model');
+  if (range?.kind === 'string') {
+    // `@slug/model` is the only spelling that differs from what the provider knows.
+    if (x.body[range.start + 1] === 64)
+      edits.push({ start: range.start, end: range.end, bytes: Buffer.from(JSON.stringify(model)) });
+  }
+  if (addUsage && scan !== null) {
+    const options = scan.get('stream_options');
+    if (options === undefined) {
+      const bytes = scan.empty ? INCLUDE_USAGE : Buffer.concat([INCLUDE_USAGE, Buffer.from(',')]);
+      edits.push({ start: scan.insertAt, end: scan.insertAt, bytes });
+    } else {
+      const value: unknown = JSON.parse(x.body.toString('utf8', options.start, options.end));
+      edits.push({
+        start: options.start,
+        end: options.end,
+        bytes: Buffer.from(JSON.stringify({ ...(isObject(value) ? value : {}), include_usage: true })),
+      });
+    }
+  }
+  return edits.length === 0 ? [x.body] : spliceParts(x.body, edits);
+}
+
+/** A gateway key in whatever header: it never leaves (H-01). */
+const GATEWAY_KEY = /slc_(?:org|wks|usr|opr)_/;
+
+/** Headers the request or the config names to pass on; never over a credential, a hop-by-hop or a gateway header. */
+function forward(x: Exchange, target: Target, headers: string[]): void {
+  const fromRequest = x.header('x-gateway-forward-headers');
+  if (fromRequest === undefined && target.forwardHeaders.length === 0) return;
+  const taken = new Set<string>();
+  for (let i = 0; i < headers.length; i += 2) taken.add(headers[i] ?? '');
+  for (const name of [...target.forwardHeaders, ...(fromRequest === undefined ? [] : parseNames(fromRequest))]) {
+    const lower = name.trim().toLowerCase();
+    const verdict = isForwardable(lower);
+    if (verdict === 'refused')
+      throw new SluiceError(
+        'bad_call',
+        `The header ${lower} must not be forwarded; remove it from x-gateway-forward-headers.`,
+      );
+    const value = x.header(lower);
+    // A stored credential is never replaced; with the caller's own, the header would only repeat what is sent anyway.
+    if (verdict === 'never' || lower === x.credentialHeader || taken.has(lower) || value === undefined) continue;
+    if (GATEWAY_KEY.test(value)) continue;
+    taken.add(lower);
+    headers.push(lower, value);
+  }
+}
+
+function parseNames(text: string): string[] {
+  if (!text.trimStart().startsWith('[')) return text.split(',').filter((name) => name.trim() !== '');
+  try {
+    const value: unknown = JSON.parse(text);
+    if (Array.isArray(value) && value.every((name) => typeof name === 'string')) return value;
+  } catch {
+    // Told below.
+  }
+  throw new SluiceError(
+    'bad_call',
+    'x-gateway-forward-headers must be a comma-separated list or a JSON array of header names.',
+  );
+}
+
+/** Path and query after `/v1`, unchanged; `/v1/proxy` forces pass-through of what follows it. */
+function proxyPath(x: Exchange): string {
+  const url = (x.request.url ?? '').slice('/v1'.length);
+  return url.startsWith('/proxy/') ? url.slice('/proxy'.length) : url;
+}
+
+function queryOf(x: Exchange): string {
+  const url = x.request.url ?? '';
+  const at = url.indexOf('?');
+  return at === -1 ? '' : url.slice(at);
+}
+
+/** Sends a prepared request and resolves when its answer is complete, refused or lost. Never rejects. */
+export function attempt(x: Exchange, target: Target, prepared: Prepared): Promise<AttemptResult> {
+  const { services } = x;
+  const started = services.clock.monotonic();
+  x.tries += 1;
+  return new Promise((resolve) => {
+    let cancelTimer: (() => void) | null = null;
+    let control: WireControl | null = null;
+    const relay = new Relay({
+      x,
+      target,
+      bound: prepared.bound,
+      context: prepared.context,
+      stripUsage: prepared.stripUsage,
+      firstData: () => cancelTimer?.(),
+      settle: (result) => {
+        cancelTimer?.();
+        x.cancel = null;
+        x.attempts.push({
+          target: target.path,
+          provider: target.provider.id,
+          status: relay.status,
+          error: result.kind === 'failed' ? (result.error.code ?? result.error.kind) : null,
+          duration_ms: Math.round((services.clock.monotonic() - started) * 1000) / 1000,
+        });
+        resolve(result);
+      },
+    });
+    const cancel = (error: SluiceError) => {
+      control?.abort();
+      relay.cancel(error);
+    };
+    x.cancel = cancel;
+    if (target.timeoutMs !== null) {
+      const ms = target.timeoutMs;
+      cancelTimer = services.clock.after(ms, () =>
+        cancel(new SluiceError('timeout', `The provider did not answer within the request timeout of ${ms} ms.`)),
+      );
+    }
+    if (prepared.request.body !== null) for (const part of prepared.request.body) x.upstreamBytesOut += part.length;
+    try {
+      control =
+        target.provider.local === undefined
+          ? services.upstream.dispatch(prepared.request, relay, services.timeouts)
+          : target.provider.local(prepared.request, relay, services.clock);
+      x.control = control;
+    } catch (error) {
+      relay.cancel(
+        error instanceof SluiceError
+          ? error
+          : new SluiceError('upstream_unreachable', 'The provider could not be called.', { cause: error }),
+      );
+    }
+    if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
+  });
+}

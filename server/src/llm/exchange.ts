@@ -1,0 +1,171 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Principal } from '../auth/principal.ts';
+import type { SluiceError } from '../kernel/errors.ts';
+import { uuidv7 } from '../kernel/id.ts';
+import type { ScanResult } from '../kernel/json-scan.ts';
+import type { WireControl } from '../kernel/wire.ts';
+import type { Reservation } from '../limits/admission.ts';
+import type { Operation } from '../operations/operation.ts';
+import type { TokenUsage } from '../operations/usage.ts';
+import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
+import type { AttemptRecord } from '../telemetry/record.ts';
+import type { Plan } from './plan.ts';
+import type { Services } from './services.ts';
+import type { Target } from './target.ts';
+
+const EMPTY = Buffer.alloc(0);
+
+/** What is left to send once the record is in the journal: a whole answer, or the held-back end of one. */
+export type Ending =
+  | { readonly kind: 'whole'; readonly status: number; readonly headers: string[]; readonly body: readonly Buffer[] }
+  | { readonly kind: 'tail'; readonly body: readonly Buffer[] }
+  /** The client is gone, or the connection must be cut because the answer cannot be completed. */
+  | { readonly kind: 'destroy' };
+
+/**
+ * One data-plane request from its head to its record. Every field is set in the constructor, so the object keeps one
+ * hidden class; steps fill it in the order of the table in `pipeline.ts`.
+ */
+export class Exchange {
+  readonly services: Services;
+  readonly operation: Operation;
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly params: Readonly<Record<string, string>>;
+  readonly id: string;
+  /** Index in the list of exchanges under way (`routes.ts`). */
+  place: number;
+  /** Wall clock, milliseconds since the epoch, and the monotonic clock at the start. */
+  readonly time: number;
+  readonly started: number;
+  traceId: string;
+  spanId: string;
+  parentSpanId: string | null;
+  metadata: Record<string, string> | null;
+
+  principal: Principal | null;
+  /** Header the gateway credential came in: its value must never leave. */
+  credentialHeader: string;
+  /** Provider token the caller brought itself. */
+  callerToken: string | null;
+  body: Buffer;
+  /** Bytes of the body that are counted in the budget of all bodies. */
+  bodyHeld: number;
+  scan: ScanResult | null;
+  model: string;
+  stream: boolean;
+  dryRun: boolean;
+
+  snapshot: WorkspaceSnapshot | null;
+  plan: Plan | null;
+  target: Target | null;
+  reservation: Reservation | null;
+  readonly attempts: AttemptRecord[];
+  /** Upstream calls begun. */
+  tries: number;
+  /** Upstream call under way; aborted when the client leaves. */
+  control: WireControl | null;
+  /** Ends whatever the request is waiting for: the client left, or the server has to stop. */
+  cancel: ((error: SluiceError) => void) | null;
+  clientGone: boolean;
+
+  ending: Ending | null;
+  headSent: boolean;
+  status: number;
+  outcome: 'ok' | 'refused' | 'failed' | 'aborted';
+  errorCode: string | null;
+  errorMessage: string | null;
+  modelAnswered: string | null;
+  usage: TokenUsage | null;
+  usageEstimated: boolean;
+  costMicros: number | null;
+  price: { readonly source: string; readonly rates: Readonly<Record<string, number>> } | null;
+  ttft: number | null;
+  bytesIn: number;
+  bytesOut: number;
+  upstreamBytesIn: number;
+  upstreamBytesOut: number;
+
+  constructor(
+    services: Services,
+    operation: Operation,
+    request: IncomingMessage,
+    response: ServerResponse,
+    params: Readonly<Record<string, string>>,
+  ) {
+    this.services = services;
+    this.operation = operation;
+    this.request = request;
+    this.response = response;
+    this.params = params;
+    this.id = uuidv7(services.clock);
+    this.place = 0;
+    this.time = services.clock.now();
+    this.started = services.clock.monotonic();
+    this.traceId = '';
+    this.spanId = '';
+    this.parentSpanId = null;
+    this.metadata = null;
+    this.principal = null;
+    this.credentialHeader = 'x-gateway-api-key';
+    this.callerToken = null;
+    this.body = EMPTY;
+    this.bodyHeld = 0;
+    this.scan = null;
+    this.model = '';
+    this.stream = false;
+    this.dryRun = false;
+    this.snapshot = null;
+    this.plan = null;
+    this.target = null;
+    this.reservation = null;
+    this.attempts = [];
+    this.tries = 0;
+    this.control = null;
+    this.cancel = null;
+    this.clientGone = false;
+    this.ending = null;
+    this.headSent = false;
+    this.status = 0;
+    this.outcome = 'ok';
+    this.errorCode = null;
+    this.errorMessage = null;
+    this.modelAnswered = null;
+    this.usage = null;
+    this.usageEstimated = false;
+    this.costMicros = null;
+    this.price = null;
+    this.ttft = null;
+    this.bytesIn = 0;
+    this.bytesOut = 0;
+    this.upstreamBytesIn = 0;
+    this.upstreamBytesOut = 0;
+    readTrace(this);
+  }
+
+  /** One request header, or undefined when absent or empty. Names in lower case. */
+  header(name: string): string | undefined {
+    const value = this.request.headers[name];
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  }
+
+  elapsed(): number {
+    return this.services.clock.monotonic() - this.started;
+  }
+}
+
+const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
+const PRINTABLE = /^[\x20-\x7e]{1,256}$/;
+
+/** Trace context (api §33.1, §33.3): explicit gateway headers win, then W3C `traceparent`, else the request's own id. */
+function readTrace(x: Exchange): void {
+  const traceparent = x.header('traceparent');
+  const parent = traceparent === undefined ? null : TRACEPARENT.exec(traceparent);
+  const given = (name: string) => {
+    const value = x.header(name);
+    return value !== undefined && PRINTABLE.test(value) ? value : undefined;
+  };
+  x.traceId = given('x-gateway-trace-id') ?? parent?.[1] ?? x.id;
+  x.spanId = given('x-gateway-span-id') ?? x.id;
+  x.parentSpanId = given('x-gateway-parent-span-id') ?? parent?.[2] ?? null;
+}

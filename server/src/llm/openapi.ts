@@ -1,0 +1,80 @@
+import type { JsonObject } from '../kernel/json.ts';
+import { OPERATIONS, type Operation } from '../operations/operation.ts';
+
+const TITLES: Readonly<Record<string, string>> = {
+  chat: 'Create a chat completion',
+  completions: 'Create a completion',
+  embeddings: 'Create embeddings',
+  messages: 'Create a message (Anthropic shape)',
+  count_tokens: 'Count the tokens of a message (Anthropic shape)',
+  responses: 'Create a response (Responses shape)',
+  response: 'Retrieve a response',
+  response_delete: 'Delete a response',
+  response_items: 'List the input items of a response',
+  moderations: 'Classify text',
+  images_generate: 'Generate images',
+  images_edit: 'Edit an image',
+  images_vary: 'Vary an image',
+  speech: 'Create speech',
+  transcribe: 'Transcribe audio',
+  translate: 'Translate audio',
+  rerank: 'Rerank documents',
+  models: 'List models',
+  model: 'Retrieve a model',
+  model_delete: 'Delete a fine-tuned model',
+};
+
+/** The data plane's part of the OpenAPI document: bodies are the provider's own and stay open. */
+export function dataPlanePaths(): JsonObject {
+  const out: JsonObject = {};
+  for (const operation of Object.values(OPERATIONS)) {
+    if (operation.id === 'proxy') continue;
+    const path = `/v1${operation.path.replace(/:(\w+)/g, '{$1}')}`;
+    const existing = out[path];
+    out[path] = {
+      ...(typeof existing === 'object' && existing !== null ? existing : {}),
+      [operation.method.toLowerCase()]: describe(operation),
+    };
+  }
+  return out;
+}
+
+function describe(operation: Operation): JsonObject {
+  const names = [...operation.path.matchAll(/:(\w+)/g)].map((match) => match[1] ?? '');
+  const headers = [
+    'x-gateway-provider',
+    'x-gateway-virtual-key',
+    'x-gateway-config',
+    'x-gateway-custom-host',
+    'x-gateway-trace-id',
+    'x-gateway-metadata',
+    'x-gateway-forward-headers',
+    'x-gateway-request-timeout',
+    'x-gateway-strict-open-ai-compliance',
+    'x-gateway-dry-run',
+  ];
+  const media = operation.body === 'multipart' ? 'multipart/form-data' : 'application/json';
+  const schema =
+    operation.body === 'multipart'
+      ? { type: 'object' }
+      : {
+          type: 'object',
+          properties: { model: { type: 'string' }, ...(operation.streams ? { stream: { type: 'boolean' } } : {}) },
+        };
+  return {
+    operationId: `inference.${operation.id}`,
+    tags: ['Inference'],
+    summary: TITLES[operation.id] ?? operation.id,
+    description: 'The body and the answer are those of the provider; unknown fields pass through.',
+    security: [{ apiKey: [] }],
+    parameters: [
+      ...names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
+      ...headers.map((name) => ({ name, in: 'header', required: false, schema: { type: 'string' } })),
+    ],
+    ...(operation.body === 'none' ? {} : { requestBody: { required: true, content: { [media]: { schema } } } }),
+    responses: {
+      '200': { description: 'The answer of the provider, streamed when `stream` is true.' },
+      default: { description: 'An error in the shape of the route.' },
+    },
+  };
+}

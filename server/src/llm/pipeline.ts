@@ -1,0 +1,120 @@
+/**
+ * THE TABLE: the order of the data plane, written once. Each step is a verb in `steps/`; a row says for which families
+ * of operations it runs and when a plan needs it. What is not configured adds no step.
+ */
+import type { ServerResponse } from 'node:http';
+import { giveBack } from '../http/body-slabs.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Family } from '../operations/operation.ts';
+import type { Exchange } from './exchange.ts';
+import { respondError } from './respond-error.ts';
+import { admit } from './steps/admit.ts';
+import { authenticate } from './steps/authenticate.ts';
+import { dispatch } from './steps/dispatch.ts';
+import { readRequestBody } from './steps/read-body.ts';
+import { record } from './steps/record.ts';
+import { resolve } from './steps/resolve.ts';
+import { settle } from './steps/settle.ts';
+
+/** Returns nothing when it finished synchronously, so a warm request awaits only what really waits. */
+export type Step = (x: Exchange) => void | Promise<void>;
+
+/** What a plan asks for; a row's condition reads it. */
+export interface Demand {
+  readonly limits: boolean;
+}
+
+interface StepRow {
+  readonly step: Step;
+  readonly when: (demand: Demand) => boolean;
+  readonly families: ReadonlySet<Family>;
+}
+
+const row = (step: Step, when: StepRow['when'], ...families: Family[]): StepRow => ({
+  step,
+  when,
+  families: new Set(families),
+});
+const always = () => true;
+
+/** Nothing can be planned before caller, body and model are known. */
+export const HEAD: readonly Step[] = [authenticate, readRequestBody, resolve];
+
+/** C chat-like, T text, B binary or form, F files and jobs, P passed through. */
+export const TABLE: readonly StepRow[] = [
+  row(admit, (demand) => demand.limits, 'C', 'T', 'B', 'F', 'P'),
+  row(dispatch, always, 'C', 'T', 'B', 'F', 'P'),
+];
+
+/** Run in `finally`, also after a refusal, a failure and a client abort, in this order. */
+export const TAIL: readonly Step[] = [settle, record];
+
+const memo = new Map<string, readonly Step[]>();
+
+export function stepsFor(family: Family, demand: Demand): readonly Step[] {
+  const key = `${family} ${Object.values(demand).join(' ')}`;
+  let steps = memo.get(key);
+  if (steps === undefined) {
+    steps = TABLE.filter((entry) => entry.families.has(family) && entry.when(demand)).map((entry) => entry.step);
+    memo.set(key, steps);
+  }
+  return steps;
+}
+
+const NO_BODY = Buffer.alloc(0);
+const NO_STEPS: readonly Step[] = [];
+
+/** The exchange an answer belongs to, kept on the response: one listener for all instead of a closure for each. */
+const EXCHANGE = Symbol('exchange');
+type Watched = ServerResponse & { [EXCHANGE]?: Exchange | undefined };
+
+function onClose(this: Watched): void {
+  const x = this[EXCHANGE];
+  if (x === undefined || this.writableFinished || x.clientGone) return;
+  x.clientGone = true;
+  x.cancel?.(new SluiceError('client_closed', 'The client closed the connection.'));
+}
+
+function watchClient(x: Exchange): void {
+  const response: Watched = x.response;
+  response[EXCHANGE] = x;
+  response.on('close', onClose);
+}
+
+function unwatchClient(x: Exchange): void {
+  const response: Watched = x.response;
+  response[EXCHANGE] = undefined;
+}
+
+/** Runs one request through the table. Never throws: every failure becomes an answer and a record. */
+export async function run(x: Exchange): Promise<void> {
+  watchClient(x);
+  try {
+    // Counted loops: an iterator for each would be garbage of every request.
+    for (let i = 0; i < HEAD.length; i++) {
+      const pending = HEAD[i]?.(x);
+      if (pending) await pending;
+    }
+    const steps = x.plan?.steps ?? NO_STEPS;
+    for (let i = 0; i < steps.length; i++) {
+      const pending = steps[i]?.(x);
+      if (pending) await pending;
+    }
+  } catch (error) {
+    respondError(x, error);
+  } finally {
+    for (const step of TAIL) {
+      try {
+        const pending = step(x);
+        if (pending) await pending;
+      } catch (error) {
+        x.services.log.error('a final step failed', { request: x.id, error: String(error) });
+      }
+    }
+    unwatchClient(x);
+    // A local provider may still read what it was handed; a socket keeps what it has not sent.
+    if (x.target?.provider.local === undefined) giveBack(x.body);
+    x.body = NO_BODY;
+    if (x.bodyHeld > 0) x.services.bodies.release(x.bodyHeld);
+  }
+}

@@ -1,0 +1,14 @@
+import type { Operation } from '../operations/operation.ts';
+import { type Demand, type Step, stepsFor } from './pipeline.ts';
+import type { Target } from './target.ts';
+
+/** What a request will go through, decided once per (config, target, operation) and memoised on the snapshot. */
+export interface Plan {
+  readonly target: Target;
+  readonly configSlug: string | null;
+  readonly steps: readonly Step[];
+}
+
+export function makePlan(operation: Operation, target: Target, configSlug: string | null, demand: Demand): Plan {
+  return { target, configSlug, steps: stepsFor(operation.family, demand) };
+}

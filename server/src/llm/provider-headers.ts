@@ -1,0 +1,45 @@
+import type { Exchange } from './exchange.ts';
+
+/** Provider settings a caller may send as `x-gateway-<name>` headers (api §33.2), by the setting they become. */
+const SETTINGS = [
+  'openai-organization',
+  'openai-project',
+  'anthropic-beta',
+  'anthropic-version',
+  'azure-resource-name',
+  'azure-deployment-id',
+  'azure-api-version',
+  'azure-model-name',
+  'azure-foundry-url',
+  'azure-endpoint-name',
+  'vertex-project-id',
+  'vertex-region',
+  'aws-region',
+  'fireworks-account-id',
+  'workers-ai-account-id',
+  'snowflake-account',
+  'huggingface-base-url',
+  'databricks-workspace',
+].map((name) => ({ header: `x-gateway-${name}`, setting: name.replaceAll('-', '_') }));
+
+/** Headers that point a call at another endpoint: refused in saved-only mode, ignored beside a stored credential. */
+export const REDIRECTING_HEADERS: readonly string[] = [
+  'x-gateway-huggingface-base-url',
+  'x-gateway-azure-foundry-url',
+  'x-gateway-databricks-workspace',
+  'x-gateway-azure-resource-name',
+  'x-gateway-azure-endpoint-name',
+  'x-gateway-snowflake-account',
+];
+const REDIRECTING = new Set(REDIRECTING_HEADERS);
+
+/** Settings from request headers. With a stored credential only those that cannot move it to another host count. */
+export function headerSettings(x: Exchange, own: boolean): Record<string, string> {
+  const out: Record<string, string> = {};
+  for (const { header, setting } of SETTINGS) {
+    if (!own && (x.snapshot?.blockInlineConfig || REDIRECTING.has(header))) continue;
+    const value = x.header(header);
+    if (value !== undefined) out[setting] = value;
+  }
+  return out;
+}

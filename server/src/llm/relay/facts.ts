@@ -1,0 +1,102 @@
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { decodeString, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
+import type { Dialect, Operation, Shape } from '../../operations/operation.ts';
+
+const FACTS = ['usage', 'model', 'error'] as const;
+/** Answers of our own providers are not attackers' bodies: only the shape of the scan matters, not its small limits. */
+const LIMITS = { depth: 512, keys: 2_000_000, number: 4096 };
+const USAGE_KEY = Buffer.from('"usage"');
+
+export interface AnswerFacts {
+  readonly usage: JsonObject | null;
+  readonly model: string | null;
+  /** The answer, parsed, when it carries a top-level `error`. */
+  readonly error: JsonObject | null;
+}
+
+const NOTHING: AnswerFacts = { usage: null, model: null, error: null };
+
+/** Usage, model and error of a JSON answer, found in its bytes. `cut` means only the end of it is at hand. */
+export function readAnswerFacts(body: Buffer, cut: boolean): AnswerFacts {
+  if (cut) return { ...NOTHING, usage: usageNearEnd(body) };
+  let scan: ReturnType<typeof scanJson>;
+  try {
+    scan = scanJson(body, FACTS, LIMITS);
+  } catch (error) {
+    if (error instanceof JsonScanError) return NOTHING;
+    throw error;
+  }
+  const usage = scan.get('usage');
+  const model = scan.get('model');
+  const failure = scan.get('error');
+  return {
+    usage: usage?.kind === 'object' ? objectAt(body, usage.start, usage.end) : null,
+    model: model?.kind === 'string' ? decodeString(body, model) : null,
+    error: failure?.kind === 'object' || failure?.kind === 'string' ? objectAt(body, 0, body.length) : null,
+  };
+}
+
+function objectAt(body: Buffer, start: number, end: number): JsonObject | null {
+  try {
+    const value: unknown = JSON.parse(body.toString('utf8', start, end));
+    return isObject(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/** The last `"usage": {…}` before the end of a long answer. */
+function usageNearEnd(body: Buffer): JsonObject | null {
+  const at = body.lastIndexOf(USAGE_KEY);
+  if (at === -1) return null;
+  const open = body.indexOf(123, at);
+  if (open === -1) return null;
+  let depth = 0;
+  for (let i = open; i < body.length; i++) {
+    if (body[i] === 123) depth += 1;
+    else if (body[i] === 125 && --depth === 0) return objectAt(body, open, i + 1);
+  }
+  return null;
+}
+
+/** Where usage is: at the binding's own `path`, beside the answer, in Anthropic's message, or in a Responses event. */
+export function findUsage(body: JsonObject, path: readonly string[] | undefined): JsonObject | null {
+  if (path !== undefined) {
+    const own = at(body, path);
+    if (isObject(own)) return own;
+  }
+  if (isObject(body.usage)) return body.usage;
+  for (const holder of ['message', 'response'] as const) {
+    const inner = body[holder];
+    if (isObject(inner) && isObject(inner.usage)) return inner.usage;
+  }
+  return null;
+}
+
+/** The value at a path of keys and array indexes. */
+function at(body: JsonObject, path: readonly string[]): unknown {
+  let value: unknown = body;
+  for (const key of path) {
+    if (Array.isArray(value)) value = value[Number(key)];
+    else if (isObject(value)) value = value[key];
+    else return undefined;
+  }
+  return value;
+}
+
+/** The dialect in which an upstream of this shape reports errors. */
+export function dialectOfShape(shape: Shape, operation: Operation): Dialect {
+  if (shape === 'messages' || shape === 'count_tokens') return 'anthropic';
+  if (shape === 'responses') return 'responses';
+  return shape === 'raw' ? operation.dialect : 'openai';
+}
+
+/** Streams whose end marker is defined: a close without it is a cut. Others end when the transport says so. */
+export function streamMustEnd(operation: Operation): boolean {
+  return (
+    operation.id === 'chat' ||
+    operation.id === 'completions' ||
+    operation.id === 'messages' ||
+    operation.id === 'responses'
+  );
+}

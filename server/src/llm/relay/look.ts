@@ -1,0 +1,88 @@
+/** What a relay asks of raw headers and event bytes, without parsing more than it must. */
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import type { StreamEvent } from '../../operations/stream.ts';
+
+export function headerOf(headers: readonly string[], name: string): string | undefined {
+  for (let i = 0; i < headers.length; i += 2) {
+    const key = headers[i];
+    if (key !== undefined && key.length === name.length && key.toLowerCase() === name) return headers[i + 1];
+  }
+  return undefined;
+}
+
+export function isEventStream(headers: readonly string[]): boolean {
+  return headerOf(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream') ?? false;
+}
+
+export function isJson(headers: readonly string[]): boolean {
+  const type = headerOf(headers, 'content-type')?.toLowerCase();
+  return type === undefined || type.startsWith('application/json') || type.includes('+json');
+}
+
+/** The upstream's length, when the bytes are passed on as they are. */
+export function declaredLength(headers: readonly string[]): number | null {
+  const length = headerOf(headers, 'content-length');
+  return length !== undefined && /^\d{1,15}$/.test(length) && headerOf(headers, 'content-encoding') === undefined
+    ? Number(length)
+    : null;
+}
+
+export function parsed(event: StreamEvent | null): JsonObject | null {
+  if (event === null || event.data === '[DONE]') return null;
+  try {
+    const value: unknown = JSON.parse(event.data);
+    return isObject(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+const MODEL = Buffer.from('"model":');
+
+/** The first `"model": "…"` of an event, by bytes. */
+export function modelIn(event: Buffer): string | null {
+  const at = event.indexOf(MODEL);
+  if (at === -1) return null;
+  const open = event.indexOf(34, at + MODEL.length);
+  const close = open === -1 || open > at + MODEL.length + 1 ? -1 : event.indexOf(34, open + 1);
+  return close === -1 || close - open > 200 ? null : event.toString('utf8', open + 1, close);
+}
+
+const MAX_NAME = 256;
+
+/** A model name as an answer gives it, or null: it is remembered and recorded, so a giant one is none. */
+export function nameOf(value: unknown): string | null {
+  return typeof value === 'string' && value.length <= MAX_NAME ? value : null;
+}
+
+/** A comment or an empty event, as sent to keep a connection alive: nothing was generated. */
+export function isSilent(event: Buffer): boolean {
+  const first = event[0];
+  return (first === 58 && event.indexOf('\ndata') === -1) || first === 10 || first === 13;
+}
+
+/** Neighbouring slices of one chunk become one Buffer over the same memory; others are copied together. */
+export function joined(parts: readonly Buffer[]): Buffer {
+  const [first] = parts;
+  if (first === undefined) return Buffer.alloc(0);
+  if (parts.length === 1) return first;
+  let end = first.byteOffset + first.length;
+  for (let i = 1; i < parts.length; i++) {
+    const part = parts[i];
+    if (part === undefined || part.buffer !== first.buffer || part.byteOffset !== end) return Buffer.concat(parts);
+    end += part.length;
+  }
+  return Buffer.from(first.buffer, first.byteOffset, end - first.byteOffset);
+}
+
+const touches = new WeakMap<readonly string[], readonly Buffer[]>();
+
+/** The texts as bytes, made once for each binding. */
+export function touchBytes(texts: readonly string[]): readonly Buffer[] {
+  let bytes = touches.get(texts);
+  if (bytes === undefined) {
+    bytes = texts.map((text) => Buffer.from(text));
+    touches.set(texts, bytes);
+  }
+  return bytes;
+}

@@ -1,0 +1,69 @@
+import { SluiceError } from '../kernel/errors.ts';
+import { errorBody } from '../operations/dialects/errors.ts';
+import { streamErrorEvent } from '../operations/dialects/stream.ts';
+import type { Exchange } from './exchange.ts';
+import { gatewayHeaders } from './gateway-headers.ts';
+
+/** Kinds that mean Sluice refused the request, rather than something having failed. */
+function isRefusal(error: SluiceError): boolean {
+  return error.status < 500 && error.kind !== 'client_closed' && error.kind !== 'timeout';
+}
+
+/** Turns whatever was thrown into the end of the answer, in the caller's own dialect, and into fields of the record. */
+export function respondError(x: Exchange, thrown: unknown): void {
+  x.control?.abort();
+  x.control = null;
+  const error =
+    thrown instanceof SluiceError
+      ? thrown
+      : new SluiceError(
+          'gateway_failure',
+          'Sluice failed to handle this request; the request id leads to the cause in its log.',
+          { cause: thrown },
+        );
+  if (!(thrown instanceof SluiceError)) {
+    x.services.log.error('a data-plane request failed unexpectedly', {
+      request: x.id,
+      error: (thrown as Error)?.stack ?? String(thrown),
+    });
+  } else if (error.status >= 500 && error.detail !== undefined) {
+    x.services.log.warn('a data-plane request failed', {
+      request: x.id,
+      kind: error.kind,
+      detail: String(error.detail),
+    });
+  }
+  x.errorCode = error.code ?? error.kind;
+  x.errorMessage = error.message.slice(0, 500);
+  if (x.clientGone || error.kind === 'client_closed') {
+    x.outcome = 'aborted';
+    if (x.status === 0) x.status = 499;
+    x.ending = { kind: 'destroy' };
+    return;
+  }
+  x.outcome = isRefusal(error) ? 'refused' : 'failed';
+  if (x.headSent) {
+    // The status is out already. A stream ends with an error event in the caller's dialect; anything else can only be
+    // cut, so that the client's own framing check sees it was not complete.
+    x.ending = x.stream
+      ? { kind: 'tail', body: [Buffer.from(streamErrorEvent(error, x.operation.dialect))] }
+      : { kind: 'destroy' };
+    return;
+  }
+  const { status, body } = errorBody(error, x.operation.dialect);
+  const bytes = Buffer.from(body);
+  const headers = [
+    'content-type',
+    'application/json',
+    'content-length',
+    String(bytes.length),
+    'x-gateway-request-id',
+    x.id,
+  ];
+  if (error.retryAfter !== null) headers.push('retry-after', String(error.retryAfter));
+  gatewayHeaders(x, headers);
+  // A body that was not read to its end would be taken for the next request on this connection.
+  if (!x.request.complete) headers.push('connection', 'close');
+  x.status = status;
+  x.ending = { kind: 'whole', status, headers, body: [bytes] };
+}

@@ -1,0 +1,76 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { FastifyInstance } from 'fastify';
+import type { Principal } from '../auth/principal.ts';
+import type { SluiceError } from '../kernel/errors.ts';
+import { OPERATIONS, type Operation } from '../operations/operation.ts';
+import { Exchange } from './exchange.ts';
+import { run } from './pipeline.ts';
+import type { Services } from './services.ts';
+
+const PROXY_METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
+
+export interface DataPlane {
+  /** Requests whose answer is not complete yet. */
+  readonly inFlight: number;
+  /** Ends every request under way, streams with an error event; each still leaves its record. */
+  cut(error: SluiceError): void;
+  /** Runs one request as a principal that was authenticated elsewhere (the console's own page). */
+  runAs(
+    principal: Principal,
+    operation: Operation,
+    request: IncomingMessage,
+    response: ServerResponse,
+    body: Buffer,
+  ): Promise<void>;
+}
+
+/**
+ * Registers every operation under `/v1`. Routes with a name of their own come first in the router whatever the order;
+ * any other `/v1/*` path goes to the provider unchanged.
+ */
+export function registerDataPlane(app: FastifyInstance, services: Services): DataPlane {
+  // An array with each exchange's own place: adding and removing allocate nothing.
+  const active: Exchange[] = [];
+  const handle = async (x: Exchange): Promise<void> => {
+    x.place = active.push(x) - 1;
+    try {
+      await run(x);
+    } finally {
+      const last = active.pop();
+      if (last !== undefined && last !== x) {
+        active[x.place] = last;
+        last.place = x.place;
+      }
+    }
+  };
+  for (const operation of Object.values(OPERATIONS)) {
+    app.route({
+      method: operation.method === 'ANY' ? [...PROXY_METHODS] : operation.method,
+      url: `/v1${operation.path}`,
+      exposeHeadRoute: false,
+      // Taken in the first hook: the router's own look at the content type would refuse requests without a record.
+      onRequest: (request, reply) => {
+        reply.hijack();
+        void handle(
+          new Exchange(services, operation, request.raw, reply.raw, request.params as Record<string, string>),
+        );
+      },
+      handler: () => {},
+    });
+  }
+  return {
+    get inFlight() {
+      return active.length;
+    },
+    cut(error) {
+      for (const x of [...active]) x.cancel?.(error);
+    },
+    runAs(principal, operation, request, response, body) {
+      const x = new Exchange(services, operation, request, response, {});
+      x.principal = principal;
+      x.body = body;
+      x.bytesIn = body.length;
+      return handle(x);
+    },
+  };
+}

@@ -1,0 +1,291 @@
+/**
+ * Which target a request means (api §2.1): reads the routing headers, the config and the model, refuses what is
+ * incomplete or contradictory with a message that says what is missing, and builds the compiled Target.
+ */
+import { SluiceError } from '../kernel/errors.ts';
+import type { JsonObject } from '../kernel/json.ts';
+import { Secret } from '../kernel/secret.ts';
+import { PROVIDERS, providerById } from '../providers/catalog.ts';
+import type { Provider } from '../providers/provider.ts';
+import { type Config, SECRET_KEYS } from '../resources/configs/schema.ts';
+import type { StoredProvider } from '../runtime/snapshot.ts';
+import type { Exchange } from './exchange.ts';
+import { headerSettings } from './provider-headers.ts';
+import { compileShaping } from './shaping.ts';
+import { type Retry, Target } from './target.ts';
+
+const DEFAULT_RETRY_CODES = [429, 500, 502, 503, 504, 529];
+
+export interface Selection {
+  /** Config in force, or null. */
+  readonly config: Config | null;
+  readonly configPath: string;
+  /** The config is a stored one: credentials in it are the workspace's, not the caller's own. */
+  readonly saved: boolean;
+  /** Slug in the model (`@slug/model`), already taken off. */
+  readonly modelSlug: string | null;
+}
+
+function bad(message: string, errors?: readonly string[]): SluiceError {
+  return new SluiceError('bad_call', message, errors ? { errors } : {});
+}
+
+/** The part of a config that names the one target, with what flows down from the root (api §10.5). */
+export function singleTarget(config: Config): { config: Config; path: string } {
+  const mode = config.strategy?.mode;
+  if (mode === undefined && !config.targets?.length) return { config, path: 'config' };
+  if (mode !== undefined && mode !== 'single') {
+    throw new SluiceError(
+      'unsupported_operation',
+      `This config uses the strategy "${mode}". This version of Sluice executes configs with one target; use the strategy "single" or name the provider directly.`,
+    );
+  }
+  const first = config.targets?.[0];
+  if (first === undefined) throw bad('The config has a strategy but no targets; add one target.');
+  const inner = singleTarget(first);
+  const { strategy: _strategy, targets: _targets, ...inherited } = config;
+  const merged: Config = {
+    ...inherited,
+    ...inner.config,
+    ...mergeObjects('override_params', inherited, inner.config),
+    ...mergeObjects('default_params', inherited, inner.config),
+  };
+  return {
+    config: merged,
+    path: inner.path === 'config' ? 'config.targets[0]' : `config.targets[0]${inner.path.slice('config'.length)}`,
+  };
+}
+
+function mergeObjects(key: 'override_params' | 'default_params', outer: Config, inner: Config): Partial<Config> {
+  if (!outer[key] || !inner[key]) return {};
+  return { [key]: { ...outer[key], ...inner[key] } };
+}
+
+/** Features of a config that would change what is let through: refused rather than skipped. */
+export function refuseUnexecuted(config: Config): void {
+  const lists = [
+    'input_guardrails',
+    'output_guardrails',
+    'before_request_hooks',
+    'after_request_hooks',
+    'input_mutators',
+    'output_mutators',
+  ] as const;
+  for (const key of lists) {
+    if ((config[key]?.length ?? 0) > 0) {
+      throw new SluiceError(
+        'unsupported_operation',
+        `This config names ${key}, which this version of Sluice does not execute; the request was refused rather than sent unchecked.`,
+      );
+    }
+  }
+  if (config.prompt_id) {
+    throw new SluiceError(
+      'unsupported_operation',
+      'This config names prompt_id, which this version of Sluice does not execute.',
+    );
+  }
+}
+
+/** Builds the target of a request. Synchronous; the egress rules that need DNS act when the socket is opened. */
+export function selectTarget(x: Exchange, selection: Selection): Target {
+  const header = {
+    provider: x.header('x-gateway-provider'),
+    virtualKey: x.header('x-gateway-virtual-key'),
+    customHost: x.header('x-gateway-custom-host'),
+  };
+  const config = selection.config;
+  const named = config ? namedByConfig(config) : null;
+
+  if (
+    named === null &&
+    header.virtualKey !== undefined &&
+    header.provider !== undefined &&
+    header.provider.replace(/^@/, '') !== header.virtualKey
+  ) {
+    throw bad('Send either x-gateway-virtual-key or x-gateway-provider, not both.');
+  }
+  const slug =
+    named !== null
+      ? named.slug
+      : (header.virtualKey ??
+        (header.provider?.startsWith('@') ? header.provider.slice(1) : null) ??
+        (header.provider === undefined ? selection.modelSlug : null));
+  const raw = named !== null ? named.raw : slug === null ? (header.provider ?? null) : null;
+
+  if (slug !== null && selection.modelSlug !== null && selection.modelSlug !== slug && named === null) {
+    throw bad(`The model names provider @${selection.modelSlug} and the headers name @${slug}; name one of them only.`);
+  }
+  const customHost = config?.custom_host ?? header.customHost ?? null;
+
+  if (slug !== null) return storedTarget(x, selection, slug, customHost);
+  if (raw !== null) return callerTarget(x, selection, raw, customHost);
+
+  if (header.customHost !== undefined)
+    throw bad('x-gateway-custom-host also needs x-gateway-provider and Authorization: Bearer <provider token>.');
+  if (config !== null) {
+    throw bad(
+      'The config names no provider; add provider, virtual_key or targets to it, or send x-gateway-provider: @slug or a model of the form @slug/model.',
+    );
+  }
+  if (x.callerToken !== null) {
+    throw bad(
+      'Authorization carries a provider token, but x-gateway-provider is missing; name the provider, for example x-gateway-provider: openai.',
+    );
+  }
+  throw bad(
+    'No provider is named. Send x-gateway-virtual-key, x-gateway-config, x-gateway-provider: @slug, a model of the form @slug/model, or x-gateway-provider: <name> with Authorization: Bearer <provider token>.',
+  );
+}
+
+function namedByConfig(config: Config): { slug: string | null; raw: string | null } | null {
+  if (config.virtual_key) return { slug: config.virtual_key, raw: null };
+  if (config.provider?.startsWith('@')) return { slug: config.provider.slice(1), raw: null };
+  const model = (config.override_params as JsonObject | undefined)?.model;
+  if (config.provider) return { slug: null, raw: config.provider };
+  if (typeof model === 'string' && model.startsWith('@'))
+    return { slug: model.slice(1, Math.max(1, model.indexOf('/'))), raw: null };
+  return null;
+}
+
+function knownProvider(id: string): Provider {
+  const provider = providerById(id);
+  if (provider === undefined) {
+    throw bad(
+      `Provider ${JSON.stringify(id.slice(0, 100))} is not known. Known are: ${[...PROVIDERS.keys()].join(', ')}; stored ones are named with a leading @.`,
+    );
+  }
+  return provider;
+}
+
+/** A stored provider or virtual key: Sluice's own credential travels, so only its own hosts may be reached. */
+function storedTarget(x: Exchange, selection: Selection, slug: string, customHost: string | null): Target {
+  const stored: StoredProvider | undefined = x.snapshot?.providers.get(slug);
+  if (stored === undefined) {
+    throw bad(
+      `No provider or virtual key with the slug ${JSON.stringify(slug.slice(0, 100))} exists in this workspace.`,
+    );
+  }
+  if (stored.broken !== null || stored.provider === null) {
+    throw new SluiceError('gateway_unavailable', stored.broken ?? 'The stored provider cannot be used.');
+  }
+  if (stored.expiresAt !== null && stored.expiresAt <= x.services.clock.now()) {
+    throw bad(`Provider ${slug} has expired; extend its expires_at or use another one.`);
+  }
+  const model = stored.models.get(x.model.toLowerCase());
+  if (model ? !model.enabled : !stored.allowAllModels && x.model !== '') {
+    throw bad(`Model ${JSON.stringify(x.model.slice(0, 200))} is not enabled on the integration of provider ${slug}.`);
+  }
+  const saved = model?.customHost ?? stored.customHost;
+  const credentials = { key: stored.key, settings: { ...stored.settings, ...headerSettings(x, false) } };
+  const base = stored.provider.baseUrl(credentials);
+  const wanted = customHost ?? saved ?? base;
+  const allowed = [saved, base].filter((host) => host !== null).map((host) => new URL(host).host);
+  return build(x, selection, stored.provider, stored, credentials, wanted, true, allowed, {
+    ...stored.customHeaders,
+    ...model?.customHeaders,
+  });
+}
+
+/** A raw provider name: the caller brings the token itself. */
+function callerTarget(x: Exchange, selection: Selection, name: string, customHost: string | null): Target {
+  const provider = knownProvider(name);
+  const key = selection.config?.api_key ?? x.callerToken;
+  if (key === null && provider.needsKey) {
+    throw bad(
+      `x-gateway-provider: ${provider.id} also needs Authorization: Bearer <provider token> beside x-gateway-api-key; for a stored credential use x-gateway-provider: @slug.`,
+    );
+  }
+  const sealed = selection.saved && SECRET_KEYS.some((name) => selection.config?.[name] !== undefined);
+  if (sealed && customHost !== null && selection.config?.custom_host == null) {
+    throw bad(
+      'x-gateway-custom-host cannot be sent with a saved config that holds a credential; save custom_host in the config, or send your own provider token.',
+    );
+  }
+  const credentials = {
+    key: key === null ? null : new Secret(key),
+    settings: { ...headerSettings(x, !sealed), ...configSettings(selection.config) },
+  };
+  const url = customHost ?? provider.baseUrl(credentials);
+  return build(x, selection, provider, null, credentials, url, sealed, null, {});
+}
+
+/** Cloud and account settings a config may carry beside its routing keys. */
+function configSettings(config: Config | null): Record<string, unknown> {
+  if (config === null) return {};
+  const out: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(config)) {
+    if (/^(openai|azure|aws|vertex|anthropic)_|^(resource_name|deployment_id|api_version)$/.test(key)) out[key] = value;
+  }
+  return out;
+}
+
+function build(
+  x: Exchange,
+  selection: Selection,
+  provider: Provider,
+  stored: StoredProvider | null,
+  credentials: Target['credentials'],
+  url: string | null,
+  storedCredential: boolean,
+  allowedHosts: readonly string[] | null,
+  customHeaders: Readonly<Record<string, string>>,
+): Target {
+  const config = selection.config;
+  let parsed: URL | null = null;
+  if (provider.local === undefined) {
+    if (url === null)
+      throw bad(`Provider ${provider.id} has no host of its own; send x-gateway-custom-host or save a custom_host.`);
+    parsed = x.services.guard.check(url, {
+      storedCredential,
+      allowedHosts,
+      param: 'x-gateway-custom-host',
+    }).url;
+  }
+  const timeout = config?.request_timeout ?? headerTimeout(x);
+  return new Target({
+    path: selection.configPath,
+    provider,
+    stored,
+    credentials,
+    url: parsed,
+    customHeaders: Object.entries(customHeaders).flatMap(([name, value]) => [name.toLowerCase(), value]),
+    shaping: config === null ? null : compileShaping(withoutSlug(config)),
+    forwardHeaders: config?.forward_headers ?? [],
+    timeoutMs: timeout,
+    retry: compileRetry(config, x),
+    strict: config?.strict_open_ai_compliance ?? x.header('x-gateway-strict-open-ai-compliance') !== 'false',
+  });
+}
+
+/** `override_params.model` may be `@slug/model`: the slug routed already, the model goes upstream. */
+function withoutSlug(config: Config): Parameters<typeof compileShaping>[0] {
+  const overrides = config.override_params as JsonObject | undefined;
+  const model = overrides?.model;
+  const drop_params = config.drop_params;
+  const default_params = config.default_params as JsonObject | undefined;
+  if (typeof model !== 'string' || !model.startsWith('@'))
+    return { override_params: overrides, default_params, drop_params };
+  return { override_params: { ...overrides, model: model.slice(model.indexOf('/') + 1) }, default_params, drop_params };
+}
+
+function headerTimeout(x: Exchange): number | null {
+  const text = x.header('x-gateway-request-timeout');
+  if (text === undefined) return null;
+  if (!/^[1-9]\d{0,8}$/.test(text))
+    throw bad('x-gateway-request-timeout must be a whole number of milliseconds, at least 1.');
+  return Number(text);
+}
+
+function compileRetry(config: Config | null, x: Exchange): Retry | null {
+  const text = x.header('x-gateway-retry-count');
+  if (text !== undefined && !/^[0-5]$/.test(text))
+    throw bad('x-gateway-retry-count must be a whole number from 0 to 5.');
+  const retry = config?.retry ?? (text === undefined ? undefined : { attempts: Number(text) });
+  if (!retry || retry.attempts === 0) return null;
+  return {
+    attempts: retry.attempts,
+    statusCodes: new Set(retry.on_status_codes ?? DEFAULT_RETRY_CODES),
+    useRetryAfter: retry.use_retry_after_headers ?? false,
+  };
+}

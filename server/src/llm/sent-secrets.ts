@@ -1,0 +1,38 @@
+import type { Credentials } from '../providers/provider.ts';
+
+/** Shorter values are found in ordinary text, and are no credentials. */
+const SHORTEST = 8;
+const SECRET_NAME = /auth|key|token|secret|passw|credential|cookie|session|signature/;
+
+/**
+ * Values that travel to a provider and must not come back to a caller or into a record (H-04, E-01): its key, and the
+ * operator's own headers whose name speaks of a credential, with and without their scheme.
+ *
+ * @param customHeaders name, value, name, value, …; names in lower case
+ */
+export function secretsOf(credentials: Credentials, customHeaders: readonly string[]): readonly string[] {
+  const out = new Set<string>();
+  const add = (value: string) => {
+    if (value.length < SHORTEST) return;
+    out.add(value);
+    // As it stands in JSON text.
+    out.add(JSON.stringify(value).slice(1, -1));
+  };
+  if (credentials.key !== null) add(credentials.key.reveal());
+  for (let i = 0; i + 1 < customHeaders.length; i += 2) {
+    if (!SECRET_NAME.test(customHeaders[i] ?? '')) continue;
+    const value = customHeaders[i + 1] ?? '';
+    const space = value.indexOf(' ');
+    add(value);
+    if (space > 0) add(value.slice(space + 1));
+  }
+  // Longest first, so that what contains another one goes as a whole.
+  return [...out].sort((a, b) => b.length - a.length);
+}
+
+/** `text` with every one of `secrets` replaced by `***`. */
+export function withoutSecrets(text: string, secrets: readonly string[]): string {
+  let out = text;
+  for (const secret of secrets) if (out.includes(secret)) out = out.replaceAll(secret, () => '***');
+  return out;
+}

@@ -1,0 +1,31 @@
+import type { Authenticator } from '../auth/authenticator.ts';
+import type { BodyBudget } from '../http/body-budget.ts';
+import type { EgressGuard } from '../http/egress-guard.ts';
+import type { Upstream } from '../http/upstream.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Log } from '../kernel/log.ts';
+import type { Admission } from '../limits/admission.ts';
+import type { Pricer } from '../pricing/price.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import type { Recorder } from '../telemetry/recorder.ts';
+
+/** What the steps of the data plane may use. Made once in `compose.ts`. */
+export interface Services {
+  readonly authenticator: Authenticator;
+  readonly runtime: Runtime;
+  readonly guard: EgressGuard;
+  readonly upstream: Upstream;
+  readonly recorder: Recorder;
+  readonly pricer: Pricer;
+  readonly admission: Admission;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Largest inference body, bytes. */
+  readonly maxBodyBytes: number;
+  /** Bytes of large bodies held by all requests together. */
+  readonly bodies: BodyBudget;
+  /** Forced for every organisation by the environment. */
+  readonly blockInlineConfig: boolean;
+  /** Milliseconds: until the answer's head, and between two chunks of it. */
+  readonly timeouts: { readonly headersMs: number; readonly idleMs: number };
+}

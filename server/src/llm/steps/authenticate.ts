@@ -1,0 +1,83 @@
+import type { Principal } from '../../auth/principal.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { Exchange } from '../exchange.ts';
+
+const CREDENTIALS = ['x-gateway-api-key', 'authorization', 'x-api-key'] as const;
+
+/**
+ * Finds the gateway credential (api §2.1): `x-gateway-api-key`, else `Authorization: Bearer`, else the `x-api-key` of
+ * Anthropic clients when it holds a gateway key. What is left of the two is the caller's own provider token.
+ */
+export function authenticate(x: Exchange): void | Promise<void> {
+  // A console session is authenticated before the exchange is made.
+  if (x.principal !== null) return authorise(x, x.principal);
+  refuseRepeated(x);
+  const own = x.header('x-gateway-api-key');
+  const bearer = bearerOf(x.header('authorization'));
+  const apiKey = x.header('x-api-key');
+  let token: string;
+  if (own !== undefined) {
+    token = own;
+    x.callerToken = foreign(bearer) ?? foreign(apiKey);
+  } else if (bearer !== null && (bearer.startsWith('slc_') || !apiKey?.startsWith('slc_'))) {
+    token = bearer;
+    x.credentialHeader = 'authorization';
+    x.callerToken = foreign(apiKey);
+  } else if (apiKey?.startsWith('slc_')) {
+    token = apiKey;
+    x.credentialHeader = 'x-api-key';
+    x.callerToken = foreign(bearer);
+  } else {
+    throw new SluiceError(
+      'unauthenticated',
+      'No gateway credential was sent. Send x-gateway-api-key: <API_KEY>, or Authorization: Bearer <API_KEY>.',
+    );
+  }
+  const principal = x.services.authenticator.authenticate(token, x.request.socket.remoteAddress ?? '');
+  if (principal instanceof Promise) return principal.then((known) => authorise(x, known));
+  authorise(x, principal);
+}
+
+/** A provider token, or null: a gateway key sent in a second header as well must not reach a provider (H-01). */
+function foreign(token: string | null | undefined): string | null {
+  return token == null || token.startsWith('slc_') ? null : token;
+}
+
+function authorise(x: Exchange, principal: Principal): void {
+  x.principal = principal;
+  if (principal.workspaceId === null || principal.kind === 'operator') {
+    throw new SluiceError(
+      'forbidden',
+      `Inference needs a key bound to a workspace; this is ${principal.kind === 'operator' ? 'the operator key' : 'an organisation key'}.`,
+    );
+  }
+  const scopes = principal.scopes;
+  if (scopes.has('completions.write')) return;
+  if (x.operation.id === 'models' && (scopes.has('models.list') || scopes.has('virtual_keys.list'))) return;
+  throw new SluiceError(
+    'forbidden',
+    `This key lacks the scope ${x.operation.id === 'models' ? 'models.list' : 'completions.write'}.`,
+  );
+}
+
+function bearerOf(value: string | undefined): string | null {
+  if (value === undefined) return null;
+  return /^bearer /i.test(value) ? value.slice(7).trim() || null : null;
+}
+
+/** Node joins or drops repeated headers; two credentials must never be read as one (A-03). */
+function refuseRepeated(x: Exchange): void {
+  const raw = x.request.rawHeaders;
+  let seen = 0;
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] ?? '';
+    const index =
+      name.length === 17 || name.length === 13 || name.length === 9
+        ? CREDENTIALS.indexOf(name.toLowerCase() as never)
+        : -1;
+    if (index === -1) continue;
+    if (seen & (1 << index))
+      throw new SluiceError('bad_call', `The header ${CREDENTIALS[index]} was sent more than once; send exactly one.`);
+    seen |= 1 << index;
+  }
+}

@@ -1,0 +1,89 @@
+import { attempt, prepare } from '../attempt.ts';
+import { answerDryRun } from '../dry-run.ts';
+import type { Exchange } from '../exchange.ts';
+import { gatewayHeaders } from '../gateway-headers.ts';
+import type { AttemptResult } from '../relay/relay.ts';
+import type { Retry } from '../target.ts';
+
+const MAX_RETRY_AFTER_MS = 60_000;
+
+/** Calls the target, again where the config allows it and nothing reached the client yet. */
+export async function dispatch(x: Exchange): Promise<void> {
+  const { target } = x;
+  if (target === null || x.ending !== null) return;
+  const prepared = prepare(x, target);
+  if (x.dryRun) return answerDryRun(x, target, prepared);
+  let waited = 0;
+  for (let tries = 0; ; tries++) {
+    const result = await attempt(x, target, prepared);
+    if (result.kind === 'done') return;
+    const wait = retryDelay(x, target.retry, result, tries, waited);
+    if (wait === null) return give(x, result);
+    waited += wait;
+    await pause(x, wait);
+  }
+}
+
+/** Milliseconds until the next try, or null when this result is final. */
+function retryDelay(
+  x: Exchange,
+  retry: Retry | null,
+  result: AttemptResult,
+  tries: number,
+  waited: number,
+): number | null {
+  if (retry === null || tries >= retry.attempts || x.headSent || x.clientGone) return null;
+  const status = result.kind === 'answered' ? result.status : result.kind === 'failed' ? result.error.status : 0;
+  if (!retry.statusCodes.has(status)) return null;
+  let wait = 1000 * 2 ** tries;
+  if (result.kind === 'answered' && retry.useRetryAfter && status === 429) {
+    const hinted = retryAfter(result.headers);
+    if (hinted !== null && hinted > MAX_RETRY_AFTER_MS) return null;
+    wait = hinted ?? wait;
+  }
+  return waited + wait > MAX_RETRY_AFTER_MS ? null : wait;
+}
+
+function retryAfter(headers: readonly string[]): number | null {
+  for (const [name, unit] of [
+    ['retry-after-ms', 1],
+    ['x-ms-retry-after-ms', 1],
+    ['retry-after', 1000],
+  ] as const) {
+    for (let i = 0; i < headers.length; i += 2) {
+      const value = headers[i + 1];
+      if (headers[i]?.toLowerCase() === name && value !== undefined && /^\d{1,9}$/.test(value))
+        return Number(value) * unit;
+    }
+  }
+  return null;
+}
+
+function pause(x: Exchange, ms: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const cancel = x.services.clock.after(ms, () => {
+      x.cancel = null;
+      resolve();
+    });
+    x.cancel = (error) => {
+      cancel();
+      reject(error);
+    };
+  });
+}
+
+/** The last result becomes the answer. */
+function give(x: Exchange, result: Exclude<AttemptResult, { kind: 'done' }>): void {
+  if (result.kind === 'failed') throw result.error;
+  const body = Buffer.from(result.body);
+  const headers = [...result.headers];
+  // The number of attempts is known only now: the head was built with the attempt before.
+  for (let i = headers.length - 2; i >= 0; i -= 2) if (headers[i]?.startsWith('x-gateway-')) headers.splice(i, 2);
+  gatewayHeaders(x, headers, x.target?.retry != null && x.tries > x.target.retry.attempts);
+  headers.push('content-length', String(body.length));
+  x.status = result.status;
+  x.outcome = 'failed';
+  x.errorCode = (result.error.code ?? result.error.type).slice(0, 100);
+  x.errorMessage = result.error.message.slice(0, 500);
+  x.ending = { kind: 'whole', status: result.status, headers, body: [body] };
+}

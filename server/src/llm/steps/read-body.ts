@@ -1,0 +1,92 @@
+import { readBody } from '../../http/read-body.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import { decodeString, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
+import { scanMultipart } from '../../kernel/multipart-scan.ts';
+import type { Exchange } from '../exchange.ts';
+
+/** Top-level members the gateway looks at; everything else passes unread. */
+export const WANTED = [
+  'model',
+  'stream',
+  'stream_options',
+  'max_tokens',
+  'max_completion_tokens',
+  'max_output_tokens',
+  'user',
+] as const;
+
+/** The longest names in use are ARNs. Names are remembered and recorded, so they must have a bound (security 8.1). */
+const MAX_MODEL = 2048;
+
+/** Reads the bounded body and finds `model` and `stream` in its bytes. */
+export function readRequestBody(x: Exchange): void | Promise<void> {
+  const { operation, request, services } = x;
+  x.dryRun = x.header('x-gateway-dry-run') === 'true';
+  if (operation.body === 'none') return;
+  const type = contentType(x.header('content-type'));
+  if (operation.body === 'json' && type !== 'application/json') {
+    throw new SluiceError(
+      'bad_call',
+      `Send content-type: application/json; got ${JSON.stringify(x.header('content-type')?.slice(0, 100) ?? '')}.`,
+    );
+  }
+  if (operation.body === 'multipart' && type !== 'multipart/form-data' && !type.startsWith('audio/')) {
+    throw new SluiceError('bad_call', 'Send content-type: multipart/form-data with a boundary.');
+  }
+  // The console's own page has read its body already.
+  if (x.body.length > 0) return scanBody(x);
+  return readBody(request, { limit: services.maxBodyBytes, clock: services.clock, budget: services.bodies }).then(
+    (body) => {
+      x.body = body;
+      x.bodyHeld = body.length;
+      x.bytesIn = body.length;
+      if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) scanBody(x);
+      else if (type === 'multipart/form-data') scanForm(x);
+      else if (operation.id === 'proxy' && type === '' && body.length > 0) {
+        throw new SluiceError('bad_call', 'Send a content-type header with the body.');
+      }
+    },
+  );
+}
+
+/** Media type without parameters, lower case. */
+export function contentType(value: string | undefined): string {
+  if (value === undefined) return '';
+  const semicolon = value.indexOf(';');
+  return (semicolon === -1 ? value : value.slice(0, semicolon)).trim().toLowerCase();
+}
+
+function scanBody(x: Exchange): void {
+  try {
+    x.scan = scanJson(x.body, WANTED);
+  } catch (error) {
+    if (!(error instanceof JsonScanError)) throw error;
+    // A passed-through body need not be an object; it only has to be left alone.
+    if (x.operation.id === 'proxy' && error.reason === 'not_object') return;
+    throw new SluiceError('bad_call', `${error.message}. Send one JSON object.`);
+  }
+  const model = x.scan.get('model');
+  if (model?.kind === 'string') x.model = decodeString(x.body, model);
+  else if (model !== undefined && model.kind !== 'null' && x.operation.id !== 'proxy') {
+    throw new SluiceError('invalid_request', 'model must be a text.', { param: 'model' });
+  }
+  checkModel(x);
+  const stream = x.scan.get('stream');
+  if (stream?.kind === 'true') x.stream = true;
+  else if (stream !== undefined && stream.kind !== 'false' && stream.kind !== 'null' && x.operation.streams) {
+    throw new SluiceError('invalid_request', 'stream must be true or false.', { param: 'stream' });
+  }
+}
+
+function scanForm(x: Exchange): void {
+  const fields = scanMultipart(x.body, x.header('content-type') ?? '', ['model', 'stream']);
+  x.model = fields.get('model')?.value ?? '';
+  checkModel(x);
+  x.stream = fields.get('stream')?.value === 'true';
+}
+
+function checkModel(x: Exchange): void {
+  if (x.model.length <= MAX_MODEL) return;
+  x.model = '';
+  throw new SluiceError('invalid_request', `model must have at most ${MAX_MODEL} characters.`, { param: 'model' });
+}

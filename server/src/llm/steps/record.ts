@@ -1,0 +1,80 @@
+import type { Exchange } from '../exchange.ts';
+
+const NO_HEADERS: string[] = [];
+
+/**
+ * Writes the one record of the request, then lets the answer complete: an answer that a client saw whole has its
+ * record in the journal, whatever kills the process afterwards.
+ */
+export function record(x: Exchange): Promise<void> {
+  const latency = x.elapsed();
+  const target = x.target;
+  const ending = x.clientGone ? { kind: 'destroy' as const } : (x.ending ?? { kind: 'destroy' as const });
+  if (ending.kind !== 'destroy') for (const part of ending.body) x.bytesOut += part.length;
+  const draft = {
+    id: x.id,
+    time: x.time,
+    organisation_id: x.principal?.organisationId ?? null,
+    workspace_id: x.principal?.workspaceId ?? null,
+    api_key_id: x.principal?.keyId ?? null,
+    user_id: x.principal?.userId ?? null,
+    trace_id: x.traceId,
+    span_id: x.spanId,
+    parent_span_id: x.parentSpanId,
+    operation: x.operation.id,
+    method: x.request.method ?? '',
+    path: pathOnly(x.request.url ?? ''),
+    provider: target?.provider.id ?? null,
+    provider_slug: target?.stored?.slug ?? null,
+    config_slug: x.plan?.configSlug ?? null,
+    model_requested: x.model === '' ? null : x.model,
+    model_answered: x.modelAnswered,
+    stream: x.stream,
+    status: x.status,
+    outcome: x.outcome,
+    error_code: x.errorCode,
+    error_message: x.errorMessage,
+    usage: x.usage,
+    usage_estimated: x.usageEstimated,
+    cost_micros: x.costMicros,
+    price: x.price,
+    latency_ms: Math.round(latency * 1000) / 1000,
+    ttft_ms: x.ttft === null ? null : Math.round(x.ttft * 1000) / 1000,
+    attempts: x.attempts,
+    bytes_in: x.bytesIn,
+    bytes_out: x.bytesOut,
+    upstream_bytes_out: x.upstreamBytesOut,
+    upstream_bytes_in: x.upstreamBytesIn,
+    metadata: x.metadata,
+    cache_status: 'DISABLED',
+    dry_run: x.dryRun,
+  };
+  return new Promise((resolve) => {
+    x.services.recorder.record(draft, () => {
+      finish(x, ending);
+      resolve();
+    });
+  });
+}
+
+function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
+  const { response } = x;
+  if (ending.kind === 'destroy' || response.destroyed) {
+    response.destroy();
+    return;
+  }
+  if (ending.kind === 'whole') {
+    response.writeHead(ending.status, ending.headers ?? NO_HEADERS);
+    x.headSent = true;
+  }
+  const last = ending.body.length - 1;
+  ending.body.forEach((part, index) => {
+    if (index < last) response.write(part);
+  });
+  response.end(ending.body[last]);
+}
+
+function pathOnly(url: string): string {
+  const query = url.indexOf('?');
+  return query === -1 ? url : url.slice(0, query);
+}

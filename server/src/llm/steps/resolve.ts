@@ -1,0 +1,196 @@
+import { hostFault } from '../../http/host-fault.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import { decodeString } from '../../kernel/json-scan.ts';
+import { parseModel } from '../../providers/models.ts';
+import { type Config, parseConfig } from '../../resources/configs/schema.ts';
+import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
+import type { Exchange } from '../exchange.ts';
+import { readMetadata } from '../metadata.ts';
+import { answerModels, wantsIntegratedModels } from '../models.ts';
+import { makePlan, type Plan } from '../plan.ts';
+import { REDIRECTING_HEADERS } from '../provider-headers.ts';
+import { refuseUnexecuted, selectTarget, singleTarget } from '../select.ts';
+
+/** Request headers that do not change where a call goes: a request with only these may use a memoised plan. */
+const NEUTRAL = new Set([
+  'x-gateway-api-key',
+  'x-gateway-provider',
+  'x-gateway-virtual-key',
+  'x-gateway-config',
+  'x-gateway-trace-id',
+  'x-gateway-span-id',
+  'x-gateway-parent-span-id',
+  'x-gateway-span-name',
+  'x-gateway-metadata',
+  'x-gateway-dry-run',
+  'x-gateway-debug',
+  'x-gateway-forward-headers',
+]);
+
+const MAX_PLANS = 1000;
+
+/** Headers, config and model → the plan of this request. */
+export function resolve(x: Exchange): void | Promise<void> {
+  const { principal, services } = x;
+  if (principal?.workspaceId == null) throw new SluiceError('forbidden', 'Inference needs a key bound to a workspace.');
+  const snapshot = services.runtime.workspace(principal.organisationId, principal.workspaceId);
+  if (snapshot instanceof Promise) return snapshot.then((known) => plan(x, known));
+  plan(x, snapshot);
+}
+
+function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
+  x.snapshot = snapshot;
+  if (snapshot.blockInlineConfig) refuseInline(x);
+  x.metadata = readMetadata(x, snapshot);
+  const defaults = x.principal?.defaults;
+  const header = x.header('x-gateway-config');
+  if (header !== undefined && defaults?.allow_config_override === false) {
+    throw new SluiceError(
+      'invalid_request',
+      'This API key pins its config; send the request without x-gateway-config.',
+    );
+  }
+  const { slug, model } = x.model.startsWith('@') ? parseModel(x.model) : { slug: null, model: x.model };
+  x.model = model;
+  const reference = header ?? defaults?.config_id;
+  const inline = reference?.trimStart().startsWith('{') ?? false;
+
+  const memoKey =
+    inline || !isNeutral(x)
+      ? null
+      : `${x.operation.id}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
+  const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
+  if (known !== undefined && (known.target.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
+    x.plan = known;
+    x.target = known.target;
+    return;
+  }
+
+  const stored = reference === undefined || inline ? null : storedConfig(snapshot, reference);
+  const root = inline ? inlineConfig(x, reference ?? '') : (stored?.config ?? null);
+  if (wantsIntegratedModels(x, root)) {
+    answerModels(x, snapshot, root);
+    return;
+  }
+  const single = root === null ? null : singleTarget(root);
+  if (single) refuseUnexecuted(single.config);
+  // A model of the form @slug/model may also come from the config's own parameters.
+  const target = selectTarget(x, {
+    config: single?.config ?? null,
+    configPath: single?.path ?? 'config',
+    saved: stored !== null,
+    modelSlug: slug,
+  });
+  target.bind(x.operation.id);
+  const limited =
+    snapshot.rateLimits.length > 0 ||
+    (x.principal?.rateLimits.length ?? 0) > 0 ||
+    (target.stored?.rateLimits.length ?? 0) > 0;
+  x.target = target;
+  x.plan = makePlan(x.operation, target, stored?.slug ?? null, { limits: limited });
+  // Whether the key is limited belongs to the caller, so limited plans are not shared between keys.
+  if (memoKey !== null && target.stored !== null && !limited) {
+    if (snapshot.plans.size >= MAX_PLANS) snapshot.plans.clear();
+    snapshot.plans.set(memoKey, x.plan);
+  }
+}
+
+function isNeutral(x: Exchange): boolean {
+  if ((x.principal?.rateLimits.length ?? 0) > 0) return false;
+  const raw = x.request.rawHeaders;
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] ?? '';
+    // `x-gateway-` in any case, told by its first letter and its length before anything is allocated.
+    if (
+      name.length > 10 &&
+      (name.charCodeAt(0) | 32) === 120 &&
+      name.charCodeAt(1) === 45 &&
+      (name.charCodeAt(2) | 32) === 103
+    ) {
+      if (!NEUTRAL.has(name) && !NEUTRAL.has(name.toLowerCase())) return false;
+    }
+  }
+  return true;
+}
+
+/** Saved-only mode (api §20.6): the first violation in the order of the contract's table. */
+function refuseInline(x: Exchange): void {
+  const config = x.header('x-gateway-config');
+  const provider = x.header('x-gateway-provider');
+  const blocked = (code: string, field: string, message: string): never => {
+    throw new SluiceError('inline_blocked', message, { code, param: field });
+  };
+  if (config?.trimStart().startsWith('{')) {
+    blocked(
+      'inline_config_blocked',
+      'x-gateway-config',
+      'This organisation allows saved configs only; save the config and send its slug in x-gateway-config.',
+    );
+  }
+  if (provider !== undefined && !provider.startsWith('@')) {
+    blocked(
+      'inline_provider_blocked',
+      'x-gateway-provider',
+      'This organisation allows saved providers only; send x-gateway-provider: @slug.',
+    );
+  }
+  if (x.header('x-gateway-custom-host') !== undefined) {
+    blocked(
+      'inline_custom_host_blocked',
+      'x-gateway-custom-host',
+      'This organisation allows saved hosts only; save custom_host on the integration.',
+    );
+  }
+  const redirecting = REDIRECTING_HEADERS.find((name) => x.header(name) !== undefined);
+  if (redirecting !== undefined) {
+    blocked(
+      'inline_provider_url_blocked',
+      redirecting,
+      `This organisation allows saved hosts only; remove the header ${redirecting}.`,
+    );
+  }
+  if (x.header('x-gateway-forward-headers') !== undefined) {
+    blocked(
+      'inline_forward_headers_blocked',
+      'x-gateway-forward-headers',
+      'This organisation allows saved forward headers only; put forward_headers into a saved config.',
+    );
+  }
+}
+
+function storedConfig(snapshot: WorkspaceSnapshot, reference: string): StoredConfig {
+  const found = snapshot.configs.get(reference);
+  if (found === undefined) {
+    throw new SluiceError(
+      'bad_call',
+      `No config ${JSON.stringify(reference.slice(0, 100))} exists in this workspace; send the slug of a saved config (pc-…) or a JSON object.`,
+    );
+  }
+  if (found.broken !== null) throw new SluiceError('gateway_unavailable', found.broken);
+  return found;
+}
+
+function inlineConfig(x: Exchange, text: string): Config {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new SluiceError(
+      'bad_call',
+      'x-gateway-config is not valid JSON; send the slug of a saved config or a JSON object.',
+    );
+  }
+  const parsed = parseConfig(value, { checkHost: (url) => hostFault(x.services.guard, url) });
+  if (!parsed.ok) {
+    throw new SluiceError('bad_call', 'x-gateway-config is not a valid config; see errors.', {
+      errors: parsed.issues.map((issue) => `path: ${issue.path}, message: ${issue.message}`),
+    });
+  }
+  return parsed.config;
+}
+
+/** Text of a member of the body, for steps that look at one more field. */
+export function bodyText(x: Exchange, name: string): string | undefined {
+  const range = x.scan?.get(name);
+  return range?.kind === 'string' ? decodeString(x.body, range) : undefined;
+}

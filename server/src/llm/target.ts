@@ -1,0 +1,78 @@
+import { SluiceError } from '../kernel/errors.ts';
+import type { OperationId } from '../operations/operation.ts';
+import { type Bound, bindingFor } from '../providers/binding.ts';
+import type { Credentials, Provider } from '../providers/provider.ts';
+import type { StoredProvider } from '../runtime/snapshot.ts';
+import { secretsOf } from './sent-secrets.ts';
+import type { Shaping } from './shaping.ts';
+
+/** Where a call may go, compiled: what an attempt needs without another look at the config. */
+export class Target {
+  /** JSON path in the config: `config`, `config.targets[0]`. */
+  readonly path: string;
+  readonly provider: Provider;
+  /** Null for a caller's own credential. */
+  readonly stored: StoredProvider | null;
+  readonly credentials: Credentials;
+  /** `https://host[:port]` and the path prefix without trailing slash. */
+  readonly origin: string;
+  readonly prefix: string;
+  /** Operator's own headers of the integration or virtual key, `[name, value, …]`. */
+  readonly customHeaders: readonly string[];
+  readonly shaping: Shaping | null;
+  readonly forwardHeaders: readonly string[];
+  readonly timeoutMs: number | null;
+  readonly retry: Retry | null;
+  readonly strict: boolean;
+  /** Credentials that travel upstream: a header or error that echoes one loses it. */
+  readonly sent: readonly string[];
+
+  constructor(parts: {
+    path: string;
+    provider: Provider;
+    stored: StoredProvider | null;
+    credentials: Credentials;
+    url: URL | null;
+    customHeaders: readonly string[];
+    shaping: Shaping | null;
+    forwardHeaders: readonly string[];
+    timeoutMs: number | null;
+    retry: Retry | null;
+    strict: boolean;
+  }) {
+    this.path = parts.path;
+    this.provider = parts.provider;
+    this.stored = parts.stored;
+    this.credentials = parts.credentials;
+    this.origin = parts.url?.origin ?? 'http://in-process';
+    this.prefix = parts.url?.pathname.replace(/\/+$/, '') ?? '';
+    this.customHeaders = parts.customHeaders;
+    this.shaping = parts.shaping;
+    this.forwardHeaders = parts.forwardHeaders;
+    this.timeoutMs = parts.timeoutMs;
+    this.retry = parts.retry;
+    this.strict = parts.strict;
+    this.sent = secretsOf(parts.credentials, parts.customHeaders);
+  }
+
+  /** How this target serves an operation; `unsupported_operation` (501, no call) when it does not. */
+  bind(operation: OperationId): Bound {
+    const bound = bindingFor(this.provider, operation);
+    if (bound === null) {
+      throw new SluiceError(
+        'unsupported_operation',
+        operation === 'proxy'
+          ? `Provider ${this.provider.id} offers named operations only, and this path is none of them; see the API reference.`
+          : `Provider ${this.provider.id} does not offer the operation ${operation}.`,
+      );
+    }
+    return bound;
+  }
+}
+
+export interface Retry {
+  /** Further attempts after the first, 0–5. */
+  readonly attempts: number;
+  readonly statusCodes: ReadonlySet<number>;
+  readonly useRetryAfter: boolean;
+}

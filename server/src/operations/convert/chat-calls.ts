@@ -1,0 +1,75 @@
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { asString } from './fields.ts';
+
+/** Knows, piece by piece, whether a text is one complete JSON object, without parsing it again and again. */
+export class ObjectEnd {
+  #depth = 0;
+  #inString = false;
+  #escaped = false;
+  /** The object has closed. */
+  complete = false;
+
+  feed(text: string): void {
+    for (let i = 0; i < text.length; i++) {
+      const c = text.charCodeAt(i);
+      if (this.#inString) {
+        if (this.#escaped) this.#escaped = false;
+        else if (c === 92) this.#escaped = true;
+        else if (c === 34) this.#inString = false;
+      } else if (c === 34) this.#inString = true;
+      else if (c === 123 || c === 91) this.#depth++;
+      else if ((c === 125 || c === 93) && --this.#depth <= 0) this.complete = true;
+    }
+  }
+}
+
+/** One streamed call as it grows. */
+export interface StreamedCall {
+  id: string;
+  name: string;
+  /** Pieces that were not passed on yet. */
+  waiting: string;
+  /** All arguments so far. */
+  text: string;
+  readonly end: ObjectEnd;
+}
+
+/**
+ * The calls of a chat stream in the order they began. Some servers send every call with index 0 or none at all: a new
+ * id always starts a new call (providers §16).
+ */
+export class StreamedCalls {
+  readonly all: StreamedCall[] = [];
+  readonly #byIndex = new Map<number, number>();
+  #last = -1;
+
+  /** Takes one element of `delta.tool_calls`; answers its position in `all`, or -1 for what is no call. */
+  take(piece: unknown): number {
+    if (!isObject(piece)) return -1;
+    const given = typeof piece.index === 'number' ? piece.index : null;
+    const id = asString(piece.id) ?? '';
+    let at = given === null ? this.#last : (this.#byIndex.get(given) ?? -1);
+    const known = at >= 0 ? this.all[at] : undefined;
+    if (known === undefined || (id !== '' && known.id !== '' && known.id !== id)) {
+      const sameId = id === '' ? -1 : this.all.findIndex((call) => call.id === id);
+      at = sameId >= 0 ? sameId : this.all.length;
+      if (sameId < 0) this.all.push({ id: '', name: '', waiting: '', text: '', end: new ObjectEnd() });
+    }
+    if (given !== null) this.#byIndex.set(given, at);
+    this.#last = at;
+    const call = this.all[at];
+    if (call === undefined) return -1;
+    if (call.id === '') call.id = id;
+    const definition: JsonObject = isObject(piece.function) ? piece.function : {};
+    if (call.name === '') call.name = asString(definition.name) ?? '';
+    const text = isObject(definition.arguments)
+      ? JSON.stringify(definition.arguments)
+      : (asString(definition.arguments) ?? '');
+    if (text !== '') {
+      call.waiting += text;
+      call.text += text;
+      call.end.feed(text);
+    }
+    return at;
+  }
+}

@@ -1,0 +1,268 @@
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { embeddedError } from '../dialects/provider-error.ts';
+import { mergeUsage } from '../usage.ts';
+import {
+  callItem,
+  messageItem,
+  type Outcome,
+  outcomeOf,
+  reasoningItem,
+  responseObject,
+  textPart,
+  wantsSummary,
+} from './answer-chat-to-responses.ts';
+import { chatUsageObject, readChatUsage, reasoningText } from './answers.ts';
+import { StreamedCalls } from './chat-calls.ts';
+import type { ConvertContext, ConvertTarget } from './conversion.ts';
+import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
+
+interface Item {
+  readonly at: number;
+  readonly id: string;
+}
+interface MessageItem extends Item {
+  /** Finished and open parts; only the last is open. */
+  readonly parts: JsonObject[];
+  kind: 'text' | 'refusal';
+  text: string;
+}
+interface ReasoningItem extends Item {
+  text: string;
+}
+interface CallItem extends Item {
+  readonly call: number;
+  done: boolean;
+}
+
+/** Chat chunks as Responses events (providers §18.7). Calls may interleave: every event names its item. */
+export class ChatToResponsesStream extends ConvertingStream {
+  readonly #context: ConvertContext;
+  readonly #target: ConvertTarget;
+  readonly #summary: boolean;
+  readonly #calls = new StreamedCalls();
+  /** Items by `output_index`, null until done. */
+  readonly #output: (JsonObject | null)[] = [];
+  readonly #open: CallItem[] = [];
+  #message: MessageItem | null = null;
+  #reasoning: ReasoningItem | null = null;
+  #sequence = 0;
+  #id = '';
+  #model: string;
+  #started = false;
+  #finish: string | null = null;
+  #usage: JsonObject | null = null;
+
+  constructor(context: ConvertContext, target: ConvertTarget) {
+    super('responses');
+    this.#context = context;
+    this.#target = target;
+    this.#summary = wantsSummary(context);
+    this.#model = context.model;
+  }
+
+  protected override nextSequence(): number {
+    return this.#sequence++;
+  }
+
+  #emit(type: string, fields: JsonObject, emit: Emit): void {
+    emit({ event: type, data: JSON.stringify({ type, sequence_number: this.#sequence++, ...fields }) });
+  }
+
+  #response(outcome: Outcome): JsonObject {
+    const usage = outcome.status === 'in_progress' ? null : readChatUsage(this.#usage, this.#target);
+    const output = this.#output.filter((item) => item !== null);
+    return responseObject({ id: this.#id, model: this.#model, outcome, output, usage }, this.#context);
+  }
+
+  protected override read(chunk: JsonObject, emit: Emit): void {
+    const error = embeddedError(chunk);
+    if (error !== null) {
+      this.fail(error, emit);
+      return;
+    }
+    if (!this.#started) {
+      this.#started = true;
+      this.#id = asString(chunk.id) ?? '';
+      this.#model = asString(chunk.model) || this.#model;
+      const response = this.#response({ status: 'in_progress', reason: null });
+      this.#emit('response.created', { response }, emit);
+      this.#emit('response.in_progress', { response }, emit);
+    }
+    const usage = chatUsageObject(chunk, this.#target);
+    if (usage !== null) this.#usage = mergeUsage(this.#usage, usage);
+    for (const choice of asArray(chunk.choices)) {
+      if (!isObject(choice) || (typeof choice.index === 'number' && choice.index > 0)) continue;
+      this.#delta(asObject(choice.delta), emit);
+      if (typeof choice.finish_reason === 'string') this.#finish = choice.finish_reason;
+    }
+  }
+
+  #delta(delta: JsonObject, emit: Emit): void {
+    if (this.#summary) {
+      const reasoning = reasoningText(delta, this.#target);
+      if (reasoning !== '') this.#think(reasoning, emit);
+    }
+    if (typeof delta.content === 'string' && delta.content !== '') this.#say('text', delta.content, emit);
+    if (typeof delta.refusal === 'string' && delta.refusal !== '') this.#say('refusal', delta.refusal, emit);
+    for (const piece of asArray(delta.tool_calls)) {
+      const at = this.#calls.take(piece);
+      if (at >= 0) this.#call(at, emit);
+    }
+  }
+
+  #add(item: JsonObject, emit: Emit): number {
+    const at = this.#output.push(null) - 1;
+    this.#emit('response.output_item.added', { output_index: at, item }, emit);
+    return at;
+  }
+
+  #done(at: number, item: JsonObject, emit: Emit): void {
+    this.#output[at] = item;
+    this.#emit('response.output_item.done', { output_index: at, item }, emit);
+  }
+
+  /** Ids are unique among the items of one response. */
+  #itemId(): string {
+    return `${this.#id}_${this.#output.length}`;
+  }
+
+  #think(text: string, emit: Emit): void {
+    this.#endMessage(emit);
+    if (this.#reasoning === null) {
+      const id = this.#itemId();
+      const at = this.#add(reasoningItem(id, ''), emit);
+      this.#reasoning = { at, id, text: '' };
+      const part = { type: 'summary_text', text: '' };
+      this.#emit(
+        'response.reasoning_summary_part.added',
+        { item_id: `rs_${id}`, output_index: at, summary_index: 0, part },
+        emit,
+      );
+    }
+    const { at, id } = this.#reasoning;
+    this.#reasoning.text += text;
+    this.#emit(
+      'response.reasoning_summary_text.delta',
+      { item_id: `rs_${id}`, output_index: at, summary_index: 0, delta: text },
+      emit,
+    );
+  }
+
+  #endReasoning(emit: Emit): void {
+    if (this.#reasoning === null) return;
+    const { at, id, text } = this.#reasoning;
+    this.#reasoning = null;
+    const place = { item_id: `rs_${id}`, output_index: at, summary_index: 0 };
+    this.#emit('response.reasoning_summary_text.done', { ...place, text }, emit);
+    this.#emit('response.reasoning_summary_part.done', { ...place, part: { type: 'summary_text', text } }, emit);
+    this.#done(at, reasoningItem(id, text), emit);
+  }
+
+  #say(kind: 'text' | 'refusal', text: string, emit: Emit): void {
+    this.#endReasoning(emit);
+    if (this.#message === null) {
+      const id = this.#itemId();
+      const at = this.#add(messageItem(id, [], 'in_progress'), emit);
+      this.#message = { at, id, parts: [], kind, text: '' };
+      this.#beginPart(this.#message, emit);
+    } else if (this.#message.kind !== kind) {
+      this.#endPart(this.#message, emit);
+      this.#message.kind = kind;
+      this.#message.text = '';
+      this.#beginPart(this.#message, emit);
+    }
+    const message = this.#message;
+    message.text += text;
+    const place = { item_id: `msg_${message.id}`, output_index: message.at, content_index: message.parts.length };
+    if (kind === 'text') this.#emit('response.output_text.delta', { ...place, delta: text, logprobs: [] }, emit);
+    else this.#emit('response.refusal.delta', { ...place, delta: text }, emit);
+  }
+
+  #part(message: MessageItem, text: string): JsonObject {
+    return message.kind === 'text' ? textPart(text) : { type: 'refusal', refusal: text };
+  }
+
+  #beginPart(message: MessageItem, emit: Emit): void {
+    const place = { item_id: `msg_${message.id}`, output_index: message.at, content_index: message.parts.length };
+    this.#emit('response.content_part.added', { ...place, part: this.#part(message, '') }, emit);
+  }
+
+  #endPart(message: MessageItem, emit: Emit): void {
+    const { text } = message;
+    const part = this.#part(message, text);
+    const place = { item_id: `msg_${message.id}`, output_index: message.at, content_index: message.parts.length };
+    if (message.kind === 'text') this.#emit('response.output_text.done', { ...place, text, logprobs: [] }, emit);
+    else this.#emit('response.refusal.done', { ...place, refusal: text }, emit);
+    this.#emit('response.content_part.done', { ...place, part }, emit);
+    message.parts.push(part);
+  }
+
+  #endMessage(emit: Emit): void {
+    if (this.#message === null) return;
+    const message = this.#message;
+    this.#endPart(message, emit);
+    this.#message = null;
+    this.#done(message.at, messageItem(message.id, message.parts, 'completed'), emit);
+  }
+
+  #call(position: number, emit: Emit): void {
+    const call = this.#calls.all[position];
+    if (call === undefined) return;
+    let item = this.#open.find((one) => one.call === position);
+    if (item === undefined) {
+      // Name and id must be known before the item can be announced; both may come in a later piece.
+      if (call.name === '' || call.id === '') return;
+      this.#endReasoning(emit);
+      this.#endMessage(emit);
+      for (const other of this.#open) if (this.#calls.all[other.call]?.end.complete) this.#endCall(other, emit);
+      const id = this.#itemId();
+      item = {
+        at: this.#add(callItem(id, call.id, call.name, '', 'in_progress'), emit),
+        id,
+        call: position,
+        done: false,
+      };
+      this.#open.push(item);
+    }
+    if (call.waiting === '' || item.done) return;
+    const delta = call.waiting;
+    call.waiting = '';
+    this.#emit(
+      'response.function_call_arguments.delta',
+      { item_id: `fc_${item.id}`, output_index: item.at, delta },
+      emit,
+    );
+  }
+
+  #endCall(item: CallItem, emit: Emit): void {
+    const call = this.#calls.all[item.call];
+    if (item.done || call === undefined) return;
+    item.done = true;
+    const text = call.text === '' ? '{}' : call.text;
+    this.#emit(
+      'response.function_call_arguments.done',
+      { item_id: `fc_${item.id}`, output_index: item.at, name: call.name, arguments: text },
+      emit,
+    );
+    this.#done(item.at, callItem(item.id, call.id, call.name, text, 'completed'), emit);
+  }
+
+  protected override finish(emit: Emit, done: boolean): void {
+    if (!this.#started || (this.#finish === null && !done)) throw streamCut();
+    this.#endReasoning(emit);
+    this.#endMessage(emit);
+    this.#calls.all.forEach((call, i) => {
+      if (call.name === '') throw invalidAnswer('The model made a call without a function name.');
+      if (call.id === '') call.id = `call_${i}`;
+      this.#call(i, emit);
+    });
+    for (const item of this.#open) this.#endCall(item, emit);
+    if (this.#calls.all.some((call) => call.waiting.trim() !== '')) {
+      throw invalidAnswer('The model went on with a call that was already complete.');
+    }
+    const outcome = outcomeOf(this.#finish);
+    this.closed = true;
+    this.#emit(`response.${outcome.status}`, { response: this.#response(outcome) }, emit);
+  }
+}

@@ -1,0 +1,132 @@
+import { SluiceError } from '../../kernel/errors.ts';
+import type { JsonObject } from '../../kernel/json.ts';
+import type { Dialect } from '../operation.ts';
+import { formatEvent, type StreamEvent } from '../stream.ts';
+import { asProviderError } from './errors.ts';
+import { anthropicErrorType, type ProviderError } from './provider-error.ts';
+
+/**
+ * The event that ends a stream with an error (providers §18.7). No end marker may follow it. `sequence` is the next
+ * `sequence_number` of a Responses stream.
+ */
+export function errorEvent(error: SluiceError | ProviderError, dialect: Dialect, sequence = 0): StreamEvent {
+  const { status, message, type, param, code } = error instanceof SluiceError ? asProviderError(error) : error;
+  switch (dialect) {
+    case 'openai':
+      return { event: null, data: JSON.stringify({ error: { message, type, param, code } } satisfies JsonObject) };
+    case 'anthropic': {
+      const body = { type: 'error', error: { type: anthropicErrorType(status), message } };
+      return { event: 'error', data: JSON.stringify(body) };
+    }
+    case 'responses': {
+      const body = { type: 'error', code: code ?? type, message, param, sequence_number: sequence };
+      return { event: 'error', data: JSON.stringify(body) };
+    }
+  }
+}
+
+/** `errorEvent` as the bytes of a stream. */
+export function streamErrorEvent(error: SluiceError | ProviderError, dialect: Dialect, sequence = 0): string {
+  return formatEvent(errorEvent(error, dialect, sequence));
+}
+
+const DONE = Buffer.from('[DONE]');
+const TYPE = '"type"';
+const MESSAGE_STOP = ['"message_stop"'].map((name) => Buffer.from(name));
+const RESPONSE_END = ['"response.completed"', '"response.incomplete"', '"response.failed"'].map((name) =>
+  Buffer.from(name),
+);
+const ERROR_TYPE = [Buffer.from('"error"')];
+const ERROR_KEY = Buffer.from('"error"');
+const FINISH = Buffer.from('"finish_reason"');
+
+const isSpace = (byte: number | undefined): boolean => byte === 32 || byte === 9 || byte === 10 || byte === 13;
+
+/**
+ * Whether `"type": <one of values>` occurs. Inside a JSON string every quote is escaped, so generated text that spells
+ * the marker never matches.
+ */
+function hasType(bytes: Buffer, values: readonly Buffer[]): boolean {
+  for (const value of values) {
+    let at = bytes.indexOf(value);
+    while (at >= 0) {
+      let i = at - 1;
+      while (isSpace(bytes[i])) i--;
+      if (bytes[i] === 58) {
+        i--;
+        while (isSpace(bytes[i])) i--;
+        if (i >= TYPE.length - 1 && bytes.toString('latin1', i - TYPE.length + 1, i + 1) === TYPE) return true;
+      }
+      at = bytes.indexOf(value, at + value.length);
+    }
+  }
+  return false;
+}
+
+/** First byte after `key` and its colon that is not white space, or undefined when the key does not occur. */
+function byteAfter(bytes: Buffer, key: Buffer, from = 0): { readonly byte: number; readonly at: number } | undefined {
+  const at = bytes.indexOf(key, from);
+  if (at < 0) return undefined;
+  let i = at + key.length;
+  while (isSpace(bytes[i])) i++;
+  if (bytes[i] !== 58) return byteAfter(bytes, key, at + key.length);
+  i++;
+  while (isSpace(bytes[i])) i++;
+  return { byte: bytes[i] ?? 0, at: i };
+}
+
+/**
+ * Whether the bytes of one event hold the end marker of `dialect`: `[DONE]`, `message_stop`, or
+ * `response.completed|incomplete|failed`. Searches bytes, parses nothing.
+ */
+export function isTerminal(dialect: Dialect, eventBytes: Buffer): boolean {
+  switch (dialect) {
+    case 'openai':
+      return eventBytes.length < 64 && eventBytes.includes(DONE);
+    case 'anthropic':
+      return hasType(eventBytes, MESSAGE_STOP);
+    case 'responses':
+      return hasType(eventBytes, RESPONSE_END);
+  }
+}
+
+/** Whether the bytes of one event are an error event of `dialect`. */
+export function isErrorEvent(dialect: Dialect, eventBytes: Buffer): boolean {
+  if (dialect !== 'openai') return hasType(eventBytes, ERROR_TYPE);
+  const next = byteAfter(eventBytes, ERROR_KEY);
+  return next !== undefined && (next.byte === 123 || next.byte === 34);
+}
+
+/** Whether a chat or text chunk carries a finish reason that is not null. */
+export function hasFinishReason(eventBytes: Buffer): boolean {
+  let next = byteAfter(eventBytes, FINISH);
+  while (next !== undefined) {
+    if (next.byte === 34) return true;
+    next = byteAfter(eventBytes, FINISH, next.at);
+  }
+  return false;
+}
+
+/**
+ * Follows the events of one stream and knows whether it ended as it should (RULE 10). An OpenAI stream also counts as
+ * ended once a finish reason was seen: some compatible servers never send `[DONE]`.
+ */
+export class TerminalTracker {
+  readonly #dialect: Dialect;
+  /** The end marker, a finish reason or an error event was seen: a close after it is no cut. */
+  ended = false;
+  failed = false;
+
+  constructor(dialect: Dialect) {
+    this.#dialect = dialect;
+  }
+
+  see(eventBytes: Buffer): void {
+    if (this.ended && this.#dialect !== 'openai') return;
+    if (isTerminal(this.#dialect, eventBytes)) this.ended = true;
+    else if (isErrorEvent(this.#dialect, eventBytes)) {
+      this.ended = true;
+      this.failed = true;
+    } else if (this.#dialect === 'openai' && hasFinishReason(eventBytes)) this.ended = true;
+  }
+}

@@ -1,0 +1,124 @@
+import { setImmediate as turn } from 'node:timers/promises';
+
+/**
+ * True token counts with the `o200k_base` encoding of gpt-tokenizer. Loading its ranks takes about 0.3 s and 80 MB, so
+ * nothing here loads them before the first count is asked for.
+ */
+
+/** A run of text and how many tokens it stands for; a character split over tokens comes whole with the last of them. */
+export interface Piece {
+  readonly text: string;
+  readonly tokens: number;
+}
+
+export interface Tokenizer {
+  /** Tokens of `text`, blocking; special tokens such as `<|endoftext|>` count as the plain text they are. */
+  count(text: string): number;
+  /** `text` in pieces of `group` tokens, encoded slice by slice as they are asked for. */
+  pieces(text: string, group: number): Iterable<Piece>;
+}
+
+/** Characters encoded in one go: about a millisecond of prose. */
+const SLICE = 16_384;
+/** Without any boundary the encoder's time grows with the square of the length. */
+const HARD_SLICE = 4_096;
+/** Words kept by the encoder's own cache; an entry may be as long as a slice. */
+const CACHED_WORDS = 20_000;
+const PLAIN = { disallowedSpecial: new Set<string>() };
+const LETTER = /\p{L}/u;
+const GOES_ON = /[\p{L}\p{M}'’]/u;
+
+/**
+ * Where to cut `text` at or before `from + SLICE` so that the counts of both sides add up: a letter followed by
+ * something that no word contains always ends a word of the encoding. Text without such a place (one long run of
+ * digits, say) is cut hard, which may miscount by two tokens a cut.
+ */
+function sliceEnd(text: string, from: number): number {
+  if (text.length - from <= HARD_SLICE) return text.length;
+  const last = Math.min(text.length - 1, from + SLICE);
+  for (let at = last; at > from; at--) {
+    if (!GOES_ON.test(text.charAt(at)) && LETTER.test(text.charAt(at - 1))) return at;
+  }
+  const hard = from + HARD_SLICE;
+  const code = text.charCodeAt(hard);
+  return code >= 0xdc00 && code <= 0xdfff ? hard - 1 : hard;
+}
+
+let loading: Promise<Tokenizer> | null = null;
+let loaded: Tokenizer | null = null;
+
+async function load(): Promise<Tokenizer> {
+  const {
+    countTokens: count,
+    encode,
+    decodeGenerator,
+    setMergeCacheSize,
+  } = await import('gpt-tokenizer/encoding/o200k_base');
+  setMergeCacheSize(CACHED_WORDS);
+  loaded = {
+    count(text) {
+      let sum = 0;
+      for (let from = 0; from < text.length; ) {
+        const end = sliceEnd(text, from);
+        sum += count(text.slice(from, end), PLAIN);
+        from = end;
+      }
+      return sum;
+    },
+    *pieces(text, group) {
+      for (let from = 0; from < text.length; ) {
+        const end = sliceEnd(text, from);
+        let taken = 0;
+        const tokens = encode(text.slice(from, end), PLAIN);
+        const counted = (function* () {
+          for (const token of tokens) {
+            taken += 1;
+            yield token;
+          }
+        })();
+        let given = 0;
+        let held = '';
+        for (const part of decodeGenerator(counted)) {
+          held += part;
+          if (taken - given < group) continue;
+          yield { text: held, tokens: taken - given };
+          given = taken;
+          held = '';
+        }
+        if (taken > given) yield { text: held, tokens: taken - given };
+        from = end;
+      }
+    },
+  };
+  return loaded;
+}
+
+/** Loads the encoding once. */
+export function loadTokenizer(): Promise<Tokenizer> {
+  loading ??= load();
+  return loading;
+}
+
+/** Tokens of `text`. Long texts are counted in slices with turns of the event loop in between. */
+export async function countTokens(text: string): Promise<number> {
+  const { count } = await loadTokenizer();
+  if (text.length <= SLICE) return count(text);
+  let sum = 0;
+  for (let from = 0; from < text.length; ) {
+    const end = sliceEnd(text, from);
+    sum += count(text.slice(from, end));
+    from = end;
+    await turn();
+  }
+  return sum;
+}
+
+/** The same at once, or null while the encoding is not loaded. Blocks about 40 ms for each megabyte of prose. */
+export function countTokensSync(text: string): number | null {
+  return loaded === null ? null : loaded.count(text);
+}
+
+/** A cheap guess for what nobody counted: four bytes a token, the mean of English prose and JSON. */
+export function estimateTokens(bytes: number): number {
+  return Math.ceil(bytes / 4);
+}

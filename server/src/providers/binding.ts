@@ -1,0 +1,112 @@
+import type { JsonObject } from '../kernel/json.ts';
+import type { Conversion } from '../operations/convert/conversion.ts';
+import { conversion } from '../operations/convert/index.ts';
+import { OPERATIONS, type OperationId } from '../operations/operation.ts';
+import { chain, type StreamTransform } from '../operations/stream.ts';
+import type { Binding, CallContext, Provider } from './provider.ts';
+
+/** How one operation reaches one provider. */
+export interface Bound {
+  readonly binding: Binding;
+  /** Between the caller's shape and the binding's; null when they are the same. */
+  readonly convert: Conversion | null;
+  /** Conversion and the provider's own transform in one, in the right order; absent: bytes pass. */
+  readonly request?: (body: JsonObject, context: CallContext) => JsonObject;
+  readonly response?: (body: JsonObject, context: CallContext) => JsonObject;
+  readonly stream?: (context: CallContext) => StreamTransform;
+}
+
+/** Which of a provider's operations may stand in for one it lacks, best first. */
+const STAND_INS: Partial<Record<OperationId, readonly OperationId[]>> = {
+  chat: ['messages', 'responses'],
+  messages: ['chat', 'responses'],
+  responses: ['chat', 'messages'],
+};
+
+/**
+ * Bodies of calls under way, by their context: an answer may depend on what was asked (`CallContext.body`), and the
+ * context that comes with the answer is the one the request was built with.
+ */
+const asked = new WeakMap<CallContext, JsonObject>();
+
+function withBody(context: CallContext): CallContext {
+  if (context.body !== undefined) return context;
+  const body = asked.get(context);
+  return body === undefined ? context : { ...context, body };
+}
+
+function through(binding: Binding, convert: Conversion): Bound {
+  return {
+    binding,
+    convert,
+    request(body, context) {
+      asked.set(context, body);
+      const converted = convert.request(body, context);
+      return binding.request ? binding.request(converted, context) : converted;
+    },
+    response(body, given) {
+      const context = withBody(given);
+      return convert.response(binding.response ? binding.response(body, context) : body, context);
+    },
+    stream(given) {
+      const context = withBody(given);
+      return binding.stream ? chain(binding.stream(context), convert.stream(context)) : convert.stream(context);
+    },
+  };
+}
+
+function native(binding: Binding): Bound {
+  const { request, response, stream } = binding;
+  return {
+    binding,
+    convert: null,
+    ...(request
+      ? {
+          request(body: JsonObject, context: CallContext) {
+            if (response || stream) asked.set(context, body);
+            return request(body, context);
+          },
+        }
+      : null),
+    ...(response ? { response: (body: JsonObject, context: CallContext) => response(body, withBody(context)) } : null),
+    ...(stream ? { stream: (context: CallContext) => stream(withBody(context)) } : null),
+  };
+}
+
+function find(provider: Provider, operation: OperationId): Bound | null {
+  const own = provider.bindings[operation];
+  if (own !== undefined) return native(own);
+  const { shape } = OPERATIONS[operation];
+  for (const other of STAND_INS[operation] ?? []) {
+    const binding = provider.bindings[other];
+    if (binding === undefined) continue;
+    const convert = conversion(shape, binding.shape, {
+      ...binding.target,
+      ...(binding.usage ? { usage: binding.usage } : null),
+      ...(binding.usagePath ? { usagePath: binding.usagePath } : null),
+      ...(binding.streamUsageOption ? null : { omit: new Set([...(binding.target?.omit ?? []), 'stream_options']) }),
+    });
+    if (convert !== null) return through(binding, convert);
+  }
+  return null;
+}
+
+const found = new WeakMap<Provider, Map<OperationId, Bound | null>>();
+
+/**
+ * How `provider` serves `operation`: its own binding, else one it has for another shape with a conversion in between,
+ * else null (answer `unsupported_operation`, call nothing). Answers are kept per provider and operation.
+ */
+export function bindingFor(provider: Provider, operation: OperationId): Bound | null {
+  let known = found.get(provider);
+  if (known === undefined) {
+    known = new Map();
+    found.set(provider, known);
+  }
+  let bound = known.get(operation);
+  if (bound === undefined) {
+    bound = find(provider, operation);
+    known.set(operation, bound);
+  }
+  return bound;
+}

@@ -1,0 +1,121 @@
+/**
+ * Runs recorded cases against a provider; shared by the conformance test and by whoever records a new case. A case is a
+ * pair of files `<operation>.<case>.in.<ext>` and `.out.<ext>`; the name of the case tells its kind.
+ */
+import { SluiceError } from '../kernel/errors.ts';
+import { isObject, type JsonObject } from '../kernel/json.ts';
+import { parseExact } from '../kernel/json-exact.ts';
+import { Secret } from '../kernel/secret.ts';
+import { formatEvent, parseEvent, SseSplitter } from '../kernel/sse.ts';
+import { OPERATIONS, type OperationId } from '../operations/operation.ts';
+import { bindingFor } from './binding.ts';
+import type { CallContext, Provider, StreamEvent } from './provider.ts';
+
+/** What a caller sends: everything but `body` is optional. */
+export interface RequestCase {
+  readonly body?: JsonObject;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly settings?: Readonly<Record<string, unknown>>;
+  readonly pathParams?: Readonly<Record<string, string>>;
+}
+
+export const TEST_KEY = 'test-key';
+
+export function contextOf(operation: OperationId, given: RequestCase, more: Partial<CallContext> = {}): CallContext {
+  return {
+    operation,
+    model: typeof given.body?.model === 'string' ? given.body.model : '',
+    stream: given.body?.stream === true,
+    credentials: { key: new Secret(TEST_KEY), settings: given.settings ?? {} },
+    pathParams: given.pathParams ?? {},
+    header: (name) => given.headers?.[name],
+    strict: true,
+    now: () => 1_700_000_000_500,
+    ...(given.body === undefined ? null : { body: given.body }),
+    ...more,
+  };
+}
+
+/** A refusal as a case records it; other errors are faults of the test. */
+function refused(error: unknown): JsonObject {
+  if (!(error instanceof SluiceError)) throw error;
+  return { refused: { kind: error.kind, param: error.param, code: error.code } };
+}
+
+function boundOf(provider: Provider, operation: OperationId): NonNullable<ReturnType<typeof bindingFor>> {
+  const bound = bindingFor(provider, operation);
+  if (bound === null) throw new Error(`${provider.id} does not serve ${operation}`);
+  return bound;
+}
+
+/** URL, headers and body a request case becomes. */
+export function runRequest(provider: Provider, operation: OperationId, given: RequestCase): JsonObject {
+  const bound = boundOf(provider, operation);
+  const context = contextOf(operation, given);
+  try {
+    const headers: string[] = [];
+    provider.authorize(headers, context);
+    const named: JsonObject = {};
+    for (let i = 0; i < headers.length; i += 2) named[headers[i] ?? ''] = headers[i + 1] ?? '';
+    const body = given.body === undefined ? undefined : (bound.request?.(given.body, context) ?? given.body);
+    const base = provider.baseUrl(context.credentials) ?? 'http://self.hosted';
+    const method = OPERATIONS[operation].method;
+    return {
+      call: `${method} ${base}${bound.binding.path(context)}`,
+      headers: named,
+      ...(body === undefined ? null : { body }),
+    };
+  } catch (error) {
+    return refused(error);
+  }
+}
+
+/** The caller's answer to an upstream answer. `asked` is the caller's own body. */
+export function runAnswer(
+  provider: Provider,
+  operation: OperationId,
+  answer: JsonObject,
+  asked?: JsonObject,
+): JsonObject {
+  const bound = boundOf(provider, operation);
+  try {
+    const context = contextOf(operation, asked === undefined ? {} : { body: asked });
+    return bound.response?.(answer, context) ?? answer;
+  } catch (error) {
+    return refused(error);
+  }
+}
+
+/** The caller's stream for an upstream stream that arrives in `chunks`. */
+export function runEvents(
+  provider: Provider,
+  operation: OperationId,
+  chunks: readonly Buffer[],
+  asked?: JsonObject,
+): string {
+  const bound = boundOf(provider, operation);
+  const context = contextOf(operation, asked === undefined ? {} : { body: asked }, { stream: true });
+  const transform = bound.stream?.(context);
+  const splitter = new SseSplitter();
+  let out = '';
+  const emit = (event: StreamEvent): void => {
+    out += formatEvent(event);
+  };
+  for (const chunk of chunks) {
+    for (const bytes of splitter.push(chunk)) {
+      const event = parseEvent(bytes);
+      if (event === null) continue;
+      if (transform === undefined) emit(event);
+      else transform.event(event, emit);
+    }
+  }
+  transform?.end(emit);
+  return out;
+}
+
+/** A JSON object from the text of a case, big integers kept. */
+export function objectOf(text: string): JsonObject {
+  const value = parseExact(text);
+  if (!isObject(value)) throw new Error('a case must be a JSON object');
+  return value;
+}

@@ -1,0 +1,24 @@
+import { z } from 'zod';
+import { compatible } from './openai-compatible.ts';
+import { textSetting } from './settings.ts';
+
+/** Version path of a dedicated endpoint's address; the routers' addresses have their own. */
+function withVersion(url: string): string {
+  const trimmed = url.replace(/\/+$/, '');
+  return /\/v\d+$/.test(trimmed) ? trimmed : `${trimmed}/v1`;
+}
+
+export const huggingface = compatible({
+  id: 'huggingface',
+  title: 'Hugging Face',
+  settings: { huggingface_base_url: z.string().min(1).max(2048).optional() },
+  baseUrl(credentials) {
+    const own = textSetting(credentials, 'huggingface_base_url');
+    return own === undefined ? 'https://router.huggingface.co/v1' : withVersion(own);
+  },
+  headers(headers, context) {
+    const billTo = context.header('x-hf-bill-to');
+    if (billTo !== undefined && billTo !== '') headers.push('x-hf-bill-to', billTo);
+  },
+  serves: ['responses'],
+});

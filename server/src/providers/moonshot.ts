@@ -1,0 +1,29 @@
+import type { JsonObject } from '../kernel/json.ts';
+import { readUsage, type TokenUsage, tokenCount } from '../operations/usage.ts';
+import { compatible } from './openai-compatible.ts';
+import { refuseFields, refuseValue } from './quirks.ts';
+
+/** Cached tokens stand at the top of the usage object on some models. */
+function usage(raw: JsonObject): TokenUsage | null {
+  const read = readUsage('chat', raw);
+  if (read === null) return null;
+  const cacheRead = Math.max(read.cache_read, tokenCount(raw.cached_tokens) ?? 0);
+  return { ...read, cache_read: cacheRead, input: Math.max(read.input, cacheRead) };
+}
+
+export const moonshot = compatible({
+  id: 'moonshot',
+  title: 'Moonshot AI',
+  baseUrl: 'https://api.moonshot.ai/v1',
+  chat: {
+    request: [
+      refuseFields('seed', 'logprobs', 'top_logprobs', 'logit_bias'),
+      refuseValue('tool_choice', (value) => value === 'required', '"required" is not known there.'),
+      refuseValue('temperature', (value) => typeof value === 'number' && value > 1, 'it must be at most 1 there.'),
+    ],
+    usage,
+    // Older servers put usage into the last choice.
+    usagePath: ['choices', '0', 'usage'],
+    reasoning: { field: 'reasoning_content', history: true },
+  },
+});

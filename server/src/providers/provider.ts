@@ -1,0 +1,121 @@
+import type { z } from 'zod';
+import type { Clock } from '../kernel/clock.ts';
+import type { JsonObject } from '../kernel/json.ts';
+import type { Secret } from '../kernel/secret.ts';
+import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
+import type { ConvertTarget } from '../operations/convert/conversion.ts';
+import type { ProviderError } from '../operations/dialects/provider-error.ts';
+import type { OperationId, Shape } from '../operations/operation.ts';
+import type { StreamTransform } from '../operations/stream.ts';
+import type { TokenUsage } from '../operations/usage.ts';
+
+export type { ProviderError } from '../operations/dialects/provider-error.ts';
+export type { StreamEvent, StreamTransform } from '../operations/stream.ts';
+
+/**
+ * What is known about the account a call is made with: the opened provider key and the non-secret settings of the
+ * integration, virtual key, config target or request headers, in snake case without prefix (`openai_organization`).
+ */
+export interface Credentials {
+  readonly key: Secret | null;
+  readonly settings: Readonly<Record<string, unknown>>;
+}
+
+/** Everything a transform may know about a call. */
+export interface CallContext {
+  readonly operation: OperationId;
+  /** Model as the provider knows it (`@slug/` already removed); empty when the operation has none. */
+  readonly model: string;
+  readonly stream: boolean;
+  readonly credentials: Credentials;
+  /** Values of `:name` segments of the operation's route, decoded. */
+  readonly pathParams: Readonly<Record<string, string>>;
+  /** Request headers a provider option may come from (`anthropic-beta`, `openai-organization` …), lower case. */
+  readonly header: (name: string) => string | undefined;
+  /** False adds fields outside the caller's shape (reasoning, native reasons) to transformed answers. */
+  readonly strict: boolean;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+  /** Whether a chat caller asked for the usage chunk (`stream_options.include_usage`); by default, what `body` says. */
+  readonly includeUsage?: boolean;
+  /** Largest answer of the model in tokens, when the price and model catalogue knows it. */
+  readonly maxOutputTokens?: number;
+  /**
+   * The caller's own body, for answers that repeat parts of it (Responses) or depend on what was asked (thinking).
+   * `bindingFor` remembers the body a request was built from, so that a context reused for the answer may leave it out.
+   */
+  readonly body?: JsonObject;
+}
+
+/**
+ * How a provider serves one operation. Without `request` and `response` the bytes pass through untouched, save for a
+ * spliced `model`. Transforms are pure: they never change their input and do no I/O.
+ */
+export interface Binding {
+  /** Wire shape the provider speaks here. Differs from the operation's shape only through `operations/convert`. */
+  readonly shape: Shape;
+  /** Appended to the base URL; starts with `/`. */
+  path(context: CallContext): string;
+  /** Throws SluiceError('unsupported_parameter') for a field that cannot be expressed. */
+  readonly request?: (body: JsonObject, context: CallContext) => JsonObject;
+  readonly response?: (body: JsonObject, context: CallContext) => JsonObject;
+  readonly stream?: (context: CallContext) => StreamTransform;
+  /** Whether `stream_options: {include_usage: true}` makes this provider report usage in a stream. */
+  readonly streamUsageOption?: boolean;
+  /** Reads the provider's own usage object where it differs from the shape's (`operations/usage.ts`). */
+  readonly usage?: (usage: JsonObject) => TokenUsage | null;
+  /**
+   * Where a stream or answer keeps its usage when that is not the shape's own place, as a path of keys from the top of
+   * the event: `['x_groq', 'usage']`.
+   */
+  readonly usagePath?: readonly string[];
+  /**
+   * `request` is the identity unless one of these texts occurs in the bytes of the body, so that a relay may search
+   * instead of parse. Absent: `request` must always run.
+   */
+  readonly requestTouches?: readonly string[];
+  /**
+   * The same for `response`. Events of a stream may pass as they are until the first that holds one of these texts;
+   * from then on all must go through `stream`.
+   */
+  readonly answerTouches?: readonly string[];
+  /** What a conversion into this binding's shape may write beyond, or must leave out of, the published definition. */
+  readonly target?: ConvertTarget;
+  /**
+   * Headers of a stream are held back until its first event; when this finds an error in it, the answer becomes that
+   * error with its status. Only asked when the setting named by `inspectFirstEvent.setting` is true.
+   */
+  readonly inspectFirstEvent?: FirstEventHook;
+}
+
+/** See `Binding.inspectFirstEvent`. */
+export interface FirstEventHook {
+  readonly setting: string;
+  /** The error the event's data stands for, or null when the stream may begin. */
+  find(data: string): ProviderError | null;
+}
+
+export interface Provider {
+  readonly id: string;
+  readonly title: string;
+  /** Non-secret and secret settings this provider reads from `configurations`, validated when stored. */
+  readonly settings: z.ZodType;
+  /** Names inside `settings` that are secrets: stored sealed, answered as `masked_<name>`. */
+  readonly secretSettings: readonly string[];
+  /** False where a call works without a provider key (self-hosted servers, sandbox). */
+  readonly needsKey: boolean;
+  /** Includes the version path, no trailing slash: `https://api.openai.com/v1`. Null when only a custom host can be used. */
+  baseUrl(credentials: Credentials): string | null;
+  /** Pushes authentication and provider option headers, `name, value`, lower-case names. */
+  authorize(headers: string[], context: CallContext): void;
+  readonly bindings: Readonly<Partial<Record<OperationId, Binding>>>;
+  /** Set when unknown `/v1/*` paths may be passed through: the shape of its errors. */
+  readonly passThrough: boolean;
+  /** Extracts `{message, type, param, code}` of an error body, and the status when it must change. */
+  readonly error?: (status: number, body: JsonObject | string) => ProviderError;
+  /** Answers inside the process instead of over a socket (sandbox). */
+  readonly local?: LocalHandler;
+}
+
+/** A call answered in the process. It must honour pause, resume and abort like a socket does. */
+export type LocalHandler = (request: WireRequest, handler: WireHandler, clock: Clock) => WireControl;

@@ -1,0 +1,17 @@
+import { compatible } from './openai-compatible.ts';
+import { drop, emptyContent } from './quirks.ts';
+
+/** Self-hosted: the address is always a custom host (`http://host:8000/v1`). */
+export const vllm = compatible({
+  id: 'vllm',
+  title: 'vLLM',
+  baseUrl: null,
+  needsKey: false,
+  serves: ['completions', 'embeddings', 'rerank', 'responses', 'messages', 'transcribe'],
+  chat: {
+    request: [emptyContent, drop('user')],
+    extensions: ['top_k'],
+    omit: ['user'],
+    reasoning: { field: 'reasoning_content', history: true },
+  },
+});

@@ -1,0 +1,30 @@
+import type { JsonObject } from '../kernel/json.ts';
+import { readUsage, type TokenUsage } from '../operations/usage.ts';
+import { compatible } from './openai-compatible.ts';
+import { refuseFields } from './quirks.ts';
+
+/** Reasoning is counted outside `completion_tokens`, and cached tokens sometimes outside `prompt_tokens`. */
+function usage(raw: JsonObject): TokenUsage | null {
+  const read = readUsage('chat', raw);
+  if (read === null) return null;
+  const prompt = typeof raw.prompt_tokens === 'number' ? Math.max(0, raw.prompt_tokens) : 0;
+  const completion = typeof raw.completion_tokens === 'number' ? Math.max(0, raw.completion_tokens) : 0;
+  return {
+    ...read,
+    input: read.cache_read > prompt ? prompt + read.cache_read : read.input,
+    output: Math.max(read.output, completion + read.reasoning),
+  };
+}
+
+export const xai = compatible({
+  id: 'xai',
+  title: 'xAI',
+  baseUrl: 'https://api.x.ai/v1',
+  serves: ['responses', 'embeddings', 'images_generate'],
+  chat: {
+    maxCompletionTokens: true,
+    request: [refuseFields('logit_bias')],
+    usage,
+    reasoning: { field: 'reasoning_content' },
+  },
+});

@@ -1,0 +1,50 @@
+import { describe, expect, it } from 'vitest';
+import { completeRotation, nextRotation } from './rotation.ts';
+
+const at = (text: string) => Date.parse(text);
+const next = (from: string, period: 'weekly' | 'monthly' | null, days: number | null) =>
+  new Date(nextRotation(at(from), period, days)).toISOString();
+
+describe('the next rotation of a key', () => {
+  it('weekly: the next Monday at 00:00 UTC, never today', () => {
+    expect(next('2026-05-06T10:00:00Z', 'weekly', null)).toBe('2026-05-11T00:00:00.000Z');
+    expect(next('2026-05-10T23:59:59Z', 'weekly', null)).toBe('2026-05-11T00:00:00.000Z');
+    expect(next('2026-05-11T00:00:00Z', 'weekly', null)).toBe('2026-05-18T00:00:00.000Z');
+  });
+
+  it('monthly: the first of the next month at 00:00 UTC', () => {
+    expect(next('2026-01-31T10:00:00Z', 'monthly', null)).toBe('2026-02-01T00:00:00.000Z');
+    expect(next('2026-12-01T00:00:00Z', 'monthly', null)).toBe('2027-01-01T00:00:00.000Z');
+  });
+
+  it('in days: so many days on, at 00:00 UTC', () => {
+    expect(next('2026-05-06T10:00:00Z', null, 10)).toBe('2026-05-16T00:00:00.000Z');
+    expect(next('2028-02-28T23:00:00Z', null, 2)).toBe('2028-03-01T00:00:00.000Z');
+  });
+
+  it('a given date wins for one cycle, at its UTC midnight; a day that has begun is refused', () => {
+    const now = at('2026-05-06T10:00:00Z');
+    const policy = completeRotation(
+      { rotation_period: 'weekly', next_rotation_at: '2026-05-20T15:00:00+02:00' },
+      now,
+      now,
+    );
+    expect(policy).toEqual({
+      rotation_period: 'weekly',
+      rotation_period_days: null,
+      next_rotation_at: '2026-05-20T00:00:00.000Z',
+      key_transition_period_ms: 1_800_000,
+      status: 'ACTIVE',
+    });
+    expect(() => completeRotation({ next_rotation_at: '2026-05-06T23:00:00Z' }, now, now)).toThrow(/later day/);
+  });
+
+  it('a cadence that began long ago goes on from today', () => {
+    const policy = completeRotation(
+      { rotation_period_days: 3 },
+      at('2020-01-01T00:00:00Z'),
+      at('2026-05-06T10:00:00Z'),
+    );
+    expect(policy.next_rotation_at).toBe('2026-05-09T00:00:00.000Z');
+  });
+});

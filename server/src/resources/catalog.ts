@@ -1,0 +1,17 @@
+/** Every action of the administration API: one line per resource. */
+import { users } from './admin/users/index.ts';
+import { apiKeys } from './api-keys/index.ts';
+import { configs } from './configs/index.ts';
+import { integrations } from './integrations/index.ts';
+import { providers } from './providers/index.ts';
+import type { AnyAction } from './resource.ts';
+import { virtualKeys } from './virtual-keys/index.ts';
+
+export const ACTIONS: readonly AnyAction[] = [
+  ...apiKeys,
+  ...configs,
+  ...integrations,
+  ...providers,
+  ...users,
+  ...virtualKeys,
+];

@@ -1,0 +1,67 @@
+import type { Issue } from '../issues.ts';
+import { formatPath } from '../issues.ts';
+
+type Path = (string | number)[];
+
+const EQUALITY = new Set(['$eq', '$ne']);
+const LISTS = new Set(['$in', '$nin']);
+const ORDER = new Set(['$gt', '$gte', '$lt', '$lte']);
+/** Two segments only: nothing below the first key of metadata or of the body's parameters can be asked for. */
+const KEY = /^(?:metadata|params)\.[^.]+$/;
+
+function isPrimitive(value: unknown): boolean {
+  return value === null || ['string', 'number', 'boolean'].includes(typeof value);
+}
+
+/**
+ * Checks a condition query (api §10.6): `metadata.<key>`, `params.<key>` or `url.pathname` with a primitive or with
+ * operators, and `$and` / `$or` over queries. An empty query is the empty conjunction: it always matches. A `$regex`
+ * is never compiled here: it is matched by the linear-time engine, and one that does not compile is false (§10.6).
+ */
+export function checkQuery(query: unknown, path: Path, issues: Issue[]): void {
+  const report = (at: Path, message: string) => issues.push({ path: formatPath(at), message });
+  if (typeof query !== 'object' || query === null || Array.isArray(query)) {
+    report(path, 'must be an object');
+    return;
+  }
+  for (const [key, value] of Object.entries(query)) {
+    const at = [...path, key];
+    if (key === '$and' || key === '$or') {
+      if (!Array.isArray(value) || value.length === 0) report(at, 'must be a list of at least one query');
+      else for (const [index, inner] of value.entries()) checkQuery(inner, [...at, index], issues);
+    } else if (key.startsWith('$')) {
+      report(at, 'is not a logical operator: use $and or $or');
+    } else if (key !== 'url.pathname' && !KEY.test(key)) {
+      report(at, 'must be "metadata.<key>", "params.<key>" or "url.pathname"');
+    } else if (!isPrimitive(value)) {
+      checkOperators(value, at, report);
+    }
+  }
+}
+
+function checkOperators(value: unknown, path: Path, report: (at: Path, message: string) => void): void {
+  if (Array.isArray(value) || typeof value !== 'object' || value === null) {
+    report(path, 'must be a primitive value or an object of operators');
+    return;
+  }
+  const entries = Object.entries(value);
+  if (entries.length === 0) report(path, 'must name at least one operator');
+  for (const [operator, operand] of entries) {
+    const at = [...path, operator];
+    if (EQUALITY.has(operator)) {
+      if (!isPrimitive(operand)) report(at, 'must be a string, number, boolean or null');
+    } else if (LISTS.has(operator)) {
+      if (!Array.isArray(operand) || !operand.every(isPrimitive)) report(at, 'must be a list of primitive values');
+    } else if (operator === '$regex') {
+      if (typeof operand !== 'string') report(at, 'must be a string');
+      else if (operand.length > 512) report(at, 'must have at most 512 characters');
+    } else if (ORDER.has(operator)) {
+      const numeric =
+        typeof operand === 'number' ||
+        (typeof operand === 'string' && operand.trim() !== '' && Number.isFinite(Number(operand)));
+      if (!numeric) report(at, 'must be a number');
+    } else {
+      report(at, 'is not an operator: use $eq, $ne, $in, $nin, $regex, $gt, $gte, $lt or $lte');
+    }
+  }
+}

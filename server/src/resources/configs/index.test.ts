@@ -1,0 +1,180 @@
+import { expect, it } from 'vitest';
+import { CANARY, MASK, ok, onBothStores, refused } from '../../../test/support/accounts.ts';
+
+onBothStores((on) => {
+  const body = (config: unknown = { provider: '@sandbox' }) => ({ name: 'Testco', config });
+
+  it('create answers ids, get answers what was saved, as an object', async () => {
+    const config = { provider: 'openai', custom_host: 'https://h.example/v1', retry: { attempts: 2 } };
+    const created = ok(await on.post('/configs', body(config), on.mine));
+    expect(created).toEqual({
+      id: expect.any(String),
+      slug: expect.stringMatching(/^pc-testco-[0-9a-f]{6}$/),
+      version_id: expect.any(String),
+      object: 'config',
+    });
+    const shown = ok(await on.get(`/configs/${created.slug}`, on.mine));
+    expect(shown).toEqual({
+      ...created,
+      name: 'Testco',
+      organisation_id: on.api.a.organisation_id,
+      workspace_id: on.api.a.workspace_id,
+      is_default: 0,
+      status: 'active',
+      owner_id: expect.any(String),
+      updated_by: null,
+      created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      last_updated_at: expect.any(String),
+      config,
+      format: 'json',
+      type: 'ORG_CONFIG',
+    });
+    const list = ok(await on.get('/configs?page_size=100', on.mine));
+    const listed = list.data.find((one: { id: string }) => one.id === created.id);
+    expect(listed).toMatchObject({ slug: created.slug, object: 'config' });
+    expect(listed).not.toHaveProperty('config');
+  });
+
+  it('a config may come as JSON text, and duplicate keys in it are refused', async () => {
+    const created = ok(await on.post('/configs', body('{"virtualKey":"a"}'), on.mine));
+    expect(ok(await on.get(`/configs/${created.id}`, on.mine)).config).toEqual({ virtual_key: 'a' });
+    refused(await on.post('/configs', body('{"retry":{},"retry":{}}'), on.mine), 400, 'AB01', 'config');
+    refused(await on.post('/configs', body('nonsense'), on.mine), 400, 'AB01', 'config');
+  });
+
+  it.each<[string, unknown, number, string, string | null]>([
+    ['no name', { config: {} }, 400, 'AB01', 'name'],
+    ['an empty name', { name: '', config: {} }, 400, 'AB01', 'name'],
+    ['no config', { name: 'x' }, 400, 'AB01', 'config'],
+    ['an unknown field', { ...body(), colour: 1 }, 400, 'AB01', 'colour'],
+    ['isDefault 2', { ...body(), isDefault: 2 }, 400, 'AB01', 'isDefault'],
+    ['an incomplete config', body({}), 400, 'AB01', 'config'],
+    ['an unknown key', body({ provider: '@a', x: 1 }), 400, 'AB01', 'config.x'],
+    [
+      'a bad target',
+      body({ strategy: { mode: 'single' }, targets: [{ provider: '@a', retry: { attempts: 9 } }] }),
+      400,
+      'AB01',
+      'config.targets[0].retry.attempts',
+    ],
+    [
+      'an unknown input guardrail',
+      body({ input_guardrails: [{ deny: true }, 'pg-x'] }),
+      400,
+      'AB01',
+      'config.input_guardrails[1]',
+    ],
+    [
+      'an unknown output guardrail in a target',
+      body({ strategy: { mode: 'single' }, targets: [{ output_guardrails: ['pg-x'] }] }),
+      400,
+      'AB01',
+      'config.targets[0].output_guardrails[0]',
+    ],
+    ['a refused host', body({ provider: 'openai', custom_host: 'http://h' }), 400, 'AB01', 'config.custom_host'],
+    ['P-08 a mask', body({ provider: 'openai', api_key: '*******deadbeef' }), 400, 'AB01', 'config.api_key'],
+  ])('create with %s is refused', async (_case, input, status, code, param) => {
+    refused(await on.post('/configs', input, on.mine), status, code, param);
+  });
+
+  it('an organisation key must name the workspace, and an unknown one is AB02', async () => {
+    refused(await on.post('/configs', body()), 400, 'AB01', 'workspace_id');
+    refused(await on.post('/configs', { ...body(), workspace_id: 'ws-nowhere' }), 404, 'AB02', 'workspace_id');
+    const created = ok(await on.post('/configs', { ...body(), workspace_id: on.second.slug }));
+    expect(ok(await on.get(`/configs/${created.slug}`)).workspace_id).toBe(on.second.id);
+    refused(await on.get(`/configs/${created.slug}`, on.mine), 404, 'AB08', null);
+    refused(await on.get(`/configs/${created.slug}`, on.api.b.admin_api_key), 404, 'AB08', null);
+  });
+
+  it('providers and virtual keys that do not exist may be named', async () => {
+    ok(await on.post('/configs', body({ provider: '@not-yet' }), on.mine));
+    ok(await on.post('/configs', body({ virtual_key: 'not-yet' }), on.mine));
+  });
+
+  it('every update of the config is a new version; versions list newest first and stay readable', async () => {
+    const created = ok(await on.post('/configs', body({ provider: '@one' }), on.mine));
+    const renamed = ok(await on.put(`/configs/${created.slug}`, { name: 'New' }, on.mine));
+    expect(renamed).toEqual({ version_id: created.version_id });
+    const { version_id } = ok(await on.put(`/configs/${created.slug}`, { config: { provider: '@two' } }, on.mine));
+    expect(version_id).not.toBe(created.version_id);
+    const shown = ok(await on.get(`/configs/${created.slug}`, on.mine));
+    expect(shown).toMatchObject({ name: 'New', version_id, config: { provider: '@two' } });
+    expect(shown.updated_by).not.toBeNull();
+    const list = ok(await on.get(`/configs/${created.slug}/versions`, on.mine));
+    expect(list).toMatchObject({ object: 'list', total: 2 });
+    expect(list.data.map((one: { config: unknown }) => one.config)).toEqual([
+      { provider: '@two' },
+      { provider: '@one' },
+    ]);
+    const old = ok(await on.get(`/configs/${created.id}/versions/${created.version_id}`, on.mine));
+    expect(old).toMatchObject({ config: { provider: '@one' }, version_id: created.version_id, format: 'json' });
+    refused(await on.get(`/configs/${created.id}/versions/nope`, on.mine), 404, 'AB08', null);
+    const { configs } = await on.load();
+    const row = configs.find((one) => one.row.id === created.id);
+    expect(await row?.open()).toEqual({ provider: '@two' });
+  });
+
+  it('raw credentials are sealed at rest, masked in answers and opened for the data plane', async () => {
+    const account = { type: 'service_account', private_key: CANARY };
+    const config = {
+      strategy: { mode: 'fallback' },
+      targets: [
+        { provider: 'openai', api_key: CANARY },
+        { provider: 'vertex-ai', vertex_service_account_json: account },
+      ],
+    };
+    const created = ok(await on.post('/configs', body(config), on.mine));
+    const answer = await on.get(`/configs/${created.slug}`, on.mine);
+    expect(answer.text).not.toContain(CANARY);
+    expect(ok(answer).config.targets).toEqual([
+      { provider: 'openai', masked_api_key: expect.stringMatching(MASK) },
+      { provider: 'vertex-ai', masked_vertex_service_account_json: expect.stringMatching(MASK) },
+    ]);
+    const stored = await on.api.tables.systemRead((tx) => tx.find('config_versions', { id: created.version_id }));
+    expect(JSON.stringify(stored)).not.toContain(CANARY);
+    const { configs } = await on.load();
+    expect(await configs.find((one) => one.row.id === created.id)?.open()).toEqual(config);
+    const back = await on.put(`/configs/${created.slug}`, { config: ok(answer).config }, on.mine);
+    refused(back, 400, 'AB01', 'config.targets[0].masked_api_key');
+  });
+
+  it('a credential in a config sent as text is masked in the audit log', async () => {
+    const config = JSON.stringify({ provider: 'openai', api_key: CANARY, custom_host: 'https://h.example' });
+    ok(await on.post('/configs', { name: 'Audited', config }, on.mine));
+    const rows = await on.api.tables.systemRead((tx) => tx.list('audit_log'));
+    const bodies = rows.map((row) => row.request_body ?? '').join('\n');
+    expect(bodies).toContain('Audited');
+    expect(bodies).toContain('h.example');
+    expect(bodies).not.toContain(CANARY);
+  });
+
+  it('one default per workspace', async () => {
+    const first = ok(await on.post('/configs', { ...body(), isDefault: 1 }, on.mine));
+    const next = ok(await on.post('/configs', { ...body(), isDefault: 1 }, on.mine));
+    expect(ok(await on.get(`/configs/${first.slug}`, on.mine)).is_default).toBe(0);
+    expect(ok(await on.get(`/configs/${next.slug}`, on.mine)).is_default).toBe(1);
+  });
+
+  it('delete archives; an update to active brings it back; nothing else does', async () => {
+    const { slug } = ok(await on.post('/configs', body(), on.mine));
+    expect(ok(await on.del(`/configs/${slug}`, on.mine))).toEqual({});
+    refused(await on.get(`/configs/${slug}`, on.mine), 404, 'AB08', null);
+    refused(await on.put(`/configs/${slug}`, { name: 'x' }, on.mine), 404, 'AB08', null);
+    expect((await on.load()).configs.some((one) => one.row.slug === slug)).toBe(false);
+    ok(await on.put(`/configs/${slug}`, { status: 'active' }, on.mine));
+    ok(await on.get(`/configs/${slug}`, on.mine));
+  });
+
+  it.each(['id', 'slug'] as const)('delete is 409 while the workspace names it by %s as its default', async (name) => {
+    const created = ok(await on.post('/configs', { ...body(), workspace_id: on.second.id }));
+    const defaults = (value: unknown) =>
+      on.api.tables.systemWrite((tx) =>
+        tx.update('workspaces', { id: on.second.id }, { defaults: { user_api_key_config: value } }),
+      );
+    await defaults(created[name]);
+    refused(await on.del(`/configs/${created.slug}`), 409, 'AB07', null);
+    refused(await on.put(`/configs/${created.slug}`, { status: 'archived' }), 409, 'AB07', null);
+    await defaults(null);
+    ok(await on.del(`/configs/${created.slug}`));
+  });
+});

@@ -1,0 +1,344 @@
+/** Configs and their versions (api §9). */
+import { z } from 'zod';
+import { SluiceError } from '../../kernel/errors.ts';
+import { slugify, uuidv7 } from '../../kernel/id.ts';
+import { JsonScanError, scanJson } from '../../kernel/json-scan.ts';
+import type { Row } from '../../store/schema.ts';
+import { actorId, type Patch, refuse, refuseIssues, requireWorkspace } from '../common.ts';
+import { defineResource, findRow, listOf, notFound, pageFields, pageOf } from '../define.ts';
+import { queryBoolean, tenantFields } from '../fields.ts';
+import { formatPath } from '../issues.ts';
+import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
+import type { AnyAction, Call } from '../resource.ts';
+import { name, toIso } from '../shapes.ts';
+import { type Config, guardrailSlugs, parseConfig } from './schema.ts';
+import { maskConfig, sealConfig } from './secrets.ts';
+import { describeConfig } from './structure.ts';
+
+const configInput = z
+  .union([
+    z.record(z.string(), z.unknown()).meta(describeConfig()),
+    z.string().describe('The same object as JSON text.'),
+  ])
+  .describe('The config object, its keys in snake case or camel case.');
+
+const createBody = z.strictObject({
+  ...tenantFields,
+  name,
+  config: configInput,
+  isDefault: z.union([z.literal(0), z.literal(1)]).optional(),
+});
+
+const updateBody = z.strictObject({
+  ...tenantFields,
+  name: name.optional(),
+  config: configInput.optional(),
+  status: z.enum(['active', 'archived']).optional(),
+});
+
+const item = z.object({
+  id: z.string(),
+  name: z.string(),
+  slug: z.string(),
+  organisation_id: z.string(),
+  workspace_id: z.string(),
+  is_default: z.union([z.literal(0), z.literal(1)]),
+  status: z.enum(['active', 'archived']),
+  owner_id: z.string(),
+  updated_by: z.string().nullable(),
+  created_at: z.string(),
+  last_updated_at: z.string(),
+  object: z.literal('config'),
+});
+
+const detail = item.extend({
+  config: z.record(z.string(), z.unknown()).describe('Raw provider credentials are shown as `masked_<name>`.'),
+  format: z.literal('json'),
+  type: z.literal('ORG_CONFIG'),
+  version_id: z.string(),
+});
+
+const created = z.object({ id: z.string(), slug: z.string(), version_id: z.string(), object: z.literal('config') });
+const updated = z.object({ version_id: z.string() });
+
+type CreateBody = z.output<typeof createBody>;
+type UpdateBody = z.output<typeof updateBody>;
+type PathCall<B = unknown> = Call<Record<string, unknown>, Record<string, unknown>, B>;
+
+const target = { table: 'configs', param: 'slug', archives: true } as const;
+
+function presentRow(row: Row<'configs'>) {
+  return {
+    id: row.id,
+    name: row.name,
+    slug: row.slug,
+    organisation_id: row.organisation_id,
+    workspace_id: row.workspace_id,
+    is_default: row.is_default ? 1 : 0,
+    status: row.status,
+    owner_id: row.owner_id,
+    updated_by: row.updated_by,
+    created_at: toIso(row.created_at),
+    last_updated_at: toIso(row.last_updated_at),
+    object: 'config',
+  };
+}
+
+async function presentVersion(row: Row<'configs'>, version: Row<'config_versions'>) {
+  return {
+    ...presentRow(row),
+    config: await maskConfig(version.config),
+    format: 'json',
+    type: 'ORG_CONFIG',
+    version_id: version.id,
+  };
+}
+
+export function configsResource(ports: ReferencePorts): AnyAction[] {
+  /** The checked config of a body. Throws 400 with `param: config.<path>`. */
+  async function readConfig(
+    call: Call<never, never, never> | Call,
+    workspaceId: string,
+    input: unknown,
+  ): Promise<Config> {
+    const parsed = parseConfig(typeof input === 'string' ? parseText(input) : input, {
+      checkHost: call.checkHost,
+    });
+    if (!parsed.ok) throw refuseIssues('config', parsed.issues);
+    // Guardrails must exist when a config is saved. Slugs of providers and virtual keys may not: they are looked up at
+    // request time, so a config can be prepared before its accounts and survives their replacement.
+    const named = guardrailSlugs(parsed.config);
+    if (named.length > 0) {
+      const slugs = [...new Set(named.map((one) => one.slug))];
+      const missing = new Set(await ports.missingGuardrails(call.tx, workspaceId, slugs));
+      const first = named.find((one) => missing.has(one.slug));
+      if (first) throw refuse(formatPath(first.path, 'config'), 'names no active guardrail of this workspace');
+    }
+    return parsed.config;
+  }
+
+  async function insertVersion(
+    call: Call<never, never, never> | Call,
+    row: Pick<Row<'configs'>, 'id' | 'version_id' | 'organisation_id'>,
+    number: number,
+    config: Config,
+  ): Promise<void> {
+    await call.tx.insert('config_versions', {
+      id: row.version_id,
+      organisation_id: row.organisation_id,
+      config_id: row.id,
+      number,
+      config: await sealConfig(call.vault, call.tenant, row.version_id, config),
+      created_by: actorId(call.principal),
+      created_at: call.clock.now(),
+    });
+  }
+
+  const create: AnyAction = {
+    id: 'configs.create',
+    method: 'POST',
+    path: '/configs',
+    summary: 'Create a config',
+    description: 'Answers the slug that requests name in `x-gateway-config`. Guardrails named in it must exist.',
+    example: {
+      body: {
+        name: 'Chat with retries',
+        config: { provider: '@openai-prod', retry: { attempts: 3 }, cache: { mode: 'simple', max_age: 3600 } },
+      },
+    },
+    tag: 'Configs',
+    auth: 'key_or_login',
+    scopes: ['configs.create'],
+    tenant: 'workspace',
+    params: null,
+    query: null,
+    body: createBody,
+    response: created,
+    writes: true,
+    audit: { action: 'create', resource: 'configs' },
+    run: async (call: PathCall<CreateBody>) => {
+      const workspaceId = requireWorkspace(call);
+      const config = await readConfig(call, workspaceId, call.body.config);
+      const now = call.clock.now();
+      const row: Row<'configs'> = {
+        id: uuidv7(call.clock),
+        organisation_id: call.tenant.organisationId,
+        workspace_id: workspaceId,
+        slug: slugify(call.body.name, 'pc-'),
+        name: call.body.name,
+        is_default: call.body.isDefault === 1,
+        status: 'active',
+        owner_id: actorId(call.principal),
+        updated_by: null,
+        version_id: uuidv7(call.clock),
+        created_at: now,
+        last_updated_at: now,
+      };
+      if (row.is_default) {
+        await call.tx.update('configs', { workspace_id: workspaceId, is_default: true }, { is_default: false });
+      }
+      await call.tx.insert('configs', row);
+      await insertVersion(call, row, 1, config);
+      call.audited(row.id);
+      call.tx.changed({ workspaceId, topic: 'configs', entityId: row.id });
+      return { id: row.id, slug: row.slug, version_id: row.version_id, object: 'config' };
+    },
+  };
+
+  const update: AnyAction = {
+    id: 'configs.update',
+    method: 'PUT',
+    path: '/configs/:slug',
+    summary: 'Update a config',
+    description: 'A config in the body replaces the old one in full and becomes a new version.',
+    tag: 'Configs',
+    auth: 'key_or_login',
+    scopes: ['configs.update'],
+    tenant: 'workspace_optional',
+    params: z.strictObject({ slug: z.string() }),
+    query: z.strictObject({ ...tenantFields }),
+    body: updateBody,
+    response: updated,
+    writes: true,
+    audit: { action: 'update', resource: 'configs' },
+    run: async (call: PathCall<UpdateBody>) => {
+      const { body } = call;
+      // An archived config is gone for every caller, except for the one call that brings it back.
+      const row = await findRow({ ...target, archives: false }, call, 'update');
+      if (row.status === 'archived' && body.status !== 'active') throw notFound();
+      if (body.status === 'archived') await refuseWhileDefault(call, row);
+      const patch: Patch<'configs'> = { updated_by: actorId(call.principal), last_updated_at: call.clock.now() };
+      if (body.name !== undefined) patch.name = body.name;
+      if (body.status !== undefined) patch.status = body.status;
+      let versionId = row.version_id;
+      if (body.config !== undefined) {
+        const config = await readConfig(call, row.workspace_id, body.config);
+        const [last] = await call.tx.list('config_versions', {
+          where: { config_id: row.id },
+          orderBy: [['number', 'desc']],
+          limit: 1,
+        });
+        versionId = uuidv7(call.clock);
+        patch.version_id = versionId;
+        await insertVersion(call, { ...row, version_id: versionId }, (last?.number ?? 0) + 1, config);
+      }
+      await call.tx.update('configs', { id: row.id }, patch);
+      call.tx.changed({ workspaceId: row.workspace_id, topic: 'configs', entityId: row.id });
+      return { version_id: versionId };
+    },
+  };
+
+  const versions: AnyAction = {
+    id: 'configs.versions',
+    method: 'GET',
+    path: '/configs/:slug/versions',
+    summary: 'List the versions of a config, newest first',
+    tag: 'Configs',
+    auth: 'key_or_login',
+    scopes: ['configs.read'],
+    tenant: 'workspace_optional',
+    params: z.strictObject({ slug: z.string() }),
+    query: z.strictObject({ ...tenantFields, ...pageFields(100) }),
+    body: null,
+    response: listOf(detail),
+    writes: false,
+    audit: null,
+    run: async (call: PathCall) => {
+      const row = await findRow(target, call, 'read');
+      const page = pageOf(call.query, 50);
+      const where = { config_id: row.id };
+      const total = await call.tx.count('config_versions', { where });
+      const rows = await call.tx.list('config_versions', { where, orderBy: [['number', 'desc']], ...page });
+      const data = await Promise.all(rows.map((version) => presentOld(row, version)));
+      return { object: 'list', total, data };
+    },
+  };
+
+  const version: AnyAction = {
+    id: 'configs.version',
+    method: 'GET',
+    path: '/configs/:slug/versions/:versionId',
+    summary: 'Get one version of a config',
+    tag: 'Configs',
+    auth: 'key_or_login',
+    scopes: ['configs.read'],
+    tenant: 'workspace_optional',
+    params: z.strictObject({ slug: z.string(), versionId: z.string() }),
+    query: z.strictObject({ ...tenantFields }),
+    body: null,
+    response: detail,
+    writes: false,
+    audit: null,
+    run: async (call: PathCall) => {
+      const row = await findRow(target, call, 'read');
+      const id = String(call.params.versionId).toLowerCase();
+      const found = /^[0-9a-f-]{36}$/.test(id)
+        ? await call.tx.find('config_versions', { id, config_id: row.id })
+        : undefined;
+      if (!found) throw notFound();
+      return presentOld(row, found);
+    },
+  };
+
+  return defineResource<'configs', never, never>({
+    name: 'configs',
+    tag: 'Configs',
+    table: 'configs',
+    path: '/configs',
+    param: 'slug',
+    scopes: ['configs'],
+    tenant: 'workspace_optional',
+    object: 'config',
+    archives: true,
+    list: {
+      query: z.object({ return_last_used: queryBoolean.optional() }),
+      defaultPageSize: 50,
+      maxPageSize: 100,
+      item,
+    },
+    detail,
+    present: async (row, call, full) => {
+      if (!full) return presentRow(row);
+      const current = await call.tx.find('config_versions', { id: row.version_id });
+      if (!current) throw new SluiceError('internal', 'The config has no current version.', { detail: row.id });
+      return presentVersion(row, current);
+    },
+    create: null,
+    update: null,
+    remove: { check: refuseWhileDefault },
+    actions: [create, update, versions, version],
+  });
+}
+
+/** A version in a list: with the time and the author of that version. */
+async function presentOld(row: Row<'configs'>, version: Row<'config_versions'>) {
+  const shown = await presentVersion(row, version);
+  return { ...shown, updated_by: version.created_by, last_updated_at: toIso(version.created_at) };
+}
+
+/** 409 while the workspace hands this config to its users' keys (P-19): requests would lose their routing at once. */
+async function refuseWhileDefault(call: Call<never, never, never> | Call, row: Row<'configs'>): Promise<void> {
+  const workspace = await call.tx.find('workspaces', { id: row.workspace_id });
+  const wanted = workspace?.defaults?.user_api_key_config;
+  if (wanted === row.id || wanted === row.slug) {
+    throw new SluiceError(
+      'conflict',
+      'This config is the default of the workspace for user API keys; clear defaults.user_api_key_config first.',
+    );
+  }
+}
+
+/** JSON text as strictly as a body: duplicate keys, depth and size are refused (rule D-02). */
+function parseText(text: string): unknown {
+  try {
+    scanJson(Buffer.from(text), []);
+    return JSON.parse(text);
+  } catch (error) {
+    if (error instanceof JsonScanError) {
+      throw refuse('config', `${error.message.replace(/^The body/, 'The text')}.`);
+    }
+    throw error;
+  }
+}
+
+export const configs: readonly AnyAction[] = configsResource(NO_REFERENCES);

@@ -1,0 +1,170 @@
+/** What one field of a config demands of another (api §10.1, 10.2, 10.8, P-50 to P-52). All functions only collect issues. */
+import { METADATA_HEADERS } from '../../kernel/header-names.ts';
+import { providerById } from '../../providers/catalog.ts';
+import { formatPath, type Issue } from '../issues.ts';
+import type { CheckHost } from '../shapes.ts';
+import { checkQuery } from './conditions.ts';
+import { ACCOUNT_KEYS, type Config, GUARDRAIL_LISTS, HOOK_LISTS } from './structure.ts';
+
+type Path = (string | number)[];
+
+const MAX_ROOT_TARGETS = 100;
+const MAX_CONDITIONAL_TARGETS = 1000;
+const MAX_NESTED_TARGETS = 50;
+
+const HEADER_NAME = /^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$/;
+const metadataHeaders: ReadonlySet<string> = new Set(METADATA_HEADERS);
+
+/** A check id: family and check, such as `default.regexMatch`. */
+const CHECK_ID = /^[a-zA-Z][a-zA-Z0-9_-]*(?:\.[a-zA-Z0-9_-]+)+$/;
+const INLINE_KEYS = new Set(['id', 'deny', 'async', 'sequential', 'on_success', 'on_fail']);
+
+export interface RuleOptions {
+  readonly checkHost: CheckHost;
+  /** `x-gateway-` and the alias prefixes in use. */
+  readonly headerPrefixes: readonly string[];
+}
+
+export function checkRules(config: Config, options: RuleOptions): Issue[] {
+  const issues: Issue[] = [];
+  checkCaps(config, issues);
+  walk(config, [], (node, path) => checkNode(node, path, options, issues));
+  return issues;
+}
+
+/** Visits the root and every target, parents first. */
+export function walk(config: Config, path: Path, visit: (node: Config, path: Path) => void): void {
+  visit(config, path);
+  for (const [index, target] of (config.targets ?? []).entries()) walk(target, [...path, 'targets', index], visit);
+}
+
+function descendants(config: Config): number {
+  let n = 0;
+  for (const target of config.targets ?? []) n += 1 + descendants(target);
+  return n;
+}
+
+function checkCaps(config: Config, issues: Issue[]): void {
+  const targets = config.targets ?? [];
+  const most = config.strategy?.mode === 'conditional' ? MAX_CONDITIONAL_TARGETS : MAX_ROOT_TARGETS;
+  if (targets.length > most) issues.push({ path: 'targets', message: `must have at most ${most} items` });
+  for (const [index, target] of targets.entries()) {
+    if (descendants(target) > MAX_NESTED_TARGETS) {
+      issues.push({
+        path: formatPath(['targets', index, 'targets']),
+        message: `must hold at most ${MAX_NESTED_TARGETS} nested targets, on all levels together`,
+      });
+    }
+  }
+}
+
+function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue[]): void {
+  const report = (at: Path, message: string) => issues.push({ path: formatPath([...path, ...at]), message });
+  const before = issues.length;
+  checkPassthrough(node, path.length === 0, report);
+  checkStrategy(node, path, report, issues);
+  if (node.custom_host !== undefined) {
+    const problem = options.checkHost(node.custom_host);
+    if (problem !== null) report(['custom_host'], problem);
+  }
+  checkForwardHeaders(node, options.headerPrefixes, report);
+  for (const list of GUARDRAIL_LISTS) {
+    for (const [index, item] of (node[list] ?? []).entries()) {
+      if (typeof item === 'string') continue;
+      for (const key of Object.keys(item)) {
+        if (!INLINE_KEYS.has(key) && !CHECK_ID.test(key))
+          report([list, index, key], 'is neither a known key nor a check id');
+      }
+    }
+  }
+  if (issues.length === before && !isComplete(node)) {
+    report(
+      [],
+      'says nothing to do: give a provider with credentials, "virtual_key", "strategy" with "targets", or a setting such as "retry" or "cache"',
+    );
+  }
+}
+
+type Report = (at: Path, message: string) => void;
+
+function checkPassthrough(node: Config, root: boolean, report: Report): void {
+  if (node.passthrough !== true) return;
+  const excluded: readonly (keyof Config)[] = root
+    ? ['targets', 'strategy', 'override_params', ...GUARDRAIL_LISTS, ...HOOK_LISTS]
+    : ['provider', 'virtual_key', 'api_key', 'targets', 'strategy'];
+  for (const key of excluded) {
+    if (node[key] !== undefined) report([key], 'cannot be combined with "passthrough": true');
+  }
+}
+
+function checkStrategy(node: Config, path: Path, report: Report, issues: Issue[]): void {
+  const { strategy, targets } = node;
+  if (strategy && !targets) report(['targets'], 'is required with "strategy"');
+  if (targets && !strategy) report(['strategy'], 'is required with "targets"');
+  if (!strategy || !targets) return;
+
+  const names = new Set<string>();
+  for (const [index, target] of targets.entries()) {
+    if (target.name === undefined) continue;
+    if (names.has(target.name)) report(['targets', index, 'name'], 'is the name of another target in the same list');
+    names.add(target.name);
+  }
+  if (strategy.mode === 'conditional') {
+    if (!strategy.conditions) report(['strategy', 'conditions'], 'is required with the mode "conditional"');
+    if (strategy.default === undefined) report(['strategy', 'default'], 'is required with the mode "conditional"');
+  }
+  if (strategy.sticky && strategy.mode !== 'loadbalance') {
+    report(['strategy', 'sticky'], 'is possible with the mode "loadbalance" only');
+  }
+  if (strategy.mode === 'loadbalance' && targets.every((target) => target.weight === 0)) {
+    report(['targets'], 'must have at least one target with a weight above 0');
+  }
+  for (const [index, condition] of (strategy.conditions ?? []).entries()) {
+    checkQuery(condition.query, [...path, 'strategy', 'conditions', index, 'query'], issues);
+    if (!names.has(condition.then)) {
+      report(['strategy', 'conditions', index, 'then'], 'must be the name of one of the targets');
+    }
+  }
+  if (strategy.default !== undefined && !names.has(strategy.default)) {
+    report(['strategy', 'default'], 'must be the name of one of the targets');
+  }
+}
+
+function checkForwardHeaders(node: Config, prefixes: readonly string[], report: Report): void {
+  for (const [index, header] of (node.forward_headers ?? []).entries()) {
+    const lower = header.trim().toLowerCase();
+    if (!HEADER_NAME.test(header)) report(['forward_headers', index], 'is not a valid header name');
+    else if (prefixes.some((prefix) => lower === `${prefix}forward-headers`)) {
+      report(['forward_headers', index], 'is the header that lists forwarded headers and cannot be in the list');
+    } else if (metadataHeaders.has(lower)) {
+      report(['forward_headers', index], 'is a header of a cloud metadata service and cannot be forwarded');
+    }
+  }
+}
+
+/** "A config is valid when at least one of these sets is present" (api §10.1). */
+function isComplete(node: Config): boolean {
+  if (node.provider !== undefined) {
+    if (node.provider.startsWith('@') || node.api_key !== undefined || node.custom_host !== undefined) return true;
+    if (ACCOUNT_KEYS.some((key) => node[key] !== undefined)) return true;
+    // The sandbox and its like are called without any credential.
+    if (providerById(node.provider)?.needsKey === false) return true;
+  }
+  const { override_params: override } = node;
+  const model = override && Object.hasOwn(override, 'model') ? override.model : undefined;
+  return (
+    node.virtual_key !== undefined ||
+    (node.strategy !== undefined && node.targets !== undefined) ||
+    node.cache !== undefined ||
+    node.retry !== undefined ||
+    node.prompt_id !== undefined ||
+    node.forward_headers !== undefined ||
+    node.request_timeout !== undefined ||
+    node.passthrough === true ||
+    node.fetch_integrated_models === true ||
+    node.default_params !== undefined ||
+    node.drop_params !== undefined ||
+    (typeof model === 'string' && /^@[^/]+\/./.test(model)) ||
+    [...GUARDRAIL_LISTS, ...HOOK_LISTS].some((list) => node[list] !== undefined)
+  );
+}

@@ -1,0 +1,53 @@
+import { type Issue, issuesOf } from '../issues.ts';
+import type { CheckHost } from '../shapes.ts';
+import { normalise } from './normalise.ts';
+import { checkRules, walk } from './rules.ts';
+import { type Config, configSchema, GUARDRAIL_LISTS } from './structure.ts';
+
+export type { Config, Hook, InlineGuardrail, Strategy } from './structure.ts';
+export { configSchema, SECRET_KEYS } from './structure.ts';
+
+export interface ParseOptions {
+  /** Syntax and address rules for `custom_host` (api §33.5): null, or what is wrong. */
+  readonly checkHost: CheckHost;
+  /** `x-gateway-` and its aliases, lower case with the hyphen at the end. Defaults to `x-gateway-` alone. */
+  readonly headerPrefixes?: readonly string[];
+}
+
+export type ParsedConfig =
+  | { readonly ok: true; readonly config: Config }
+  | { readonly ok: false; readonly issues: readonly Issue[] };
+
+const DEFAULT_PREFIXES = ['x-gateway-'];
+const MAX_ISSUES = 20;
+
+/**
+ * Checks a config in full (api §10) and answers its stored form, keys in snake case. Takes any JSON value and never
+ * throws; at most 20 issues, with paths relative to the config (`targets[0].retry.attempts`, empty for the whole).
+ * Whether the slugs inside exist is not asked here: guardrails are checked when a config is saved
+ * (`guardrailSlugs`), providers and virtual keys when a request uses them.
+ */
+export function parseConfig(value: unknown, options: ParseOptions): ParsedConfig {
+  const { value: normal, issues } = normalise(value);
+  if (issues.length > 0) return { ok: false, issues };
+  const parsed = configSchema.safeParse(normal);
+  if (!parsed.success) return { ok: false, issues: issuesOf(parsed.error) };
+  const broken = checkRules(parsed.data, {
+    checkHost: options.checkHost,
+    headerPrefixes: options.headerPrefixes ?? DEFAULT_PREFIXES,
+  });
+  return broken.length > 0 ? { ok: false, issues: broken.slice(0, MAX_ISSUES) } : { ok: true, config: parsed.data };
+}
+
+/** Every guardrail slug named anywhere in a config, with where it stands: `targets[0].input_guardrails[1]`. */
+export function guardrailSlugs(config: Config): { slug: string; path: (string | number)[] }[] {
+  const out: { slug: string; path: (string | number)[] }[] = [];
+  walk(config, [], (node, path) => {
+    for (const list of GUARDRAIL_LISTS) {
+      for (const [index, item] of (node[list] ?? []).entries()) {
+        if (typeof item === 'string') out.push({ slug: item, path: [...path, list, index] });
+      }
+    }
+  });
+  return out;
+}

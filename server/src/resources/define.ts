@@ -1,0 +1,296 @@
+/**
+ * Turns a declared resource into the actions of its five verbs (architecture §6). What is the same for all resources
+ * lives here once: look-up by UUID or slug, paging, archiving, the change feed, the audit name.
+ */
+import { z } from 'zod';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Query, Where } from '../store/ports.ts';
+import { type Row, SCHEMA, type TenantTable } from '../store/schema.ts';
+import { isUuid, queryInteger, tenantFields } from './fields.ts';
+import type { Action, AnyAction, Call, Filter, ItemVerb, ResourceSpec } from './resource.ts';
+
+/** Offset of the last row a list reaches (rule D-07): beyond it a page costs more than it is worth. */
+const MAX_OFFSET = 10_000_000;
+
+/** The one answer for a path object that is missing, foreign or in another workspace (security 2.3). */
+export function notFound(): SluiceError {
+  return new SluiceError('not_found', 'There is no such object, or your credential cannot see it.');
+}
+
+/** Answer of updates and deletes: `{}` (P-04). */
+export const emptyAnswer = z.strictObject({});
+
+type LooseRow = Record<string, unknown>;
+
+export function defineResource<N extends TenantTable, C, U>(spec: ResourceSpec<N, C, U>): AnyAction[] {
+  const actions: AnyAction[] = [];
+  if (spec.list) actions.push(listAction(spec, spec.list));
+  if (spec.create) actions.push(createAction(spec, spec.create));
+  actions.push(getAction(spec));
+  if (spec.update) actions.push(updateAction(spec, spec.update));
+  if (spec.remove) actions.push(removeAction(spec, spec.remove));
+  return [...actions, ...(spec.actions ?? [])];
+}
+
+function listAction<N extends TenantTable, C, U>(
+  spec: ResourceSpec<N, C, U>,
+  list: NonNullable<ResourceSpec<N, C, U>['list']>,
+): AnyAction {
+  const camel = list.style === 'camel';
+  const query = list.query.extend({ ...tenantFields, ...pageFields(list.maxPageSize, camel) }).strict();
+  return {
+    ...common(spec, 'list', 'GET', `List ${plural(spec)}`),
+    query,
+    response: listOf(list.item),
+    run: async (call: Call<unknown, Record<string, unknown>>) => {
+      const page = pageOf(call.query, list.defaultPageSize);
+      const own = await spec.visible?.(call, 'list');
+      const where = merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined);
+      const wanted = (await list.where?.(call)) as Conditions | undefined;
+      // A filter on status decides itself about archived rows; everything else only narrows.
+      if (wanted && 'status' in wanted && !(own?.where && 'status' in own.where)) delete where.status;
+      const filter = {
+        where: merge(where, wanted) as Where<N>,
+        ...alternatives<N>(own?.anyOf, list.anyOf?.(call)),
+      };
+      const total = await call.tx.count(spec.table, filter);
+      const rows = await call.tx.list(spec.table, {
+        ...filter,
+        orderBy: list.orderBy ?? ([['created_at', 'desc']] as unknown as NonNullable<Query<N>['orderBy']>),
+        limit: page.limit,
+        offset: page.offset,
+      });
+      const data = list.presentAll
+        ? await list.presentAll(rows, call)
+        : await Promise.all(rows.map((row) => spec.present(row, call, false)));
+      return { object: 'list' as const, total, data };
+    },
+  };
+}
+
+function createAction<N extends TenantTable, C, U>(
+  spec: ResourceSpec<N, C, U>,
+  create: NonNullable<ResourceSpec<N, C, U>['create']>,
+): AnyAction {
+  return {
+    ...common(spec, 'create', 'POST', `Create ${one(spec)}`),
+    body: create.body,
+    response: create.response,
+    run: async (call: Call<unknown, unknown, C>) => {
+      const { row, answer } = await create.run(call);
+      await call.tx.insert(spec.table, row);
+      await create.after?.(call, row);
+      announce(spec, call, row);
+      return answer;
+    },
+  };
+}
+
+function getAction<N extends TenantTable, C, U>(spec: ResourceSpec<N, C, U>): AnyAction {
+  return {
+    ...common(spec, 'read', 'GET', `Get ${one(spec)}`),
+    query: itemQuery(spec.get?.query),
+    response: spec.detail,
+    run: async (call: Call<LooseRow>) => spec.present(await findRow(spec, call, 'read'), call, true),
+  };
+}
+
+function updateAction<N extends TenantTable, C, U>(
+  spec: ResourceSpec<N, C, U>,
+  update: NonNullable<ResourceSpec<N, C, U>['update']>,
+): AnyAction {
+  return {
+    ...common(spec, 'update', 'PUT', `Update ${one(spec)}`),
+    query: itemQuery(undefined),
+    body: update.body,
+    response: update.response,
+    run: async (call: Call<LooseRow, unknown, U>) => {
+      const row = await findRow(spec, call, 'update');
+      const { patch, answer } = await update.run(call, row);
+      if (Object.keys(patch).length > 0) {
+        const stamped = { last_updated_at: call.clock.now(), ...patch } as Partial<Row<N>>;
+        await call.tx.update(spec.table, { id: idOf(row) } as unknown as Where<N>, stamped);
+      }
+      announce(spec, call, row);
+      return answer;
+    },
+  };
+}
+
+function removeAction<N extends TenantTable, C, U>(
+  spec: ResourceSpec<N, C, U>,
+  remove: NonNullable<ResourceSpec<N, C, U>['remove']>,
+): AnyAction {
+  return {
+    ...common(spec, 'delete', 'DELETE', `Delete ${one(spec)}`),
+    query: itemQuery(remove.query),
+    response: emptyAnswer,
+    run: async (call: Call<LooseRow>) => {
+      const row = await findRow(spec, call, 'delete');
+      await remove.check?.(call, row);
+      await remove.clean?.(call, row);
+      const where = { id: idOf(row) } as unknown as Where<N>;
+      if (spec.archives) {
+        const patch = { status: 'archived', last_updated_at: call.clock.now() } as unknown as Partial<Row<N>>;
+        await call.tx.update(spec.table, where, patch);
+      } else {
+        await call.tx.remove(spec.table, where);
+      }
+      announce(spec, call, row);
+      return {};
+    },
+  };
+}
+
+/** What the five verbs share. Item verbs of a workspace resource take the workspace as a narrowing, not as a need. */
+function common<N extends TenantTable, C, U>(
+  spec: ResourceSpec<N, C, U>,
+  verb: ItemVerb | 'list' | 'create',
+  method: Action['method'],
+  summary: string,
+) {
+  const item = verb !== 'list' && verb !== 'create';
+  const suffix = item ? `/:${spec.param}` : '';
+  const writes = verb === 'create' || verb === 'update' || verb === 'delete';
+  return {
+    id: `${spec.name}.${verb}`,
+    method,
+    path: `${spec.path}${suffix}`,
+    aliases: (spec.aliases ?? []).map((base) => `${base}${suffix}`),
+    summary,
+    tag: spec.tag,
+    auth: spec.auth ?? ('key_or_login' as const),
+    scopes: spec.scopes.map((prefix) => `${prefix}.${verb}`),
+    tenant: item && spec.tenant === 'workspace' ? ('workspace_optional' as const) : spec.tenant,
+    params: item ? z.strictObject({ [spec.param]: z.string() }) : null,
+    query: null,
+    body: null,
+    writes,
+    audit: writes ? { action: verb, resource: spec.name } : null,
+  };
+}
+
+function itemQuery(own: z.ZodObject | undefined) {
+  return (own ?? z.strictObject({})).extend(tenantFields).strict();
+}
+
+/**
+ * The row that the path names, among those the caller may see. For further actions on one object: `param` is read from
+ * `call.params`. Throws the one 404 otherwise.
+ */
+export async function findRow<N extends TenantTable>(
+  spec: Pick<ResourceSpec<N, never, never>, 'table' | 'param' | 'archives'> & {
+    readonly visible?: (call: Call, verb: ItemVerb | 'list') => Filter<N> | Promise<Filter<N>>;
+  },
+  call: Call<LooseRow>,
+  verb: ItemVerb,
+): Promise<Row<N>> {
+  const value = call.params[spec.param];
+  if (typeof value !== 'string' || !/^[A-Za-z0-9_-]{1,255}$/.test(value)) throw notFound();
+  const own = await spec.visible?.(call, verb);
+  const base = merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined);
+  const names = [...(isUuid(value) ? ['id'] : []), ...('slug' in SCHEMA[spec.table].columns ? ['slug'] : [])];
+  for (const name of names) {
+    const key = name === 'id' ? value.toLowerCase() : value;
+    const where = merge(base, { [name]: key }) as Where<N>;
+    const [row] = await call.tx.list(spec.table, { where, ...alternatives<N>(own?.anyOf), limit: 1 });
+    if (row) {
+      call.audited(idOf(row));
+      return row;
+    }
+  }
+  throw notFound();
+}
+
+function announce<N extends TenantTable, C, U>(
+  spec: ResourceSpec<N, C, U>,
+  call: Call<never, never, never> | Call,
+  row: Row<N>,
+): void {
+  const id = idOf(row);
+  const workspaceId = (row as LooseRow).workspace_id;
+  call.audited(id);
+  call.tx.changed({
+    workspaceId: typeof workspaceId === 'string' ? workspaceId : null,
+    topic: spec.topic ?? spec.table,
+    entityId: id,
+  });
+}
+
+function idOf(row: unknown): string {
+  return String((row as LooseRow).id);
+}
+
+/** Query parameters of a page (api §1.4). */
+export function pageFields(maxPageSize: number, camel = false) {
+  const size = queryInteger(1, maxPageSize).optional();
+  const current = queryInteger(0, MAX_OFFSET).optional().describe('0-indexed.');
+  const snake = { page_size: size, current_page: current };
+  return camel ? { ...snake, pageSize: size, currentPage: current } : snake;
+}
+
+/** Limit and offset of the page that a validated query asks for. */
+export function pageOf(query: Record<string, unknown>, defaultPageSize: number): { limit: number; offset: number } {
+  const limit = numberOf(query, 'page_size', 'pageSize') ?? defaultPageSize;
+  const current = numberOf(query, 'current_page', 'currentPage') ?? 0;
+  if (limit * current > MAX_OFFSET) {
+    throw new SluiceError('validation', `current_page times page_size must be at most ${MAX_OFFSET}.`, {
+      param: 'current_page',
+    });
+  }
+  return { limit, offset: limit * current };
+}
+
+function numberOf(query: Record<string, unknown>, name: string, camel: string): number | undefined {
+  const [first, second] = [query[name], query[camel]];
+  if (first !== undefined && second !== undefined && first !== second) {
+    throw new SluiceError('validation', `Send ${name} or ${camel}, not both.`, { param: camel });
+  }
+  const value = first ?? second;
+  return typeof value === 'number' ? value : undefined;
+}
+
+/** The list envelope (api §1.4). */
+export function listOf(item: z.ZodType) {
+  return z.object({ object: z.literal('list'), total: z.int().min(0), data: z.array(item) });
+}
+
+type Conditions = Record<string, unknown>;
+
+const isPlain = (value: unknown): value is Conditions =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Both sets of conditions at once: a filter of the caller can narrow what is visible and never widen it. */
+function merge(a: Conditions | undefined, b: Conditions | undefined): Conditions {
+  const out: Conditions = { ...a };
+  for (const [column, condition] of Object.entries(b ?? {})) {
+    if (condition === undefined) continue;
+    out[column] = column in out ? both(column, out[column], condition) : condition;
+  }
+  return out;
+}
+
+function both(column: string, a: unknown, b: unknown): Conditions {
+  const left: Conditions = isPlain(a) ? a : { in: [a] };
+  const right: Conditions = isPlain(b) ? b : { in: [b] };
+  const out: Conditions = { ...left, ...right };
+  for (const operator of Object.keys(left)) {
+    if (!(operator in right) || left[operator] === right[operator]) continue;
+    if (operator !== 'in') throw new Error(`two different conditions "${operator}" on ${column}`);
+    const allowed = new Set(right.in as unknown[]);
+    out.in = (left.in as unknown[]).filter((value) => allowed.has(value));
+  }
+  return out;
+}
+
+function alternatives<N extends TenantTable>(
+  a: readonly Where<N>[] | undefined,
+  b?: readonly Where<N>[],
+): { anyOf?: readonly Where<N>[] } {
+  if (!a || !b) return a || b ? { anyOf: a ?? b ?? [] } : {};
+  return { anyOf: a.flatMap((x) => b.map((y) => merge(x as Conditions, y as Conditions) as Where<N>)) };
+}
+
+const noun = (spec: { readonly object: string }) => spec.object.replace(/[-_]/g, ' ').replace(/\bapi\b/, 'API');
+const one = (spec: { readonly object: string }) => `${/^[aeiou]/i.test(noun(spec)) ? 'an' : 'a'} ${noun(spec)}`;
+const plural = (spec: { readonly object: string }) => `${noun(spec)}s`;

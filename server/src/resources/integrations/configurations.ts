@@ -1,0 +1,334 @@
+/**
+ * The settings of an account by base provider and way of signing in (api §13.3), as data: which fields there are,
+ * which must be given, which are secret. Integrations store them under these names; virtual keys translate their
+ * camel-case names into them (`virtual-keys/settings.ts`). Providers outside the table have the fields they declare
+ * themselves in the provider catalog.
+ */
+import { z } from 'zod';
+import { PROVIDERS, providerById } from '../../providers/catalog.ts';
+import { type Issue, issuesOf } from '../issues.ts';
+import { type CheckHost, customHeaders, customHost, isMask, REFUSED_MASK, secretText, text } from '../shapes.ts';
+
+type Need = 'required' | 'optional';
+
+interface Field {
+  readonly schema: z.ZodType;
+  readonly need: Need;
+  /** Sealed at rest, answered as `masked_<name>`. */
+  readonly secret: boolean;
+  /** An address that calls go to: it passes the injected host check. */
+  readonly host: boolean;
+}
+
+type Fields = Readonly<Record<string, Field>>;
+
+interface Variant {
+  readonly fields: Fields;
+  /** Whether the `key` of the integration is needed with this way of signing in. */
+  readonly needsKey: boolean;
+}
+
+interface Family {
+  readonly fields: Fields;
+  readonly needsKey: boolean;
+  /** The field whose value picks a variant. */
+  readonly selector?: { readonly field: string; readonly variants: Readonly<Record<string, Variant>> };
+}
+
+const short = text(255, 1);
+const field = (schema: z.ZodType, need: Need, extra: Partial<Field> = {}): Field => ({
+  schema,
+  need,
+  secret: false,
+  host: false,
+  ...extra,
+});
+const optional = (schema: z.ZodType = short) => field(schema, 'optional');
+const required = (schema: z.ZodType = short) => field(schema, 'required');
+const secret = (schema: z.ZodType = secretText) => field(schema, 'required', { secret: true });
+const host = (need: Need) => field(customHost, need, { host: true });
+
+const azureDeployment = z.strictObject({
+  azure_api_version: text(30, 1),
+  azure_deployment_name: short,
+  azure_model_slug: short,
+  alias: short.optional(),
+  is_default: z.boolean().optional(),
+});
+
+const AZURE_MODES: NonNullable<Family['selector']> = {
+  field: 'azure_auth_mode',
+  variants: {
+    default: { needsKey: true, fields: {} },
+    entra: {
+      needsKey: false,
+      fields: {
+        azure_entra_tenant_id: required(),
+        azure_entra_client_id: required(),
+        azure_entra_client_secret: secret(),
+      },
+    },
+    managed: { needsKey: false, fields: { azure_managed_client_id: optional() } },
+    workload: {
+      needsKey: false,
+      fields: { azure_workload_client_id: required(), azure_workload_tenant_id: required() },
+    },
+    entraFederated: {
+      needsKey: false,
+      fields: { azure_entra_tenant_id: required(), azure_entra_client_id: required() },
+    },
+  },
+};
+
+const AWS_TYPES: NonNullable<Family['selector']> = {
+  field: 'aws_auth_type',
+  variants: {
+    accessKey: { needsKey: false, fields: { aws_access_key_id: secret(), aws_secret_access_key: secret() } },
+    assumedRole: { needsKey: false, fields: { aws_role_arn: required(text(2048, 1)), aws_external_id: optional() } },
+    serviceRole: { needsKey: false, fields: {} },
+    apiKey: { needsKey: true, fields: {} },
+  },
+};
+
+/** The key file of a cloud service account, as its JSON object. */
+const serviceAccount = z
+  .record(z.string(), z.unknown())
+  .refine((value) => JSON.stringify(value).length <= 16_384, { error: 'must have at most 16384 characters as JSON' })
+  .refine((value) => !Object.values(value).some(isMask), { error: REFUSED_MASK });
+
+const FAMILIES: Readonly<Record<string, Family>> = {
+  openai: { needsKey: true, fields: { openai_organization: optional(), openai_project: optional() } },
+  'azure-openai': {
+    needsKey: true,
+    fields: {
+      azure_resource_name: required(),
+      azure_deployment_config: required(z.array(azureDeployment).min(1).max(200)),
+    },
+    selector: AZURE_MODES,
+  },
+  'azure-ai': {
+    needsKey: true,
+    fields: {
+      azure_foundry_url: host('required'),
+      azure_api_version: optional(text(30, 1)),
+      azure_deployment_name: optional(),
+    },
+    selector: AZURE_MODES,
+  },
+  bedrock: { needsKey: false, fields: { aws_region: required() }, selector: AWS_TYPES },
+  sagemaker: {
+    needsKey: false,
+    fields: {
+      aws_region: required(),
+      ...Object.fromEntries(
+        [
+          'custom_attributes',
+          'target_model',
+          'target_variant',
+          'target_container_hostname',
+          'inference_id',
+          'enable_explanations',
+          'inference_component',
+          'session_id',
+          'model_name',
+        ].map((name) => [`amzn_sagemaker_${name}`, optional(text(1024, 1))]),
+      ),
+    },
+    selector: AWS_TYPES,
+  },
+  'vertex-ai': {
+    needsKey: false,
+    fields: { vertex_region: required(), vertex_skip_ptu_cost_attribution: optional(z.boolean()) },
+    selector: {
+      field: 'vertex_auth_type',
+      variants: {
+        basic: { needsKey: true, fields: { vertex_project_id: required() } },
+        serviceAccount: {
+          needsKey: false,
+          fields: { vertex_service_account_json: secret(serviceAccount), vertex_project_id: optional() },
+        },
+        wif: { needsKey: false, fields: { vertex_project_id: optional() } },
+      },
+    },
+  },
+  'workers-ai': { needsKey: true, fields: { workers_ai_account_id: required() } },
+  huggingface: { needsKey: true, fields: { huggingface_base_url: host('optional') } },
+  cortex: { needsKey: true, fields: { snowflake_account: required() } },
+  anthropic: { needsKey: true, fields: { anthropic_inspect_stream_for_overloaded_error: optional(z.boolean()) } },
+};
+
+/** For every provider: a host and headers of one's own. */
+const COMMON: Fields = {
+  custom_host: host('optional'),
+  custom_headers: optional(customHeaders),
+};
+
+/** For every provider without a selector of its own: OAuth client credentials in place of the key (P-60). */
+const OAUTH: NonNullable<Family['selector']> = {
+  field: 'auth_type',
+  variants: {
+    apiKey: { needsKey: true, fields: {} },
+    oauthClientCredentials: {
+      needsKey: false,
+      fields: {
+        oauth_token_endpoint: host('required'),
+        oauth_client_id: required(),
+        oauth_client_secret: secret(),
+        oauth_scope: optional(text(2048, 1)),
+      },
+    },
+  },
+};
+
+/** The base providers an account can be stored for: those of the table and of the provider catalog. */
+export function isKnownProvider(id: string): boolean {
+  return Object.hasOwn(FAMILIES, id) || providerById(id) !== undefined;
+}
+
+export function knownProviders(): string[] {
+  return [...new Set([...Object.keys(FAMILIES), ...PROVIDERS.keys()])].sort();
+}
+
+interface Layout {
+  readonly fields: Fields;
+  readonly needsKey: boolean;
+  readonly issues: readonly Issue[];
+}
+
+/** The fields that a provider declares for itself, where the table says nothing. */
+function declaredFields(id: string): Record<string, Field> {
+  const provider = providerById(id);
+  if (!provider || !(provider.settings instanceof z.ZodObject)) return {};
+  const out: Record<string, Field> = {};
+  for (const [name, schema] of Object.entries(provider.settings.shape as Record<string, z.ZodType>)) {
+    const isSecret = provider.secretSettings.includes(name);
+    out[name] = field(schema, schema.safeParse(undefined).success ? 'optional' : 'required', { secret: isSecret });
+  }
+  return out;
+}
+
+/** Fields and key need of `id` with the selectors as given in `value`; a missing or unknown selector is an issue. */
+function layoutOf(id: string, value: Readonly<Record<string, unknown>>): Layout {
+  const family = Object.hasOwn(FAMILIES, id) ? FAMILIES[id] : undefined;
+  const own = { ...declaredFields(id), ...COMMON, ...family?.fields };
+  const needsKey = providerById(id)?.needsKey ?? family?.needsKey ?? true;
+  const issues: Issue[] = [];
+  let fields: Record<string, Field> = own;
+  let key = needsKey;
+  for (const [selector, need] of [
+    [family?.selector, 'required'],
+    [OAUTH, 'optional'],
+  ] as const) {
+    if (!selector) continue;
+    const names = Object.keys(selector.variants);
+    const chosen = value[selector.field];
+    fields = { ...fields, [selector.field]: field(z.enum(names as [string, ...string[]]), need) };
+    if (chosen === undefined) continue;
+    const variant =
+      typeof chosen === 'string' && Object.hasOwn(selector.variants, chosen) ? selector.variants[chosen] : undefined;
+    if (!variant) {
+      issues.push({ path: selector.field, message: `must be one of ${names.join(', ')}` });
+      continue;
+    }
+    fields = { ...fields, ...variant.fields };
+    if (selector === OAUTH) key = variant.needsKey ? key : false;
+    else key = variant.needsKey;
+  }
+  return { fields, needsKey: key, issues };
+}
+
+/** Every field of `id` in any way of signing in, for checks of names alone (secret mappings). */
+export function fieldNames(id: string): Set<string> {
+  const family = Object.hasOwn(FAMILIES, id) ? FAMILIES[id] : undefined;
+  const names = new Set([
+    ...Object.keys(declaredFields(id)),
+    ...Object.keys(COMMON),
+    ...Object.keys(family?.fields ?? {}),
+  ]);
+  for (const selector of [family?.selector, OAUTH]) {
+    if (!selector) continue;
+    names.add(selector.field);
+    for (const variant of Object.values(selector.variants)) {
+      for (const name of Object.keys(variant.fields)) names.add(name);
+    }
+  }
+  return names;
+}
+
+export interface CheckOptions {
+  readonly checkHost: CheckHost;
+  /** Fields that a secret mapping fills at call time: they need not be given. */
+  readonly mapped?: ReadonlySet<string>;
+  /** Secret settings that are stored already and stay when the caller leaves them out. */
+  readonly kept?: Readonly<Record<string, unknown>>;
+}
+
+export type CheckedSettings =
+  | {
+      readonly ok: true;
+      /** Settings to store in the clear. */
+      readonly plain: Record<string, unknown>;
+      /** Settings to seal, kept ones included. */
+      readonly secrets: Record<string, unknown>;
+      /** Whether calls need the provider key beside them. */
+      readonly needsKey: boolean;
+    }
+  | { readonly ok: false; readonly issues: readonly Issue[] };
+
+/**
+ * Checks the settings of an account of base provider `id` and parts them in plain and secret. Paths of issues are
+ * relative to the settings object. Masked names are refused (rule P-08); a secret given as null is cleared, one left
+ * out stays as it was while the way of signing in still has it.
+ */
+export function checkSettings(
+  id: string,
+  value: Readonly<Record<string, unknown>>,
+  options: CheckOptions,
+): CheckedSettings {
+  const given = Object.entries(value);
+  const layout = layoutOf(id, value);
+  const issues: Issue[] = [...layout.issues];
+  const plain: Record<string, unknown> = {};
+  const secrets: Record<string, unknown> = {};
+  const broken = new Set(layout.issues.map((issue) => issue.path));
+
+  for (const [name, item] of Object.entries(layout.fields)) {
+    if (item.secret && options.kept && Object.hasOwn(options.kept, name) && value[name] === undefined) {
+      secrets[name] = options.kept[name];
+    }
+  }
+  for (const [name, content] of given) {
+    if (content === undefined || broken.has(name)) continue;
+    const item = Object.hasOwn(layout.fields, name) ? layout.fields[name] : undefined;
+    if (!item) {
+      issues.push({ path: name, message: unknownField(id, name) });
+      continue;
+    }
+    if (content === null && item.secret && options.kept) continue;
+    const parsed = item.schema.safeParse(content);
+    if (!parsed.success) {
+      issues.push(...issuesOf(parsed.error, name));
+      continue;
+    }
+    const problem = item.host && typeof parsed.data === 'string' ? options.checkHost(parsed.data) : null;
+    if (problem !== null) issues.push({ path: name, message: problem });
+    (item.secret ? secrets : plain)[name] = parsed.data;
+  }
+  const reported = new Set(issues.map((issue) => issue.path));
+  for (const [name, item] of Object.entries(layout.fields)) {
+    const present = Object.hasOwn(plain, name) || Object.hasOwn(secrets, name) || options.mapped?.has(name);
+    if (item.need === 'required' && !present && ![...reported].some((path) => path.startsWith(name))) {
+      issues.push({ path: name, message: 'is required' });
+    }
+  }
+  return issues.length > 0 ? { ok: false, issues } : { ok: true, plain, secrets, needsKey: layout.needsKey };
+}
+
+function unknownField(id: string, name: string): string {
+  if (name.startsWith('masked_')) {
+    return `shows a stored secret in answers and cannot be written: send ${name.slice('masked_'.length)}, or leave it out to keep it`;
+  }
+  return fieldNames(id).has(name)
+    ? 'does not belong to the chosen way of signing in'
+    : `is not a setting of the provider "${id}"`;
+}

@@ -1,0 +1,206 @@
+/** Integrations: provider credentials of an organisation or of one workspace (api §13). */
+import { z } from 'zod';
+import { SluiceError } from '../../kernel/errors.ts';
+import { slugify, uuidv7 } from '../../kernel/id.ts';
+import type { Where } from '../../store/ports.ts';
+import type { Row } from '../../store/schema.ts';
+import { actorId, hasTags, type Patch, readTagsFilter } from '../common.ts';
+import { defineResource } from '../define.ts';
+import { queryBoolean } from '../fields.ts';
+import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
+import type { AnyAction, Call } from '../resource.ts';
+import { maskOf, toIso } from '../shapes.ts';
+import { modelActions } from './models.ts';
+import {
+  checkAccount,
+  createDefaultProvider,
+  holds,
+  type Integration,
+  levelOf,
+  requireLevel,
+  visible,
+  workspaceOf,
+} from './rules.ts';
+import { type CreateBody, createBody, detail, item, type UpdateBody, updateBody } from './schema.ts';
+import { type AccountPlace, maskSettings, openSettings, sealKey, sealSettings } from './secrets.ts';
+import { countWorkspaces, presentAccess, workspaceActions } from './workspaces.ts';
+
+const place = (row: string): AccountPlace => ({ table: 'integrations', column: 'secret_configurations', row });
+
+function presentItem(row: Integration) {
+  return {
+    id: row.id,
+    organisation_id: row.organisation_id,
+    workspace_id: row.workspace_id,
+    type: levelOf(row),
+    ai_provider_id: row.ai_provider_id,
+    name: row.name,
+    slug: row.slug,
+    description: row.description,
+    status: row.status,
+    tags: row.tags,
+    created_at: toIso(row.created_at),
+    last_updated_at: toIso(row.last_updated_at),
+    object: 'integration',
+  };
+}
+
+async function presentDetail(row: Integration, call: Call) {
+  const masked = await maskSettings(call.vault, call.tenant, place(row.id), row.secret_configurations);
+  return {
+    ...presentItem(row),
+    masked_key: row.key === null ? null : maskOf(row.key),
+    configurations: { ...row.configurations, ...masked },
+    global_workspace_access_settings: presentAccess(
+      row.global_workspace_access ?? { enabled: row.workspace_id === null },
+    ),
+    allow_all_models: row.allow_all_models,
+    workspace_count: await countWorkspaces(call.tx, row),
+    secret_mappings: row.secret_mappings ?? [],
+    pricing_adjustments: row.pricing_adjustments,
+  };
+}
+
+export function integrationsResource(ports: ReferencePorts): AnyAction[] {
+  return defineResource<'integrations', CreateBody, UpdateBody>({
+    name: 'integrations',
+    tag: 'Integrations',
+    table: 'integrations',
+    path: '/integrations',
+    param: 'slug',
+    scopes: ['organisation_integrations', 'workspace_integrations'],
+    tenant: 'organisation',
+    object: 'integration',
+    archives: true,
+    visible,
+    list: {
+      query: z.object({
+        type: z.enum(['workspace', 'organisation', 'all']).optional(),
+        tags: z.string().max(8192).optional().describe('JSON object of strings: all of them must match.'),
+      }),
+      where: async (call) => {
+        const { type, tags } = call.query as { type?: string; tags?: string };
+        const levels = (['organisation', 'workspace'] as const).filter(
+          (level) => holds(call, level, 'list') && (type === undefined || type === 'all' || type === level),
+        );
+        const where: { -readonly [K in keyof Where<'integrations'>]: Where<'integrations'>[K] } = {};
+        if (levels.length === 0) where.id = { in: [] };
+        else if (levels.length === 1) where.workspace_id = levels[0] === 'organisation' ? null : { not: null };
+        if (tags !== undefined && tags !== '' && levels.length > 0) {
+          const wanted = readTagsFilter(tags);
+          const rows = await call.tx.list('integrations', { where: { ...where, status: 'active' } });
+          where.id = { in: rows.filter((row) => hasTags(row.tags, wanted)).map((row) => row.id) };
+        }
+        return where;
+      },
+      defaultPageSize: 100,
+      maxPageSize: 1000,
+      item,
+    },
+    get: { query: z.object({ include_configurations: queryBoolean.optional() }) },
+    detail,
+    present: (row, call, full) => {
+      if (!full) return presentItem(row);
+      requireLevel(call, levelOf(row), 'read');
+      if ((call.query as { include_configurations?: boolean }).include_configurations === true) {
+        throw new SluiceError(
+          'forbidden',
+          'include_configurations=true opens secrets and is for the gateway itself; leave it out.',
+        );
+      }
+      return presentDetail(row, call);
+    },
+    create: {
+      body: createBody,
+      response: z.object({ id: z.string(), slug: z.string() }),
+      run: async (call) => {
+        const { body } = call;
+        const workspaceId = await workspaceOf(call);
+        requireLevel(call, workspaceId === null ? 'organisation' : 'workspace', 'create');
+        const checked = await checkAccount(ports, call, workspaceId, {
+          provider: body.ai_provider_id,
+          configurations: body.configurations ?? {},
+          mappings: body.secret_mappings,
+          hasKey: body.key !== undefined,
+        });
+        const slug = body.slug ?? slugify(body.name);
+        if ((await call.tx.count('integrations', { where: { slug, status: 'active' } })) > 0) {
+          throw new SluiceError('conflict', `slug is taken: the organisation has an integration named ${slug}.`, {
+            param: 'slug',
+          });
+        }
+        const id = uuidv7(call.clock);
+        const now = call.clock.now();
+        const row: Row<'integrations'> = {
+          id,
+          organisation_id: call.tenant.organisationId,
+          workspace_id: workspaceId,
+          slug,
+          name: body.name,
+          description: body.description ?? null,
+          ai_provider_id: body.ai_provider_id,
+          status: 'active',
+          key: body.key === undefined ? null : await sealKey(call.vault, call.tenant, place(id), body.key),
+          configurations: checked.plain,
+          secret_configurations: await sealSettings(call.vault, call.tenant, place(id), checked.secrets),
+          secret_mappings: body.secret_mappings ?? null,
+          pricing_adjustments: body.pricing_adjustments ?? null,
+          allow_all_models: true,
+          global_workspace_access: null,
+          tags: body.tags ?? null,
+          created_by: actorId(call.principal),
+          created_at: now,
+          last_updated_at: now,
+        };
+        return { row, answer: { id, slug } };
+      },
+      after: async (call, row) => {
+        if (row.workspace_id === null || call.body.create_default_provider === false) return;
+        await createDefaultProvider(
+          call,
+          row,
+          row.workspace_id,
+          call.body.default_provider_slug,
+          'default_provider_slug',
+        );
+      },
+    },
+    update: {
+      body: updateBody,
+      response: z.strictObject({}),
+      run: async (call, row) => {
+        const { body } = call;
+        requireLevel(call, levelOf(row), 'update');
+        const patch: Patch<'integrations'> = {};
+        if (body.name !== undefined) patch.name = body.name;
+        if (body.description !== undefined) patch.description = body.description;
+        if (body.pricing_adjustments !== undefined) patch.pricing_adjustments = body.pricing_adjustments;
+        if (body.tags !== undefined) patch.tags = body.tags;
+        if (body.key !== undefined) patch.key = await sealKey(call.vault, call.tenant, place(row.id), body.key);
+        if (body.configurations !== undefined || body.secret_mappings !== undefined) {
+          const mappings = body.secret_mappings === undefined ? row.secret_mappings : body.secret_mappings;
+          const kept = await openSettings(call.vault, call.tenant, place(row.id), row.secret_configurations);
+          const checked = await checkAccount(ports, call, row.workspace_id, {
+            provider: row.ai_provider_id,
+            configurations: body.configurations ?? row.configurations,
+            mappings,
+            hasKey: row.key !== null || body.key !== undefined,
+            kept,
+          });
+          patch.secret_mappings = mappings;
+          if (body.configurations !== undefined) {
+            patch.configurations = checked.plain;
+            patch.secret_configurations = await sealSettings(call.vault, call.tenant, place(row.id), checked.secrets);
+          }
+        }
+        return { patch, answer: {} };
+      },
+    },
+    remove: {
+      check: async (call, row) => requireLevel(call, levelOf(row), 'delete'),
+    },
+    actions: [...modelActions(), ...workspaceActions()],
+  });
+}
+
+export const integrations: readonly AnyAction[] = integrationsResource(NO_REFERENCES);

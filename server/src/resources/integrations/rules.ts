@@ -1,0 +1,142 @@
+/** Who may see and change which integration, and the checks of an account before it is stored. */
+import { SluiceError } from '../../kernel/errors.ts';
+import { uuidv7 } from '../../kernel/id.ts';
+import type { TenantTx } from '../../store/ports.ts';
+import type { Row, SecretMapping } from '../../store/schema.ts';
+import { checkMappings, findWorkspace, freeSlug, refuse, refuseIssues, slugTaken } from '../common.ts';
+import { isOpenTo } from '../openable.ts';
+import type { ReferencePorts } from '../ports.ts';
+import type { Call, ItemVerb } from '../resource.ts';
+import { checkSettings, fieldNames, isKnownProvider, knownProviders } from './configurations.ts';
+
+type AnyCall = Call<never, never, never> | Call;
+export type Integration = Row<'integrations'>;
+
+/**
+ * The workspace the caller works in, or null for the whole organisation. The routes are organisation-wide, because an
+ * organisation's integrations have no workspace; the handler has checked already that the name may be used.
+ */
+export async function workspaceOf(call: AnyCall): Promise<string | null> {
+  const bound = call.principal.workspaceId ?? call.tenant.workspaceId;
+  if (bound !== null) return bound;
+  const named = nameIn(call.query) ?? nameIn(call.body);
+  if (named === null) return null;
+  const workspace = await findWorkspace(call.tx, named);
+  if (!workspace)
+    throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
+      param: 'workspace_id',
+    });
+  return workspace.id;
+}
+
+function nameIn(input: unknown): string | null {
+  if (typeof input !== 'object' || input === null) return null;
+  const value = (input as { workspace_id?: unknown }).workspace_id;
+  return typeof value === 'string' ? value : null;
+}
+
+export type Verb = ItemVerb | 'list' | 'create';
+
+export function holds(call: AnyCall, level: 'organisation' | 'workspace', verb: Verb): boolean {
+  return call.principal.scopes.has(`${level}_integrations.${verb}`);
+}
+
+/** 403 unless the caller holds the scope for this level: the route admits the scope of either level. */
+export function requireLevel(call: AnyCall, level: 'organisation' | 'workspace', verb: Verb): void {
+  if (holds(call, level, verb)) return;
+  throw new SluiceError(
+    'forbidden',
+    `This needs the scope ${level}_integrations.${verb}, which your credential does not have.`,
+  );
+}
+
+export const levelOf = (row: Pick<Integration, 'workspace_id'>) =>
+  row.workspace_id === null ? 'organisation' : 'workspace';
+
+/** Ids of the organisation's integrations that a workspace may use. */
+export async function openIntegrations(tx: TenantTx, workspaceId: string): Promise<string[]> {
+  const rows = await tx.list('integrations', { where: { workspace_id: null, status: 'active' } });
+  const access = await tx.list('integration_workspaces', { where: { workspace_id: workspaceId } });
+  const own = new Map(access.map((row) => [row.integration_id, row]));
+  return rows.filter((row) => isOpenTo(row, own.get(row.id) ?? null)).map((row) => row.id);
+}
+
+/** What the caller sees at all: in a workspace its own integrations and the organisation's that are open to it. */
+export async function visible(call: Call) {
+  const workspaceId = await workspaceOf(call);
+  if (workspaceId === null) return {};
+  const open = await openIntegrations(call.tx, workspaceId);
+  return { anyOf: [{ workspace_id: workspaceId }, { workspace_id: null, id: { in: open } }] };
+}
+
+export interface AccountInput {
+  readonly provider: string;
+  readonly configurations: Readonly<Record<string, unknown>>;
+  readonly mappings: readonly SecretMapping[] | null | undefined;
+  readonly hasKey: boolean;
+  /** Secret settings that are stored already. */
+  readonly kept?: Readonly<Record<string, unknown>>;
+}
+
+/** Checks provider, settings, mappings and key of an account together. Throws 400, or 404 for unknown references. */
+export async function checkAccount(
+  ports: ReferencePorts,
+  call: AnyCall,
+  workspaceId: string | null,
+  input: AccountInput,
+) {
+  checkProvider('ai_provider_id', input.provider);
+  const fields = fieldNames(input.provider);
+  const mapped = await checkMappings(ports, call.tx, workspaceId, input.mappings, 'configurations', fields);
+  const checked = checkSettings(input.provider, input.configurations, {
+    checkHost: call.checkHost,
+    mapped,
+    ...(input.kept ? { kept: input.kept } : {}),
+  });
+  if (!checked.ok) throw refuseIssues('configurations', checked.issues);
+  if (checked.needsKey && !input.hasKey && !mapped.has('key')) {
+    throw refuse('key', 'is required with this provider and way of signing in');
+  }
+  return checked;
+}
+
+export function checkProvider(param: string, id: string): void {
+  if (!isKnownProvider(id)) throw refuse(param, `must be the id of a base provider: ${knownProviders().join(', ')}`);
+}
+
+/**
+ * Makes a workspace's default provider of an integration. A slug that was asked for and is taken is 400 (api §13.2);
+ * without one the integration's own slug is used when it is free.
+ */
+export async function createDefaultProvider(
+  call: AnyCall,
+  integration: Pick<Integration, 'id' | 'slug' | 'name' | 'organisation_id'>,
+  workspaceId: string,
+  wanted: string | undefined,
+  param: string,
+): Promise<void> {
+  if (wanted && (await slugTaken(call.tx, wanted))) {
+    throw refuse(param, `is taken by another provider or virtual key: ${wanted}`);
+  }
+  const now = call.clock.now();
+  const row: Row<'providers'> = {
+    id: uuidv7(call.clock),
+    organisation_id: integration.organisation_id,
+    workspace_id: workspaceId,
+    integration_id: integration.id,
+    slug: wanted || (await freeSlug(call.tx, integration.slug)),
+    name: integration.name,
+    note: null,
+    status: 'active',
+    usage_limits: null,
+    rate_limits: null,
+    expires_at: null,
+    tags: null,
+    secret_mappings: null,
+    last_reset_at: null,
+    created_at: now,
+    last_updated_at: now,
+  };
+  await call.tx.insert('providers', row);
+  call.tx.changed({ workspaceId, topic: 'providers', entityId: row.id });
+}

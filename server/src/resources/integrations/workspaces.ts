@@ -1,0 +1,181 @@
+/**
+ * Which workspaces may use an organisation's integration, with which limits (api §13.6). An integration whose access was
+ * never set is open to the whole organisation; the first change makes the list the truth, and a workspace without an
+ * entry then follows `global_workspace_access`.
+ */
+import { z } from 'zod';
+import type { TenantTx } from '../../store/ports.ts';
+import type { RateLimit, Row, UsageLimit } from '../../store/schema.ts';
+import { findWorkspace, refuse, unknownReference } from '../common.ts';
+import { emptyAnswer, findRow } from '../define.ts';
+import { tenantFields } from '../fields.ts';
+import { isOpenTo } from '../openable.ts';
+import type { AnyAction, Call } from '../resource.ts';
+import { checkUsageLimit } from '../shapes.ts';
+import { createDefaultProvider, type Integration, levelOf, requireLevel, visible } from './rules.ts';
+import { type WorkspacesBody, workspacesAnswer, workspacesBody } from './schema.ts';
+
+const target = { table: 'integrations', param: 'slug', archives: true, visible } as const;
+
+type PathCall<B = unknown> = Call<Record<string, unknown>, unknown, B>;
+
+interface Access {
+  readonly enabled?: unknown;
+  readonly usage_limits?: unknown;
+  readonly rate_limits?: unknown;
+}
+
+export function presentAccess(access: Access) {
+  return {
+    enabled: access.enabled === true,
+    usage_limits: (access.usage_limits as UsageLimit[] | null | undefined) ?? [],
+    rate_limits: (access.rate_limits as RateLimit[] | null | undefined) ?? [],
+  };
+}
+
+/** Number of active workspaces that may use the integration. */
+export async function countWorkspaces(tx: TenantTx, row: Integration): Promise<number> {
+  if (row.workspace_id !== null) return 1;
+  const workspaces = await tx.list('workspaces', { where: { status: 'active' } });
+  const access = await tx.list('integration_workspaces', { where: { integration_id: row.id } });
+  const own = new Map(access.map((entry) => [entry.workspace_id, entry]));
+  return workspaces.filter((workspace) => isOpenTo(row, own.get(workspace.id) ?? null)).length;
+}
+
+export function workspaceActions(): AnyAction[] {
+  const shared = {
+    path: '/integrations/:slug/workspaces',
+    tag: 'Integrations',
+    auth: 'key_or_login',
+    tenant: 'organisation',
+    params: z.strictObject({ slug: z.string() }),
+    query: z.strictObject({ organisation_id: tenantFields.organisation_id }),
+  } as const;
+  return [
+    {
+      ...shared,
+      id: 'integrations.workspaces',
+      method: 'GET',
+      summary: 'List the workspaces of an integration',
+      scopes: ['organisation_integrations.read', 'workspace_integrations.read'],
+      body: null,
+      response: workspacesAnswer,
+      writes: false,
+      audit: null,
+      run: async (call: PathCall) => {
+        const row = await findRow(target, call, 'read');
+        requireLevel(call, levelOf(row), 'read');
+        const access = await call.tx.list('integration_workspaces', { where: { integration_id: row.id } });
+        const ids = access.map((entry) => entry.workspace_id);
+        const workspaces = ids.length === 0 ? [] : await call.tx.list('workspaces', { where: { id: { in: ids } } });
+        const slugs = new Map(workspaces.map((workspace) => [workspace.id, workspace.slug]));
+        const data = access.map((entry) => ({
+          id: entry.workspace_id,
+          slug: slugs.get(entry.workspace_id) ?? '',
+          ...presentAccess(entry),
+        }));
+        return { total: data.length, workspaces: data };
+      },
+    },
+    {
+      ...shared,
+      id: 'integrations.workspaces.update',
+      method: 'PUT',
+      summary: 'Set which workspaces may use an integration',
+      scopes: ['organisation_integrations.update'],
+      body: workspacesBody,
+      response: emptyAnswer,
+      writes: true,
+      audit: { action: 'update', resource: 'integrations' },
+      run: async (call: PathCall<WorkspacesBody>) => {
+        const row = await findRow(target, call, 'update');
+        if (row.workspace_id !== null) {
+          throw refuse('workspaces', 'cannot be set: this integration belongs to one workspace');
+        }
+        await setAccess(call, row);
+        return {};
+      },
+    },
+  ];
+}
+
+async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Promise<void> {
+  const { body, tx } = call;
+  const now = call.clock.now();
+  const entries = await resolve(call);
+  checkLimits(body.global_workspace_access?.usage_limits, now, 'global_workspace_access');
+
+  const existing = await tx.list('integration_workspaces', { where: { integration_id: row.id } });
+  const old = new Map(existing.map((entry) => [entry.workspace_id, entry]));
+  if (body.override_existing_workspace_access === true) {
+    const named = new Set(entries.map(({ workspace }) => workspace.id));
+    for (const { workspace_id } of existing) {
+      if (named.has(workspace_id)) continue;
+      await tx.remove('integration_workspaces', { integration_id: row.id, workspace_id });
+    }
+  }
+  const global = body.global_workspace_access ?? (row.global_workspace_access === null ? { enabled: false } : null);
+  await tx.update(
+    'integrations',
+    { id: row.id },
+    { ...(global === null ? {} : { global_workspace_access: global }), last_updated_at: now },
+  );
+  for (const [index, { entry, workspace }] of entries.entries()) {
+    const before = old.get(workspace.id);
+    const next: Row<'integration_workspaces'> = {
+      organisation_id: row.organisation_id,
+      integration_id: row.id,
+      workspace_id: workspace.id,
+      enabled: entry.enabled,
+      usage_limits: entry.usage_limits === undefined ? (before?.usage_limits ?? null) : entry.usage_limits,
+      rate_limits: entry.rate_limits === undefined ? (before?.rate_limits ?? null) : entry.rate_limits,
+      created_at: before?.created_at ?? now,
+      last_updated_at: now,
+    };
+    if (!before) await tx.insert('integration_workspaces', next);
+    else await tx.update('integration_workspaces', { integration_id: row.id, workspace_id: workspace.id }, next);
+    await settleProviders(call, row, workspace.id, entry, index);
+  }
+  tx.changed({ workspaceId: null, topic: 'integrations', entityId: row.id });
+}
+
+type Entry = NonNullable<WorkspacesBody['workspaces']>[number];
+
+/** The workspaces that the body names, each once. Throws 404 for an unknown one. */
+async function resolve(call: PathCall<WorkspacesBody>): Promise<{ entry: Entry; workspace: Row<'workspaces'> }[]> {
+  const out: { entry: Entry; workspace: Row<'workspaces'> }[] = [];
+  const seen = new Set<string>();
+  for (const [index, entry] of (call.body.workspaces ?? []).entries()) {
+    const workspace = await findWorkspace(call.tx, entry.id);
+    if (!workspace) throw unknownReference(`workspaces[${index}].id`, 'workspace');
+    if (seen.has(workspace.id)) throw refuse(`workspaces[${index}].id`, 'names a workspace that is named already');
+    seen.add(workspace.id);
+    checkLimits(entry.usage_limits, call.clock.now(), `workspaces[${index}]`);
+    out.push({ entry, workspace });
+  }
+  return out;
+}
+
+function checkLimits(limits: readonly UsageLimit[] | null | undefined, now: number, param: string): void {
+  for (const [index, limit] of (limits ?? []).entries()) checkUsageLimit(limit, now, `${param}.usage_limits[${index}]`);
+}
+
+/** Gives an enabled workspace its first provider, and lifts exhaustion when asked to. */
+async function settleProviders(
+  call: PathCall<WorkspacesBody>,
+  row: Integration,
+  workspaceId: string,
+  entry: Entry,
+  index: number,
+): Promise<void> {
+  const mine = { integration_id: row.id, workspace_id: workspaceId } as const;
+  if (entry.reset_usage === true) {
+    const now = call.clock.now();
+    await call.tx.update('providers', { ...mine, status: 'exhausted' }, { status: 'active', last_reset_at: now });
+  }
+  if (!entry.enabled || (entry.create_default_provider ?? call.body.create_default_provider) === false) return;
+  if ((await call.tx.count('providers', { where: { ...mine, status: { not: 'archived' } } })) > 0) return;
+  const own = entry.default_provider_slug;
+  const param = own ? `workspaces[${index}].default_provider_slug` : 'default_provider_slug';
+  await createDefaultProvider(call, row, workspaceId, own || call.body.default_provider_slug, param);
+}

@@ -1,0 +1,82 @@
+import type { z } from 'zod';
+
+/** One thing wrong with an input. `path` is dotted with indices in brackets (`targets[0].retry.attempts`); empty for the whole. */
+export interface Issue {
+  readonly path: string;
+  readonly message: string;
+}
+
+/** More issues than this are cut: an answer stays small whatever the input was. */
+const MAX_ISSUES = 20;
+
+/** A path in the form the error contract uses. Key names come from the caller, so they are shortened and made printable. */
+export function formatPath(path: readonly PropertyKey[], prefix = ''): string {
+  let out = prefix;
+  for (const part of path) {
+    if (typeof part === 'number') out += `[${part}]`;
+    else out += (out === '' ? '' : '.') + printable(String(part));
+  }
+  return out;
+}
+
+function printable(key: string): string {
+  const clean = key.replace(/[^\x21-\x7e]/g, '?');
+  return clean.length > 64 ? `${clean.slice(0, 64)}…` : clean;
+}
+
+type RawIssue = z.core.$ZodIssue;
+
+/** The issues of a failed parse as path and message, at most 20, in the order found. */
+export function issuesOf(error: z.core.$ZodError, prefix = ''): Issue[] {
+  const out: Issue[] = [];
+  for (const issue of error.issues) collect(issue, [], prefix, out);
+  return out.slice(0, MAX_ISSUES);
+}
+
+function collect(issue: RawIssue, base: readonly PropertyKey[], prefix: string, out: Issue[]): void {
+  const path = [...base, ...issue.path];
+  if (issue.code === 'unrecognized_keys') {
+    for (const key of issue.keys) out.push({ path: formatPath([...path, key], prefix), message: 'is not a known key' });
+    return;
+  }
+  if (issue.code === 'invalid_union') {
+    const branch = closestBranch(issue.errors);
+    if (branch) {
+      for (const inner of branch) collect(inner, path, prefix, out);
+      return;
+    }
+  }
+  out.push({ path: formatPath(path, prefix), message: describe(issue) });
+}
+
+/** The branch of a union that accepted the kind of value and failed inside it; undefined when none did. */
+function closestBranch(branches: readonly (readonly RawIssue[])[]): readonly RawIssue[] | undefined {
+  return branches.find(
+    (issues) => issues.length > 0 && !issues.some((issue) => issue.path.length === 0 && issue.code === 'invalid_type'),
+  );
+}
+
+function describe(issue: RawIssue): string {
+  switch (issue.code) {
+    case 'invalid_type':
+      if (issue.input === undefined && issue.message.endsWith('received undefined')) return 'is required';
+      return issue.message.replace(/^Invalid input: expected/, 'must be of type').replace(', received', ', not');
+    case 'invalid_value':
+      return `must be ${issue.values.length === 1 ? '' : 'one of '}${issue.values.map((value) => JSON.stringify(value)).join(', ')}`;
+    case 'too_small':
+      return `must ${bound(issue.origin, 'least', issue.minimum)}`;
+    case 'too_big':
+      return `must ${bound(issue.origin, 'most', issue.maximum)}`;
+    case 'invalid_union':
+      return 'has the wrong type';
+    default:
+      return issue.message;
+  }
+}
+
+function bound(origin: string, side: 'least' | 'most', value: number | bigint): string {
+  if (origin === 'string') return `have at ${side} ${value} characters`;
+  if (origin === 'array' || origin === 'set') return `have at ${side} ${value} items`;
+  if (origin === 'object' || origin === 'record' || origin === 'map') return `have at ${side} ${value} keys`;
+  return `be at ${side} ${value}`;
+}

@@ -1,0 +1,191 @@
+/**
+ * What the data plane needs to know of one workspace, read in a handful of queries whatever its size. Plain rows; the
+ * sealed values stay sealed until `open()` is called, so a secret that cannot be opened breaks its own object only.
+ */
+import type { Secret } from '../kernel/secret.ts';
+import type { TenantTx } from '../store/ports.ts';
+import type { RateLimit, Row, TenantTable, UsageLimit } from '../store/schema.ts';
+import type { Vault } from '../store/vault.ts';
+import type { Config } from './configs/schema.ts';
+import { openConfig } from './configs/secrets.ts';
+import { type AccountPlace, openKey, openSettings, splitSettings } from './integrations/secrets.ts';
+
+/** An account as a call needs it: the opened key and all settings, secret ones included. */
+export interface OpenedAccount {
+  readonly key: Secret | null;
+  /** Snake case without prefix: `openai_organization`. Without the custom host and headers, which stand beside. */
+  readonly settings: Readonly<Record<string, unknown>>;
+  readonly customHost: string | null;
+  readonly customHeaders: Readonly<Record<string, string>>;
+}
+
+export interface ConfigRow {
+  readonly row: Row<'configs'>;
+  readonly versionId: string;
+  /** The config of the current version with its secrets opened. Throws SluiceError('unavailable') when one does not open. */
+  open(): Promise<Config>;
+}
+
+export interface ProviderRow {
+  readonly row: Row<'providers'>;
+  readonly integration: Row<'integrations'>;
+  /** Limits of this workspace on the integration: its own entry's, else those for all workspaces; null when there are none. */
+  readonly access: Pick<Row<'integration_workspaces'>, 'usage_limits' | 'rate_limits'> | null;
+  readonly models: readonly Row<'integration_models'>[];
+  /** Throws SluiceError('unavailable') when the key or the secret settings do not open. */
+  open(): Promise<OpenedAccount>;
+}
+
+export interface VirtualKeyRow {
+  readonly row: Row<'virtual_keys'>;
+  /** As for a provider; settings have the snake-case names of `configurations`. */
+  open(): Promise<OpenedAccount>;
+}
+
+export interface WorkspaceRows {
+  readonly organisation: Row<'organisations'>;
+  readonly workspace: Row<'workspaces'>;
+  readonly configs: readonly ConfigRow[];
+  /** Providers whose integration is active and open to the workspace; archived ones are left out. */
+  readonly providers: readonly ProviderRow[];
+  /** Those that were not migrated: a migrated one is served by the provider that took its slug over. */
+  readonly virtualKeys: readonly VirtualKeyRow[];
+}
+
+/**
+ * Everything the runtime compiles for one workspace, or null when there is no active one with this id.
+ * `tx` must be organisation-wide or bound to this workspace.
+ */
+export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: string): Promise<WorkspaceRows | null> {
+  const organisation = await tx.organisation();
+  const workspace = await tx.find('workspaces', { id: workspaceId, status: 'active' });
+  if (!workspace) return null;
+  const here = { workspace_id: workspaceId, status: { not: 'archived' } } as const;
+  const configs = await tx.list('configs', { where: here });
+  const providers = await tx.list('providers', { where: here });
+  const virtualKeys = await tx.list('virtual_keys', { where: { ...here, integration_id: null } });
+
+  const versions = byId(
+    await listIn(
+      tx,
+      'config_versions',
+      'id',
+      configs.map((row) => row.version_id),
+    ),
+  );
+  const usable = await loadProviders(tx, workspaceId, providers);
+
+  return {
+    organisation,
+    workspace,
+    configs: configs.flatMap((row) => {
+      const version = versions.get(row.version_id);
+      if (!version) return [];
+      const open = () => openConfig(vault, tx.tenant, version.id, version.config);
+      return [{ row, versionId: version.id, open }];
+    }),
+    providers: usable.map((one) => ({ ...one, open: () => openIntegration(tx, vault, one.integration) })),
+    virtualKeys: virtualKeys.map((row) => ({ row, open: () => openVirtualKey(tx, vault, row) })),
+  };
+}
+
+/** The providers of a workspace whose integration is active and open to it, with what hangs on them. */
+export async function loadProviders(
+  tx: TenantTx,
+  workspaceId: string,
+  rows?: readonly Row<'providers'>[],
+): Promise<Omit<ProviderRow, 'open'>[]> {
+  const providers =
+    rows ?? (await tx.list('providers', { where: { workspace_id: workspaceId, status: { not: 'archived' } } }));
+  if (providers.length === 0) return [];
+  const ids = [...new Set(providers.map((row) => row.integration_id))];
+  const integrations = byId(await listIn(tx, 'integrations', 'id', ids));
+  const models = groupBy(await listIn(tx, 'integration_models', 'integration_id', ids));
+  const access = await tx.list('integration_workspaces', { where: { workspace_id: workspaceId } });
+  const accessOf = new Map(access.map((row) => [row.integration_id, row]));
+  return providers.flatMap((row) => {
+    const integration = integrations.get(row.integration_id);
+    if (integration?.status !== 'active') return [];
+    const own = accessOf.get(integration.id) ?? null;
+    if (!isOpenTo(integration, own)) return [];
+    return [{ row, integration, access: own ?? globalLimits(integration), models: models.get(integration.id) ?? [] }];
+  });
+}
+
+/** Limits of `global_workspace_access`, which hold for every workspace without an entry of its own. */
+function globalLimits(integration: Row<'integrations'>): ProviderRow['access'] {
+  if (integration.workspace_id !== null || integration.global_workspace_access === null) return null;
+  const { usage_limits, rate_limits } = integration.global_workspace_access as {
+    usage_limits?: UsageLimit[] | null;
+    rate_limits?: RateLimit[] | null;
+  };
+  return { usage_limits: usage_limits ?? null, rate_limits: rate_limits ?? null };
+}
+
+/**
+ * Whether a workspace may use an integration. A workspace-scoped one belongs to its workspace. On an organisation's
+ * integration the workspace's own entry decides; without one the setting for all workspaces does, and an integration
+ * whose access was never set is open to every workspace of the organisation.
+ */
+export function isOpenTo(
+  integration: Pick<Row<'integrations'>, 'workspace_id' | 'global_workspace_access'>,
+  own: Pick<Row<'integration_workspaces'>, 'enabled'> | null,
+): boolean {
+  if (integration.workspace_id !== null) return true;
+  if (own) return own.enabled;
+  return integration.global_workspace_access === null || integration.global_workspace_access.enabled === true;
+}
+
+async function openAccount(
+  tx: TenantTx,
+  vault: Vault,
+  place: AccountPlace,
+  sealed: { readonly key: string | null; readonly secrets: string | null; readonly plain: Record<string, unknown> },
+): Promise<OpenedAccount> {
+  const key = await openKey(vault, tx.tenant, place, sealed.key);
+  const secrets = await openSettings(vault, tx.tenant, place, sealed.secrets);
+  return { key, ...splitSettings({ ...sealed.plain, ...secrets }) };
+}
+
+function openIntegration(tx: TenantTx, vault: Vault, row: Row<'integrations'>): Promise<OpenedAccount> {
+  const place = { table: 'integrations', column: 'secret_configurations', row: row.id } as const;
+  const { key, configurations: plain, secret_configurations: secrets } = row;
+  return openAccount(tx, vault, place, { key, secrets, plain });
+}
+
+function openVirtualKey(tx: TenantTx, vault: Vault, row: Row<'virtual_keys'>): Promise<OpenedAccount> {
+  const place = { table: 'virtual_keys', column: 'secret_model_config', row: row.id } as const;
+  const { key, model_config: plain, secret_model_config: secrets } = row;
+  return openAccount(tx, vault, place, { key, secrets, plain });
+}
+
+/** Values of one `IN`: far below the bind limits of both engines. */
+const CHUNK = 1000;
+
+async function listIn<N extends TenantTable>(
+  tx: TenantTx,
+  table: N,
+  column: keyof Row<N> & string,
+  values: readonly string[],
+): Promise<Row<N>[]> {
+  const out: Row<N>[] = [];
+  for (let i = 0; i < values.length; i += CHUNK) {
+    const where = { [column]: { in: values.slice(i, i + CHUNK) } } as never;
+    out.push(...(await tx.list(table, { where })));
+  }
+  return out;
+}
+
+function byId<T extends { id: string }>(rows: readonly T[]): Map<string, T> {
+  return new Map(rows.map((row) => [row.id, row]));
+}
+
+function groupBy(rows: readonly Row<'integration_models'>[]): Map<string, Row<'integration_models'>[]> {
+  const out = new Map<string, Row<'integration_models'>[]>();
+  for (const row of rows) {
+    const list = out.get(row.integration_id);
+    if (list) list.push(row);
+    else out.set(row.integration_id, [row]);
+  }
+  return out;
+}

@@ -1,0 +1,208 @@
+/** How an organisation comes into being: shared by the first run and the operator's API. */
+import { type KeyType, mintKey } from '../auth/keys.ts';
+import { scopesOf } from '../auth/scopes.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { slugify, uuidv7 } from '../kernel/id.ts';
+import type { SystemTx } from '../store/ports.ts';
+import type { Row } from '../store/schema.ts';
+
+export interface NewOrganisation {
+  readonly name: string;
+  readonly owner: { readonly email: string; readonly first_name: string; readonly last_name: string };
+  /** Saved-only mode (api §20.6): on for every organisation but the first-run one. */
+  readonly blockInlineConfig: boolean;
+  readonly clock: Clock;
+}
+
+export interface CreatedOrganisation {
+  readonly organisation_id: string;
+  readonly workspace_id: string;
+  readonly workspace_slug: string;
+  readonly user_id: string;
+  /** Carries every organisation-service scope. Shown once. */
+  readonly admin_api_key: string;
+  /** Carries every workspace-service scope. Shown once. */
+  readonly workspace_api_key: string;
+}
+
+/**
+ * Inserts the organisation, its owner, a default workspace with the owner in it, an organisation-service and a
+ * workspace-service key with every scope of their kind, and the sandbox provider, and announces it in the change feed.
+ */
+export async function createOrganisation(tx: SystemTx, input: NewOrganisation): Promise<CreatedOrganisation> {
+  const { clock, name, owner } = input;
+  const now = clock.now();
+  const stamps = { created_at: now, last_updated_at: now };
+  const id = uuidv7(clock);
+  const userId = uuidv7(clock);
+  const workspace = { id: uuidv7(clock), slug: slugify(name, 'ws-') };
+
+  await tx.insert('organisations', {
+    id,
+    name,
+    slug: slugify(name),
+    status: 'active',
+    settings: { block_inline_config: input.blockInlineConfig },
+    ...stamps,
+  });
+  await tx.insert('users', {
+    id: userId,
+    organisation_id: id,
+    ...owner,
+    role: 'owner',
+    status: 'active',
+    ...stamps,
+  });
+  await tx.insert('workspaces', {
+    ...workspace,
+    organisation_id: id,
+    name: 'Default',
+    icon: null,
+    description: null,
+    is_default: true,
+    status: 'active',
+    defaults: null,
+    settings: {},
+    security_settings: {},
+    usage_limits: null,
+    rate_limits: null,
+    created_by: userId,
+    ...stamps,
+  });
+  await tx.insert('workspace_members', {
+    organisation_id: id,
+    workspace_id: workspace.id,
+    user_id: userId,
+    role: 'admin',
+    status: 'active',
+    ...stamps,
+  });
+  const key = { organisationId: id, createdBy: userId, clock };
+  const adminKey = await insertKey(tx, { ...key, type: 'organisation-service', workspaceId: null });
+  const workspaceKey = await insertKey(tx, { ...key, type: 'workspace-service', workspaceId: workspace.id });
+  await insertSandbox(tx, { organisationId: id, workspaceId: workspace.id, userId, clock });
+  tx.changed({ organisationId: id, workspaceId: null, topic: 'organisations', entityId: id });
+  return {
+    organisation_id: id,
+    workspace_id: workspace.id,
+    workspace_slug: workspace.slug,
+    user_id: userId,
+    admin_api_key: adminKey,
+    workspace_api_key: workspaceKey,
+  };
+}
+
+interface NewKey {
+  readonly organisationId: string;
+  readonly workspaceId: string | null;
+  readonly createdBy: string;
+  readonly type: 'organisation-service' | 'workspace-service';
+  readonly clock: Clock;
+}
+
+const KEYS: Record<NewKey['type'], { readonly mark: KeyType; readonly name: string }> = {
+  'organisation-service': { mark: 'org', name: 'Administration' },
+  'workspace-service': { mark: 'wks', name: 'Default workspace' },
+};
+
+async function insertKey(tx: SystemTx, key: NewKey): Promise<string> {
+  const now = key.clock.now();
+  const minted = mintKey(KEYS[key.type].mark);
+  const row: Row<'api_keys'> = {
+    id: uuidv7(key.clock),
+    organisation_id: key.organisationId,
+    workspace_id: key.workspaceId,
+    user_id: null,
+    type: key.type,
+    name: KEYS[key.type].name,
+    description: null,
+    status: 'active',
+    scopes: [...scopesOf(key.type)],
+    rate_limits: null,
+    usage_limits: null,
+    defaults: null,
+    alert_emails: null,
+    expires_at: null,
+    rotation_policy: null,
+    creation_mode: 'auto',
+    created_by: key.createdBy,
+    last_rotated_at: null,
+    last_reset_at: null,
+    version: 1,
+    created_at: now,
+    last_updated_at: now,
+  };
+  await tx.insert('api_keys', row);
+  await tx.insert('api_key_secrets', {
+    id: minted.publicId,
+    organisation_id: key.organisationId,
+    api_key_id: row.id,
+    digest: minted.digest,
+    expires_at: null,
+    created_at: now,
+  });
+  return minted.key;
+}
+
+/** The provider that answers inside the process: an integration without a key, and its instance in the workspace. */
+async function insertSandbox(
+  tx: SystemTx,
+  owner: { organisationId: string; workspaceId: string; userId: string; clock: Clock },
+): Promise<void> {
+  const now = owner.clock.now();
+  const stamps = { created_at: now, last_updated_at: now };
+  const integrationId = uuidv7(owner.clock);
+  await tx.insert('integrations', {
+    id: integrationId,
+    organisation_id: owner.organisationId,
+    workspace_id: null,
+    slug: 'sandbox',
+    name: 'Sandbox',
+    description: 'Answers inside the gateway, offline and without a provider token.',
+    ai_provider_id: 'sandbox',
+    status: 'active',
+    key: null,
+    configurations: {},
+    secret_configurations: null,
+    secret_mappings: null,
+    pricing_adjustments: null,
+    allow_all_models: true,
+    global_workspace_access: null,
+    tags: null,
+    created_by: owner.userId,
+    ...stamps,
+  });
+  await tx.insert('integration_workspaces', {
+    organisation_id: owner.organisationId,
+    integration_id: integrationId,
+    workspace_id: owner.workspaceId,
+    enabled: true,
+    usage_limits: null,
+    rate_limits: null,
+    ...stamps,
+  });
+  await tx.insert('providers', {
+    id: uuidv7(owner.clock),
+    organisation_id: owner.organisationId,
+    workspace_id: owner.workspaceId,
+    integration_id: integrationId,
+    slug: 'sandbox',
+    name: 'Sandbox',
+    note: null,
+    status: 'active',
+    usage_limits: null,
+    rate_limits: null,
+    expires_at: null,
+    tags: null,
+    secret_mappings: null,
+    last_reset_at: null,
+    ...stamps,
+  });
+}
+
+/** Adds a key that opens `/v1/operator/*`; answers the key, shown once. */
+export async function createOperatorKey(tx: SystemTx, clock: Clock): Promise<string> {
+  const minted = mintKey('opr');
+  await tx.insert('operator_keys', { id: minted.publicId, digest: minted.digest, created_at: clock.now() });
+  return minted.key;
+}

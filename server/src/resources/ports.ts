@@ -1,0 +1,23 @@
+import type { TenantTx } from '../store/ports.ts';
+
+/** Existence of objects that other resources own; handed in so that a resource does not know the tables of another. */
+export interface ReferencePorts {
+  /** Which of these guardrails (slugs or ids) are not active or not visible to the workspace. */
+  readonly missingGuardrails: (
+    tx: TenantTx,
+    workspaceId: string,
+    names: readonly string[],
+  ) => Promise<readonly string[]>;
+  /** Which of these secret references (slugs or ids) do not exist or are not visible to the workspace; null: the organisation. */
+  readonly missingSecretReferences: (
+    tx: TenantTx,
+    workspaceId: string | null,
+    names: readonly string[],
+  ) => Promise<readonly string[]>;
+}
+
+/** While neither guardrails nor secret references can be created, none exist. */
+export const NO_REFERENCES: ReferencePorts = {
+  missingGuardrails: async (_tx, _workspaceId, names) => names,
+  missingSecretReferences: async (_tx, _workspaceId, names) => names,
+};

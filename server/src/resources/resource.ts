@@ -1,0 +1,180 @@
+import type { z } from 'zod';
+import type { Principal } from '../auth/principal.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
+import type { Row, TenantTable } from '../store/schema.ts';
+import type { Vault } from '../store/vault.ts';
+import type { CheckHost } from './shapes.ts';
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
+export type AuditAction = 'create' | 'update' | 'delete' | 'publish' | 'export' | 'rotate' | 'manage' | 'duplicate';
+
+/** Who may come in: a key, a console session, the operator key, or nobody in particular. */
+export type RouteAuth = 'public' | 'key' | 'key_or_login' | 'login' | 'operator';
+
+/**
+ * One administration operation, declared. `admin/handle.ts` is the one handler over all of them: it authenticates,
+ * checks scopes, validates what comes in and what goes out, opens one transaction and writes the audit row in it.
+ */
+export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
+  /** Operation id, unique: `configs.create`. */
+  readonly id: string;
+  readonly method: Method;
+  /** Under `/v1` and `/v2`, fastify syntax: `/configs/:slug`. */
+  readonly path: string;
+  /** Further complete paths, version prefix included: `/v2/workspaces/:id`. */
+  readonly aliases?: readonly string[];
+  readonly summary: string;
+  /** For the API reference. */
+  readonly description?: string;
+  readonly example?: { readonly body?: unknown; readonly response?: unknown };
+  readonly tag: string;
+  readonly auth: Exclude<RouteAuth, 'operator'>;
+  /** Any one of these suffices; empty only for `public`, `login` and `operator`. `{type}` and `{sub}` stand for path parameters. */
+  readonly scopes: readonly string[];
+  /**
+   * Where the tenant comes from. `workspace`: the key's own, or `workspace_id` (query or body) with an
+   * organisation-wide principal. `workspace_optional`: as before, but without one the whole organisation is meant.
+   * `organisation`: never narrowed to a workspace, also not for a key bound to one; the action itself decides what such
+   * a key may see. A named workspace (UUID or slug) arrives resolved and visible: `call.tenant.workspaceId` is its UUID.
+   */
+  readonly tenant: 'none' | 'organisation' | 'workspace' | 'workspace_optional';
+  readonly params: z.ZodType<P> | null;
+  readonly query: z.ZodType<Q> | null;
+  readonly body: z.ZodType<B> | null;
+  readonly response: z.ZodType<R>;
+  /** Writes run in a write transaction and leave an audit row; reads do not. */
+  readonly writes: boolean;
+  /** Runs outside any transaction, also when the store is lost; `call.tx` must not be touched. Reads only. */
+  readonly standalone?: boolean;
+  readonly audit: { readonly action: AuditAction; readonly resource: string } | null;
+  run(call: Call<P, Q, B>): Promise<R>;
+}
+
+/** What an action gets: never headers, never HTTP, never SQL. */
+export interface Call<P = unknown, Q = unknown, B = unknown> {
+  readonly principal: Principal;
+  readonly tenant: TenantContext;
+  readonly params: P;
+  readonly query: Q;
+  readonly body: B;
+  readonly tx: TenantTx;
+  readonly clock: Clock;
+  readonly vault: Vault;
+  /** Null for a custom host that may be stored, else what is wrong with it (api §33.5): the egress guard's syntax check. */
+  readonly checkHost: CheckHost;
+  readonly requestId: string;
+  /** Names the object in the audit row, when it is not the one in the path. */
+  audited(resourceId: string): void;
+  /** Runs after the commit (cache invalidation on this node and the like); failures are logged, not answered. */
+  afterCommit(run: () => void | Promise<void>): void;
+}
+
+/** Conditions of a query: `where` must hold, and one of `anyOf` when given. */
+export interface Filter<N extends TenantTable> {
+  readonly where?: Where<N>;
+  readonly anyOf?: readonly Where<N>[];
+}
+
+/** What is done to one object; further actions count as the verb that their scope is most like. */
+export type ItemVerb = 'read' | 'update' | 'delete';
+
+/**
+ * A declared resource: list, get, create, update, delete and what else `actions` names. `defineResource` turns it into
+ * Actions. In the one transaction of a write it inserts, patches, archives or removes the row, sets `last_updated_at`,
+ * and appends to the change feed under `topic`; rules only check and build.
+ */
+export interface ResourceSpec<N extends TenantTable, C, U> {
+  readonly name: string;
+  readonly tag: string;
+  readonly table: N;
+  /** `/configs`. */
+  readonly path: string;
+  /** Further complete base paths, version prefix included: `/v2/workspaces`. */
+  readonly aliases?: readonly string[];
+  /** Name of the path parameter, `slug` or `id`; the value may be the UUID or the slug when the table has one. */
+  readonly param: string;
+  /** Scope prefix: `configs` gives `configs.list` … Several prefixes mean any of them. */
+  readonly scopes: readonly string[];
+  /** For list and create. Get, update and delete of a `workspace` resource take `workspace_optional`: slugs are unique in the organisation. */
+  readonly tenant: Action['tenant'];
+  /** Default `key_or_login`. */
+  readonly auth?: Action['auth'];
+  /** Value of `object` in answers. */
+  readonly object: string;
+  /** Rows a delete leaves behind with `status: archived` are hidden from list and get. */
+  readonly archives: boolean;
+  /** Topic in the change feed; default the table's name. */
+  readonly topic?: string;
+  /** What of the tenant's rows this caller may see at all; applies to list, get, update and delete. */
+  readonly visible?: (call: Call, verb: ItemVerb | 'list') => Filter<N> | Promise<Filter<N>>;
+  readonly list: {
+    /** The filters only: paging, `workspace_id` and `organisation_id` are added, unknown parameters refused. */
+    readonly query: z.ZodObject;
+    readonly where?: (call: Call<unknown, Record<string, unknown>>) => Where<N> | Promise<Where<N>>;
+    /** Alternatives beside `where`. */
+    readonly anyOf?: (call: Call<unknown, Record<string, unknown>>) => readonly Where<N>[] | undefined;
+    readonly orderBy?: Query<N>['orderBy'];
+    readonly defaultPageSize: number;
+    readonly maxPageSize: number;
+    /** `camel`: `currentPage` and `pageSize` beside the snake-case names (api §1.4). */
+    readonly style?: 'page' | 'camel';
+    readonly item: z.ZodType;
+    /** Presents a whole page at once, where one by one would need a query per row. */
+    readonly presentAll?: (rows: readonly Row<N>[], call: Call) => Promise<unknown[]>;
+  } | null;
+  /** Query parameters of get beside `workspace_id` and `organisation_id`. */
+  readonly get?: { readonly query?: z.ZodObject };
+  readonly detail: z.ZodType;
+  /** Row to answer. `full` is true for get, false in lists. */
+  readonly present: (row: Row<N>, call: Call, full: boolean) => unknown | Promise<unknown>;
+  readonly create: {
+    readonly body: z.ZodType<C>;
+    readonly response: z.ZodType;
+    /** Checks rules and builds the row; answers what the caller sees. Rows of other tables that need this one belong in `after`. */
+    readonly run: (call: Call<unknown, unknown, C>) => Promise<{ row: Row<N>; answer: unknown }>;
+    /** Runs in the same transaction, once the row stands. */
+    readonly after?: (call: Call<unknown, unknown, C>, row: Row<N>) => Promise<void>;
+  } | null;
+  readonly update: {
+    readonly body: z.ZodType<U>;
+    readonly response: z.ZodType;
+    readonly run: (
+      call: Call<unknown, unknown, U>,
+      row: Row<N>,
+    ) => Promise<{ patch: Partial<Row<N>>; answer: unknown }>;
+  } | null;
+  readonly remove: {
+    readonly query?: z.ZodObject;
+    /** Throws when the row is still used. */
+    readonly check?: (call: Call, row: Row<N>) => Promise<void>;
+    /** Removes what hangs on the row, in the same transaction, before the row itself goes. */
+    readonly clean?: (call: Call, row: Row<N>) => Promise<void>;
+  } | null;
+  // biome-ignore lint/suspicious/noExplicitAny: a list of actions of different inputs
+  readonly actions?: readonly Action<any, any, any, any>[];
+}
+
+/** An action whose input types no longer matter: what the handler and the OpenAPI generator see. */
+// biome-ignore lint/suspicious/noExplicitAny: a list of actions of different inputs
+export type AnyAction = Action<any, any, any, any>;
+
+/**
+ * An operation of whoever runs the installation (`/operator/*`): opened by the operator key only, over all
+ * organisations, of which it reads no content (rule I-15).
+ */
+export interface OperatorAction<P = unknown, Q = unknown, B = unknown, R = unknown>
+  extends Omit<Action<P, Q, B, R>, 'auth' | 'run'> {
+  readonly auth: 'operator';
+  run(call: OperatorCall<P, Q, B>): Promise<R>;
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: a list of actions of different inputs
+export type AnyOperatorAction = OperatorAction<any, any, any, any>;
+
+export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
+  extends Omit<Call<P, Q, B>, 'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost'> {
+  readonly tx: SystemTx;
+  /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */
+  audited(organisationId: string): void;
+}

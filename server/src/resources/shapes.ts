@@ -1,0 +1,282 @@
+/**
+ * Field shapes that several resources share: names and texts, slugs, tags, dates, limits (api §11.5, 11.6), secret
+ * mappings (§19.4), custom hosts and headers. Schemas only; rules that need the clock or the store are functions beside.
+ */
+import { createHmac } from 'node:crypto';
+import { z } from 'zod';
+import { SluiceError } from '../kernel/errors.ts';
+import { METADATA_HEADERS } from '../kernel/header-names.ts';
+import type { UsageLimit } from '../store/schema.ts';
+
+/**
+ * Answers null for a host that may be stored, else what is wrong with it as a sentence for the caller (api §33.5).
+ * The resources must not know HTTP, so whoever composes the server hands the egress guard's syntax check in.
+ */
+export type CheckHost = (url: string) => string | null;
+
+/** Text that PostgreSQL would refuse (U+0000) or silently change (unpaired surrogates) is refused at the edge. */
+export function isCleanText(value: string): boolean {
+  return value.isWellFormed() && !value.includes('\u0000');
+}
+
+/** Length as JSON Schema counts it. */
+export function codePoints(value: string): number {
+  let n = 0;
+  for (let i = 0; i < value.length; i++) {
+    const unit = value.charCodeAt(i);
+    if (unit >= 0xd800 && unit <= 0xdbff && i + 1 < value.length) i++;
+    n++;
+  }
+  return n;
+}
+
+/** A text of `min` to `max` code points. */
+export function text(max: number, min = 0) {
+  return z
+    .string()
+    .superRefine((value, context) => {
+      const length = value.length <= max ? value.length : codePoints(value);
+      if (!isCleanText(value)) {
+        context.addIssue({ code: 'custom', message: 'must not contain U+0000 or unpaired surrogates' });
+      } else if (length > max) {
+        context.addIssue({ code: 'custom', message: `must have at most ${max} characters` });
+      } else if (length < min) {
+        context.addIssue({ code: 'custom', message: `must have at least ${min} characters` });
+      }
+    })
+    .meta(min > 0 ? { minLength: min, maxLength: max } : { maxLength: max });
+}
+
+/** Display name: 1 to 255 code points. */
+export const name = text(255, 1);
+export const description = text(1024);
+/** A slug that a caller chooses (api §1.3). */
+export const slug = z
+  .string()
+  .max(255)
+  .regex(/^[a-zA-Z0-9_-]+$/, 'must consist of letters, digits, hyphens and underscores');
+/** A path parameter or a reference: the UUID or the slug. */
+export const idOrSlug = text(255, 1);
+/** Names of base providers (`openai`, `azure-openai`). */
+export const providerId = z
+  .string()
+  .max(64)
+  .regex(/^[a-z0-9][a-z0-9._-]*$/, 'must be the id of a base provider, such as "openai"');
+
+/** String map of at most 50 tags; keys 1..128, values up to 256 code points. */
+export const tags = z.record(text(128, 1), text(256)).superRefine((value, context) => {
+  if (Object.keys(value).length > 50) context.addIssue({ code: 'custom', message: 'must have at most 50 tags' });
+});
+
+/** ISO 8601 with a zone, a real calendar day, years 1970 to 9999. Stored as milliseconds: `toMillis`. */
+export const isoDate = z.iso
+  .datetime({ offset: true, error: 'must be an ISO 8601 date with a zone, such as 2026-05-01T00:00:00Z' })
+  .refine((value) => Date.parse(value) >= 0 && Date.parse(value) < 253_402_300_800_000, {
+    error: 'must lie in the years 1970 to 9999',
+  });
+
+export function toMillis(date: string): number {
+  return Date.parse(date);
+}
+
+/** How the admin API writes a time: ISO 8601 UTC with milliseconds. */
+export function toIso(millis: number): string {
+  return new Date(millis).toISOString();
+}
+
+export function toIsoOrNull(millis: number | null): string | null {
+  return millis === null ? null : toIso(millis);
+}
+
+/** api §11.6. */
+export const rateLimit = z.strictObject({
+  type: z.enum(['requests', 'tokens']),
+  unit: z.enum(['rps', 'rpm', 'rph', 'rpd', 'rpw']),
+  value: z.int().min(0),
+});
+
+/** One limit per pair of type and unit, so a request never counts against more than ten windows of one list. */
+export const rateLimits = z.array(rateLimit).superRefine((limits, context) => {
+  const seen = new Set<string>();
+  for (const [index, limit] of limits.entries()) {
+    const key = `${limit.type} ${limit.unit}`;
+    if (seen.has(key)) {
+      context.addIssue({
+        code: 'custom',
+        path: [index],
+        message: `repeats the limit of ${limit.type} per ${limit.unit}`,
+      });
+    }
+    seen.add(key);
+  }
+});
+
+/** Providers and virtual keys also take a single object; `asList` makes it a list. */
+export const rateLimitsOrOne = z.union([rateLimits, rateLimit]);
+
+export function asList<T>(value: readonly T[] | T): T[] {
+  return Array.isArray(value) ? [...value] : [value as T];
+}
+
+/** Money and token amounts stay exact in micro-units below this. */
+const MAX_AMOUNT = 1_000_000_000_000;
+
+/** api §11.5. `checkUsageLimit` adds what depends on the time. */
+export const usageLimit = z
+  .strictObject({
+    credit_limit: z.int().min(1).max(MAX_AMOUNT).optional(),
+    type: z.enum(['cost', 'tokens']).optional(),
+    alert_threshold: z.int().min(1).max(MAX_AMOUNT).optional(),
+    periodic_reset: z.enum(['monthly', 'weekly']).nullable().optional(),
+    periodic_reset_days: z.int().min(1).max(365).nullable().optional(),
+    next_usage_reset_at: isoDate.nullable().optional(),
+  })
+  .superRefine((limit, context) => {
+    if (
+      limit.alert_threshold !== undefined &&
+      limit.credit_limit !== undefined &&
+      limit.alert_threshold >= limit.credit_limit
+    ) {
+      context.addIssue({ code: 'custom', path: ['alert_threshold'], message: 'must be below credit_limit' });
+    }
+    if (limit.periodic_reset != null && limit.periodic_reset_days != null) {
+      context.addIssue({
+        code: 'custom',
+        path: ['periodic_reset_days'],
+        message: 'cannot be combined with periodic_reset: give one of the two',
+      });
+    }
+  });
+
+/** Workspaces of an integration take at most one limit of each kind (api §13.6). */
+export const atMostOneUsageLimit = z.array(usageLimit).max(1);
+export const atMostOneRateLimit = z.array(rateLimit).max(1);
+
+/** A usage limit as it is answered: with its state. */
+export const usageLimitAnswer = z.looseObject({
+  credit_limit: z.number().optional(),
+  type: z.string().optional(),
+  status: z.enum(['active', 'exhausted']).optional(),
+  last_reset_at: z.string().nullable().optional(),
+});
+
+/** Throws 400 when the next reset lies in the past. `param` is the path of the usage-limit object. */
+export function checkUsageLimit(limit: UsageLimit | null | undefined, now: number, param: string): void {
+  if (limit?.next_usage_reset_at && Date.parse(limit.next_usage_reset_at) <= now) {
+    throw new SluiceError('validation', `${param}.next_usage_reset_at must lie in the future`, {
+      param: `${param}.next_usage_reset_at`,
+    });
+  }
+}
+
+/** Adds the defaults and the state to a stored usage limit. */
+export function presentUsageLimit(
+  limit: UsageLimit | null,
+  state: { exhausted: boolean; lastResetAt: number | null },
+): Record<string, unknown> | null {
+  if (limit === null) return null;
+  return {
+    ...limit,
+    type: limit.type ?? 'cost',
+    status: state.exhausted ? 'exhausted' : 'active',
+    last_reset_at: toIsoOrNull(state.lastResetAt),
+  };
+}
+
+/** api §19.4. `prefix` is `configurations` or `model_config`. */
+export function secretMappings(prefix: string) {
+  return z
+    .array(
+      z.strictObject({
+        target_field: z
+          .string()
+          .max(255)
+          .refine(
+            (value) =>
+              value === 'key' ||
+              (value.startsWith(`${prefix}.`) && /^[A-Za-z0-9_]+$/.test(value.slice(prefix.length + 1))),
+            {
+              error: `must be "key" or "${prefix}.<field>"`,
+            },
+          ),
+        secret_reference_id: idOrSlug,
+        secret_key: text(255).nullable().optional(),
+        value_format: z.enum(['json', 'string']).nullable().optional(),
+      }),
+    )
+    .superRefine((mappings, context) => {
+      const seen = new Set<string>();
+      for (const [index, mapping] of mappings.entries()) {
+        if (seen.has(mapping.target_field)) {
+          context.addIssue({
+            code: 'custom',
+            path: [index, 'target_field'],
+            message: `${mapping.target_field} is mapped twice`,
+          });
+        }
+        seen.add(mapping.target_field);
+      }
+    });
+}
+
+const HEADER_NAME = /^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$/;
+/** Printable ASCII with inner spaces and tabs (H-05): Node itself lets DEL through. */
+const HEADER_VALUE = /^(?:[\x21-\x7e](?:[\x20-\x7e\t]{0,8190}[\x21-\x7e])?)?$/;
+
+/** Names that cannot be saved: framing belongs to the egress layer, `x-gateway-*` to us, metadata services to nobody. */
+const RESERVED_HEADERS: ReadonlySet<string> = new Set([
+  ...METADATA_HEADERS,
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** Flat string-to-string map of headers that are sent with every call. */
+export const customHeaders = z.record(z.string(), z.string()).superRefine((headers, context) => {
+  const seen = new Set<string>();
+  for (const [header, value] of Object.entries(headers)) {
+    const lower = header.toLowerCase();
+    const issue = (message: string) => context.addIssue({ code: 'custom', path: [header], message });
+    if (!HEADER_NAME.test(header) || header.length > 256) issue('is not a valid header name');
+    else if (RESERVED_HEADERS.has(lower) || lower.startsWith('x-gateway-')) issue('is a header that cannot be set');
+    else if (seen.has(lower)) issue('is given twice');
+    else if (!HEADER_VALUE.test(value) || value.length > 8192) {
+      issue('must be at most 8192 printable ASCII characters without space at either end');
+    }
+    seen.add(lower);
+  }
+});
+
+/** A custom host as text; whether it may be called is for the injected `CheckHost` to say. */
+export const customHost = z.string().min(1).max(2048);
+
+/** The masks of S-06: seven asterisks with a few characters beside them. */
+const MASK = /^[0-9A-Za-z]{0,8}\*{7}[0-9A-Za-z]{0,8}$/;
+
+/** A value that was read from an answer of ours and must never be written back over the secret (P-08). */
+export function isMask(value: unknown): boolean {
+  return typeof value === 'string' && MASK.test(value.trim());
+}
+
+export const REFUSED_MASK =
+  'is a masked value from an earlier answer: send the secret itself, or leave the field out to keep it';
+
+/** A secret as it is written. Up to 16 KB (a service-account key is 2 KB); a mask is refused (P-08). */
+export const secretText = text(16_384, 1).refine((value) => !isMask(value), { error: REFUSED_MASK });
+
+/**
+ * What is shown in place of a sealed value (rule S-06): `*******` and 8 hexadecimal digits of an HMAC-SHA256. It is
+ * taken over the envelope's random IV, ciphertext and tag, not over the secret: it changes when the secret is written
+ * again, needs no key to be opened, and nobody can test a guess against it. `field` tells values of one envelope apart.
+ */
+export function maskOf(sealed: string, field = ''): string {
+  const envelope = sealed.split('.').slice(3).join('.');
+  return `*******${createHmac('sha256', envelope).update(field).digest('hex').slice(0, 8)}`;
+}

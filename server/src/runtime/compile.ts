@@ -1,0 +1,154 @@
+import type { Log } from '../kernel/log.ts';
+import { providerById } from '../providers/catalog.ts';
+import type { OpenedAccount, ProviderRow, VirtualKeyRow, WorkspaceRows } from '../resources/openable.ts';
+import type { Row } from '../store/schema.ts';
+import type { ModelSettings, StoredConfig, StoredProvider, WorkspaceSnapshot } from './snapshot.ts';
+
+const NO_ACCOUNT: OpenedAccount = { key: null, settings: {}, customHost: null, customHeaders: {} };
+
+/**
+ * Rows of one workspace → its snapshot. A row that cannot be used (its secret does not open, its provider is unknown)
+ * breaks itself only: requests that name it get a clear error, all others are served.
+ */
+export async function compileWorkspace(
+  rows: WorkspaceRows,
+  generation: number,
+  options: { readonly blockInlineConfig: boolean; readonly log: Log },
+): Promise<WorkspaceSnapshot> {
+  const { organisation, workspace } = rows;
+  const providers = new Map<string, StoredProvider>();
+  const [stored, virtual] = await Promise.all([
+    Promise.all(rows.providers.map((row) => compileProvider(row, options.log))),
+    Promise.all(rows.virtualKeys.map((row) => compileVirtualKey(row, options.log))),
+  ]);
+  // Providers and virtual keys share one namespace; the newer form wins should both exist all the same.
+  for (const provider of [...virtual, ...stored]) providers.set(provider.slug, provider);
+
+  const configs = new Map<string, StoredConfig>();
+  for (const entry of rows.configs) {
+    const compiled: StoredConfig = await entry.open().then(
+      (config) => ({ slug: entry.row.slug, versionId: entry.versionId, config, broken: null }),
+      (error: unknown) => {
+        options.log.error('a config cannot be used', { config: entry.row.id, error: String(error) });
+        return {
+          slug: entry.row.slug,
+          versionId: entry.versionId,
+          config: {},
+          broken: `The secrets of config ${entry.row.slug} cannot be opened.`,
+        };
+      },
+    );
+    configs.set(entry.row.slug, compiled);
+    configs.set(entry.row.id, compiled);
+  }
+
+  const metadata = workspace.defaults?.metadata;
+  return {
+    organisationId: organisation.id,
+    workspaceId: workspace.id,
+    workspaceSlug: workspace.slug,
+    generation,
+    blockInlineConfig: options.blockInlineConfig || organisation.settings.block_inline_config !== false,
+    metadata: isTextMap(metadata) ? metadata : null,
+    rateLimits: workspace.rate_limits ?? [],
+    providers,
+    configs,
+    plans: new Map(),
+  };
+}
+
+async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProvider> {
+  const { row, integration } = entry;
+  return compileAccount({
+    row,
+    kind: 'provider',
+    providerId: integration.ai_provider_id,
+    open: entry.open,
+    models: entry.models,
+    allowAllModels: integration.allow_all_models,
+    pricingAdjustments: integration.pricing_adjustments,
+    rateLimits: [...(row.rate_limits ?? []), ...(entry.access?.rate_limits ?? [])],
+    log,
+  });
+}
+
+function compileVirtualKey(entry: VirtualKeyRow, log: Log): Promise<StoredProvider> {
+  const { row } = entry;
+  return compileAccount({
+    row,
+    kind: 'virtual-key',
+    providerId: row.ai_provider_id,
+    open: entry.open,
+    models: [],
+    allowAllModels: true,
+    pricingAdjustments: null,
+    rateLimits: row.rate_limits ?? [],
+    log,
+  });
+}
+
+async function compileAccount(parts: {
+  readonly row: Row<'providers'> | Row<'virtual_keys'>;
+  readonly kind: StoredProvider['kind'];
+  readonly providerId: string;
+  readonly open: () => Promise<OpenedAccount>;
+  readonly models: readonly Row<'integration_models'>[];
+  readonly allowAllModels: boolean;
+  readonly pricingAdjustments: Record<string, unknown> | null;
+  readonly rateLimits: StoredProvider['rateLimits'];
+  readonly log: Log;
+}): Promise<StoredProvider> {
+  const { row } = parts;
+  const provider = providerById(parts.providerId);
+  let broken =
+    provider === undefined
+      ? `The base provider ${parts.providerId} of ${row.slug} is not known to this version.`
+      : null;
+  let account = NO_ACCOUNT;
+  if (row.status === 'expired') broken ??= `Provider ${row.slug} has expired.`;
+  try {
+    account = await parts.open();
+    broken ??= unusableAuthentication(account.settings, row.slug);
+  } catch (error) {
+    parts.log.error('the credential of a provider cannot be opened', { provider: row.id, error: String(error) });
+    broken ??= `The stored credential of ${row.slug} cannot be opened; its encryption key is missing.`;
+  }
+  return {
+    slug: row.slug,
+    entityId: row.id,
+    kind: parts.kind,
+    provider: provider ?? null,
+    key: account.key,
+    settings: account.settings,
+    customHost: account.customHost,
+    customHeaders: account.customHeaders,
+    models: new Map(parts.models.map((model) => [model.slug.toLowerCase(), compileModel(model)])),
+    allowAllModels: parts.allowAllModels,
+    pricingAdjustments: parts.pricingAdjustments,
+    expiresAt: row.expires_at,
+    rateLimits: parts.rateLimits,
+    usageLimits: row.usage_limits,
+    broken,
+  };
+}
+
+/** A way of authenticating that only the stored settings know yet: calling without it would send no credential at all. */
+function unusableAuthentication(settings: Readonly<Record<string, unknown>>, slug: string): string | null {
+  const { auth_type: type } = settings;
+  return type === undefined || type === 'apiKey'
+    ? null
+    : `Provider ${slug} is set up for ${String(type).slice(0, 40)}, which this version of Sluice does not execute yet.`;
+}
+
+function compileModel(row: Row<'integration_models'>): ModelSettings {
+  return {
+    enabled: row.enabled,
+    customHost: row.configurations?.custom_host ?? null,
+    customHeaders: row.configurations?.custom_headers ?? {},
+    pricing: row.pricing_config,
+  };
+}
+
+function isTextMap(value: unknown): value is Record<string, string> {
+  return typeof value === 'object' && value !== null && Object.values(value).every((item) => typeof item === 'string');
+}

@@ -1,0 +1,61 @@
+import type { Secret } from '../kernel/secret.ts';
+import type { Provider } from '../providers/provider.ts';
+import type { Config as RoutingConfig } from '../resources/configs/schema.ts';
+import type { RateLimit, UsageLimit } from '../store/schema.ts';
+
+/** A stored provider or virtual key, opened and ready to be called. */
+export interface StoredProvider {
+  readonly slug: string;
+  readonly entityId: string;
+  readonly kind: 'provider' | 'virtual-key';
+  /** Null when the base provider is not known to this version; `broken` says so. */
+  readonly provider: Provider | null;
+  readonly key: Secret | null;
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** Saved on the integration or virtual key; a stored credential may be sent there. */
+  readonly customHost: string | null;
+  readonly customHeaders: Readonly<Record<string, string>>;
+  /** Models with settings of their own, by slug. */
+  readonly models: ReadonlyMap<string, ModelSettings>;
+  readonly allowAllModels: boolean;
+  readonly pricingAdjustments: Readonly<Record<string, unknown>> | null;
+  readonly expiresAt: number | null;
+  readonly rateLimits: readonly RateLimit[];
+  readonly usageLimits: UsageLimit | null;
+  /** Set when the row cannot be used (its key does not open, unknown base provider): the caller's message. */
+  readonly broken: string | null;
+}
+
+export interface ModelSettings {
+  readonly enabled: boolean;
+  readonly customHost: string | null;
+  readonly customHeaders: Readonly<Record<string, string>>;
+  readonly pricing: Readonly<Record<string, unknown>> | null;
+}
+
+export interface StoredConfig {
+  readonly slug: string;
+  readonly versionId: string;
+  readonly config: RoutingConfig;
+  /** Set when its secrets cannot be opened: the caller's message. */
+  readonly broken: string | null;
+}
+
+/**
+ * Everything a request needs to know about its workspace, immutable: a request pins one snapshot and never sees a mix
+ * of two generations. `plans` memoises what was compiled from it and dies with it.
+ */
+export interface WorkspaceSnapshot {
+  readonly organisationId: string;
+  readonly workspaceId: string;
+  readonly workspaceSlug: string;
+  readonly generation: number;
+  readonly blockInlineConfig: boolean;
+  /** Metadata that wins over the key's and the request's. */
+  readonly metadata: Readonly<Record<string, string>> | null;
+  readonly rateLimits: readonly RateLimit[];
+  readonly providers: ReadonlyMap<string, StoredProvider>;
+  /** By slug and by id. */
+  readonly configs: ReadonlyMap<string, StoredConfig>;
+  readonly plans: Map<string, unknown>;
+}

@@ -1,0 +1,100 @@
+import type { Clock } from '../kernel/clock.ts';
+import type { Closable } from '../kernel/lifecycle.ts';
+import type { Log } from '../kernel/log.ts';
+import type { Feed, SequencedChange, Tables } from '../store/ports.ts';
+
+const BATCH = 1000;
+
+export interface Watch extends Closable {
+  /** Reads and applies everything committed so far. */
+  catchUp(): Promise<void>;
+  /** Milliseconds since the last successful read of the change feed. */
+  age(): number;
+}
+
+/**
+ * Follows the change feed: hints (this process, the database, Redis) wake it, and it polls every second besides, so a
+ * lost hint costs at most a second. Changes are applied in commit order; applying one twice is harmless.
+ */
+export async function startWatch(options: {
+  readonly tables: Tables;
+  readonly feed: Feed | null;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly pollMs?: number;
+  readonly apply: (changes: readonly SequencedChange[]) => void;
+  /** Everything committed before this time of `Clock.monotonic` has been applied. */
+  readonly confirmed?: (readAt: number) => void;
+}): Promise<Watch> {
+  const { tables, feed, clock, log, apply, pollMs = 1000 } = options;
+  let seq = await tables.lastChange();
+  let lastRead = clock.monotonic();
+  let running: Promise<void> | null = null;
+  let again = false;
+  let closed = false;
+  let failing = false;
+
+  async function drain(): Promise<void> {
+    do {
+      again = false;
+      for (;;) {
+        const readAt = clock.monotonic();
+        const changes = await tables.changesAfter(seq, BATCH);
+        lastRead = readAt;
+        if (failing) log.info('the change feed is readable again');
+        failing = false;
+        const last = changes.at(-1);
+        if (last !== undefined) {
+          apply(changes);
+          seq = last.seq;
+        }
+        if (changes.length === BATCH) continue;
+        options.confirmed?.(readAt);
+        break;
+      }
+    } while (again && !closed);
+  }
+
+  function wake(): Promise<void> {
+    if (closed) return Promise.resolve();
+    if (running !== null) {
+      again = true;
+      return running;
+    }
+    running = drain()
+      .catch((error: unknown) => {
+        if (!failing) log.warn('the change feed cannot be read', { error: String(error) });
+        failing = true;
+      })
+      .finally(() => {
+        running = null;
+      });
+    return running;
+  }
+
+  const unhint = tables.onChangeHint(() => {
+    void wake();
+    feed?.publish(seq + 1);
+  });
+  const unsubscribe = feed?.subscribe(() => void wake());
+  let cancel = () => {};
+  const poll = () => {
+    if (closed) return;
+    void wake().finally(() => {
+      if (!closed) cancel = clock.after(pollMs, poll);
+    });
+  };
+  cancel = clock.after(pollMs, poll);
+
+  return {
+    catchUp: wake,
+    age: () => clock.monotonic() - lastRead,
+    async close() {
+      closed = true;
+      cancel();
+      unhint();
+      unsubscribe?.();
+      await running;
+    },
+  };
+}

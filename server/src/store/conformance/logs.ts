@@ -1,0 +1,172 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type LogSink, type StoredLog, unsafeTenant } from '../ports.ts';
+
+export interface LogsUnderTest {
+  readonly logs: LogSink;
+  /** A second, independent opening of the same store. */
+  another(): Promise<LogSink>;
+  close(): Promise<void>;
+}
+
+const A = unsafeTenant('org-a', null);
+const A1 = unsafeTenant('org-a', 'ws-a1');
+const B = unsafeTenant('org-b', null);
+
+const kind = (of: string) => expect.objectContaining({ name: 'SluiceError', kind: of });
+
+/** A record with the fields of `telemetry/record.ts` that a sink looks at, and some it must only keep. */
+export function logRecord(seq: number, more: Record<string, unknown> = {}): StoredLog {
+  return {
+    id: `id-${seq}`,
+    node: 'node-1',
+    seq,
+    time: 1_000 + seq,
+    organisation_id: 'org-a',
+    workspace_id: 'ws-a1',
+    trace_id: `trace-${seq}`,
+    status: 200,
+    metadata: { _user: 'é "quoted"' },
+    attempts: [{ target: 'a', provider: 'openai', status: 200, error: null, duration_ms: 1.25 }],
+    ...more,
+  };
+}
+
+const lines = (...records: StoredLog[]) => records.map((record) => JSON.stringify(record));
+
+/** What every adapter of `LogSink` promises. `open` gives an empty store that is not migrated. */
+export function logsConformance(name: string, open: () => Promise<LogsUnderTest>): void {
+  describe(`logs: ${name}`, () => {
+    let store: LogsUnderTest;
+    let logs: LogSink;
+    let other: LogSink;
+
+    beforeAll(async () => {
+      store = await open();
+      logs = store.logs;
+      other = await store.another();
+      await Promise.all([logs.migrate(), other.migrate()]);
+      await logs.migrate();
+    });
+    afterAll(() => store.close());
+
+    it('has no position before the first batch, then that of the last one, by journal', async () => {
+      expect(await logs.position('j')).toBeNull();
+      await logs.insert('j', [], { segment: '0001', offset: 10 });
+      await logs.insert('k', [], { segment: '0009', offset: 2 ** 40 });
+      await logs.insert('j', [], { segment: '0002', offset: 0 });
+      expect(await other.position('j')).toEqual({ segment: '0002', offset: 0 });
+      expect(await other.position('k')).toEqual({ segment: '0009', offset: 2 ** 40 });
+    });
+
+    it('stores a record once, however often it arrives, and answers it whole', async () => {
+      const records = [logRecord(1), logRecord(2), logRecord(3, { workspace_id: 'ws-a2' })];
+      const at = { segment: '0002', offset: 50 };
+      const before = await logs.count();
+      await logs.insert('j', lines(...records), at);
+      await logs.insert('j', lines(...records), at);
+      await other.insert('other', lines(records[0] as StoredLog, records[0] as StoredLog, logRecord(4)), at);
+      expect(await logs.count()).toBe(before + 4);
+      expect(await logs.find(A, 'id-2')).toEqual(records[1]);
+      await logs.insert('j', lines(logRecord(1, { node: 'node-2', id: 'id-n2' })), at);
+      expect(await logs.count()).toBe(before + 5);
+    });
+
+    it('stores nothing of a batch with a line it cannot take, and does not move the position', async () => {
+      const before = await logs.count();
+      const at = await logs.position('j');
+      for (const bad of ['{', '{"node":"n"}', JSON.stringify({ ...logRecord(90), time: null })]) {
+        const insert = logs.insert('j', [...lines(logRecord(91)), bad], { segment: '0009', offset: 1 });
+        await expect(insert).rejects.toMatchObject({ name: 'SluiceError', kind: 'internal' });
+      }
+      expect(await logs.count()).toBe(before);
+      expect(await logs.position('j')).toEqual(at);
+    });
+
+    it('takes any text that JSON can carry', async () => {
+      const strange = 'nul \u0000 half \ud800 pair 🦥 path C:\\u0000dir';
+      const record = logRecord(5, { id: 'strange', error_message: strange, metadata: { 'a\u0000b': '\\' } });
+      await logs.insert('j', lines(record), { segment: '0003', offset: 0 });
+      const found = await logs.find(A, 'strange');
+      expect(found?.error_message).toContain('pair 🦥 path C:\\u0000dir');
+    });
+
+    it('stores more records at once than a statement has parameters', async () => {
+      const many = Array.from({ length: 3_000 }, (_, i) =>
+        logRecord(i, { node: 'bulk', id: `bulk-${i}`, organisation_id: 'org-bulk' }),
+      );
+      await logs.insert('bulk', lines(...many), { segment: '0001', offset: 1 });
+      const found = await logs.list(unsafeTenant('org-bulk', null), { limit: 1 });
+      expect(found.total).toBe(3_000);
+      expect(found.rows).toEqual([many[2_999]]);
+    });
+
+    describe('search', () => {
+      beforeAll(async () => {
+        const mine = { node: 'search', organisation_id: 'org-b' };
+        await logs.insert(
+          's',
+          lines(
+            logRecord(1, { ...mine, id: 's1', time: 100, workspace_id: 'ws-b1', trace_id: 't1' }),
+            logRecord(2, { ...mine, id: 's2', time: 200, workspace_id: 'ws-b2', trace_id: 't2' }),
+            logRecord(3, { ...mine, id: 's3', time: 200, workspace_id: 'ws-b1', trace_id: 't1' }),
+            logRecord(4, { ...mine, id: 's4', time: 300, workspace_id: 'ws-b1', trace_id: 't3' }),
+            logRecord(5, { ...mine, id: 's5', time: 300, organisation_id: null, workspace_id: null }),
+          ),
+          { segment: '1', offset: 1 },
+        );
+      });
+      const ids = async (query: Partial<Parameters<LogSink['list']>[1]>, tenant = B) => {
+        const { total, rows } = await logs.list(tenant, { limit: 10, ...query });
+        return [total, ...rows.map((row) => row.id)];
+      };
+
+      it('answers newest first, with the whole number found, in pages', async () => {
+        expect(await ids({})).toEqual([4, 's4', 's3', 's2', 's1']);
+        expect(await ids({ limit: 2 })).toEqual([4, 's4', 's3']);
+        expect(await ids({ limit: 2, offset: 2 })).toEqual([4, 's2', 's1']);
+        expect(await ids({ limit: 2, offset: 9 })).toEqual([4]);
+      });
+
+      it('takes a time from which (included) to which (excluded), and a trace', async () => {
+        expect(await ids({ from: 200 })).toEqual([3, 's4', 's3', 's2']);
+        expect(await ids({ from: 200, to: 300 })).toEqual([2, 's3', 's2']);
+        expect(await ids({ traceId: 't1' })).toEqual([2, 's3', 's1']);
+        expect(await ids({ traceId: "t1' OR 1=1 --" })).toEqual([0]);
+      });
+
+      it('I-11 shows a tenant its own organisation, and a workspace itself, and nothing else', async () => {
+        expect(await ids({}, unsafeTenant('org-b', 'ws-b1'))).toEqual([3, 's4', 's3', 's1']);
+        expect(await ids({}, unsafeTenant('org-b', 'ws-a1'))).toEqual([0]);
+        expect(await ids({ traceId: 't1' }, A)).toEqual([0]);
+        expect(await logs.find(A, 's1')).toBeNull();
+        expect(await logs.find(unsafeTenant('org-b', 'ws-b2'), 's1')).toBeNull();
+        expect(await logs.find(unsafeTenant('', null), 's5')).toBeNull();
+        expect((await logs.find(B, 's1'))?.id).toBe('s1');
+      });
+    });
+
+    it('two openers store batches at the same time and lose none', async () => {
+      const before = await logs.count();
+      await Promise.all(
+        Array.from({ length: 10 }, (_, i) => {
+          const on = i % 2 === 0 ? logs : other;
+          const batch = Array.from({ length: 50 }, (_, j) =>
+            logRecord(i * 50 + j, { node: 'both', id: `b-${i}-${j}` }),
+          );
+          return on.insert(`both-${i % 2}`, lines(...batch), { segment: '1', offset: i });
+        }),
+      );
+      expect(await logs.count()).toBe(before + 500);
+      expect((await logs.list(A1, { limit: 1 })).rows).toHaveLength(1);
+    });
+
+    it('is unavailable after close, and closes twice without harm', async () => {
+      const closing = await store.another();
+      await closing.ping();
+      await closing.close();
+      await closing.close();
+      await expect(closing.ping()).rejects.toEqual(kind('unavailable'));
+      await expect(closing.insert('j', [], { segment: '1', offset: 1 })).rejects.toEqual(kind('unavailable'));
+    });
+  });
+}

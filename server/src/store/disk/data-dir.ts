@@ -1,0 +1,80 @@
+import { mkdir, stat } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { systemClock } from '../../kernel/clock.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import { uuidv7 } from '../../kernel/id.ts';
+import type { Closable } from '../../kernel/lifecycle.ts';
+import { readOrCreate } from './files.ts';
+
+export interface DataDir extends Closable {
+  /** Absolute. */
+  readonly path: string;
+  /** Stable over restarts. A copied directory carries it along, so two servers must not run on copies of one. */
+  readonly nodeId: string;
+}
+
+/**
+ * The lock is an exclusive transaction on an empty database: the operating system drops it with the process, however
+ * that ends, so a left-over file never blocks a start.
+ */
+function takeLock(path: string): DatabaseSync {
+  const database = new DatabaseSync(join(path, 'lock.db'));
+  try {
+    database.exec('PRAGMA busy_timeout = 0; BEGIN EXCLUSIVE');
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/**
+ * Makes the data directory (mode 0700) when it is missing and holds it for this process until `close`.
+ *
+ * `lock: false` is for a worker whose primary process holds the directory.
+ *
+ * Throws SluiceError('conflict') when another server holds it, and SluiceError('unavailable') when it cannot be used;
+ * both messages name the directory and what to do.
+ */
+export async function openDataDir(path: string, options: { readonly lock?: boolean } = {}): Promise<DataDir> {
+  const absolute = resolve(path);
+  const unusable = (error: unknown): SluiceError =>
+    new SluiceError(
+      'unavailable',
+      `The data directory ${absolute} cannot be used (${error instanceof Error ? error.message : String(error)}). ` +
+        'Point SLUICE_DATA_DIR at a directory on a local disk that this user may write.',
+      { cause: error },
+    );
+  try {
+    await mkdir(absolute, { recursive: true, mode: 0o700 });
+    if (!(await stat(absolute)).isDirectory()) throw new Error('it is not a directory');
+  } catch (error) {
+    throw unusable(error);
+  }
+  let lock: DatabaseSync | null;
+  try {
+    lock = options.lock === false ? null : takeLock(absolute);
+  } catch (error) {
+    if (!/locked/i.test(error instanceof Error ? error.message : '')) throw unusable(error);
+    throw new SluiceError(
+      'conflict',
+      `Another Sluice server is using the data directory ${absolute}. Stop it, or set SLUICE_DATA_DIR to a directory of its own.`,
+      { cause: error },
+    );
+  }
+  try {
+    const nodeId = (await readOrCreate(join(absolute, 'node-id'), () => `${uuidv7(systemClock)}\n`)).trim();
+    if (!/^[0-9a-f-]{36}$/.test(nodeId)) throw new Error('the file node-id is damaged, remove it');
+    return {
+      path: absolute,
+      nodeId,
+      async close() {
+        if (lock?.isOpen) lock.close();
+      },
+    };
+  } catch (error) {
+    lock?.close();
+    throw unusable(error);
+  }
+}

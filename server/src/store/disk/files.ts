@@ -1,0 +1,69 @@
+import { type FileHandle, link, open, readFile, rename, unlink } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { base62 } from '../../kernel/id.ts';
+
+/** The `code` of a Node.js system error (`ENOENT`, `ENOSPC`, …), or null for anything else. */
+export function errorCode(error: unknown): string | null {
+  if (typeof error !== 'object' || error === null || !('code' in error)) return null;
+  return typeof error.code === 'string' ? error.code : null;
+}
+
+/** True when the disk, a quota or a file-size limit refused the bytes. */
+export function isDiskFull(error: unknown): boolean {
+  const code = errorCode(error);
+  return code === 'ENOSPC' || code === 'EDQUOT' || code === 'EFBIG';
+}
+
+/** Makes created, renamed and removed names of a directory durable. Windows has no such call and needs none. */
+export async function syncDirectory(path: string): Promise<void> {
+  if (process.platform === 'win32') return;
+  const handle = await open(path, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** A name beside `path` that no other writer uses. */
+export function temporaryName(path: string): string {
+  return join(dirname(path), `.tmp-${base62(16)}`);
+}
+
+async function writeDurably(path: string, text: string): Promise<void> {
+  const handle: FileHandle = await open(path, 'wx', 0o600);
+  try {
+    await handle.writeFile(text);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/**
+ * Text of a small file, creating it with `make()` (mode 0600, durable) when it is missing. Two processes that race both
+ * get the text of the one that came first; nobody ever sees half a file.
+ */
+export async function readOrCreate(path: string, make: () => string): Promise<string> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw error;
+  }
+  const temporary = temporaryName(path);
+  try {
+    await writeDurably(temporary, make());
+    try {
+      // A link, unlike a rename, never replaces what another process put there first.
+      await link(temporary, path);
+    } catch (error) {
+      const code = errorCode(error);
+      // File systems without hard links (exFAT, some network shares) leave rename as the only atomic way.
+      if (code !== 'EEXIST') await rename(temporary, path);
+    }
+    await syncDirectory(dirname(path));
+  } finally {
+    await unlink(temporary).catch(() => undefined);
+  }
+  return await readFile(path, 'utf8');
+}

@@ -1,0 +1,236 @@
+import * as fs from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { systemClock, TestClock } from '../../kernel/clock.ts';
+import { silentLog } from '../../kernel/log.ts';
+import { type JournalIo, type JournalOptions, openJournal } from './journal.ts';
+
+function folder(): string {
+  const dir = mkdtempSync(join(tmpdir(), 'sluice-journal-'));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+async function setup(options: Partial<JournalOptions> = {}) {
+  const dir = options.dir ?? folder();
+  const journal = await openJournal({ dir, clock: systemClock, log: silentLog, ...options });
+  onTestFinished(() => journal.close());
+  const append = (line: string): Promise<void> => new Promise((resolve) => journal.append(line, resolve));
+  const segments = () => readdirSync(dir).filter((name) => name.endsWith('.journal'));
+  const text = () =>
+    segments()
+      .map((name) => readFileSync(join(dir, name), 'utf8'))
+      .join('');
+  return { dir, journal, append, segments, text };
+}
+
+const io = (changes: Partial<JournalIo>): JournalIo => ({ ...fs, ...changes });
+const fail = (code: string) => Object.assign(new Error(code), { code });
+
+describe('journal', () => {
+  it('has a record in its file, with a checksum, before its callback runs', async () => {
+    const { journal, text } = await setup();
+    const line = '{"name":"Zoë ☃"}';
+    const seen = await new Promise<string>((resolve) => journal.append(line, () => resolve(text())));
+    expect(seen).toBe(`${crc32(line).toString(16).padStart(8, '0')} ${line}\n`);
+  });
+
+  it('writes all records of one event-loop turn with one system call, and runs their callbacks in order', async () => {
+    let writes = 0;
+    const writeSync = ((...args: Parameters<typeof fs.writeSync>) => {
+      writes++;
+      return fs.writeSync(...args);
+    }) as typeof fs.writeSync;
+    const { append, journal } = await setup({ io: io({ writeSync }) });
+    const order: number[] = [];
+    await Promise.all(Array.from({ length: 500 }, (_, i) => append(`{"i":${i}}`).then(() => order.push(i))));
+    expect(writes).toBe(1);
+    expect(order).toEqual(Array.from({ length: 500 }, (_, i) => i));
+    expect(journal.depth()).toBe(journal.tail().offset);
+  });
+
+  it('goes on when a callback throws', async () => {
+    const { journal, append, text } = await setup();
+    journal.append('{"i":1}', () => {
+      throw new Error('bad callback');
+    });
+    await append('{"i":2}');
+    expect(text()).toContain('{"i":2}');
+  });
+
+  it('takes records of any size, also larger than its buffer, and refuses a line break', async () => {
+    const { append, text, journal } = await setup();
+    const large = JSON.stringify('ü'.repeat(3_000_000));
+    await Promise.all([append('{"i":1}'), append(large), append('{"i":2}')]);
+    expect(
+      text()
+        .split('\n')
+        .map((line) => line.slice(9)),
+    ).toEqual(['{"i":1}', large, '{"i":2}', '']);
+    expect(() => journal.append('{\n}', () => undefined)).toThrow(TypeError);
+  });
+
+  it('starts a new segment at every start and at its size, and keeps its name', async () => {
+    const { dir, journal, append, segments } = await setup({ segmentBytes: 1_000 });
+    for (let i = 0; i < 5; i++) await append(JSON.stringify('x'.repeat(400)));
+    expect(segments()).toHaveLength(3);
+    for (const name of segments()) expect(statSync(join(dir, name)).size).toBeLessThanOrEqual(1_000);
+    await journal.close();
+    const again = await setup({ dir });
+    expect(again.journal.name).toBe(journal.name);
+    expect(again.segments()).toHaveLength(4);
+    expect(again.journal.depth()).toBe(journal.depth());
+  });
+
+  it('keeps its files from other users', async () => {
+    const { dir, append, segments } = await setup({ dir: join(folder(), 'made') });
+    await append('{}');
+    expect(statSync(dir).mode & 0o777).toBe(0o700);
+    for (const name of segments()) expect(statSync(join(dir, name)).mode & 0o777).toBe(0o600);
+  });
+
+  it('has records on disk within 50 ms or 256 KB, and at once when asked', async () => {
+    const clock = new TestClock();
+    let syncs = 0;
+    const fdatasync = ((fd: number, done: (error: Error | null) => void) => {
+      syncs++;
+      fs.fdatasync(fd, done);
+    }) as typeof fs.fdatasync;
+    const { journal, append } = await setup({ clock, io: io({ fdatasync }) });
+    await append('{}');
+    await clock.advance(49);
+    expect(syncs).toBe(0);
+    await clock.advance(1);
+    await vi.waitFor(() => expect(syncs).toBe(1));
+    await journal.sync();
+    await append(JSON.stringify('x'.repeat(300_000)));
+    await journal.sync();
+    expect(syncs).toBe(2);
+    journal.append('{}', () => undefined);
+    await journal.sync();
+    expect(syncs).toBe(3);
+  });
+
+  for (const code of ['ENOSPC', 'EIO']) {
+    it(`F-08 on ${code} requests go on, records are counted as dropped, and writing resumes without a restart`, async () => {
+      const clock = new TestClock();
+      let broken = false;
+      const writeSync = ((fd: number, buffer: Buffer, at: number, length: number) => {
+        if (!broken) return fs.writeSync(fd, buffer, at, length);
+        // Half a group reaches the disk before it is full.
+        if (length > 40) return fs.writeSync(fd, buffer, at, 40);
+        throw fail(code);
+      }) as typeof fs.writeSync;
+      const { journal, append, text } = await setup({ clock, io: io({ writeSync }) });
+      await append('{"i":"before"}');
+      broken = true;
+      await Promise.all([append('{"i":"lost 1"}'), append('{"i":"lost 2"}'), append('{"i":"lost 3"}')]);
+      await append('{"i":"lost 4"}');
+      expect(journal.failing).toBe(true);
+      expect(journal.dropped).toBe(4);
+      broken = false;
+      await append('{"i":"lost 5, too soon to try again"}');
+      await clock.advance(100);
+      await append('{"i":"after"}');
+      expect(journal.failing).toBe(false);
+      expect(journal.dropped).toBe(5);
+      expect(
+        text()
+          .split('\n')
+          .map((line) => line.slice(9)),
+      ).toEqual(['{"i":"before"}', '{"i":"after"}', '']);
+      expect(journal.depth()).toBe(Buffer.byteLength(text()));
+    });
+  }
+
+  it('F-08 goes to a new segment when a half-written group cannot be taken back', async () => {
+    const clock = new TestClock();
+    let broken = true;
+    const { journal, append, segments, dir } = await setup({
+      clock,
+      io: io({
+        writeSync: ((fd: number, buffer: Buffer, at: number, length: number) => {
+          if (!broken) return fs.writeSync(fd, buffer, at, length);
+          if (at === 0) return fs.writeSync(fd, buffer, at, 10);
+          throw fail('EIO');
+        }) as typeof fs.writeSync,
+        ftruncateSync: () => {
+          throw fail('EIO');
+        },
+      }),
+    });
+    await append('{"i":"lost"}');
+    broken = false;
+    await clock.advance(100);
+    await append('{"i":"kept"}');
+    expect(journal.dropped).toBe(1);
+    expect(journal.segments().map((segment) => segment.live)).toEqual([false, true]);
+    expect(journal.segments()[0]?.size).toBe(0);
+    expect(readFileSync(join(dir, segments()[1] ?? ''), 'utf8')).toContain('kept');
+  });
+
+  it('F-08 starts on a full disk and begins to write when there is room', async () => {
+    const clock = new TestClock();
+    let full = true;
+    const openSync = ((...args: Parameters<typeof fs.openSync>) => {
+      if (full) throw fail('ENOSPC');
+      return fs.openSync(...args);
+    }) as typeof fs.openSync;
+    const { journal, append, text } = await setup({ clock, io: io({ openSync }) });
+    await append('{"i":1}');
+    full = false;
+    await clock.advance(100);
+    await append('{"i":2}');
+    expect(journal.dropped).toBe(1);
+    expect(text()).toContain('{"i":2}');
+  });
+
+  it('F-08 writes to a new segment after a failed fdatasync', async () => {
+    let broken = true;
+    const fdatasync = ((fd: number, done: (error: Error | null) => void) => {
+      if (broken) done(fail('EIO'));
+      else fs.fdatasync(fd, done);
+    }) as typeof fs.fdatasync;
+    const { journal, append, segments } = await setup({ io: io({ fdatasync }) });
+    await append('{"i":1}');
+    await journal.sync();
+    broken = false;
+    await append('{"i":2}');
+    expect(segments()).toHaveLength(2);
+    expect(journal.dropped).toBe(0);
+  });
+
+  it('F-02 drops and counts records above its bound, and takes them again once the reader has caught up', async () => {
+    const { journal, append } = await setup({ maxBytes: 2_000 });
+    const line = JSON.stringify('x'.repeat(488));
+    for (let i = 0; i < 6; i++) await append(line);
+    expect(journal.dropped).toBe(2);
+    expect(journal.depth()).toBeLessThanOrEqual(2_000);
+    expect(journal.failing).toBe(true);
+    journal.shippedTo(journal.tail());
+    expect(journal.depth()).toBe(0);
+    await append(line);
+    expect(journal.dropped).toBe(2);
+    expect(journal.failing).toBe(false);
+  });
+
+  it('writes what is queued when it closes; what comes later is dropped, counted and called back', async () => {
+    const { journal, append, text } = await setup();
+    const queued = append('{"i":1}');
+    await journal.close();
+    await queued;
+    expect(text()).toContain('{"i":1}');
+    await append('{"i":2}');
+    expect(journal.dropped).toBe(1);
+    await journal.close();
+  });
+
+  it('refuses a directory whose id is damaged', async () => {
+    const dir = folder();
+    writeFileSync(join(dir, 'journal-id'), '');
+    await expect(setup({ dir })).rejects.toThrow(/journal-id/);
+  });
+});

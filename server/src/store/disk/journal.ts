@@ -1,0 +1,417 @@
+import * as nodeFs from 'node:fs';
+import { mkdir, readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import type { Clock } from '../../kernel/clock.ts';
+import { uuidv7 } from '../../kernel/id.ts';
+import type { Closable } from '../../kernel/lifecycle.ts';
+import type { Log } from '../../kernel/log.ts';
+import type { JournalPosition } from '../ports.ts';
+import { isDiskFull, readOrCreate, syncDirectory } from './files.ts';
+
+/** The system calls of the write path; tests hand in ones that fail. */
+export type JournalIo = Pick<typeof nodeFs, 'openSync' | 'writeSync' | 'ftruncateSync' | 'fdatasync' | 'close'>;
+
+export interface JournalOptions {
+  /** Directory of this journal alone; made when missing. One process at a time (see `data-dir.ts`). */
+  readonly dir: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Longest time between a write and its `fdatasync`, milliseconds. */
+  readonly syncEveryMs?: number;
+  /** A segment is closed and a new one started before it would grow past this. */
+  readonly segmentBytes?: number;
+  /** Above this many bytes not yet shipped, records are dropped and counted. The disk holds at most one segment more. */
+  readonly maxBytes?: number;
+  readonly io?: JournalIo;
+}
+
+export interface SegmentInfo {
+  readonly name: string;
+  /** Bytes of whole groups: a reader never looks past it, because what follows may still be taken back. */
+  readonly size: number;
+  /** True for the one segment that is still written to. */
+  readonly live: boolean;
+}
+
+/**
+ * Append-only files before the log store. A record whose `done` has run survives the death of the process at once
+ * (it is in the kernel's page cache) and a power cut after at most `syncEveryMs` (`fdatasync`).
+ *
+ * One line per record: CRC32 of the JSON as 8 lower-case hexadecimal digits, a space, the JSON, a line feed. Every start
+ * begins a new segment, so a line torn by a kill stands only at the end of a segment nobody writes to any more.
+ */
+export interface Journal extends Closable {
+  /** Stable over restarts: the key of the reader's position in the sink. */
+  readonly name: string;
+  /** Records given up since the start: disk full, I/O error, or over `maxBytes`. */
+  readonly dropped: number;
+  /** True from a failed write until the next one that works. */
+  readonly failing: boolean;
+  /**
+   * Queues `line` (JSON without line breaks; anything else throws TypeError). All lines of one event-loop turn become
+   * one `write`; then every `done` runs, also those of dropped records. Never throws for reasons of the disk.
+   */
+  append(line: string, done: () => void): void;
+  /** Bytes that are not in the sink yet. */
+  depth(): number;
+  /** Writes the queue now instead of at the end of the turn. */
+  flush(): void;
+  /** Writes the queue and waits until everything written so far is on disk. */
+  sync(): Promise<void>;
+  /** End of what is written. */
+  tail(): JournalPosition;
+  /** For the reader: oldest first, the live one last. */
+  segments(): readonly SegmentInfo[];
+  /** For the reader: everything before `position` is in the sink. */
+  shippedTo(position: JournalPosition): void;
+  /** For the reader: the segment is finished with and its file is gone or about to go. */
+  release(segment: string): void;
+}
+
+interface Segment {
+  readonly name: string;
+  fd: number | null;
+  size: number;
+  shipped: number;
+  synced: boolean;
+}
+
+/** `<number>.journal`, so names sort in the order of writing. */
+const SEGMENT = /^(\d{12})\.journal$/;
+const HEADER = 9;
+const GROUP_BYTES = 1 << 20;
+const SYNC_BYTES = 256 << 10;
+/** After a failed write the disk is tried again no sooner than this. */
+const RETRY_MS = 100;
+const HEX = Buffer.from('0123456789abcdef', 'latin1');
+const SPACE = 0x20;
+const LINE_FEED = 0x0a;
+
+class DiskJournal implements Journal {
+  readonly name: string;
+  readonly #dir: string;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #io: JournalIo;
+  readonly #syncEveryMs: number;
+  readonly #segmentBytes: number;
+  readonly #maxBytes: number;
+
+  #segments: Segment[];
+  #retired: Segment[] = [];
+  #live: Segment | null = null;
+  #nextNumber: number;
+  #depth = 0;
+
+  #buffer = Buffer.allocUnsafeSlow(GROUP_BYTES);
+  #used = 0;
+  #queued = 0;
+  #done: (() => void)[] = [];
+  #scheduled = false;
+  readonly #onImmediate = (): void => {
+    this.#scheduled = false;
+    this.flush();
+  };
+
+  #dropped = 0;
+  #failing = false;
+  #retryAt = 0;
+  #unsynced = 0;
+  #directoryDirty = false;
+  #cancelTimer: (() => void) | null = null;
+  #syncing: Promise<void> | null = null;
+  #closing: Promise<void> | null = null;
+
+  constructor(options: Required<JournalOptions>, name: string, segments: Segment[], nextNumber: number) {
+    this.name = name;
+    this.#dir = options.dir;
+    this.#clock = options.clock;
+    this.#log = options.log;
+    this.#io = options.io;
+    this.#syncEveryMs = options.syncEveryMs;
+    this.#segmentBytes = options.segmentBytes;
+    this.#maxBytes = options.maxBytes;
+    this.#segments = segments;
+    this.#nextNumber = nextNumber;
+    for (const segment of segments) this.#depth += segment.size;
+  }
+
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  get failing(): boolean {
+    return this.#failing;
+  }
+
+  depth(): number {
+    return this.#depth;
+  }
+
+  append(line: string, done: () => void): void {
+    if (line.includes('\n')) throw new TypeError('a journal line must not contain a line break');
+    this.#done.push(done);
+    if (!this.#scheduled) {
+      this.#scheduled = true;
+      setImmediate(this.#onImmediate);
+    }
+    if (this.#closing) {
+      this.#dropped++;
+      return;
+    }
+    // UTF-8 needs at most three bytes per UTF-16 unit.
+    const room = HEADER + line.length * 3 + 1;
+    if (this.#used + room > this.#buffer.length) this.#makeRoom(room);
+    const buffer = this.#buffer;
+    const start = this.#used;
+    const body = start + HEADER;
+    const end = body + buffer.write(line, body);
+    const bytes = end + 1 - start;
+    if (this.#depth + bytes > this.#maxBytes) {
+      if (!this.#failing) this.#log.warn('journal is full, records are dropped', { bytes: this.#depth });
+      this.#failing = true;
+      this.#dropped++;
+      return;
+    }
+    let crc = crc32(buffer.subarray(body, end));
+    for (let at = start + 7; at >= start; at--) {
+      buffer[at] = HEX[crc & 15] ?? 0;
+      crc >>>= 4;
+    }
+    buffer[start + 8] = SPACE;
+    buffer[end] = LINE_FEED;
+    this.#used = end + 1;
+    this.#queued++;
+    this.#depth += bytes;
+  }
+
+  /** Writes what the buffer holds; a record larger than the whole buffer gets a larger buffer for this once. */
+  #makeRoom(room: number): void {
+    this.#writeGroup();
+    if (room > this.#buffer.length) this.#buffer = Buffer.allocUnsafeSlow(room);
+  }
+
+  flush(): void {
+    if (this.#used > 0) this.#writeGroup();
+    if (this.#done.length === 0) return;
+    const done = this.#done;
+    this.#done = [];
+    for (const callback of done) {
+      try {
+        callback();
+      } catch (error) {
+        this.#log.error('a journal callback failed', { error });
+      }
+    }
+  }
+
+  #writeGroup(): void {
+    const bytes = this.#used;
+    const records = this.#queued;
+    const buffer = this.#buffer;
+    this.#used = 0;
+    this.#queued = 0;
+    if (buffer.length > GROUP_BYTES) this.#buffer = Buffer.allocUnsafeSlow(GROUP_BYTES);
+    if (bytes === 0) return;
+    if (!this.#tryWrite(buffer, bytes)) {
+      this.#dropped += records;
+      this.#depth -= bytes;
+    }
+  }
+
+  #tryWrite(buffer: Buffer, bytes: number): boolean {
+    if (this.#failing && this.#clock.monotonic() < this.#retryAt) return false;
+    let segment = this.#live;
+    try {
+      if (segment === null || (segment.size > 0 && segment.size + bytes > this.#segmentBytes)) {
+        segment = this.#rotate();
+      }
+      const fd = segment.fd;
+      if (fd === null) return false;
+      let at = 0;
+      while (at < bytes) at += this.#io.writeSync(fd, buffer, at, bytes - at);
+    } catch (error) {
+      this.#failed(segment, error);
+      return false;
+    }
+    segment.size += bytes;
+    segment.synced = false;
+    if (this.#failing) {
+      this.#failing = false;
+      this.#log.info('journal is writing again', { dropped: this.#dropped });
+    }
+    this.#unsynced += bytes;
+    this.#scheduleSync();
+    return true;
+  }
+
+  /** Takes back the half of a group that reached the disk, so no reader takes it for a record that was kept. */
+  #failed(segment: Segment | null, error: unknown): void {
+    if (!this.#failing) this.#log.error('journal cannot write, records are dropped', { error });
+    this.#failing = true;
+    this.#retryAt = this.#clock.monotonic() + RETRY_MS;
+    if (segment === null || segment.fd === null) return;
+    try {
+      this.#io.ftruncateSync(segment.fd, segment.size);
+    } catch {
+      // The torn bytes stay, but only at the end of a segment that is not written to again, past its recorded size.
+      this.#live = null;
+    }
+  }
+
+  /** Opens the next segment. Throws what the file system throws. */
+  #rotate(): Segment {
+    const name = `${String(this.#nextNumber).padStart(12, '0')}.journal`;
+    const fd = this.#io.openSync(join(this.#dir, name), 'ax', 0o600);
+    this.#nextNumber++;
+    this.#directoryDirty = true;
+    const segment: Segment = { name, fd, size: 0, shipped: 0, synced: true };
+    this.#segments.push(segment);
+    this.#live = segment;
+    return segment;
+  }
+
+  /** The first segment of this start. A full disk is no reason not to start: it is tried again with the first record. */
+  begin(): void {
+    try {
+      this.#rotate();
+    } catch (error) {
+      if (!isDiskFull(error)) throw error;
+      this.#failed(null, error);
+    }
+  }
+
+  #scheduleSync(): void {
+    if (this.#syncing) return;
+    if (this.#unsynced >= SYNC_BYTES) {
+      this.#startSync();
+    } else if (this.#cancelTimer === null && this.#unsynced > 0) {
+      this.#cancelTimer = this.#clock.after(this.#syncEveryMs, () => this.#startSync());
+    }
+  }
+
+  #startSync(): Promise<void> {
+    if (this.#syncing) return this.#syncing;
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    this.#unsynced = 0;
+    this.#syncing = this.#syncAll().finally(() => {
+      this.#syncing = null;
+      if (!this.#closing) this.#scheduleSync();
+    });
+    return this.#syncing;
+  }
+
+  async #syncAll(): Promise<void> {
+    if (this.#directoryDirty) {
+      this.#directoryDirty = false;
+      await syncDirectory(this.#dir).catch((error: unknown) => {
+        this.#directoryDirty = true;
+        this.#log.error('journal directory could not be synced', { error });
+      });
+    }
+    for (const segment of [...this.#retired, ...this.#segments]) {
+      const fd = segment.fd;
+      if (fd === null) continue;
+      const live = segment === this.#live;
+      if (!segment.synced) {
+        segment.synced = true;
+        const error = await new Promise<Error | null>((resolve) => this.#io.fdatasync(fd, resolve));
+        if (error) {
+          this.#log.error('journal segment could not be synced', { error, segment: segment.name });
+          // The kernel reports lost pages once only, so later records go to a file that has not lost any.
+          if (segment === this.#live) this.#live = null;
+        }
+      }
+      if (!live) {
+        segment.fd = null;
+        await new Promise<void>((resolve) => this.#io.close(fd, () => resolve()));
+      }
+    }
+    this.#retired = this.#retired.filter((segment) => segment.fd !== null);
+  }
+
+  async sync(): Promise<void> {
+    this.flush();
+    // A sync already under way may have begun before the last write.
+    if (this.#syncing) await this.#syncing;
+    await this.#startSync();
+  }
+
+  tail(): JournalPosition {
+    const last = this.#segments.at(-1);
+    return last ? { segment: last.name, offset: last.size } : { segment: '', offset: 0 };
+  }
+
+  segments(): readonly SegmentInfo[] {
+    return this.#segments.map((segment) => ({
+      name: segment.name,
+      size: segment.size,
+      live: segment === this.#live,
+    }));
+  }
+
+  shippedTo(position: JournalPosition): void {
+    const segment = this.#segments.find((one) => one.name === position.segment);
+    if (!segment || position.offset <= segment.shipped) return;
+    const offset = Math.min(position.offset, segment.size);
+    this.#depth -= offset - segment.shipped;
+    segment.shipped = offset;
+  }
+
+  release(name: string): void {
+    const segment = this.#segments.find((one) => one.name === name);
+    if (!segment || segment === this.#live) return;
+    this.#depth -= segment.size - segment.shipped;
+    this.#segments = this.#segments.filter((one) => one !== segment);
+    if (segment.fd === null) return;
+    // A sync may be using the descriptor right now, so only a sync closes it.
+    this.#retired.push(segment);
+    if (!this.#closing) void this.#startSync();
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    await this.sync();
+    this.#cancelTimer?.();
+    this.#live = null;
+    await this.#syncAll();
+  }
+}
+
+/** Opens the journal in `dir` and begins a new segment. Throws when the directory cannot be used at all. */
+export async function openJournal(options: JournalOptions): Promise<Journal> {
+  const { dir, clock } = options;
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  const name = (await readOrCreate(join(dir, 'journal-id'), () => `${uuidv7(clock)}\n`)).trim();
+  if (!/^[\w-]{8,64}$/.test(name)) throw new Error(`${join(dir, 'journal-id')} does not hold a journal id`);
+  const segments: Segment[] = [];
+  let nextNumber = 1;
+  for (const file of (await readdir(dir)).sort()) {
+    const number = SEGMENT.exec(file)?.[1];
+    if (number === undefined) continue;
+    const { size } = await stat(join(dir, file));
+    segments.push({ name: file, fd: null, size, shipped: 0, synced: true });
+    nextNumber = Number(number) + 1;
+  }
+  const journal = new DiskJournal(
+    {
+      syncEveryMs: 50,
+      segmentBytes: 16 << 20,
+      maxBytes: 256 << 20,
+      io: nodeFs,
+      ...options,
+    },
+    name,
+    segments,
+    nextNumber,
+  );
+  journal.begin();
+  await syncDirectory(dir);
+  return journal;
+}

@@ -1,0 +1,9 @@
+import { start } from './0001-start.ts';
+import { logsStart } from './logs/0001-start.ts';
+import type { Migration } from './migration.ts';
+
+/** The control tables. Append-only. */
+export const MIGRATIONS: readonly Migration[] = [start];
+
+/** The log tables, which may stand in another database. Append-only. */
+export const LOG_MIGRATIONS: readonly Migration[] = [logsStart];

@@ -1,0 +1,243 @@
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { postgresDatabase } from '../../../test/support/postgres.ts';
+import { systemClock } from '../../kernel/clock.ts';
+import { silentLog } from '../../kernel/log.ts';
+import { PostgresEngine } from '../postgres/engine.ts';
+import { openPostgresLogs } from '../postgres/logs.ts';
+import { openPostgresTables } from '../postgres/tables.ts';
+import { type Column, SCHEMA, type Table } from '../schema.ts';
+import type { Engine } from '../sql/engine.ts';
+import { SqliteEngine } from '../sqlite/engine.ts';
+import { openSqliteLogs } from '../sqlite/logs.ts';
+import { openSqliteTables } from '../sqlite/tables.ts';
+import { LOG_MIGRATIONS, MIGRATIONS } from './index.ts';
+import { type Migration, TYPES } from './migration.ts';
+import { checksumOf } from './run.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'sluice-migrations-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+let files = 0;
+const file = () => join(dir, `${++files}.db`);
+
+interface Described {
+  readonly type: string;
+  readonly nullable: boolean;
+  readonly key: boolean;
+}
+
+/** What SCHEMA says of every column, in the type names of an engine. */
+function promised(engine: 'sqlite' | 'postgres'): Record<string, Record<string, Described>> {
+  const names =
+    engine === 'sqlite'
+      ? { text: 'TEXT', int: 'INTEGER', bool: 'INTEGER' }
+      : { text: 'text', int: 'bigint', bool: 'smallint' };
+  const stored: Record<Column<unknown>['kind'], string> = {
+    text: names.text,
+    json: names.text,
+    sealed: names.text,
+    int: names.int,
+    time: names.int,
+    bool: names.bool,
+  };
+  return Object.fromEntries(
+    Object.entries(SCHEMA as unknown as Record<string, Table>).map(([table, { columns, key }]) => [
+      table,
+      Object.fromEntries(
+        Object.entries(columns).map(([name, { kind, nullable }]) => [
+          name,
+          { type: stored[kind], nullable, key: key.includes(name) },
+        ]),
+      ),
+    ]),
+  );
+}
+
+function sqliteTables(path: string): Record<string, Record<string, Described>> {
+  const db = new DatabaseSync(path, { readOnly: true });
+  const tables = db
+    .prepare(
+      "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'schema_migrations'",
+    )
+    .all() as { name: string }[];
+  const found = Object.fromEntries(
+    tables.map(({ name }) => {
+      const columns = db.prepare(`PRAGMA table_info(${name})`).all() as Record<string, unknown>[];
+      const describe = (column: Record<string, unknown>): Described => ({
+        type: String(column.type),
+        // SQLite reports an INTEGER PRIMARY KEY, which is never null, as nullable.
+        nullable: column.notnull === 0 && column.pk === 0,
+        key: Number(column.pk) > 0,
+      });
+      return [name, Object.fromEntries(columns.map((column) => [column.name, describe(column)]))];
+    }),
+  );
+  db.close();
+  return found;
+}
+
+async function postgresTables(url: string): Promise<Record<string, Record<string, Described>>> {
+  const client = new pg.Client(url);
+  await client.connect();
+  const { rows } = await client.query(`
+    SELECT c.table_name, c.column_name, c.data_type, c.is_nullable, c.collation_name,
+      EXISTS (SELECT 1 FROM information_schema.table_constraints t
+        JOIN information_schema.key_column_usage k USING (constraint_schema, constraint_name)
+        WHERE t.constraint_type = 'PRIMARY KEY' AND t.table_name = c.table_name AND k.column_name = c.column_name) AS key
+    FROM information_schema.columns c
+    WHERE c.table_schema = 'public' AND c.table_name <> 'schema_migrations'`);
+  await client.end();
+  const found: Record<string, Record<string, Described>> = {};
+  for (const row of rows) {
+    expect(row.collation_name, `${row.table_name}.${row.column_name}`).toBe(row.data_type === 'text' ? 'C' : null);
+    found[row.table_name] ??= {};
+    const table = found[row.table_name] as Record<string, Described>;
+    table[row.column_name] = { type: row.data_type, nullable: row.is_nullable === 'YES', key: row.key };
+  }
+  return found;
+}
+
+describe('the migrated tables are those of SCHEMA', () => {
+  it('on SQLite', async () => {
+    const path = file();
+    const tables = await openSqliteTables({ file: path, log: silentLog });
+    await tables.migrate();
+    await tables.close();
+    expect(sqliteTables(path)).toEqual(promised('sqlite'));
+  });
+
+  it('on PostgreSQL', async () => {
+    const url = await postgresDatabase();
+    const tables = await openPostgresTables({ url, log: silentLog });
+    await tables.migrate();
+    await tables.close();
+    expect(await postgresTables(url)).toEqual(promised('postgres'));
+  });
+
+  it('I-08 and every reference between tenant tables carries the organisation', () => {
+    for (const statement of MIGRATIONS.flatMap((migration) => migration.statements(TYPES.sqlite))) {
+      for (const [, columns, parent] of statement.matchAll(/FOREIGN KEY \(([^)]*)\) REFERENCES (\w+)/g)) {
+        if (parent === 'organisations') expect(columns).toBe('organisation_id');
+        else expect(columns).toMatch(/^organisation_id, /);
+      }
+    }
+  });
+});
+
+describe('a released migration never changes', () => {
+  it.each([
+    ['control', MIGRATIONS],
+    ['logs', LOG_MIGRATIONS],
+  ] as const)('the names of the %s migrations are in order and unlike', (_name, list) => {
+    const names = list.map((migration) => migration.name);
+    expect(names).toEqual([...new Set(names)].sort());
+    for (const [i, name] of names.entries())
+      expect(name).toMatch(new RegExp(`^${String(i + 1).padStart(4, '0')}-[a-z0-9-]+$`));
+  });
+});
+
+/** Names that follow the migrations of this version, however many there are. */
+const after = (n: number, title: string) => `${String(MIGRATIONS.length + n).padStart(4, '0')}-${title}`;
+const extra: Migration = { name: after(1, 'more'), statements: ({ int }) => [`CREATE TABLE more (n ${int})`] };
+const broken: Migration = {
+  name: after(2, 'broken'),
+  statements: ({ int }) => [`CREATE TABLE half (n ${int})`, 'CREATE TABLE half (again)'],
+};
+
+describe.each(['sqlite', 'postgres'] as const)('migrations on %s', (name) => {
+  let open: (migrations: readonly Migration[]) => Promise<Engine>;
+  const engines: Engine[] = [];
+  beforeAll(async () => {
+    const at = name === 'sqlite' ? file() : await postgresDatabase();
+    open = async (migrations) => {
+      const shared = { log: silentLog, clock: systemClock, migrations };
+      const engine =
+        name === 'sqlite'
+          ? await SqliteEngine.open({ ...shared, file: at })
+          : new PostgresEngine({ ...shared, url: at, poolSize: 2 });
+      engines.push(engine);
+      return engine;
+    };
+  });
+  afterAll(async () => {
+    for (const engine of engines) await engine.close();
+  });
+  const noted = (engine: Engine) =>
+    engine.query('noted', 'SELECT name, checksum FROM schema_migrations ORDER BY name', []);
+
+  it('run in order, once each, in one of several processes that start together', async () => {
+    const all = await Promise.all([open([...MIGRATIONS, extra]), open([...MIGRATIONS, extra]), open(MIGRATIONS)]);
+    await (all[2] as Engine).migrate();
+    await Promise.all([all[0], all[1]].map((engine) => (engine as Engine).migrate()));
+    expect((await noted(all[0] as Engine)).map((row) => row.name)).toEqual(
+      [...MIGRATIONS, extra].map((migration) => migration.name),
+    );
+  });
+
+  it('that fail leave nothing behind and say which one in one line', async () => {
+    const engine = await open([...MIGRATIONS, extra, broken]);
+    const error = await engine.migrate().catch((thrown: Error) => thrown);
+    expect(error).toMatchObject({ name: 'SluiceError' });
+    expect((error as Error).message).toMatch(/^Migration \d{4}-broken failed and was rolled back: [^\n]+$/);
+    expect(await noted(engine)).toHaveLength(MIGRATIONS.length + 1);
+    await expect(engine.query('half', 'SELECT * FROM half', [])).rejects.toThrow(/half/);
+  });
+
+  it('refuse a database of a newer version, in one line that says what to do', async () => {
+    const error = await (await open(MIGRATIONS)).migrate().catch((thrown: Error) => thrown);
+    expect((error as Error).message).toMatch(/^[^\n]*\d{4}-more[^\n]*newer version[^\n]*$/);
+  });
+
+  it('refuse a migration that was edited after it ran', async () => {
+    const edited: Migration = { ...extra, statements: () => ['CREATE TABLE more (n TEXT)'] };
+    expect(checksumOf(edited, name)).not.toBe(checksumOf(extra, name));
+    const error = await (await open([...MIGRATIONS, edited])).migrate().catch((thrown: Error) => thrown);
+    expect((error as Error).message).toMatch(/^Migration \d{4}-more is not the one [^\n]+$/);
+  });
+});
+
+describe('a store that cannot be opened', () => {
+  it('says which file, in one line: no SQLite file, a missing folder', async () => {
+    const path = file();
+    writeFileSync(path, 'this is not a database, but long enough to look like a file of some kind'.repeat(10));
+    for (const bad of [path, join(dir, 'missing', 'x.db')]) {
+      for (const open of [openSqliteTables, openSqliteLogs]) {
+        const error = await open({ file: bad, log: silentLog }).catch((thrown: Error) => thrown);
+        expect((error as Error).message).toMatch(/^The database file [^\n]+ cannot be opened: [^\n]+$/);
+        expect((error as Error).message).toContain(bad);
+      }
+    }
+  });
+
+  it('says which PostgreSQL, in one line without the password', async () => {
+    const url = new URL(await postgresDatabase());
+    const wrong = new URL(url);
+    wrong.password = 'hunter2hunter2';
+    const missing = new URL(url);
+    missing.pathname = '/no-such-database';
+    const nobody = 'postgresql://u:hunter2hunter2@127.0.0.1:1/db';
+    for (const bad of [wrong.href, missing.href, nobody]) {
+      for (const open of [openPostgresTables, openPostgresLogs]) {
+        const store = await open({ url: bad, log: silentLog });
+        const error = await store.migrate().catch((thrown: Error) => thrown);
+        expect((error as Error).message).toMatch(
+          /^The PostgreSQL at 127\.0\.0\.1:\d+\/[a-z0-9_-]+ cannot be used: [^\n]+$/,
+        );
+        expect(JSON.stringify(error) + String((error as Error).stack)).not.toContain('hunter2');
+        await store.close();
+      }
+    }
+  });
+
+  it('files of SQLite are for their owner only', async () => {
+    const path = file();
+    const tables = await openSqliteTables({ file: path, log: silentLog });
+    await tables.migrate();
+    for (const suffix of ['', '-wal', '-shm']) expect(statSync(path + suffix).mode & 0o777).toBe(0o600);
+    await tables.close();
+  });
+});

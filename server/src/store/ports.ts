@@ -1,0 +1,222 @@
+/**
+ * What the product needs from the outside world to remember things. Adapters live in the folders beside this file and
+ * are named only in `compose.ts`; each port has one suite in `conformance/` that every adapter passes.
+ */
+import type { Readable } from 'node:stream';
+import type { Closable } from '../kernel/lifecycle.ts';
+import type { Row, TableName, TenantTable } from './schema.ts';
+
+declare const tenantBrand: unique symbol;
+
+/**
+ * The tenant of a call. Every statement on a tenant table carries its organisation, and its workspace when bound.
+ * Only `auth/tenant.ts` makes one, after authentication.
+ */
+export interface TenantContext {
+  readonly organisationId: string;
+  /** Bound to one workspace, or null for organisation-wide reach. */
+  readonly workspaceId: string | null;
+  readonly [tenantBrand]: true;
+}
+
+/** The one cast that makes a TenantContext; an architecture test lets only `auth/tenant.ts` import it. */
+export function unsafeTenant(organisationId: string, workspaceId: string | null): TenantContext {
+  return { organisationId, workspaceId } as TenantContext;
+}
+
+/** Conditions on one column; all given ones must hold. A bare value means equality, `null` IS NULL. */
+export type Condition<T> =
+  | T
+  | {
+      readonly in?: readonly T[];
+      readonly not?: T;
+      readonly gt?: T;
+      readonly gte?: T;
+      readonly lt?: T;
+      readonly lte?: T;
+      /** Case-sensitive substring; wildcards in the text are escaped. */
+      readonly contains?: string;
+    };
+
+export type Where<N extends TableName> = { readonly [K in keyof Row<N>]?: Condition<Row<N>[K]> };
+
+export interface Query<N extends TableName> {
+  readonly where?: Where<N>;
+  /** Alternatives: any one of them must hold, beside `where`. */
+  readonly anyOf?: readonly Where<N>[];
+  /** Column and direction, most significant first; the primary key is always added last, so pages are stable. */
+  readonly orderBy?: readonly (readonly [keyof Row<N> & string, 'asc' | 'desc'])[];
+  readonly limit?: number;
+  readonly offset?: number;
+}
+
+export interface Change {
+  readonly organisationId: string;
+  readonly workspaceId: string | null;
+  /** The table or resource that changed, for example `configs`. */
+  readonly topic: string;
+  readonly entityId: string;
+}
+
+/**
+ * Reads and writes inside one transaction, limited to a tenant's rows.
+ *
+ * A tenant bound to a workspace sees and writes that workspace's rows in every table with a `workspace_id`, and reads
+ * (never writes) the integrations of the whole organisation. Rows of tables without the column are the organisation's.
+ *
+ * A statement that failed ends the transaction: catching its error does not save it, and the write rejects with it. In a
+ * condition of `find`, `update` and `remove` an undefined value throws `internal`; in a list it is as if absent. Text
+ * with U+0000 throws `validation`. A reference to a row that does not exist throws `unknown_reference`; removing a row
+ * that others refer to throws `conflict`, unless they are parts of it and go with it.
+ */
+export interface TenantTx {
+  readonly tenant: TenantContext;
+  find<N extends TenantTable>(table: N, where: Where<N>): Promise<Row<N> | undefined>;
+  list<N extends TenantTable>(table: N, query?: Query<N>): Promise<Row<N>[]>;
+  count<N extends TenantTable>(table: N, query?: Pick<Query<N>, 'where' | 'anyOf'>): Promise<number>;
+  /** `organisation_id` of the row must be the tenant's. A unique violation throws SluiceError('conflict'). */
+  insert<N extends TenantTable>(table: N, row: Row<N>): Promise<void>;
+  /** Number of rows changed. */
+  update<N extends TenantTable>(table: N, where: Where<N>, patch: Partial<Row<N>>): Promise<number>;
+  remove<N extends TenantTable>(table: N, where: Where<N>): Promise<number>;
+  /** Row of the tenant's own organisation. */
+  organisation(): Promise<Row<'organisations'>>;
+  /** Appends to the change feed; delivered to every node after commit, in commit order. */
+  changed(change: Omit<Change, 'organisationId'>): void;
+}
+
+/** The same over all tenants, for first run, the operator, start-up and jobs. Routes never get one. */
+export interface SystemTx {
+  find<N extends TableName>(table: N, where: Where<N>): Promise<Row<N> | undefined>;
+  list<N extends TableName>(table: N, query?: Query<N>): Promise<Row<N>[]>;
+  count<N extends TableName>(table: N, query?: Pick<Query<N>, 'where' | 'anyOf'>): Promise<number>;
+  insert<N extends TableName>(table: N, row: Row<N>): Promise<void>;
+  update<N extends TableName>(table: N, where: Where<N>, patch: Partial<Row<N>>): Promise<number>;
+  remove<N extends TableName>(table: N, where: Where<N>): Promise<number>;
+  changed(change: Change): void;
+}
+
+export interface SequencedChange extends Change {
+  readonly seq: number;
+}
+
+/** Control tables. A returned promise of a write means the commit is on disk. */
+export interface Tables extends Closable {
+  readonly engine: 'sqlite' | 'postgres';
+  /** Runs migrations under a lock. Throws, and the process must not start, when a migration fails or the schema is newer than this build. */
+  migrate(): Promise<void>;
+  read<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T>;
+  /**
+   * Serialisable enough that a checked rule still holds at commit: one writer at a time on SQLite, SERIALIZABLE with retry
+   * on PostgreSQL, so `run` may be called again and must do nothing but read, compute and write through its `tx`. It must
+   * not open another write: on SQLite that would wait for itself, until the transaction is given up after 30 seconds.
+   */
+  write<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T>;
+  systemRead<T>(run: (tx: SystemTx) => Promise<T>): Promise<T>;
+  systemWrite<T>(run: (tx: SystemTx) => Promise<T>): Promise<T>;
+  /** The hot-path look-up: secret row and key row by public key id, in one indexed read. */
+  findKey(
+    publicId: string,
+  ): Promise<{ secret: Row<'api_key_secrets'>; key: Row<'api_keys'>; organisation: Row<'organisations'> } | undefined>;
+  /** Changes after `seq`, in order, at most `limit`. */
+  changesAfter(seq: number, limit: number): Promise<SequencedChange[]>;
+  lastChange(): Promise<number>;
+  /** Calls back soon after another node (or this one) commits a change: a hint to read `changesAfter`, never the data. */
+  onChangeHint(hint: () => void): () => void;
+  /** Milliseconds since the epoch by the store's own clock, for windows and expiry that several nodes share. */
+  now(): Promise<number>;
+  ping(): Promise<void>;
+}
+
+/** Wakes other nodes: a hint that carries no truth. Losing one costs latency only, because nodes also poll. */
+export interface Feed extends Closable {
+  publish(seq: number): void;
+  subscribe(onHint: (seq: number) => void): () => void;
+}
+
+export interface WindowHit {
+  /** Cluster-safe: everything one request touches shares the `{…}` tag of its workspace. */
+  readonly key: string;
+  readonly amount: number;
+  readonly limit: number;
+  /** End of the window, milliseconds since the epoch. */
+  readonly expiresAt: number;
+}
+
+export interface WindowResult {
+  readonly allowed: boolean;
+  /** Index of the first window that refused, or -1. */
+  readonly refusedBy: number;
+  /** Used amount per window after the call. */
+  readonly used: readonly number[];
+}
+
+/**
+ * Shared counters. `hit` is all or nothing: either every window takes its amount or none does. A window refuses when
+ * what it holds and the amount exceed its limit together. Throws SluiceError('unavailable') when the store is away.
+ */
+export interface Counters extends Closable {
+  hit(windows: readonly WindowHit[]): Promise<WindowResult>;
+  /** Adds without a limit check (tokens known only after the answer); may be negative, but no counter falls below 0. */
+  add(windows: readonly Omit<WindowHit, 'limit'>[]): Promise<void>;
+  get(keys: readonly string[]): Promise<number[]>;
+}
+
+/** Bounded and forgetful; a failure is a miss. */
+export interface Cache extends Closable {
+  get(key: string): Promise<Buffer | null>;
+  set(key: string, value: Buffer, ttlMs: number): Promise<void>;
+  delete(key: string): Promise<void>;
+}
+
+export interface BlobStat {
+  readonly bytes: number;
+  readonly createdAt: number;
+}
+
+/** Files by opaque key. `put` is atomic: a reader sees the whole blob or none. */
+export interface Blobs extends Closable {
+  put(tenant: TenantContext, key: string, body: Readable): Promise<BlobStat>;
+  /** Both ends of `range` are included, as in HTTP; what lies past the end of the blob is left out. */
+  get(tenant: TenantContext, key: string, range?: { start: number; end?: number }): Promise<Readable | null>;
+  stat(tenant: TenantContext, key: string): Promise<BlobStat | null>;
+  delete(tenant: TenantContext, key: string): Promise<boolean>;
+}
+
+/** Position of a journal reader: everything before it is in the sink. */
+export interface JournalPosition {
+  readonly segment: string;
+  readonly offset: number;
+}
+
+/** Request logs. The journal stands before it: records arrive in batches, at least once, and are stored once. */
+export interface LogSink extends Closable {
+  migrate(): Promise<void>;
+  /**
+   * Stores the lines (each the JSON text of a `telemetry/record.ts` LogRecord) and the reader's position in one
+   * transaction. Records already stored (same node and seq) are skipped.
+   */
+  insert(journal: string, lines: readonly string[], position: JournalPosition): Promise<void>;
+  position(journal: string): Promise<JournalPosition | null>;
+  /**
+   * Makes what was inserted survive a power cut; false when that is not possible right now. Journal segments are removed
+   * after it. A store whose commit already means that leaves it out.
+   */
+  settle?(): Promise<boolean>;
+  find(tenant: TenantContext, id: string): Promise<StoredLog | null>;
+  list(tenant: TenantContext, query: LogQuery): Promise<{ total: number; rows: StoredLog[] }>;
+  /** Over all tenants, for tests and the operator: number of stored records. */
+  count(): Promise<number>;
+  ping(): Promise<void>;
+}
+
+export interface LogQuery {
+  readonly from?: number;
+  readonly to?: number;
+  readonly limit: number;
+  readonly offset?: number;
+  readonly traceId?: string;
+}
+
+/** A record as it was written by `telemetry/record.ts`, parsed. */
+export type StoredLog = Record<string, unknown> & { id: string; node: string; seq: number; time: number };

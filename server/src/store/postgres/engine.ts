@@ -1,0 +1,184 @@
+import { randomInt, randomUUID } from 'node:crypto';
+import type pg from 'pg';
+import type { Clock } from '../../kernel/clock.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { Log } from '../../kernel/log.ts';
+import type { Migration } from '../migrations/migration.ts';
+import { type MigrationHost, runMigrations } from '../migrations/run.ts';
+import type { Change } from '../ports.ts';
+import { compilerFor, type Engine, type Execute, type Failure, type Result } from '../sql/engine.ts';
+import { Hints } from '../sql/hints.ts';
+import { classifyPostgres, openPool, PostgresFailure, placeOf, RunAgain, send, transaction } from './client.ts';
+import { Listener } from './listener.ts';
+
+const CHANNEL = 'sluice_changes';
+/** Advisory lock keys of this product: any fixed numbers that others are unlikely to use. */
+const CHANGES_LOCK = 7_310_582_001;
+const MIGRATION_LOCK = 7_310_582_002;
+const ATTEMPTS = 20;
+/** A migration of many rows, or the wait for another node's, may take longer than any statement of the running product. */
+const MIGRATION_MS = 6 * 3_600_000;
+
+const READ = 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY';
+/**
+ * A sequential scan takes a predicate lock on the whole table, so that on small tables every two writers would collide:
+ * index scans lock what they read.
+ */
+const WRITE = 'BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off';
+
+const NOW = 'cast(floor(extract(epoch from clock_timestamp()) * 1000) as bigint)';
+
+/**
+ * Takes the lock, then numbers the rows: `seq` is assigned to what comes out of the join with the lock. The lock is held
+ * until the commit is visible, so whoever appends next gets a higher seq and is seen later. One statement, because every
+ * writer of the cluster waits while one holds the lock.
+ */
+const APPEND = `WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock($1)),
+told AS MATERIALIZED (SELECT pg_notify($2, $3))
+INSERT INTO changes (organisation_id, workspace_id, topic, entity_id, at)
+SELECT c.organisation_id, c.workspace_id, c.topic, c.entity_id, ${NOW}
+FROM held, told, unnest($4::text[], $5::text[], $6::text[], $7::text[])
+  WITH ORDINALITY AS c (organisation_id, workspace_id, topic, entity_id, n)
+ORDER BY c.n`;
+
+export interface PostgresEngineOptions {
+  readonly url: string;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly poolSize: number;
+  readonly migrations: readonly Migration[];
+}
+
+export class PostgresEngine implements Engine {
+  readonly name = 'postgres';
+  readonly nowSql = NOW;
+  readonly positionFunction = 'strpos';
+  readonly compiler = compilerFor('postgres');
+  readonly pool: pg.Pool;
+  readonly #options: PostgresEngineOptions;
+  readonly #hints: Hints;
+  /** Marks notifications of this process, which has told its own listeners already. */
+  readonly #self = randomUUID();
+  #listener: Listener | null = null;
+  #closing: Promise<void> | null = null;
+
+  constructor(options: PostgresEngineOptions) {
+    this.#options = options;
+    this.pool = openPool(options.url, options.poolSize, options.log);
+    this.#hints = new Hints(options.log);
+  }
+
+  migrate(): Promise<void> {
+    const { url, migrations, log } = this.#options;
+    return migratePostgres(this.pool, url, 'schema_migrations', migrations, log);
+  }
+
+  read<T>(run: (execute: Execute) => Promise<T>): Promise<T> {
+    return transaction(this.pool, READ, run);
+  }
+
+  async write<T>(run: (execute: Execute) => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await transaction(this.pool, WRITE, run);
+      } catch (error) {
+        if (!(error instanceof RunAgain)) throw error;
+        if (attempt >= ATTEMPTS) {
+          throw new SluiceError('unavailable', 'Too many changes of the same objects at once. Try again in a moment.', {
+            retryAfter: 1,
+            cause: error,
+            detail: `serialisation failures in ${ATTEMPTS} attempts`,
+          });
+        }
+        // The first attempts collide with each other again unless they spread.
+        const wait = randomInt(1, 2 + Math.min(2 ** attempt, 100));
+        await new Promise<void>((resolve) => this.#options.clock.after(wait, resolve));
+      }
+    }
+  }
+
+  async query(name: string, text: string, parameters: readonly unknown[]): Promise<Result['rows']> {
+    return (await send(this.pool, { name, text, values: parameters as unknown[] })).rows;
+  }
+
+  async append(execute: Execute, changes: readonly Change[]): Promise<void> {
+    await execute(APPEND, [
+      CHANGES_LOCK,
+      CHANNEL,
+      this.#self,
+      changes.map((change) => change.organisationId),
+      changes.map((change) => change.workspaceId),
+      changes.map((change) => change.topic),
+      changes.map((change) => change.entityId),
+    ]);
+  }
+
+  onChangeHint(hint: () => void): () => void {
+    const { url, clock, log } = this.#options;
+    this.#listener ??= new Listener({
+      url,
+      clock,
+      log,
+      channel: CHANNEL,
+      heard: (payload) => {
+        if (payload !== this.#self) this.#hints.emit();
+      },
+    });
+    return this.#hints.add(hint);
+  }
+
+  /** Resolves when the listener of `onChangeHint` has tried to connect. */
+  async listening(): Promise<void> {
+    await this.#listener?.ready();
+  }
+
+  changesCommitted(): void {
+    this.#hints.emit();
+  }
+
+  classify(error: unknown): Failure {
+    return classifyPostgres(error);
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= (async () => {
+      this.#hints.clear();
+      await this.#listener?.close();
+      await this.pool.end();
+    })();
+    return this.#closing;
+  }
+}
+
+/** Runs a list of migrations under the migration lock; errors are one clear line without the password. */
+export async function migratePostgres(
+  pool: pg.Pool,
+  url: string,
+  table: 'schema_migrations' | 'log_migrations',
+  migrations: readonly Migration[],
+  log: Log,
+): Promise<void> {
+  const exclusive: MigrationHost['exclusive'] = (run) =>
+    transaction(
+      pool,
+      'BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0',
+      async (execute) => {
+        await execute('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK]);
+        await run({
+          execute: async (sql) => {
+            await execute(sql, []);
+          },
+          rows: async (sql) => (await execute(sql, [])).rows,
+        });
+      },
+      MIGRATION_MS,
+    );
+  try {
+    await runMigrations({ engine: 'postgres', exclusive }, table, migrations, log);
+  } catch (error) {
+    if (!(error instanceof PostgresFailure)) throw error;
+    throw new SluiceError('unavailable', `The PostgreSQL at ${placeOf(url)} cannot be used: ${error.message}`, {
+      cause: error,
+    });
+  }
+}

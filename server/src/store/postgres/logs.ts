@@ -1,0 +1,126 @@
+import type pg from 'pg';
+import type { Log } from '../../kernel/log.ts';
+import { LOG_MIGRATIONS } from '../migrations/index.ts';
+import type { JournalPosition, LogQuery, LogSink, StoredLog, TenantContext } from '../ports.ts';
+import { misuse } from '../sql/columns.ts';
+import { storeError } from '../sql/failure.ts';
+import { countLogs, findLog, type LogStatement, listLogs, parseLogs, TRACE_LENGTH } from '../sql/logs.ts';
+import { classifyPostgres, openPool, send, transaction } from './client.ts';
+import { migratePostgres } from './engine.ts';
+
+/** A second connection lets a search run while a batch is stored; more would only queue on the same disk. */
+const CONNECTIONS = 4;
+
+export interface PostgresLogsOptions {
+  readonly url: string;
+  readonly log: Log;
+}
+
+/**
+ * Request logs in a PostgreSQL, the one of the control tables or another. A commit does not wait for the disk
+ * (`synchronous_commit=off`): the journal keeps what the stored position does not cover.
+ */
+export async function openPostgresLogs({ url, log }: PostgresLogsOptions): Promise<LogSink> {
+  return new PostgresLogs(url, log);
+}
+
+/**
+ * The lines as one JSON array: the server takes them apart, which costs this process nothing. `json` keeps the text of
+ * each record as it was written.
+ */
+const INSERT = `INSERT INTO logs (node, seq, id, time, organisation_id, workspace_id, trace_id, record)
+SELECT r.node, r.seq, r.id, r.time, r.organisation_id, r.workspace_id, left(r.trace_id, ${TRACE_LENGTH}), line::text
+FROM json_array_elements($1::json) AS line,
+  json_to_record(line) AS r(node text, seq bigint, id text, time bigint, organisation_id text, workspace_id text, trace_id text)
+ON CONFLICT (node, seq) DO NOTHING`;
+
+const POSITION = `INSERT INTO journals (name, segment, position) VALUES ($1, $2, $3)
+ON CONFLICT (name) DO UPDATE SET segment = excluded.segment, position = excluded.position`;
+
+class PostgresLogs implements LogSink {
+  readonly #url: string;
+  readonly #log: Log;
+  readonly #pool: pg.Pool;
+  #closing: Promise<void> | null = null;
+
+  constructor(url: string, log: Log) {
+    this.#url = url;
+    this.#log = log;
+    this.#pool = openPool(url, CONNECTIONS, log);
+  }
+
+  migrate(): Promise<void> {
+    return migratePostgres(this.#pool, this.#url, 'log_migrations', LOG_MIGRATIONS, this.#log);
+  }
+
+  async insert(journal: string, lines: readonly string[], position: JournalPosition): Promise<void> {
+    const batch = `[${lines.map(storable).join(',')}]`;
+    await this.#told('insert', () =>
+      transaction(this.#pool, 'BEGIN; SET LOCAL synchronous_commit = off', async (execute) => {
+        if (lines.length > 0) await execute(INSERT, [batch]);
+        await execute(POSITION, [journal, position.segment, position.offset]);
+      }),
+    );
+  }
+
+  async position(journal: string): Promise<JournalPosition | null> {
+    const [row] = await this.#rows({
+      sql: 'SELECT segment, position FROM journals WHERE name = ?',
+      parameters: [journal],
+    });
+    return row ? { segment: row.segment as string, offset: row.position as number } : null;
+  }
+
+  async find(tenant: TenantContext, id: string): Promise<StoredLog | null> {
+    return parseLogs(tenant, await this.#rows(findLog(tenant, id)), misuse)[0] ?? null;
+  }
+
+  async list(tenant: TenantContext, query: LogQuery): Promise<{ total: number; rows: StoredLog[] }> {
+    const [counted, rows] = await Promise.all([
+      this.#rows(countLogs(tenant, query)),
+      this.#rows(listLogs(tenant, query, 'postgres')),
+    ]);
+    return { total: Number(counted[0]?.total), rows: parseLogs(tenant, rows, misuse) };
+  }
+
+  async count(): Promise<number> {
+    const [row] = await this.#rows({ sql: 'SELECT count(*) AS total FROM logs', parameters: [] });
+    return Number(row?.total);
+  }
+
+  async ping(): Promise<void> {
+    await this.#rows({ sql: 'SELECT 1', parameters: [] });
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#pool.end();
+    return this.#closing;
+  }
+
+  async #rows({ sql, parameters }: LogStatement) {
+    let n = 0;
+    const text = sql.replace(/\?/g, () => `$${++n}`);
+    return this.#told('read', async () => (await send(this.#pool, { text, values: [...parameters] })).rows);
+  }
+
+  async #told<T>(verb: 'read' | 'insert', work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw storeError({ classify: classifyPostgres }, error, 'logs', verb);
+    }
+  }
+}
+
+/** U+0000 and half surrogate pairs are JSON, but not text of PostgreSQL: one such record would refuse its whole batch. */
+function storable(line: string): string {
+  if (!line.includes('\\u0000') && !line.includes('\\ud') && !line.includes('\\uD')) return line;
+  return JSON.stringify(clean(JSON.parse(line)));
+}
+
+function clean(value: unknown): unknown {
+  if (typeof value === 'string') return value.replaceAll('\0', '\ufffd').toWellFormed();
+  if (Array.isArray(value)) return value.map(clean);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [clean(key), clean(inner)]));
+}

@@ -1,0 +1,35 @@
+import type { Closable } from '../../kernel/lifecycle.ts';
+import type { Log } from '../../kernel/log.ts';
+import type { Cache, Counters, Feed } from '../ports.ts';
+import { RedisCache } from './cache.ts';
+import { Connection } from './connection.ts';
+import { RedisCounters } from './counters.ts';
+import { RedisFeed } from './feed.ts';
+
+export interface RedisStore extends Closable {
+  readonly counters: Counters;
+  readonly cache: Cache;
+  readonly feed: Feed;
+}
+
+/**
+ * Counters, cache and change hints shared by several nodes, on Redis 6.2 or Valkey and newer. A server that is down
+ * at the start or later is no error here: counters throw SluiceError('unavailable') within 50 ms, the cache misses, the
+ * feed is silent, and all recover by themselves. Throws SluiceError('validation') for a URL it cannot read.
+ */
+export async function openRedis({ url, log }: { readonly url: string; readonly log: Log }): Promise<RedisStore> {
+  const commands = new Connection(url, log, 'commands');
+  const subscriber = new Connection(url, log, 'feed');
+  const feed = new RedisFeed(commands, subscriber, log);
+  await Promise.all([commands.firstConnect(), subscriber.firstConnect()]);
+  return {
+    counters: new RedisCounters(commands),
+    cache: new RedisCache(commands),
+    feed,
+    async close() {
+      await feed.close();
+      commands.close();
+      subscriber.close();
+    },
+  };
+}

@@ -1,0 +1,320 @@
+/**
+ * The control tables as data: one entry per column says how it is stored on both engines and which TypeScript type the
+ * rest of the code sees. The migrations create these tables; a test compares the two. Log tables live behind `LogSink`.
+ *
+ * Stored forms: `text` TEXT; `int` and `time` (milliseconds since the epoch) BIGINT within 2^53; `bool` 0 or 1;
+ * `json` TEXT; `sealed` TEXT holding an envelope (`store/vault.ts`), never plain.
+ */
+export interface Column<T> {
+  readonly kind: 'text' | 'int' | 'time' | 'bool' | 'json' | 'sealed';
+  readonly nullable: boolean;
+  /** Carries only the type. */
+  readonly type?: T;
+}
+
+const column =
+  <T>(kind: Column<T>['kind']) =>
+  (): Column<T> => ({ kind, nullable: false });
+const text = <T extends string = string>(): Column<T> => ({ kind: 'text', nullable: false });
+const int = column<number>('int');
+const time = column<number>('time');
+const bool = column<boolean>('bool');
+const json = <T>(): Column<T> => ({ kind: 'json', nullable: false });
+const sealed = column<string>('sealed');
+const nullable = <T>(inner: Column<T>): Column<T | null> => ({ kind: inner.kind, nullable: true });
+
+export interface Table<
+  C extends Record<string, Column<unknown>> = Record<string, Column<unknown>>,
+  T extends 'organisation' | 'none' = 'organisation' | 'none',
+> {
+  /** Columns of the primary key. */
+  readonly key: readonly string[];
+  /** `organisation`: every statement carries `organisation_id`. `none`: installation-wide, reachable by system code only. */
+  readonly tenant: T;
+  readonly columns: C;
+}
+
+const table = <const C extends Record<string, Column<unknown>>, const T extends 'organisation' | 'none'>(
+  key: readonly (keyof C & string)[],
+  tenant: T,
+  columns: C,
+): Table<C, T> => ({ key, tenant, columns });
+
+export interface RateLimit {
+  type: 'requests' | 'tokens';
+  unit: 'rps' | 'rpm' | 'rph' | 'rpd' | 'rpw';
+  value: number;
+}
+
+export interface UsageLimit {
+  credit_limit?: number;
+  type?: 'cost' | 'tokens';
+  alert_threshold?: number;
+  periodic_reset?: 'monthly' | 'weekly' | null;
+  periodic_reset_days?: number | null;
+  next_usage_reset_at?: string | null;
+}
+
+export interface SecretMapping {
+  target_field: string;
+  secret_reference_id: string;
+  secret_key?: string | null;
+  value_format?: 'json' | 'string' | null;
+}
+
+export interface KeyDefaults {
+  metadata?: Record<string, string>;
+  config_id?: string;
+  allow_config_override?: boolean;
+}
+
+const audit = { created_at: time(), last_updated_at: time() };
+
+export const SCHEMA = {
+  meta: table(['key'], 'none', { key: text(), value: text() }),
+  organisations: table(['id'], 'none', {
+    id: text(),
+    name: text(),
+    slug: text(),
+    status: text<'active' | 'suspended'>(),
+    /** `block_inline_config` and whatever else api §20 names. */
+    settings: json<{ block_inline_config: boolean } & Record<string, unknown>>(),
+    ...audit,
+  }),
+  users: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    email: text(),
+    first_name: text(),
+    last_name: text(),
+    role: text<'owner' | 'admin' | 'member'>(),
+    status: text<'active' | 'archived'>(),
+    ...audit,
+  }),
+  workspaces: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    slug: text(),
+    name: text(),
+    icon: nullable(text()),
+    description: nullable(text()),
+    is_default: bool(),
+    status: text<'active' | 'archived'>(),
+    defaults: nullable(json<Record<string, unknown>>()),
+    settings: json<Record<string, unknown>>(),
+    security_settings: json<Record<string, unknown>>(),
+    usage_limits: nullable(json<UsageLimit[]>()),
+    rate_limits: nullable(json<RateLimit[]>()),
+    created_by: nullable(text()),
+    ...audit,
+  }),
+  workspace_members: table(['workspace_id', 'user_id'], 'organisation', {
+    organisation_id: text(),
+    workspace_id: text(),
+    user_id: text(),
+    role: text<'admin' | 'manager' | 'member'>(),
+    status: text<'active' | 'archived'>(),
+    ...audit,
+  }),
+  api_keys: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: nullable(text()),
+    user_id: nullable(text()),
+    type: text<'organisation-service' | 'workspace-service' | 'workspace-user'>(),
+    name: text(),
+    description: nullable(text()),
+    status: text<'active' | 'exhausted' | 'expired' | 'archived'>(),
+    scopes: json<string[]>(),
+    rate_limits: nullable(json<RateLimit[]>()),
+    usage_limits: nullable(json<UsageLimit>()),
+    defaults: nullable(json<KeyDefaults>()),
+    alert_emails: nullable(json<string[]>()),
+    expires_at: nullable(time()),
+    rotation_policy: nullable(json<Record<string, unknown>>()),
+    creation_mode: text<'ui' | 'api' | 'auto'>(),
+    created_by: nullable(text()),
+    last_rotated_at: nullable(time()),
+    last_reset_at: nullable(time()),
+    /** Rises with every change that authentication must see. */
+    version: int(),
+    ...audit,
+  }),
+  /** One row per valid secret of a key (two while a rotation is in transition). Only the digest is kept. */
+  api_key_secrets: table(['id'], 'organisation', {
+    /** Public key id: the 12 characters inside the key. */
+    id: text(),
+    organisation_id: text(),
+    api_key_id: text(),
+    /** SHA-256 of the whole key, lower-case hexadecimal. */
+    digest: text(),
+    expires_at: nullable(time()),
+    created_at: time(),
+  }),
+  /** The installation's own keys (`slc_opr_…`): they open `/v1/operator/*` only. */
+  operator_keys: table(['id'], 'none', { id: text(), digest: text(), created_at: time() }),
+  configs: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    slug: text(),
+    name: text(),
+    is_default: bool(),
+    status: text<'active' | 'archived'>(),
+    owner_id: text(),
+    updated_by: nullable(text()),
+    version_id: text(),
+    ...audit,
+  }),
+  config_versions: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    config_id: text(),
+    number: int(),
+    config: json<Record<string, unknown>>(),
+    created_by: text(),
+    created_at: time(),
+  }),
+  integrations: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    /** Set for workspace-scoped integrations. */
+    workspace_id: nullable(text()),
+    slug: text(),
+    name: text(),
+    description: nullable(text()),
+    ai_provider_id: text(),
+    status: text<'active' | 'archived'>(),
+    /** The provider key. */
+    key: nullable(sealed()),
+    /** Settings that are not secret. */
+    configurations: json<Record<string, unknown>>(),
+    /** JSON object of the secret settings, sealed as one text. */
+    secret_configurations: nullable(sealed()),
+    secret_mappings: nullable(json<SecretMapping[]>()),
+    pricing_adjustments: nullable(json<Record<string, unknown>>()),
+    allow_all_models: bool(),
+    global_workspace_access: nullable(json<Record<string, unknown>>()),
+    tags: nullable(json<Record<string, string>>()),
+    created_by: nullable(text()),
+    ...audit,
+  }),
+  integration_models: table(['integration_id', 'slug'], 'organisation', {
+    organisation_id: text(),
+    integration_id: text(),
+    slug: text(),
+    name: nullable(text()),
+    description: nullable(text()),
+    enabled: bool(),
+    is_custom: bool(),
+    is_finetune: bool(),
+    base_model_slug: nullable(text()),
+    pricing_config: nullable(json<Record<string, unknown>>()),
+    configurations: nullable(json<{ custom_host?: string; custom_headers?: Record<string, string> }>()),
+    ...audit,
+  }),
+  integration_workspaces: table(['integration_id', 'workspace_id'], 'organisation', {
+    organisation_id: text(),
+    integration_id: text(),
+    workspace_id: text(),
+    enabled: bool(),
+    usage_limits: nullable(json<UsageLimit[]>()),
+    rate_limits: nullable(json<RateLimit[]>()),
+    ...audit,
+  }),
+  providers: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    integration_id: text(),
+    slug: text(),
+    name: text(),
+    note: nullable(text()),
+    status: text<'active' | 'exhausted' | 'expired' | 'archived'>(),
+    usage_limits: nullable(json<UsageLimit>()),
+    rate_limits: nullable(json<RateLimit[]>()),
+    expires_at: nullable(time()),
+    tags: nullable(json<Record<string, string>>()),
+    secret_mappings: nullable(json<SecretMapping[]>()),
+    last_reset_at: nullable(time()),
+    ...audit,
+  }),
+  virtual_keys: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    slug: text(),
+    name: text(),
+    note: nullable(text()),
+    ai_provider_id: text(),
+    /** Set once the virtual key was migrated to an integration and a provider. */
+    integration_id: nullable(text()),
+    status: text<'active' | 'exhausted' | 'expired' | 'archived'>(),
+    key: nullable(sealed()),
+    model_config: json<Record<string, unknown>>(),
+    secret_model_config: nullable(sealed()),
+    secret_mappings: nullable(json<SecretMapping[]>()),
+    usage_limits: nullable(json<UsageLimit>()),
+    rate_limits: nullable(json<RateLimit[]>()),
+    expires_at: nullable(time()),
+    tags: nullable(json<Record<string, string>>()),
+    last_reset_at: nullable(time()),
+    ...audit,
+  }),
+  /** Data-encryption keys, one active per organisation, wrapped by a key-encryption key. */
+  data_keys: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    kek_id: text(),
+    wrapped: text(),
+    created_at: time(),
+  }),
+  audit_log: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: nullable(text()),
+    timestamp: time(),
+    method: text(),
+    uri: text(),
+    request_id: text(),
+    /** JSON text of the masked request body. */
+    request_body: nullable(text()),
+    query_params: nullable(text()),
+    user_id: nullable(text()),
+    user_type: text<'user' | 'api_key' | 'operator' | 'system'>(),
+    response_status_code: int(),
+    resource_type: text(),
+    resource_id: nullable(text()),
+    action: text(),
+    client_ip: nullable(text()),
+  }),
+  /** The change feed's truth: written in the transaction of the change, in commit order. */
+  changes: table(['seq'], 'none', {
+    /** Assigned by the store. */
+    seq: int(),
+    organisation_id: text(),
+    workspace_id: nullable(text()),
+    topic: text(),
+    entity_id: text(),
+    at: time(),
+  }),
+  /** One-time console links and console sessions; only digests are kept. */
+  console_sessions: table(['digest'], 'organisation', {
+    digest: text(),
+    organisation_id: text(),
+    user_id: text(),
+    kind: text<'link' | 'session'>(),
+    expires_at: time(),
+    created_at: time(),
+  }),
+  /** One leader per job. */
+  leases: table(['name'], 'none', { name: text(), holder: text(), expires_at: time() }),
+} as const;
+
+export type Schema = typeof SCHEMA;
+export type TableName = keyof Schema;
+export type TenantTable = { [N in TableName]: Schema[N]['tenant'] extends 'organisation' ? N : never }[TableName];
+
+type TypeOf<C> = C extends Column<infer T> ? T : never;
+/** A row as the code sees it: JSON parsed, booleans boolean, times in milliseconds. */
+export type Row<N extends TableName> = { [K in keyof Schema[N]['columns']]: TypeOf<Schema[N]['columns'][K]> };

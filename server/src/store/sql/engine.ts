@@ -1,0 +1,75 @@
+import {
+  DummyDriver,
+  Kysely,
+  PostgresAdapter,
+  PostgresIntrospector,
+  PostgresQueryCompiler,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+} from 'kysely';
+import type { Closable } from '../../kernel/lifecycle.ts';
+import type { Change } from '../ports.ts';
+
+/** Table and column names come from SCHEMA at run time, so the types of rows are kept by `sql/columns.ts`, not by Kysely. */
+export type Database = Record<string, Record<string, unknown>>;
+export type Db = Kysely<Database>;
+
+/** What a statement was doing, for the meaning of a refused foreign key. */
+export type Verb = 'read' | 'insert' | 'update' | 'remove';
+
+/** A statement's failure in the words of no engine. */
+export type Failure =
+  | { readonly kind: 'unique' | 'foreign_key'; readonly columns: readonly string[] }
+  /** Lost, refused, overloaded or too slow: the caller may try again. */
+  | { readonly kind: 'unavailable' }
+  | { readonly kind: 'other' };
+
+export interface Result {
+  readonly rows: Record<string, unknown>[];
+  /** Rows inserted, changed or removed. */
+  readonly affected: number;
+}
+
+/** Runs one statement in the transaction it belongs to; several at once run one after the other. */
+export type Execute = (sql: string, parameters: readonly unknown[]) => Promise<Result>;
+
+/** The few things in which the two engines differ, behind which `SqlTables` does not know which one it has. */
+export interface Engine extends Closable {
+  readonly name: 'sqlite' | 'postgres';
+  /** SQL expression: milliseconds since the epoch by the store's clock. */
+  readonly nowSql: string;
+  /** SQL function (text, part) that answers the 1-based position of `part`, or 0; case-sensitive, no wildcards. */
+  readonly positionFunction: 'instr' | 'strpos';
+  /** Builds and compiles statements in the engine's dialect; it cannot run them. */
+  readonly compiler: Db;
+  migrate(): Promise<void>;
+  /** One snapshot, no writes. */
+  read<T>(run: (execute: Execute) => Promise<T>): Promise<T>;
+  /** One transaction, committed when `run` resolves. May call `run` again after a serialisation failure. */
+  write<T>(run: (execute: Execute) => Promise<T>): Promise<T>;
+  /** One reading statement on its own, prepared under `name`. */
+  query(name: string, sql: string, parameters: readonly unknown[]): Promise<Result['rows']>;
+  /**
+   * The last statement of a transaction with changes: appends them to the feed so that the order of `seq` is the order in
+   * which the commits become visible, and tells other nodes at commit, where the engine can.
+   */
+  append(execute: Execute, changes: readonly Change[]): Promise<void>;
+  /** Calls back after commits with changes, on this node or, where the engine can tell, on others. */
+  onChangeHint(hint: () => void): () => void;
+  /** Called after a commit with changes of this node. */
+  changesCommitted(): void;
+  classify(error: unknown): Failure;
+}
+
+/** A Kysely that compiles for `dialect` and has nothing to run statements on. */
+export function compilerFor(dialect: 'sqlite' | 'postgres'): Db {
+  return new Kysely<Database>({
+    dialect: {
+      createAdapter: () => (dialect === 'sqlite' ? new SqliteAdapter() : new PostgresAdapter()),
+      createDriver: () => new DummyDriver(),
+      createIntrospector: (db) => (dialect === 'sqlite' ? new SqliteIntrospector(db) : new PostgresIntrospector(db)),
+      createQueryCompiler: () => (dialect === 'sqlite' ? new SqliteQueryCompiler() : new PostgresQueryCompiler()),
+    },
+  });
+}

@@ -1,0 +1,189 @@
+import { type CompiledQuery, sql } from 'kysely';
+import type { SequencedChange, SystemTx, Tables, TenantContext, TenantTx } from '../ports.ts';
+import type { Row } from '../schema.ts';
+import { columnsOf, decodeRow } from './columns.ts';
+import type { Engine, Execute } from './engine.ts';
+import { storeError, unavailable } from './failure.ts';
+import { Session, systemTx, tenantTx } from './transaction.ts';
+
+/** `Tables` over either engine. */
+export class SqlTables implements Tables {
+  readonly engine: 'sqlite' | 'postgres';
+  readonly #engine: Engine;
+  readonly #statements: ReturnType<typeof statements>;
+
+  constructor(engine: Engine) {
+    this.engine = engine.name;
+    this.#engine = engine;
+    this.#statements = statements(engine);
+  }
+
+  migrate(): Promise<void> {
+    return this.#engine.migrate();
+  }
+
+  read<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T> {
+    return this.#read((execute) => {
+      const session = new Session(this.#engine, execute, tenant, false);
+      return { session, result: run(tenantTx(session, tenant)) };
+    });
+  }
+
+  write<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T> {
+    return this.#write((execute) => {
+      const session = new Session(this.#engine, execute, tenant, true);
+      return { session, run: () => run(tenantTx(session, tenant)) };
+    });
+  }
+
+  systemRead<T>(run: (tx: SystemTx) => Promise<T>): Promise<T> {
+    return this.#read((execute) => {
+      const session = new Session(this.#engine, execute, null, false);
+      return { session, result: run(systemTx(session)) };
+    });
+  }
+
+  systemWrite<T>(run: (tx: SystemTx) => Promise<T>): Promise<T> {
+    return this.#write((execute) => {
+      const session = new Session(this.#engine, execute, null, true);
+      return { session, run: () => run(systemTx(session)) };
+    });
+  }
+
+  async findKey(publicId: string) {
+    const [row] = await this.#query(this.#statements.findKey, [publicId]);
+    if (!row) return undefined;
+    return {
+      secret: decodeRow('api_key_secrets', row, 's_'),
+      key: decodeRow('api_keys', row, 'k_'),
+      organisation: decodeRow('organisations', row, 'o_'),
+    };
+  }
+
+  async changesAfter(seq: number, limit: number): Promise<SequencedChange[]> {
+    const rows = await this.#query(this.#statements.changesAfter, [seq, limit]);
+    return rows.map((stored) => {
+      const row: Row<'changes'> = decodeRow('changes', stored);
+      return {
+        seq: row.seq,
+        organisationId: row.organisation_id,
+        workspaceId: row.workspace_id,
+        topic: row.topic,
+        entityId: row.entity_id,
+      };
+    });
+  }
+
+  async lastChange(): Promise<number> {
+    const [row] = await this.#query(this.#statements.lastChange, []);
+    return Number(row?.seq ?? 0);
+  }
+
+  onChangeHint(hint: () => void): () => void {
+    return this.#engine.onChangeHint(hint);
+  }
+
+  async now(): Promise<number> {
+    const [row] = await this.#query(this.#statements.now, []);
+    return Number(row?.now);
+  }
+
+  async ping(): Promise<void> {
+    await this.#query(this.#statements.ping, []);
+  }
+
+  close(): Promise<void> {
+    return this.#engine.close();
+  }
+
+  async #read<T>(start: (execute: Execute) => { session: Session; result: Promise<T> }): Promise<T> {
+    return this.#guarded(() =>
+      this.#engine.read(async (execute) => {
+        const { session, result } = start(execute);
+        try {
+          return await result;
+        } finally {
+          session.end();
+        }
+      }),
+    );
+  }
+
+  async #write<T>(start: (execute: Execute) => { session: Session; run: () => Promise<T> }): Promise<T> {
+    let changed = false;
+    const result = await this.#guarded(() =>
+      this.#engine.write(async (execute) => {
+        const { session, run } = start(execute);
+        try {
+          const value = await run();
+          await session.settle();
+          changed = session.changes.length > 0;
+          return value;
+        } finally {
+          session.end();
+        }
+      }),
+    );
+    if (changed) this.#engine.changesCommitted();
+    return result;
+  }
+
+  /** Errors of begin and commit are the store's; errors of `run` pass as they are. */
+  async #guarded<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw this.#engine.classify(error).kind === 'unavailable' ? unavailable(error) : error;
+    }
+  }
+
+  async #query(statement: NamedStatement, parameters: readonly unknown[]) {
+    try {
+      return await this.#engine.query(statement.name, statement.sql, parameters);
+    } catch (error) {
+      throw storeError(this.#engine, error, statement.name, 'read');
+    }
+  }
+}
+
+interface NamedStatement {
+  readonly name: string;
+  readonly sql: string;
+}
+
+/** Statements that never change, compiled once. */
+function statements({ compiler, nowSql }: Engine) {
+  const named = (name: string, query: CompiledQuery): NamedStatement => ({ name, sql: query.sql });
+  const prefixed = (table: 'api_key_secrets' | 'api_keys' | 'organisations', prefix: string) =>
+    columnsOf(table).map((column) => `${prefix}.${column} as ${prefix}_${column}`);
+  return {
+    findKey: named(
+      'sluice_find_key',
+      compiler
+        .selectFrom('api_key_secrets as s')
+        .innerJoin('api_keys as k', (join) =>
+          join.onRef('k.organisation_id', '=', 's.organisation_id').onRef('k.id', '=', 's.api_key_id'),
+        )
+        .innerJoin('organisations as o', 'o.id', 's.organisation_id')
+        .select([...prefixed('api_key_secrets', 's'), ...prefixed('api_keys', 'k'), ...prefixed('organisations', 'o')])
+        .where('s.id', '=', '')
+        .compile(),
+    ),
+    changesAfter: named(
+      'sluice_changes_after',
+      compiler
+        .selectFrom('changes')
+        .select([...columnsOf('changes')])
+        .where('seq', '>', 0)
+        .orderBy('seq')
+        .limit(1)
+        .compile(),
+    ),
+    lastChange: named(
+      'sluice_last_change',
+      compiler.selectFrom('changes').select('seq').orderBy('seq', 'desc').limit(sql.lit(1)).compile(),
+    ),
+    now: named('sluice_now', sql`select ${sql.raw(nowSql)} as now`.compile(compiler)),
+    ping: named('sluice_ping', sql`select 1 as ok`.compile(compiler)),
+  };
+}

@@ -1,0 +1,264 @@
+import { type CompiledQuery, type Expression, type SqlBool, sql } from 'kysely';
+import type { Change, Query, SystemTx, TenantContext, TenantTx, Where } from '../ports.ts';
+import type { Row, TableName, TenantTable } from '../schema.ts';
+import { columnsOf, decodeRow, encodePatch, encodeRow, misuse, tableOf } from './columns.ts';
+import type { Db, Engine, Execute, Result, Verb } from './engine.ts';
+import { storeError } from './failure.ts';
+import { guardRows, guardStatement } from './guard.ts';
+import { type Builder, conditions, filter } from './where.ts';
+
+/** Stands for "no limit" where SQLite wants one before an offset. */
+const NO_LIMIT = Number.MAX_SAFE_INTEGER;
+
+/** Which of the two filters of tenant isolation are on. Only the test that proves each one alone turns one off. */
+export interface Filters {
+  readonly predicate: boolean;
+  readonly guard: boolean;
+}
+
+const BOTH: Filters = { predicate: true, guard: true };
+
+/** What a tenant's statement may touch; null for system code. */
+type Scope = TenantContext | null;
+
+type Loose = Record<string, unknown>;
+
+/**
+ * The statements of one transaction. A statement that failed ends the transaction on PostgreSQL, so it does on SQLite
+ * too: later statements throw the same error, and `settle` throws it even when the caller swallowed it.
+ */
+export class Session {
+  readonly #engine: Engine;
+  /** Builds and compiles only. */
+  readonly #db: Db;
+  readonly #send: Execute;
+  readonly #scope: Scope;
+  readonly #writable: boolean;
+  readonly #filters: Filters;
+  readonly changes: Change[] = [];
+  #failed: Error | null = null;
+  #ended = false;
+
+  constructor(engine: Engine, execute: Execute, scope: Scope, writable: boolean, filters: Filters = BOTH) {
+    this.#engine = engine;
+    this.#db = engine.compiler;
+    this.#send = execute;
+    this.#scope = scope;
+    this.#writable = writable;
+    this.#filters = filters;
+  }
+
+  async find<N extends TableName>(table: N, where: Where<N>): Promise<Row<N> | undefined> {
+    const rows = await this.#select(table, { limit: 1 }, (eb) => conditions(eb, this.#engine, table, where, 'refuse'));
+    return rows[0];
+  }
+
+  async list<N extends TableName>(table: N, query: Query<N> = {}): Promise<Row<N>[]> {
+    return this.#select(table, query, (eb) => filter(eb, this.#engine, table, query as Query<TableName>));
+  }
+
+  async #select<N extends TableName>(
+    table: N,
+    query: Query<N>,
+    where: (eb: Builder) => Expression<SqlBool>,
+  ): Promise<Row<N>[]> {
+    const { columns, key } = tableOf(table);
+    let statement = this.#db.selectFrom(table as string).select([...columnsOf(table)]);
+    statement = statement.where((eb) => this.#within(eb, table, 'read', where(eb)));
+    const ordered = new Set<string>();
+    for (const [name, direction] of query.orderBy ?? []) {
+      if (!Object.hasOwn(columns, name)) throw misuse(`unknown column ${table}.${name}`);
+      if (direction !== 'asc' && direction !== 'desc') throw misuse(`unknown direction ${String(direction)}`);
+      if (ordered.has(name)) continue;
+      ordered.add(name);
+      // Where nulls stand is the one thing in which the engines' orders differ.
+      statement = statement.orderBy(name, (ob) => {
+        if (!columns[name]?.nullable) return direction === 'asc' ? ob.asc() : ob.desc();
+        return direction === 'asc' ? ob.asc().nullsFirst() : ob.desc().nullsLast();
+      });
+    }
+    for (const name of key) if (!ordered.has(name)) statement = statement.orderBy(name, 'asc');
+    if (query.limit !== undefined) statement = statement.limit(wholeNumber(query.limit));
+    if (query.offset !== undefined && query.offset > 0) {
+      if (query.limit === undefined) statement = statement.limit(NO_LIMIT);
+      statement = statement.offset(wholeNumber(query.offset));
+    }
+    const { rows } = await this.#run(table, 'read', statement.compile());
+    if (this.#scope && this.#filters.guard) guardRows(rows, this.#scope.organisationId);
+    return rows.map((row) => decodeRow(table, row));
+  }
+
+  async count<N extends TableName>(table: N, query: Pick<Query<N>, 'where' | 'anyOf'> = {}): Promise<number> {
+    const statement = this.#db
+      .selectFrom(table as string)
+      .select(sql<number>`count(*)`.as('count'))
+      .where((eb) =>
+        this.#within(eb, table, 'read', filter(eb, this.#engine, table, query as Pick<Query<TableName>, 'where'>)),
+      );
+    const { rows } = await this.#run(table, 'read', statement.compile());
+    return Number(rows[0]?.count);
+  }
+
+  async insert<N extends TableName>(table: N, row: Row<N>): Promise<void> {
+    const stored = encodeRow(table, row as Loose);
+    this.#owns(table, row as Loose, true);
+    await this.#run(
+      table,
+      'insert',
+      this.#db
+        .insertInto(table as string)
+        .values(stored)
+        .compile(),
+    );
+  }
+
+  async update<N extends TableName>(table: N, where: Where<N>, patch: Partial<Row<N>>): Promise<number> {
+    const stored = encodePatch(table, patch as Loose);
+    this.#owns(table, patch as Loose, false);
+    if (Object.keys(stored).length === 0) return this.count(table, { where });
+    const statement = this.#db
+      .updateTable(table as string)
+      .set(stored)
+      .where((eb) =>
+        this.#within(eb as Builder, table, 'update', conditions(eb as Builder, this.#engine, table, where, 'refuse')),
+      );
+    return this.#affected(table, 'update', statement.compile());
+  }
+
+  async remove<N extends TableName>(table: N, where: Where<N>): Promise<number> {
+    const statement = this.#db
+      .deleteFrom(table as string)
+      .where((eb) => this.#within(eb, table, 'remove', conditions(eb, this.#engine, table, where, 'refuse')));
+    return this.#affected(table, 'remove', statement.compile());
+  }
+
+  async organisation(): Promise<Row<'organisations'>> {
+    const id = this.#scope?.organisationId ?? '';
+    const statement = this.#db
+      .selectFrom('organisations')
+      .select([...columnsOf('organisations')])
+      .where('id', '=', id);
+    const { rows } = await this.#execute('organisations', 'read', statement.compile());
+    const row = rows[0];
+    if (row?.id !== id) throw misuse(`organisation ${id} does not exist`);
+    return decodeRow('organisations', row);
+  }
+
+  changed(change: Change): void {
+    this.#usable(true);
+    this.changes.push(change);
+  }
+
+  /** Appends the collected changes, then ends the session. Throws what a statement of it threw. */
+  async settle(): Promise<void> {
+    if (this.#failed) throw this.#failed;
+    if (this.changes.length > 0) {
+      try {
+        await this.#engine.append(this.#send, this.changes);
+      } catch (error) {
+        throw storeError(this.#engine, error, 'changes', 'insert');
+      }
+    }
+    this.#ended = true;
+  }
+
+  /** No statement runs after this. */
+  end(): void {
+    this.#ended = true;
+  }
+
+  /** The tenant's predicate, and what the statement asks for beside it. */
+  #within(eb: Builder, table: string, verb: Verb, asked: Expression<SqlBool>): Expression<SqlBool> {
+    const scope = this.#scope;
+    if (!scope || !this.#filters.predicate) return asked;
+    const all = [eb('organisation_id', '=', scope.organisationId)];
+    const workspace = tableOf(table).columns.workspace_id;
+    if (scope.workspaceId !== null && workspace) {
+      const own = eb('workspace_id', '=', scope.workspaceId);
+      all.push(verb === 'read' && SHARED.has(table) ? eb.or([own, eb('workspace_id', 'is', null)]) : own);
+    }
+    return eb.and([...all, asked]);
+  }
+
+  /** A row that is written stays within the tenant. */
+  #owns(table: string, values: Loose, whole: boolean): void {
+    const scope = this.#scope;
+    if (!scope) return;
+    const { columns } = tableOf(table);
+    const check = (name: string, expected: string) => {
+      if (!columns[name] || (!whole && values[name] === undefined)) return;
+      if (values[name] !== expected) throw misuse(`${table}.${name} is not the tenant's`);
+    };
+    check('organisation_id', scope.organisationId);
+    if (scope.workspaceId !== null) check('workspace_id', scope.workspaceId);
+  }
+
+  #usable(writing: boolean): void {
+    if (this.#ended) throw misuse('a transaction was used after its end');
+    if (this.#failed) throw this.#failed;
+    if (writing && !this.#writable) throw misuse('a read transaction cannot write');
+  }
+
+  async #affected(table: TableName, verb: Verb, query: CompiledQuery): Promise<number> {
+    return (await this.#run(table, verb, query)).affected;
+  }
+
+  #run(table: TableName, verb: Verb, query: CompiledQuery): Promise<Result> {
+    if (this.#scope) {
+      if (tableOf(table).tenant !== 'organisation') throw misuse(`${table} is not reachable by a tenant`);
+      if (this.#filters.guard) guardStatement(query.query, this.#scope.organisationId);
+    }
+    return this.#execute(table, verb, query);
+  }
+
+  async #execute(table: TableName, verb: Verb, query: CompiledQuery): Promise<Result> {
+    this.#usable(verb !== 'read');
+    try {
+      return await this.#send(query.sql, query.parameters);
+    } catch (error) {
+      const known = storeError(this.#engine, error, table, verb);
+      this.#failed ??= known;
+      throw known;
+    }
+  }
+}
+
+/**
+ * Tables whose rows without a workspace belong to the whole organisation and are used by its workspaces: a context bound
+ * to a workspace reads them and never changes them. In the other tables with a nullable workspace (`api_keys`,
+ * `audit_log`) a row without one is organisation-level business that a workspace does not see.
+ */
+const SHARED: ReadonlySet<string> = new Set<TenantTable>(['integrations']);
+
+function wholeNumber(value: number): number {
+  if (!Number.isSafeInteger(value) || value < 0) throw misuse(`limit and offset are whole numbers, not ${value}`);
+  return value;
+}
+
+/** The tenant's view of a session. */
+export function tenantTx(session: Session, tenant: TenantContext): TenantTx {
+  return {
+    tenant,
+    find: (table, where) => session.find(table, where),
+    list: (table, query) => session.list(table, query),
+    count: (table, query) => session.count(table, query),
+    insert: (table, row) => session.insert(table, row),
+    update: (table, where, patch) => session.update(table, where, patch),
+    remove: (table, where) => session.remove(table, where),
+    organisation: () => session.organisation(),
+    changed: (change) => session.changed({ ...change, organisationId: tenant.organisationId }),
+  };
+}
+
+/** The view of system code. */
+export function systemTx(session: Session): SystemTx {
+  return {
+    find: (table, where) => session.find(table, where),
+    list: (table, query) => session.list(table, query),
+    count: (table, query) => session.count(table, query),
+    insert: (table, row) => session.insert(table, row),
+    update: (table, where, patch) => session.update(table, where, patch),
+    remove: (table, where) => session.remove(table, where),
+    changed: (change) => session.changed(change),
+  };
+}

@@ -1,0 +1,107 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Exchange } from '../../llm/exchange.ts';
+import { record } from '../../llm/steps/record.ts';
+import { createRecorder, type RecordDraft } from '../../telemetry/recorder.ts';
+import { logRecord } from '../conformance/logs.ts';
+import { carefully, quickly } from './log-insert.ts';
+
+/** A line as the data plane writes it, with `more` in place of what the request held. */
+function written(more: Record<string, unknown> = {}): string {
+  let line = '';
+  const recorder = createRecorder('node-1', {
+    append(text) {
+      line = text;
+    },
+  });
+  const exchange = {
+    services: {
+      recorder: { record: (draft: RecordDraft, done: () => void) => recorder.record({ ...draft, ...more }, done) },
+    },
+    id: 'id-7',
+    time: 1007,
+    principal: { organisationId: 'org-a', workspaceId: 'ws-a1', keyId: null, userId: 'u' },
+    traceId: 'trace-7',
+    operation: { id: 'chat' },
+    request: { method: 'POST', url: '/v1/chat/completions?x=1' },
+    target: null,
+    plan: null,
+    clientGone: true,
+    ending: null,
+    model: 'm',
+    ttft: null,
+    attempts: [{ target: 'a', provider: 'openai', status: 200, error: null, duration_ms: 1.25 }],
+    metadata: { _user: 'é "quoted"' },
+    elapsed: () => 1.25,
+  };
+  // Only what the record is made of; the journal never says that it is done, so nothing is answered.
+  void record(exchange as unknown as Exchange);
+  return line;
+}
+
+describe('columns of a log record', () => {
+  it('are read without parsing when the recorder wrote the line', () => {
+    expect(quickly(written())).toEqual(['node-1', 1, 'id-7', 1007, 'org-a', 'ws-a1', 'trace-7']);
+  });
+
+  it('are read by parsing when fields stand in another order', () => {
+    const line = JSON.stringify(logRecord(7));
+    expect(quickly(line)).toBeNull();
+    expect(carefully(line)).toEqual(['node-1', 7, 'id-7', 1007, 'org-a', 'ws-a1', 'trace-7']);
+  });
+
+  it('I-11 no text that a caller chose moves a record to another tenant', () => {
+    const text = fc.oneof(
+      fc.string({ unit: 'binary' }),
+      fc.constantFrom(
+        '","node":"evil","seq":9}',
+        '"organisation_id":"evil",',
+        '\\',
+        '"',
+        '{"id":"x","time":1,"organisation_id":"evil"',
+        '\\","workspace_id":"evil","x":"',
+      ),
+    );
+    const more = fc.record(
+      {
+        id: text,
+        trace_id: text,
+        organisation_id: fc.option(text),
+        workspace_id: fc.option(text),
+        user_id: fc.option(text),
+        path: text,
+        error_message: text,
+        metadata: fc.dictionary(text, text),
+        zz: fc.json().map((inner) => ({ inner, node: 'evil', seq: 1 })),
+      },
+      { requiredKeys: [] },
+    );
+    fc.assert(
+      fc.property(more, (given) => {
+        const line = written(given);
+        const quick = quickly(line);
+        if (quick !== null) expect(quick).toEqual(carefully(line));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it('are read by parsing, or refused, for anything that is not such a line', () => {
+    const line = written();
+    fc.assert(
+      fc.property(fc.nat(line.length - 1), fc.string(), (at, instead) => {
+        const damaged = line.slice(0, at) + instead + line.slice(at + 1);
+        const quick = quickly(damaged);
+        let careful: unknown;
+        try {
+          careful = carefully(damaged);
+        } catch {
+          return;
+        }
+        if (quick !== null) expect(quick).toEqual(careful);
+      }),
+      { numRuns: 2_000 },
+    );
+    for (const bad of ['', '{}', 'null', '[]', '{"id":"a"}']) expect(quickly(bad)).toBeNull();
+  });
+});

@@ -1,0 +1,62 @@
+import type { TokenUsage } from '../operations/usage.ts';
+
+/**
+ * The record of one data-plane request: exactly one per request, also for refused, aborted and failed ones. Written to
+ * the journal as one line of JSON before the answer completes, then stored by a `LogSink`. Never holds bodies or
+ * secrets. Times are milliseconds since the epoch, durations milliseconds, money integer micro-dollars.
+ */
+export interface LogRecord {
+  readonly id: string;
+  readonly node: string;
+  /** Rises by one per record of a node; (node, seq) is unique for ever. */
+  readonly seq: number;
+  readonly time: number;
+  readonly organisation_id: string | null;
+  readonly workspace_id: string | null;
+  readonly api_key_id: string | null;
+  readonly user_id: string | null;
+  readonly trace_id: string;
+  readonly span_id: string;
+  readonly parent_span_id: string | null;
+  readonly operation: string;
+  readonly method: string;
+  readonly path: string;
+  /** Base provider id (`openai`), and the slug of the stored provider or virtual key if one was used. */
+  readonly provider: string | null;
+  readonly provider_slug: string | null;
+  readonly config_slug: string | null;
+  readonly model_requested: string | null;
+  readonly model_answered: string | null;
+  readonly stream: boolean;
+  readonly status: number;
+  /** `ok`, `refused` (by Sluice), `failed` (upstream or gateway), `aborted` (client went away). */
+  readonly outcome: 'ok' | 'refused' | 'failed' | 'aborted';
+  readonly error_code: string | null;
+  readonly error_message: string | null;
+  readonly usage: TokenUsage | null;
+  /** True when the provider reported no usage and the counts are Sluice's own estimate. */
+  readonly usage_estimated: boolean;
+  /** Integer micro-dollars; null when the model has no known price. */
+  readonly cost_micros: number | null;
+  /** Dollars per million units that were applied, and where they came from. */
+  readonly price: { readonly source: string; readonly rates: Readonly<Record<string, number>> } | null;
+  readonly latency_ms: number;
+  readonly ttft_ms: number | null;
+  readonly attempts: readonly AttemptRecord[];
+  readonly bytes_in: number;
+  readonly bytes_out: number;
+  readonly upstream_bytes_out: number;
+  readonly upstream_bytes_in: number;
+  readonly metadata: Readonly<Record<string, string>> | null;
+  readonly cache_status: string;
+  /** True when the caller asked what would happen and nothing was called or charged. */
+  readonly dry_run: boolean;
+}
+
+export interface AttemptRecord {
+  readonly target: string;
+  readonly provider: string;
+  readonly status: number | null;
+  readonly error: string | null;
+  readonly duration_ms: number;
+}

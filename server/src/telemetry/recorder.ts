@@ -1,0 +1,41 @@
+import type { Clock } from '../kernel/clock.ts';
+import type { LogRecord } from './record.ts';
+
+/** The part of the journal the recorder needs (`store/disk/journal.ts`). */
+export interface JournalAppender {
+  append(line: string, done: () => void): void;
+}
+
+/** A record without what the recorder adds: the node and its sequence number. */
+export type RecordDraft = Omit<LogRecord, 'node' | 'seq'>;
+
+/** Gives every record its place in the node's sequence and hands it to the journal. */
+export interface Recorder {
+  /** `done` runs once the record would survive the process being killed (or was given up because the disk is full). */
+  record(draft: RecordDraft, done: () => void): void;
+  readonly recorded: number;
+}
+
+/**
+ * @param node identifies this process run: the sequence starts at 1 in each, so (node, seq) never repeats.
+ */
+export function createRecorder(node: string, journal: JournalAppender): Recorder {
+  let seq = 0;
+  const nodeText = JSON.stringify(node);
+  return {
+    record(draft, done) {
+      seq += 1;
+      // The two members the recorder adds go to the end of the text: copying the draft would cost as much again.
+      const text = JSON.stringify(draft);
+      journal.append(`${text.slice(0, -1)},"node":${nodeText},"seq":${seq}}`, done);
+    },
+    get recorded() {
+      return seq;
+    },
+  };
+}
+
+/** Unique for each run of each process of a node. */
+export function nodeRunId(nodeId: string, clock: Clock, worker: number): string {
+  return `${nodeId}-${worker}-${clock.now().toString(36)}-${process.pid.toString(36)}`;
+}

@@ -1,0 +1,297 @@
+/**
+ * The administration API's route table against a second one, written by hand and kept apart (rules A-01, P-04): who may
+ * do what. A row that is added, removed, widened or narrowed in the code must be changed here too, on purpose.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { buildOpenApi } from '../src/admin/openapi.ts';
+import { operatorActions } from '../src/admin/operator.ts';
+import { type AdminRow, checkTable, pathsOf } from '../src/admin/route.ts';
+import type { Principal, PrincipalKind } from '../src/auth/principal.ts';
+import { SCOPES, scopesOf } from '../src/auth/scopes.ts';
+import { SluiceError } from '../src/kernel/errors.ts';
+import { ACTIONS } from '../src/resources/catalog.ts';
+import { type AdminHarness, type Answer, emptyTables, startAdmin } from './support/admin.ts';
+
+const ID = '00000000-0000-7000-8000-000000000000';
+
+/** Operation, method, path as declared, a path to call, and the scopes of which any one suffices (none: operator key). */
+const TABLE: readonly (readonly [string, string, string, string, readonly string[]])[] = [
+  ['api-keys.list', 'GET', '/api-keys', '/api-keys', all('list')],
+  ['api-keys.read', 'GET', '/api-keys/:id', `/api-keys/${ID}`, all('read')],
+  ['api-keys.update', 'PUT', '/api-keys/:id', `/api-keys/${ID}`, all('update')],
+  ['api-keys.delete', 'DELETE', '/api-keys/:id', `/api-keys/${ID}`, all('delete')],
+  [
+    'api-keys.create',
+    'POST',
+    '/api-keys/:type/:sub',
+    '/api-keys/organisation/service',
+    ['organisation_service_api_keys.create'],
+  ],
+  [
+    'api-keys.create',
+    'POST',
+    '/api-keys/:type/:sub',
+    '/api-keys/workspace/service',
+    ['workspace_service_api_keys.create'],
+  ],
+  ['api-keys.create', 'POST', '/api-keys/:type/:sub', '/api-keys/workspace/user', ['workspace_user_api_keys.create']],
+  ['configs.list', 'GET', '/configs', '/configs', ['configs.list']],
+  ['configs.create', 'POST', '/configs', '/configs', ['configs.create']],
+  ['configs.read', 'GET', '/configs/:slug', '/configs/x', ['configs.read']],
+  ['configs.update', 'PUT', '/configs/:slug', '/configs/x', ['configs.update']],
+  ['configs.delete', 'DELETE', '/configs/:slug', '/configs/x', ['configs.delete']],
+  ['configs.versions', 'GET', '/configs/:slug/versions', '/configs/x/versions', ['configs.read']],
+  ['configs.version', 'GET', '/configs/:slug/versions/:versionId', `/configs/x/versions/${ID}`, ['configs.read']],
+  ['integrations.list', 'GET', '/integrations', '/integrations', both('list')],
+  ['integrations.create', 'POST', '/integrations', '/integrations', both('create')],
+  ['integrations.read', 'GET', '/integrations/:slug', '/integrations/x', both('read')],
+  ['integrations.update', 'PUT', '/integrations/:slug', '/integrations/x', both('update')],
+  ['integrations.delete', 'DELETE', '/integrations/:slug', '/integrations/x', both('delete')],
+  ['integrations.models', 'GET', '/integrations/:slug/models', '/integrations/x/models', both('read')],
+  ['integrations.models.update', 'PUT', '/integrations/:slug/models', '/integrations/x/models', both('update')],
+  ['integrations.models.delete', 'DELETE', '/integrations/:slug/models', '/integrations/x/models', both('update')],
+  ['integrations.workspaces', 'GET', '/integrations/:slug/workspaces', '/integrations/x/workspaces', both('read')],
+  [
+    'integrations.workspaces.update',
+    'PUT',
+    '/integrations/:slug/workspaces',
+    '/integrations/x/workspaces',
+    ['organisation_integrations.update'],
+  ],
+  ['operator.health', 'GET', '/operator/health', '/operator/health', []],
+  ['operator.organisations.create', 'POST', '/operator/organisations', '/operator/organisations', []],
+  ['operator.organisations.list', 'GET', '/operator/organisations', '/operator/organisations', []],
+  ['operator.organisations.update', 'PUT', '/operator/organisations/:id', `/operator/organisations/${ID}`, []],
+  ['providers.list', 'GET', '/providers', '/providers', ['providers.list']],
+  ['providers.create', 'POST', '/providers', '/providers', ['providers.create']],
+  ['providers.models', 'GET', '/providers/models', '/providers/models', ['providers.list']],
+  ['providers.read', 'GET', '/providers/:slug', '/providers/x', ['providers.read']],
+  ['providers.update', 'PUT', '/providers/:slug', '/providers/x', ['providers.update']],
+  ['providers.delete', 'DELETE', '/providers/:slug', '/providers/x', ['providers.delete']],
+  ['users.read', 'GET', '/admin/users/:userId', `/admin/users/${ID}`, ['organisation_users.read']],
+  ['virtual_keys.list', 'GET', '/virtual-keys', '/virtual-keys', ['virtual_keys.list']],
+  ['virtual_keys.create', 'POST', '/virtual-keys', '/virtual-keys', ['virtual_keys.create']],
+  ['virtual_keys.read', 'GET', '/virtual-keys/:slug', '/virtual-keys/x', ['virtual_keys.read']],
+  ['virtual_keys.update', 'PUT', '/virtual-keys/:slug', '/virtual-keys/x', ['virtual_keys.update']],
+  ['virtual_keys.delete', 'DELETE', '/virtual-keys/:slug', '/virtual-keys/x', ['virtual_keys.delete']],
+  ['virtual_keys.migrate', 'POST', '/virtual-keys/migrate', '/virtual-keys/migrate', ['virtual_keys.update']],
+];
+
+/** Paths beside `/v1` and `/v2` of the declared one. */
+const ALIASES: Readonly<Record<string, readonly string[]>> = Object.fromEntries(
+  ['integrations.models', 'integrations.models.update', 'integrations.models.delete'].map((operation) => [
+    operation,
+    ['/v1/integrations/:slug/integration-models', '/v2/integrations/:slug/integration-models'],
+  ]),
+);
+
+function all(verb: string): string[] {
+  return ['organisation_service', 'workspace_service', 'workspace_user'].map((type) => `${type}_api_keys.${verb}`);
+}
+
+function both(verb: string): string[] {
+  return [`organisation_integrations.${verb}`, `workspace_integrations.${verb}`];
+}
+
+const rows: readonly AdminRow[] = [...ACTIONS, ...operatorActions(async () => ({}))];
+const served = TABLE.flatMap(([operation, method, path]) =>
+  [`/v1${path}`, `/v2${path}`, ...(ALIASES[operation] ?? [])].map((full) => `${method} ${full} ${operation}`),
+);
+const unique = (list: readonly string[]) => [...new Set(list)].sort();
+
+let admin: AdminHarness;
+/** Principals by the token that a request presents: authentication has tests of its own. */
+const principals = new Map<string, Principal>();
+
+beforeAll(async () => {
+  admin = await startAdmin(await emptyTables('sqlite'), {
+    admin: {
+      authenticator: {
+        authenticate: (token) => {
+          const principal = principals.get(token);
+          if (!principal) throw new SluiceError('unauthenticated', 'The API key is not valid.');
+          return principal;
+        },
+        invalidate: () => {},
+      },
+    },
+  });
+});
+
+afterAll(async () => {
+  await admin?.close();
+});
+
+const KINDS: readonly PrincipalKind[] = [
+  'organisation-service',
+  'workspace-service',
+  'workspace-user',
+  'user',
+  'operator',
+];
+
+function become(kind: PrincipalKind, scopes: Iterable<string>, role: Principal['role'] = null): string {
+  const token = `${kind} ${role} ${principals.size}`.replaceAll(' ', '-');
+  principals.set(token, {
+    kind,
+    keyId: kind === 'user' ? null : ID,
+    keyName: null,
+    organisationId: kind === 'operator' ? '' : admin.a.organisation_id,
+    workspaceId: kind.startsWith('workspace') ? admin.a.workspace_id : null,
+    userId: kind === 'user' || kind === 'workspace-user' ? admin.a.user_id : null,
+    role,
+    scopes: new Set(scopes),
+    defaults: {},
+    rateLimits: [],
+    usageLimits: null,
+    expiresAt: null,
+  });
+  return token;
+}
+
+/** Whether the chain let the call through to the action; what the action says is not this test's business. */
+function passed(answer: Answer): boolean {
+  const message: string = answer.body?.error?.message ?? '';
+  return answer.status !== 401 && !/^This needs the |^The operator key /.test(message);
+}
+
+const call = (method: string, path: string, key: string | null) =>
+  admin.call(method, `/v1${path}`, { key, ...(method === 'GET' || method === 'DELETE' ? {} : { body: { '?': 1 } }) });
+
+describe('A-01 the table is what is served and what is documented', () => {
+  it('the code declares exactly the rows written here, with their scopes', () => {
+    expect(unique(rows.map((row) => `${row.id} ${row.method} ${row.path}`))).toEqual(
+      unique(TABLE.map(([id, method, path]) => `${id} ${method} ${path}`)),
+    );
+    for (const row of rows) {
+      const expected = TABLE.filter(([id]) => id === row.id).flatMap(([, , , , scopes]) => scopes);
+      const declared = row.scopes.some((scope) => scope.includes('{')) ? expected : row.scopes;
+      expect([row.id, ...unique(declared)]).toEqual([row.id, ...unique(expected)]);
+      expect([row.id, ...(row.aliases ?? [])]).toEqual([row.id, ...(ALIASES[row.id] ?? [])]);
+      expect(row.auth, row.id).toBe(expected.length === 0 ? 'operator' : 'key_or_login');
+    }
+  });
+
+  it('the listener serves exactly these paths, HEAD with every GET, and 405 for the rest of their methods', () => {
+    const routes = admin.routes.filter(([, , operation]) => operation !== null);
+    const own = routes.filter(([method]) => method !== 'HEAD').map((route) => route.join(' '));
+    expect(unique(own)).toEqual(unique(served));
+    const heads = routes.filter(([method]) => method === 'HEAD').map(([, path]) => path);
+    const gets = served.filter((route) => route.startsWith('GET ')).map((route) => route.split(' ')[1] ?? '');
+    expect(unique(heads)).toEqual(unique(gets));
+  });
+
+  it('OpenAPI documents exactly these operations', () => {
+    const document = buildOpenApi(ACTIONS, '1.2.3') as {
+      paths: Record<string, Record<string, { operationId: string }>>;
+    };
+    const documented = Object.entries(document.paths).flatMap(([path, item]) =>
+      Object.entries(item).map(([method, { operationId }]) => {
+        const operation = operationId.replace(/\.alias\d+$/, '');
+        return `${method.toUpperCase()} ${path.replace(/\{(\w+)\}/g, ':$1')} ${operation}`;
+      }),
+    );
+    const expected = served.filter(
+      (route) => !/ \/v2/.test(route) || Object.keys(ALIASES).some((id) => route.endsWith(` ${id}`)),
+    );
+    const wanted = expected.filter((route) => !/ \/v2\/integrations\/:slug\/models /.test(route));
+    expect(unique(documented)).toEqual(unique(wanted));
+  });
+
+  it.each([
+    ['without a scope', { scopes: [] }, /names no scope/],
+    ['with an unknown scope', { scopes: ['configs.publish'] }, /unknown scope/],
+    ['with a scope that no path parameter completes', { scopes: ['{type}.list'] }, /unknown scope/],
+    ['that nobody is asked for', { auth: 'public', scopes: [] }, /no public routes/],
+    ['whose write is not audited', { method: 'POST', writes: true, audit: null }, /needs an audit action/],
+    ['whose GET writes', { writes: true, audit: { action: 'create', resource: 'x' } }, /GET reads/],
+    ['with a path parameter that is not declared', { path: '/configs/:other' }, /path parameters/],
+  ])('a row %s stops the start', (_title, patch, message) => {
+    const row = rows.find(({ id }) => id === 'configs.list');
+    expect(() => checkTable([{ ...row, ...patch } as AdminRow])).toThrow(message);
+    expect(() => checkTable([row as AdminRow])).not.toThrow();
+  });
+
+  it('two rows with one id, or on one path, stop the start', () => {
+    const row = rows.find(({ id }) => id === 'configs.list') as AdminRow;
+    expect(() => checkTable([row, row])).toThrow(/id is used twice/);
+    expect(() => checkTable([row, { ...row, id: 'other' } as AdminRow])).toThrow(/served twice/);
+  });
+
+  it('no route answers without a credential, on any of its paths and methods', async () => {
+    for (const row of rows) {
+      for (const path of pathsOf(row)) {
+        const url = path.replace(':type', 'workspace').replace(':sub', 'service').replace(/:\w+/g, 'x');
+        const answer = await admin.call(row.method, url, { key: null });
+        expect([row.id, url, answer.status, answer.body.error.code]).toEqual([row.id, url, 401, 'AB05']);
+      }
+    }
+  });
+});
+
+describe('P-04 principal × route', () => {
+  it.each(KINDS)(
+    'a %s principal with every scope of its kind passes exactly where a scope of the row exists for it',
+    async (kind) => {
+      const token = become(kind, scopesOf(kind), kind === 'user' ? 'owner' : null);
+      for (const [operation, method, , path, scopes] of TABLE) {
+        const allowed =
+          scopes.length === 0
+            ? kind === 'operator'
+            : kind !== 'operator' && scopes.some((scope) => scopesOf(kind).has(scope));
+        const answer = await call(method, path, token);
+        expect([operation, passed(answer), answer.status === 403 && allowed], answer.text).toEqual([
+          operation,
+          allowed,
+          false,
+        ]);
+      }
+    },
+  );
+
+  it.each(KINDS)('a %s principal without any scope passes nowhere but on operator routes', async (kind) => {
+    const token = become(kind, [], kind === 'user' ? 'admin' : null);
+    for (const [operation, method, , path, scopes] of TABLE) {
+      const answer = await call(method, path, token);
+      expect([operation, passed(answer)], answer.text).toEqual([operation, kind === 'operator' && scopes.length === 0]);
+      if (!passed(answer)) expect([answer.status, answer.body.error.code]).toEqual([403, 'AB03']);
+    }
+  });
+
+  it('each scope alone opens its rows, and every other scope together does not', async () => {
+    for (const kind of ['organisation-service', 'workspace-service', 'workspace-user'] as const) {
+      for (const [operation, method, , path, scopes] of TABLE) {
+        const own = scopes.filter((scope) => scopesOf(kind).has(scope));
+        for (const scope of own) {
+          const answer = await call(method, path, become(kind, [scope]));
+          expect([operation, scope, passed(answer)], answer.text).toEqual([operation, scope, true]);
+        }
+        const others = [...SCOPES].filter((scope) => !scopes.includes(scope));
+        const answer = await call(method, path, become(kind, others));
+        expect([operation, passed(answer)], answer.text).toEqual([operation, false]);
+      }
+    }
+  });
+
+  it('a signed-in member has rights only in a workspace that was joined, by the role there', async () => {
+    const token = become('user', [], 'member');
+    const outside = await admin.call('GET', '/v1/configs', { key: token });
+    expect([outside.status, outside.body.error.param]).toEqual([400, 'workspace_id']);
+    const mine = await admin.call('GET', `/v1/configs?workspace_id=${admin.a.workspace_slug}`, { key: token });
+    expect(mine.status, mine.text).toBe(200);
+    const names = ['ws-invented', admin.b.workspace_id, admin.b.workspace_slug, ID];
+    const answers = await Promise.all(
+      names.map((name) => admin.call('GET', `/v1/configs?workspace_id=${name}`, { key: token })),
+    );
+    expect(new Set(answers.map(({ status, text }) => `${status} ${text}`)).size).toBe(1);
+    expect(answers[0]?.body.error.code).toBe('AB03');
+    const { workspace_id, user_id } = admin.a;
+    await admin.tables.systemWrite((tx) =>
+      tx.update('workspace_members', { workspace_id, user_id }, { role: 'member' }),
+    );
+    const body = { name: 'x', config: {}, workspace_id };
+    const write = await admin.call('POST', '/v1/configs', { key: token, body });
+    expect([write.status, passed(write)]).toEqual([403, false]);
+    expect((await admin.call('GET', `/v1/configs?workspace_id=${workspace_id}`, { key: token })).status).toBe(200);
+  });
+});

@@ -1,0 +1,274 @@
+/**
+ * The house rules as a test: who may import whom, and what may be used only at home. The table here is the one in
+ * docs/architecture.md §3; a test compares the two.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { builtinModules } from 'node:module';
+import { join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { PROVIDERS } from '../src/providers/catalog.ts';
+
+const SRC = fileURLToPath(new URL('../src', import.meta.url));
+const ROOT = resolve(SRC, '../..');
+
+/** Area → areas it may import, besides itself. `store` means the ports: store/{ports,schema,vault}.ts. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  kernel: [],
+  http: ['kernel'],
+  operations: ['kernel'],
+  store: ['kernel'],
+  adapters: ['kernel', 'store'],
+  providers: ['kernel', 'operations'],
+  guardrails: ['kernel', 'operations'],
+  pricing: ['kernel', 'operations'],
+  auth: ['kernel', 'store', 'operations', 'pricing'],
+  limits: ['kernel', 'store', 'operations', 'pricing'],
+  telemetry: ['kernel', 'store', 'operations', 'pricing'],
+  resources: ['kernel', 'store', 'operations', 'pricing', 'auth', 'providers', 'guardrails'],
+  runtime: [
+    'kernel',
+    'store',
+    'auth',
+    'resources',
+    'limits',
+    'telemetry',
+    'operations',
+    'providers',
+    'guardrails',
+    'pricing',
+  ],
+  admin: ['kernel', 'http', 'store', 'auth', 'resources', 'limits', 'telemetry'],
+  jobs: ['kernel', 'store', 'auth', 'resources', 'limits', 'telemetry'],
+  llm: [
+    'kernel',
+    'http',
+    'auth',
+    'operations',
+    'providers',
+    'guardrails',
+    'limits',
+    'pricing',
+    'telemetry',
+    'runtime',
+    'resources',
+    'store',
+  ],
+};
+const TOP = new Set(['main', 'compose', 'first-run', 'cli', 'config']);
+/** What resources are to the data plane: the config language, which is data. */
+const LLM_FROM_RESOURCES = ['resources/configs/schema.ts'];
+const PORT_FILES = new Set(['ports.ts', 'schema.ts', 'vault.ts']);
+
+interface Source {
+  readonly path: string;
+  readonly area: string;
+  readonly text: string;
+  readonly imports: readonly { readonly target: string; readonly typeOnly: boolean }[];
+}
+
+function walk(dir: string): string[] {
+  return readdirSync(dir, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(dir, entry.name);
+    if (entry.isDirectory()) return entry.name === '__fixtures__' ? [] : walk(path);
+    return entry.name.endsWith('.ts') ? [path] : [];
+  });
+}
+
+function areaOf(path: string): string {
+  const [first = '', second = ''] = path.split('/');
+  if (!path.includes('/')) return first.replace(/\.ts$/, '');
+  if (first !== 'store') return first;
+  return PORT_FILES.has(second) ? 'store' : 'adapters';
+}
+
+const IMPORT =
+  /(?:^|\n)\s*(import|export)\s+(type\s+)?(?:[^'";]*?\sfrom\s+)?['"]([^'"]+)['"]|\b(?:import|require|getBuiltinModule)\(\s*['"]([^'"]+)['"]\s*\)/g;
+
+const sources: Source[] = walk(SRC).map((file) => {
+  const path = relative(SRC, file);
+  const text = readFileSync(file, 'utf8');
+  const imports = [...text.matchAll(IMPORT)].map((match) => {
+    const spec = match[3] ?? match[4] ?? '';
+    return {
+      target: spec.startsWith('.') ? relative(SRC, resolve(file, '..', spec)) : spec,
+      typeOnly: match[2] !== undefined,
+    };
+  });
+  return { path, area: areaOf(path), text, imports };
+});
+const product = sources.filter((source) => !source.path.endsWith('.test.ts') && !source.path.includes('conformance/'));
+
+function uncommented(text: string): string {
+  return text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/(^|[^:'"`])\/\/.*$/gm, '$1');
+}
+
+/** Code without comments and strings, so that a word in prose is not a use. */
+function code(text: string): string {
+  return uncommented(text).replace(/'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"/g, "''");
+}
+
+function users(pattern: RegExp, allowed: readonly string[]): string[] {
+  return product
+    .filter((source) => !allowed.some((path) => source.path.startsWith(path)) && pattern.test(code(source.text)))
+    .map((source) => source.path);
+}
+
+describe('imports point downward', () => {
+  it('every area may import only what the table allows', () => {
+    const wrong: string[] = [];
+    for (const source of product) {
+      if (TOP.has(source.area)) continue;
+      const allowed = MAY_IMPORT[source.area];
+      if (allowed === undefined) {
+        wrong.push(`${source.path}: the area ${source.area} is not in the table`);
+        continue;
+      }
+      for (const { target } of source.imports) {
+        if (!target.endsWith('.ts') || target.startsWith('..')) continue;
+        const area = areaOf(target);
+        if (area !== source.area && !allowed.includes(area)) wrong.push(`${source.path} imports ${target}`);
+        if (source.area === 'llm' && area === 'resources' && !LLM_FROM_RESOURCES.includes(target))
+          wrong.push(`${source.path} imports ${target}`);
+      }
+    }
+    expect(wrong).toEqual([]);
+  });
+
+  it('only the composition root and the command line name concrete stores', () => {
+    const wrong = product.filter(
+      (source) =>
+        !TOP.has(source.area) &&
+        source.area !== 'adapters' &&
+        source.imports.some(({ target }) => areaOf(target) === 'adapters' && target.startsWith('store/')),
+    );
+    expect(wrong.map((source) => source.path)).toEqual([]);
+  });
+
+  it('only auth makes a tenant context', () => {
+    const wrong = product.filter(
+      (source) => /\bunsafeTenant\b/.test(source.text) && !['auth/tenant.ts', 'store/ports.ts'].includes(source.path),
+    );
+    expect(wrong.map((source) => source.path)).toEqual([]);
+  });
+
+  it('N-06 only http opens sockets or resolves names, and only the store adapters reach their own servers', () => {
+    const network = new Set([
+      'undici',
+      'node:http',
+      'node:https',
+      'node:net',
+      'node:tls',
+      'node:dns',
+      'node:dns/promises',
+      'node:http2',
+      'node:dgram',
+    ]);
+    const wrong: string[] = [];
+    for (const source of product) {
+      if (source.area === 'http' || source.path === 'compose.ts') continue;
+      for (const { target, typeOnly } of source.imports)
+        if (network.has(target) && !typeOnly) wrong.push(`${source.path} imports ${target}`);
+    }
+    expect(wrong).toEqual([]);
+  });
+
+  it('no process is started from product code', () => {
+    const wrong = product.filter((source) => source.imports.some(({ target }) => target === 'node:child_process'));
+    expect(wrong.map((source) => source.path)).toEqual([]);
+  });
+
+  it('modules of Node.js are named with their prefix, so that a rule about one has one name to look for', () => {
+    const bare = new Set(builtinModules.filter((name) => !name.startsWith('node:')));
+    const wrong = sources.flatMap((source) =>
+      source.imports.filter(({ target }) => bare.has(target)).map(({ target }) => `${source.path} imports ${target}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  it('docs/architecture.md shows the same table', () => {
+    const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
+    const [, table = ''] = /\| Area \| May import \|\n\|[-|]+\|\n((?:\|.*\|\n)+)/.exec(page) ?? [];
+    const rows = Object.entries(MAY_IMPORT).map(
+      ([area, allowed]) => `| ${area} | ${allowed.length === 0 ? '–' : allowed.join(', ')} |`,
+    );
+    expect(table.trim().split('\n')).toEqual(rows);
+  });
+});
+
+describe('what is used only at home', () => {
+  it('time comes from kernel/clock.ts', () => {
+    expect(users(/\bDate\.now\b|\bnew Date\(\s*\)|\bperformance\.now\b/, ['kernel/clock.ts'])).toEqual([]);
+  });
+  it('timers come from kernel/clock.ts', () => {
+    expect(
+      users(/\bsetTimeout\(|\bsetInterval\(/, [
+        'kernel/clock.ts',
+        'compose.ts',
+        'cli/workers.ts',
+        'store/redis',
+        'store/postgres',
+        'store/sqlite',
+      ]),
+    ).toEqual([]);
+  });
+  it('randomness is cryptographic', () => {
+    expect(users(/\bMath\.random\b/, [])).toEqual([]);
+  });
+  it('the environment is read by config.ts', () => {
+    // Members by computed name and the object under another name would hide the word that is looked for.
+    expect(users(/\bprocess\s*\??\.\s*env\b|\bprocess\s*(?:\?\.)?\[|=\s*process\b(?!\s*\??\.)/, ['config.ts'])).toEqual(
+      [],
+    );
+    const wrong = product.filter((source) => source.imports.some(({ target }) => target === 'node:process'));
+    expect(wrong.map((source) => source.path)).toEqual([]);
+  });
+  it('global fetch is used nowhere', () => {
+    expect(users(/(?<![.\w])fetch\b(?!\s*[:?])/, [])).toEqual([]);
+  });
+  it('no global is reached through the global object', () => {
+    expect(users(/\bglobalThis\b|(?<![.\w])global\s*(?:\?\.)?[.[]/, [])).toEqual([]);
+  });
+  it('nothing prints to the console', () => {
+    expect(users(/\bconsole\.\w+\(/, [])).toEqual([]);
+  });
+  it('user-written patterns never reach RegExp', () => {
+    // The log store composes a pattern of its own from constant pieces.
+    expect(users(/\bnew RegExp\(|(?<![.\w])RegExp\(/, ['store/sqlite/log-insert.ts'])).toEqual([]);
+  });
+});
+
+describe('readable files', () => {
+  it('no file is longer than 600 lines', () => {
+    const long = sources.filter((source) => source.text.split('\n').length > 600).map((source) => source.path);
+    expect(long).toEqual([]);
+  });
+  it('no default exports', () => {
+    expect(users(/^export default\b/m, [])).toEqual([]);
+  });
+  it('shared code never asks a provider its name', () => {
+    const shared = new Set([
+      'kernel',
+      'http',
+      'operations',
+      'pricing',
+      'auth',
+      'limits',
+      'telemetry',
+      'runtime',
+      'admin',
+      'jobs',
+      'llm',
+    ]);
+    const name = `['"](?:${[...PROVIDERS.keys()].join('|')})['"]`;
+    const asks = new RegExp(
+      `[!=]==?\\s*${name}|${name}\\s*[!=]==?|\\bcase\\s+${name}|\\bprovider(?:Id|\\.id)\\s*[!=]==?\\s*['"]`,
+    );
+    // There `openai` and `anthropic` are shapes of bodies, named after who made them.
+    const dialects = 'operations/dialects/';
+    const wrong = product.filter(
+      ({ path, area, text }) => shared.has(area) && !path.startsWith(dialects) && asks.test(uncommented(text)),
+    );
+    expect(wrong.map((source) => source.path)).toEqual([]);
+  });
+});

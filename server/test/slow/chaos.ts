@@ -1,0 +1,261 @@
+/**
+ * kill -9 under load: `npm run test:chaos -- --kills 100 [--store sqlite|postgres|both] [--seed 1]`.
+ *
+ * A real server process answers streams and small requests while configs are written; it is killed with SIGKILL at a
+ * random moment and started again on the same data, many times. In the end every answer that completed has exactly one
+ * record, no record is there twice, and every acknowledged write is there.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { systemTenant } from '../../src/auth/tenant.ts';
+import type { FirstRun } from '../../src/first-run.ts';
+import { silentLog } from '../../src/kernel/log.ts';
+import type { LogSink } from '../../src/store/ports.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const CALLERS = 12;
+const WRITERS = 2;
+
+const { values: options } = parseArgs({
+  options: {
+    kills: { type: 'string', default: '100' },
+    store: { type: 'string', default: 'both' },
+    seed: { type: 'string' },
+  },
+});
+const kills = Number(options.kills);
+const seed = Number(options.seed ?? Math.floor(performance.timeOrigin) % 1_000_000);
+
+/** A small seeded generator: a failing run can be repeated. */
+function random(start: number): () => number {
+  let state = start >>> 0;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+const CHUNK =
+  'data: {"id":"c","object":"chat.completion.chunk","model":"gpt-4o","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n';
+const FINISH =
+  'data: {"id":"c","object":"chat.completion.chunk","model":"gpt-4o","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n';
+const ANSWER = JSON.stringify({
+  id: 'c',
+  object: 'chat.completion',
+  model: 'gpt-4o',
+  choices: [{ index: 0, message: { role: 'assistant', content: 'hello' }, finish_reason: 'stop' }],
+  usage: { prompt_tokens: 5, completion_tokens: 1, total_tokens: 6 },
+});
+
+const upstream = await startUpstream((request, response) => {
+  if (!request.body.includes('"stream":true')) {
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(ANSWER);
+    return;
+  }
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  let sent = 0;
+  const timer = setInterval(() => {
+    if (sent++ < 5) {
+      response.write(CHUNK);
+      return;
+    }
+    clearInterval(timer);
+    response.write(FINISH);
+    response.end('data: [DONE]\n\n');
+  }, 5);
+  response.on('close', () => clearInterval(timer));
+});
+
+interface Server {
+  readonly child: ChildProcess;
+  readonly url: string;
+}
+
+function start(dataDir: string, port: number, databaseUrl: string | null): Promise<Server> {
+  const child = spawn(process.execPath, ['server/bin/sluice.mjs', 'serve'], {
+    cwd: ROOT,
+    stdio: ['ignore', 'ignore', 'inherit'],
+    env: {
+      ...process.env,
+      NODE_NO_WARNINGS: '1',
+      SLUICE_DATA_DIR: dataDir,
+      SLUICE_PORT: String(port),
+      SLUICE_LOG_LEVEL: 'error',
+      SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}`,
+      SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
+      ...(databaseUrl === null ? {} : { SLUICE_DATABASE_URL: databaseUrl }),
+    },
+  });
+  const url = `http://127.0.0.1:${port}`;
+  return new Promise((resolve, reject) => {
+    child.once('exit', (code, signal) => reject(new Error(`the server ended before it was ready: ${code ?? signal}`)));
+    const poll = async () => {
+      const ready = await fetch(`${url}/readyz`).then(
+        (answer) => answer.ok,
+        () => false,
+      );
+      if (ready) {
+        child.removeAllListeners('exit');
+        resolve({ child, url });
+      } else setTimeout(() => void poll(), 50);
+    };
+    void poll();
+  });
+}
+
+function end(server: Server, signal: NodeJS.Signals): Promise<void> {
+  return new Promise((resolve) => {
+    server.child.once('exit', () => resolve());
+    server.child.kill(signal);
+  });
+}
+
+async function run(
+  name: 'sqlite' | 'postgres',
+  databaseUrl: string | null,
+  openLogs: (dataDir: string) => Promise<LogSink>,
+): Promise<boolean> {
+  const began = performance.now();
+  const next = random(seed);
+  const dataDir = mkdtempSync(join(tmpdir(), 'sluice-chaos-'));
+  const port = 20_000 + Math.floor(next() * 20_000);
+  const completed = new Set<string>();
+  const acknowledged = new Set<string>();
+  let asked = 0;
+  let server = await start(dataDir, port, databaseUrl);
+  const file = join(dataDir, 'first-run.json');
+  for (let i = 0; i < 100 && !existsSync(file); i++) await new Promise((resolve) => setTimeout(resolve, 50));
+  const first = JSON.parse(readFileSync(file, 'utf8')) as FirstRun;
+  const headers = { 'x-gateway-api-key': first.workspace_api_key, 'content-type': 'application/json' };
+
+  const call = async (id: string, stream: boolean) => {
+    const answer = await fetch(`${server.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: {
+        ...headers,
+        'x-gateway-provider': 'openai',
+        authorization: 'Bearer sk-x',
+        'x-gateway-custom-host': `${upstream.url}/v1`,
+        'x-gateway-trace-id': id,
+      },
+      body: JSON.stringify({
+        model: 'gpt-4o',
+        ...(stream ? { stream: true } : {}),
+        messages: [{ role: 'user', content: id }],
+      }),
+    });
+    const text = await answer.text();
+    const whole = stream ? text.endsWith('data: [DONE]\n\n') : text === ANSWER;
+    if (answer.status === 200 && whole) completed.add(id);
+  };
+  const write = async (id: string) => {
+    const answer = await fetch(`${server.url}/v1/configs`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ name: id, config: { retry: { attempts: 1 } } }),
+    });
+    if (answer.status === 200) acknowledged.add(((await answer.json()) as { slug: string }).slug);
+  };
+
+  for (let kill = 0; kill < kills; kill++) {
+    let running = true;
+    const loop = async (work: () => Promise<void>) => {
+      while (running) await work().catch(() => undefined);
+    };
+    const loops = [
+      ...Array.from({ length: CALLERS }, (_, i) => loop(() => call(`k${kill}-${asked++}`, i % 2 === 0))),
+      ...Array.from({ length: WRITERS }, () => loop(() => write(`k${kill}-${asked++}`))),
+    ];
+    await new Promise((resolve) => setTimeout(resolve, 150 + next() * 850));
+    const killed = end(server, 'SIGKILL');
+    running = false;
+    await killed;
+    await Promise.all(loops);
+    upstream.received.length = 0;
+    server = await start(dataDir, port, databaseUrl);
+  }
+
+  const depth = async () => {
+    const answer = await fetch(`${server.url}/v1/operator/health`, {
+      headers: { 'x-gateway-api-key': first.operator_api_key },
+    });
+    return ((await answer.json()) as { spool: { depth_bytes: number } }).spool.depth_bytes;
+  };
+  while ((await depth()) > 0) await new Promise((resolve) => setTimeout(resolve, 100));
+
+  const missingWrites: string[] = [];
+  for (const slug of acknowledged) {
+    const answer = await fetch(`${server.url}/v1/configs/${slug}`, { headers });
+    if (answer.status !== 200) missingWrites.push(slug);
+  }
+  await end(server, 'SIGTERM');
+
+  const logs = await openLogs(dataDir);
+  const seen = new Map<string, number>();
+  const places = new Set<string>();
+  let doublePlaces = 0;
+  for (let offset = 0; ; offset += 1000) {
+    const { rows } = await logs.list(systemTenant(first.organisation_id, first.workspace_id), { limit: 1000, offset });
+    for (const row of rows) {
+      const trace = String(row.trace_id);
+      seen.set(trace, (seen.get(trace) ?? 0) + 1);
+      const place = `${row.node}/${row.seq}`;
+      if (places.has(place)) doublePlaces += 1;
+      places.add(place);
+    }
+    if (rows.length < 1000) break;
+  }
+  await logs.close();
+  rmSync(dataDir, { recursive: true, force: true });
+
+  const missing = [...completed].filter((id) => !seen.has(id));
+  const doubled = [...seen].filter(([, count]) => count > 1).length + doublePlaces;
+  const pass =
+    missing.length === 0 &&
+    doubled === 0 &&
+    missingWrites.length === 0 &&
+    completed.size > kills &&
+    acknowledged.size > 0;
+  const seconds = Math.round((performance.now() - began) / 1000);
+  const line = (id: string, value: number, n: number) =>
+    process.stdout.write(
+      `${JSON.stringify({ id, value, goal: 0, pass: value === 0, n, seconds, seed, store: name, kills })}\n`,
+    );
+  line('R-01 acknowledged administration writes lost', missingWrites.length, acknowledged.size);
+  line('completed answers without a record', missing.length, completed.size);
+  line('records stored twice', doubled, seen.size);
+  if (!pass)
+    process.stdout.write(
+      `missing: ${missing.slice(0, 10).join(' ')} writes: ${missingWrites.slice(0, 10).join(' ')}\n`,
+    );
+  return pass;
+}
+
+const results: boolean[] = [];
+if (options.store !== 'postgres') {
+  const { openSqliteLogs } = await import('../../src/store/sqlite/logs.ts');
+  results.push(
+    await run('sqlite', null, (dataDir) => openSqliteLogs({ file: join(dataDir, 'logs.db'), log: silentLog })),
+  );
+}
+if (options.store !== 'sqlite') {
+  const { startPostgres } = await import('../support/postgres-server.ts');
+  const { openPostgresLogs } = await import('../../src/store/postgres/logs.ts');
+  const postgres = await startPostgres();
+  try {
+    const url = await postgres.database();
+    results.push(await run('postgres', url, () => openPostgresLogs({ url, log: silentLog })));
+  } finally {
+    await postgres.stop();
+  }
+}
+await upstream.stop();
+const failed = results.filter((pass) => !pass).length;
+process.stdout.write(`chaos: ${results.length - failed} passed, ${failed} failed\n`);
+process.exit(failed === 0 ? 0 : 1);

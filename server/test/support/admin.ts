@@ -1,0 +1,152 @@
+/** The administration API on a real listener and a real store, with an operator key and an organisation or two. */
+import type { AddressInfo } from 'node:net';
+import type { FastifyInstance } from 'fastify';
+import { type AdminDeps, registerAdmin, registerRows } from '../../src/admin/handle.ts';
+import { registerOperator } from '../../src/admin/operator.ts';
+import { refuse } from '../../src/admin/respond.ts';
+import type { AdminRow } from '../../src/admin/route.ts';
+import { type Authenticator, createAuthenticator } from '../../src/auth/authenticator.ts';
+import { createApp } from '../../src/http/app.ts';
+import { type Clock, systemClock } from '../../src/kernel/clock.ts';
+import { type Log, silentLog } from '../../src/kernel/log.ts';
+import { Secret } from '../../src/kernel/secret.ts';
+import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';
+import type { Tables } from '../../src/store/ports.ts';
+import { openPostgresTables } from '../../src/store/postgres/tables.ts';
+import type { Vault } from '../../src/store/vault.ts';
+import { postgresDatabase } from './postgres.ts';
+import { temporaryTables } from './tables.ts';
+
+/** Migrated control tables of an engine, empty. */
+export async function emptyTables(engine: 'sqlite' | 'postgres', clock?: Clock): Promise<Tables> {
+  if (engine === 'sqlite') return temporaryTables(clock);
+  const tables = await openPostgresTables({ url: await postgresDatabase(), log: silentLog });
+  await tables.migrate();
+  return tables;
+}
+
+/** Keeps secrets readable: only for tests of other things. */
+export const plainVault: Vault = {
+  seal: async (_tenant, _place, value) => `plain.${value.reveal()}`,
+  open: async (_tenant, _place, sealed) => new Secret(sealed.slice('plain.'.length)),
+};
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape
+  readonly body: any;
+  readonly text: string;
+}
+
+export interface Call {
+  readonly key?: string | null;
+  readonly body?: unknown;
+  /** Sent as it is, instead of `body`. */
+  readonly raw?: string | Buffer;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface AdminHarness {
+  readonly app: FastifyInstance;
+  readonly url: string;
+  readonly tables: Tables;
+  readonly authenticator: Authenticator;
+  readonly operatorKey: string;
+  /** Two organisations that must never see each other. */
+  readonly a: CreatedOrganisation;
+  readonly b: CreatedOrganisation;
+  /** Lines of the operational log, as JSON. */
+  readonly logged: string[];
+  /** `[method, path, operation]` of every registered route. */
+  readonly routes: (readonly [string, string, string | null])[];
+  call(method: string, path: string, call?: Call): Promise<Answer>;
+  close(): Promise<void>;
+}
+
+export async function startAdmin(
+  tables: Tables,
+  options: {
+    readonly clock?: Clock;
+    readonly admin?: Partial<AdminDeps>;
+    /** Served beside the catalogue. */
+    readonly rows?: readonly AdminRow[];
+  } = {},
+): Promise<AdminHarness> {
+  const clock = options.clock ?? systemClock;
+  const logged: string[] = [];
+  const write = (level: string) => (message: string, fields?: Record<string, unknown>) => {
+    const text = (value: unknown) => (value instanceof Error ? `${value.message} ${String(value.cause ?? '')}` : value);
+    const shown = Object.fromEntries(Object.entries(fields ?? {}).map(([name, value]) => [name, text(value)]));
+    logged.push(JSON.stringify({ level, message, ...shown }));
+  };
+  const log: Log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
+  const { a, b, operatorKey } = await tables.systemWrite(async (tx) => {
+    const create = (name: string) =>
+      createOrganisation(tx, {
+        name,
+        owner: { email: `owner@${name.toLowerCase()}.example`, first_name: 'Ada', last_name: name },
+        blockInlineConfig: true,
+        clock,
+      });
+    return { a: await create('Alpha'), b: await create('Beta'), operatorKey: await createOperatorKey(tx, clock) };
+  });
+  const authenticator = createAuthenticator({ tables, clock, log });
+  const app = createApp({
+    headerAliases: [],
+    trustedProxies: [],
+    refuse: (request, response, error) => refuse(request, response, error, log),
+    draining: () => false,
+  });
+  const routes: AdminHarness['routes'] = [];
+  app.addHook('onRoute', (route) => {
+    const operation = (route.config as { operation?: string } | undefined)?.operation ?? null;
+    for (const method of [route.method].flat()) routes.push([String(method), route.url, operation]);
+  });
+  const deps: AdminDeps = {
+    tables,
+    vault: plainVault,
+    clock,
+    log,
+    authenticator,
+    requestsPerMinute: 1_000_000,
+    checkHost: (url) => (url.startsWith('https://') ? null : 'must start with https://'),
+    ...options.admin,
+  };
+  registerAdmin(app, deps);
+  registerRows(app, options.rows ?? [], deps);
+  registerOperator(app, { ...deps, health: async () => ({ status: 'ok' }) });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const { port } = app.server.address() as AddressInfo;
+  const url = `http://127.0.0.1:${port}`;
+  return {
+    app,
+    url,
+    tables,
+    authenticator,
+    operatorKey,
+    a,
+    b,
+    logged,
+    routes,
+    call: async (method, path, call = {}) => {
+      const body = call.raw ?? (call.body === undefined ? undefined : JSON.stringify(call.body));
+      const key = call.key === undefined ? a.admin_api_key : call.key;
+      const answer = await fetch(`${url}${path}`, {
+        method,
+        headers: {
+          ...(key === null ? {} : { 'x-gateway-api-key': key }),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...call.headers,
+        },
+        ...(body === undefined ? {} : { body: body as NonNullable<RequestInit['body']> }),
+      });
+      const text = await answer.text();
+      return { status: answer.status, headers: answer.headers, text, body: text === '' ? null : JSON.parse(text) };
+    },
+    close: async () => {
+      await app.close();
+      await tables.close();
+    },
+  };
+}

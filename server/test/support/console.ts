@@ -1,0 +1,129 @@
+import path from 'node:path';
+import Fastify, { type FastifyReply } from 'fastify';
+import { type ConsoleDeps, registerConsole } from '../../src/admin/console.ts';
+import { ConsoleSessions, createLink, linkUrl } from '../../src/auth/console-session.ts';
+import type { Principal } from '../../src/auth/principal.ts';
+import type { Clock } from '../../src/kernel/clock.ts';
+import { uuidv7 } from '../../src/kernel/id.ts';
+import { silentLog } from '../../src/kernel/log.ts';
+import type { StoredLog, Tables } from '../../src/store/ports.ts';
+
+export const CONSOLE_DIST = path.join(import.meta.dirname, '..', '..', '..', 'console', 'dist');
+
+/** One organisation with an owner, a member who has joined one of its two workspaces, and nothing else. */
+export interface Seeded {
+  readonly organisationId: string;
+  readonly owner: { id: string; organisation_id: string };
+  readonly member: { id: string; organisation_id: string };
+  /** `Default` and `Research`; the member has joined `Research`. */
+  readonly workspaces: readonly [string, string];
+}
+
+export async function seed(tables: Pick<Tables, 'systemWrite'>, clock: Clock, name = 'Acme'): Promise<Seeded> {
+  const organisationId = uuidv7(clock);
+  const owner = { id: uuidv7(clock), organisation_id: organisationId };
+  const member = { id: uuidv7(clock), organisation_id: organisationId };
+  const workspaces = [uuidv7(clock), uuidv7(clock)] as const;
+  const stamps = { created_at: clock.now(), last_updated_at: clock.now() };
+  const slug = name.toLowerCase();
+  await tables.systemWrite(async (tx) => {
+    await tx.insert('organisations', {
+      id: organisationId,
+      name,
+      slug,
+      status: 'active',
+      settings: { block_inline_config: false },
+      ...stamps,
+    });
+    for (const [user, role] of [[owner, 'owner'] as const, [member, 'member'] as const]) {
+      await tx.insert('users', {
+        ...user,
+        email: `${role}@${slug}.example`,
+        first_name: 'Ada',
+        last_name: 'Byron',
+        role,
+        status: 'active',
+        ...stamps,
+      });
+    }
+    for (const [index, id] of workspaces.entries()) {
+      await tx.insert('workspaces', {
+        id,
+        organisation_id: organisationId,
+        slug: ['default', 'research'][index] ?? '',
+        name: ['Default', 'Research'][index] ?? '',
+        icon: null,
+        description: null,
+        is_default: index === 0,
+        status: 'active',
+        defaults: null,
+        settings: {},
+        security_settings: {},
+        usage_limits: null,
+        rate_limits: null,
+        created_by: owner.id,
+        ...stamps,
+      });
+    }
+    await tx.insert('workspace_members', {
+      organisation_id: organisationId,
+      workspace_id: workspaces[1],
+      user_id: member.id,
+      role: 'member',
+      status: 'active',
+      ...stamps,
+    });
+  });
+  return { organisationId, owner, member, workspaces };
+}
+
+export type StandIn = (reply: FastifyReply['raw'], body: Record<string, unknown>, principal: Principal) => unknown;
+
+export interface ConsoleServer {
+  readonly url: string;
+  readonly sessions: ConsoleSessions;
+  /** A fresh one-time link for a user. */
+  link(user: { id: string; organisation_id: string }): Promise<string>;
+  close(): Promise<void>;
+}
+
+/**
+ * A server with nothing but the console, on a free port of loopback. `standIn` plays the data plane: it gets the raw
+ * response and what the console sent. `publicUrl` defaults to the address it listens on.
+ */
+export async function consoleServer(options: {
+  tables: Tables;
+  clock: Clock;
+  standIn?: StandIn;
+  logs?: () => readonly StoredLog[];
+  publicUrl?: string;
+  dist?: string;
+}): Promise<ConsoleServer> {
+  const { tables, clock, standIn, logs } = options;
+  let url = options.publicUrl ?? '';
+  const publicUrl = () => url;
+  const sessions = new ConsoleSessions({ tables, clock, publicUrl });
+  const app = Fastify();
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
+  const tryRequest: ConsoleDeps['tryRequest'] = (_request, reply, principal, body) => {
+    reply.hijack();
+    return standIn?.(reply.raw, JSON.parse(body.toString()), principal);
+  };
+  await registerConsole(app, {
+    sessions,
+    log: silentLog,
+    publicUrl,
+    dist: options.dist ?? CONSOLE_DIST,
+    logs: { list: async () => ({ total: 0, rows: [...(logs?.() ?? [])] }) },
+    tryRequest,
+  });
+  const address = await app.listen({ host: '127.0.0.1', port: 0 });
+  if (url === '') url = address;
+  return {
+    url: address,
+    sessions,
+    link: async (user) => linkUrl(address, (await createLink(tables, clock, user)).token),
+    close: () => app.close(),
+  };
+}

@@ -1,0 +1,89 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { FirstRun } from '../../src/first-run.ts';
+
+const BIN = fileURLToPath(new URL('../../bin/sluice.mjs', import.meta.url));
+
+export interface Ended {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+export interface ServerProcess {
+  readonly child: ChildProcess;
+  /** Where it listens, from its own banner. */
+  readonly url: string;
+  /** What it printed so far on standard output. */
+  readonly out: string;
+  readonly ended: Promise<Ended>;
+}
+
+const running = new Set<ChildProcess>();
+
+/** Ends what a failed test left behind. */
+export function killAll(): void {
+  for (const child of running) child.kill('SIGKILL');
+}
+
+function launch(args: readonly string[], env: Record<string, string>, cwd: string) {
+  const inherited = Object.entries(process.env).filter(([name]) => !/^(SLUICE_|BLOCK_|VITEST|NODE_)/.test(name));
+  const child = spawn(process.execPath, [...args], {
+    cwd,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...Object.fromEntries(inherited), NODE_NO_WARNINGS: '1', ...env },
+  });
+  running.add(child);
+  const printed = { out: '', err: '' };
+  child.stdout.on('data', (data: Buffer) => {
+    printed.out += data.toString('utf8');
+  });
+  child.stderr.on('data', (data: Buffer) => {
+    printed.err += data.toString('utf8');
+  });
+  const ended = new Promise<Ended>((resolve) => {
+    child.on('close', (code, signal) => {
+      running.delete(child);
+      resolve({ code, signal, ...printed });
+    });
+  });
+  return { child, printed, ended };
+}
+
+/** Runs `sluice` to its end; `before` are arguments of Node.js itself. */
+export function runCommand(
+  args: readonly string[],
+  env: Record<string, string>,
+  cwd: string,
+  before: readonly string[] = [],
+): Promise<Ended> {
+  return launch([...before, BIN, ...args], env, cwd).ended;
+}
+
+/** Starts a server of its own on a free port and waits for its banner. */
+export async function startProcess(dataDir: string, env: Record<string, string> = {}): Promise<ServerProcess> {
+  const settings = { SLUICE_DATA_DIR: dataDir, SLUICE_PORT: '0', SLUICE_LOG_LEVEL: 'error', ...env };
+  const { child, printed, ended } = launch([BIN, 'serve'], settings, dataDir);
+  const url = await new Promise<string>((resolve, reject) => {
+    child.stdout.on('data', () => {
+      const found = /Sluice is listening on (http:\S+)\n[\s\S]*\n\n$/.exec(printed.out)?.[1];
+      if (found !== undefined) resolve(found);
+    });
+    void ended.then((end) => reject(new Error(`ended before it listened: ${JSON.stringify(end)}`)));
+  });
+  return {
+    child,
+    url,
+    ended,
+    get out() {
+      return printed.out;
+    },
+  };
+}
+
+export async function readFirstRun(dataDir: string): Promise<FirstRun> {
+  return JSON.parse(await readFile(join(dataDir, 'first-run.json'), 'utf8')) as FirstRun;
+}

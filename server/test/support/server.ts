@@ -1,0 +1,99 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { compose, type Running } from '../../src/compose.ts';
+import { loadConfig } from '../../src/config.ts';
+import type { FirstRun } from '../../src/first-run.ts';
+import { silentLog } from '../../src/kernel/log.ts';
+
+export interface TestServer {
+  readonly url: string;
+  readonly running: Running;
+  readonly first: FirstRun;
+  readonly dataDir: string;
+  /** Calls an administration route with the organisation's key (or `key`) and parses the answer. */
+  admin(
+    method: string,
+    path: string,
+    body?: unknown,
+    key?: string,
+  ): Promise<{ status: number; body: Record<string, unknown> }>;
+  /** Stores a credential for a base provider on a host of its own and answers its provider slug. */
+  provider(options: {
+    id: string;
+    host: string;
+    key?: string;
+    slug?: string;
+    configurations?: Record<string, unknown>;
+  }): Promise<string>;
+  /** Calls a data-plane route with the workspace key. */
+  call(path: string, body: unknown, headers?: Record<string, string>): Promise<Response>;
+  /** Records in the store, newest first, once everything appended so far has arrived there. */
+  records(): Promise<Record<string, unknown>[]>;
+  stop(): Promise<void>;
+}
+
+/** A whole server on a free loopback port with an embedded store of its own, as `npm start` would run it. */
+export async function startServer(env: Record<string, string> = {}): Promise<TestServer> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'sluice-test-'));
+  const config = loadConfig(
+    [],
+    {
+      SLUICE_DATA_DIR: dataDir,
+      SLUICE_PORT: '0',
+      SLUICE_LOG_LEVEL: 'error',
+      SLUICE_DRAIN_SECONDS: '1',
+      SLUICE_ADMIN_REQUESTS_PER_MINUTE: '100000',
+      ...env,
+    },
+    dataDir,
+  );
+  const running = await compose(config, silentLog);
+  const first = JSON.parse(await readFile(join(dataDir, 'first-run.json'), 'utf8')) as FirstRun;
+  const admin: TestServer['admin'] = async (method, path, body, key = first.admin_api_key) => {
+    const answer = await fetch(`${running.url}${/^\/v\d\//.test(path) ? '' : '/v1'}${path}`, {
+      method,
+      headers: { 'x-gateway-api-key': key, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    return { status: answer.status, body: (await answer.json()) as Record<string, unknown> };
+  };
+  return {
+    url: running.url,
+    running,
+    first,
+    dataDir,
+    admin,
+    async provider({ id, host, key = 'sk-stored-credential', slug = `${id}-test`, configurations = {} }) {
+      const integration = await admin('POST', '/integrations', {
+        name: slug,
+        slug: `${slug}-integration`,
+        ai_provider_id: id,
+        key,
+        workspace_id: first.workspace_id,
+        create_default_provider: false,
+        configurations: { custom_host: host, ...configurations },
+      });
+      if (integration.status !== 200) throw new Error(`integration: ${JSON.stringify(integration)}`);
+      const provider = await admin('POST', '/providers', {
+        name: slug,
+        slug,
+        integration_id: `${slug}-integration`,
+        workspace_id: first.workspace_id,
+      });
+      if (provider.status !== 200) throw new Error(`provider: ${JSON.stringify(provider)}`);
+      return String(provider.body.slug);
+    },
+    call: (path, body, headers = {}) =>
+      fetch(`${running.url}/v1${path}`, {
+        method: 'POST',
+        headers: { 'x-gateway-api-key': first.workspace_api_key, 'content-type': 'application/json', ...headers },
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+      }),
+    records: () => running.records(first.organisation_id, first.workspace_id),
+    async stop() {
+      await running.stop({ noticeMs: 0, drainMs: 1000 });
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}

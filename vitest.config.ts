@@ -1,0 +1,15 @@
+import { defineConfig } from 'vitest/config';
+import { SummaryReporter } from './server/test/support/summary-reporter.ts';
+
+export default defineConfig({
+  test: {
+    include: ['server/src/**/*.test.ts', 'server/test/**/*.test.ts', 'console/**/*.test.ts'],
+    exclude: ['**/node_modules/**', 'server/test/slow/**'],
+    globalSetup: ['server/test/support/postgres-setup.ts'],
+    reporters: ['default', new SummaryReporter()],
+    pool: 'forks',
+    maxWorkers: 2,
+    testTimeout: 20_000,
+    hookTimeout: 60_000,
+  },
+});
