@@ -64,6 +64,11 @@ export function without(body: JsonObject, names: readonly string[]): JsonObject 
 }
 
 export const asString = (value: JsonValue | undefined): string | null => (typeof value === 'string' ? value : null);
+/** Any value of a body, quoted for a message: `String` throws for an object that is no ordinary one. */
+export const quoted = (value: JsonValue | undefined): string => {
+  const text = JSON.stringify(typeof value === 'string' ? value.slice(0, 100) : (value ?? null));
+  return text.length > 102 ? `${text.slice(0, 101)}…` : text;
+};
 export const asArray = (value: JsonValue | undefined): JsonValue[] => (Array.isArray(value) ? value : []);
 export const asObject = (value: JsonValue | undefined): JsonObject => (isObject(value) ? value : {});
 

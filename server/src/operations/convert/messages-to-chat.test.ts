@@ -241,6 +241,18 @@ describe('Messages request to chat completions', () => {
   });
 });
 
+describe('types that are no texts', () => {
+  it.each([
+    ['a number no double holds', parseExact('{"type":1e999,"n":12345678901234567890}')],
+    ['an object whose toString is no function', { type: { toString: 1 } }],
+    ['a very long text', { type: 'x'.repeat(100_000) }],
+  ])('%s is refused by its place', (_name, block) => {
+    const convert = () => toChat({ messages: [{ role: 'user', content: [block] }] });
+    expect(refusal(convert).param).toBe('messages[0].content[0].type');
+    expect(convert).toThrow(/^.{1,400}$/);
+  });
+});
+
 describe('chat to Messages to chat', () => {
   const text = fc.string({ minLength: 1, maxLength: 20 });
   const args = fc.dictionary(

@@ -1,7 +1,7 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { ConvertContext, ConvertTarget, MessagesTraits } from './conversion.ts';
-import { asArray, asObject, asString, fitCallId, invalid, isNeutral, parseDataUri, refuse } from './fields.ts';
+import { asArray, asObject, asString, fitCallId, invalid, isNeutral, parseDataUri, quoted, refuse } from './fields.ts';
 
 /** Default of `max_tokens`, which Messages requires, for models whose maximum is not known (RULE 48). */
 const DEFAULT_MAX_TOKENS = 4096;
@@ -115,7 +115,7 @@ function contentBlock(part: JsonValue, at: string): JsonObject {
     case 'file':
       return documentBlock(part, at);
     default:
-      return refuse(`${at}.type`, `parts of type "${String(part.type)}" have no equivalent there.`);
+      return refuse(`${at}.type`, `parts of type ${quoted(part.type)} have no equivalent there.`);
   }
 }
 
@@ -376,7 +376,7 @@ function applyTier(body: JsonObject, out: JsonObject): void {
   if (tier === undefined || tier === null) return;
   if (tier === 'auto') out.service_tier = 'auto';
   else if (tier === 'default') out.service_tier = 'standard_only';
-  else refuse('service_tier', `the tier "${String(tier)}" has no equivalent there.`);
+  else refuse('service_tier', `the tier ${quoted(tier)} has no equivalent there.`);
 }
 
 /** A chat completions request as a Messages request (providers §18.1). */

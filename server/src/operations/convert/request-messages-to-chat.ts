@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
-import { asArray, asObject, asString, invalid, refuse } from './fields.ts';
+import { asArray, asObject, asString, invalid, quoted, refuse } from './fields.ts';
 import { refuseUnknown } from './request-chat-to-messages.ts';
 
 /** Longest `user` value OpenAI takes. */
@@ -98,7 +98,7 @@ function userPart(block: JsonObject, at: string, options: Options): JsonObject {
     case 'search_result':
       return { type: 'text', text: searchResultText(block) };
     default:
-      return refuse(`${at}.type`, `blocks of type "${String(block.type)}" have no equivalent there.`);
+      return refuse(`${at}.type`, `blocks of type ${quoted(block.type)} have no equivalent there.`);
   }
 }
 
@@ -170,7 +170,7 @@ function assistantMessage(content: JsonValue[], at: string, options: Options): J
       case 'redacted_thinking':
         break;
       default:
-        refuse(`${place}.type`, `blocks of type "${String(block.type)}" have no equivalent there.`);
+        refuse(`${place}.type`, `blocks of type ${quoted(block.type)} have no equivalent there.`);
     }
   });
   if (text === '' && calls.length === 0) return null;
@@ -225,7 +225,7 @@ function toolsOf(body: JsonObject): JsonObject[] {
     const at = `tools[${i}]`;
     if (!isObject(tool)) invalid(at, 'A tool must be an object.');
     if (tool.type !== undefined && tool.type !== null && tool.type !== 'custom') {
-      refuse(at, `the server tool "${String(tool.type)}" has no equivalent there.`);
+      refuse(at, `the server tool ${quoted(tool.type)} has no equivalent there.`);
     }
     const definition: JsonObject = { name: asString(tool.name) ?? '' };
     if (typeof tool.description === 'string') definition.description = tool.description;

@@ -1,6 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
-import { asArray, asObject, asString, invalid, isNeutral, refuse } from './fields.ts';
+import { asArray, asObject, asString, invalid, isNeutral, quoted, refuse } from './fields.ts';
 import { refuseUnknown } from './request-chat-to-messages.ts';
 
 /** Fields that are read below, and bookkeeping fields that may be lost (RULE 47). */
@@ -61,7 +61,7 @@ function contentPart(part: JsonValue, at: string): JsonObject {
     case 'input_file':
       return filePart(part, at);
     default:
-      return refuse(`${at}.type`, `parts of type "${String(part.type)}" have no equivalent there.`);
+      return refuse(`${at}.type`, `parts of type ${quoted(part.type)} have no equivalent there.`);
   }
 }
 
@@ -107,7 +107,7 @@ class ItemReader {
           .join('');
         break;
       default:
-        refuse(`${at}.type`, `items of type "${String(item.type)}" have no equivalent there.`);
+        refuse(`${at}.type`, `items of type ${quoted(item.type)} have no equivalent there.`);
     }
   }
 
@@ -165,7 +165,7 @@ class ItemReader {
 function toolsOf(body: JsonObject): JsonObject[] {
   return asArray(body.tools).map((tool, i) => {
     if (!isObject(tool) || tool.type !== 'function') {
-      refuse(`tools[${i}]`, `tools of type "${String(asObject(tool).type)}" have no equivalent there.`);
+      refuse(`tools[${i}]`, `tools of type ${quoted(asObject(tool).type)} have no equivalent there.`);
     }
     const definition: JsonObject = { name: asString(tool.name) ?? '' };
     if (typeof tool.description === 'string') definition.description = tool.description;
@@ -176,7 +176,7 @@ function toolsOf(body: JsonObject): JsonObject[] {
 }
 
 const named = (choice: JsonObject): JsonObject => {
-  if (choice.type !== 'function') refuse('tool_choice', `"${String(choice.type)}" has no equivalent there.`);
+  if (choice.type !== 'function') refuse('tool_choice', `${quoted(choice.type)} has no equivalent there.`);
   return { type: 'function', function: { name: asString(choice.name) ?? '' } };
 };
 
@@ -236,7 +236,7 @@ export function responsesToChat(body: JsonObject, context: ConvertContext, targe
   const tier = body.service_tier;
   if (tier !== undefined && tier !== null && tier !== 'auto') {
     if (has('service_tier')) out.service_tier = tier;
-    else if (tier !== 'default') refuse('service_tier', `the tier "${String(tier)}" has no equivalent there.`);
+    else if (tier !== 'default') refuse('service_tier', `the tier ${quoted(tier)} has no equivalent there.`);
   }
   if (typeof body.stream === 'boolean') out.stream = body.stream;
   if (body.stream === true && keeps('stream_options')) out.stream_options = { include_usage: true };

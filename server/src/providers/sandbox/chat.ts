@@ -68,25 +68,18 @@ function readTurn(value: JsonValue, i: number): Turn {
 }
 
 function readTools(fields: Fields): Tool[] {
-  const tools = (fields.list('tools') ?? []).map((value, i): Tool => {
+  const tools = fields.tools('tools').map((value, i): Tool => {
     const tool = Fields.of(value, `tools[${i}]`);
     const kind = tool.oneOf('type', ['function', 'custom']) ?? (tool.needText('type') as 'function');
     const inner = tool.object(kind);
     if (inner === undefined) return tool.wrong(kind, 'an object');
-    const name = inner.needText('name');
-    if (!/^[a-zA-Z0-9_-]{1,64}$/.test(name)) {
-      throw invalid(
-        `Invalid '${inner.at('name')}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.`,
-        inner.at('name'),
-        'invalid_value',
-      );
-    }
+    const name = inner.needName();
     const parameters = inner.object('parameters');
     return { name, kind, schema: schemaOf(parameters?.value) };
   });
-  const functions = (fields.list('functions') ?? []).map((value, i): Tool => {
+  const functions = fields.tools('functions').map((value, i): Tool => {
     const inner = Fields.of(value, `functions[${i}]`);
-    return { name: inner.needText('name'), kind: 'function', schema: schemaOf(inner.object('parameters')?.value) };
+    return { name: inner.needName(), kind: 'function', schema: schemaOf(inner.object('parameters')?.value) };
   });
   return [...tools, ...functions];
 }

@@ -64,6 +64,17 @@ export class Fields {
     return value;
   }
 
+  /** The name of a function or tool, as OpenAI's models take it; an empty one would be found in every text. */
+  needName(): string {
+    const name = this.needText('name');
+    if (/^[a-zA-Z0-9_-]{1,64}$/.test(name)) return name;
+    throw invalid(
+      `Invalid '${this.at('name')}': string does not match pattern. Expected a string of 1 to 64 characters that matches the pattern '^[a-zA-Z0-9_-]+$'.`,
+      this.at('name'),
+      'invalid_value',
+    );
+  }
+
   bool(name: string): boolean | undefined {
     const value = this.raw(name);
     return value === undefined || typeof value === 'boolean' ? value : wrong(this.at(name), 'a boolean', value);
@@ -113,9 +124,21 @@ export class Fields {
     throw invalid(`Invalid value: '${value.slice(0, 100)}'. Supported values are: ${list}.`, path, 'invalid_value');
   }
 
-  list(name: string): readonly JsonValue[] | undefined {
+  list(name: string, most = Number.POSITIVE_INFINITY): readonly JsonValue[] | undefined {
     const value = this.raw(name);
-    return value === undefined || Array.isArray(value) ? value : wrong(this.at(name), 'an array', value);
+    if (value === undefined) return undefined;
+    if (!Array.isArray(value)) return wrong(this.at(name), 'an array', value);
+    if (value.length <= most) return value;
+    throw invalid(
+      `Invalid '${this.at(name)}': array too long. Expected an array with maximum length ${most}, but got an array with length ${value.length} instead.`,
+      this.at(name),
+      'array_above_max_length',
+    );
+  }
+
+  /** The tools of a request. Each is looked for in the prompt, so their number is bounded, as OpenAI bounds it. */
+  tools(name: 'tools' | 'functions'): readonly JsonValue[] {
+    return this.list(name, 128) ?? [];
   }
 
   /** A list with at least one item. */

@@ -81,7 +81,7 @@ function readTurns(fields: Fields): Turn[] {
 
 /** Tools with a schema; those the provider itself runs have none and are not called here. */
 function readTools(fields: Fields): Tool[] {
-  return (fields.list('tools') ?? []).flatMap((value, i): Tool[] => {
+  return fields.tools('tools').flatMap((value, i): Tool[] => {
     const tool = Fields.of(value, `tools.${i}`);
     const type = tool.text('type');
     if (type !== undefined && type !== 'custom') return [];

@@ -46,6 +46,17 @@ describe('bad chat requests are refused as OpenAI refuses them', () => {
       'invalid_value',
     ],
     [
+      { model: 'echo', messages, tools: [{ type: 'function', function: { name: '' } }] },
+      'tools[0].function.name',
+      'invalid_value',
+    ],
+    [{ model: 'echo', messages, functions: [{ name: '' }] }, 'functions[0].name', 'invalid_value'],
+    [
+      { model: 'echo', messages, tools: Array.from({ length: 129 }, () => tools[0]) },
+      'tools',
+      'array_above_max_length',
+    ],
+    [
       { model: 'echo', messages, response_format: { type: 'json_schema' } },
       'response_format.json_schema',
       'invalid_type',
@@ -204,6 +215,7 @@ describe('messages', () => {
     [{ messages: [{ role: 'user' }] }, 'messages.0.content'],
     [{ messages: [{ role: 'user', content: 7 }] }, 'messages.0.content'],
     [{ tools: [{ name: 'x' }] }, 'tools.0.input_schema'],
+    [{ tools: [{ name: '', input_schema: {} }] }, 'tools.0.name'],
     [{ thinking: { type: 'enabled', budget_tokens: 2000 } }, 'max_tokens'],
   ])('%j is refused in Anthropic’s shape', async (body, named) => {
     const { status, json, headers } = await ask(body);
@@ -228,6 +240,13 @@ describe('messages', () => {
 });
 
 describe('responses', () => {
+  it('a tool without a name is refused', async () => {
+    const body = { model: 'echo', input: 'the word', tools: [{ type: 'function', name: '', parameters: {} }] };
+    const { status, json } = await call(local, { path: '/responses', body });
+    expect(status).toBe(400);
+    expect(json.error).toMatchObject({ param: 'tools[0].name', code: 'invalid_value' });
+  });
+
   it('max_output_tokens leaves the response incomplete', async () => {
     const { json } = await call(local, {
       path: '/responses',

@@ -74,11 +74,11 @@ function readTurns(fields: Fields): Turn[] {
 
 /** Functions and custom tools; hosted tools are accepted and not called. */
 function readTools(fields: Fields): Tool[] {
-  return (fields.list('tools') ?? []).flatMap((value, i): Tool[] => {
+  return fields.tools('tools').flatMap((value, i): Tool[] => {
     const tool = Fields.of(value, `tools[${i}]`);
     const kind = tool.needText('type');
     if (kind !== 'function' && kind !== 'custom') return [];
-    return [{ name: tool.needText('name'), kind, schema: schemaOf(tool.object('parameters')?.value) }];
+    return [{ name: tool.needName(), kind, schema: schemaOf(tool.object('parameters')?.value) }];
   });
 }
 
