@@ -40,6 +40,18 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   admin: ['kernel', 'http', 'store', 'auth', 'resources', 'limits', 'telemetry'],
   jobs: ['kernel', 'store', 'auth', 'resources', 'limits', 'telemetry'],
+  training: [
+    'kernel',
+    'http',
+    'auth',
+    'operations',
+    'providers',
+    'limits',
+    'pricing',
+    'telemetry',
+    'runtime',
+    'store',
+  ],
   llm: [
     'kernel',
     'http',

@@ -1,7 +1,10 @@
 /** What can be asked of a provider. The id is what configs, limits, guardrails and records call it. */
 
-/** C chat-like, T text, B binary or form, F files and jobs, P anything passed through. */
-export type Family = 'C' | 'T' | 'B' | 'F' | 'P';
+/**
+ * C chat-like, T text, B binary or form, F small reads (models, stored responses), J files, batches and fine-tuning jobs
+ * (run by `training/`), P anything passed through.
+ */
+export type Family = 'C' | 'T' | 'B' | 'F' | 'J' | 'P';
 
 /**
  * The wire shape of a body and its answer. Two equal shapes mean bytes pass through; different ones meet in
@@ -30,11 +33,14 @@ export interface Operation {
   readonly family: Family;
   readonly shape: Shape;
   readonly dialect: Dialect;
-  readonly method: 'GET' | 'POST' | 'DELETE' | 'ANY';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE' | 'ANY';
   /** Route under `/v1`, fastify syntax. */
   readonly path: string;
-  /** `json`: `model` and `stream` are found in the bytes. `multipart`: `model` is a form field. `none`: no body. */
-  readonly body: 'json' | 'multipart' | 'none' | 'any';
+  /**
+   * `json`: `model` and `stream` are found in the bytes. `multipart`: `model` is a form field. `none`: no body.
+   * `optional`: JSON or nothing. `stream`: never buffered, read by the step that stores or forwards it.
+   */
+  readonly body: 'json' | 'multipart' | 'none' | 'optional' | 'stream' | 'any';
   readonly streams: boolean;
   /** Name in conditions, guardrails and logs (api §7.6). */
   readonly requestType: string;
@@ -61,6 +67,24 @@ export type OperationId =
   | 'models'
   | 'model'
   | 'model_delete'
+  | 'files_upload'
+  | 'files'
+  | 'file'
+  | 'file_delete'
+  | 'file_content'
+  | 'batch_create'
+  | 'batches'
+  | 'batch'
+  | 'batch_cancel'
+  | 'batch_output'
+  | 'finetune_create'
+  | 'finetune_jobs'
+  | 'finetune_job'
+  | 'finetune_cancel'
+  | 'finetune_pause'
+  | 'finetune_resume'
+  | 'finetune_events'
+  | 'finetune_checkpoints'
   | 'proxy';
 
 const op = (operation: Operation): Operation => operation;
@@ -285,6 +309,204 @@ export const OPERATIONS: Readonly<Record<OperationId, Operation>> = {
     body: 'none',
     streams: false,
     requestType: 'models',
+  }),
+  files_upload: op({
+    id: 'files_upload',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'POST',
+    path: '/files',
+    body: 'stream',
+    streams: false,
+    requestType: 'uploadFile',
+  }),
+  files: op({
+    id: 'files',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/files',
+    body: 'none',
+    streams: false,
+    requestType: 'listFiles',
+  }),
+  file: op({
+    id: 'file',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/files/:file_id',
+    body: 'none',
+    streams: false,
+    requestType: 'retrieveFile',
+  }),
+  file_delete: op({
+    id: 'file_delete',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'DELETE',
+    path: '/files/:file_id',
+    body: 'none',
+    streams: false,
+    requestType: 'deleteFile',
+  }),
+  file_content: op({
+    id: 'file_content',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/files/:file_id/content',
+    body: 'none',
+    streams: false,
+    requestType: 'retrieveFileContent',
+  }),
+  batch_create: op({
+    id: 'batch_create',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'POST',
+    path: '/batches',
+    body: 'json',
+    streams: false,
+    requestType: 'createBatch',
+  }),
+  batches: op({
+    id: 'batches',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/batches',
+    body: 'none',
+    streams: false,
+    requestType: 'listBatches',
+  }),
+  batch: op({
+    id: 'batch',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/batches/:batch_id',
+    body: 'none',
+    streams: false,
+    requestType: 'retrieveBatch',
+  }),
+  batch_cancel: op({
+    id: 'batch_cancel',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'POST',
+    path: '/batches/:batch_id/cancel',
+    body: 'optional',
+    streams: false,
+    requestType: 'cancelBatch',
+  }),
+  batch_output: op({
+    id: 'batch_output',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/batches/:batch_id/output',
+    body: 'none',
+    streams: false,
+    requestType: 'getBatchOutput',
+  }),
+  finetune_create: op({
+    id: 'finetune_create',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'POST',
+    path: '/fine_tuning/jobs',
+    body: 'json',
+    streams: false,
+    requestType: 'createFinetune',
+  }),
+  finetune_jobs: op({
+    id: 'finetune_jobs',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/fine_tuning/jobs',
+    body: 'none',
+    streams: false,
+    requestType: 'listFinetunes',
+  }),
+  finetune_job: op({
+    id: 'finetune_job',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/fine_tuning/jobs/:fine_tuning_job_id',
+    body: 'none',
+    streams: false,
+    requestType: 'retrieveFinetune',
+  }),
+  finetune_cancel: op({
+    id: 'finetune_cancel',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'POST',
+    path: '/fine_tuning/jobs/:fine_tuning_job_id/cancel',
+    body: 'optional',
+    streams: false,
+    requestType: 'cancelFinetune',
+  }),
+  finetune_pause: op({
+    id: 'finetune_pause',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'POST',
+    path: '/fine_tuning/jobs/:fine_tuning_job_id/pause',
+    body: 'optional',
+    streams: false,
+    requestType: 'pauseFinetune',
+  }),
+  finetune_resume: op({
+    id: 'finetune_resume',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'POST',
+    path: '/fine_tuning/jobs/:fine_tuning_job_id/resume',
+    body: 'optional',
+    streams: false,
+    requestType: 'resumeFinetune',
+  }),
+  finetune_events: op({
+    id: 'finetune_events',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/fine_tuning/jobs/:fine_tuning_job_id/events',
+    body: 'none',
+    streams: false,
+    requestType: 'listFinetuneEvents',
+  }),
+  finetune_checkpoints: op({
+    id: 'finetune_checkpoints',
+    family: 'J',
+    shape: 'raw',
+    dialect: 'openai',
+    method: 'GET',
+    path: '/fine_tuning/jobs/:fine_tuning_job_id/checkpoints',
+    body: 'none',
+    streams: false,
+    requestType: 'listFinetuneCheckpoints',
   }),
   proxy: op({
     id: 'proxy',

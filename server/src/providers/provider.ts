@@ -8,6 +8,7 @@ import type { ProviderError } from '../operations/dialects/provider-error.ts';
 import type { OperationId, Shape } from '../operations/operation.ts';
 import type { StreamTransform } from '../operations/stream.ts';
 import type { TokenUsage } from '../operations/usage.ts';
+import type { TrainingAdapter } from './training.ts';
 
 export type { ProviderError } from '../operations/dialects/provider-error.ts';
 export type { StreamEvent, StreamTransform } from '../operations/stream.ts';
@@ -113,6 +114,8 @@ export interface Provider {
   readonly passThrough: boolean;
   /** Extracts `{message, type, param, code}` of an error body, and the status when it must change. */
   readonly error?: (status: number, body: JsonObject | string) => ProviderError;
+  /** Fine-tuning, files and batches; absent: 501. */
+  readonly training?: TrainingAdapter;
   /** Answers inside the process instead of over a socket (sandbox). */
   readonly local?: LocalHandler;
 }

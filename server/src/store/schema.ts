@@ -307,6 +307,114 @@ export const SCHEMA = {
     expires_at: time(),
     created_at: time(),
   }),
+  /**
+   * Ownership ledger (rule I-10): which workspace made a file, batch or job at a provider account that several share.
+   * What has no row here is not found, and nobody is asked.
+   */
+  object_owners: table(['account', 'kind', 'object_id'], 'organisation', {
+    organisation_id: text(),
+    workspace_id: text(),
+    /** Id of the integration, or of the virtual key without one. */
+    account: text(),
+    kind: text<'file' | 'batch' | 'job'>(),
+    object_id: text(),
+    provider: text(),
+    created_by: nullable(text()),
+    created_at: time(),
+  }),
+  /** Files that Sluice keeps itself; their bytes are in the blob store under the id. */
+  files: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    filename: text(),
+    purpose: text(),
+    content_type: text(),
+    bytes: int(),
+    status: text<'uploaded' | 'processed' | 'error'>(),
+    status_details: nullable(text()),
+    created_by: nullable(text()),
+    created_at: time(),
+  }),
+  /** Gateway-managed fine-tuning jobs: what was asked, how far it is, and the job as callers see it. */
+  training_jobs: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    /** Slug of the stored provider or virtual key that trains. */
+    provider_slug: text(),
+    /** The create request: body and gateway options. */
+    request: json<Record<string, unknown>>(),
+    status: text<'validating_files' | 'queued' | 'running' | 'succeeded' | 'failed' | 'cancelled'>(),
+    /** The public job (`operations/training.ts`). */
+    job: json<Record<string, unknown>>(),
+    /** Next thing to do; `done` in a final state. */
+    step: text(),
+    /** What earlier steps left behind: uploaded objects, open multipart uploads, report. */
+    progress: json<Record<string, unknown>>(),
+    upstream_id: nullable(text()),
+    cancel_requested: bool(),
+    failures: int(),
+    /** When the step is due. */
+    due_at: time(),
+    holder: nullable(text()),
+    held_until: time(),
+    created_by: nullable(text()),
+    ...audit,
+  }),
+  training_events: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    job_id: text(),
+    /** From 1 within the job. */
+    seq: int(),
+    level: text<'info' | 'warn' | 'error'>(),
+    message: text(),
+    data: nullable(json<Record<string, unknown>>()),
+    created_at: time(),
+  }),
+  /** Gateway-managed batches, run by the provider or line by line by Sluice. */
+  batches: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    provider_slug: text(),
+    request: json<Record<string, unknown>>(),
+    status: text(),
+    batch: json<Record<string, unknown>>(),
+    step: text(),
+    progress: json<Record<string, unknown>>(),
+    upstream_id: nullable(text()),
+    cancel_requested: bool(),
+    failures: int(),
+    due_at: time(),
+    holder: nullable(text()),
+    held_until: time(),
+    created_by: nullable(text()),
+    ...audit,
+  }),
+  /** Lines of a batch that have their result; kept until the output file is written. */
+  batch_results: table(['batch_id', 'line'], 'organisation', {
+    organisation_id: text(),
+    workspace_id: text(),
+    batch_id: text(),
+    /** From 1. */
+    line: int(),
+    ok: bool(),
+    /** JSON text of the output line. */
+    result: text(),
+    created_at: time(),
+  }),
+  /** What the sandbox's own files, jobs and batches remember; the rest follows from the clock. */
+  sandbox_objects: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    kind: text<'file' | 'batch' | 'job'>(),
+    data: json<Record<string, unknown>>(),
+    created_at: time(),
+  }),
   /** One leader per job. */
   leases: table(['name'], 'none', { name: text(), holder: text(), expires_at: time() }),
 } as const;

@@ -1,3 +1,4 @@
+import { ddl } from './ddl.ts';
 import type { Migration, Types } from './migration.ts';
 
 /**
@@ -9,24 +10,8 @@ import type { Migration, Types } from './migration.ts';
 export const start: Migration = { name: '0001-start', statements };
 
 function statements(types: Types): string[] {
-  const { text, int, bool, sequence, options } = types;
-  const required = (kind: string) => `${kind} NOT NULL`;
-  const T = required(text);
-  const I = required(int);
-  const B = `${required(bool)} CHECK (%s IN (0, 1))`;
-  const table = (name: string, columns: Record<string, string>, ...constraints: string[]) => {
-    const lines = Object.entries(columns).map(([column, type]) => `${column} ${type.replace('%s', column)}`);
-    return `CREATE TABLE ${name} (\n  ${[...lines, ...constraints].join(',\n  ')}\n)${options}`;
-  };
-  const one = (...values: string[]) => `${T} CHECK (%s IN (${values.map((value) => `'${value}'`).join(', ')}))`;
-  const audit = { created_at: I, last_updated_at: I };
-  const inOrganisation = 'UNIQUE (organisation_id, id)';
-  const organisation = 'FOREIGN KEY (organisation_id) REFERENCES organisations (id)';
-  const refers = (column: string, parent: string, whole = '') =>
-    `FOREIGN KEY (organisation_id, ${column}) REFERENCES ${parent} (organisation_id, id)${whole}`;
-  const part = ' ON DELETE CASCADE';
-  const index = (name: string, on: string) => `CREATE INDEX ${name} ON ${on}`;
-  const unique = (name: string, on: string) => `CREATE UNIQUE INDEX ${name} ON ${on}`;
+  const { text, int, sequence } = types;
+  const { T, I, B, audit, inOrganisation, organisation, part, table, one, refers, index, unique } = ddl(types);
   const living = "WHERE status <> 'archived'";
 
   return [

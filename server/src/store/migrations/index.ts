@@ -1,9 +1,10 @@
 import { start } from './0001-start.ts';
+import { training } from './0002-training.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
-export const MIGRATIONS: readonly Migration[] = [start];
+export const MIGRATIONS: readonly Migration[] = [start, training];
 
 /** The log tables, which may stand in another database. Append-only. */
 export const LOG_MIGRATIONS: readonly Migration[] = [logsStart];

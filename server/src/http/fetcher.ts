@@ -1,0 +1,118 @@
+import type { Readable } from 'node:stream';
+import { Agent } from 'undici';
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Closable } from '../kernel/lifecycle.ts';
+import type { EgressGuard } from './egress-guard.ts';
+
+/** A call off the hot path: streamed bodies both ways, through the same guard as every other. */
+export interface FetchRequest {
+  readonly method: string;
+  readonly url: URL;
+  /** Flat `[name, value, …]`. */
+  readonly headers: readonly string[];
+  readonly body: Buffer | Readable | null;
+  readonly organisationId: string;
+  readonly storedCredential: boolean;
+  /** Milliseconds until the head of the answer, from the end of the request body. */
+  readonly headersTimeoutMs: number;
+  /** Milliseconds between two chunks of the answer. */
+  readonly idleMs: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface FetchAnswer {
+  readonly status: number;
+  /** Lower-case name → last value. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly stream: Readable;
+}
+
+export interface Fetcher extends Closable {
+  /**
+   * Sends one request; follows no redirect, repeats nothing. Rejects with a SluiceError: the guard's refusal,
+   * `upstream_unreachable`, `timeout`, or the reason of `signal`.
+   */
+  send(request: FetchRequest): Promise<FetchAnswer>;
+}
+
+const MAX_AGENTS = 256;
+
+export function createFetcher(options: { readonly guard: EgressGuard; readonly clock: Clock }): Fetcher {
+  /** By organisation: sockets are never shared between tenants. Insertion order is age. */
+  const agents = new Map<string, Agent>();
+
+  function agentOf(organisationId: string): Agent {
+    let agent = agents.get(organisationId);
+    if (agent !== undefined) {
+      agents.delete(organisationId);
+    } else {
+      agent = new Agent({
+        connect: options.guard.connector(organisationId),
+        pipelining: 1,
+        allowH2: false,
+        connections: 64,
+        keepAliveTimeout: 10_000,
+        maxHeaderSize: 32 * 1024,
+      });
+      if (agents.size >= MAX_AGENTS) {
+        const [oldest] = agents.keys();
+        if (oldest !== undefined) {
+          void agents.get(oldest)?.close();
+          agents.delete(oldest);
+        }
+      }
+    }
+    agents.set(organisationId, agent);
+    return agent;
+  }
+
+  return {
+    async send(request) {
+      options.guard.check(request.url.href, { storedCredential: request.storedCredential });
+      const { signal } = request;
+      if (signal?.aborted) throw reasonOf(signal);
+      try {
+        const answer = await agentOf(request.organisationId).request({
+          origin: request.url.origin,
+          path: request.url.pathname + request.url.search,
+          method: request.method as 'GET',
+          headers: [...request.headers],
+          body: request.body,
+          headersTimeout: request.headersTimeoutMs,
+          bodyTimeout: request.idleMs,
+          ...(signal === undefined ? {} : { signal }),
+        });
+        const headers: Record<string, string> = Object.create(null);
+        for (const [name, value] of Object.entries(answer.headers)) {
+          const last = Array.isArray(value) ? value.at(-1) : value;
+          if (last !== undefined) headers[name.toLowerCase()] = last;
+        }
+        return { status: answer.statusCode, headers, stream: answer.body };
+      } catch (error) {
+        if (signal?.aborted) throw reasonOf(signal);
+        throw failure(error);
+      }
+    },
+    async close() {
+      await Promise.all([...agents.values()].map((agent) => agent.destroy()));
+      agents.clear();
+    },
+  };
+}
+
+function reasonOf(signal: AbortSignal): SluiceError {
+  return signal.reason instanceof SluiceError
+    ? signal.reason
+    : new SluiceError('client_closed', 'The request was given up.', { cause: signal.reason });
+}
+
+function failure(error: unknown): SluiceError {
+  if (error instanceof SluiceError) return error;
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (error instanceof Error && error.cause instanceof SluiceError) return error.cause;
+  if (code === 'UND_ERR_HEADERS_TIMEOUT') {
+    return new SluiceError('timeout', 'The provider did not answer in time.', { cause: error });
+  }
+  return new SluiceError('upstream_unreachable', 'The provider could not be reached.', { cause: error, detail: code });
+}

@@ -1,0 +1,75 @@
+/**
+ * Where the data plane hands a file, batch or fine-tuning request to `training/`: the two areas are siblings and meet
+ * only here.
+ */
+import type { Readable } from 'node:stream';
+import type { Principal } from '../auth/principal.ts';
+import type { SluiceError } from '../kernel/errors.ts';
+import type { OperationId } from '../operations/operation.ts';
+import type { TokenUsage } from '../operations/usage.ts';
+import type { Credentials, Provider } from '../providers/provider.ts';
+import type { AttemptRecord } from '../telemetry/record.ts';
+import type { StoredProvider, WorkspaceSnapshot } from './snapshot.ts';
+
+/** An account at a provider: whose credential is used and where its calls go. */
+export interface Account {
+  readonly provider: Provider;
+  readonly credentials: Credentials;
+  /** Base URL without trailing slash. Empty for a provider that answers inside the process. */
+  readonly base: string;
+  readonly customHost: boolean;
+  /** Operator's own headers, `[name, value, …]`. */
+  readonly customHeaders: readonly string[];
+  /** Null for a caller's own credential. */
+  readonly stored: StoredProvider | null;
+  /** JSON path in the config, for the record of attempts. */
+  readonly path: string;
+  /** Texts that must not come back in an answer or error. */
+  readonly secrets: readonly string[];
+}
+
+export interface ObjectCall {
+  readonly id: string;
+  readonly operation: OperationId;
+  readonly principal: Principal;
+  readonly snapshot: WorkspaceSnapshot;
+  /** Decoded `:name` segments of the route. */
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: URLSearchParams;
+  /** A request header; lower-case name, aliases already applied. */
+  readonly header: (name: string) => string | undefined;
+  /** The account that headers, config or key defaults name; null when they name none. */
+  readonly account: Account | null;
+  /** What to answer when an account is needed and none was named. */
+  readonly unnamed: SluiceError | null;
+  /** `x-gateway-provider: gateway`: Sluice's own files, jobs and batches. */
+  readonly managed: boolean;
+  /** The account of a stored provider or virtual key by slug; throws as the data plane does for a wrong slug. */
+  readonly accountOf: (slug: string) => Account;
+  readonly dropParams: ReadonlySet<string>;
+  readonly dryRun: boolean;
+  /** JSON and small bodies, already read; empty for uploads. */
+  readonly body: Buffer;
+  /** The unread body of an upload; null for every other operation. */
+  readonly upload: Readable | null;
+  /** Aborted when the client leaves or the server has to stop; the reason is a SluiceError. */
+  readonly signal: AbortSignal;
+  /** Each upstream call, for the record of the request. */
+  attempted(attempt: AttemptRecord): void;
+  /** The model the request is about, for the record. */
+  named(model: string): void;
+  /** What the operation used, priced by the caller. */
+  used(usage: TokenUsage): void;
+}
+
+export interface ObjectAnswer {
+  readonly status: number;
+  /** Without framing headers. */
+  readonly headers: readonly string[];
+  readonly body: Buffer | Readable;
+}
+
+/** Throws SluiceError for every refusal. */
+export interface ObjectHandler {
+  handle(call: ObjectCall): Promise<ObjectAnswer>;
+}

@@ -1,0 +1,50 @@
+import type { EgressGuard } from '../http/egress-guard.ts';
+import type { Fetcher } from '../http/fetcher.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { JsonObject } from '../kernel/json.ts';
+import type { Log } from '../kernel/log.ts';
+import type { Pricer } from '../pricing/price.ts';
+import type { TokenCache, TrainingAdapter } from '../providers/training.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import type { Blobs, Tables, TenantContext } from '../store/ports.ts';
+
+/** One line of a batch, run through the whole data plane: limits, guardrails, accounting, one record. */
+export interface LineRequest {
+  /** API key that created the batch; its present rights and limits count. */
+  readonly keyId: string;
+  readonly organisationId: string;
+  readonly workspaceId: string;
+  /** `/v1/chat/completions` … */
+  readonly endpoint: string;
+  /** `x-gateway-*` headers of the inner call. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: JsonObject;
+  readonly signal: AbortSignal;
+}
+
+export interface LineAnswer {
+  readonly status: number;
+  readonly requestId: string;
+  readonly body: unknown;
+}
+
+/** What files, batches and jobs may use. Made once in `compose.ts`. */
+export interface TrainingServices {
+  readonly tables: Tables;
+  readonly blobs: Blobs;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly guard: EgressGuard;
+  readonly fetcher: Fetcher;
+  readonly runtime: Runtime;
+  readonly pricer: Pricer;
+  readonly tokens: TokenCache;
+  /** Name of this process in leases. */
+  readonly node: string;
+  /** Files, jobs and batches of the provider that answers inside the process, for one workspace. */
+  readonly local: (tenant: TenantContext) => TrainingAdapter;
+  readonly runLine: (line: LineRequest) => Promise<LineAnswer>;
+  /** Largest upload, and largest batch input, bytes. */
+  readonly maxUploadBytes: number;
+  readonly maxBatchBytes: number;
+}
