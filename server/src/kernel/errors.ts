@@ -56,6 +56,8 @@ export const ERRORS = {
   rate_limit_exceeded: openai(429, 'rate_limit_exceeded', '429'),
   hooks_failed: openai(446, 'hooks_failed', null),
   client_closed: openai(499, 'api_error', 'cancelled'),
+  /** What a provider answered on a call of ours; status, type and code of the thrown error are the provider's. */
+  provider_error: openai(502, 'api_error', null),
   upstream_unreachable: openai(502, 'api_error', 'upstream_unreachable'),
   upstream_tls: openai(502, 'api_error', 'upstream_tls_error'),
   upstream_invalid: openai(502, 'api_error', 'upstream_invalid_response'),
@@ -74,6 +76,9 @@ export interface ErrorOptions {
   readonly cause?: unknown;
   /** Overrides the row's code (saved-only mode, upstream codes). */
   readonly code?: string;
+  /** Overrides the row's status and type (`provider_error`). */
+  readonly status?: number;
+  readonly type?: string;
   /** Whole seconds for a `Retry-After` header. */
   readonly retryAfter?: number;
   /** `errors` list of the failure shape: `path: …, message: …`. */
@@ -88,6 +93,8 @@ export class SluiceError extends Error {
   readonly code: string | null;
   readonly retryAfter: number | null;
   readonly errors: readonly string[] | null;
+  readonly status: number;
+  readonly type: string;
 
   constructor(kind: ErrorKind, message: string, options: ErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -98,9 +105,7 @@ export class SluiceError extends Error {
     this.code = options.code ?? ERRORS[kind].code;
     this.retryAfter = options.retryAfter ?? null;
     this.errors = options.errors ?? null;
-  }
-
-  get status(): number {
-    return ERRORS[this.kind].status;
+    this.status = options.status ?? ERRORS[kind].status;
+    this.type = options.type ?? ERRORS[kind].type;
   }
 }

@@ -13,13 +13,13 @@ function fields(error: SluiceError, dialect: Dialect): JsonObject {
   switch (row.shape) {
     case 'admin':
     case 'openai':
-      return { error: { message: error.message, type: row.type, param: error.param, code: error.code } };
+      return { error: { message: error.message, type: error.type, param: error.param, code: error.code } };
     case 'failure': {
       const out: JsonObject = { status: 'failure' };
       if (error.kind === 'inline_blocked') {
         out.error = { code: error.code, message: error.message, field: error.param };
       } else if (dialect === 'anthropic') {
-        out.error = { type: anthropicErrorType(row.status), message: error.message };
+        out.error = { type: anthropicErrorType(error.status), message: error.message };
       }
       out.message = error.message;
       if (error.errors !== null) out.errors = [...error.errors];
@@ -45,6 +45,6 @@ export function errorBody(error: SluiceError, dialect: Dialect, extra?: JsonObje
 
 /** An error raised by Sluice, under the names of the OpenAI error object. */
 export function asProviderError(error: SluiceError): ProviderError {
-  const { message, param, code, status } = error;
-  return { status, message, type: ERRORS[error.kind].type, param, code };
+  const { message, param, code, status, type } = error;
+  return { status, message, type, param, code };
 }
