@@ -125,6 +125,12 @@ export interface FilesAdapter {
   retrieve(id: string, context: AdapterContext): Promise<FileObject>;
   remove(id: string, context: AdapterContext): Promise<void>;
   content(id: string, context: AdapterContext): Promise<FileContent>;
+  /**
+   * Removes what uploads of exactly this file name left behind without becoming a file: open multipart uploads, datasets
+   * without content. Called before an upload is repeated whose process was killed; doing nothing is fine. Absent where an
+   * upload that did not finish leaves nothing.
+   */
+  abandon?(filename: string, context: AdapterContext): Promise<void>;
   /** Upload purposes the provider knows; others are refused by name. */
   readonly purposes: ReadonlySet<string>;
   /** True when ids are object URIs (`s3://`, `gs://`): a job may then name objects that were not uploaded through Sluice. */
