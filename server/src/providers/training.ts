@@ -140,6 +140,17 @@ export interface FilesAdapter {
 export interface BatchesAdapter {
   prepare(batch: BatchRequest, context: AdapterContext): PreparedCall;
   create(batch: BatchRequest, context: AdapterContext): Promise<Batch>;
+  /**
+   * Present where a batch is created by one request that holds all of its lines, from no file: `create` then answers
+   * 400. `lines` gives the OpenAI batch lines of a file kept by Sluice from the start each time it is called; it is
+   * called twice (sizes and faults first, then the sending), so that nothing is held in memory and a bad line costs no
+   * upstream call. Such an adapter has no `inputLine`: it converts by itself.
+   */
+  createFromLines?(
+    batch: BatchRequest,
+    lines: () => AsyncIterable<JsonObject>,
+    context: AdapterContext,
+  ): Promise<Batch>;
   list(page: PageRequest, context: AdapterContext): Promise<Page<Batch>>;
   retrieve(id: string, context: AdapterContext): Promise<Batch>;
   cancel(id: string, context: AdapterContext): Promise<Batch>;
