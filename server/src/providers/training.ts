@@ -33,6 +33,11 @@ export interface AdapterRequest {
   readonly accountHeaders?: boolean;
   /** Milliseconds until the head of the answer. Default 60 000. */
   readonly timeoutMs?: number;
+  /**
+   * The call takes back something that would go on costing money (an open multipart upload): it is sent although the
+   * caller has left or the time of the request is over.
+   */
+  readonly cleanup?: boolean;
 }
 
 export interface AdapterAnswer {
@@ -69,6 +74,19 @@ export interface AdapterContext {
   readonly uuid: () => string;
   /** Access tokens of cloud accounts, shared by concurrent calls: see `providers/token-cache.ts`. */
   readonly tokens: TokenCache;
+  /**
+   * The server's own cloud identity. Given only for stored accounts, and only when the operator lets accounts use it: a
+   * caller's inline settings must never borrow it. Absent: accounts that need it are refused.
+   */
+  readonly ambient?: AmbientIdentity;
+}
+
+/** What the operator's environment says about the identity the server runs under. */
+export interface AmbientIdentity {
+  /** A variable by which cloud platforms name an identity: `AWS_ROLE_ARN`, `AZURE_FEDERATED_TOKEN_FILE` … */
+  readonly variable: (name: string) => string | undefined;
+  /** The content of a file that such a variable names: tokens that the platform renews in place. At most 64 KiB. */
+  readonly file: (path: string) => Promise<string>;
 }
 
 /** Keeps what a token endpoint gave until shortly before it expires; one fetch in flight per key. */
