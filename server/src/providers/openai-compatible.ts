@@ -56,6 +56,7 @@ export interface CompatibleRow {
   /** Bindings that differ from the plain one, or operations under another path. */
   readonly bindings?: Partial<Record<OperationId, Partial<Binding>>>;
   readonly error?: Provider['error'];
+  readonly training?: Provider['training'];
 }
 
 /** Runs request quirks in order; the argument itself comes back when none applied. */
@@ -118,7 +119,7 @@ export function plainBinding(operation: OperationId): Binding {
 }
 
 /** Sends the provider key as a bearer token. */
-export function bearer(headers: string[], context: CallContext): void {
+export function bearer(headers: string[], context: Pick<CallContext, 'credentials'>): void {
   const { key } = context.credentials;
   if (key !== null) headers.push('authorization', `Bearer ${key.reveal()}`);
 }
@@ -161,5 +162,6 @@ export function compatible(row: CompatibleRow): Provider {
     bindings: bindingsOf(row),
     passThrough: true,
     ...(row.error ? { error: row.error } : null),
+    ...(row.training ? { training: row.training } : null),
   };
 }
