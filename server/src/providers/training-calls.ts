@@ -3,7 +3,8 @@ import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { quoted } from '../operations/convert/fields.ts';
 import { embeddedError, type ProviderError, readProviderError } from '../operations/dialects/provider-error.ts';
-import type { Page, PageRequest } from '../operations/training.ts';
+import type { Batch, FineTuningJob, JobRequest, Page, PageRequest } from '../operations/training.ts';
+import { segment } from './path.ts';
 import type { AdapterAnswer, AdapterContext, AdapterRequest } from './training.ts';
 
 /** Reads a provider's error body; `Provider.error` fits. */
@@ -95,6 +96,12 @@ export function urlOf(
   return url;
 }
 
+/** An object's id as one path segment. No id is empty or a dot segment, which would leave the path it stands in. */
+export function idSegment(id: string): string {
+  if (id === '' || id === '.' || id === '..') throw new SluiceError('not_found', 'There is no object of this id.');
+  return segment(id);
+}
+
 /** Method, headers and body of a JSON call. */
 export function jsonRequest(
   method: AdapterRequest['method'],
@@ -155,6 +162,45 @@ export class Refusals {
       if (value !== undefined && value !== null) this.refuse(param, value, 'leave it out');
     }
   }
+}
+
+const HYPERPARAMETERS: ReadonlySet<string> = new Set(['n_epochs', 'learning_rate_multiplier', 'batch_size', 'beta']);
+
+/**
+ * Members of the caller's `method` that no shape names, by dotted path, for providers that build their own body: such a
+ * member would otherwise be lost without a word.
+ */
+export function unknownMethodMembers(job: JobRequest): Record<string, JsonValue> {
+  const out: Record<string, JsonValue> = {};
+  const note = (holder: JsonValue | undefined, path: string, known: (name: string) => boolean): void => {
+    if (!isObject(holder)) return;
+    for (const [name, value] of Object.entries(holder)) {
+      if (!known(name) && value !== undefined && value !== null) out[`${path}.${name}`] = value;
+    }
+  };
+  const { method, hyperparameters } = job.body;
+  note(method, 'method', (name) => name === 'type' || name === job.method);
+  const block = isObject(method) ? method[job.method] : undefined;
+  note(block, `method.${job.method}`, (name) => name === 'hyperparameters');
+  const inner = isObject(block) ? block.hyperparameters : undefined;
+  note(inner, `method.${job.method}.hyperparameters`, (name) => HYPERPARAMETERS.has(name));
+  note(hyperparameters, 'hyperparameters', (name) => HYPERPARAMETERS.has(name));
+  return out;
+}
+
+/** Twelve digits are more than any rate has, and hide what binary fractions add to a product. */
+const rounded = (value: number): number => Number(value.toPrecision(12));
+
+/** Absolute learning rate of a multiplier, and back (providers §1.3). */
+export const rateOf = (multiplier: number, base: number): number => rounded(base * multiplier);
+export const multiplierOf = (rate: number, base: number): number => rounded(rate / base);
+
+const ENDED: ReadonlySet<string> = new Set(['succeeded', 'failed', 'completed', 'expired']);
+
+/** What a cancel answered: a job or batch that had ended before cannot be cancelled (api §4.7, §6.5). */
+export function cancelled<T extends FineTuningJob | Batch>(object: T): T {
+  if (!ENDED.has(object.status)) return object;
+  throw new SluiceError('validation', `It is ${quoted(object.status)} already and can no longer be cancelled.`);
 }
 
 /** Whole seconds of an RFC 3339 time, rounded down; null for anything else. */

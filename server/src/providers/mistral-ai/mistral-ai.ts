@@ -1,7 +1,7 @@
-import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
-import { asArray, asObject, fitCallId } from '../operations/convert/fields.ts';
-import { embeddingsBinding } from './embeddings.ts';
-import { compatible } from './openai-compatible.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { asArray, asObject, fitCallId } from '../../operations/convert/fields.ts';
+import { embeddingsBinding } from '../embeddings.ts';
+import { compatible } from '../openai-compatible.ts';
 import {
   drop,
   emptyContent,
@@ -12,7 +12,7 @@ import {
   modelFailed,
   refuseFields,
   rename,
-} from './quirks.ts';
+} from '../quirks.ts';
 
 const CALL_ID = /^[a-zA-Z0-9]{9}$/;
 

@@ -1,6 +1,6 @@
-import { embeddingsBinding } from './embeddings.ts';
-import { compatible } from './openai-compatible.ts';
-import { drop, finishReasons, mapField, refuseFields } from './quirks.ts';
+import { embeddingsBinding } from '../embeddings.ts';
+import { compatible } from '../openai-compatible.ts';
+import { drop, finishReasons, mapField, refuseFields } from '../quirks.ts';
 
 export const togetherAi = compatible({
   id: 'together-ai',
