@@ -72,7 +72,8 @@ function statements(types: Types): string[] {
       inWorkspace,
     ),
     index('training_jobs_list', 'training_jobs (organisation_id, workspace_id, created_at)'),
-    index('training_jobs_due', "training_jobs (due_at) WHERE step <> 'done'"),
+    // Whole, not partial: a condition on `step` given as a parameter would not match it. Finished rows are due never.
+    index('training_jobs_due', 'training_jobs (due_at)'),
     table(
       'training_events',
       {
@@ -105,7 +106,7 @@ function statements(types: Types): string[] {
       inWorkspace,
     ),
     index('batches_list', 'batches (organisation_id, workspace_id, created_at)'),
-    index('batches_due', "batches (due_at) WHERE step <> 'done'"),
+    index('batches_due', 'batches (due_at)'),
     table(
       'batch_results',
       { organisation_id: T, workspace_id: T, batch_id: T, line: I, ok: B, result: T, created_at: I },
