@@ -8,9 +8,11 @@ export interface StrictRoute {
   readonly path: RegExp;
   /** Absent: no query allowed. */
   readonly query?: readonly string[];
-  /** Null: no body allowed. `form`: fields of a multipart body, files as their length. */
+  /** Null: no body allowed. `form`: fields of a multipart body, files as their length; or of an url-encoded one. */
   readonly body: z.ZodType | null;
-  readonly form?: boolean;
+  readonly form?: boolean | 'urlencoded';
+  /** The body may come without a length said ahead. */
+  readonly chunked?: boolean;
   answer(body: Record<string, unknown>, response: ServerResponse, request: Received): void;
 }
 
@@ -34,6 +36,11 @@ async function readForm(request: Received): Promise<Record<string, unknown>> {
   return out;
 }
 
+const contentType = (form: StrictRoute['form']): string => {
+  if (form === 'urlencoded') return 'application/x-www-form-urlencoded';
+  return form ? 'multipart/form-data; boundary=' : 'application/json';
+};
+
 /** A provider that checks method, path, query, headers and body against its published field lists. */
 export async function startStrictUpstream(options: {
   readonly routes: readonly StrictRoute[];
@@ -51,6 +58,7 @@ export async function startStrictUpstream(options: {
     for (const name of url.searchParams.keys()) if (!route.query?.includes(name)) return `unknown query ${name}`;
     for (const [name, value] of Object.entries(request.headers)) {
       const wanted = options.headers[name];
+      if (name === 'transfer-encoding' && route.chunked === true) continue;
       if (wanted === undefined && !HEADERS.has(name) && !options.optional.includes(name))
         return `unknown header ${name}: ${value}`;
       if (wanted !== undefined && !wanted.test(String(value))) return `wrong header ${name}: ${value}`;
@@ -63,9 +71,9 @@ export async function startStrictUpstream(options: {
       return null;
     }
     const type = String(request.headers['content-type'] ?? '');
-    if (!type.startsWith(route.form ? 'multipart/form-data; boundary=' : 'application/json'))
-      return `content type ${type}`;
-    if (Number(request.headers['content-length']) !== request.body.length) return 'content-length';
+    if (!type.startsWith(contentType(route.form))) return `content type ${type}`;
+    const chunked = route.chunked === true && request.headers['transfer-encoding'] === 'chunked';
+    if (!chunked && Number(request.headers['content-length']) !== request.body.length) return 'content-length';
     const value = route.form ? await readForm(request) : JSON.parse(request.body.toString('utf8'));
     const parsed = route.body.safeParse(value);
     if (!parsed.success) return `${z.prettifyError(parsed.error)}\n${JSON.stringify(value)}`;
