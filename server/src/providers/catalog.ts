@@ -1,4 +1,5 @@
 import { anthropic } from './anthropic/anthropic.ts';
+import { azureOpenAi } from './azure-openai/azure-openai.ts';
 import { cerebras } from './cerebras.ts';
 import { cohere } from './cohere.ts';
 import { dashscope } from './dashscope.ts';
@@ -21,6 +22,7 @@ import type { Provider } from './provider.ts';
 import { sambanova } from './sambanova.ts';
 import { sandbox } from './sandbox/sandbox.ts';
 import { togetherAi } from './together-ai/together-ai.ts';
+import { vertexAi } from './vertex-ai/vertex-ai.ts';
 import { vllm } from './vllm.ts';
 import { voyage } from './voyage.ts';
 import { xai } from './xai.ts';
@@ -29,6 +31,7 @@ import { zAi, zhipu } from './zhipu.ts';
 const ALL: readonly Provider[] = [
   openai,
   anthropic,
+  azureOpenAi,
   cerebras,
   cohere,
   dashscope,
@@ -49,6 +52,7 @@ const ALL: readonly Provider[] = [
   sambanova,
   sandbox,
   togetherAi,
+  vertexAi,
   vllm,
   voyage,
   xai,

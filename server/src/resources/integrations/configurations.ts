@@ -210,7 +210,11 @@ function declaredFields(id: string): Record<string, Field> {
 /** Fields and key need of `id` with the selectors as given in `value`; a missing or unknown selector is an issue. */
 function layoutOf(id: string, value: Readonly<Record<string, unknown>>): Layout {
   const family = Object.hasOwn(FAMILIES, id) ? FAMILIES[id] : undefined;
-  const own = { ...declaredFields(id), ...COMMON, ...family?.fields };
+  const own: Record<string, Field> = { ...declaredFields(id), ...COMMON, ...family?.fields };
+  // What belongs to one way of signing in is not open to the others.
+  for (const { fields } of Object.values(family?.selector?.variants ?? {})) {
+    for (const name of Object.keys(fields)) if (!Object.hasOwn(family?.fields ?? {}, name)) delete own[name];
+  }
   const needsKey = providerById(id)?.needsKey ?? family?.needsKey ?? true;
   const issues: Issue[] = [];
   let fields: Record<string, Field> = own;
