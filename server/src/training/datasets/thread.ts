@@ -1,0 +1,231 @@
+import { availableParallelism } from 'node:os';
+import type { Readable } from 'node:stream';
+import { Worker } from 'node:worker_threads';
+import type { Clock } from '../../kernel/clock.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { Log } from '../../kernel/log.ts';
+import type { Input, Output, WorkerOptions } from './protocol.ts';
+import type { DatasetReport, ScanOptions } from './report.ts';
+
+export interface ScanContext {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Ends the scan; its reason is thrown when it is a SluiceError. */
+  readonly signal?: AbortSignal | undefined;
+  /** Names the data set in the log, for example a file id. */
+  readonly name?: string;
+  /** Called with each piece that was read. */
+  readonly onProgress?: (progress: { readonly rows: number; readonly bytes: number }) => void;
+}
+
+/** Bytes of one message to the worker: large enough that messages cost nothing, small enough to copy unnoticed. */
+const PIECE = 256 * 1024;
+/** Messages on their way at a time. */
+const WINDOW = 4;
+const LOG_EVERY_MS = 3_000;
+/** What a hostile row may make the worker use; far above what any row within the limits needs. */
+const LIMITS = { maxOldGenerationSizeMb: 1024, maxYoungGenerationSizeMb: 32 };
+
+/** At most `free` holders at a time, in order of arrival. */
+class Slots {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(free: number) {
+    this.#free = free;
+  }
+
+  async take(signal: AbortSignal | undefined): Promise<() => void> {
+    if (this.#free > 0) {
+      this.#free -= 1;
+    } else {
+      await new Promise<void>((resolve, reject) => {
+        const turn = () => {
+          signal?.removeEventListener('abort', leave);
+          resolve();
+        };
+        const leave = () => {
+          this.#waiting.splice(this.#waiting.indexOf(turn), 1);
+          reject(reasonOf(signal));
+        };
+        this.#waiting.push(turn);
+        signal?.addEventListener('abort', leave, { once: true });
+      });
+    }
+    let given = false;
+    return () => {
+      if (given) return;
+      given = true;
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#free += 1;
+    };
+  }
+}
+
+/** A scan takes a core: one is left for the requests. */
+const scans = new Slots(Math.min(4, Math.max(1, availableParallelism() - 1)));
+/** A conversion moves at the pace of its upload and mostly waits, so that these do not stand in the way of scans. */
+const conversions = new Slots(32);
+
+function reasonOf(signal: AbortSignal | undefined): SluiceError {
+  return signal?.reason instanceof SluiceError
+    ? signal.reason
+    : new SluiceError('client_closed', 'The request was given up.', { cause: signal?.reason });
+}
+
+/** Pieces of equal size in memory of their own, whatever the stream delivers. */
+async function* pieces(input: Readable): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  let piece = new Uint8Array(PIECE);
+  let used = 0;
+  for await (const chunk of input as AsyncIterable<Buffer | string>) {
+    const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
+    for (let from = 0; from < bytes.length; ) {
+      const n = Math.min(PIECE - used, bytes.length - from);
+      piece.set(bytes.subarray(from, from + n), used);
+      used += n;
+      from += n;
+      if (used < PIECE) continue;
+      yield piece;
+      piece = new Uint8Array(PIECE);
+      used = 0;
+    }
+  }
+  if (used > 0) yield piece.subarray(0, used);
+}
+
+/**
+ * Runs a scan in a worker thread: the serving thread only copies the bytes over. Reads `input` no faster than the worker
+ * and `write` take it, and destroys it in the end. Rejects with the failure of `input` or `write`, or the reason of the
+ * signal.
+ */
+export async function scanInThread(
+  input: Readable,
+  options: ScanOptions,
+  context: ScanContext,
+  write: ((bytes: Buffer) => Promise<void>) | null,
+): Promise<DatasetReport> {
+  const { clock, log, signal, name } = context;
+  // A stream that fails before anybody listens would end the process.
+  input.on('error', () => {});
+  let release = () => {};
+  let worker: Worker | null = null;
+  let stopLog = () => {};
+  const ended = new AbortController();
+  try {
+    if (signal?.aborted) throw reasonOf(signal);
+    release = await (write === null ? scans : conversions).take(signal);
+    const { worker: started, exchange } = start(options, write);
+    worker = started;
+    const abort = () => {
+      input.destroy(reasonOf(signal));
+      exchange.fail(reasonOf(signal));
+    };
+    signal?.addEventListener('abort', abort, { once: true, signal: ended.signal });
+    if (signal?.aborted) abort();
+    const progress = { rows: 0, bytes: 0 };
+    const began = clock.monotonic();
+    const tell = () => {
+      log.info('reading a data set', { name, ...progress, seconds: Math.round((clock.monotonic() - began) / 1000) });
+      stopLog = clock.after(LOG_EVERY_MS, tell);
+    };
+    stopLog = clock.after(LOG_EVERY_MS, tell);
+
+    let done = false;
+    const answered = (bytes: number) => (output: Output) => {
+      progress.rows = output.rows;
+      progress.bytes += bytes;
+      done = output.done;
+      context.onProgress?.({ ...progress });
+    };
+    for await (const piece of pieces(input)) {
+      await exchange.send(piece, answered(piece.length));
+      if (done) break;
+    }
+    const report = await exchange.end();
+    if (signal?.aborted) throw reasonOf(signal);
+    return report;
+  } catch (error) {
+    throw signal?.aborted ? reasonOf(signal) : error;
+  } finally {
+    ended.abort();
+    stopLog();
+    input.destroy();
+    await worker?.terminate();
+    release();
+  }
+}
+
+function start(options: ScanOptions, write: ((bytes: Buffer) => Promise<void>) | null) {
+  const data: WorkerOptions = { scan: options };
+  const worker = new Worker(new URL('./worker.ts', import.meta.url), {
+    workerData: data,
+    // Flags of the main script are not for this thread.
+    execArgv: [],
+    resourceLimits: LIMITS,
+  });
+  let failure: Error | null = null;
+  /** Woken by every answer and by a failure. */
+  let wake = () => {};
+  let underway = 0;
+  let report: DatasetReport | null = null;
+  const handlers: ((output: Output) => void)[] = [];
+  /** Writes happen one after the other, in the order of the answers. */
+  let written = Promise.resolve();
+
+  const fail = (error: unknown) => {
+    failure ??= error instanceof Error ? error : new Error('the scan failed', { cause: error });
+    wake();
+  };
+  worker.on('message', (output: Output) => {
+    const settle = () => {
+      handlers.shift()?.(output);
+      underway -= 1;
+      if (output.report !== null) report = output.report;
+      wake();
+    };
+    const { bytes } = output;
+    if (bytes === null || write === null) {
+      written = written.then(settle);
+    } else {
+      written = written.then(() => write(Buffer.from(bytes.buffer))).then(settle);
+    }
+    written = written.catch(fail);
+  });
+  worker.on('error', (error) => {
+    fail(new SluiceError('internal', 'The data set could not be read.', { cause: error, detail: String(error) }));
+  });
+  worker.on('exit', () => {
+    if (report === null) fail(new SluiceError('internal', 'The data set could not be read.'));
+  });
+
+  const until = async (ready: () => boolean) => {
+    for (;;) {
+      if (failure !== null) throw failure;
+      if (ready()) return;
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+  };
+  const post = (input: Input, handler: (output: Output) => void) => {
+    handlers.push(handler);
+    underway += 1;
+    worker.postMessage(input, input === null ? [] : [input.buffer]);
+  };
+  return {
+    worker,
+    exchange: {
+      fail,
+      async send(piece: Uint8Array<ArrayBuffer>, handler: (output: Output) => void): Promise<void> {
+        await until(() => underway < WINDOW);
+        post(piece, handler);
+      },
+      async end(): Promise<DatasetReport> {
+        post(null, () => {});
+        await until(() => report !== null);
+        return report as unknown as DatasetReport;
+      },
+    },
+  };
+}
