@@ -1,5 +1,11 @@
+import type { ObjectApi } from './openai/training-api.ts';
+import { openAiBatches } from './openai/training-batches.ts';
+import { openAiFiles } from './openai/training-files.ts';
 import { compatible } from './openai-compatible.ts';
 import { drop, refuseFields } from './quirks.ts';
+import { bearerHeaders } from './training-calls.ts';
+
+const api: ObjectApi = { title: 'groq', headers: bearerHeaders, plannedHeaders: bearerHeaders };
 
 export const groq = compatible({
   id: 'groq',
@@ -15,5 +21,10 @@ export const groq = compatible({
     usagePath: ['x_groq', 'usage'],
     omit: ['metadata', 'store'],
     reasoning: { field: 'reasoning' },
+  },
+  training: {
+    // Lists come whole and take no filter; uploads in parts are not offered.
+    files: openAiFiles({ api, purposes: new Set(['batch']), list: () => 'all', largeUploads: false }),
+    batches: openAiBatches({ api, wholeList: true }),
   },
 });

@@ -1,0 +1,198 @@
+/** How a call to Azure signs in: the resource's key, or an access token of Microsoft Entra. */
+import { createHash } from 'node:crypto';
+import { SluiceError } from '../../kernel/errors.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { textSetting } from '../settings.ts';
+import type { AdapterContext, AdapterRequest } from '../training.ts';
+import { integerOf } from '../training-calls.ts';
+
+export const AUTH_MODES = ['default', 'entra', 'managed', 'workload', 'entraFederated'] as const;
+
+/** What tokens are asked for: everything of the cognitive services data plane. */
+const RESOURCE = 'https://cognitiveservices.azure.com';
+const AUTHORITY = 'https://login.microsoftonline.com';
+const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
+/** Tenants are named by id or by domain. */
+const TENANT = /^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253}[A-Za-z0-9])?$/;
+const MASKED = ['authorization', 'Bearer ***'];
+
+interface Token {
+  readonly value: string;
+  /** Milliseconds since the epoch. */
+  readonly expiresAt: number;
+}
+
+const modeOf = (context: AdapterContext): string => textSetting(context.credentials, 'azure_auth_mode') ?? 'default';
+
+/** The headers of a call; fetches a token when the account uses one and none is at hand. */
+export async function azureHeaders(context: AdapterContext): Promise<string[]> {
+  const mode = modeOf(context);
+  if (mode === 'default') return keyHeaders(context);
+  return ['authorization', `Bearer ${await accessToken(mode, context)}`];
+}
+
+/** The headers without asking for a token. */
+export function plannedAzureHeaders(context: AdapterContext): string[] {
+  return modeOf(context) === 'default' ? keyHeaders(context) : MASKED;
+}
+
+function keyHeaders(context: AdapterContext): string[] {
+  const { key } = context.credentials;
+  if (key === null) {
+    throw new SluiceError(
+      'bad_call',
+      'Azure OpenAI needs the API key of the resource; send it, or use an account that has one.',
+    );
+  }
+  return ['api-key', key.reveal()];
+}
+
+function accessToken(mode: string, context: AdapterContext): Promise<string> {
+  switch (mode) {
+    case 'entra':
+      return entraToken(context, required(context, 'azure_entra_client_secret'));
+    case 'workload':
+      return federatedToken(context, 'azure_workload_tenant_id', 'azure_workload_client_id');
+    case 'entraFederated':
+      return federatedToken(context, 'azure_entra_tenant_id', 'azure_entra_client_id');
+    case 'managed':
+      return managedToken(context);
+    default:
+      throw new SluiceError('bad_call', `azure_auth_mode must be one of ${AUTH_MODES.join(', ')}.`, {
+        param: 'azure_auth_mode',
+      });
+  }
+}
+
+function required(context: AdapterContext, name: string): string {
+  const value = textSetting(context.credentials, name);
+  if (value === undefined) throw new SluiceError('bad_call', `The Azure account lacks ${name}.`, { param: name });
+  return value;
+}
+
+/** The secret is part of the name under which a token is kept: whoever has another one must not be given it. */
+const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');
+
+function tokenUrl(tenant: string, param: string): URL {
+  if (TENANT.test(tenant)) {
+    const url = new URL(`/${tenant}/oauth2/v2.0/token`, AUTHORITY);
+    if (url.origin === AUTHORITY && url.pathname === `/${tenant}/oauth2/v2.0/token`) return url;
+  }
+  throw new SluiceError('bad_call', `${param} must be the id or the domain of a tenant.`, { param });
+}
+
+function entraToken(context: AdapterContext, secret: string): Promise<string> {
+  const tenant = required(context, 'azure_entra_tenant_id');
+  const client = required(context, 'azure_entra_client_id');
+  const url = tokenUrl(tenant, 'azure_entra_tenant_id');
+  return context.tokens.get(`azure entra ${tenant} ${client} ${digest(secret)}`, () =>
+    clientCredentials(context, url, { client_id: client, client_secret: secret }),
+  );
+}
+
+/** The assertion is the token the platform gives this server; the operator decides whether accounts may use it. */
+function federatedToken(context: AdapterContext, tenantName: string, clientName: string): Promise<string> {
+  const { ambient } = context;
+  const path = ambient?.variable('AZURE_FEDERATED_TOKEN_FILE');
+  if (ambient === undefined || path === undefined || path === '') {
+    throw unavailable(
+      'a federated identity, and this server has none that accounts may use',
+      'let the operator run it with AZURE_FEDERATED_TOKEN_FILE and allow accounts its identity',
+    );
+  }
+  const tenant = required(context, tenantName);
+  const client = required(context, clientName);
+  const url = tokenUrl(tenant, tenantName);
+  return context.tokens.get(`azure federated ${tenant} ${client}`, async () => {
+    const assertion = (await ambient.file(path)).trim();
+    return clientCredentials(context, url, {
+      client_id: client,
+      client_assertion_type: ASSERTION,
+      client_assertion: assertion,
+    });
+  });
+}
+
+function managedToken(context: AdapterContext): Promise<string> {
+  const endpoint = context.ambient?.variable('IDENTITY_ENDPOINT');
+  const header = context.ambient?.variable('IDENTITY_HEADER');
+  if (endpoint === undefined || header === undefined || !URL.canParse(endpoint)) {
+    // The metadata address of virtual machines answers whoever can reach it, so nothing here may ever call it.
+    throw unavailable(
+      'the managed identity of the machine, whose metadata address is never reachable from here',
+      'on App Service or Container Apps let the operator allow accounts the identity and trust the host of IDENTITY_ENDPOINT',
+    );
+  }
+  const client = textSetting(context.credentials, 'azure_managed_client_id');
+  const url = new URL(endpoint);
+  url.searchParams.set('resource', RESOURCE);
+  url.searchParams.set('api-version', '2019-08-01');
+  if (client !== undefined) url.searchParams.set('client_id', client);
+  return context.tokens.get(`azure managed ${client ?? ''}`, () =>
+    token(context, {
+      method: 'GET',
+      url,
+      headers: ['accept', 'application/json', 'x-identity-header', header],
+      body: null,
+      accountHeaders: false,
+    }),
+  );
+}
+
+function unavailable(what: string, instead: string): SluiceError {
+  return new SluiceError(
+    'gateway_unavailable',
+    `The Azure account signs in with ${what}; ${instead}, or use an API key or azure_auth_mode entra.`,
+    { param: 'azure_auth_mode' },
+  );
+}
+
+function clientCredentials(
+  context: AdapterContext,
+  url: URL,
+  fields: Readonly<Record<string, string>>,
+): Promise<Token> {
+  const form = new URLSearchParams({ grant_type: 'client_credentials', ...fields, scope: `${RESOURCE}/.default` });
+  return token(context, {
+    method: 'POST',
+    url,
+    headers: ['accept', 'application/json', 'content-type', 'application/x-www-form-urlencoded'],
+    body: Buffer.from(form.toString()),
+    accountHeaders: false,
+  });
+}
+
+async function token(context: AdapterContext, request: AdapterRequest): Promise<Token> {
+  const answer = await context.call(request);
+  let body: JsonObject = {};
+  try {
+    const parsed: unknown = JSON.parse(await answer.text(256 * 1024));
+    if (isObject(parsed)) body = parsed;
+  } catch {
+    // A refusal without a readable body is told by its status.
+  }
+  const { access_token: value } = body;
+  if (answer.status === 200 && typeof value === 'string' && value !== '') {
+    // App Service answers the time itself, Entra the seconds until then.
+    const lifetime = integerOf(body.expires_in);
+    const until = integerOf(body.expires_on);
+    const expiresAt = lifetime !== null ? context.now() + lifetime * 1000 : (until ?? 0) * 1000;
+    return { value, expiresAt };
+  }
+  // Descriptions name tenant and client, and are not repeated; the code says enough to look it up.
+  const code = typeof body.error === 'string' && /^[a-z_]{1,64}$/.test(body.error) ? body.error : 'no reason given';
+  const number = /\bAADSTS\d{1,8}\b/.exec(
+    typeof body.error_description === 'string' ? body.error_description : '',
+  )?.[0];
+  const said = number === undefined ? code : `${code}, ${number}`;
+  const refused = answer.status >= 400 && answer.status < 500 && answer.status !== 429;
+  throw new SluiceError(
+    'provider_error',
+    refused
+      ? `Azure refused to sign the account in (${said}); check its tenant, client and secret.`
+      : `Azure could not sign the account in (status ${answer.status}, ${said}).`,
+    refused
+      ? { status: 401, type: 'authentication_error', code: 'invalid_api_key' }
+      : { status: answer.status === 429 ? 429 : 502 },
+  );
+}
