@@ -83,6 +83,8 @@ export function createFetcher(options: { readonly guard: EgressGuard; readonly c
           bodyTimeout: request.idleMs,
           ...(signal === undefined ? {} : { signal }),
         });
+        // An answer that is let go of ends in an error that nobody waits for; readers still get theirs.
+        answer.body.on('error', () => undefined);
         const headers: Record<string, string> = Object.create(null);
         for (const [name, value] of Object.entries(answer.headers)) {
           const last = Array.isArray(value) ? value.at(-1) : value;
