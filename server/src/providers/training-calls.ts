@@ -164,6 +164,11 @@ export class Refusals {
   }
 }
 
+/** `value`, or null when it is an empty list or object, which asks for nothing. */
+export function filled<T extends object>(value: T | null): T | null {
+  return value === null || Object.keys(value).length === 0 ? null : value;
+}
+
 const HYPERPARAMETERS: ReadonlySet<string> = new Set(['n_epochs', 'learning_rate_multiplier', 'batch_size', 'beta']);
 
 /**

@@ -1,8 +1,12 @@
 import { embeddingsBinding } from '../embeddings.ts';
 import { compatible } from '../openai-compatible.ts';
+import type { Provider } from '../provider.ts';
 import { drop, finishReasons, mapField, refuseFields } from '../quirks.ts';
+import { batchesOf } from './batches.ts';
+import { files } from './files.ts';
+import { jobs } from './jobs.ts';
 
-export const togetherAi = compatible({
+export const togetherAi: Provider = compatible({
   id: 'together-ai',
   title: 'Together AI',
   baseUrl: 'https://api.together.ai/v1',
@@ -22,4 +26,5 @@ export const togetherAi = compatible({
     reasoning: { field: 'reasoning' },
   },
   bindings: { embeddings: embeddingsBinding({ request: [refuseFields('dimensions')], floatsOnly: true }) },
+  training: { jobs, files, batches: batchesOf(() => togetherAi) },
 });
