@@ -5,7 +5,7 @@ import { cohere } from './cohere.ts';
 import { dashscope } from './dashscope.ts';
 import { deepinfra } from './deepinfra.ts';
 import { deepseek } from './deepseek.ts';
-import { fireworksAi } from './fireworks-ai.ts';
+import { fireworksAi } from './fireworks-ai/fireworks-ai.ts';
 import { groq } from './groq.ts';
 import { huggingface } from './huggingface.ts';
 import { hyperbolic } from './hyperbolic.ts';

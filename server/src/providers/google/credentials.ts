@@ -1,6 +1,6 @@
 /**
- * Access tokens of Google Cloud accounts (providers §1.8.3). Nothing is read from the machine Sluice runs on: the
- * account is what the settings hold, so that no tenant can act as the host.
+ * Access tokens of Google Cloud accounts (providers §1.8.3). Who signs in is what the settings hold; the identity of
+ * the machine Sluice runs on counts only where the operator lends it (`context.ambient`).
  */
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -8,9 +8,10 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { Credentials } from '../provider.ts';
 import { textSetting } from '../settings.ts';
 import type { AdapterContext } from '../training.ts';
-import { failureOf, integerOf, invalidAnswer, providerFailure, textOf } from '../training-calls.ts';
+import { integerOf, invalidAnswer, textOf } from '../training-calls.ts';
+import { federatedToken } from './federation.ts';
+import { CLOUD_SCOPE, exchangeFailure, type FreshToken } from './tokens.ts';
 
-const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
 /**
  * The `token_uri` of a key file is never followed: who may send a key file could otherwise make Sluice post a signed
  * assertion to any address (RULE 9).
@@ -65,7 +66,7 @@ async function assertion(account: ServiceAccount, nowMs: number): Promise<string
     // The reason would quote the key.
     throw wrongAccount('"private_key" is not an RSA key in PKCS #8 form ("-----BEGIN PRIVATE KEY-----").');
   }
-  return new SignJWT({ scope: SCOPE })
+  return new SignJWT({ scope: CLOUD_SCOPE })
     .setProtectedHeader({ alg: 'RS256', typ: 'JWT', ...(account.keyId === null ? null : { kid: account.keyId }) })
     .setIssuer(account.email)
     .setAudience(TOKEN_URI)
@@ -74,10 +75,7 @@ async function assertion(account: ServiceAccount, nowMs: number): Promise<string
     .sign(key);
 }
 
-async function exchange(
-  account: ServiceAccount,
-  context: AdapterContext,
-): Promise<{ readonly value: string; readonly expiresAt: number }> {
+async function exchange(account: ServiceAccount, context: AdapterContext): Promise<FreshToken> {
   const asked = context.now();
   const form = new URLSearchParams({
     grant_type: 'urn:ietf:params:oauth:grant-type:jwt-bearer',
@@ -90,17 +88,7 @@ async function exchange(
     body: Buffer.from(form.toString()),
     accountHeaders: false,
   });
-  if (answer.status !== 200) {
-    const failure = await failureOf(answer);
-    if (answer.status === 429 || answer.status >= 500) throw failure;
-    throw providerFailure({
-      status: 401,
-      type: 'authentication_error',
-      code: 'invalid_api_key',
-      param: null,
-      message: `Google did not accept the service account of the provider: ${failure.message}`,
-    });
-  }
+  if (answer.status !== 200) throw await exchangeFailure(answer, 'the service account');
   const body = await answer.json();
   const token = isObject(body) ? textOf(body.access_token) : null;
   const seconds = isObject(body) ? integerOf(body.expires_in) : null;
@@ -117,8 +105,8 @@ function authType(credentials: Credentials): string {
 }
 
 /**
- * The bearer token for Google Cloud calls of the account: the provider key itself (`basic`), or one exchanged for the
- * service account's assertion. Shared by concurrent calls through `context.tokens`.
+ * The bearer token for Google Cloud calls of the account: the provider key itself (`basic`), one exchanged for the
+ * service account's assertion, or one of the workload's federated identity (`wif`). Shared by concurrent calls through `context.tokens`.
  */
 export async function googleToken(context: AdapterContext): Promise<string> {
   const { credentials } = context;
@@ -139,11 +127,7 @@ export async function googleToken(context: AdapterContext): Promise<string> {
       return context.tokens.get(`google ${identity}`, () => exchange(account, context));
     }
     case 'wif':
-      // A subject token would have to come from the machine Sluice runs on, and would make every tenant that machine.
-      throw new SluiceError(
-        'unsupported_operation',
-        'Workload identity federation (vertex_auth_type "wif") is not available here; use "serviceAccount" or "basic".',
-      );
+      return federatedToken(context);
     default:
       throw new SluiceError('bad_call', 'vertex_auth_type must be "basic", "serviceAccount" or "wif".');
   }
