@@ -22,6 +22,7 @@ import { type FirstRun, firstRun } from './first-run.ts';
 import { createApp } from './http/app.ts';
 import { BodyBudget } from './http/body-budget.ts';
 import { createEgressGuard, parseTrustedHosts } from './http/egress-guard.ts';
+import { createFetcher } from './http/fetcher.ts';
 import { registerHealth } from './http/health.ts';
 import { hostFault } from './http/host-fault.ts';
 import { createUpstream } from './http/upstream.ts';
@@ -34,17 +35,22 @@ import { dataPlanePaths } from './llm/openapi.ts';
 import { registerDataPlane } from './llm/routes.ts';
 import { OPERATIONS } from './operations/operation.ts';
 import { createPricer } from './pricing/pricer.ts';
+import { createTokenCache } from './providers/token-cache.ts';
 import { ACTIONS } from './resources/catalog.ts';
+import type { ObjectHandler } from './runtime/object-call.ts';
 import { createRuntime } from './runtime/runtime.ts';
 import { startWatch } from './runtime/watch.ts';
+import { openDiskBlobs } from './store/disk/blobs.ts';
 import { openDataDir } from './store/disk/data-dir.ts';
 import { openJournal } from './store/disk/journal.ts';
+import { openDiskScratch } from './store/disk/scratch.ts';
 import { type Shipper, startShipper } from './store/disk/shipper.ts';
 import { openVault } from './store/envelope.ts';
 import { loadKeyring } from './store/keyring.ts';
 import { memoryCounters } from './store/memory/counters.ts';
 import type { Counters, Feed, LogSink, StoredLog, Tables } from './store/ports.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
+import type { TrainingServices } from './training/services.ts';
 
 const HEADERS_MS = 60_000;
 const IDLE_MS = 120_000;
@@ -52,6 +58,8 @@ const IDLE_MS = 120_000;
 const SWEEP_MS = 50;
 /** At the end, how long the journal may take to reach the store. */
 const SHIP_MS = 5_000;
+/** Largest input file of a batch (api §5.3). */
+const MAX_BATCH_BYTES = 100 * 1024 * 1024;
 const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
 const PACKAGE = new URL('../package.json', import.meta.url);
 
@@ -203,6 +211,23 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
 
   const pricer = createPricer();
   const roles = config.roles;
+  const training: TrainingServices = {
+    tables,
+    blobs: lifecycle.own('blobs', await openDiskBlobs({ dir: config.dataDir, clock })),
+    scratch: await openDiskScratch({ dir: join(config.dataDir, 'scratch'), clock }),
+    clock,
+    log,
+    guard,
+    fetcher: lifecycle.own('calls off the hot path', createFetcher({ guard, clock })),
+    runtime,
+    pricer,
+    tokens: createTokenCache(() => clock.now()),
+    node: `${dataDir.nodeId}-${worker.index}`,
+    local: () => ({}),
+    runLine: () => Promise.reject(new SluiceError('unsupported_operation', 'Batches are not run line by line yet.')),
+    maxUploadBytes: config.maxUploadBytes,
+    maxBatchBytes: MAX_BATCH_BYTES,
+  };
   const bodies = new BodyBudget(Math.max(4 * config.maxBodyBytes, bodyMemory(config.workers)));
   const dataPlane = roles.has('gateway')
     ? registerDataPlane(app, {
@@ -213,6 +238,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
         recorder: createRecorder(nodeRunId(dataDir.nodeId, clock, worker.index), journal),
         pricer,
         admission: createAdmission({ counters, clock, log }),
+        objects: lazyTraining(training),
         clock,
         log,
         maxBodyBytes: config.maxBodyBytes,
@@ -385,6 +411,17 @@ function adoptJournals(
       closed = true;
       await shipping?.close();
       await done;
+    },
+  };
+}
+
+/** Read when the first file, batch or job is asked for: most nodes never need it, and idle memory counts. */
+function lazyTraining(services: TrainingServices): ObjectHandler {
+  let loading: Promise<ObjectHandler> | null = null;
+  return {
+    async handle(call) {
+      loading ??= import('./training/handler.ts').then(({ createTraining }) => createTraining(services));
+      return (await loading).handle(call);
     },
   };
 }

@@ -30,6 +30,8 @@ export interface Config {
   readonly drainSeconds: number;
   /** Largest inference body in bytes. */
   readonly maxBodyBytes: number;
+  /** Largest file of an upload in bytes. */
+  readonly maxUploadBytes: number;
   /** Saved-only mode for every organisation. */
   readonly blockInlineConfig: boolean;
   /** Administration requests per minute and key. */
@@ -135,6 +137,11 @@ const VARIABLES = {
     fallback: String(32 * 1024 * 1024),
     allowed: 'a whole number of bytes from 1024 to 1073741824',
     parse: whole(1024, 1024 ** 3),
+  }),
+  SLUICE_MAX_UPLOAD_BYTES: variable({
+    fallback: String(512 * 1024 * 1024),
+    allowed: 'a whole number of bytes from 1024 to 9999999999',
+    parse: whole(1024, 9_999_999_999),
   }),
   SLUICE_ADMIN_REQUESTS_PER_MINUTE: variable({
     fallback: '300',
@@ -254,6 +261,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     logFormat: must(get('SLUICE_LOG_FORMAT')),
     drainSeconds: must(get('SLUICE_DRAIN_SECONDS')),
     maxBodyBytes: must(get('SLUICE_MAX_BODY_BYTES')),
+    maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     adminRequestsPerMinute: must(get('SLUICE_ADMIN_REQUESTS_PER_MINUTE')),
   });

@@ -232,7 +232,7 @@ class Reader {
  * Closing a socket with unread data resets it, and the client may lose the answer. So a little more is read and thrown
  * away; a client that still sends after that is cut off.
  */
-function discard(request: IncomingMessage, clock: Clock): void {
+export function discard(request: IncomingMessage, clock: Clock): void {
   const { socket } = request;
   let left = LINGER_BYTES;
   const deadline = deadlinesOf(clock).start(LINGER_MS, () => socket.destroySoon());

@@ -69,14 +69,19 @@ function readParameter(text: string): { name: string; value: string } {
   return { name: (match[1] ?? '').toLowerCase(), value: match[3] ?? (match[2] ?? '').replace(/\\(.)/g, '$1') };
 }
 
-interface Disposition {
+export interface PartHeaders {
   readonly name: string;
   readonly file: boolean;
+  /** As it was given, browser escapes undone; null for a text field. */
+  readonly filename: string | null;
+  readonly contentType: string | null;
 }
 
-function readHeaders(text: string): Disposition {
+/** Reads the headers of one part, its lines parted by CRLF. Throws `bad_call` for what readers understand differently. */
+export function readPartHeaders(text: string): PartHeaders {
   let disposition: string | null = null;
   let encoding: string | null = null;
+  let contentType: string | null = null;
   for (const line of text.split('\r\n')) {
     const colon = line.indexOf(':');
     if (colon < 1 || /[^!-9;-~]/.test(line.slice(0, colon)) || /[\r\n\0]/.test(line))
@@ -87,24 +92,45 @@ function readHeaders(text: string): Disposition {
       if (disposition !== null) fail('a part has two Content-Disposition headers');
       disposition = value;
     } else if (name === 'content-transfer-encoding') encoding = value.toLowerCase();
+    else if (name === 'content-type') {
+      if (contentType !== null) fail('a part has two Content-Type headers');
+      contentType = value;
+    }
   }
   if (disposition === null) return fail('a part has no Content-Disposition header');
   if (encoding !== null && !['7bit', '8bit', 'binary'].includes(encoding)) fail('a part uses a transfer encoding');
   const [type = '', ...rest] = splitParameters(disposition);
   if (type.trim().toLowerCase() !== 'form-data') fail('a part is not form-data');
   let field: string | null = null;
-  let file = false;
+  let filename: string | null = null;
+  let extended: string | null = null;
   for (const parameter of rest) {
     const { name, value } = readParameter(parameter);
     if (name === 'name') {
       if (field !== null) fail('a part has two names');
       // Browsers write a quote and line ends of a name this way.
-      field = value.replace(/%(22|0D|0A)/gi, (code) => decodeURIComponent(code));
+      field = unescaped(value);
     } else if (name === 'name*') fail('a part has an extended name');
-    else if (name === 'filename' || name === 'filename*') file = true;
+    else if (name === 'filename') {
+      if (filename !== null) fail('a part has two file names');
+      filename = unescaped(value);
+    } else if (name === 'filename*') extended = value;
   }
   if (field === null) return fail('a part has no name');
-  return { name: field, file };
+  if (extended !== null) filename = extendedName(extended) ?? filename ?? '';
+  return { name: field, file: filename !== null, filename, contentType };
+}
+
+const unescaped = (value: string) => value.replace(/%(22|0D|0A)/gi, (code) => decodeURIComponent(code));
+
+/** RFC 5987 in UTF-8, the only form in use; null for any other. */
+function extendedName(value: string): string | null {
+  const match = /^utf-8'[^']*'(.*)$/i.exec(value);
+  try {
+    return match === null ? null : decodeURIComponent(match[1] ?? '');
+  } catch {
+    return null;
+  }
 }
 
 /**
@@ -133,7 +159,7 @@ export function scanMultipart(
     at += 2;
     const headerEnd = body.subarray(at, at + MAX_HEADER_BYTES).indexOf(HEADER_END);
     if (headerEnd < 0) fail('the headers of a part do not end');
-    const { name, file } = readHeaders(body.toString('latin1', at, at + headerEnd));
+    const { name, file } = readPartHeaders(body.toString('latin1', at, at + headerEnd));
     // Found from the header's own line end, so that an empty part may be followed by its boundary at once.
     const start = at + headerEnd + HEADER_END.length;
     const end = body.indexOf(delimiter, start - 2);

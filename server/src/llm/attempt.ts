@@ -150,7 +150,7 @@ function splice(x: Exchange, model: string, addUsage: boolean): Buffer[] {
 const GATEWAY_KEY = /slc_(?:org|wks|usr|opr)_/;
 
 /** Headers the request or the config names to pass on; never over a credential, a hop-by-hop or a gateway header. */
-function forward(x: Exchange, target: Target, headers: string[]): void {
+export function forward(x: Exchange, target: Target, headers: string[]): void {
   const fromRequest = x.header('x-gateway-forward-headers');
   if (fromRequest === undefined && target.forwardHeaders.length === 0) return;
   const taken = new Set<string>();

@@ -11,6 +11,7 @@ import { respondError } from './respond-error.ts';
 import { admit } from './steps/admit.ts';
 import { authenticate } from './steps/authenticate.ts';
 import { dispatch } from './steps/dispatch.ts';
+import { answerObject } from './steps/objects.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
 import { resolve } from './steps/resolve.ts';
@@ -40,10 +41,11 @@ const always = () => true;
 /** Nothing can be planned before caller, body and model are known. */
 export const HEAD: readonly Step[] = [authenticate, readRequestBody, resolve];
 
-/** C chat-like, T text, B binary or form, F files and jobs, P passed through. */
+/** C chat-like, T text, B binary or form, F small reads, J files, batches and jobs, P passed through. */
 export const TABLE: readonly StepRow[] = [
-  row(admit, (demand) => demand.limits, 'C', 'T', 'B', 'F', 'P'),
+  row(admit, (demand) => demand.limits, 'C', 'T', 'B', 'F', 'J', 'P'),
   row(dispatch, always, 'C', 'T', 'B', 'F', 'P'),
+  row(answerObject, always, 'J'),
 ];
 
 /** Run in `finally`, also after a refusal, a failure and a client abort, in this order. */

@@ -4,11 +4,12 @@ import type { Target } from './target.ts';
 
 /** What a request will go through, decided once per (config, target, operation) and memoised on the snapshot. */
 export interface Plan {
-  readonly target: Target;
+  /** Null when Sluice itself answers, or when the request names its provider later (`gateway_options`). */
+  readonly target: Target | null;
   readonly configSlug: string | null;
   readonly steps: readonly Step[];
 }
 
-export function makePlan(operation: Operation, target: Target, configSlug: string | null, demand: Demand): Plan {
+export function makePlan(operation: Operation, target: Target | null, configSlug: string | null, demand: Demand): Plan {
   return { target, configSlug, steps: stepsFor(operation.family, demand) };
 }

@@ -58,6 +58,28 @@ export function registerDataPlane(app: FastifyInstance, services: Services): Dat
       handler: () => {},
     });
   }
+  // Below these prefixes every route is named: what is none must not fall through to a provider.
+  const methods = [...PROXY_METHODS];
+  for (const prefix of ['/v1/files', '/v1/batches', '/v1/fine_tuning']) {
+    const taken = new Set<string>(
+      Object.values(OPERATIONS)
+        .filter((op) => `/v1${op.path}` === prefix)
+        .map((op) => op.method),
+    );
+    const free = methods.filter((method) => !taken.has(method));
+    for (const [url, method] of [
+      [prefix, free],
+      [`${prefix}/*`, methods],
+    ] as const) {
+      app.route({
+        method,
+        url,
+        exposeHeadRoute: false,
+        onRequest: (_request, reply) => reply.callNotFound(),
+        handler() {},
+      });
+    }
+  }
   return {
     get inFlight() {
       return active.length;

@@ -87,8 +87,11 @@ export function refuseUnexecuted(config: Config): void {
   }
 }
 
-/** Builds the target of a request. Synchronous; the egress rules that need DNS act when the socket is opened. */
-export function selectTarget(x: Exchange, selection: Selection): Target {
+/**
+ * Builds the target of a request, or answers null when it names no provider at all. Synchronous; the egress rules that
+ * need DNS act when the socket is opened.
+ */
+export function findTarget(x: Exchange, selection: Selection): Target | null {
   const header = {
     provider: x.header('x-gateway-provider'),
     virtualKey: x.header('x-gateway-virtual-key'),
@@ -120,20 +123,31 @@ export function selectTarget(x: Exchange, selection: Selection): Target {
 
   if (slug !== null) return storedTarget(x, selection, slug, customHost);
   if (raw !== null) return callerTarget(x, selection, raw, customHost);
+  return null;
+}
 
-  if (header.customHost !== undefined)
-    throw bad('x-gateway-custom-host also needs x-gateway-provider and Authorization: Bearer <provider token>.');
+/** As `findTarget`; a request that names no provider is refused. */
+export function selectTarget(x: Exchange, selection: Selection): Target {
+  const target = findTarget(x, selection);
+  if (target === null) throw unnamedProvider(x, selection.config);
+  return target;
+}
+
+/** What to tell a caller that named no provider. */
+export function unnamedProvider(x: Exchange, config: Config | null): SluiceError {
+  if (x.header('x-gateway-custom-host') !== undefined)
+    return bad('x-gateway-custom-host also needs x-gateway-provider and Authorization: Bearer <provider token>.');
   if (config !== null) {
-    throw bad(
+    return bad(
       'The config names no provider; add provider, virtual_key or targets to it, or send x-gateway-provider: @slug or a model of the form @slug/model.',
     );
   }
   if (x.callerToken !== null) {
-    throw bad(
+    return bad(
       'Authorization carries a provider token, but x-gateway-provider is missing; name the provider, for example x-gateway-provider: openai.',
     );
   }
-  throw bad(
+  return bad(
     'No provider is named. Send x-gateway-virtual-key, x-gateway-config, x-gateway-provider: @slug, a model of the form @slug/model, or x-gateway-provider: <name> with Authorization: Bearer <provider token>.',
   );
 }
@@ -156,6 +170,11 @@ function knownProvider(id: string): Provider {
     );
   }
   return provider;
+}
+
+/** The target of a stored provider or virtual key that a body names (`gateway_options`). */
+export function namedTarget(x: Exchange, slug: string): Target {
+  return storedTarget(x, { config: null, configPath: 'gateway_options', saved: false, modelSlug: null }, slug, null);
 }
 
 /** A stored provider or virtual key: Sluice's own credential travels, so only its own hosts may be reached. */

@@ -6,6 +6,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Admission } from '../limits/admission.ts';
 import type { Pricer } from '../pricing/price.ts';
+import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 
@@ -18,6 +19,8 @@ export interface Services {
   readonly recorder: Recorder;
   readonly pricer: Pricer;
   readonly admission: Admission;
+  /** Files, batches and fine-tuning jobs. */
+  readonly objects: ObjectHandler;
   readonly clock: Clock;
   readonly log: Log;
   /** Largest inference body, bytes. */

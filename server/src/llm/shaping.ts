@@ -9,6 +9,8 @@ export interface Shaping {
   readonly defaults: JsonObject | null;
   readonly overrides: JsonObject | null;
   readonly drops: readonly (readonly DropStep[])[] | null;
+  /** The same as they were written, for operations that leave out only what a provider cannot express. */
+  readonly dropNames: readonly string[];
 }
 
 type DropStep = string | number | '*';
@@ -37,6 +39,7 @@ export function compileShaping(parts: {
     defaults: defaults ?? null,
     overrides: overrides ?? null,
     drops: drops?.length ? drops.map(parseDropPath).filter((path) => path.length > 0) : null,
+    dropNames: drops ?? [],
   };
 }
 

@@ -2,8 +2,8 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { OperationId } from '../operations/operation.ts';
 import { type Bound, bindingFor } from '../providers/binding.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
+import { secretsOf } from '../providers/sent-secrets.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
-import { secretsOf } from './sent-secrets.ts';
 import type { Shaping } from './shaping.ts';
 
 /** Where a call may go, compiled: what an attempt needs without another look at the config. */
@@ -52,7 +52,7 @@ export class Target {
     this.timeoutMs = parts.timeoutMs;
     this.retry = parts.retry;
     this.strict = parts.strict;
-    this.sent = secretsOf(parts.credentials, parts.customHeaders);
+    this.sent = secretsOf(parts.credentials, parts.customHeaders, parts.provider.secretSettings);
   }
 
   /** How this target serves an operation; `unsupported_operation` (501, no call) when it does not. */

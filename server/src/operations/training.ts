@@ -108,7 +108,10 @@ export interface JobRequest {
   readonly seed: number | null;
   readonly integrations: readonly JobIntegration[] | null;
   readonly metadata: Readonly<Record<string, string>> | null;
-  /** Top-level members no shape names, unchanged: passed through or refused by name. */
+  /**
+   * Members no shape names, unchanged: passed through or refused by name. Those at the top by their name; deeper ones,
+   * which only `body` has in their place, by dotted path (`method.dpo.hyperparameters.x`).
+   */
   readonly extra: JsonObject;
   /** The caller's body as it was parsed (big numbers kept), for providers that take it nearly unchanged. */
   readonly body: JsonObject;

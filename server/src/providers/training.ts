@@ -149,6 +149,14 @@ export interface FilesAdapter {
    * upload that did not finish leaves nothing.
    */
   abandon?(filename: string, context: AdapterContext): Promise<void>;
+  /** The size must be known before the first byte is sent; the caller then keeps the upload on disk until its end. */
+  readonly needsBytes?: boolean;
+  /**
+   * Id that an upload of this file name will have, where it follows from name and context (object stores): a request can
+   * then be checked and shown before anything is uploaded. Throws what the upload itself would refuse, such as a bucket
+   * that is not named. Absent: the provider makes ids.
+   */
+  plannedId?(filename: string, context: AdapterContext): string;
   /** Upload purposes the provider knows; others are refused by name. */
   readonly purposes: ReadonlySet<string>;
   /** True when ids are object URIs (`s3://`, `gs://`): a job may then name objects that were not uploaded through Sluice. */

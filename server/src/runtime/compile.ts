@@ -62,6 +62,7 @@ async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProv
   return compileAccount({
     row,
     kind: 'provider',
+    accountId: integration.id,
     providerId: integration.ai_provider_id,
     open: entry.open,
     models: entry.models,
@@ -77,6 +78,7 @@ function compileVirtualKey(entry: VirtualKeyRow, log: Log): Promise<StoredProvid
   return compileAccount({
     row,
     kind: 'virtual-key',
+    accountId: row.integration_id ?? row.id,
     providerId: row.ai_provider_id,
     open: entry.open,
     models: [],
@@ -90,6 +92,7 @@ function compileVirtualKey(entry: VirtualKeyRow, log: Log): Promise<StoredProvid
 async function compileAccount(parts: {
   readonly row: Row<'providers'> | Row<'virtual_keys'>;
   readonly kind: StoredProvider['kind'];
+  readonly accountId: string;
   readonly providerId: string;
   readonly open: () => Promise<OpenedAccount>;
   readonly models: readonly Row<'integration_models'>[];
@@ -116,6 +119,7 @@ async function compileAccount(parts: {
   return {
     slug: row.slug,
     entityId: row.id,
+    accountId: parts.accountId,
     kind: parts.kind,
     provider: provider ?? null,
     key: account.key,

@@ -5,6 +5,7 @@
 import type { Readable } from 'node:stream';
 import type { Principal } from '../auth/principal.ts';
 import type { SluiceError } from '../kernel/errors.ts';
+import type { JsonObject } from '../kernel/json.ts';
 import type { OperationId } from '../operations/operation.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
@@ -47,6 +48,8 @@ export interface ObjectCall {
   /** The account of a stored provider or virtual key by slug; throws as the data plane does for a wrong slug. */
   readonly accountOf: (slug: string) => Account;
   readonly dropParams: ReadonlySet<string>;
+  /** The config's `default_params` under and `override_params` over a JSON body; the identity when there are none. */
+  readonly shaped: (body: JsonObject) => JsonObject;
   readonly dryRun: boolean;
   /** JSON and small bodies, already read; empty for uploads. */
   readonly body: Buffer;
@@ -56,6 +59,8 @@ export interface ObjectCall {
   readonly signal: AbortSignal;
   /** Each upstream call, for the record of the request. */
   attempted(attempt: AttemptRecord): void;
+  /** Bytes of bodies to and from the provider, for the record; called any number of times. */
+  moved?(sent: number, received: number): void;
   /** The model the request is about, for the record. */
   named(model: string): void;
   /** What the operation used, priced by the caller. */
@@ -67,6 +72,8 @@ export interface ObjectAnswer {
   /** Without framing headers. */
   readonly headers: readonly string[];
   readonly body: Buffer | Readable;
+  /** Exact size of a streamed body when known. */
+  readonly length?: number | null;
 }
 
 /** Throws SluiceError for every refusal. */

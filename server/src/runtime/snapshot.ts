@@ -7,6 +7,8 @@ import type { RateLimit, UsageLimit } from '../store/schema.ts';
 export interface StoredProvider {
   readonly slug: string;
   readonly entityId: string;
+  /** Whose account it is at the provider: id of the integration, or of the virtual key without one. */
+  readonly accountId: string;
   readonly kind: 'provider' | 'virtual-key';
   /** Null when the base provider is not known to this version; `broken` says so. */
   readonly provider: Provider | null;

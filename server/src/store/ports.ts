@@ -181,6 +181,27 @@ export interface Blobs extends Closable {
   get(tenant: TenantContext, key: string, range?: { start: number; end?: number }): Promise<Readable | null>;
   stat(tenant: TenantContext, key: string): Promise<BlobStat | null>;
   delete(tenant: TenantContext, key: string): Promise<boolean>;
+  /** Every whole blob of every organisation, in no order, for sweeps; one that comes or goes meanwhile may be missed. */
+  all(): AsyncIterable<StoredBlob>;
+}
+
+export interface StoredBlob {
+  readonly organisationId: string;
+  readonly key: string;
+  readonly createdAt: number;
+}
+
+/** Disk space for the length of one request: it is gone when it is closed, and when the process is killed. */
+export interface Scratch {
+  /** Keeps a stream until its end; rejects with its error, and keeps nothing then. */
+  hold(body: Readable): Promise<Held>;
+}
+
+export interface Held {
+  readonly bytes: number;
+  /** From the first byte; may be read more than once. */
+  read(): Readable;
+  close(): Promise<void>;
 }
 
 /** Position of a journal reader: everything before it is in the sink. */

@@ -6,7 +6,7 @@ import type { Log } from '../kernel/log.ts';
 import type { Pricer } from '../pricing/price.ts';
 import type { TokenCache, TrainingAdapter } from '../providers/training.ts';
 import type { Runtime } from '../runtime/runtime.ts';
-import type { Blobs, Tables, TenantContext } from '../store/ports.ts';
+import type { Blobs, Scratch, Tables, TenantContext } from '../store/ports.ts';
 
 /** One line of a batch, run through the whole data plane: limits, guardrails, accounting, one record. */
 export interface LineRequest {
@@ -26,12 +26,19 @@ export interface LineAnswer {
   readonly status: number;
   readonly requestId: string;
   readonly body: unknown;
+  /** Milliseconds the answer asks to wait; null when it does not say. */
+  readonly retryAfterMs: number | null;
+  /** A rate limit of Sluice itself refused the request: nothing was called. */
+  readonly limited: boolean;
+  /** Why the key may not call any more (revoked, expired, suspended): every other line would end the same way. */
+  readonly keyRefused: string | null;
 }
 
 /** What files, batches and jobs may use. Made once in `compose.ts`. */
 export interface TrainingServices {
   readonly tables: Tables;
   readonly blobs: Blobs;
+  readonly scratch: Scratch;
   readonly clock: Clock;
   readonly log: Log;
   readonly guard: EgressGuard;

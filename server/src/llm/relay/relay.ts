@@ -20,9 +20,9 @@ import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
 import { mergeUsage, readUsage, type TokenUsage } from '../../operations/usage.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
+import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
-import { withoutSecrets } from '../sent-secrets.ts';
 import type { Target } from '../target.ts';
 import { dialectOfShape, findUsage, readAnswerFacts, streamMustEnd } from './facts.ts';
 import {

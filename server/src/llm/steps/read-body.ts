@@ -22,7 +22,7 @@ const MAX_MODEL = 2048;
 export function readRequestBody(x: Exchange): void | Promise<void> {
   const { operation, request, services } = x;
   x.dryRun = x.header('x-gateway-dry-run') === 'true';
-  if (operation.body === 'none') return;
+  if (operation.body === 'none' || operation.body === 'stream') return;
   const type = contentType(x.header('content-type'));
   if (operation.body === 'json' && type !== 'application/json') {
     throw new SluiceError(
@@ -41,7 +41,9 @@ export function readRequestBody(x: Exchange): void | Promise<void> {
       x.bodyHeld = body.length;
       x.bytesIn = body.length;
       if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) scanBody(x);
-      else if (type === 'multipart/form-data') scanForm(x);
+      else if (operation.body === 'optional') {
+        if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
+      } else if (type === 'multipart/form-data') scanForm(x);
       else if (operation.id === 'proxy' && type === '' && body.length > 0) {
         throw new SluiceError('bad_call', 'Send a content-type header with the body.');
       }
@@ -67,7 +69,7 @@ function scanBody(x: Exchange): void {
   }
   const model = x.scan.get('model');
   if (model?.kind === 'string') x.model = decodeString(x.body, model);
-  else if (model !== undefined && model.kind !== 'null' && x.operation.id !== 'proxy') {
+  else if (model !== undefined && model.kind !== 'null' && x.operation.id !== 'proxy' && x.operation.family !== 'J') {
     throw new SluiceError('invalid_request', 'model must be a text.', { param: 'model' });
   }
   checkModel(x);

@@ -9,7 +9,9 @@ import { readMetadata } from '../metadata.ts';
 import { answerModels, wantsIntegratedModels } from '../models.ts';
 import { makePlan, type Plan } from '../plan.ts';
 import { REDIRECTING_HEADERS } from '../provider-headers.ts';
-import { refuseUnexecuted, selectTarget, singleTarget } from '../select.ts';
+import { findTarget, refuseUnexecuted, selectTarget, singleTarget } from '../select.ts';
+import type { Target } from '../target.ts';
+import { isManaged } from './objects.ts';
 
 /** Request headers that do not change where a call goes: a request with only these may use a memoised plan. */
 const NEUTRAL = new Set([
@@ -55,12 +57,14 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   const reference = header ?? defaults?.config_id;
   const inline = reference?.trimStart().startsWith('{') ?? false;
 
+  const objects = x.operation.family === 'J';
+  const managed = objects && isManaged(x);
   const memoKey =
-    inline || !isNeutral(x)
+    inline || !isNeutral(x) || managed
       ? null
       : `${x.operation.id}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
-  if (known !== undefined && (known.target.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
+  if (known !== undefined && (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.plan = known;
     x.target = known.target;
     return;
@@ -75,21 +79,27 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   const single = root === null ? null : singleTarget(root);
   if (single) refuseUnexecuted(single.config);
   // A model of the form @slug/model may also come from the config's own parameters.
-  const target = selectTarget(x, {
+  const selection = {
     config: single?.config ?? null,
     configPath: single?.path ?? 'config',
     saved: stored !== null,
     modelSlug: slug,
-  });
-  target.bind(x.operation.id);
+  };
+  let target: Target | null = null;
+  if (!objects) {
+    target = selectTarget(x, selection);
+    target.bind(x.operation.id);
+  } else if (!managed) {
+    target = findTarget(x, selection);
+  }
   const limited =
     snapshot.rateLimits.length > 0 ||
     (x.principal?.rateLimits.length ?? 0) > 0 ||
-    (target.stored?.rateLimits.length ?? 0) > 0;
+    (target?.stored?.rateLimits.length ?? 0) > 0;
   x.target = target;
   x.plan = makePlan(x.operation, target, stored?.slug ?? null, { limits: limited });
   // Whether the key is limited belongs to the caller, so limited plans are not shared between keys.
-  if (memoKey !== null && target.stored !== null && !limited) {
+  if (memoKey !== null && target?.stored != null && !limited) {
     if (snapshot.plans.size >= MAX_PLANS) snapshot.plans.clear();
     snapshot.plans.set(memoKey, x.plan);
   }
@@ -127,7 +137,9 @@ function refuseInline(x: Exchange): void {
       'This organisation allows saved configs only; save the config and send its slug in x-gateway-config.',
     );
   }
-  if (provider !== undefined && !provider.startsWith('@')) {
+  // Sluice's own store is no provider that a caller brings along.
+  const own = x.operation.family === 'J' && isManaged(x);
+  if (provider !== undefined && !provider.startsWith('@') && !own) {
     blocked(
       'inline_provider_blocked',
       'x-gateway-provider',

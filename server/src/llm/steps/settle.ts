@@ -5,11 +5,13 @@ import type { Exchange } from '../exchange.ts';
 export function settle(x: Exchange): void {
   x.control = null;
   const { usage, target } = x;
-  if (x.dryRun || target === null) return;
+  if (x.dryRun) return;
   if (usage === null) {
-    if (x.attempts.length === 0) x.costMicros = 0;
+    // Files, batches and jobs are free to ask for: what a job or batch used is told when it is known.
+    if ((target !== null && x.attempts.length === 0) || x.operation.family === 'J') x.costMicros = 0;
     return;
   }
+  if (target === null) return;
   const price = x.services.pricer.price(target.provider.id, x.modelAnswered, x.model, target.stored, x.time);
   if (price !== null) {
     const cost = costMicros(price, usage);

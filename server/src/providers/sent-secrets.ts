@@ -1,4 +1,5 @@
-import type { Credentials } from '../providers/provider.ts';
+import { Secret } from '../kernel/secret.ts';
+import type { Credentials } from './provider.ts';
 
 /** Shorter values are found in ordinary text, and are no credentials. */
 const SHORTEST = 8;
@@ -9,8 +10,13 @@ const SECRET_NAME = /auth|key|token|secret|passw|credential|cookie|session|signa
  * operator's own headers whose name speaks of a credential, with and without their scheme.
  *
  * @param customHeaders name, value, name, value, …; names in lower case
+ * @param secretSettings names of settings that are secrets (`Provider.secretSettings`)
  */
-export function secretsOf(credentials: Credentials, customHeaders: readonly string[]): readonly string[] {
+export function secretsOf(
+  credentials: Credentials,
+  customHeaders: readonly string[],
+  secretSettings: readonly string[] = [],
+): readonly string[] {
   const out = new Set<string>();
   const add = (value: string) => {
     if (value.length < SHORTEST) return;
@@ -19,6 +25,11 @@ export function secretsOf(credentials: Credentials, customHeaders: readonly stri
     out.add(JSON.stringify(value).slice(1, -1));
   };
   if (credentials.key !== null) add(credentials.key.reveal());
+  for (const name of secretSettings) {
+    const value = credentials.settings[name];
+    if (typeof value === 'string') add(value);
+    else if (value instanceof Secret) add(value.reveal());
+  }
   for (let i = 0; i + 1 < customHeaders.length; i += 2) {
     if (!SECRET_NAME.test(customHeaders[i] ?? '')) continue;
     const value = customHeaders[i + 1] ?? '';

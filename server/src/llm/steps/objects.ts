@@ -1,0 +1,238 @@
+/** Files, batches and fine-tuning jobs: builds the call for `training/` and sends what it answers. */
+import type { ServerResponse } from 'node:http';
+import type { Readable } from 'node:stream';
+import { discard } from '../../http/read-body.ts';
+import { uploadBody } from '../../http/upload-body.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { JsonObject } from '../../kernel/json.ts';
+import { hasControls } from '../../kernel/text.ts';
+import type { Account, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
+import { forward } from '../attempt.ts';
+import type { Exchange } from '../exchange.ts';
+import { gatewayHeaders } from '../gateway-headers.ts';
+import { namedTarget, unnamedProvider } from '../select.ts';
+import { shape } from '../shaping.ts';
+import type { Target } from '../target.ts';
+import { contentType } from './read-body.ts';
+
+/** Ids that Sluice gave itself, whatever provider the headers name. */
+const OWN_ID = /^gw_(?:file|ftjob|batch)_/;
+const NOTHING: ReadonlySet<string> = new Set();
+
+/** Whether the request is about Sluice's own files, jobs and batches by its headers or by the id in its path. */
+export function isManaged(x: Exchange): boolean {
+  if (x.header('x-gateway-provider') === 'gateway') return true;
+  for (const value of Object.values(x.params)) if (OWN_ID.test(value)) return true;
+  return false;
+}
+
+/** Hands the request to `training/` and streams the answer; its end waits for the record like every other. */
+export async function answerObject(x: Exchange): Promise<void> {
+  checkIds(x.params);
+  const abort = new AbortController();
+  x.cancel = (error) => abort.abort(error);
+  if (x.clientGone) abort.abort(new SluiceError('client_closed', 'The client closed the connection.'));
+  const { clock } = x.services;
+  const timeoutMs = x.target?.timeoutMs ?? null;
+  const cancelTimer =
+    timeoutMs === null
+      ? null
+      : clock.after(timeoutMs, () =>
+          abort.abort(new SluiceError('timeout', `There was no answer within the request timeout of ${timeoutMs} ms.`)),
+        );
+  let upload: Readable | null = null;
+  try {
+    upload = openUpload(x);
+    const answer = await x.services.objects.handle(callOf(x, upload, abort.signal));
+    cancelTimer?.();
+    await send(x, answer, abort.signal);
+  } catch (error) {
+    throw abort.signal.aborted ? abort.signal.reason : error;
+  } finally {
+    cancelTimer?.();
+    upload?.destroy();
+    // A client in the middle of an upload would see a reset instead of the refusal.
+    if (upload !== null && !x.request.complete && !x.clientGone && !x.request.destroyed) discard(x.request, clock);
+    x.cancel = null;
+  }
+}
+
+/** Ids are decoded once by the router; what a second decoding would make of them must be harmless too. */
+function checkIds(params: Readonly<Record<string, string>>): void {
+  for (const id of Object.values(params)) {
+    let text = id;
+    try {
+      text = decodeURIComponent(id);
+    } catch {
+      // Not encoded twice: the id is what it is.
+    }
+    for (const form of [id, text]) {
+      const dots = form.split('/').some((part) => part === '.' || part === '..');
+      if (dots || form.includes('\\') || hasControls(form)) {
+        throw new SluiceError('bad_call', 'The id in the path must not contain dot segments or control characters.');
+      }
+    }
+  }
+}
+
+function openUpload(x: Exchange): Readable | null {
+  if (x.operation.body !== 'stream') return null;
+  if (contentType(x.header('content-type')) !== 'multipart/form-data') {
+    throw new SluiceError('bad_call', 'Send content-type: multipart/form-data with a boundary.');
+  }
+  return uploadBody(x.request, {
+    clock: x.services.clock,
+    onBytes: (bytes) => {
+      x.bytesIn += bytes;
+    },
+  });
+}
+
+function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal): ObjectCall {
+  const { principal, snapshot, target } = x;
+  if (principal === null || snapshot === null) throw new SluiceError('internal', 'The caller is not known yet.');
+  const shaping = target?.shaping ?? null;
+  return {
+    id: x.id,
+    operation: x.operation.id,
+    principal,
+    snapshot,
+    params: x.params,
+    query: new URLSearchParams((x.request.url ?? '').split('?')[1] ?? ''),
+    header: (name) => x.header(name),
+    account: target === null ? null : accountOf(x, target),
+    unnamed: target === null ? unnamedProvider(x, null) : null,
+    managed: isManaged(x),
+    accountOf(slug) {
+      const named = namedTarget(x, slug);
+      x.target ??= named;
+      return accountOf(x, named);
+    },
+    dropParams: shaping === null ? NOTHING : new Set(shaping.dropNames),
+    // What drop_params lists is left out only where a provider cannot express it: the rules of a body come first.
+    shaped: (body) => (shaping === null ? body : shape(body, { ...shaping, drops: null })) as JsonObject,
+    dryRun: x.dryRun,
+    body: x.body,
+    upload,
+    signal,
+    attempted(attempt) {
+      x.tries += 1;
+      x.attempts.push(attempt);
+    },
+    moved(sent, received) {
+      x.upstreamBytesOut += sent;
+      x.upstreamBytesIn += received;
+    },
+    named(model) {
+      x.model = model.slice(0, 2048);
+    },
+    used(usage) {
+      x.usage = usage;
+    },
+  };
+}
+
+function accountOf(x: Exchange, target: Target): Account {
+  const customHeaders = [...target.customHeaders];
+  forward(x, target, customHeaders);
+  const { provider, credentials } = target;
+  const base = provider.local === undefined ? target.origin + target.prefix : '';
+  return {
+    provider,
+    credentials,
+    base,
+    customHost: base !== '' && base !== provider.baseUrl(credentials),
+    customHeaders,
+    stored: target.stored,
+    path: target.path,
+    secrets: target.sent,
+  };
+}
+
+async function send(x: Exchange, answer: ObjectAnswer, signal: AbortSignal): Promise<void> {
+  x.status = answer.status;
+  const headers = [...answer.headers, 'x-gateway-request-id', x.id];
+  gatewayHeaders(x, headers);
+  // A body that was not read to its end would be taken for the next request on this connection.
+  if (!x.request.complete) headers.push('connection', 'close');
+  if (Buffer.isBuffer(answer.body)) {
+    headers.push('content-length', String(answer.body.length));
+    x.ending = { kind: 'whole', status: answer.status, headers, body: [answer.body] };
+    return;
+  }
+  await stream(x, answer, answer.body, headers, signal);
+}
+
+/** Sends all but the last chunk; nothing is sent before there are two, so that an early failure is a proper error. */
+async function stream(
+  x: Exchange,
+  answer: ObjectAnswer,
+  body: Readable,
+  headers: string[],
+  signal: AbortSignal,
+): Promise<void> {
+  const stop = () => body.destroy(signal.reason instanceof Error ? signal.reason : undefined);
+  signal.addEventListener('abort', stop, { once: true });
+  if (signal.aborted) stop();
+  const length = answer.length ?? null;
+  let held: Buffer | null = null;
+  let size = 0;
+  try {
+    for await (const chunk of body as AsyncIterable<Buffer | string>) {
+      const part = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
+      if (part.length === 0) continue;
+      size += part.length;
+      if (length !== null && size > length) throw cut(length, size);
+      if (held !== null) {
+        if (!x.headSent) {
+          x.ttft = x.elapsed();
+          if (length !== null) headers.push('content-length', String(length));
+          x.response.writeHead(answer.status, headers);
+          x.headSent = true;
+        }
+        x.bytesOut += held.length;
+        if (!x.response.write(held)) await drained(x.response, signal);
+      }
+      held = part;
+    }
+  } catch (error) {
+    throw signal.aborted ? signal.reason : failure(error);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+  if (length !== null && size !== length) throw cut(length, size);
+  const last = held === null ? [] : [held];
+  if (x.headSent) {
+    x.ending = { kind: 'tail', body: last };
+    return;
+  }
+  headers.push('content-length', String(size));
+  x.ending = { kind: 'whole', status: answer.status, headers, body: last.length === 0 ? [Buffer.alloc(0)] : last };
+}
+
+function cut(length: number, size: number): SluiceError {
+  return new SluiceError('upstream_cut', 'The content ended before it was complete.', {
+    detail: `${size} of ${length} bytes`,
+  });
+}
+
+function failure(error: unknown): SluiceError {
+  return error instanceof SluiceError
+    ? error
+    : new SluiceError('upstream_cut', 'The provider ended the content before it was complete.', { cause: error });
+}
+
+/** Until the client has taken what was written, or is gone. */
+function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      response.off('drain', done);
+      response.off('close', done);
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    response.on('drain', done);
+    response.on('close', done);
+    signal.addEventListener('abort', done, { once: true });
+  });
+}

@@ -1,0 +1,73 @@
+import { SluiceError } from '../kernel/errors.ts';
+import { secretsOf } from '../providers/sent-secrets.ts';
+import type { TrainingAdapter } from '../providers/training.ts';
+import type { Account } from '../runtime/object-call.ts';
+import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
+import type { TenantContext } from '../store/ports.ts';
+import type { TrainingServices } from './services.ts';
+
+/**
+ * The account of a stored provider or virtual key for work without a request: jobs and batches under way. Throws
+ * `gateway_unavailable` when it cannot be used (any more).
+ */
+export function accountOfStored(
+  services: Pick<TrainingServices, 'guard' | 'clock'>,
+  snapshot: WorkspaceSnapshot,
+  slug: string,
+): Account {
+  const stored = snapshot.providers.get(slug);
+  if (stored === undefined) {
+    throw new SluiceError('gateway_unavailable', `The provider ${slug} does not exist in this workspace any more.`);
+  }
+  if (stored.broken !== null || stored.provider === null) {
+    throw new SluiceError('gateway_unavailable', stored.broken ?? 'The stored provider cannot be used.');
+  }
+  if (stored.expiresAt !== null && stored.expiresAt <= services.clock.now()) {
+    throw new SluiceError('gateway_unavailable', `Provider ${slug} has expired; extend its expires_at.`);
+  }
+  const { provider } = stored;
+  const credentials = { key: stored.key, settings: stored.settings };
+  const customHeaders = Object.entries(stored.customHeaders).flatMap(([name, value]) => [name.toLowerCase(), value]);
+  const own = provider.baseUrl(credentials);
+  const wanted = stored.customHost ?? own;
+  let base = '';
+  if (provider.local === undefined) {
+    if (wanted === null) {
+      throw new SluiceError('gateway_unavailable', `Provider ${slug} has no host; save a custom_host on it.`);
+    }
+    const { url } = services.guard.check(wanted, { storedCredential: true });
+    base = url.origin + url.pathname.replace(/\/+$/, '');
+  }
+  return {
+    provider,
+    credentials,
+    base,
+    customHost: base !== '' && base !== own,
+    customHeaders,
+    stored,
+    path: 'gateway_options',
+    secrets: secretsOf(credentials, customHeaders, provider.secretSettings),
+  };
+}
+
+/** How an account trains: its provider's adapter, or the one inside the process. An absent part answers 501. */
+export function adapterOf(
+  services: Pick<TrainingServices, 'local'>,
+  account: Account,
+  tenant: TenantContext,
+): TrainingAdapter {
+  return account.provider.local === undefined ? (account.provider.training ?? {}) : services.local(tenant);
+}
+
+/** Whether the account may use a model that the request did not name where the data plane looks for it. */
+export function checkModel(account: Account, model: string): void {
+  const { stored } = account;
+  if (stored === null) return;
+  const settings = stored.models.get(model.toLowerCase());
+  if (settings ? !settings.enabled : !stored.allowAllModels) {
+    throw new SluiceError(
+      'bad_call',
+      `Model ${JSON.stringify(model.slice(0, 200))} is not enabled on the integration of provider ${stored.slug}.`,
+    );
+  }
+}

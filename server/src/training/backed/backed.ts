@@ -1,0 +1,109 @@
+/** What provider-backed files, jobs and batches share: the account, its adapter, its calls and what the workspace owns. */
+import { SluiceError } from '../../kernel/errors.ts';
+import type { AdapterContext, TrainingAdapter } from '../../providers/training.ts';
+import type { Account, ObjectCall } from '../../runtime/object-call.ts';
+import { adapterOf } from '../account.ts';
+import { adapterContext } from '../context.ts';
+import { cleaned, isMissing } from '../errors.ts';
+import { type Ledger, ledgerOf, notFound, type ObjectKind, ownerOf } from '../ledger.ts';
+import type { TrainingServices } from '../services.ts';
+
+export interface Backed {
+  readonly account: Account;
+  readonly adapter: TrainingAdapter;
+  readonly context: AdapterContext;
+  /** Null for a caller's own token, and for a provider that keeps workspaces apart itself. */
+  readonly ledger: Ledger | null;
+}
+
+/** The account a request names; throws what the caller has to do when it names none. */
+export function namedAccount(call: ObjectCall): Account {
+  if (call.account !== null) return call.account;
+  throw call.unnamed ?? new SluiceError('bad_call', 'No provider is named; send x-gateway-provider: @slug.');
+}
+
+export function backed(
+  services: TrainingServices,
+  call: ObjectCall,
+  account: Account,
+  header: (name: string) => string | undefined = call.header,
+): Backed {
+  const owner = ownerOf(call);
+  return {
+    account,
+    adapter: adapterOf(services, account, owner.tenant),
+    context: adapterContext(services, account, {
+      organisationId: call.principal.organisationId,
+      header,
+      dropParams: call.dropParams,
+      signal: call.signal,
+      attempted: (attempt) => call.attempted(attempt),
+      moved: call.moved === undefined ? undefined : (sent, received) => call.moved?.(sent, received),
+    }),
+    ledger: ledgerOf(services, account, owner),
+  };
+}
+
+/** The part of the adapter an operation needs; 501 without a call when the provider has none. */
+export function part<N extends keyof TrainingAdapter>(
+  side: Backed,
+  call: ObjectCall,
+  name: N,
+): NonNullable<TrainingAdapter[N]> {
+  const found = side.adapter[name];
+  if (found === undefined) throw unsupported(side, call);
+  return found;
+}
+
+export function unsupported(side: Backed, call: ObjectCall): SluiceError {
+  return new SluiceError(
+    'unsupported_operation',
+    `Provider ${side.account.provider.id} does not offer the operation ${call.operation}.`,
+  );
+}
+
+/** Runs calls of one account: credentials never come back in an error. */
+export async function guarded<T>(account: Account, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    throw cleaned(error, account.secrets);
+  }
+}
+
+/** A call about one object: what the provider does not know (any more) is 404 like what the ledger does not. */
+export async function about<T>(kind: ObjectKind, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    throw isMissing(error) ? notFound(kind) : error;
+  }
+}
+
+/** The id as the provider knows it; 404 without a call when it is not the workspace's. */
+export async function ownId(side: Backed, kind: ObjectKind, id: string): Promise<string> {
+  return side.ledger === null ? id : side.ledger.must(kind, id);
+}
+
+/**
+ * Whether a file a create request names may be used: it is the workspace's own, or an object URI that nobody owns where
+ * the provider reads from object storage (which checks the bucket).
+ */
+export async function checkFile(side: Backed, id: string | null, param: string): Promise<string | null> {
+  if (id === null || side.ledger === null) return id;
+  const found = await side.ledger.find('file', id);
+  if (found !== null) return id;
+  const uri = side.adapter.files?.objectUris === true && isObjectUri(id);
+  if (uri && !(await side.ledger.foreign('file', id))) return id;
+  throw notFound('file', param);
+}
+
+function isObjectUri(id: string): boolean {
+  let text = id;
+  try {
+    text = decodeURIComponent(id);
+  } catch {
+    // Written plainly, with a percent sign of its own.
+  }
+  return /^[a-z][a-z0-9+.-]{1,20}:\/\/[^/]+\/./i.test(text);
+}

@@ -1,0 +1,152 @@
+/** Fine-tuning jobs at a provider (api §4). */
+import { SluiceError } from '../../kernel/errors.ts';
+import { FINAL_JOB, type FineTuningJob } from '../../operations/training.ts';
+import type { JobsAdapter } from '../../providers/training.ts';
+import type { ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
+import { checkModel } from '../account.ts';
+import { json } from '../answer.ts';
+import { dryRunAnswer } from '../dry-run.ts';
+import { accountFor, headersWith } from '../options.ts';
+import { listAnswer, ownedPage, queryOf, readPage, unknownAfter } from '../paging.ts';
+import type { ReadJob } from '../requests.ts';
+import type { TrainingServices } from '../services.ts';
+import { about, type Backed, backed, checkFile, guarded, namedAccount, ownId, part, unsupported } from './backed.ts';
+import { cursorFault, finalState } from './final.ts';
+
+export class BackedJobs {
+  readonly #services: TrainingServices;
+
+  constructor(services: TrainingServices) {
+    this.#services = services;
+  }
+
+  async create(call: ObjectCall, { job, options }: ReadJob): Promise<ObjectAnswer> {
+    queryOf(call.query, []);
+    const account = accountFor(call, options);
+    if (job.upstreamModel !== job.model) checkModel(account, job.upstreamModel);
+    return guarded(account, async () => {
+      const side = backed(this.#services, call, account, headersWith(call, options));
+      const jobs = part(side, call, 'jobs');
+      call.named(job.model);
+      const prepared = jobs.prepare(job, side.context);
+      await checkFile(side, job.training_file, 'training_file');
+      await checkFile(side, job.validation_file, 'validation_file');
+      if (call.dryRun) return dryRunAnswer(call, account, job.upstreamModel, prepared);
+      const created = await jobs.create(job, side.context);
+      await side.ledger?.claim('job', [created.id]);
+      return this.#answer(side, created);
+    });
+  }
+
+  list(call: ObjectCall): Promise<ObjectAnswer> {
+    return this.#run(call, async (side, jobs) => {
+      const page = readPage(call.query, 20);
+      const { ledger, context } = side;
+      if (ledger === null) return listAnswer(await cursorFault(page, () => jobs.list(page, context)), false);
+      const after = page.after === null ? null : await ledger.find('job', page.after);
+      if (page.after !== null && after === null) throw unknownAfter();
+      const own = await ownedPage({
+        page: { after, limit: page.limit },
+        list: (upstream) => cursorFault(upstream, () => jobs.list(upstream, context)),
+        owned: (ids) => ledger.owned('job', ids),
+        oldest: await ledger.oldest('job'),
+      });
+      await ledger.learn(own.data.flatMap((job) => job.result_files));
+      return listAnswer(own, false);
+    });
+  }
+
+  retrieve(call: ObjectCall): Promise<ObjectAnswer> {
+    return this.#one(call, async (side, jobs, id) => this.#answer(side, await jobs.retrieve(id, side.context)));
+  }
+
+  cancel(call: ObjectCall): Promise<ObjectAnswer> {
+    return this.#one(call, async (side, jobs, id) => {
+      const job = await finalState(
+        'job',
+        () => jobs.cancel(id, side.context),
+        async () => (await jobs.retrieve(id, side.context)).status,
+        FINAL_JOB,
+      );
+      return this.#answer(side, job);
+    });
+  }
+
+  pause(call: ObjectCall): Promise<ObjectAnswer> {
+    return this.#optional(call, 'pause');
+  }
+
+  resume(call: ObjectCall): Promise<ObjectAnswer> {
+    return this.#optional(call, 'resume');
+  }
+
+  events(call: ObjectCall): Promise<ObjectAnswer> {
+    return this.#pages(call, 20, 1000, false, (jobs, id, page, side) => jobs.events(id, page, side.context));
+  }
+
+  checkpoints(call: ObjectCall): Promise<ObjectAnswer> {
+    return this.#pages(call, 10, 100, true, (jobs, id, page, side) => jobs.checkpoints(id, page, side.context));
+  }
+
+  #run(call: ObjectCall, run: (side: Backed, jobs: JobsAdapter) => Promise<ObjectAnswer>): Promise<ObjectAnswer> {
+    const account = namedAccount(call);
+    return guarded(account, async () => {
+      const side = backed(this.#services, call, account);
+      return run(side, part(side, call, 'jobs'));
+    });
+  }
+
+  #one(
+    call: ObjectCall,
+    run: (side: Backed, jobs: JobsAdapter, id: string) => Promise<ObjectAnswer>,
+    known: readonly string[] = [],
+  ): Promise<ObjectAnswer> {
+    return this.#run(call, async (side, jobs) => {
+      if (known.length === 0) queryOf(call.query, []);
+      const id = await ownId(side, 'job', call.params.fine_tuning_job_id ?? '');
+      return about('job', () => run(side, jobs, id));
+    });
+  }
+
+  #optional(call: ObjectCall, name: 'pause' | 'resume'): Promise<ObjectAnswer> {
+    const account = namedAccount(call);
+    return guarded(account, async () => {
+      queryOf(call.query, []);
+      const side = backed(this.#services, call, account);
+      const jobs = part(side, call, 'jobs');
+      const act = jobs[name]?.bind(jobs);
+      if (act === undefined) throw unsupported(side, call);
+      const id = await ownId(side, 'job', call.params.fine_tuning_job_id ?? '');
+      return about('job', async () => this.#answer(side, await act(id, side.context)));
+    });
+  }
+
+  #pages<T extends { readonly id: string }>(
+    call: ObjectCall,
+    fallback: number,
+    max: number,
+    ends: boolean,
+    list: (
+      jobs: JobsAdapter,
+      id: string,
+      page: { after: string | null; limit: number },
+      side: Backed,
+    ) => Promise<{ data: readonly T[]; has_more: boolean }>,
+  ): Promise<ObjectAnswer> {
+    return this.#one(
+      call,
+      async (side, jobs, id) => {
+        const page = readPage(call.query, fallback, max);
+        return listAnswer(await list(jobs, id, page, side), ends);
+      },
+      ['after', 'limit'],
+    );
+  }
+
+  /** The job; files it wrote become the workspace's. */
+  async #answer(side: Backed, job: FineTuningJob): Promise<ObjectAnswer> {
+    if (job.id === '') throw new SluiceError('upstream_invalid', 'The provider answered a job without an id.');
+    await side.ledger?.learn(job.result_files);
+    return json(job);
+  }
+}

@@ -1,0 +1,169 @@
+import { pipeline, type Readable, Transform } from 'node:stream';
+import { SluiceError } from '../kernel/errors.ts';
+import { uuidv7 } from '../kernel/id.ts';
+import { parseExact } from '../kernel/json-exact.ts';
+import type { AdapterAnswer, AdapterContext, AdapterRequest } from '../providers/training.ts';
+import type { Account } from '../runtime/object-call.ts';
+import type { AttemptRecord } from '../telemetry/record.ts';
+import type { TrainingServices } from './services.ts';
+
+const HEADERS_MS = 60_000;
+const IDLE_MS = 120_000;
+const MAX_TEXT = 16 * 1024 * 1024;
+const NOTHING: ReadonlySet<string> = new Set();
+
+export interface ContextOptions {
+  readonly organisationId: string;
+  readonly header?: (name: string) => string | undefined;
+  readonly dropParams?: ReadonlySet<string>;
+  readonly signal?: AbortSignal;
+  /** Each upstream call, when its head or its failure is there. */
+  readonly attempted?: (attempt: AttemptRecord) => void;
+  readonly moved?: ((sent: number, received: number) => void) | undefined;
+}
+
+/**
+ * What an adapter works with: calls with the account's own headers over the guarded fetcher. Another host than the
+ * account's gets neither those headers nor any credential but what the adapter itself puts in, and is judged by the
+ * egress guard like every other.
+ */
+export function adapterContext(
+  services: Pick<TrainingServices, 'fetcher' | 'clock' | 'tokens'>,
+  account: Account,
+  options: ContextOptions,
+): AdapterContext {
+  const { clock, fetcher } = services;
+  const origin = account.base === '' ? '' : new URL(account.base).origin;
+
+  async function call(request: AdapterRequest): Promise<AdapterAnswer> {
+    const headers = [...request.headers];
+    if (request.accountHeaders !== false && request.url.origin === origin) addMissing(headers, account.customHeaders);
+    if (request.length !== undefined && request.body !== null && !Buffer.isBuffer(request.body)) {
+      headers.push('content-length', String(request.length));
+    }
+    const started = clock.monotonic();
+    const attempted = (status: number | null, error: string | null) =>
+      options.attempted?.({
+        target: account.path,
+        provider: account.provider.id,
+        status,
+        error,
+        duration_ms: Math.round((clock.monotonic() - started) * 1000) / 1000,
+      });
+    try {
+      const answer = await fetcher.send({
+        method: request.method,
+        url: request.url,
+        headers,
+        body: sending(request.body, options.moved),
+        organisationId: options.organisationId,
+        storedCredential: account.stored !== null && account.secrets.length > 0,
+        headersTimeoutMs: request.timeoutMs ?? HEADERS_MS,
+        idleMs: IDLE_MS,
+        ...(options.signal === undefined ? null : { signal: options.signal }),
+      });
+      attempted(answer.status, null);
+      return new Answer(answer.status, answer.headers, answer.stream, options.moved);
+    } catch (error) {
+      attempted(null, error instanceof SluiceError ? (error.code ?? error.kind) : 'gateway_failure');
+      throw error;
+    }
+  }
+
+  return {
+    credentials: account.credentials,
+    base: account.base,
+    customHost: account.customHost,
+    call,
+    header: options.header ?? (() => undefined),
+    dropParams: options.dropParams ?? NOTHING,
+    now: () => clock.now(),
+    uuid: () => uuidv7(clock),
+    tokens: services.tokens,
+  };
+}
+
+/** The operator's headers, except for what the adapter set itself. */
+function addMissing(headers: string[], more: readonly string[]): void {
+  const taken = new Set<string>();
+  for (let i = 0; i < headers.length; i += 2) taken.add((headers[i] ?? '').toLowerCase());
+  for (let i = 0; i + 1 < more.length; i += 2) {
+    const name = more[i] ?? '';
+    if (!taken.has(name)) headers.push(name, more[i + 1] ?? '');
+  }
+}
+
+function sending(body: Buffer | Readable | null, moved: ContextOptions['moved']): Buffer | Readable | null {
+  if (body === null || moved === undefined) return body;
+  if (Buffer.isBuffer(body)) {
+    moved(body.length, 0);
+    return body;
+  }
+  return counted(body, (bytes) => moved(bytes, 0));
+}
+
+/** The same bytes and the same end: an error of either side reaches the other. */
+function counted(source: Readable, count: (bytes: number) => void): Readable {
+  const out = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      count(chunk.length);
+      done(null, chunk);
+    },
+  });
+  pipeline(source, out, () => undefined);
+  return out;
+}
+
+class Answer implements AdapterAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly #source: Readable;
+  readonly #moved: ContextOptions['moved'];
+  #stream: Readable | null = null;
+
+  constructor(
+    status: number,
+    headers: Readonly<Record<string, string>>,
+    source: Readable,
+    moved: ContextOptions['moved'],
+  ) {
+    this.status = status;
+    this.headers = headers;
+    this.#source = source;
+    this.#moved = moved;
+  }
+
+  get stream(): Readable {
+    const moved = this.#moved;
+    this.#stream ??= moved === undefined ? this.#source : counted(this.#source, (bytes) => moved(0, bytes));
+    return this.#stream;
+  }
+
+  async text(limit = MAX_TEXT): Promise<string> {
+    const parts: Buffer[] = [];
+    let size = 0;
+    try {
+      for await (const part of this.#source as AsyncIterable<Buffer>) {
+        size += part.length;
+        if (size > limit) {
+          throw new SluiceError('upstream_invalid', `The provider's answer is longer than ${limit} bytes.`);
+        }
+        parts.push(part);
+      }
+    } catch (error) {
+      if (error instanceof SluiceError) throw error;
+      throw new SluiceError('upstream_cut', 'The provider ended its answer before it was complete.', { cause: error });
+    }
+    this.#moved?.(0, size);
+    return Buffer.concat(parts, size).toString('utf8');
+  }
+
+  async json() {
+    const text = await this.text();
+    try {
+      return parseExact(text);
+    } catch {
+      throw new SluiceError('upstream_invalid', "The provider's answer is not JSON.");
+    }
+  }
+}

@@ -1,0 +1,166 @@
+/**
+ * Which workspace owns a file, job or batch at a provider account that several share (rule I-10). An id without an entry
+ * is unknown, whatever the provider would say. A caller's own token has no ledger: the account is the caller's.
+ */
+import { tenantOf } from '../auth/tenant.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Account, ObjectCall } from '../runtime/object-call.ts';
+import type { Tables, TenantContext } from '../store/ports.ts';
+import type { Row } from '../store/schema.ts';
+
+export type ObjectKind = Row<'object_owners'>['kind'];
+
+const WHAT: Readonly<Record<ObjectKind, string>> = { file: 'file', job: 'fine-tuning job', batch: 'batch' };
+
+/** 404 `AB08`: the same answer for an id that never was and for one of another workspace. */
+export function notFound(kind: ObjectKind, param: string | null = null): SluiceError {
+  return new SluiceError('not_found', `There is no such ${WHAT[kind]}.`, { param });
+}
+
+export interface Owner {
+  readonly tenant: TenantContext;
+  /** API key that asked; null for a job of our own. */
+  readonly createdBy: string | null;
+}
+
+/** The entries of one workspace at one account. */
+export class Ledger {
+  readonly #tables: Tables;
+  readonly #clock: Clock;
+  readonly #account: string;
+  readonly #provider: string;
+  readonly #owner: Owner;
+
+  constructor(parts: { tables: Tables; clock: Clock; account: string; provider: string; owner: Owner }) {
+    this.#tables = parts.tables;
+    this.#clock = parts.clock;
+    this.#account = parts.account;
+    this.#provider = parts.provider;
+    this.#owner = parts.owner;
+  }
+
+  /** The id as the ledger has it, or null when it is not the workspace's: clients may encode an id once more or less. */
+  async find(kind: ObjectKind, id: string): Promise<string | null> {
+    const spellings = spellingsOf(id);
+    const rows = await this.#tables.read(this.#owner.tenant, (tx) =>
+      tx.list('object_owners', { where: { account: this.#account, kind, object_id: { in: spellings } }, limit: 3 }),
+    );
+    return spellings.find((spelling) => rows.some((row) => row.object_id === spelling)) ?? null;
+  }
+
+  /** As `find`; throws 404. */
+  async must(kind: ObjectKind, id: string, param: string | null = null): Promise<string> {
+    const found = await this.find(kind, id);
+    if (found === null) throw notFound(kind, param);
+    return found;
+  }
+
+  /** Whether another workspace owns the id. */
+  async foreign(kind: ObjectKind, id: string): Promise<boolean> {
+    const { organisationId, workspaceId } = this.#owner.tenant;
+    const rows = await this.#tables.systemRead((tx) =>
+      tx.list('object_owners', { where: { account: this.#account, kind, object_id: { in: spellingsOf(id) } } }),
+    );
+    return rows.some((row) => row.organisation_id !== organisationId || row.workspace_id !== workspaceId);
+  }
+
+  async owned(kind: ObjectKind, ids: readonly string[]): Promise<ReadonlySet<string>> {
+    if (ids.length === 0) return new Set();
+    const rows = await this.#tables.read(this.#owner.tenant, (tx) =>
+      tx.list('object_owners', { where: { account: this.#account, kind, object_id: { in: ids } } }),
+    );
+    return new Set(rows.map((row) => row.object_id));
+  }
+
+  /** When the oldest entry of a kind was made, milliseconds; null when there is none. */
+  async oldest(kind: ObjectKind): Promise<number | null> {
+    const rows = await this.#tables.read(this.#owner.tenant, (tx) =>
+      tx.list('object_owners', {
+        where: { account: this.#account, kind },
+        orderBy: [['created_at', 'asc']],
+        limit: 1,
+      }),
+    );
+    return rows[0]?.created_at ?? null;
+  }
+
+  /** Notes new objects; an entry that is there already stays whose it is. Answers the ids that belong to others. */
+  async claim(kind: ObjectKind, ids: readonly string[]): Promise<readonly string[]> {
+    const wanted = [...new Set(ids)];
+    if (wanted.length === 0) return [];
+    const { organisationId, workspaceId } = this.#owner.tenant;
+    if (workspaceId === null) throw new SluiceError('internal', 'Objects belong to a workspace.');
+    return this.#tables.systemWrite(async (tx) => {
+      const rows = await tx.list('object_owners', {
+        where: { account: this.#account, kind, object_id: { in: wanted } },
+      });
+      const known = new Map(rows.map((row) => [row.object_id, row]));
+      const foreign: string[] = [];
+      for (const id of wanted) {
+        const row = known.get(id);
+        if (row !== undefined) {
+          if (row.organisation_id !== organisationId || row.workspace_id !== workspaceId) foreign.push(id);
+          continue;
+        }
+        await tx.insert('object_owners', {
+          account: this.#account,
+          kind,
+          object_id: id,
+          organisation_id: organisationId,
+          workspace_id: workspaceId,
+          provider: this.#provider,
+          created_by: this.#owner.createdBy,
+          created_at: this.#clock.now(),
+        });
+      }
+      return foreign;
+    });
+  }
+
+  /** As `claim` for files a job or batch of the workspace wrote; costs one read when all are known. */
+  async learn(ids: readonly (string | null | undefined)[]): Promise<void> {
+    const given = ids.filter((id): id is string => typeof id === 'string' && id !== '');
+    if (given.length === 0) return;
+    const known = await this.owned('file', given);
+    const fresh = given.filter((id) => !known.has(id));
+    if (fresh.length > 0) await this.claim('file', fresh);
+  }
+
+  async forget(kind: ObjectKind, id: string): Promise<void> {
+    await this.#tables.write(this.#owner.tenant, (tx) =>
+      tx.remove('object_owners', { account: this.#account, kind, object_id: id }),
+    );
+  }
+}
+
+/** Provider object URIs and ARNs travel percent-encoded as one path segment, and may be written plainly. */
+function spellingsOf(id: string): string[] {
+  const out = new Set([id]);
+  try {
+    out.add(decodeURIComponent(id));
+  } catch {
+    // Not an encoded id.
+  }
+  try {
+    out.add(encodeURIComponent(id));
+  } catch {
+    // Half a surrogate pair: no id at all, and not found.
+  }
+  return [...out];
+}
+
+/** The ledger of an account, or null where the account is the caller's own or lives inside the process. */
+export function ledgerOf(
+  parts: { readonly tables: Tables; readonly clock: Clock },
+  account: Account,
+  owner: Owner,
+): Ledger | null {
+  if (account.stored === null || account.provider.local !== undefined) return null;
+  const { tables, clock } = parts;
+  return new Ledger({ tables, clock, account: account.stored.accountId, provider: account.provider.id, owner });
+}
+
+export function ownerOf(call: Pick<ObjectCall, 'principal'>): Owner {
+  return { tenant: tenantOf(call.principal), createdBy: call.principal.keyId };
+}
