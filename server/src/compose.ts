@@ -40,7 +40,6 @@ import { ACTIONS } from './resources/catalog.ts';
 import type { ObjectHandler } from './runtime/object-call.ts';
 import { createRuntime } from './runtime/runtime.ts';
 import { startWatch } from './runtime/watch.ts';
-import { openDiskBlobs } from './store/disk/blobs.ts';
 import { openDataDir } from './store/disk/data-dir.ts';
 import { openJournal } from './store/disk/journal.ts';
 import { openDiskScratch } from './store/disk/scratch.ts';
@@ -48,7 +47,7 @@ import { type Shipper, startShipper } from './store/disk/shipper.ts';
 import { openVault } from './store/envelope.ts';
 import { loadKeyring } from './store/keyring.ts';
 import { memoryCounters } from './store/memory/counters.ts';
-import type { Counters, Feed, LogSink, StoredLog, Tables } from './store/ports.ts';
+import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables } from './store/ports.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
 import type { TrainingServices } from './training/services.ts';
 
@@ -111,6 +110,15 @@ async function openLogs(config: Config, log: Log): Promise<LogSink> {
   }
   const { openPostgresLogs } = await import('./store/postgres/logs.ts');
   return openPostgresLogs({ url: config.databaseUrl, log });
+}
+
+async function openBlobs(config: Config, clock: Clock, log: Log): Promise<Blobs> {
+  if (config.blobs === null) {
+    const { openDiskBlobs } = await import('./store/disk/blobs.ts');
+    return openDiskBlobs({ dir: config.dataDir, clock });
+  }
+  const { openS3Blobs } = await import('./store/s3/blobs.ts');
+  return openS3Blobs({ ...config.blobs, clock, log });
 }
 
 async function openShared(config: Config, log: Log) {
@@ -213,7 +221,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
   const roles = config.roles;
   const training: TrainingServices = {
     tables,
-    blobs: lifecycle.own('blobs', await openDiskBlobs({ dir: config.dataDir, clock })),
+    blobs: lifecycle.own('blobs', await openBlobs(config, clock, log)),
     scratch: await openDiskScratch({ dir: join(config.dataDir, 'scratch'), clock }),
     clock,
     log,

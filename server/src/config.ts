@@ -18,6 +18,8 @@ export interface Config {
   readonly dataDir: string;
   readonly databaseUrl: string | null;
   readonly redisUrl: string | null;
+  /** Object store for files; null keeps them in `dataDir`. */
+  readonly blobs: BlobsConfig | null;
   readonly roles: ReadonlySet<Role>;
   readonly workers: number;
   readonly masterKey: string | null;
@@ -36,6 +38,23 @@ export interface Config {
   readonly blockInlineConfig: boolean;
   /** Administration requests per minute and key. */
   readonly adminRequestsPerMinute: number;
+}
+
+/** An S3 bucket, or another service that speaks its protocol. */
+export interface BlobsConfig {
+  readonly bucket: string;
+  /** Without slashes at its ends; may be empty. */
+  readonly prefix: string;
+  readonly region: string;
+  /** Null: Amazon's own. */
+  readonly endpoint: string | null;
+  readonly pathStyle: boolean;
+  /** From the standard AWS variables; null leaves it to the identity of the machine. */
+  readonly credentials: {
+    readonly accessKeyId: string;
+    readonly secretAccessKey: string;
+    readonly sessionToken: string | null;
+  } | null;
 }
 
 interface Variable<T> {
@@ -63,6 +82,53 @@ const oneOf =
   (text: string) =>
     values.find((value) => value === text);
 
+/** Bucket, prefix and how to reach them; undefined for anything that would be ignored. */
+function blobsUrl(text: string): (Omit<BlobsConfig, 'credentials' | 'region'> & { region: string | null }) | undefined {
+  const parsed = URL.parse(text);
+  if (parsed?.protocol !== 's3:' || parsed.username !== '' || parsed.password !== '' || parsed.hash !== '') return;
+  const { hostname: bucket, port, searchParams } = parsed;
+  const prefix = parsed.pathname.replace(/^\/+|\/+$/g, '');
+  if (port !== '' || !/^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$/.test(bucket)) return;
+  if (!/^(?:[A-Za-z0-9._-]+(?:\/[A-Za-z0-9._-]+)*)?$/.test(prefix) || prefix.length > 300) return;
+  const names = [...searchParams.keys()];
+  if (new Set(names).size < names.length) return;
+  if (names.some((name) => !['region', 'endpoint', 'path_style'].includes(name))) return;
+  const region = searchParams.get('region');
+  const endpoint = searchParams.get('endpoint');
+  const pathStyle = searchParams.get('path_style') ?? 'false';
+  if (region !== null && !/^[a-z0-9-]{1,40}$/.test(region)) return;
+  if (endpoint !== null && !isOrigin(endpoint)) return;
+  if (pathStyle !== 'true' && pathStyle !== 'false') return;
+  return { bucket, prefix, region, endpoint, pathStyle: pathStyle === 'true' };
+}
+
+function isOrigin(text: string): boolean {
+  const parsed = URL.parse(text);
+  if (parsed === null || !['http:', 'https:'].includes(parsed.protocol)) return false;
+  return parsed.origin === text.replace(/\/$/, '');
+}
+
+/** The bucket of SLUICE_BLOBS_URL with what the standard AWS variables say. */
+function readBlobs(url: NonNullable<ReturnType<typeof blobsUrl>> | null, env: NodeJS.ProcessEnv): BlobsConfig | null {
+  if (url === null) return null;
+  const accessKeyId = env.AWS_ACCESS_KEY_ID || null;
+  const secretAccessKey = env.AWS_SECRET_ACCESS_KEY || null;
+  if ((accessKeyId === null) !== (secretAccessKey === null)) {
+    const [missing, other] = ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'];
+    throw new ConfigError(
+      `${accessKeyId === null ? missing : other} is not set; SLUICE_BLOBS_URL needs it beside ${accessKeyId === null ? other : missing}`,
+    );
+  }
+  return {
+    ...url,
+    region: url.region ?? (env.AWS_REGION || env.AWS_DEFAULT_REGION || 'us-east-1'),
+    credentials:
+      accessKeyId === null || secretAccessKey === null
+        ? null
+        : { accessKeyId, secretAccessKey, sessionToken: env.AWS_SESSION_TOKEN || null },
+  };
+}
+
 const VARIABLES = {
   SLUICE_HOST: variable({
     fallback: '127.0.0.1',
@@ -88,6 +154,12 @@ const VARIABLES = {
     fallback: null,
     allowed: 'a redis:// or rediss:// URL',
     parse: url(['redis:', 'rediss:']),
+  }),
+  SLUICE_BLOBS_URL: variable({
+    fallback: null,
+    allowed:
+      's3://bucket/prefix?region=…&endpoint=https://…&path_style=true, without credentials: those are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+    parse: blobsUrl,
   }),
   SLUICE_ROLES: variable({
     fallback: 'gateway,admin,jobs',
@@ -220,7 +292,12 @@ function readFile(path: string): Map<Name, string> {
 }
 
 /** Values that must not appear in an error line. */
-const SECRET_NAMES = new Set<Name>(['SLUICE_MASTER_KEY', 'SLUICE_DATABASE_URL', 'SLUICE_REDIS_URL']);
+const SECRET_NAMES = new Set<Name>([
+  'SLUICE_MASTER_KEY',
+  'SLUICE_DATABASE_URL',
+  'SLUICE_REDIS_URL',
+  'SLUICE_BLOBS_URL',
+]);
 
 /** Reads and checks the whole configuration. Throws ConfigError. */
 export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = process.env, cwd = process.cwd()): Config {
@@ -250,6 +327,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     dataDir,
     databaseUrl: get('SLUICE_DATABASE_URL'),
     redisUrl: get('SLUICE_REDIS_URL'),
+    blobs: readBlobs(get('SLUICE_BLOBS_URL'), env),
     roles: must(get('SLUICE_ROLES')),
     workers: must(get('SLUICE_WORKERS')),
     masterKey: get('SLUICE_MASTER_KEY'),

@@ -70,6 +70,7 @@ interface Upload {
   readonly id: string;
   readonly key: string;
   readonly headers: Readonly<Record<string, string>>;
+  readonly initiated: Date;
   readonly parts: Map<number, { readonly piece: Piece; readonly etag: string; readonly md5: Buffer }>;
 }
 
@@ -432,7 +433,13 @@ export async function startS3Server(options: S3ServerOptions = {}): Promise<S3Se
         return listObjects(entry, response);
       case 'CreateMultipartUpload': {
         const id = randomUUID().replaceAll('-', '');
-        bucket.uploads.set(id, { id, key: entry.key, headers: keptHeaders(request), parts: new Map() });
+        bucket.uploads.set(id, {
+          id,
+          key: entry.key,
+          headers: keptHeaders(request),
+          initiated: modifiedNow(),
+          parts: new Map(),
+        });
         xml(
           response,
           `<InitiateMultipartUploadResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Bucket>${entry.bucket}</Bucket><Key>${escapeXml(entry.key)}</Key><UploadId>${id}</UploadId></InitiateMultipartUploadResult>`,
@@ -461,9 +468,13 @@ export async function startS3Server(options: S3ServerOptions = {}): Promise<S3Se
         response.writeHead(204).end();
         return;
       case 'ListMultipartUploads': {
-        const rows = [...bucket.uploads.values()].map(
-          (one) => `<Upload><Key>${escapeXml(one.key)}</Key><UploadId>${one.id}</UploadId></Upload>`,
-        );
+        const prefix = entry.query.get('prefix') ?? '';
+        const rows = [...bucket.uploads.values()]
+          .filter((one) => one.key.startsWith(prefix))
+          .map(
+            (one) =>
+              `<Upload><Key>${escapeXml(one.key)}</Key><UploadId>${one.id}</UploadId><Initiated>${one.initiated.toISOString()}</Initiated></Upload>`,
+          );
         xml(
           response,
           `<ListMultipartUploadsResult><Bucket>${entry.bucket}</Bucket><IsTruncated>false</IsTruncated>${rows.join('')}</ListMultipartUploadsResult>`,

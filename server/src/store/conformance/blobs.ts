@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemTenant } from '../../auth/tenant.ts';
-import type { Blobs } from '../ports.ts';
+import type { Blobs, StoredBlob } from '../ports.ts';
 
 /** The promises of `Blobs`. */
 export function blobsSuite(name: string, open: () => Promise<{ blobs: Blobs; close?: () => Promise<void> }>): void {
@@ -117,6 +117,16 @@ export function blobsSuite(name: string, open: () => Promise<{ blobs: Blobs; clo
       expect(await blobs.delete(a, 'gone')).toBe(false);
       expect(await blobs.get(a, 'gone')).toBeNull();
       expect(await blobs.stat(a, 'gone')).toBeNull();
+    });
+
+    it('walks every blob of every organisation once, with its age', async () => {
+      for (const tenant of [a, b]) await blobs.put(tenant, 'walked', Readable.from([Buffer.from('x')]));
+      await blobs.put(b, 'walked-too', Readable.from([]));
+      const found: StoredBlob[] = [];
+      for await (const blob of blobs.all()) if (blob.key.startsWith('walked')) found.push(blob);
+      const names = found.map(({ organisationId, key }) => `${organisationId}/${key}`).sort();
+      expect(names).toEqual(['org-a/walked', 'org-b/walked', 'org-b/walked-too']);
+      for (const { createdAt } of found) expect(createdAt).toBeGreaterThan(1_600_000_000_000);
     });
   });
 }

@@ -1,11 +1,11 @@
 import { constants } from 'node:fs';
-import { type FileHandle, mkdir, open, readdir, rename, stat, unlink } from 'node:fs/promises';
+import { type FileHandle, lstat, mkdir, open, opendir, readdir, rename, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { type Clock, systemClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { base62 } from '../../kernel/id.ts';
-import type { BlobStat, Blobs, TenantContext } from '../ports.ts';
+import type { BlobStat, Blobs, StoredBlob, TenantContext } from '../ports.ts';
 import { errorCode, isDiskFull, syncDirectory } from './files.ts';
 
 export interface DiskBlobsOptions {
@@ -21,6 +21,15 @@ const STALE_MS = 60 * 60_000;
 
 function statOf(found: { size: number; mtimeMs: number }): BlobStat {
   return { bytes: found.size, createdAt: Math.floor(found.mtimeMs) };
+}
+
+async function namesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return [];
+    throw error;
+  }
 }
 
 class DiskBlobs implements Blobs {
@@ -98,6 +107,19 @@ class DiskBlobs implements Blobs {
     }
     await syncDirectory(path.folder);
     return true;
+  }
+
+  async *all(): AsyncGenerator<StoredBlob> {
+    for (const organisationId of await namesIn(join(this.#root, 'blobs'))) {
+      if (!ORGANISATION.test(organisationId)) continue;
+      const folder = join(this.#root, 'blobs', organisationId);
+      for await (const { name } of await opendir(folder)) {
+        if (!KEY.test(name)) continue;
+        // It may be gone by now.
+        const found = await lstat(join(folder, name)).catch(() => null);
+        if (found?.isFile()) yield { organisationId, key: name, createdAt: statOf(found).createdAt };
+      }
+    }
   }
 
   async close(): Promise<void> {}
