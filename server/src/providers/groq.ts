@@ -24,7 +24,7 @@ export const groq = compatible({
   },
   training: {
     // Lists come whole and take no filter; uploads in parts are not offered.
-    files: openAiFiles({ api, purposes: new Set(['batch']), list: () => 'all', largeUploads: false }),
+    files: openAiFiles({ api, purposes: new Set(['batch']), list: () => 'all', parts: null }),
     batches: openAiBatches({ api, wholeList: true }),
   },
 });

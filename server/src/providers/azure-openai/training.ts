@@ -5,7 +5,7 @@ import { type ProviderError, readProviderError } from '../../operations/dialects
 import type { JobRequest } from '../../operations/training.ts';
 import type { ObjectApi } from '../openai/training-api.ts';
 import { openAiBatches } from '../openai/training-batches.ts';
-import { openAiFiles } from '../openai/training-files.ts';
+import { openAiFiles, UPLOAD_PARTS } from '../openai/training-files.ts';
 import { jobBody, openAiJobs, refuseCloudFields, seedFits, toUpstreamTracker } from '../openai/training-jobs.ts';
 import type { AdapterContext, TrainingAdapter } from '../training.ts';
 import { Refusals, textOf } from '../training-calls.ts';
@@ -99,7 +99,7 @@ export const azureTraining: TrainingAdapter = {
     api,
     purposes: new Set(['assistants', 'batch', 'fine-tune']),
     list: (context) => (isDated(context) ? 'purpose' : 'pages'),
-    largeUploads: true,
+    parts: UPLOAD_PARTS,
   }),
   batches: openAiBatches({
     api,

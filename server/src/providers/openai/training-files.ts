@@ -13,13 +13,12 @@ export interface FilesOptions {
   readonly purposes: ReadonlySet<string>;
   /** How a list is asked for: in pages by purpose, whole by purpose, or whole and unfiltered. */
   list(context: AdapterContext): 'pages' | 'purpose' | 'all';
-  /** Whether the provider has `/uploads` for files that one request may not hold. */
-  readonly largeUploads: boolean;
+  /** The `/uploads` family for files that one request may not hold; null where there is none. Bytes. */
+  readonly parts: { readonly above: number; readonly size: number } | null;
 }
 
-/** Decimal megabytes: safe whichever kind of megabyte the provider counts. */
-const ONE_REQUEST = 512_000_000;
-const PART = 64_000_000;
+/** 512 MB for one request, 64 MB for a part. Decimal: safe whichever kind of megabyte the provider counts. */
+export const UPLOAD_PARTS = { above: 512_000_000, size: 64_000_000 } as const;
 const LIST_PAGE = 10_000;
 const MAX_PAGES = 100;
 /** The provider may look through a whole file before it answers. */
@@ -61,8 +60,9 @@ export function openAiFiles(options: FilesOptions): FilesAdapter {
           const known = [...options.purposes].join(', ');
           new Refusals(api.title, { dropParams: new Set() }).refuse('purpose', file.purpose, `use one of ${known}`);
         }
-        const large = options.largeUploads && file.bytes !== null && file.bytes > ONE_REQUEST;
-        return toFile(large ? await inParts(api, file, context) : await whole(options, file, context));
+        const { parts } = options;
+        const large = parts !== null && file.bytes !== null && file.bytes > parts.above;
+        return toFile(large ? await inParts(api, file, parts.size, context) : await whole(options, file, context));
       } catch (error) {
         file.stream.destroy();
         throw error;
@@ -150,7 +150,8 @@ async function multipartCall(
 
 function whole(options: FilesOptions, file: UploadRequest, context: AdapterContext): Promise<JsonObject> {
   const { filename, contentType, bytes: size } = file;
-  const stream = size === null && options.largeUploads ? bounded(file.stream) : file.stream;
+  const { parts } = options;
+  const stream = size === null && parts !== null ? bounded(file.stream, parts.above) : file.stream;
   return multipartCall(options.api, context, '/files', [['purpose', file.purpose]], {
     name: 'file',
     filename,
@@ -161,16 +162,16 @@ function whole(options: FilesOptions, file: UploadRequest, context: AdapterConte
 }
 
 /** Passes bytes up to what one request may hold. */
-function bounded(source: Readable): Transform {
+function bounded(source: Readable, limit: number): Transform {
   let seen = 0;
   const out = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       seen += chunk.length;
-      if (seen <= ONE_REQUEST) return done(null, chunk);
+      if (seen <= limit) return done(null, chunk);
       return done(
         new SluiceError(
           'invalid_request',
-          'Files above 512 MB need their size beforehand: send x-gateway-file-upload-size in bytes.',
+          `Files above ${Math.floor(limit / 1_000_000)} MB need their size beforehand: send x-gateway-file-upload-size in bytes.`,
           { param: 'x-gateway-file-upload-size' },
         ),
       );
@@ -181,7 +182,7 @@ function bounded(source: Readable): Transform {
   return out;
 }
 
-/** Cuts a stream of known size into streams of at most `PART` bytes, read one after the other and never kept. */
+/** Cuts a stream of known size into streams of a given size, read one after the other and never kept. */
 class Parts {
   readonly #source: AsyncIterator<Buffer>;
   #left: number;
@@ -232,7 +233,12 @@ function mimeType(file: UploadRequest): string {
   return file.purpose === 'fine-tune' || file.purpose === 'batch' ? 'text/jsonl' : 'application/octet-stream';
 }
 
-async function inParts(api: ObjectApi, file: UploadRequest, context: AdapterContext): Promise<JsonObject> {
+async function inParts(
+  api: ObjectApi,
+  file: UploadRequest,
+  most: number,
+  context: AdapterContext,
+): Promise<JsonObject> {
   const total = file.bytes ?? 0;
   const { filename, purpose } = file;
   const body = { filename, purpose, bytes: total, mime_type: mimeType(file) };
@@ -243,7 +249,7 @@ async function inParts(api: ObjectApi, file: UploadRequest, context: AdapterCont
     const parts = new Parts(file.stream, total);
     const ids: string[] = [];
     while (parts.left > 0) {
-      const size = Math.min(PART, parts.left);
+      const size = Math.min(most, parts.left);
       const part = await multipartCall(api, context, `${path}/parts`, [], {
         name: 'data',
         filename,

@@ -3,7 +3,7 @@ import { bearerHeaders } from '../training-calls.ts';
 import { openAiOptions } from './headers.ts';
 import type { ObjectApi } from './training-api.ts';
 import { openAiBatches } from './training-batches.ts';
-import { openAiFiles } from './training-files.ts';
+import { openAiFiles, UPLOAD_PARTS } from './training-files.ts';
 import { jobBody, openAiJobs } from './training-jobs.ts';
 
 const headers = (context: AdapterContext): string[] => {
@@ -21,7 +21,7 @@ export const openAiTraining: TrainingAdapter = {
     api,
     purposes: new Set(['assistants', 'batch', 'fine-tune', 'vision']),
     list: () => 'pages',
-    largeUploads: true,
+    parts: UPLOAD_PARTS,
   }),
   batches: openAiBatches({ api }),
 };
