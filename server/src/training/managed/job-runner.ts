@@ -1,0 +1,497 @@
+/**
+ * Runs gateway-managed fine-tuning jobs, one turn at a time (providers §1.3.2): validate → upload → create → poll →
+ * collect → clean. What a turn has done is in the row before the next begins, and each step can be begun again: a worker
+ * that is killed is followed by one that looks first what is there already.
+ */
+import { SluiceError } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json.ts';
+import { parseExact } from '../../kernel/json-exact.ts';
+import {
+  FINAL_JOB,
+  type FineTuningJob,
+  type JobError,
+  type JobEvent,
+  type JobRequest,
+} from '../../operations/training.ts';
+import type { JobsAdapter } from '../../providers/training.ts';
+import { cleaned, isMissing } from '../errors.ts';
+import { ledgerOf } from '../ledger.ts';
+import { readJob } from '../requests.ts';
+import { checked, DatasetRefused, refusedRows } from './job-dataset.ts';
+import { estimate, estimateText } from './job-estimate.ts';
+import {
+  advance,
+  advanced,
+  append,
+  type Checked,
+  digest,
+  FIELD,
+  type JobRow,
+  type JobStep,
+  type NewEvent,
+  noted,
+  progressOf,
+  publicJob,
+  ROLES,
+  type Role,
+  requestOf,
+  seconds,
+  statusEvent,
+  upstreamRequest,
+} from './job-row.ts';
+import {
+  type Connection,
+  connect,
+  type JobClaim,
+  type JobServices,
+  type JobSettings,
+  type Turn,
+} from './job-services.ts';
+import { copyResult, removeAll, uploadAll } from './job-uploads.ts';
+
+const NOW: Turn = { again: 0 };
+/** Events of a provider copied at one look; more are left for the next. */
+const EVENT_PAGES = 20;
+const EVENT_PAGE = 100;
+/** How far back a job whose creation was not answered is searched. */
+const SEARCH_PAGES = 5;
+
+/** Ends the job at once with this error. */
+class GivenUp extends Error {
+  readonly error: JobError;
+
+  constructor(code: string, message: string) {
+    super(message);
+    this.name = 'GivenUp';
+    this.error = { code, message, param: null };
+  }
+}
+
+export interface JobRunnerParts {
+  readonly services: JobServices;
+  readonly settings: JobSettings;
+  /** Told after each change of a job, for those who wait for it in this process. */
+  readonly changed: (jobId: string) => void;
+}
+
+/** The create request of a job, as it was read when the job was made. */
+export function storedJob(row: JobRow): JobRequest {
+  const { body, dropParams } = requestOf(row);
+  const parsed = parseExact(body);
+  if (!isObject(parsed)) throw new SluiceError('internal', 'A stored job request is no object.');
+  return readJob(parsed, new Set(dropParams)).job;
+}
+
+export function jobRunner({ services, settings, changed }: JobRunnerParts): (claim: JobClaim) => Promise<Turn> {
+  const { clock, log, pricer } = services;
+
+  function jobsOf({ adapter }: Connection): JobsAdapter {
+    if (adapter.jobs !== undefined) return adapter.jobs;
+    throw new GivenUp('unsupported_operation', 'The provider runs no fine-tuning jobs any more.');
+  }
+
+  /** Brings the row where the provider's job is, with one event for each state it enters. */
+  async function follow(
+    claim: JobClaim,
+    upstream: Partial<FineTuningJob> & Pick<FineTuningJob, 'status'>,
+    more: { readonly columns?: Partial<JobRow>; readonly events?: readonly NewEvent[] } = {},
+  ): Promise<void> {
+    await claim.write(async (tx, row, now) => {
+      const next = advance(publicJob(row), upstream, now);
+      const { job, entered } = next;
+      const patch: Partial<JobRow> = {
+        ...advanced(next, now),
+        ...more.columns,
+        ...(FINAL_JOB.has(job.status) ? { step: 'clean' satisfies JobStep } : null),
+      };
+      await tx.update('training_jobs', { id: row.id }, patch);
+      const transitions = entered.map((status) => statusEvent(row.id, job, status, now));
+      await append(tx, row, [...(more.events ?? []), ...transitions]);
+      return patch;
+    });
+    changed(claim.row.id);
+  }
+
+  async function validate(claim: JobClaim): Promise<Turn> {
+    const signal = AbortSignal.any([claim.signal, claim.cancelled]);
+    const connection = await connect(services, claim.row, { signal });
+    const jobs = jobsOf(connection);
+    const job = storedJob(claim.row);
+    const found: Partial<Record<Role, Checked>> = {};
+    for (const role of ROLES) {
+      const id = job[FIELD[role]];
+      if (id === null) continue;
+      found[role] = await checked(services, { tenant: connection.tenant, id, role, signal }, job, jobs);
+    }
+    const costs = estimate(found.training?.tokens ?? 0, job, connection.account, pricer, clock.now());
+    const rows = ROLES.flatMap((role) => {
+      const one = found[role];
+      return one === undefined ? [] : [`${FIELD[role]} has ${one.rows} rows and ${one.tokens} tokens`];
+    });
+    await claim.write(async (tx, row, now) => {
+      const patch: Partial<JobRow> = { ...noted(row, { checked: found }), step: 'upload' satisfies JobStep };
+      await tx.update('training_jobs', { id: row.id }, patch);
+      await append(tx, row, [
+        {
+          id: `ftevent-${digest(row.id, 'estimate')}`,
+          level: 'info',
+          message: `Valid: ${rows.join(', ')}. ${estimateText(costs)}`,
+          data: { type: 'estimate', files: found, estimate: costs },
+          created_at: now,
+        },
+      ]);
+      return patch;
+    });
+    return NOW;
+  }
+
+  async function upload(claim: JobClaim): Promise<Turn> {
+    await uploadAll(services, claim, storedJob(claim.row));
+    await claim.write(async () => ({ step: 'create' satisfies JobStep }));
+    return NOW;
+  }
+
+  /** The provider's job that an unanswered create request may have made. */
+  async function search(job: JobRequest, jobs: JobsAdapter, { context }: Connection): Promise<FineTuningJob | null> {
+    if (jobs.findByName !== undefined) return jobs.findByName(job, context);
+    // The training file was uploaded for this one job, so it names the job as surely as an id.
+    let after: string | null = null;
+    for (let i = 0; i < SEARCH_PAGES; i++) {
+      const page: Awaited<ReturnType<JobsAdapter['list']>> = await jobs.list({ after, limit: 100 }, context);
+      const found = page.data.find((one) => one.training_file === job.training_file);
+      if (found !== undefined) return found;
+      after = page.data.at(-1)?.id ?? null;
+      if (!page.has_more || after === null) return null;
+    }
+    return null;
+  }
+
+  function wanted(row: JobRow): JobRequest {
+    const { uploads } = progressOf(row);
+    return upstreamRequest(storedJob(row), {
+      training: uploads?.training?.id ?? null,
+      validation: uploads?.validation?.id ?? null,
+    });
+  }
+
+  async function create(claim: JobClaim): Promise<Turn> {
+    const job = wanted(claim.row);
+    // A fresh context each: the ids it gives are then the same in every try.
+    const open = () => connect(services, claim.row, { signal: claim.signal });
+    let upstream: FineTuningJob | null = null;
+    if (progressOf(claim.row).asked) {
+      const connection = await open();
+      upstream = await search(job, jobsOf(connection), connection);
+    } else {
+      await claim.write(async (_tx, row) => noted(row, { asked: true }));
+    }
+    const connection = await open();
+    const jobs = jobsOf(connection);
+    upstream ??= await jobs.create(job, connection.context);
+    const { id } = upstream;
+    await ledgerOf(services, connection.account, {
+      tenant: connection.tenant,
+      createdBy: claim.row.created_by,
+    })?.claim('job', [id]);
+    // Even a job that ended at once is first looked at: its events and results come with that.
+    const status = FINAL_JOB.has(upstream.status) ? 'queued' : upstream.status;
+    await follow(claim, { ...upstream, status }, { columns: { upstream_id: id, step: 'poll' satisfies JobStep } });
+    return claim.cancelled.aborted ? NOW : { again: settings.pollMs[0] };
+  }
+
+  async function poll(claim: JobClaim): Promise<Turn> {
+    const id = upstreamId(claim.row);
+    const connection = await connect(services, claim.row, { signal: claim.signal });
+    const jobs = jobsOf(connection);
+    const upstream = await jobs.retrieve(id, connection.context);
+    const events = await newEvents(claim, jobs, connection, id);
+    const before = publicJob(claim.row);
+    if (upstream.status === 'succeeded') {
+      const ended = { ...upstream };
+      await follow(
+        claim,
+        { ...upstream, status: 'running', finished_at: null },
+        {
+          events,
+          columns: {
+            ...noted(claim.row, { ended }),
+            step: 'collect' satisfies JobStep,
+          },
+        },
+      );
+      return NOW;
+    }
+    const quiet = upstream.status === before.status && events.length === 0 ? (progressOf(claim.row).quiet ?? 0) + 1 : 0;
+    await follow(claim, upstream, { events, columns: noted(claim.row, { quiet }) });
+    if (FINAL_JOB.has(publicJob(claim.row).status)) return NOW;
+    const [first, most] = settings.pollMs;
+    return { again: Math.min(most, first * 1.5 ** Math.min(quiet, 20)) };
+  }
+
+  /** What the provider has said since the last look, oldest first. */
+  async function newEvents(
+    claim: JobClaim,
+    jobs: JobsAdapter,
+    { context }: Connection,
+    upstreamId: string,
+  ): Promise<NewEvent[]> {
+    const { id: job_id, organisation_id } = claim.row;
+    const fresh: NewEvent[] = [];
+    let after: string | null = null;
+    try {
+      for (let i = 0; i < EVENT_PAGES; i++) {
+        const page: Awaited<ReturnType<JobsAdapter['events']>> = await jobs.events(
+          upstreamId,
+          { after, limit: EVENT_PAGE },
+          context,
+        );
+        const copies = page.data.map((event) => copyOf(job_id, event));
+        const ids = copies.map((event) => event.id);
+        const known = new Set(
+          (
+            await services.tables.systemRead((tx) =>
+              tx.list('training_events', { where: { organisation_id, job_id, id: { in: ids } } }),
+            )
+          ).map((event) => event.id),
+        );
+        fresh.push(...copies.filter((event) => !known.has(event.id)));
+        after = page.data.at(-1)?.id ?? null;
+        if (!page.has_more || after === null || known.size > 0) break;
+      }
+    } catch (error) {
+      // The job itself goes on without them; the next look tries again.
+      if (claim.signal.aborted) throw error;
+      log.warn('events of a job could not be read', { job: job_id, error: String(error) });
+    }
+    return fresh.reverse();
+  }
+
+  /** Copies result files, then lets the job succeed. */
+  async function collect(claim: JobClaim): Promise<Turn> {
+    const { ended } = progressOf(claim.row);
+    if (ended === undefined) throw new SluiceError('internal', 'A job has no end to collect.');
+    const connection = await connect(services, claim.row, { signal: claim.signal });
+    const kept: string[] = [];
+    const events: NewEvent[] = [];
+    for (const source of ended.result_files) {
+      const id = `gw_file_${digest(claim.row.id, 'result', source)}`;
+      try {
+        await copyResult(services, claim, connection, source, id);
+        kept.push(id);
+      } catch (error) {
+        const verdict = verdictOf(error);
+        if (claim.signal.aborted || !(verdict === 'rejected' || spent(claim.row, verdict))) throw error;
+        events.push({
+          id: `ftevent-${digest(claim.row.id, 'result lost', source)}`,
+          level: 'warn',
+          message: `The result file ${source} could not be copied from the provider: ${messageOf(error, connection)}`,
+          data: { type: 'result_file', provider_file: source },
+          created_at: clock.now(),
+        });
+      }
+    }
+    await follow(claim, { ...ended, result_files: kept }, { events });
+    return NOW;
+  }
+
+  /** Somebody asked to cancel: the provider is told first where it may have the job. */
+  async function cancel(claim: JobClaim): Promise<Turn> {
+    const { step } = claim.row;
+    if (step === 'create' && progressOf(claim.row).asked) {
+      const connection = await connect(services, claim.row, { signal: claim.signal });
+      const found = await search(wanted(claim.row), jobsOf(connection), connection);
+      if (found !== null) {
+        await claim.write(async () => ({ upstream_id: found.id, step: 'poll' satisfies JobStep }));
+        return NOW;
+      }
+    }
+    if (claim.row.upstream_id === null) {
+      await follow(claim, { status: 'cancelled' });
+      return NOW;
+    }
+    const id = claim.row.upstream_id;
+    const connection = await connect(services, claim.row, { signal: claim.signal });
+    const jobs = jobsOf(connection);
+    let after: FineTuningJob;
+    try {
+      after = await jobs.cancel(id, connection.context);
+    } catch (error) {
+      if (claim.signal.aborted || verdictOf(error) !== 'rejected') throw error;
+      // Most refuse because the job has ended meanwhile.
+      after = await jobs.retrieve(id, connection.context);
+      if (!FINAL_JOB.has(after.status)) {
+        const refusal = `The provider did not cancel the job: ${messageOf(error, connection)}`;
+        await claim.write(async (_tx, row) => ({ cancel_requested: false, ...noted(row, { refusal }) }));
+        changed(claim.row.id);
+        return { again: settings.pollMs[0] };
+      }
+    }
+    // A job that ended before the provider heard of it keeps its end, with results and all.
+    if (after.status === 'succeeded' || after.status === 'failed') {
+      await claim.write(async () => ({ cancel_requested: false }));
+      return poll(claim);
+    }
+    const events = await newEvents(claim, jobs, connection, id);
+    await follow(claim, { ...after, status: 'cancelled', finished_at: seconds(clock.now()) }, { events });
+    return NOW;
+  }
+
+  /** The job has ended: what a failed or cancelled one uploaded serves nobody. */
+  async function clean(claim: JobClaim): Promise<Turn> {
+    const { row } = claim;
+    if (row.status !== 'succeeded') {
+      // A create request without an answer may have made a job that nobody would stop.
+      if (row.upstream_id === null && progressOf(row).asked) await stopUnknown(claim);
+      await removeAll(services, claim);
+    }
+    changed(claim.row.id);
+    return 'done';
+  }
+
+  async function stopUnknown(claim: JobClaim): Promise<void> {
+    const connection = await connect(services, claim.row, { signal: claim.signal });
+    const jobs = jobsOf(connection);
+    const found = await search(wanted(claim.row), jobs, connection);
+    if (found !== null && !FINAL_JOB.has(found.status)) await jobs.cancel(found.id, connection.context);
+    await claim.write(async (_tx, row) => noted(row, { asked: false }));
+  }
+
+  async function fail(claim: JobClaim, error: JobError, events: readonly NewEvent[] = []): Promise<Turn> {
+    await follow(claim, { status: 'failed', error }, { events });
+    return NOW;
+  }
+
+  const spent = (row: JobRow, verdict: Verdict): boolean =>
+    verdict !== 'rejected' && row.failures + 1 >= settings.patience[verdict];
+
+  async function failed(claim: JobClaim, error: unknown): Promise<Turn> {
+    const { row } = claim;
+    const step = row.step as JobStep;
+    if (error instanceof DatasetRefused) return fail(claim, error.error, error.events(row.id, clock.now()));
+    if (error instanceof GivenUp) return fail(claim, error.error);
+    const verdict = verdictOf(error);
+    const over = spent(row, verdict);
+    if (step === 'clean') {
+      if (!over && verdict !== 'rejected') throw error;
+      log.warn('files of a job could not be removed at the provider', { job: row.id, error: String(error) });
+      await claim.write(async (tx, latest, now) => {
+        await append(tx, latest, [leftBehind(latest, now)]);
+        return {};
+      });
+      return 'done';
+    }
+    if (refusedRows(error)) {
+      return fail(claim, { code: `invalid_${error.param}`, message: error.message, param: error.param });
+    }
+    if (verdict === 'rejected') {
+      // A job that runs is not given up for one odd answer.
+      if (step === 'poll' && row.failures + 1 < settings.patience.refused) throw error;
+      const gone = step === 'poll' && isMissing(error);
+      const message = gone ? 'The provider does not know the job any more.' : messageOf(error, null);
+      return fail(claim, { code: codeOf(error), message, param: null });
+    }
+    if (!over) throw error;
+    const why = {
+      unreachable: 'The provider could not be reached for too long',
+      refused: 'The provider account of the job cannot be used',
+      internal: 'The gateway could not go on with the job',
+    }[verdict];
+    const detail = verdict === 'internal' ? '' : `: ${messageOf(error, null)}`;
+    return fail(claim, { code: 'provider_error', message: `${why}${detail}`, param: null });
+  }
+
+  return async function run(claim) {
+    const { row } = claim;
+    try {
+      if (row.step === 'clean') return await clean(claim);
+      if (FINAL_JOB.has(row.status)) {
+        await claim.write(async () => ({ step: 'clean' satisfies JobStep }));
+        return NOW;
+      }
+      if (row.cancel_requested && row.step !== 'collect') return await cancel(claim);
+      switch (row.step as JobStep) {
+        case 'validate':
+          return await validate(claim);
+        case 'upload':
+          return await upload(claim);
+        case 'create':
+          return await create(claim);
+        case 'poll':
+          return await poll(claim);
+        case 'collect':
+          return await collect(claim);
+        default:
+          return 'done';
+      }
+    } catch (error) {
+      if (claim.signal.aborted || claim.cancelled.aborted) throw error;
+      return failed(claim, cleaned(error, await secretsOfRow(row)));
+    }
+  };
+
+  async function secretsOfRow(row: JobRow): Promise<readonly string[]> {
+    const connection = await connect(services, row).catch(() => null);
+    return connection?.account.secrets ?? [];
+  }
+}
+
+/** What to do about an error: see `JobSettings.patience`; `rejected` is final at once. */
+type Verdict = 'unreachable' | 'refused' | 'internal' | 'rejected';
+
+const PASSING: ReadonlySet<number> = new Set([408, 409, 425, 429]);
+
+export function verdictOf(error: unknown): Verdict {
+  if (!(error instanceof SluiceError)) return 'internal';
+  switch (error.kind) {
+    case 'gateway_unavailable':
+    case 'unauthenticated':
+    case 'bad_call':
+      return 'refused';
+    case 'internal':
+      return 'internal';
+    case 'provider_error':
+      if (error.status === 401 || error.status === 402 || error.status === 403) return 'refused';
+      return error.status >= 500 || PASSING.has(error.status) ? 'unreachable' : 'rejected';
+    default:
+      return error.status >= 500 || PASSING.has(error.status) || error.kind === 'client_closed'
+        ? 'unreachable'
+        : 'rejected';
+  }
+}
+
+function messageOf(error: unknown, connection: Connection | null): string {
+  const clean = connection === null ? error : cleaned(error, connection.account.secrets);
+  return clean instanceof SluiceError ? clean.message : 'an unexpected error.';
+}
+
+/** Codes of api §4.1; a provider's own code says more than ours. */
+function codeOf(error: unknown): string {
+  return (error instanceof SluiceError ? error.code : null) ?? 'provider_error';
+}
+
+function upstreamId(row: JobRow): string {
+  if (row.upstream_id !== null) return row.upstream_id;
+  throw new SluiceError('internal', 'A job that is looked at has no id at the provider.');
+}
+
+function copyOf(jobId: string, event: JobEvent): NewEvent {
+  const { object: _object, id, created_at, level, message, ...data } = event;
+  return {
+    id: `ftevent-${digest(jobId, 'provider', id === '' ? `${created_at} ${message}` : id)}`,
+    level,
+    message,
+    data: { ...data, type: 'provider' },
+    created_at: created_at * 1000,
+  };
+}
+
+function leftBehind(row: JobRow, now: number): NewEvent {
+  const names = Object.values(progressOf(row).uploads ?? {}).map((one) => one.id ?? one.filename);
+  return {
+    id: `ftevent-${digest(row.id, 'left behind')}`,
+    level: 'warn',
+    message: `These files of the job could not be removed at the provider: ${names.join(', ')}`,
+    data: { type: 'left_behind', provider_files: names },
+    created_at: now,
+  };
+}
