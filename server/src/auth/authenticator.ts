@@ -9,11 +9,9 @@ import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Change, Tables } from '../store/ports.ts';
-import type { Row } from '../store/schema.ts';
+import { principalOfRow } from './key-principal.ts';
 import { KEY_LENGTH, type ParsedKey, parseKey } from './keys.ts';
 import type { Principal } from './principal.ts';
-import { intersect, roleScopes, scopesOf } from './scopes.ts';
-import { systemTenant } from './tenant.ts';
 import { Throttle } from './throttle.ts';
 
 /** An entry that no poll confirmed and nobody verified for this long is verified again. */
@@ -76,13 +74,6 @@ const REFUSALS: Record<Refusal | 'malformed', string> = {
 };
 
 const refusal = (reason: Refusal | 'malformed') => new SluiceError('unauthenticated', REFUSALS[reason]);
-
-/** Rows a key depends on, as one read finds them. */
-interface Found {
-  readonly key: Row<'api_keys'>;
-  readonly secret: Row<'api_key_secrets'>;
-  readonly organisation: Row<'organisations'>;
-}
 
 export function createAuthenticator(options: AuthenticatorOptions): Authenticator {
   return new KeyAuthenticator(options);
@@ -253,48 +244,8 @@ class KeyAuthenticator implements Authenticator {
     if (key.status === 'archived') return 'revoked';
     const expiresAt = Math.min(key.expires_at ?? NEVER, secret.expires_at ?? NEVER);
     if (key.status === 'expired' || expiresAt <= this.#clock.now()) return 'expired';
-    const principal = await this.#principal(found);
+    const principal = await principalOfRow(this.#tables, key, organisation);
     return principal === null ? 'revoked' : entryOf(principal, organisation.status !== 'active', expiresAt);
-  }
-
-  /** Null when the key's workspace or owner is gone. */
-  async #principal(found: Found): Promise<Principal | null> {
-    const { key, organisation } = found;
-    const { workspace_id: workspaceId, user_id: userId } = key;
-    let role: Principal['role'] = null;
-    let limit = scopesOf(key.type);
-    if (workspaceId !== null || userId !== null) {
-      const { workspace, user, member } = await this.#tables.read(systemTenant(organisation.id), async (tx) => ({
-        workspace: workspaceId === null ? undefined : await tx.find('workspaces', { id: workspaceId }),
-        user: userId === null ? undefined : await tx.find('users', { id: userId }),
-        member:
-          userId === null || workspaceId === null
-            ? undefined
-            : await tx.find('workspace_members', { workspace_id: workspaceId, user_id: userId }),
-      }));
-      if (workspaceId !== null && workspace?.status !== 'active') return null;
-      if (userId !== null) {
-        if (user?.status !== 'active') return null;
-        const inWorkspace = member?.status === 'active' ? member.role : null;
-        if (user.role === 'member' && inWorkspace === null) return null;
-        role = user.role;
-        limit = intersect(limit, roleScopes(user.role, inWorkspace));
-      }
-    }
-    return {
-      kind: key.type,
-      keyId: key.id,
-      keyName: key.name,
-      organisationId: organisation.id,
-      workspaceId,
-      userId,
-      role,
-      scopes: intersect(key.scopes, limit),
-      defaults: key.defaults ?? {},
-      rateLimits: key.rate_limits ?? [],
-      usageLimits: key.usage_limits,
-      expiresAt: key.expires_at,
-    };
   }
 
   #failed(parsed: ParsedKey, address: string, reason: Refusal): SluiceError {

@@ -44,6 +44,8 @@ export class Exchange {
   metadata: Record<string, string> | null;
 
   principal: Principal | null;
+  /** Why the caller, known otherwise, must not call any more; the request is refused with it and recorded as theirs. */
+  refusal: SluiceError | null;
   /** Header the gateway credential came in: its value must never leave. */
   credentialHeader: string;
   /** Provider token the caller brought itself. */
@@ -107,6 +109,7 @@ export class Exchange {
     this.parentSpanId = null;
     this.metadata = null;
     this.principal = null;
+    this.refusal = null;
     this.credentialHeader = 'x-gateway-api-key';
     this.callerToken = null;
     this.body = EMPTY;

@@ -22,6 +22,8 @@ export interface DataPlane {
     response: ServerResponse,
     body: Buffer,
   ): Promise<void>;
+  /** Runs a request that Sluice makes itself, from an exchange made elsewhere (`inner.ts`). */
+  runInner(x: Exchange): Promise<void>;
 }
 
 /**
@@ -94,5 +96,6 @@ export function registerDataPlane(app: FastifyInstance, services: Services): Dat
       x.bytesIn = body.length;
       return handle(x);
     },
+    runInner: handle,
   };
 }

@@ -9,7 +9,8 @@ const CREDENTIALS = ['x-gateway-api-key', 'authorization', 'x-api-key'] as const
  * Anthropic clients when it holds a gateway key. What is left of the two is the caller's own provider token.
  */
 export function authenticate(x: Exchange): void | Promise<void> {
-  // A console session is authenticated before the exchange is made.
+  if (x.refusal !== null) throw x.refusal;
+  // A console session and the key of a batch are authenticated before the exchange is made.
   if (x.principal !== null) return authorise(x, x.principal);
   refuseRepeated(x);
   const own = x.header('x-gateway-api-key');

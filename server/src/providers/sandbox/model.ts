@@ -93,9 +93,27 @@ const WHOLE = new Set([
   'up_ms',
 ]);
 
-/** Reads a model name. Throws a 400 that names the parameter at fault and what is allowed. */
+/** A tuned model or one of its checkpoints, as the sandbox's own jobs name them: `ft:<base>:<suffix>:<id>`. */
+const TUNED = /^ft:(.+):[\w.-]{0,64}:[0-9a-z]{8}(?::ckpt-step-\d{1,15})?$/s;
+
+/** The base of a tuned model; any other name is its own base. */
+export function baseOf(name: string): string {
+  return TUNED.exec(name)?.[1] ?? name;
+}
+
+/**
+ * Reads a model name. Throws a 400 that names the parameter at fault and what is allowed.
+ *
+ * A tuned model answers as its base. Whether a job made it is not asked: the sandbox answers any name to anyone, a tuned
+ * name holds nothing but its base, and so there is nothing of another workspace to be seen.
+ */
 export function parseModelName(text: string): SandboxModel {
   const name = text.startsWith('sandbox/') ? text.slice('sandbox/'.length) : text;
+  const base = baseOf(name);
+  return base === name ? parseBase(name) : { ...parseBase(base), name };
+}
+
+function parseBase(name: string): SandboxModel {
   if (name === '') throw invalid('you must provide a model parameter', 'model', 'missing_required_parameter');
   const mark = name.indexOf('?');
   const base = mark === -1 ? name : name.slice(0, mark);

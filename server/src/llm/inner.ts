@@ -1,0 +1,136 @@
+/**
+ * Requests that Sluice makes to itself: a line of a batch goes through the whole data plane as the API key that made the
+ * batch, with the rights the key has now. Limits, guardrails, saved-only rules and accounting are those of any request,
+ * and each leaves its record.
+ */
+import { type KeyRights, rightsOfKey } from '../auth/key-principal.ts';
+import { type Collected, InnerResponse, innerRequest } from '../http/inner-exchange.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { JsonObject } from '../kernel/json.ts';
+import { parseExact } from '../kernel/json-exact.ts';
+import { OPERATIONS, type Operation } from '../operations/operation.ts';
+import type { Tables } from '../store/ports.ts';
+import { Exchange } from './exchange.ts';
+import type { Services } from './services.ts';
+
+/** Largest answer that is kept. */
+const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
+
+export interface InnerRequest {
+  readonly keyId: string;
+  readonly organisationId: string;
+  readonly workspaceId: string;
+  /** `/v1/chat/completions` … */
+  readonly endpoint: string;
+  /** Lower-case names; credentials have no place here. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: JsonObject;
+  readonly signal: AbortSignal;
+}
+
+export interface InnerAnswer {
+  /** 499 when `signal` ended the request before its answer was complete. */
+  readonly status: number;
+  /** Of its record. */
+  readonly requestId: string;
+  /** Parsed with big integers kept; a text when it is no JSON. */
+  readonly body: unknown;
+  /** Milliseconds the answer asks to wait; null when it does not say. */
+  readonly retryAfterMs: number | null;
+  /** A rate limit of Sluice itself refused the request: nothing was called. */
+  readonly limited: boolean;
+  /** Why the key may not call any more. */
+  readonly keyRefused: string | null;
+}
+
+export interface InnerParts {
+  readonly services: Services;
+  readonly tables: Pick<Tables, 'read'>;
+  /** `DataPlane.runInner`. */
+  readonly run: (x: Exchange) => Promise<void>;
+}
+
+/** Never rejects for what a request may meet: every refusal and failure is an answer with its status. */
+export function createInner({ services, tables, run }: InnerParts): (request: InnerRequest) => Promise<InnerAnswer> {
+  return async (given) => {
+    const operation = operationOf(given.endpoint);
+    const rights = await rightsOfKey(tables, services.clock, given);
+    const body = Buffer.from(JSON.stringify(given.body));
+    const request = innerRequest('POST', given.endpoint, {
+      ...given.headers,
+      'content-type': 'application/json',
+      'content-length': String(body.length),
+    });
+    const response = new InnerResponse(request, MAX_ANSWER_BYTES);
+    const x = new Exchange(services, operation, request, response, {});
+    x.principal = rights.principal;
+    x.refusal = rights.refusal ?? tooLarge(body.length, services.maxBodyBytes);
+    x.body = body;
+    x.bytesIn = body.length;
+    const leave = () => {
+      x.clientGone = true;
+      x.cancel?.(new SluiceError('client_closed', 'The work this request belongs to was ended.'));
+    };
+    given.signal.addEventListener('abort', leave, { once: true });
+    if (given.signal.aborted) leave();
+    try {
+      await run(x);
+    } finally {
+      given.signal.removeEventListener('abort', leave);
+    }
+    return answerOf(x, await response.collected, rights);
+  };
+}
+
+function operationOf(endpoint: string): Operation {
+  const found = Object.values(OPERATIONS).find(
+    (operation) => operation.method === 'POST' && operation.body === 'json' && `/v1${operation.path}` === endpoint,
+  );
+  if (found === undefined || found.family === 'J') {
+    throw new SluiceError('internal', `Nothing answers ${JSON.stringify(endpoint.slice(0, 100))} inside the process.`);
+  }
+  return found;
+}
+
+function tooLarge(bytes: number, most: number): SluiceError | null {
+  return bytes <= most
+    ? null
+    : new SluiceError('bad_call_too_large', `The body has ${bytes} bytes; at most ${most} are allowed.`);
+}
+
+function answerOf(x: Exchange, collected: Collected, rights: KeyRights): InnerAnswer {
+  const common = {
+    requestId: x.id,
+    retryAfterMs: retryAfter(collected.headers),
+    limited: x.status === 429 && x.outcome === 'refused' && x.tries === 0,
+    keyRefused: rights.refusal?.message ?? null,
+  };
+  if (!collected.complete) {
+    const left = x.outcome === 'aborted' || x.clientGone;
+    const status = left ? 499 : 502;
+    const code = left ? 'cancelled' : 'upstream_stream_cut';
+    const message = x.errorMessage ?? 'The answer was cut before it was complete.';
+    return { ...common, status, body: { error: { message, type: 'api_error', param: null, code } } };
+  }
+  return { ...common, status: collected.status, body: bodyOf(collected.body) };
+}
+
+function bodyOf(bytes: Buffer): unknown {
+  const text = bytes.toString('utf8');
+  try {
+    return parseExact(text);
+  } catch {
+    return text;
+  }
+}
+
+function retryAfter(headers: Collected['headers']): number | null {
+  for (const [name, unit] of [
+    ['retry-after-ms', 1],
+    ['retry-after', 1000],
+  ] as const) {
+    const value = headers[name];
+    if (value !== undefined && /^\d{1,9}$/.test(value)) return Number(value) * unit;
+  }
+  return null;
+}

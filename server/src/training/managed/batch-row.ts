@@ -1,0 +1,129 @@
+/** What the row of a gateway-managed batch holds beside the public batch. */
+import { type Batch, type BatchRequest, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
+import type { SystemTx } from '../../store/ports.ts';
+import type { Row } from '../../store/schema.ts';
+import type { BatchFault } from './batch-input.ts';
+
+export type BatchRow = Row<'batches'>;
+
+/** `batches.request`: what was asked, and how it is to be run. */
+export interface BatchWork {
+  /** Without `body`. */
+  readonly batch: Omit<BatchRequest, 'body'>;
+  /** `gateway_options`. */
+  readonly options: Readonly<Record<string, string>>;
+  readonly dropParams: readonly string[];
+  /** API key that created the batch: its present rights and limits count for every line. */
+  readonly keyId: string;
+  /** `provider`: the provider's own batch. `lines`: Sluice runs them itself. */
+  readonly mode: 'provider' | 'lines';
+}
+
+/** A request that is tried again. */
+export interface Retry {
+  readonly line: number;
+  readonly offset: number;
+  /** Failures so far; waiting for a rate limit of Sluice is none. */
+  readonly tries: number;
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/** `batches.progress`: what earlier turns left behind for later ones. */
+export interface BatchProgress {
+  /** Milliseconds since the epoch. */
+  readonly expiresAt: number;
+  /** First line that was not begun. */
+  readonly next: { readonly line: number; readonly offset: number };
+  readonly retries: readonly Retry[];
+  /** Requests of the next flush; less than the bucket after Sluice's own rate limits refused some. */
+  readonly width: number;
+  /** Decided: how the batch ends once its files are written. */
+  readonly end: {
+    readonly status: 'completed' | 'failed' | 'expired' | 'cancelled';
+    /** Of lines that have no result. */
+    readonly unrun: { readonly code: string; readonly message: string };
+    readonly fault: BatchFault | null;
+  } | null;
+  /**
+   * Ids of the two files, new for every writing: a worker that lost the row and does not know it yet must not write over
+   * the files of the one that ended the batch. Noted before the first byte, so that the next writing can remove them.
+   */
+  readonly output: string | null;
+  readonly errors: string | null;
+  /** Provider mode. `begun`: an upload or a submission may have happened that was not noted. */
+  readonly begun: 'upload' | 'start' | null;
+  readonly uploaded: string | null;
+  /** Whether the provider was told to cancel. */
+  readonly told: boolean;
+}
+
+export const workOf = (row: BatchRow): BatchWork => row.request as unknown as BatchWork;
+export const progressOf = (row: BatchRow): BatchProgress => row.progress as unknown as BatchProgress;
+export const publicOf = (row: BatchRow): Batch => row.batch as unknown as Batch;
+export const stored = (value: object): Record<string, unknown> => value as Record<string, unknown>;
+
+/** The batch without request fields nobody may see, as adapters take it. */
+export function requestOf(row: BatchRow, inputFile: string): BatchRequest {
+  const { batch } = workOf(row);
+  return { ...batch, input_file_id: inputFile, completion_window: '24h', body: {} };
+}
+
+export const seconds = (ms: number): number => Math.floor(ms / 1000);
+
+/**
+ * A row that a worker holds, as the scheduler gives it (`jobs/claim.ts`): writes reach the row only while it is held,
+ * and reject otherwise.
+ */
+export interface BatchClaim {
+  readonly row: BatchRow;
+  /** Aborted when the row must be let go of. */
+  readonly signal: AbortSignal;
+  /** Aborted when somebody asked to cancel the batch. */
+  readonly cancelled: AbortSignal;
+  /** `now`: milliseconds since the epoch by the store's clock. */
+  write(change: (tx: SystemTx, row: BatchRow, now: number) => Promise<Partial<BatchRow>>): Promise<BatchRow>;
+}
+
+/** How a turn ended: due again after so many milliseconds, or nothing is left to do. */
+export type Turn = { readonly again: number } | 'done';
+
+/** When a status was entered, by the name of its field. */
+const STAMPS: Readonly<Partial<Record<BatchStatus, string>>> = {
+  in_progress: 'in_progress_at',
+  finalizing: 'finalizing_at',
+  completed: 'completed_at',
+  failed: 'failed_at',
+  file_upload_failed: 'failed_at',
+  batch_start_failed: 'failed_at',
+  expired: 'expired_at',
+  cancelling: 'cancelling_at',
+  cancelled: 'cancelled_at',
+};
+
+const ALWAYS: readonly BatchStatus[] = ['cancelling'];
+/** Api §6.1; any state that is not final may be cancelled. */
+const NEXT: Readonly<Partial<Record<BatchStatus, readonly BatchStatus[]>>> = {
+  validating: ['in_progress', 'failed', 'file_upload_failed', 'batch_start_failed', 'expired'],
+  in_progress: ['finalizing', 'processing_post_request_guardrails', 'completed', 'failed', 'expired'],
+  finalizing: ['processing_post_request_guardrails', 'completed', 'failed', 'expired'],
+  processing_post_request_guardrails: ['completed', 'failed'],
+  cancelling: ['cancelled', 'failed'],
+};
+
+export function mayBecome(from: BatchStatus, to: BatchStatus): boolean {
+  if (FINAL_BATCH.has(from)) return false;
+  return from === to || ALWAYS.includes(to) || (NEXT[from] ?? []).includes(to);
+}
+
+/** Columns of a change of status; a status already in force keeps its time. `more`: other fields of the public batch. */
+export function changed(row: BatchRow, status: BatchStatus, now: number, more: object = {}): Partial<BatchRow> {
+  const stamp = STAMPS[status];
+  const stamps = stamp !== undefined && row.status !== status ? { [stamp]: seconds(now) } : {};
+  return { status, batch: { ...row.batch, status, ...stamps, ...more }, last_updated_at: now };
+}
+
+/** The status the row may take now: a batch that is being cancelled stays so until its end. */
+export function statusOf(row: BatchRow, wanted: BatchStatus): BatchStatus {
+  return row.status === 'cancelling' && !FINAL_BATCH.has(wanted) ? 'cancelling' : wanted;
+}

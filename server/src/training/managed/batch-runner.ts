@@ -1,0 +1,109 @@
+/**
+ * One turn at a gateway-managed batch. The row's `step` says what comes next, so whoever claims the row after a restart
+ * goes on where the last one stopped; every step may be repeated.
+ *
+ *     validate ─ lines ──▶ run ⟲ ─────────────────────────▶ write ──▶ done
+ *              ╰ provider ▶ upload ──▶ start ──▶ poll ⟲ ──▶ collect ▶ done
+ */
+import { SluiceError } from '../../kernel/errors.ts';
+import type { BatchStatus } from '../../operations/training.ts';
+import { allResults, finish, GONE, nameFiles, openInput, rulesOf, writeFiles } from './batch-files.ts';
+import { type BatchFault, checkBatchInput } from './batch-input.ts';
+import { conclude, flush } from './batch-lines.ts';
+import { collect, poll, start, upload } from './batch-provider.ts';
+import { type BatchClaim, type BatchRow, changed, progressOf, publicOf, type Turn, workOf } from './batch-row.ts';
+import type { BatchServices } from './batch-services.ts';
+
+export type BatchStep = 'validate' | 'run' | 'write' | 'upload' | 'start' | 'poll' | 'collect' | 'done';
+
+/** Does what the row's step says and notes what comes next. Throws what may pass, to be tried again later. */
+export async function runBatchTurn(claim: BatchClaim, services: BatchServices): Promise<Turn> {
+  try {
+    return await turn(claim, services);
+  } catch (error) {
+    if (claim.signal.aborted || !(error instanceof SluiceError) || error.code !== GONE) throw error;
+    const fault: BatchFault = { code: GONE, message: error.message, param: 'input_file_id', line: null };
+    if (claim.row.step !== 'run' && claim.row.step !== 'write') return fail(claim, 'failed', [fault], 1);
+    return conclude(claim, { status: 'failed', unrun: { code: 'batch_failed', message: error.message }, fault });
+  }
+}
+
+function turn(claim: BatchClaim, services: BatchServices): Promise<Turn> {
+  switch (claim.row.step as BatchStep) {
+    case 'validate':
+      return validate(claim, services);
+    case 'run':
+      return flush(claim, services);
+    case 'write':
+      return write(claim, services);
+    case 'upload':
+      return upload(claim, services);
+    case 'start':
+      return start(claim, services);
+    case 'poll':
+      return poll(claim, services);
+    case 'collect':
+      return collect(claim, services);
+    case 'done':
+      return Promise.resolve('done');
+    default:
+      throw new SluiceError('internal', `A batch has the unknown step ${JSON.stringify(claim.row.step)}.`);
+  }
+}
+
+/** Reads the whole input file before anything is sent. */
+async function validate(claim: BatchClaim, services: BatchServices): Promise<Turn> {
+  const { row } = claim;
+  const { mode } = workOf(row);
+  if (row.cancel_requested && mode === 'provider') return fail(claim, 'cancelled', [], 0);
+  const input = await openInput(services, row);
+  if (input === null) {
+    const message = 'The input file was deleted before it was read.';
+    return fail(claim, 'failed', [{ code: GONE, message, param: 'input_file_id', line: null }], 1);
+  }
+  const stop = () => input.destroy(new Error('the claim has ended'));
+  claim.signal.addEventListener('abort', stop, { once: true });
+  const report = await checkBatchInput(input, rulesOf(row, services)).finally(() =>
+    claim.signal.removeEventListener('abort', stop),
+  );
+  if (report.errorCount > 0) return fail(claim, 'failed', report.errors, report.errorCount);
+  await claim.write(async (_tx, latest, now) => {
+    const counts = { request_counts: { total: report.total, completed: 0, failed: 0 } };
+    const status: BatchStatus = latest.status === 'cancelling' ? 'cancelling' : 'in_progress';
+    return mode === 'lines'
+      ? { step: 'run', ...changed(latest, status, now, counts) }
+      : { step: 'upload', ...changed(latest, latest.status as BatchStatus, now, counts) };
+  });
+  return { again: 0 };
+}
+
+/** Ends a batch that leaves no files. */
+export async function fail(
+  claim: BatchClaim,
+  status: BatchStatus,
+  faults: readonly BatchFault[],
+  total: number,
+): Promise<Turn> {
+  await claim.write(async (_tx, row, now) => ({
+    step: 'done',
+    ...changed(row, status, now, faults.length === 0 ? {} : { errors: { object: 'list', data: faults, total } }),
+  }));
+  return 'done';
+}
+
+async function write(claim: BatchClaim, services: BatchServices): Promise<Turn> {
+  const { end } = progressOf(claim.row);
+  if (end === null) throw new SluiceError('internal', 'A batch is to be written whose end is not decided.');
+  await nameFiles(claim, services);
+  const written = await writeFiles(services, claim.row, allResults(services, claim.row), claim.signal);
+  // A cancellation that came after the last request finds nothing to cancel but the writing.
+  const status = publicOf(claim.row).status === 'cancelling' && end.status === 'completed' ? 'cancelled' : end.status;
+  const errors = end.fault === null ? {} : { errors: { object: 'list', data: [end.fault], total: 1 } };
+  await finish(claim, services, written, status, errors);
+  return 'done';
+}
+
+/** Columns of a new row. */
+export function firstStep(): Pick<BatchRow, 'step'> {
+  return { step: 'validate' satisfies BatchStep };
+}

@@ -1,0 +1,109 @@
+import { Readable } from 'node:stream';
+import { type FileObject, UPLOAD_PURPOSES } from '../../operations/training.ts';
+import type { FileContent, FilesAdapter } from '../../providers/training.ts';
+import type { Blobs, TenantContext } from '../../store/ports.ts';
+import { type JobData, jobOfResult, metricsCsv, resultFileId, statusAt } from './life.ts';
+import { MARK, missingObject, type Objects, type Stored, seconds, shortId } from './objects.ts';
+
+export interface FileData {
+  readonly filename: string;
+  readonly purpose: string;
+  readonly contentType: string;
+  readonly bytes: number;
+}
+
+export interface FileParts {
+  readonly blobs: Blobs;
+  readonly tenant: TenantContext;
+  readonly files: Objects<FileData>;
+  readonly jobs: Objects<JobData>;
+}
+
+const fileObject = (file: Stored<FileData>): FileObject => ({
+  id: file.id,
+  object: 'file',
+  bytes: file.data.bytes,
+  created_at: seconds(file.createdAt),
+  filename: file.data.filename,
+  purpose: file.data.purpose,
+  status: 'processed',
+  status_details: null,
+  ...MARK,
+});
+
+/** The metrics of a succeeded job: made when they are read. */
+function resultObject(job: Stored<JobData>): FileObject {
+  return {
+    id: resultFileId(job),
+    object: 'file',
+    bytes: Buffer.byteLength(metricsCsv(job)),
+    created_at: seconds(job.createdAt + job.data.trainMs),
+    filename: 'step_metrics.csv',
+    purpose: 'fine-tune-results',
+    status: 'processed',
+    status_details: null,
+    ...MARK,
+  };
+}
+
+export function sandboxFiles(parts: FileParts): FilesAdapter {
+  const { blobs, tenant, files, jobs } = parts;
+
+  async function result(id: string, now: number): Promise<Stored<JobData> | null> {
+    const jobId = jobOfResult(id);
+    if (jobId === null) return null;
+    const job = await jobs.find(jobId);
+    if (job === null || job.data.resultRemoved || statusAt(job, now) !== 'succeeded') throw missingObject('file', id);
+    return job;
+  }
+
+  return {
+    purposes: UPLOAD_PURPOSES,
+    objectUris: false,
+
+    async upload(file, context) {
+      const id = `file-${shortId(context)}`;
+      const { bytes } = await blobs.put(tenant, id, file.stream);
+      const { filename, purpose, contentType } = file;
+      return fileObject(await files.add(id, { filename, purpose, contentType, bytes }, context.now()));
+    },
+
+    async list(purpose, context) {
+      const own = (await files.all()).map(fileObject);
+      const results = (await jobs.all())
+        .filter((job) => !job.data.resultRemoved && statusAt(job, context.now()) === 'succeeded')
+        .map(resultObject);
+      return [...own, ...results]
+        .filter((file) => purpose === null || file.purpose === purpose)
+        .sort((a, b) => b.created_at - a.created_at);
+    },
+
+    async retrieve(id, context) {
+      const job = await result(id, context.now());
+      return job === null ? fileObject(await files.get(id)) : resultObject(job);
+    },
+
+    async remove(id, context) {
+      const job = await result(id, context.now());
+      if (job !== null) {
+        await jobs.change(job.id, (found) => ({ ...found.data, resultRemoved: true }));
+        return;
+      }
+      // The row first: without it nobody finds the bytes, whatever happens before they are gone as well.
+      if (!(await files.remove(id))) throw missingObject('file', id);
+      await blobs.delete(tenant, id);
+    },
+
+    async content(id, context): Promise<FileContent> {
+      const job = await result(id, context.now());
+      if (job !== null) {
+        const text = Buffer.from(metricsCsv(job));
+        return { contentType: 'text/csv', bytes: text.length, stream: Readable.from([text]) };
+      }
+      const file = await files.get(id);
+      const stream = await blobs.get(tenant, id);
+      if (stream === null) throw missingObject('file', id);
+      return { contentType: file.data.contentType, bytes: file.data.bytes, stream };
+    },
+  };
+}
