@@ -10,6 +10,7 @@ import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { type Batch, type BatchRequest, FINAL_BATCH } from '../operations/training.ts';
 import { bindingFor } from './binding.ts';
 import type { CallContext, Provider } from './provider.ts';
+import type { AdapterContext, FilesAdapter } from './training.ts';
 import { textOf } from './training-calls.ts';
 
 /** Longest line of a result: one answer with its images. */
@@ -171,6 +172,21 @@ export async function mappedLines(
   // A generator that never ran has no way to let go of its source.
   out.once('close', () => source?.destroy());
   return out;
+}
+
+/** The output of a batch whose results are two files of lines that look like OpenAI's. */
+export async function batchOutput(
+  provider: Provider,
+  batch: Batch,
+  files: FilesAdapter,
+  context: AdapterContext,
+): Promise<Readable> {
+  const ids = [batch.output_file_id, batch.error_file_id].filter((id) => typeof id === 'string');
+  needsOutput(batch, ids);
+  return mappedLines(
+    ids.map((id) => async () => (await files.content(id, context)).stream),
+    (line) => resultLine(provider, batch, line, context.now),
+  );
 }
 
 function parsedLine(text: string): JsonObject {

@@ -1,10 +1,11 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { BatchRequest, JobRequest, Page } from '../../src/operations/training.ts';
+import type { BatchRequest, JobRequest } from '../../src/operations/training.ts';
 import { togetherAi } from '../../src/providers/together-ai/together-ai.ts';
 import type { UploadRequest } from '../../src/providers/training.ts';
 import { adapterContext, type TestContext } from '../support/adapter-context.ts';
+import { batchRequest, readLines, readText, walk } from '../support/lists.ts';
 import { startTogether, type TogetherUpstream } from '../support/upstreams/together-ai.ts';
 import { BASE, requestFor } from './fields/inputs.ts';
 
@@ -43,23 +44,6 @@ const row = (id: string, more: Record<string, unknown> = {}): Record<string, unk
   token_count: 1234,
   ...more,
 });
-
-async function walk<T extends { id: string }>(list: (after: string | null) => Promise<Page<T>>): Promise<string[]> {
-  const ids: string[] = [];
-  let after: string | null = null;
-  for (;;) {
-    const page: Page<T> = await list(after);
-    ids.push(...page.data.map((one) => one.id));
-    after = ids.at(-1) ?? null;
-    if (!page.has_more) return ids;
-  }
-}
-
-const text = async (stream: Readable): Promise<string> => {
-  let out = '';
-  for await (const piece of stream) out += String(piece);
-  return out;
-};
 
 describe('fine-tuning jobs at Together', () => {
   it('creates a supervised job with the learning rate left to the default for a multiplier of 1', async () => {
@@ -305,7 +289,7 @@ describe('files at Together', () => {
     expect(made.bytes).toBe(17);
     expect(upstream.store.received.map(({ method }) => method)).toEqual(['PUT']);
     const content = await files.content(made.id, context);
-    expect(await text(content.stream)).toBe('{"text":"hello"}\n');
+    expect(await readText(content.stream)).toBe('{"text":"hello"}\n');
     expect(content.bytes).toBe(17);
     expect(context.calls.filter(({ accountHeaders }) => accountHeaders === false)).toHaveLength(2);
   });
@@ -382,23 +366,9 @@ describe('files at Together', () => {
   });
 });
 
-const batch = (fields: Partial<BatchRequest> = {}): BatchRequest => ({
-  input_file_id: 'file-in',
-  endpoint: '/v1/chat/completions',
-  completion_window: '24h',
-  metadata: null,
-  model: null,
-  job_name: null,
-  role_arn: null,
-  output_data_config: null,
-  extra: {},
-  body: {},
-  ...fields,
-});
-
 describe('batches at Together', () => {
   it('reads the batch out of the create answer, and statuses and times as ours', async () => {
-    const made = await batches.create(batch({ model: 'm-1' }), context);
+    const made = await batches.create(batchRequest({ model: 'm-1' }), context);
     expect(upstream.last).toEqual({
       input_file_id: 'file-in',
       endpoint: '/v1/chat/completions',
@@ -425,12 +395,13 @@ describe('batches at Together', () => {
 
   it('lists the bare array in pages, cancels, and refuses to cancel what has ended', async () => {
     const ids: string[] = [];
-    for (let i = 0; i < 5; i++) ids.unshift((await batches.create(batch({ input_file_id: `f${i}` }), context)).id);
+    for (let i = 0; i < 5; i++)
+      ids.unshift((await batches.create(batchRequest({ input_file_id: `f${i}` }), context)).id);
     expect(await walk((after) => batches.list({ after, limit: 2 }, context))).toEqual(ids);
     expect((await batches.cancel(ids[0] ?? '', context)).status).toBe('cancelled');
     Object.assign(upstream.batches.get(ids[1] ?? '') ?? {}, { status: 'COMPLETED' });
     await expect(batches.cancel(ids[1] ?? '', context)).rejects.toMatchObject({ status: 400 });
-    expect((await batches.findByName?.(batch({ input_file_id: 'f3' }), context))?.id).toBe(ids[1]);
+    expect((await batches.findByName?.(batchRequest({ input_file_id: 'f3' }), context))?.id).toBe(ids[1]);
   });
 
   it('refuses fields it cannot express by name', async () => {
@@ -443,19 +414,19 @@ describe('batches at Together', () => {
       [{ extra: { priority: 2 } }, 'priority'],
     ];
     for (const [fields, param] of cases) {
-      await expect(batches.create(batch(fields), context)).rejects.toMatchObject({
+      await expect(batches.create(batchRequest(fields), context)).rejects.toMatchObject({
         kind: 'unsupported_parameter',
         param,
       });
     }
     expect(upstream.received).toEqual([]);
     const dropping = adapterContext({ base: upstream.url, dropParams: ['metadata'] });
-    expect(batches.prepare(batch({ metadata: { a: 'b' } }), dropping).body).not.toHaveProperty('metadata');
+    expect(batches.prepare(batchRequest({ metadata: { a: 'b' } }), dropping).body).not.toHaveProperty('metadata');
     await dropping.close();
   });
 
   it('gives results and errors as one stream of lines in our shape', async () => {
-    const made = await batches.create(batch(), context);
+    const made = await batches.create(batchRequest(), context);
     await expect(batches.output(made.id, context)).rejects.toMatchObject({ status: 400 });
     const answer = { id: 'c', object: 'chat.completion', choices: [{ index: 0, finish_reason: 'eos', message: {} }] };
     const put = (id: string, lines: object[]): void => {
@@ -472,10 +443,7 @@ describe('batches at Together', () => {
       output_file_id: 'file-out',
       error_file_id: 'file-err',
     });
-    const lines = (await text(await batches.output(made.id, context)))
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+    const lines = await readLines(await batches.output(made.id, context));
     expect(lines).toEqual([
       {
         id: `${made.id}:a`,
@@ -500,7 +468,7 @@ describe('batches at Together', () => {
       },
     ]);
     Object.assign(upstream.batches.get(made.id) ?? {}, { output_file_id: '', error_file_id: '' });
-    expect(await text(await batches.output(made.id, context))).toBe('');
+    expect(await readText(await batches.output(made.id, context))).toBe('');
   });
 
   it('writes input lines as a single call would be written, and refuses what that call would refuse', () => {
@@ -510,7 +478,7 @@ describe('batches at Together', () => {
       url: '/v1/chat/completions',
       body: { model: 'ignored', messages: [{ role: 'developer', content: 'x' }], max_completion_tokens: 5, stop: 'z' },
     };
-    expect(batches.inputLine?.(line, batch({ model: 'm-1' }))).toEqual({
+    expect(batches.inputLine?.(line, batchRequest({ model: 'm-1' }))).toEqual({
       custom_id: 'a',
       body: { model: 'm-1', messages: [{ role: 'system', content: 'x' }], max_tokens: 5, stop: ['z'] },
     });
@@ -521,6 +489,6 @@ describe('batches at Together', () => {
       { ...line, body: { ...line.body, stream: true } },
       { ...line, body: { ...line.body, parallel_tool_calls: false } },
     ];
-    for (const one of wrong) expect(() => batches.inputLine?.(one, batch())).toThrow();
+    for (const one of wrong) expect(() => batches.inputLine?.(one, batchRequest())).toThrow();
   });
 });

@@ -2,6 +2,7 @@ import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts'
 import { asArray, asObject, fitCallId } from '../../operations/convert/fields.ts';
 import { embeddingsBinding } from '../embeddings.ts';
 import { compatible } from '../openai-compatible.ts';
+import type { Provider } from '../provider.ts';
 import {
   drop,
   emptyContent,
@@ -13,6 +14,9 @@ import {
   refuseFields,
   rename,
 } from '../quirks.ts';
+import { batchesOf } from './batches.ts';
+import { files } from './files.ts';
+import { jobs } from './jobs.ts';
 
 const CALL_ID = /^[a-zA-Z0-9]{9}$/;
 
@@ -53,7 +57,7 @@ const flatContent = mapChoices(['"type"'], (choice) => {
   return { ...choice, ...(message === undefined ? null : { message }), ...(delta === undefined ? null : { delta }) };
 });
 
-export const mistralAi = compatible({
+export const mistralAi: Provider = compatible({
   id: 'mistral-ai',
   title: 'Mistral AI',
   baseUrl: 'https://api.mistral.ai/v1',
@@ -76,4 +80,5 @@ export const mistralAi = compatible({
   bindings: {
     embeddings: embeddingsBinding({ request: [rename('dimensions', 'output_dimension'), drop('user')] }),
   },
+  training: { jobs, files, batches: batchesOf(() => mistralAi) },
 });

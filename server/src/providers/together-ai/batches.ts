@@ -1,7 +1,7 @@
 /** Batches at Together (providers §8.3): no pages, times as texts, results through files. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { Batch, BatchRequest, BatchStatus } from '../../operations/training.ts';
-import { mappedLines, needsOutput, providerBody, readInputLine, resultLine } from '../batch-lines.ts';
+import { batchOutput, providerBody, readInputLine } from '../batch-lines.ts';
 import type { Provider } from '../provider.ts';
 import type { AdapterContext, BatchesAdapter, PreparedCall } from '../training.ts';
 import {
@@ -127,13 +127,7 @@ export function batchesOf(provider: () => Provider): BatchesAdapter {
       return cancelled(batchOf(await sentObject(context, jsonRequest('POST', url, bearerHeaders(context)))));
     },
     async output(id, context) {
-      const batch = await retrieve(id, context);
-      const ids = [batch.output_file_id, batch.error_file_id].filter((file) => typeof file === 'string');
-      needsOutput(batch, ids);
-      return mappedLines(
-        ids.map((file) => async () => (await files.content(file, context)).stream),
-        (line) => resultLine(provider(), batch, line, context.now),
-      );
+      return batchOutput(provider(), await retrieve(id, context), files, context);
     },
     inputLine(line, batch) {
       const { customId, body } = readInputLine(line, batch);
