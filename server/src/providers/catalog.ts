@@ -1,5 +1,6 @@
 import { anthropic } from './anthropic/anthropic.ts';
 import { azureOpenAi } from './azure-openai/azure-openai.ts';
+import { bedrock } from './bedrock/bedrock.ts';
 import { cerebras } from './cerebras.ts';
 import { cohere } from './cohere.ts';
 import { dashscope } from './dashscope.ts';
@@ -31,6 +32,7 @@ import { zAi, zhipu } from './zhipu.ts';
 const ALL: readonly Provider[] = [
   openai,
   anthropic,
+  bedrock,
   azureOpenAi,
   cerebras,
   cohere,

@@ -115,7 +115,11 @@ const FAMILIES: Readonly<Record<string, Family>> = {
     },
     selector: AZURE_MODES,
   },
-  bedrock: { needsKey: false, fields: { aws_region: required() }, selector: AWS_TYPES },
+  bedrock: {
+    needsKey: false,
+    fields: { aws_region: required(), aws_s3_endpoint: host('optional'), aws_sts_endpoint: host('optional') },
+    selector: AWS_TYPES,
+  },
   sagemaker: {
     needsKey: false,
     fields: {
