@@ -11,6 +11,9 @@ import type { Row } from '../store/schema.ts';
 
 export type ObjectKind = Row<'object_owners'>['kind'];
 
+/** Longest time between a creation at a provider and its entry here, milliseconds. */
+const MOMENTS_MS = 15 * 60_000;
+
 const WHAT: Readonly<Record<ObjectKind, string>> = { file: 'file', job: 'fine-tuning job', batch: 'batch' };
 
 /** 404 `AB08`: the same answer for an id that never was and for one of another workspace. */
@@ -73,16 +76,21 @@ export class Ledger {
     return new Set(rows.map((row) => row.object_id));
   }
 
-  /** When the oldest entry of a kind was made, milliseconds; null when there is none. */
-  async oldest(kind: ObjectKind): Promise<number | null> {
-    const rows = await this.#tables.read(this.#owner.tenant, (tx) =>
-      tx.list('object_owners', {
-        where: { account: this.#account, kind },
-        orderBy: [['created_at', 'asc']],
-        limit: 1,
-      }),
-    );
-    return rows[0]?.created_at ?? null;
+  /**
+   * How many entries of a kind the workspace has; with `after`, an id as `find` gives it, at most how many are older: the
+   * provider's order is that of creation, which this ledger knows to within a few moments.
+   */
+  async count(kind: ObjectKind, after: string | null = null): Promise<number> {
+    const where = { account: this.#account, kind } as const;
+    return this.#tables.read(this.#owner.tenant, async (tx) => {
+      if (after === null) return tx.count('object_owners', { where });
+      const row = await tx.find('object_owners', { ...where, object_id: after });
+      if (row === undefined) return 0;
+      const older = await tx.count('object_owners', {
+        where: { ...where, created_at: { lte: row.created_at + MOMENTS_MS } },
+      });
+      return older - 1;
+    });
   }
 
   /** Notes new objects; an entry that is there already stays whose it is. Answers the ids that belong to others. */

@@ -55,8 +55,6 @@ export function listAnswer<T extends { readonly id: string }>(page: Page<T>, end
 }
 
 const UPSTREAM_PAGE = 100;
-/** How far the clocks of a provider and of this ledger may be apart, milliseconds. */
-const SKEW_MS = 86_400_000;
 
 export interface OwnedWalk<T> {
   readonly page: PageRequest;
@@ -64,23 +62,19 @@ export interface OwnedWalk<T> {
   readonly list: (page: PageRequest) => Promise<Page<T>>;
   /** Which of these ids belong to the workspace. */
   readonly owned: (ids: readonly string[]) => Promise<ReadonlySet<string>>;
-  /** When the workspace's oldest object of this kind came, milliseconds; null when it has none. */
-  readonly oldest: number | null;
+  /** How many of the workspace's may still come after the cursor, at most: nothing is asked beyond the last of them. */
+  readonly remaining: number;
 }
 
 /**
  * A page of the provider's list with only what the workspace owns: its pages are walked until the page is full, the list
- * ends, or everything further is older than the workspace's oldest. New items come in front, so a walk by `after`
- * neither misses nor repeats one.
+ * ends, or all the workspace owns was met. New items come in front, so a walk by `after` neither misses nor repeats one.
  */
-export async function ownedPage<T extends { readonly id: string; readonly created_at: number }>(
-  walk: OwnedWalk<T>,
-): Promise<Page<T>> {
-  if (walk.oldest === null) return { data: [], has_more: false };
+export async function ownedPage<T extends { readonly id: string }>(walk: OwnedWalk<T>): Promise<Page<T>> {
   const { limit } = walk.page;
   const data: T[] = [];
   let { after } = walk.page;
-  for (;;) {
+  while (data.length < walk.remaining) {
     const upstream = await walk.list({ after, limit: UPSTREAM_PAGE });
     const owned = await walk.owned(upstream.data.map((one) => one.id));
     for (const one of upstream.data) {
@@ -89,11 +83,11 @@ export async function ownedPage<T extends { readonly id: string; readonly create
       data.push(one);
     }
     const last = upstream.data.at(-1);
-    if (!upstream.has_more || last === undefined || last.created_at * 1000 < walk.oldest - SKEW_MS) {
-      return { data, has_more: false };
-    }
-    if (last.id === after)
+    if (!upstream.has_more || last === undefined) break;
+    if (last.id === after) {
       throw new SluiceError('upstream_invalid', "The provider's list does not go on after its own cursor.");
+    }
     after = last.id;
   }
+  return { data, has_more: false };
 }

@@ -63,7 +63,7 @@ export class BackedBatches {
         page: { after, limit: page.limit },
         list: (upstream) => cursorFault(upstream, () => batches.list(upstream, context)),
         owned: (ids) => ledger.owned('batch', ids),
-        oldest: await ledger.oldest('batch'),
+        remaining: await ledger.count('batch', after),
       });
       await ledger.learn(own.data.flatMap((one) => [one.output_file_id, one.error_file_id]));
       return listAnswer({ ...own, data: own.data.map(shown) }, true);

@@ -64,7 +64,7 @@ export class BackedFiles {
       if (order !== undefined && order !== 'asc' && order !== 'desc')
         throw invalid('order', 'order must be asc or desc.');
       let all: readonly FileObject[] = [];
-      if (side.ledger === null || (await side.ledger.oldest('file')) !== null) {
+      if (side.ledger === null || (await side.ledger.count('file')) > 0) {
         all = await files.list(purpose ?? null, side.context);
         if (side.ledger !== null && all.length > 0) {
           const owned = await side.ledger.owned(

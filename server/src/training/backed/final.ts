@@ -34,6 +34,7 @@ export async function cursorFault<T>(page: PageRequest, list: () => Promise<T>):
   try {
     return await list();
   } catch (error) {
-    throw page.after !== null && isMissing(error) ? unknownAfter() : error;
+    const named = error instanceof SluiceError && error.kind === 'provider_error' && error.param === 'after';
+    throw page.after !== null && (named || isMissing(error)) ? unknownAfter() : error;
   }
 }

@@ -49,7 +49,7 @@ export class BackedJobs {
         page: { after, limit: page.limit },
         list: (upstream) => cursorFault(upstream, () => jobs.list(upstream, context)),
         owned: (ids) => ledger.owned('job', ids),
-        oldest: await ledger.oldest('job'),
+        remaining: await ledger.count('job', after),
       });
       await ledger.learn(own.data.flatMap((job) => job.result_files));
       return listAnswer(own, false);
