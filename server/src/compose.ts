@@ -26,18 +26,22 @@ import { createFetcher } from './http/fetcher.ts';
 import { registerHealth } from './http/health.ts';
 import { hostFault } from './http/host-fault.ts';
 import { createUpstream } from './http/upstream.ts';
+import { startLeader } from './jobs/leader.ts';
+import { createScheduler, type Scheduler } from './jobs/scheduler.ts';
 import { type Clock, systemClock } from './kernel/clock.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { type Closable, Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
 import { createAdmission } from './limits/admission.ts';
+import { createInner } from './llm/inner.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
 import { registerDataPlane } from './llm/routes.ts';
+import type { Services } from './llm/services.ts';
 import { OPERATIONS } from './operations/operation.ts';
 import { createPricer } from './pricing/pricer.ts';
 import { createTokenCache } from './providers/token-cache.ts';
 import { ACTIONS } from './resources/catalog.ts';
-import type { ObjectHandler } from './runtime/object-call.ts';
+import type { ObjectAnswer, ObjectCall, ObjectHandler } from './runtime/object-call.ts';
 import { createRuntime } from './runtime/runtime.ts';
 import { startWatch } from './runtime/watch.ts';
 import { openDataDir } from './store/disk/data-dir.ts';
@@ -49,6 +53,8 @@ import { loadKeyring } from './store/keyring.ts';
 import { memoryCounters } from './store/memory/counters.ts';
 import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables } from './store/ports.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
+import type { OpenTraining } from './training/open.ts';
+import { sandboxTraining } from './training/sandbox/sandbox.ts';
 import type { TrainingServices } from './training/services.ts';
 
 const HEADERS_MS = 60_000;
@@ -59,6 +65,10 @@ const SWEEP_MS = 50;
 const SHIP_MS = 5_000;
 /** Largest input file of a batch (api §5.3). */
 const MAX_BATCH_BYTES = 100 * 1024 * 1024;
+/** Rows one process works on at the same time: jobs mostly wait for their provider, batches mostly call it. */
+const JOBS_AT_ONCE = 16;
+const BATCHES_AT_ONCE = 8;
+const SWEEP_FILES_MS = 60 * 60_000;
 const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
 const PACKAGE = new URL('../package.json', import.meta.url);
 
@@ -219,9 +229,12 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
 
   const pricer = createPricer();
   const roles = config.roles;
+  let runLine: TrainingServices['runLine'] = () =>
+    Promise.reject(new SluiceError('gateway_unavailable', 'This node does not serve the data plane (SLUICE_ROLES).'));
+  const blobs = lifecycle.own('blobs', await openBlobs(config, clock, log));
   const training: TrainingServices = {
     tables,
-    blobs: lifecycle.own('blobs', await openBlobs(config, clock, log)),
+    blobs,
     scratch: await openDiskScratch({ dir: join(config.dataDir, 'scratch'), clock }),
     clock,
     log,
@@ -231,30 +244,33 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     pricer,
     tokens: createTokenCache(() => clock.now()),
     node: `${dataDir.nodeId}-${worker.index}`,
-    local: () => ({}),
-    runLine: () => Promise.reject(new SluiceError('unsupported_operation', 'Batches are not run line by line yet.')),
+    local: (tenant) => sandboxTraining({ tables, blobs }, tenant),
+    // Made below: the data plane needs this object, too.
+    runLine: (line) => runLine(line),
     maxUploadBytes: config.maxUploadBytes,
     maxBatchBytes: MAX_BATCH_BYTES,
   };
+  const scheduler = roles.has('jobs') ? createScheduler({ tables, clock, log, node: training.node }) : null;
+  const own = lifecycle.own('files, batches and jobs', new Training(training, (id) => scheduler?.wake(id)));
   const bodies = new BodyBudget(Math.max(4 * config.maxBodyBytes, bodyMemory(config.workers)));
-  const dataPlane = roles.has('gateway')
-    ? registerDataPlane(app, {
-        authenticator,
-        runtime,
-        guard,
-        upstream,
-        recorder: createRecorder(nodeRunId(dataDir.nodeId, clock, worker.index), journal),
-        pricer,
-        admission: createAdmission({ counters, clock, log }),
-        objects: lazyTraining(training),
-        clock,
-        log,
-        maxBodyBytes: config.maxBodyBytes,
-        bodies,
-        blockInlineConfig: config.blockInlineConfig,
-        timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS },
-      })
-    : null;
+  const gateway: Services = {
+    authenticator,
+    runtime,
+    guard,
+    upstream,
+    recorder: createRecorder(nodeRunId(dataDir.nodeId, clock, worker.index), journal),
+    pricer,
+    admission: createAdmission({ counters, clock, log }),
+    objects: own,
+    clock,
+    log,
+    maxBodyBytes: config.maxBodyBytes,
+    bodies,
+    blockInlineConfig: config.blockInlineConfig,
+    timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS },
+  };
+  const dataPlane = roles.has('gateway') ? registerDataPlane(app, gateway) : null;
+  if (dataPlane !== null) runLine = createInner({ services: gateway, tables, run: (x) => dataPlane.runInner(x) });
   if (roles.has('admin')) {
     const admin = {
       tables,
@@ -315,6 +331,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
         })
       : null;
   if (first !== null) await watch.catchUp();
+  if (scheduler !== null) startWork(lifecycle, scheduler, own, training);
   // The price list takes 45 ms to load: better now than within somebody's request.
   setImmediate(() => pricer.warm());
 
@@ -423,15 +440,65 @@ function adoptJournals(
   };
 }
 
-/** Read when the first file, batch or job is asked for: most nodes never need it, and idle memory counts. */
-function lazyTraining(services: TrainingServices): ObjectHandler {
-  let loading: Promise<ObjectHandler> | null = null;
-  return {
-    async handle(call) {
-      loading ??= import('./training/handler.ts').then(({ createTraining }) => createTraining(services));
-      return (await loading).handle(call);
-    },
-  };
+/** Read when the first file, batch or job is asked for or falls due: most nodes never need it, and idle memory counts. */
+class Training implements ObjectHandler, Closable {
+  readonly #services: TrainingServices;
+  readonly #wake: (id: string) => void;
+  #opened: Promise<OpenTraining> | null = null;
+
+  constructor(services: TrainingServices, wake: (id: string) => void) {
+    this.#services = services;
+    this.#wake = wake;
+  }
+
+  get isOpen(): boolean {
+    return this.#opened !== null;
+  }
+
+  open(): Promise<OpenTraining> {
+    this.#opened ??= import('./training/open.ts').then(({ openTraining }) => openTraining(this.#services, this.#wake));
+    return this.#opened;
+  }
+
+  async handle(call: ObjectCall): Promise<ObjectAnswer> {
+    return (await this.open()).handler.handle(call);
+  }
+
+  async close(): Promise<void> {
+    await (await this.#opened)?.close();
+  }
+}
+
+/** The work of `jobs` nodes: turns at jobs and batches that are due, and the clean-up that one node does for all. */
+function startWork(lifecycle: Lifecycle, scheduler: Scheduler, training: Training, services: TrainingServices): void {
+  const { tables, clock, log, node } = services;
+  scheduler.add({
+    table: 'training_jobs',
+    concurrency: JOBS_AT_ONCE,
+    run: async (claim) => (await training.open()).runJob(claim),
+  });
+  scheduler.add({
+    table: 'batches',
+    concurrency: BATCHES_AT_ONCE,
+    run: async (claim) => (await training.open()).runBatch(claim),
+  });
+  lifecycle.own('due work', scheduler);
+  scheduler.start();
+  lifecycle.own(
+    'file sweep',
+    startLeader({
+      tables,
+      clock,
+      log,
+      node,
+      name: 'file-sweep',
+      everyMs: SWEEP_FILES_MS,
+      async lead(signal) {
+        const kept = training.isOpen || (await tables.systemRead((tx) => tx.count('files'))) > 0;
+        if (kept) await (await training.open()).sweep(signal);
+      },
+    }),
+  );
 }
 
 /** Bytes of request bodies one process may hold: its share of a quarter of the memory there is. */
