@@ -8,9 +8,12 @@ export interface StrictRoute {
   readonly path: RegExp;
   /** Absent: no query allowed. */
   readonly query?: readonly string[];
-  /** Null: no body allowed. `form`: fields of a multipart body, files as their length; or of an url-encoded one. */
+  /**
+   * Null: no body allowed. `form`: fields of a multipart body, files as their length; or of an url-encoded one.
+   * `related`: `metadata` and `media` of a multipart/related body, the media as its length and type.
+   */
   readonly body: z.ZodType | null;
-  readonly form?: boolean | 'urlencoded';
+  readonly form?: boolean | 'urlencoded' | 'related';
   /** The body may come without a length said ahead. */
   readonly chunked?: boolean;
   answer(body: Record<string, unknown>, response: ServerResponse, request: Received): void;
@@ -36,7 +39,32 @@ async function readForm(request: Received): Promise<Record<string, unknown>> {
   return out;
 }
 
+/** Both parts of a multipart/related body, taken apart by the boundary and nothing else. */
+export function relatedParts(request: Received): { readonly head: string; readonly content: Buffer }[] {
+  const boundary = String(request.headers['content-type']).split('boundary=')[1] ?? '';
+  const text = request.body.toString('latin1');
+  if (!text.endsWith(`\r\n--${boundary}--\r\n`)) throw new Error('the last boundary is missing');
+  const parts = text.slice(0, -`\r\n--${boundary}--\r\n`.length).split(`--${boundary}\r\n`);
+  return parts.slice(1).map((part, at, all) => {
+    const end = part.indexOf('\r\n\r\n');
+    const content = part.slice(end + 4);
+    return {
+      head: part.slice(0, end).toLowerCase(),
+      content: Buffer.from(at === all.length - 1 ? content : content.slice(0, -2), 'latin1'),
+    };
+  });
+}
+
+function readRelated(request: Received): Record<string, unknown> {
+  const [about, media, ...more] = relatedParts(request);
+  if (about === undefined || media === undefined || more.length > 0) throw new Error('there must be two parts');
+  if (!about.head.startsWith('content-type: application/json')) throw new Error(`the metadata is ${about.head}`);
+  const type = media.head.replace('content-type: ', '');
+  return { metadata: JSON.parse(about.content.toString('utf8')), media: { bytes: media.content.length, type } };
+}
+
 const contentType = (form: StrictRoute['form']): string => {
+  if (form === 'related') return 'multipart/related; boundary=';
   if (form === 'urlencoded') return 'application/x-www-form-urlencoded';
   return form ? 'multipart/form-data; boundary=' : 'application/json';
 };
@@ -74,7 +102,12 @@ export async function startStrictUpstream(options: {
     if (!type.startsWith(contentType(route.form))) return `content type ${type}`;
     const chunked = route.chunked === true && request.headers['transfer-encoding'] === 'chunked';
     if (!chunked && Number(request.headers['content-length']) !== request.body.length) return 'content-length';
-    const value = route.form ? await readForm(request) : JSON.parse(request.body.toString('utf8'));
+    const value =
+      route.form === 'related'
+        ? readRelated(request)
+        : route.form
+          ? await readForm(request)
+          : JSON.parse(request.body.toString('utf8'));
     const parsed = route.body.safeParse(value);
     if (!parsed.success) return `${z.prettifyError(parsed.error)}\n${JSON.stringify(value)}`;
     last = value as Record<string, unknown>;

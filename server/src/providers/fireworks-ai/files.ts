@@ -177,7 +177,11 @@ export async function datasetFiles(id: string, context: AdapterContext): Promise
 export const files: FilesAdapter = {
   purposes: new Set(['fine-tune', 'batch']),
   objectUris: false,
+  // Above the direct limit the size has to be told before the content.
+  needsBytes: true,
   async upload(file, context) {
+    // A client may leave before the content is asked for, and an error nobody listens for ends the process.
+    file.stream.on('error', () => {});
     const id = datasetId(context.header('x-gateway-provider-file-name') ?? file.filename, context);
     const created = await sent(
       context,

@@ -131,6 +131,8 @@ export async function putObject(
     readonly metadata: Readonly<Record<string, string>>;
   },
 ): Promise<StoredObject> {
+  // From here on: a client may leave while the token is fetched, and an error nobody listens for ends the process.
+  content.stream.on('error', () => {});
   const authorization = await googleHeaders(context);
   const boundary = `sluice-${context.uuid()}`;
   const about = JSON.stringify({ name: place.name, contentType: content.contentType, metadata: content.metadata });
@@ -148,6 +150,9 @@ export async function putObject(
     }
     yield tail;
   };
+  const body = Readable.from(parts(), { objectMode: false });
+  // A generator that never ran has no way to let go of its source.
+  body.once('close', () => content.stream.destroy());
   const answer = await context.call({
     method: 'POST',
     url: urlOf(root(context), `/upload/storage/v1/b/${place.bucket}/o`, {
@@ -162,7 +167,7 @@ export async function putObject(
       'content-type',
       `multipart/related; boundary=${boundary}`,
     ],
-    body: Readable.from(parts(), { objectMode: false }),
+    body,
     ...(content.bytes === null ? null : { length: head.length + content.bytes + tail.length }),
   });
   if (answer.status === 412) {

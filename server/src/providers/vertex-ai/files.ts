@@ -66,6 +66,9 @@ export const files: FilesAdapter = {
     });
     return toFile(stored);
   },
+  /** Without a name of the caller's own every upload gets a new one, which no object has yet. */
+  plannedId: (_filename, context) =>
+    encodeURIComponent(uriOf({ bucket: bucketOf(context), name: nameOf(context) })),
   /** What was uploaded through Sluice; other objects of the bucket are reached by their URI. */
   async list(purpose, context) {
     const out: FileObject[] = [];
