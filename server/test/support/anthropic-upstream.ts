@@ -86,7 +86,7 @@ const common = {
     })
     .optional(),
 };
-const messagesBody = z
+export const messagesBody = z
   .strictObject({
     ...common,
     max_tokens: num.int().min(1),
@@ -115,7 +115,7 @@ type Block = z.infer<typeof userBlock> | z.infer<typeof assistantBlock>;
 const blocks = (one: z.infer<typeof message>): Block[] =>
   typeof one.content === 'string' ? [{ type: 'text', text: one.content }] : one.content;
 
-const error = (status: number, message_: string) => ({
+export const anthropicError = (status: number, message_: string) => ({
   type: 'error',
   error: {
     type:
@@ -147,21 +147,27 @@ function contentOf(body: Body): Record<string, unknown> {
   };
 }
 
-function messages(raw: Record<string, unknown>, response: ServerResponse): void {
-  const body = messagesBody.parse(raw);
-  if (failed(body.model, response, error)) return;
+/** The answer to a body that is not streamed. */
+export function messageAnswer(body: Body) {
   const block = contentOf(body);
-  const stop_reason = block.type === 'tool_use' ? 'tool_use' : 'end_turn';
-  const whole = {
+  return {
     id: 'msg_1',
     type: 'message',
     role: 'assistant',
     model: body.model,
     content: [block],
-    stop_reason,
+    stop_reason: block.type === 'tool_use' ? 'tool_use' : 'end_turn',
     stop_sequence: null,
     usage: { input_tokens: 9, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 4 },
   };
+}
+
+function messages(raw: Record<string, unknown>, response: ServerResponse): void {
+  const body = messagesBody.parse(raw);
+  if (failed(body.model, response, anthropicError)) return;
+  const block = contentOf(body);
+  const whole = messageAnswer(body);
+  const { stop_reason } = whole;
   if (!body.stream) {
     sendJson(response, 200, whole);
     return;
@@ -230,6 +236,6 @@ export function startAnthropicUpstream(): Promise<StrictUpstream> {
       'anthropic-beta': /^[\w,.-]+$/,
     },
     optional: ['anthropic-beta'],
-    error,
+    error: anthropicError,
   });
 }

@@ -8,6 +8,7 @@ import {
 import { plainBinding } from '../openai-compatible.ts';
 import type { CallContext, Provider } from '../provider.ts';
 import { headerValue, settingsOf, textSetting } from '../settings.ts';
+import { batchesOf } from './batches.ts';
 import { traits } from './models.ts';
 
 /** Sent unless the caller named a version (RULE 38). */
@@ -49,7 +50,7 @@ function error(status: number, body: JsonObject | string): ProviderError {
   return readProviderError(named, body);
 }
 
-function authorize(headers: string[], context: CallContext): void {
+function authorize(headers: string[], context: Pick<CallContext, 'credentials' | 'header'>): void {
   const { key } = context.credentials;
   if (key !== null) headers.push('x-api-key', key.reveal());
   const version = context.header('anthropic-version') ?? textSetting(context.credentials, 'anthropic_version');
@@ -83,4 +84,14 @@ export const anthropic: Provider = {
   },
   passThrough: true,
   error,
+  training: {
+    batches: batchesOf(
+      () => anthropic,
+      (context) => {
+        const headers: string[] = [];
+        authorize(headers, context);
+        return headers;
+      },
+    ),
+  },
 };
