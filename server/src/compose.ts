@@ -352,6 +352,8 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     },
     async stop({ noticeMs, drainMs }) {
       draining = true;
+      // Others take the work over while requests still run here.
+      const workEnded = scheduler?.close();
       if (noticeMs > 0) await new Promise<void>((resolve) => setTimer(noticeMs, resolve));
       let open = true;
       const closed = app.close().then(() => {
@@ -374,6 +376,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
         await new Promise<void>((resolve) => setTimer(10, resolve));
       app.server.closeAllConnections();
       await closed;
+      await workEnded;
       await journal.sync();
       // What is not in the store by then is shipped by the next start.
       await Promise.race([shipper.drain(), new Promise<void>((resolve) => clock.after(SHIP_MS, resolve))]);

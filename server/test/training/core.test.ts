@@ -627,3 +627,38 @@ describe('routes', () => {
     expect(Number(records[2]?.upstream_bytes_out)).toBeGreaterThan(ROWS.length);
   });
 });
+
+describe('what Sluice keeps and runs itself', () => {
+  const OWN = { 'x-gateway-provider': 'gateway' };
+
+  it('is reached by its ids whatever the headers name, and by the provider name gateway', async () => {
+    const form = new FormData();
+    form.set('purpose', 'fine-tune');
+    form.set('file', new Blob([ROWS]), 'rows.jsonl');
+    const calls = await asked(async () => {
+      const kept = await server.first_.send('POST', '/files', OWN, form);
+      expect(kept.status).toBe(200);
+      const id = String(kept.body?.id);
+      expect(id).toMatch(/^gw_file_/);
+      expect((await server.first_.send('GET', `/files/${id}/content`, AT_ONE)).text).toBe(ROWS);
+      expect((await server.second.send('GET', `/files/${id}`, AT_TWO)).status).toBe(404);
+      const listed = await server.first_.send('GET', '/files', OWN);
+      expect(((listed.body?.data ?? []) as { id: string }[]).map((one) => one.id)).toEqual([id]);
+      expect((await server.first_.send('POST', '/fine_tuning/jobs/gw_ftjob_x/pause', AT_ONE)).status).toBe(404);
+      expect((await server.first_.send('GET', '/batches/gw_batch_x', AT_ONE)).status).toBe(404);
+    });
+    expect(calls).toEqual([]);
+    const records = await server.records();
+    expect(records[0]).toMatchObject({ operation: 'batch', provider: null, cost_micros: 0 });
+  });
+
+  it('trains a kept file at the provider that a header or gateway_options name', async () => {
+    const file = await toFile(Buffer.from(ROWS), 'rows.jsonl');
+    const kept = await server.first_.client(ONE, OWN).files.create({ file, purpose: 'fine-tune' });
+    const before = upstream.state.jobs.size;
+    const job = await mine.fineTuning.jobs.create(jobBody(kept.id) as never);
+    expect(job.id).toMatch(/^gw_ftjob_/);
+    await expect.poll(() => upstream.state.jobs.size, { timeout: 10_000, interval: 20 }).toBe(before + 1);
+    expect((await mine.fineTuning.jobs.cancel(job.id)).status).toBe('cancelled');
+  }, 20_000);
+});

@@ -1,0 +1,38 @@
+import type { Closable } from '../kernel/lifecycle.ts';
+import type { ObjectHandler } from '../runtime/object-call.ts';
+import { createTraining } from './handler.ts';
+import type { BatchClaim } from './managed/batch-row.ts';
+import { runBatchTurn } from './managed/batch-runner.ts';
+import { ManagedBatches } from './managed/batches.ts';
+import { ManagedFiles } from './managed/files.ts';
+import type { JobClaim, Turn } from './managed/job-services.ts';
+import { createManagedJobs } from './managed/jobs.ts';
+import type { TrainingServices } from './services.ts';
+
+/** Files, batches and fine-tuning jobs of one process: the answers to requests, and the turns of work without one. */
+export interface OpenTraining extends Closable {
+  readonly handler: ObjectHandler;
+  /** One turn at a claimed row of `training_jobs`, of `batches`. */
+  runJob(claim: JobClaim): Promise<Turn>;
+  runBatch(claim: BatchClaim): Promise<Turn>;
+  /** Finishes or removes what a killed process left of its uploads; for one node at a time. */
+  sweep(signal: AbortSignal): Promise<void>;
+}
+
+/** `wake` tells this process's scheduler, when it has one, that a row was added or changed. */
+export function openTraining(services: TrainingServices, wake: (id: string) => void): OpenTraining {
+  const files = new ManagedFiles(services);
+  const jobs = createManagedJobs(services, { wake });
+  const batches = new ManagedBatches({ ...services, wake });
+  const { log } = services;
+  return {
+    handler: createTraining(services, { files, jobs, batches }),
+    runJob: (claim) => jobs.run(claim),
+    runBatch: (claim) => runBatchTurn(claim, services),
+    async sweep(signal) {
+      const { removed, checked } = await files.sweep(signal);
+      if (removed + checked > 0) log.info('files that a lost process left were settled', { removed, checked });
+    },
+    close: () => files.close(),
+  };
+}
