@@ -22,6 +22,9 @@ export interface ScanContext {
 const PIECE = 256 * 1024;
 /** Messages on their way at a time. */
 const WINDOW = 4;
+/** Bytes that are read without a thread: a few milliseconds even when every row is bad. */
+const HERE = 32 * 1024;
+const EMPTY = new Uint8Array(0);
 const LOG_EVERY_MS = 3_000;
 /** What a hostile row may make the worker use; far above what any row within the limits needs. */
 const LIMITS = { maxOldGenerationSizeMb: 1024, maxYoungGenerationSizeMb: 32 };
@@ -74,6 +77,22 @@ function reasonOf(signal: AbortSignal | undefined): SluiceError {
     : new SluiceError('client_closed', 'The request was given up.', { cause: signal?.reason });
 }
 
+/** The scan of a small data set, at once: starting a thread would take longer. */
+async function scanHere(bytes: Buffer, options: ScanOptions): Promise<{ report: DatasetReport; out: Buffer | null }> {
+  const { DatasetScan } = await import('./scan.ts');
+  const { stackTraceLimit } = Error;
+  // A stack for each bad row would cost more than the row.
+  Error.stackTraceLimit = 0;
+  try {
+    const scan = new DatasetScan(options, null);
+    scan.push(bytes);
+    scan.end();
+    return { report: scan.report(), out: scan.take() };
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}
+
 /** Pieces of equal size in memory of their own, whatever the stream delivers. */
 async function* pieces(input: Readable): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   let piece = new Uint8Array(PIECE);
@@ -111,9 +130,22 @@ export async function scanInThread(
   let release = () => {};
   let worker: Worker | null = null;
   let stopLog = () => {};
+  const reader = pieces(input);
   const ended = new AbortController();
   try {
     if (signal?.aborted) throw reasonOf(signal);
+    const leave = () => input.destroy(reasonOf(signal));
+    signal?.addEventListener('abort', leave, { once: true, signal: ended.signal });
+    const first = await reader.next();
+    const bytes = first.done ? EMPTY : first.value;
+    // A piece that is not full is the last one.
+    if (bytes.length <= HERE && !options.countTokens) {
+      const { report, out } = await scanHere(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), options);
+      context.onProgress?.({ rows: report.rows, bytes: report.bytes });
+      if (out !== null) await write?.(out);
+      if (signal?.aborted) throw reasonOf(signal);
+      return report;
+    }
     release = await (write === null ? scans : conversions).take(signal);
     const { worker: started, exchange } = start(options, write);
     worker = started;
@@ -138,10 +170,8 @@ export async function scanInThread(
       done = output.done;
       context.onProgress?.({ ...progress });
     };
-    for await (const piece of pieces(input)) {
-      await exchange.send(piece, answered(piece.length));
-      if (done) break;
-    }
+    for (let next = first; !next.done && !done; next = await reader.next())
+      await exchange.send(next.value, answered(next.value.length));
     const report = await exchange.end();
     if (signal?.aborted) throw reasonOf(signal);
     return report;
