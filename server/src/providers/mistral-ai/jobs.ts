@@ -67,7 +67,12 @@ function createBody(job: JobRequest, context: AdapterContext): JsonObject {
   const refusals = new Refusals('mistral-ai', context);
   const at = job.hyperparametersPath;
   const { n_epochs: epochs, learning_rate_multiplier: multiplier, batch_size: batch, beta } = job.hyperparameters;
-  if (job.method === 'dpo') refusals.refuse('method.type', 'dpo', 'use "supervised"');
+  if (job.method === 'dpo') {
+    // Not for drop_params to decide: rows of preferences cannot be trained as something else.
+    throw new SluiceError('unsupported_parameter', 'mistral-ai cannot express method.type = "dpo"; use "supervised"', {
+      param: 'method.type',
+    });
+  }
   if (batch !== 1 && batch !== 'auto') refusals.refuse(`${at}.batch_size`, batch, 'use 1');
   if (beta !== undefined) refusals.refuse(`${at}.beta`, beta, 'leave it out');
   let rate = multiplier === 'auto' || multiplier === 1 ? null : rateOf(multiplier, BASE_RATE);

@@ -1,7 +1,7 @@
 import type { FieldSubject } from './inputs.ts';
 
 const BASE_MODEL = 'amazon.nova-lite-v1:0:300k';
-const ROLE = 'arn:aws:iam::123456789012:role/tuner';
+const ROLE = 'arn:aws:iam::123456789012:role/usual';
 
 export const bedrock: FieldSubject = {
   provider: 'bedrock',

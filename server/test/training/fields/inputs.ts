@@ -62,7 +62,7 @@ export const VALUES: Readonly<Record<FieldName, Partial<JobRequest>>> = {
   unknown: { extra: { flavour: 'vanilla' } },
 };
 
-/** The caller's body that a request came from. */
+/** The caller's body that a request came from, in shape A or B. */
 function bodyOf(fields: Fields): JsonObject {
   const { model, training_file, suffix, method, hyperparameters } = fields;
   const body: JsonObject = {
@@ -79,8 +79,41 @@ function bodyOf(fields: Fields): JsonObject {
   return { ...body, ...fields.extra };
 }
 
+type Inputs = Pick<FieldSubject, 'base' | 'values'>;
+
+const whole = (fields: Fields): JobRequest => ({ ...fields, body: bodyOf(fields) });
+
 /** The request that row `name` is about. */
-export function requestFor(subject: Pick<FieldSubject, 'base' | 'values'>, name: FieldName): JobRequest {
-  const fields: Fields = { ...BASE, ...subject.base, ...VALUES[name], ...subject.values?.[name] };
-  return { ...fields, body: bodyOf(fields) };
+export function requestFor(subject: Inputs, name: FieldName): JobRequest {
+  return whole({ ...BASE, ...subject.base, ...VALUES[name], ...subject.values?.[name] });
+}
+
+/** The same request without what the row is about. */
+export function requestWithout(subject: Inputs, name: FieldName): JobRequest {
+  const base: Fields = { ...BASE, ...subject.base };
+  if (name !== 'beta') return whole(base);
+  const { method, hyperparameters, hyperparametersPath } = requestFor(subject, name);
+  const { beta: _, ...rest } = hyperparameters;
+  return whole({ ...base, method, hyperparametersPath, hyperparameters: rest });
+}
+
+/** The caller's body with the model the provider is told, for shapes without `provider_options`. */
+export function shapeB(request: JobRequest): JsonObject {
+  return { ...request.body, model: request.upstreamModel };
+}
+
+/** The caller's body with everything `provider_options` can hold moved there. */
+export function shapeC(request: JobRequest): JsonObject {
+  const { job_name, role_arn, output_file, ...rest } = request.body;
+  return {
+    ...rest,
+    model: 'name-of-ours',
+    gateway_options: { 'x-gateway-virtual-key': 'vkey-1' },
+    provider_options: {
+      model: request.upstreamModel,
+      ...(job_name === undefined ? null : { job_name }),
+      ...(role_arn === undefined ? null : { role_arn }),
+      ...(output_file === undefined ? null : { output_file }),
+    },
+  };
 }
