@@ -261,7 +261,7 @@ describe('fine-tuning jobs', () => {
           }
         };
         const seen = (await walk((page) => jobs.list(page, context), limit)).filter((id) => !id.startsWith('new'));
-        const wanted = new Map([
+        const wanted = new Map<string, number>([
           ...a.map((second, i) => [`s${i}`, second] as const),
           ...b.map((second, i) => [`dpo:d${i}`, second] as const),
         ]);
@@ -347,6 +347,20 @@ describe('files are datasets', () => {
     expect(await textOf(read.stream)).toBe(content);
     await files.remove(file.id, context);
     expect(await refusal(() => files.content(file.id, context))).toMatchObject({ status: 404 });
+  });
+
+  it('that keep what they are for', async () => {
+    const purposes = ['batch', 'fine-tune'];
+    const ids: string[] = [];
+    for (const purpose of purposes) {
+      const file = await files.upload(upload('x', { purpose }), context);
+      expect((await files.retrieve(file.id, context)).purpose).toBe(purpose);
+      ids.push(file.id);
+    }
+    for (const [i, purpose] of purposes.entries()) {
+      expect((await files.list(purpose, context)).map(({ id }) => id)).toEqual([ids[i]]);
+    }
+    expect(await files.list('vision', context)).toEqual([]);
   });
 
   it('whose ids are what upstream takes, whatever the file is called', async () => {

@@ -369,17 +369,22 @@ describe('files in Cloud Storage', () => {
     expect(await refusal(() => files.retrieve(file.id, context))).toMatchObject({ status: 404 });
   });
 
-  it('go under the name that was asked for, and never over an object that is there', async () => {
+  it('go under the name that was asked for, in place of an earlier upload but of nothing else', async () => {
     const named = contextWith({ headers: { ...BUCKET, 'x-gateway-provider-file-name': 'a b/ü?#.jsonl' } });
     expect(files.plannedId?.('data.jsonl', named)).toBe(idOf('a b/ü?#.jsonl'));
-    const file = await files.upload(upload('one'), named);
-    expect(file).toMatchObject({ id: idOf('a b/ü?#.jsonl'), filename: 'ü?#.jsonl' });
-    expect(await refusal(() => files.upload(upload('two'), named))).toMatchObject({
+    for (const content of ['one', 'two']) {
+      const file = await files.upload(upload(content), named);
+      expect(file).toMatchObject({ id: idOf('a b/ü?#.jsonl'), filename: 'ü?#.jsonl' });
+      expect(await textOf((await files.content(file.id, named)).stream)).toBe(content);
+    }
+    putRows('taken.jsonl', [{ mine: true }]);
+    const taken = contextWith({ headers: { ...BUCKET, 'x-gateway-provider-file-name': 'taken.jsonl' } });
+    expect(await refusal(() => files.upload(upload('three'), taken))).toMatchObject({
       status: 409,
       type: 'conflict_error',
       param: 'x-gateway-provider-file-name',
     });
-    expect(await textOf((await files.content(file.id, named)).stream)).toBe('one');
+    expect(await textOf((await files.content(idOf('taken.jsonl'), taken)).stream)).toBe('{"mine":true}\n');
   });
 
   it('are listed newest first and by purpose, over all pages, without objects of others', async () => {

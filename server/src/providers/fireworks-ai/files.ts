@@ -37,7 +37,7 @@ function toFile(raw: JsonObject, bytes = 0): FileObject {
     bytes,
     created_at: epochOf(raw.createTime) ?? 0,
     filename: textOf(raw.displayName) ?? shortId(name),
-    purpose: 'fine-tune',
+    purpose: BATCH_ID.test(name) ? 'batch' : 'fine-tune',
     status: failure !== null ? 'error' : raw.state === 'READY' ? 'processed' : 'uploaded',
     status_details: failure?.message ?? null,
   };
@@ -46,17 +46,21 @@ function toFile(raw: JsonObject, bytes = 0): FileObject {
 const datasetUrl = (context: AdapterContext, id: string, verb = ''): URL =>
   urlOf(controlPlane(context), `/${COLLECTION}/${idSegment(id)}${verb}`);
 
+/** The purpose, which a dataset has no field for, shows in the ids made here (RULE 27). */
+const BATCH_ID = /-batch-[0-9a-f]{8}$/;
+
 /** An id from the name of the file: what upstream takes of it, and a tail that makes it the only one. */
-function datasetId(filename: string, context: AdapterContext): string {
+function datasetId(filename: string, purpose: string, context: AdapterContext): string {
   const base = filename
     .toLowerCase()
     .replace(/\.jsonl?$/, '')
     .replace(/[^a-z0-9]+/g, '-')
     .replace(/^-+|-+$/g, '')
-    .slice(0, 50)
+    .slice(0, 48)
     .replace(/-+$/, '');
-  // The end of the id is its random part.
-  return `${base === '' ? 'file' : base}-${context.uuid().slice(-8)}`;
+  // The end of a UUID is its random part.
+  const tail = `${purpose === 'batch' ? 'batch-' : ''}${context.uuid().slice(-8)}`;
+  return `${base === '' ? 'file' : base}-${tail}`;
 }
 
 /** The content, cut off by an error beyond what the direct upload takes. */
@@ -182,7 +186,7 @@ export const files: FilesAdapter = {
   async upload(file, context) {
     // A client may leave before the content is asked for, and an error nobody listens for ends the process.
     file.stream.on('error', () => {});
-    const id = datasetId(context.header('x-gateway-provider-file-name') ?? file.filename, context);
+    const id = datasetId(context.header('x-gateway-provider-file-name') ?? file.filename, file.purpose, context);
     const created = await sent(
       context,
       jsonRequest('POST', urlOf(controlPlane(context), `/${COLLECTION}`), bearerHeaders(context), {
@@ -196,7 +200,7 @@ export const files: FilesAdapter = {
         file.bytes !== null && file.bytes > DIRECT_BYTES
           ? await uploadSigned(id, file, file.bytes, context)
           : await uploadDirectly(id, file, context);
-      return { ...(await fetched(id, context, bytes)), purpose: file.purpose };
+      return await fetched(id, context, bytes);
     } catch (error) {
       file.stream.destroy();
       // A dataset without content would stay in the account for ever (RULE 34); why the upload failed matters more.

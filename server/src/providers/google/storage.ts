@@ -16,13 +16,15 @@ export interface StoredObject extends ObjectPlace {
   readonly contentType: string;
   /** Unix seconds. */
   readonly createdAt: number;
+  /** Changes with each overwriting. */
+  readonly generation: string;
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
 const BUCKET_HEADER = 'x-gateway-cloud-storage-bucket-name';
 const BUCKET = /^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$/;
 const IP_FORM = /^\d{1,3}(\.\d{1,3}){3}$/;
-const FIELDS = 'name,bucket,size,contentType,timeCreated,metadata';
+const FIELDS = 'name,bucket,size,contentType,timeCreated,generation,metadata';
 const PAGE = 1000;
 /** Pages of one listing; a bucket that holds more is no bucket for files. */
 const MAX_PAGES = 50;
@@ -108,6 +110,7 @@ function toObject(value: unknown): StoredObject {
     bytes: integerOf(row.size) ?? 0,
     contentType: textOf(row.contentType) ?? 'application/octet-stream',
     createdAt: epochOf(row.timeCreated) ?? 0,
+    generation: textOf(row.generation) ?? '',
     metadata: isObject(row.metadata) ? row.metadata : {},
   };
 }
@@ -116,10 +119,19 @@ async function send(context: AdapterContext, request: Omit<AdapterRequest, 'head
   return sent(context, { ...request, headers: [...(await googleHeaders(context)), 'accept', 'application/json'] });
 }
 
+/** The bucket holds something else under the name. */
+export function occupied(place: ObjectPlace): SluiceError {
+  return new SluiceError('provider_error', `The bucket holds an object ${JSON.stringify(place.name)} already.`, {
+    status: 409,
+    type: 'conflict_error',
+    param: 'x-gateway-provider-file-name',
+  });
+}
+
 /**
  * Stores a stream as one object, its metadata in front of it in the same request: either the whole object is there
- * afterwards or nothing of it, so a client that leaves leaves nothing behind. An object of the same name is never
- * overwritten.
+ * afterwards or nothing of it, so a client that leaves leaves nothing behind. `replaces` is the generation of the object
+ * that may be overwritten, null when there is none: whatever else has the name by then stays (409).
  */
 export async function putObject(
   context: AdapterContext,
@@ -129,6 +141,7 @@ export async function putObject(
     readonly bytes: number | null;
     readonly contentType: string;
     readonly metadata: Readonly<Record<string, string>>;
+    readonly replaces: string | null;
   },
 ): Promise<StoredObject> {
   // From here on: a client may leave while the token is fetched, and an error nobody listens for ends the process.
@@ -157,7 +170,7 @@ export async function putObject(
     method: 'POST',
     url: urlOf(root(context), `/upload/storage/v1/b/${place.bucket}/o`, {
       uploadType: 'multipart',
-      ifGenerationMatch: 0,
+      ifGenerationMatch: content.replaces ?? '0',
       fields: FIELDS,
     }),
     headers: [
@@ -172,11 +185,7 @@ export async function putObject(
   });
   if (answer.status === 412) {
     answer.stream.destroy();
-    throw new SluiceError('provider_error', `The bucket holds an object ${JSON.stringify(place.name)} already.`, {
-      status: 409,
-      type: 'conflict_error',
-      param: 'x-gateway-provider-file-name',
-    });
+    throw occupied(place);
   }
   if (answer.status !== 200) throw await failureOf(answer);
   const stored = toObject(await answer.json());
@@ -190,6 +199,16 @@ export async function putObject(
 export async function readObject(context: AdapterContext, place: ObjectPlace): Promise<StoredObject> {
   const answer = await send(context, { method: 'GET', url: objectUrl(context, place, { fields: FIELDS }), body: null });
   return toObject(await answer.json());
+}
+
+/** The object, or null when there is none. */
+export async function findObject(context: AdapterContext, place: ObjectPlace): Promise<StoredObject | null> {
+  try {
+    return await readObject(context, place);
+  } catch (error) {
+    if (error instanceof SluiceError && error.status === 404) return null;
+    throw error;
+  }
 }
 
 export async function removeObject(context: AdapterContext, place: ObjectPlace): Promise<void> {

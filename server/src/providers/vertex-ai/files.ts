@@ -3,9 +3,11 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { FileObject } from '../../operations/training.ts';
 import {
   bucketOf,
+  findObject,
   insideBucket,
   listObjects,
   type ObjectPlace,
+  occupied,
   openObject,
   parseUri,
   putObject,
@@ -42,33 +44,47 @@ function placeOfFile(id: string, context: AdapterContext): ObjectPlace {
   return place;
 }
 
+const NAME_HEADER = 'x-gateway-provider-file-name';
+
 /** The name the upload is stored under: the caller's, else one nobody else has. */
 function nameOf(context: AdapterContext): string {
-  const given = context.header('x-gateway-provider-file-name');
+  const given = context.header(NAME_HEADER);
   if (given === undefined) return `${context.uuid()}.jsonl`;
   const place = given === '' || given.endsWith('/') ? null : parseUri(`gs://${bucketOf(context)}/${given}`);
   if (place !== null) return place.name;
-  throw new SluiceError('invalid_request', 'x-gateway-provider-file-name must be the name of an object.', {
-    param: 'x-gateway-provider-file-name',
-  });
+  throw new SluiceError('invalid_request', `${NAME_HEADER} must be the name of an object.`, { param: NAME_HEADER });
+}
+
+/**
+ * The generation of an earlier upload under a name the caller chose, which a new one replaces; null when the name is
+ * free. What did not come through Sluice is never overwritten.
+ */
+async function replaced(place: ObjectPlace, context: AdapterContext): Promise<string | null> {
+  if (context.header(NAME_HEADER) === undefined) return null;
+  const found = await findObject(context, place);
+  if (found === null) return null;
+  if (textOf(found.metadata[PURPOSE]) === null) throw occupied(place);
+  return found.generation;
 }
 
 export const files: FilesAdapter = {
   purposes: new Set(['fine-tune', 'batch']),
   objectUris: true,
   async upload(file, context) {
+    // A client may leave while the name is looked up, and an error nobody listens for ends the process.
+    file.stream.on('error', () => {});
     const place = { bucket: bucketOf(context), name: nameOf(context) };
     const stored = await putObject(context, place, {
       stream: file.stream,
       bytes: file.bytes,
       contentType: /^[\x20-\x7e]+$/.test(file.contentType) ? file.contentType : 'application/octet-stream',
       metadata: { [PURPOSE]: file.purpose },
+      replaces: await replaced(place, context),
     });
     return toFile(stored);
   },
   /** Without a name of the caller's own every upload gets a new one, which no object has yet. */
-  plannedId: (_filename, context) =>
-    encodeURIComponent(uriOf({ bucket: bucketOf(context), name: nameOf(context) })),
+  plannedId: (_filename, context) => encodeURIComponent(uriOf({ bucket: bucketOf(context), name: nameOf(context) })),
   /** What was uploaded through Sluice; other objects of the bucket are reached by their URI. */
   async list(purpose, context) {
     const out: FileObject[] = [];

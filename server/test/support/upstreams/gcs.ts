@@ -19,7 +19,9 @@ export interface GcsState {
   lose: number;
 }
 
-const OBJECT_FIELDS = 'name,bucket,size,contentType,timeCreated,metadata';
+const OBJECT_FIELDS = 'name,bucket,size,contentType,timeCreated,generation,metadata';
+const generationOf = (object: StoredObject | undefined): string =>
+  object === undefined ? '0' : String(Date.parse(object.timeCreated));
 const BASE_MS = Date.UTC(2026, 0, 1);
 
 export const googleError = (status: number, message: string, name = 'INVALID_ARGUMENT'): unknown => ({
@@ -37,6 +39,7 @@ export function gcs(): { readonly state: GcsState; readonly routes: readonly Str
     size: String(object.content.length),
     contentType: object.contentType,
     timeCreated: object.timeCreated,
+    generation: generationOf(object),
     ...(Object.keys(object.metadata).length === 0 ? null : { metadata: object.metadata }),
   });
   const place = (
@@ -82,7 +85,7 @@ export function gcs(): { readonly state: GcsState; readonly routes: readonly Str
         if (query.get('fields') !== OBJECT_FIELDS) throw new Error('fields');
         if (objects === undefined) {
           sendJson(response, 404, googleError(404, 'The specified bucket does not exist.', 'NOT_FOUND'));
-        } else if (query.get('ifGenerationMatch') === '0' && objects.has(about.name)) {
+        } else if (query.get('ifGenerationMatch') !== generationOf(objects.get(about.name))) {
           sendJson(
             response,
             412,
