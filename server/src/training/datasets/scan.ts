@@ -224,6 +224,8 @@ const SYNTAX: Readonly<Partial<Record<JsonScanError['reason'], readonly [RowReas
   number: ['invalid_json', 'the row has a number that is too long'],
 };
 
+const NO_JSON = ['invalid_json', 'the line is not valid JSON'] as const;
+
 /** Strict: what two parsers could read differently is refused. Big integers are kept. */
 function parseRow(bytes: Buffer): JsonObject {
   try {
@@ -232,8 +234,8 @@ function parseRow(bytes: Buffer): JsonObject {
     if (!(error instanceof JsonScanError)) throw error;
     if (!isUtf8(bytes)) fault('not_utf8', 'the line is not UTF-8');
     // Any JSON value but an object is told apart from what is no JSON at all.
-    const [code, reason] = SYNTAX[error.reason] ?? (['invalid_json', 'the line is not valid JSON'] as const);
-    fault(code, code === 'not_object' && !isJson(bytes) ? 'the line is not valid JSON' : reason);
+    const [code, reason] = SYNTAX[error.reason] ?? NO_JSON;
+    fault(...(code === 'not_object' && !isJson(bytes) ? NO_JSON : ([code, reason] as const)));
   }
   const value = parseExact(bytes.toString('utf8')) as JsonValue;
   return isObject(value) ? value : fault('not_object', 'the line is not a JSON object');
