@@ -132,8 +132,20 @@ describe.each([
   });
 });
 
-describe('accounts at Azure that sign in without a key', () => {
-  it('are told what to do where this server has no identity for them', async () => {
+describe('accounts at Azure', () => {
+  it.each(['evil.example/', 'a.b', 'a@b', '-a'])('cannot be stored for the resource %j', async (name) => {
+    const made = await server.admin('POST', '/integrations', {
+      name: 'bad',
+      slug: 'bad',
+      ai_provider_id: 'azure-openai',
+      key: 'test-key',
+      configurations: { ...azure('v1'), azure_resource_name: name },
+    });
+    expect(made.status).toBe(400);
+    expect(JSON.stringify(made.body)).toContain('azure_resource_name');
+  });
+
+  it('that sign in as the server are told what to do instead', async () => {
     const upstream = await startAzureOpenAi('v1');
     upstreams.push(upstream);
     const { azure_auth_mode: _mode, ...settings } = azure('v1');

@@ -5,6 +5,7 @@
  * themselves in the provider catalog.
  */
 import { z } from 'zod';
+import { RESOURCE_NAME } from '../../providers/azure-openai/settings.ts';
 import { PROVIDERS, providerById } from '../../providers/catalog.ts';
 import { type Issue, issuesOf } from '../issues.ts';
 import { type CheckHost, customHeaders, customHost, isMask, REFUSED_MASK, secretText, text } from '../shapes.ts';
@@ -47,6 +48,9 @@ const optional = (schema: z.ZodType = short) => field(schema, 'optional');
 const required = (schema: z.ZodType = short) => field(schema, 'required');
 const secret = (schema: z.ZodType = secretText) => field(schema, 'required', { secret: true });
 const host = (need: Need) => field(customHost, need, { host: true });
+
+/** It becomes part of a host name, and must not be able to become another one. */
+const resourceName = z.string().regex(RESOURCE_NAME, { error: 'must be 1 to 63 letters, digits and hyphens' });
 
 const azureDeployment = z.strictObject({
   azure_api_version: text(30, 1),
@@ -101,7 +105,7 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   'azure-openai': {
     needsKey: true,
     fields: {
-      azure_resource_name: required(),
+      azure_resource_name: required(resourceName),
       azure_deployment_config: required(z.array(azureDeployment).min(1).max(200)),
     },
     selector: AZURE_MODES,
