@@ -40,6 +40,12 @@ export class BackedBatches {
       const batches = part(side, call, 'batches');
       if (batch.model !== null) call.named(batch.model);
       const prepared = batches.prepare(batch, side.context);
+      if (batches.createFromLines !== undefined) {
+        throw invalid(
+          'input_file_id',
+          'Batches of this provider are made of files that Sluice keeps (gw_file_…): upload the file with x-gateway-provider: gateway.',
+        );
+      }
       await checkFile(side, batch.input_file_id, 'input_file_id');
       if (call.dryRun) return dryRunAnswer(call, account, batch.model, prepared);
       const created = await batches.create(batch, side.context);
