@@ -509,7 +509,7 @@ export async function startS3Server(options: S3ServerOptions = {}): Promise<S3Se
       if (method === 'PUT') await receive(request, entry, failure.after).catch(() => undefined);
       else request.resume();
       if (failure.cut) {
-        request.destroy();
+        request.socket.destroy();
         return;
       }
       throw new S3Error(failure.status, failure.code, failure.message);
