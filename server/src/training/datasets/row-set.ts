@@ -10,10 +10,16 @@ const START_SLOTS = 1 << 12;
  * more is added, which keeps memory flat: `complete` is false from then on.
  */
 export class RowSet {
+  readonly #maxSlots: number;
   #high = new Uint32Array(START_SLOTS);
   #low = new Uint32Array(START_SLOTS);
   #size = 0;
   #complete = true;
+
+  /** `maxSlots`: a power of two; given by tests. */
+  constructor(maxSlots = MAX_SLOTS) {
+    this.#maxSlots = maxSlots;
+  }
 
   get complete(): boolean {
     return this.#complete;
@@ -28,7 +34,7 @@ export class RowSet {
     const slot = this.#find(high, low);
     if (this.#low[slot] !== 0) return true;
     if (this.#size >= this.#low.length * 0.75) {
-      if (this.#low.length >= MAX_SLOTS) {
+      if (this.#low.length >= this.#maxSlots) {
         this.#complete = false;
         return false;
       }
