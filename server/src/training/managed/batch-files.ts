@@ -140,6 +140,8 @@ export async function writeFiles(
     services.blobs.put(tenant, output, streams[0]),
     services.blobs.put(tenant, errors, streams[1]),
   ] as const;
+  // A stream that is given up tells its put, which tells us; nobody else listens.
+  for (const stream of streams) stream.on('error', () => undefined);
   // A put that failed must end the wait for its stream to drain.
   const broken = new AbortController();
   for (const put of puts) put.catch((error: unknown) => broken.abort(error));

@@ -113,12 +113,11 @@ export async function flush(claim: BatchClaim, services: BatchServices): Promise
     ...progress.retries.filter((retry) => !again.has(retry.line)),
     ...fates.flatMap((fate) => (fate.kind === 'retry' ? [fate.retry] : [])),
   ];
-  const limited = fates.filter((fate) => fate.kind === 'retry' && fate.limited).length;
-  const passed = open.length - limited;
+  const waiting = fates.flatMap((fate) => (fate.kind === 'retry' && fate.limited ? [fate.retry.at] : []));
   const patch: Partial<BatchProgress> = {
     next,
     retries,
-    width: limited > 0 ? Math.max(1, passed) : Math.min(bucket, Math.max(1, progress.width * 2)),
+    width: widthAfter(progress, bucket, open.length, waiting.length),
   };
   const left = fates.some((fate) => fate.kind === 'left');
   const stopped = refused as { readonly reason: string } | null;
@@ -133,8 +132,9 @@ export async function flush(claim: BatchClaim, services: BatchServices): Promise
     };
   });
   if (left || written.cancel_requested) return { again: 0 };
-  const waits = retries.map((retry) => retry.at);
-  const soonest = more && retries.length < bucket ? started + flushMs : Math.min(...waits);
+  // Nothing new is begun while a limit holds: it would be refused as well.
+  if (waiting.length > 0) return { again: Math.max(0, Math.min(...waiting) - services.clock.now()) };
+  const soonest = more && retries.length < bucket ? started + flushMs : Math.min(...retries.map((retry) => retry.at));
   return { again: Math.max(0, Math.max(soonest, started + flushMs) - services.clock.now()) };
 }
 
@@ -161,6 +161,15 @@ function stoppedBy(reason: string): End {
       line: null,
     },
   };
+}
+
+/**
+ * Requests of the next flush. After Sluice's own limits refused some: as many as passed, else one less than were sent;
+ * after that one more with every flush, until they refuse again.
+ */
+function widthAfter(progress: BatchProgress, bucket: number, sent: number, limited: number): number {
+  if (limited === 0) return Math.min(bucket, progress.width + 1);
+  return Math.max(1, sent > limited ? sent - limited : sent - 1);
 }
 
 /** Whether the batch has to end now, whatever is left. */
