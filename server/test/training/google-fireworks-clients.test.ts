@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type ObjectServer, startObjectServer } from '../support/object-server.ts';
 import { FIREWORKS_ACCOUNT, type FireworksUpstream, startFireworks } from '../support/upstreams/fireworks.ts';
 import { startVertex, VERTEX_NUMBER, type VertexUpstream } from '../support/upstreams/vertex-ai.ts';
+import { valueAt } from './support.ts';
 
 const ROWS = '{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Ho"}]}\n'.repeat(12);
 
@@ -220,5 +221,49 @@ describe('the official client trains at Fireworks', () => {
     await expect(other.fineTuning.jobs.retrieve(job.id)).rejects.toMatchObject({ status: 404 });
     await expect(other.files.content(file.id)).rejects.toMatchObject({ status: 404 });
     expect(fireworks.received.length).toBe(before);
+  });
+});
+
+describe('the official client has Sluice run the whole job', () => {
+  const gateway = () => server.first_.client('unused', { 'x-gateway-provider': 'gateway' });
+
+  async function managed(slug: string, fields: Record<string, unknown>, started: () => boolean) {
+    const client = gateway();
+    const data = await toFile(Buffer.from(ROWS), 'rows.jsonl');
+    const file = await client.files.create({ file: data, purpose: 'fine-tune' });
+    const body = {
+      training_file: file.id,
+      suffix: 'managed',
+      method: method('supervised', 1),
+      gateway_options: { 'x-gateway-virtual-key': slug, 'x-gateway-cloud-storage-bucket-name': 'bucket' },
+      ...fields,
+    };
+    const job = await client.fineTuning.jobs.create(body as never);
+    expect(job).toMatchObject({ status: 'validating_files', training_file: file.id });
+    await expect.poll(started, { timeout: 20_000, interval: 50 }).toBe(true);
+    return job;
+  }
+
+  it('on Vertex AI: rows are converted, stored in the bucket and tuned', async () => {
+    const has = (): boolean => [...vertex.jobs.values()].some((job) => job.tunedModelDisplayName === 'managed');
+    await managed('vertex-ai-shared-one', { model: 'gemini-2.5-flash' }, has);
+    const job = [...vertex.jobs.values()].find((one) => one.tunedModelDisplayName === 'managed');
+    const uri = String(valueAt(job, 'supervisedTuningSpec.trainingDatasetUri'));
+    const object = vertex.storage.buckets.get('bucket')?.get(uri.slice('gs://bucket/'.length));
+    const [first = ''] = String(object?.content).split('\n');
+    expect(JSON.parse(first)).toEqual({
+      contents: [
+        { role: 'user', parts: [{ text: 'Hi' }] },
+        { role: 'model', parts: [{ text: 'Ho' }] },
+      ],
+    });
+  });
+
+  it('at Fireworks: rows go into a dataset and are tuned', async () => {
+    const has = (): boolean => [...fireworks.supervised.values()].some((job) => job.displayName === 'managed');
+    await managed('fireworks-ai-shared-one', { model: 'llama-v3p1-8b-instruct' }, has);
+    const job = [...fireworks.supervised.values()].find((one) => one.displayName === 'managed');
+    const content = fireworks.contents.get(String(job?.dataset).split('/').at(-1) ?? '');
+    expect([...(content?.values() ?? [])].map(String)).toEqual([ROWS]);
   });
 });
