@@ -35,6 +35,7 @@ import type { Log } from './kernel/log.ts';
 import { createAdmission } from './limits/admission.ts';
 import { createInner } from './llm/inner.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
+import { run } from './llm/pipeline.ts';
 import { registerDataPlane } from './llm/routes.ts';
 import type { Services } from './llm/services.ts';
 import { OPERATIONS } from './operations/operation.ts';
@@ -229,8 +230,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
 
   const pricer = createPricer();
   const roles = config.roles;
-  let runLine: TrainingServices['runLine'] = () =>
-    Promise.reject(new SluiceError('gateway_unavailable', 'This node does not serve the data plane (SLUICE_ROLES).'));
+  let runLine: TrainingServices['runLine'] | null = null;
   const blobs = lifecycle.own('blobs', await openBlobs(config, clock, log));
   const training: TrainingServices = {
     tables,
@@ -245,8 +245,11 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     tokens: createTokenCache(() => clock.now()),
     node: `${dataDir.nodeId}-${worker.index}`,
     local: (tenant) => sandboxTraining({ tables, blobs }, tenant),
-    // Made below: the data plane needs this object, too.
-    runLine: (line) => runLine(line),
+    // Made below, because it needs the data plane, which needs this object.
+    runLine: (line) =>
+      runLine === null
+        ? Promise.reject(new SluiceError('gateway_unavailable', 'The server is still starting.'))
+        : runLine(line),
     maxUploadBytes: config.maxUploadBytes,
     maxBatchBytes: MAX_BATCH_BYTES,
   };
@@ -270,7 +273,8 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS },
   };
   const dataPlane = roles.has('gateway') ? registerDataPlane(app, gateway) : null;
-  if (dataPlane !== null) runLine = createInner({ services: gateway, tables, run: (x) => dataPlane.runInner(x) });
+  // A node that only works in the background runs the lines of batches all the same.
+  runLine = createInner({ services: gateway, tables, run: (x) => dataPlane?.runInner(x) ?? run(x) });
   if (roles.has('admin')) {
     const admin = {
       tables,
