@@ -66,7 +66,8 @@ export const stored = (value: object): Record<string, unknown> => value as Recor
 /** The batch without request fields nobody may see, as adapters take it. */
 export function requestOf(row: BatchRow, inputFile: string): BatchRequest {
   const { batch } = workOf(row);
-  return { ...batch, input_file_id: inputFile, completion_window: '24h', body: {} };
+  // As when it was asked whether the provider can run it: metadata stays with Sluice.
+  return { ...batch, input_file_id: inputFile, completion_window: '24h', metadata: null, body: {} };
 }
 
 export const seconds = (ms: number): number => Math.floor(ms / 1000);

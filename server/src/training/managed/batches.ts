@@ -319,7 +319,8 @@ export class ManagedBatches {
     };
     const { files } = adapterOf(this.#services, account, this.#tenant(call));
     const input = files?.plannedId?.(inputName(id), context) ?? read.batch.input_file_id;
-    return adapter.prepare({ ...read.batch, input_file_id: input }, context);
+    // Sluice keeps the metadata of its batches: a provider that has no place for it may run them all the same.
+    return adapter.prepare({ ...read.batch, input_file_id: input, metadata: null }, context);
   }
 
   async #dryRun(
