@@ -314,6 +314,18 @@ describe('files at Together', () => {
     expect(upstream.files.size).toBe(0);
   });
 
+  it('removes what a killed upload left under its name, and nothing else', async () => {
+    for (const [id, filename, Processed] of [
+      ['file-1', 'rows.jsonl', false],
+      ['file-2', 'rows.jsonl', true],
+      ['file-3', 'other.jsonl', false],
+    ]) {
+      upstream.files.set(String(id), { id, filename, Processed, purpose: 'fine-tune' });
+    }
+    await files.abandon?.('rows.jsonl', context);
+    expect([...upstream.files.keys()]).toEqual(['file-2', 'file-3']);
+  });
+
   it.each([
     ['http://169.254.169.254/latest/meta-data', 'a cloud metadata address'],
     ['http://user:secret@127.0.0.1/x', 'an address with a password'],

@@ -184,22 +184,27 @@ async function upload(file: UploadRequest, context: AdapterContext): Promise<Fil
   return retrieve(id, context);
 }
 
+async function rows(context: AdapterContext): Promise<JsonObject[]> {
+  const { data } = await sentObject(context, jsonRequest('GET', urlOf(context.base, '/files'), bearerHeaders(context)));
+  if (!Array.isArray(data)) throw invalidAnswer('a list');
+  return data.filter((one: JsonValue) => isObject(one));
+}
+
 export const files: FilesAdapter = {
   purposes: new Set(Object.keys(PURPOSES)),
   objectUris: false,
   upload,
   retrieve,
   remove,
+  async abandon(filename, context) {
+    // A file is there by name from the moment its bytes were asked for.
+    for (const row of await rows(context)) {
+      const id = textOf(row.id);
+      if (row.filename === filename && row.Processed !== true && id !== null) await remove(id, context);
+    }
+  },
   async list(purpose, context) {
-    const { data } = await sentObject(
-      context,
-      jsonRequest('GET', urlOf(context.base, '/files'), bearerHeaders(context)),
-    );
-    if (!Array.isArray(data)) throw invalidAnswer('a list');
-    const shown = data
-      .filter((one: JsonValue) => isObject(one))
-      .map(fileOf)
-      .filter((file) => file !== null);
+    const shown = (await rows(context)).map(fileOf).filter((file) => file !== null);
     return shown
       .filter((file) => purpose === null || file.purpose === purpose)
       .sort((a, b) => b.created_at - a.created_at || (a.id < b.id ? 1 : -1));
