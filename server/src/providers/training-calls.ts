@@ -225,6 +225,11 @@ export function textOf(value: unknown): string | null {
   return typeof value === 'string' && value !== '' ? value : null;
 }
 
+/** The entry an upstream word names; a word nobody knows names none. */
+export function namedIn<T>(table: Readonly<Record<string, T>>, word: unknown): T | undefined {
+  return typeof word === 'string' && Object.hasOwn(table, word) ? table[word] : undefined;
+}
+
 /** Unknown cursor of a list (api §4.4). */
 export function unknownAfter(): SluiceError {
   return new SluiceError('validation', 'The list does not hold the object that "after" names.', { param: 'after' });

@@ -15,6 +15,7 @@ import {
   integerOf,
   invalidAnswer,
   jsonRequest,
+  namedIn,
   Refusals,
   sentObject,
   textOf,
@@ -22,7 +23,7 @@ import {
 } from '../training-calls.ts';
 import { datasetFiles } from './files.ts';
 import { LARGEST_PAGE, listed } from './lists.ts';
-import { checkedId, controlPlane, failureIn, modelName, modelOf, namedIn, resourceName, shortId } from './place.ts';
+import { checkedId, controlPlane, failureIn, modelName, modelOf, resourceName, shortId } from './place.ts';
 
 const COLLECTION = 'batchInferenceJobs';
 const ENDPOINT = '/v1/chat/completions';

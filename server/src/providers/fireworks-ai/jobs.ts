@@ -22,6 +22,7 @@ import {
   integerOf,
   invalidAnswer,
   jsonRequest,
+  namedIn,
   Refusals,
   sentObject,
   slicePage,
@@ -30,17 +31,7 @@ import {
   urlOf,
 } from '../training-calls.ts';
 import { LARGEST_PAGE, type Listed, listed, merged } from './lists.ts';
-import {
-  accountOf,
-  checkedId,
-  controlPlane,
-  failureIn,
-  modelName,
-  modelOf,
-  namedIn,
-  resourceName,
-  shortId,
-} from './place.ts';
+import { accountOf, checkedId, controlPlane, failureIn, modelName, modelOf, resourceName, shortId } from './place.ts';
 
 const SUPERVISED = 'supervisedFineTuningJobs';
 const DPO = 'dpoJobs';

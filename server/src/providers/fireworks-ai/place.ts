@@ -62,8 +62,3 @@ export function failureIn(raw: JsonObject): { readonly code: string; readonly me
   if (name === null || name === 'OK') return null;
   return { code: name.toLowerCase(), message: textOf(message) ?? 'The provider gave no reason.' };
 }
-
-/** The entry an upstream word names; a word nobody knows names none. */
-export function namedIn<T>(table: Readonly<Record<string, T>>, word: unknown): T | undefined {
-  return typeof word === 'string' && Object.hasOwn(table, word) ? table[word] : undefined;
-}

@@ -6,8 +6,8 @@ import type { Batch, BatchRequest } from '../../operations/training.ts';
 import { failedResponse, type ResultLine, readInputLine } from '../batch-lines.ts';
 import { geminiToChat } from '../google/gemini-answer.ts';
 import { chatToGemini } from '../google/gemini-request.ts';
-import { integerOf, textOf } from '../training-calls.ts';
-import { namedIn, rpcStatus } from './place.ts';
+import { integerOf, namedIn, textOf } from '../training-calls.ts';
+import { rpcStatus } from './place.ts';
 
 interface Endpoint {
   /** Value of the label that keeps the endpoint. */

@@ -22,6 +22,7 @@ import {
   integerOf,
   invalidAnswer,
   jsonRequest,
+  namedIn,
   Refusals,
   sent,
   sentJson,
@@ -29,7 +30,7 @@ import {
   urlOf,
 } from '../training-calls.ts';
 import { ENDPOINTS, endpointNamed, inputRow, outputLine } from './batch-rows.ts';
-import { labelsOf, namedIn, placeOf, resourcePath, rpcStatus, shortId } from './place.ts';
+import { labelsOf, placeOf, resourcePath, rpcStatus, shortId } from './place.ts';
 
 const COLLECTION = 'batchPredictionJobs';
 const LARGEST_PAGE = 100;

@@ -22,6 +22,7 @@ import {
   integerOf,
   invalidAnswer,
   jsonRequest,
+  namedIn,
   Refusals,
   sent,
   sentJson,
@@ -30,7 +31,7 @@ import {
   unknownMethodMembers,
   urlOf,
 } from '../training-calls.ts';
-import { labelsOf, namedIn, placeOf, projectIn, resourcePath, rpcStatus, shortId } from './place.ts';
+import { labelsOf, placeOf, projectIn, resourcePath, rpcStatus, shortId } from './place.ts';
 
 const COLLECTION = 'tuningJobs';
 const LARGEST_PAGE = 100;

@@ -90,11 +90,6 @@ export function labelsOf(metadata: Readonly<Record<string, string>> | null): Rec
   return { ...metadata };
 }
 
-/** The entry an upstream word names; a word nobody knows names none. */
-export function namedIn<T>(table: Readonly<Record<string, T>>, word: unknown): T | undefined {
-  return typeof word === 'string' && Object.hasOwn(table, word) ? table[word] : undefined;
-}
-
 /** Names of `google.rpc.Code` in lower case, for the errors inside jobs. */
 const RPC_CODES: Readonly<Record<number, string>> = {
   1: 'cancelled',
