@@ -223,6 +223,8 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       try {
         let turn = await kind.run(claim);
         while (turn !== 'done' && turn.again === 0 && !stop.signal.aborted && !cancel.signal.aborted) {
+          // What failed before has gone well now.
+          if (row.failures > 0) await claim.write(async () => ({ failures: 0 }));
           turn = await kind.run(claim);
         }
         if (turn === 'done') patch = { step: 'done', failures: 0 };

@@ -327,10 +327,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
       }
     }
     // A job that ended before the provider heard of it keeps its end, with results and all.
-    if (after.status === 'succeeded' || after.status === 'failed') {
-      await claim.write(async () => ({ cancel_requested: false }));
-      return poll(claim);
-    }
+    if (after.status === 'succeeded' || after.status === 'failed') return poll(claim);
     const events = await newEvents(claim, jobs, connection, id);
     await follow(claim, { ...after, status: 'cancelled', finished_at: seconds(clock.now()) }, { events });
     return NOW;
