@@ -60,7 +60,7 @@ export function adapterContext(
         storedCredential: account.stored !== null && account.secrets.length > 0,
         headersTimeoutMs: request.timeoutMs ?? HEADERS_MS,
         idleMs: IDLE_MS,
-        ...(options.signal === undefined ? null : { signal: options.signal }),
+        ...(options.signal === undefined || request.cleanup === true ? null : { signal: options.signal }),
       });
       attempted(answer.status, null);
       return new Answer(answer.status, answer.headers, answer.stream, options.moved);

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { RequestSigner } from 'aws4';
+import aws4 from 'aws4';
 
 /** Long-lived or temporary keys a fake accepts. */
 export interface AwsKeys {
@@ -67,7 +67,7 @@ export function signatureFault(
     headers[name] = Array.isArray(value) ? value.join(',') : value;
   }
   const extra = Object.fromEntries(signed.map((name) => [name, true]));
-  const signer = new RequestSigner(
+  const signer = new aws4.RequestSigner(
     {
       method: request.method,
       path: request.path,

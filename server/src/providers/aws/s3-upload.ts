@@ -48,9 +48,23 @@ async function patient(context: AdapterContext, call: S3Call): ReturnType<typeof
   }
 }
 
-/** Cuts a stream into pieces of `size()` bytes, all but the last full. A buffer belongs to the receiver. */
-async function* pieces(stream: Readable, size: () => number): AsyncGenerator<Buffer> {
-  let piece = Buffer.allocUnsafe(size());
+/** Buffers of parts that were sent, to be filled again: a long upload needs no more than are on their way at once. */
+class Buffers {
+  readonly #free: Buffer[] = [];
+
+  take(size: number): Buffer {
+    const buffer = this.#free.pop();
+    return buffer?.length === size ? buffer : Buffer.allocUnsafe(size);
+  }
+
+  give(buffer: Buffer): void {
+    if (this.#free.length <= IN_FLIGHT) this.#free.push(buffer);
+  }
+}
+
+/** Cuts a stream into pieces of `size()` bytes, all but the last full. A piece belongs to the receiver. */
+async function* pieces(stream: Readable, buffers: Buffers, size: () => number): AsyncGenerator<Buffer> {
+  let piece = buffers.take(size());
   let filled = 0;
   for await (const given of stream as AsyncIterable<Buffer | string>) {
     const chunk = typeof given === 'string' ? Buffer.from(given) : given;
@@ -61,7 +75,7 @@ async function* pieces(stream: Readable, size: () => number): AsyncGenerator<Buf
       filled += copied;
       if (filled === piece.length) {
         yield piece;
-        piece = Buffer.allocUnsafe(size());
+        piece = buffers.take(size());
         filled = 0;
       }
     }
@@ -82,7 +96,8 @@ export async function s3Upload(context: AdapterContext, upload: S3Upload): Promi
 async function stored(context: AdapterContext, upload: S3Upload): Promise<number> {
   const first = upload.partSize ?? PART;
   let made = 0;
-  const cut = pieces(upload.stream, () => first * 2 ** Math.floor(made / DOUBLE_EVERY));
+  const buffers = new Buffers();
+  const cut = pieces(upload.stream, buffers, () => first * 2 ** Math.floor(made / DOUBLE_EVERY));
   const head = await cut.next();
   const body = head.done ? Buffer.alloc(0) : head.value;
   if (body.length < first) {
@@ -100,8 +115,11 @@ async function stored(context: AdapterContext, upload: S3Upload): Promise<number
   const id = textOfChild(await s3Xml(started, 'InitiateMultipartUploadResult'), 'UploadId');
   if (!id) throw new SluiceError('upstream_invalid', 'S3 began a multipart upload without an id.');
   try {
-    return await sendParts(context, upload, id, body, cut, () => {
-      made++;
+    return await sendParts(context, upload, id, body, cut, {
+      began: () => {
+        made++;
+      },
+      done: (piece) => buffers.give(piece),
     });
   } catch (error) {
     throw await aborted(context, upload.place, id, error);
@@ -114,7 +132,7 @@ async function sendParts(
   id: string,
   head: Buffer,
   rest: AsyncGenerator<Buffer>,
-  counted: () => void,
+  part: { began(): void; done(body: Buffer): void },
 ): Promise<number> {
   const etags: string[] = [];
   const running = new Set<Promise<void>>();
@@ -141,21 +159,22 @@ async function sendParts(
       if (failures.length > 0) break;
       if (body.length > 0) {
         number++;
-        counted();
+        part.began();
         if (number > MAX_PARTS) {
           throw new SluiceError('too_large', 'The file is larger than the largest object S3 holds.', { param: 'file' });
         }
         total += body.length;
-        const part: Promise<void> = send(body, number).then(
+        const sending: Promise<void> = send(body, number).then(
           () => {
-            running.delete(part);
+            running.delete(sending);
+            part.done(body);
           },
           (error: unknown) => {
-            running.delete(part);
+            running.delete(sending);
             failures.push(error);
           },
         );
-        running.add(part);
+        running.add(sending);
         if (running.size >= IN_FLIGHT) await Promise.race(running);
       }
       next = await rest.next();
