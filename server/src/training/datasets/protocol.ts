@@ -11,6 +11,8 @@ export type Input = Uint8Array<ArrayBuffer> | null;
 
 /** One for each input. */
 export interface Output {
+  /** The memory of the input, to be used again; null for the last one. */
+  readonly memory: ArrayBuffer | null;
   readonly rows: number;
   /** Enough bad rows were found: the rest need not be sent. */
   readonly done: boolean;

@@ -93,9 +93,10 @@ async function scanHere(bytes: Buffer, options: ScanOptions): Promise<{ report: 
   }
 }
 
-/** Pieces of equal size in memory of their own, whatever the stream delivers. */
-async function* pieces(input: Readable): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-  let piece = new Uint8Array(PIECE);
+/** Pieces of equal size in memory of their own, whatever the stream delivers; `spare` is used before anything new. */
+async function* pieces(input: Readable, spare: ArrayBuffer[]): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  const fresh = () => new Uint8Array(spare.pop() ?? new ArrayBuffer(PIECE));
+  let piece = fresh();
   let used = 0;
   for await (const chunk of input as AsyncIterable<Buffer | string>) {
     const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
@@ -106,7 +107,7 @@ async function* pieces(input: Readable): AsyncGenerator<Uint8Array<ArrayBuffer>>
       from += n;
       if (used < PIECE) continue;
       yield piece;
-      piece = new Uint8Array(PIECE);
+      piece = fresh();
       used = 0;
     }
   }
@@ -130,7 +131,9 @@ export async function scanInThread(
   let release = () => {};
   let worker: Worker | null = null;
   let stopLog = () => {};
-  const reader = pieces(input);
+  /** Memory that the worker gave back. */
+  const spare: ArrayBuffer[] = [];
+  const reader = pieces(input, spare);
   const ended = new AbortController();
   try {
     if (signal?.aborted) throw reasonOf(signal);
@@ -165,6 +168,7 @@ export async function scanInThread(
 
     let done = false;
     const answered = (bytes: number) => (output: Output) => {
+      if (output.memory !== null) spare.push(output.memory);
       progress.rows = output.rows;
       progress.bytes += bytes;
       done = output.done;

@@ -16,6 +16,11 @@ parentPort?.on('message', (input: Input) => {
   const taken = scan.take();
   // A buffer from the pool must not be transferred: its memory is shared.
   const bytes = taken === null ? null : new Uint8Array(taken);
-  const output: Output = { rows: scan.rows, done: scan.done, bytes, report: input === null ? scan.report() : null };
-  parentPort?.postMessage(output, bytes === null ? [] : [bytes.buffer]);
+  const memory = input?.buffer ?? null;
+  const report = input === null ? scan.report() : null;
+  const output: Output = { memory, rows: scan.rows, done: scan.done, bytes, report };
+  parentPort?.postMessage(
+    output,
+    [memory, bytes?.buffer ?? null].filter((one) => one !== null),
+  );
 });
