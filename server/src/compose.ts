@@ -17,7 +17,7 @@ import { refuse } from './admin/respond.ts';
 import { createAuthenticator } from './auth/authenticator.ts';
 import { ConsoleSessions } from './auth/console-session.ts';
 import { systemTenant } from './auth/tenant.ts';
-import type { Config } from './config.ts';
+import { type Config, cloudVariable, isCloudFile } from './config.ts';
 import { type FirstRun, firstRun } from './first-run.ts';
 import { createApp } from './http/app.ts';
 import { BodyBudget } from './http/body-budget.ts';
@@ -69,6 +69,7 @@ const MAX_BATCH_BYTES = 100 * 1024 * 1024;
 /** Rows one process works on at the same time: jobs mostly wait for their provider, batches mostly call it. */
 const JOBS_AT_ONCE = 16;
 const BATCHES_AT_ONCE = 8;
+const MAX_TOKEN_FILE = 64 * 1024;
 const SWEEP_FILES_MS = 60 * 60_000;
 const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
 const PACKAGE = new URL('../package.json', import.meta.url);
@@ -215,7 +216,9 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     }),
   );
 
+  const express: Express = new Map();
   const app = createApp({
+    express,
     headerAliases: config.headerAliases,
     trustedProxies: config.trustedProxies,
     refuse: (request, response, error) => refuse(request, response, error, log),
@@ -243,6 +246,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     runtime,
     pricer,
     tokens: createTokenCache(() => clock.now()),
+    ambient: config.cloudIdentity ? { variable: cloudVariable, file: readCloudFile } : null,
     node: `${dataDir.nodeId}-${worker.index}`,
     local: (tenant) => sandboxTraining({ tables, blobs }, tenant),
     // Made below, because it needs the data plane, which needs this object.
@@ -506,6 +510,14 @@ function startWork(lifecycle: Lifecycle, scheduler: Scheduler, training: Trainin
       },
     }),
   );
+}
+
+/** A token file of the platform: short, and renewed in place. */
+async function readCloudFile(path: string): Promise<string> {
+  if (!isCloudFile(path)) throw new SluiceError('forbidden', 'No variable of the cloud platform names this file.');
+  const text = await readFile(path, 'utf8');
+  if (text.length > MAX_TOKEN_FILE) throw new SluiceError('internal', 'A token file of the platform is too long.');
+  return text;
 }
 
 /** Bytes of request bodies one process may hold: its share of a quarter of the memory there is. */

@@ -34,6 +34,8 @@ export interface Config {
   readonly maxBodyBytes: number;
   /** Largest file of an upload in bytes. */
   readonly maxUploadBytes: number;
+  /** Whether stored accounts of cloud providers may use the identity the server itself runs under. */
+  readonly cloudIdentity: boolean;
   /** Saved-only mode for every organisation. */
   readonly blockInlineConfig: boolean;
   /** Administration requests per minute and key. */
@@ -220,6 +222,11 @@ const VARIABLES = {
     allowed: 'a whole number from 1 to 1000000',
     parse: whole(1, 1_000_000),
   }),
+  SLUICE_CLOUD_IDENTITY: variable({
+    fallback: 'false',
+    allowed: 'true or false',
+    parse: (text) => (text === 'true' ? true : text === 'false' ? false : undefined),
+  }),
   BLOCK_INLINE_CONFIG: variable({
     fallback: 'false',
     allowed: 'true or false',
@@ -340,6 +347,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     drainSeconds: must(get('SLUICE_DRAIN_SECONDS')),
     maxBodyBytes: must(get('SLUICE_MAX_BODY_BYTES')),
     maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),
+    cloudIdentity: must(get('SLUICE_CLOUD_IDENTITY')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     adminRequestsPerMinute: must(get('SLUICE_ADMIN_REQUESTS_PER_MINUTE')),
   });
@@ -348,4 +356,17 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
 /** Number of this process among those that share the port, set by the primary process; 1 when it is alone. */
 export function workerIndex(env: NodeJS.ProcessEnv = process.env): number {
   return Number(env.SLUICE_WORKER_INDEX ?? 1);
+}
+
+/** Variables by which cloud platforms name an identity; nothing else of the environment may be asked for. */
+const CLOUD_VARIABLE = /^(?:AWS|AZURE|GOOGLE|IDENTITY|MSI|ECS_CONTAINER)_[A-Z0-9_]{1,80}$/;
+
+/** Value of a variable by which the platform names the identity the server runs under. */
+export function cloudVariable(name: string): string | undefined {
+  return CLOUD_VARIABLE.test(name) ? process.env[name] : undefined;
+}
+
+/** Whether such a variable names this file: others are no tokens of the platform's. */
+export function isCloudFile(path: string): boolean {
+  return Object.entries(process.env).some(([name, value]) => CLOUD_VARIABLE.test(name) && value === path);
 }

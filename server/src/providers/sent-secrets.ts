@@ -1,3 +1,4 @@
+import { isObject } from '../kernel/json.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Credentials } from './provider.ts';
 
@@ -29,6 +30,10 @@ export function secretsOf(
     const value = credentials.settings[name];
     if (typeof value === 'string') add(value);
     else if (value instanceof Secret) add(value.reveal());
+    // A key file: what in it is no secret (project, address of the account) may be told.
+    else if (isObject(value))
+      for (const [inner, text] of Object.entries(value))
+        if (SECRET_NAME.test(inner) && typeof text === 'string') add(text);
   }
   for (let i = 0; i + 1 < customHeaders.length; i += 2) {
     if (!SECRET_NAME.test(customHeaders[i] ?? '')) continue;

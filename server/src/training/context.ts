@@ -28,7 +28,7 @@ export interface ContextOptions {
  * egress guard like every other.
  */
 export function adapterContext(
-  services: Pick<TrainingServices, 'fetcher' | 'clock' | 'tokens'>,
+  services: Pick<TrainingServices, 'fetcher' | 'clock' | 'tokens' | 'ambient'>,
   account: Account,
   options: ContextOptions,
 ): AdapterContext {
@@ -80,6 +80,7 @@ export function adapterContext(
     now: () => clock.now(),
     uuid: () => uuidv7(clock),
     tokens: services.tokens,
+    ...(services.ambient == null || account.stored === null ? null : { ambient: services.ambient }),
   };
 }
 

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Pricer } from '../pricing/price.ts';
-import type { TokenCache, TrainingAdapter } from '../providers/training.ts';
+import type { AmbientIdentity, TokenCache, TrainingAdapter } from '../providers/training.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Blobs, Scratch, Tables, TenantContext } from '../store/ports.ts';
 
@@ -46,6 +46,8 @@ export interface TrainingServices {
   readonly runtime: Runtime;
   readonly pricer: Pricer;
   readonly tokens: TokenCache;
+  /** The server's own cloud identity, for stored accounts; null or absent unless the operator allows it. */
+  readonly ambient?: AmbientIdentity | null;
   /** Name of this process in leases. */
   readonly node: string;
   /** Files, jobs and batches of the provider that answers inside the process, for one workspace. */
