@@ -105,7 +105,7 @@ describe('a batch that Sluice runs', () => {
 
   it('with 24h the provider runs it, and its output is kept here', async () => {
     const file = await upload([lineOf('one', 'Hello'), lineOf('two', 'World')]);
-    const made = await create(file.id, { completion_window: '24h', metadata: { sandbox_batch_ms: '0' } });
+    const made = await create(file.id, { completion_window: '24h', model: 'echo?batch_ms=0' });
     const done = await ended(made.id);
     expect(done).toMatchObject({ status: 'completed', request_counts: { completed: 2 } });
     expect(done.output_file_id).toMatch(/^gw_file_/);

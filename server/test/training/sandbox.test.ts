@@ -318,6 +318,7 @@ describe.each(ENGINES)('the life of sandbox objects on %s', (engine) => {
   it('lists page completely, newest first, and another workspace sees nothing', async () => {
     const file = await upload(ROWS);
     const made: string[] = [];
+    clock.jump(1);
     for (let i = 0; i < 5; i++) made.push((await jobs.create(jobRequest(file), context)).id);
     for (const limit of [1, 2, 3, 100]) {
       const walked = await walk((page) => jobs.list(page, context), limit);
@@ -341,6 +342,20 @@ describe.each(ENGINES)('the life of sandbox objects on %s', (engine) => {
     ]) {
       expect(await refusal(call)).toMatchObject({ status: 404 });
     }
+  });
+
+  it('a call that is repeated with the same uuid finds what the first one made', async () => {
+    const again = { ...context, uuid: () => '00000000-0000-8000-a000-000000000001' };
+    const put = (filename: string) =>
+      files.upload(
+        { filename, purpose: 'fine-tune', contentType: 'x', stream: Readable.from([Buffer.from(ROWS)]), bytes: null },
+        again,
+      );
+    const [first, second, other] = [await put('a.jsonl'), await put('a.jsonl'), await put('b.jsonl')];
+    expect(second).toEqual(first);
+    expect(other.id).not.toBe(first.id);
+    const job = await jobs.create(jobRequest(first.id), again);
+    expect((await jobs.create(jobRequest(first.id), again)).id).toBe(job.id);
   });
 
   it('a file is gone with its bytes once it is deleted', async () => {

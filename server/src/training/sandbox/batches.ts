@@ -8,17 +8,16 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Batch, BatchRequest, BatchStatus } from '../../operations/training.ts';
 import { FINAL_BATCH } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
-import { parseModel } from '../../providers/models.ts';
 import type { AdapterContext, BatchesAdapter } from '../../providers/training.ts';
 import { type BatchFault, checkBatchInput, isFault, readBatchLine } from '../managed/batch-input.ts';
 import { isBlank, linesOf } from '../managed/lines.ts';
 import { isSuccess, resultId } from '../managed/result-line.ts';
 import type { FileData, FileParts } from './files.ts';
 import { MARK, type Objects, type Stored, seconds, shortId } from './objects.ts';
-import { millisecondsOf, prepared, refuseFields } from './refuse.ts';
+import { millisecondsOf, prepared, refuseFields, timedModel } from './refuse.ts';
 import { localRunner } from './run.ts';
 
-/** From `created_at` to the end, unless `metadata.sandbox_batch_ms` says otherwise. */
+/** From `created_at` to the end, unless the batch's model (`echo?batch_ms=60000`) or its metadata says otherwise. */
 export const BATCH_MS = 4_000;
 const MAX_LINE_BYTES = 32 * 1024 * 1024;
 const STARTED = 0.1;
@@ -111,7 +110,8 @@ function check(batch: BatchRequest, context: AdapterContext): number {
     });
   }
   const name = 'sandbox_batch_ms';
-  return millisecondsOf(batch.metadata?.[name], name, `metadata.${name}`) ?? BATCH_MS;
+  const named = batch.model === null ? undefined : timedModel(batch.model, 'batch_ms').ms;
+  return named ?? millisecondsOf(batch.metadata?.[name], name, `metadata.${name}`) ?? BATCH_MS;
 }
 
 export function sandboxBatches(parts: FileParts & { readonly batches: Objects<BatchData> }): BatchesAdapter {
@@ -152,7 +152,7 @@ export function sandboxBatches(parts: FileParts & { readonly batches: Objects<Ba
       const read = readBatchLine(line, rules);
       if (isFault(read)) continue;
       const model = typeof read.body.model === 'string' ? read.body.model : data.model;
-      const body = model === null ? read.body : { ...read.body, model: parseModel(model).model };
+      const body = model === null ? read.body : { ...read.body, model: timedModel(model, 'batch_ms').base };
       const answer = await ask(data.endpoint, Buffer.from(JSON.stringify(body)));
       const { status: status_code, requestId: request_id } = answer;
       yield {
@@ -181,12 +181,8 @@ export function sandboxBatches(parts: FileParts & { readonly batches: Objects<Ba
     }
     const filename = `${batch.id}_${ok ? 'output' : 'error'}.jsonl`;
     const data: FileData = { filename, purpose: 'batch_output', contentType: 'application/jsonl', bytes };
-    if ((await files.find(id)) === null) {
-      await files.add(id, data, batch.createdAt + batch.data.batchMs).catch(async (error: unknown) => {
-        // Another reader looked at the same moment and was faster; it wrote the same.
-        if ((await files.find(id)) === null) throw error;
-      });
-    }
+    // Another reader who looked at the same moment wrote the same.
+    await files.add(id, data, batch.createdAt + batch.data.batchMs);
     return { lines, id };
   }
 

@@ -62,10 +62,13 @@ export function sandboxFiles(parts: FileParts): FilesAdapter {
     objectUris: false,
 
     async upload(file, context) {
-      const id = `file-${shortId(context)}`;
-      const { bytes } = await blobs.put(tenant, id, file.stream);
       const { filename, purpose, contentType } = file;
-      return fileObject(await files.add(id, { filename, purpose, contentType, bytes }, context.now()));
+      const id = `file-${shortId(context, `${purpose} ${filename}`)}`;
+      const { bytes } = await blobs.put(tenant, id, file.stream);
+      await files.add(id, { filename, purpose, contentType, bytes }, context.now());
+      return fileObject(
+        await files.change(id, (found) => (found.data.bytes === bytes ? found.data : { ...found.data, bytes })),
+      );
     },
 
     async list(purpose, context) {

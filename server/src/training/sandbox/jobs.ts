@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JobError, JobRequest } from '../../operations/training.ts';
-import { parseModel } from '../../providers/models.ts';
 import { parseModelName } from '../../providers/sandbox/model.ts';
 import { Problem } from '../../providers/sandbox/problem.ts';
 import type { AdapterContext, JobsAdapter } from '../../providers/training.ts';
@@ -9,7 +8,7 @@ import { checkDataset, type DatasetReport } from './dataset.ts';
 import type { FileParts } from './files.ts';
 import { checkpointsAt, eventsAt, isFinal, type JobData, jobAt } from './life.ts';
 import { pageOf, shortId } from './objects.ts';
-import { millisecondsOf, prepared, refuseFields } from './refuse.ts';
+import { prepared, refuseFields, timedModel } from './refuse.ts';
 
 /** From `created_at` to the end, unless the model says otherwise: `echo?train_ms=60000`. */
 export const TRAIN_MS = 5_000;
@@ -20,20 +19,9 @@ interface Wanted {
   readonly trainMs: number;
 }
 
-/** The model without `sandbox/` and `train_ms`, which says how long the training takes. */
 function wantedOf(model: string): Wanted {
-  const { model: named } = parseModel(model);
-  const name = named.startsWith('sandbox/') ? named.slice('sandbox/'.length) : named;
-  const mark = name.indexOf('?');
-  if (mark === -1) return { base: checked(name), trainMs: TRAIN_MS };
-  const query = new URLSearchParams(name.slice(mark + 1));
-  const trainMs = millisecondsOf(query.get('train_ms'), 'train_ms', 'model') ?? TRAIN_MS;
-  const rest = name
-    .slice(mark + 1)
-    .split('&')
-    .filter((part) => part !== '' && !part.startsWith('train_ms='))
-    .join('&');
-  return { base: checked(rest === '' ? name.slice(0, mark) : `${name.slice(0, mark)}?${rest}`), trainMs };
+  const { base, ms } = timedModel(model, 'train_ms');
+  return { base: checked(base), trainMs: ms ?? TRAIN_MS };
 }
 
 function checked(base: string): string {

@@ -1,4 +1,5 @@
 /** The rows behind the sandbox's files, jobs and batches. */
+import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Page, PageRequest } from '../../operations/training.ts';
 import type { AdapterContext } from '../../providers/training.ts';
@@ -27,8 +28,12 @@ export function missingObject(kind: Kind, id: string): SluiceError {
 /** Unix seconds of a time in milliseconds. */
 export const seconds = (ms: number): number => Math.floor(ms / 1000);
 
-/** A short id of lower-case hexadecimal digits. */
-export const shortId = (context: Pick<AdapterContext, 'uuid'>): string => context.uuid().replaceAll('-', '').slice(-24);
+/**
+ * A short id of lower-case hexadecimal digits. A context that gives the same uuid again, because a call is repeated whose
+ * process was killed, gets the same id again for the same thing.
+ */
+export const shortId = (context: Pick<AdapterContext, 'uuid'>, thing = ''): string =>
+  createHash('sha256').update(`${context.uuid()} ${thing}`).digest('hex').slice(0, 24);
 
 /** Objects of one kind in one workspace. */
 export class Objects<D extends object> {
@@ -45,19 +50,22 @@ export class Objects<D extends object> {
     this.#kind = kind;
   }
 
-  async add(id: string, data: D, createdAt: number): Promise<Stored<D>> {
+  /** Adds an object; one with this id stays as it is. */
+  add(id: string, data: D, createdAt: number): Promise<Stored<D>> {
     const { organisationId } = this.#tenant;
-    await this.#tables.write(this.#tenant, (tx) =>
-      tx.insert('sandbox_objects', {
+    return this.#tables.write(this.#tenant, async (tx) => {
+      const known = await this.#row(tx, id);
+      if (known !== undefined) return this.#stored(known);
+      await tx.insert('sandbox_objects', {
         id,
         organisation_id: organisationId,
         workspace_id: this.#workspaceId,
         kind: this.#kind,
         data: data as Record<string, unknown>,
         created_at: createdAt,
-      }),
-    );
-    return { id, organisationId, createdAt, data };
+      });
+      return { id, organisationId, createdAt, data };
+    });
   }
 
   async find(id: string): Promise<Stored<D> | null> {

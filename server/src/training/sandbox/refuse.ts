@@ -1,5 +1,6 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
+import { parseModel } from '../../providers/models.ts';
 import type { AdapterContext } from '../../providers/training.ts';
 
 /** Refuses what the sandbox has no meaning for, by name; null and undefined mean that it was not sent. */
@@ -24,6 +25,21 @@ export function millisecondsOf(text: string | null | undefined, name: string, pa
     });
   }
   return Number(text);
+}
+
+/**
+ * A model name taken apart: what the sandbox answers to, without provider and `sandbox/`, and the milliseconds that the
+ * parameter `name` says the work takes (`echo?train_ms=60000`).
+ */
+export function timedModel(model: string, name: string): { readonly base: string; readonly ms: number | undefined } {
+  const { model: named } = parseModel(model);
+  const text = named.startsWith('sandbox/') ? named.slice('sandbox/'.length) : named;
+  const mark = text.indexOf('?');
+  if (mark === -1) return { base: text, ms: undefined };
+  const query = text.slice(mark + 1);
+  const ms = millisecondsOf(new URLSearchParams(query).get(name), name, 'model');
+  const rest = query.split('&').filter((part) => part !== '' && !part.startsWith(`${name}=`));
+  return { base: rest.length === 0 ? text.slice(0, mark) : `${text.slice(0, mark)}?${rest.join('&')}`, ms };
 }
 
 /** What a job or batch would be told, for a dry run: there is no URL to call. */

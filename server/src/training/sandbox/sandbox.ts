@@ -13,10 +13,10 @@ export interface SandboxParts {
 
 /**
  * Files, batches and fine-tuning of the provider that answers inside the process, for one workspace: the whole
- * life-cycle offline, in seconds of the context's clock. The length of a job is part of the model name
- * (`echo?train_ms=60000`), that of a batch part of its metadata (`sandbox_batch_ms`). Every object says
- * `"system_fingerprint": "sandbox"`; the same request over the same file has the same loss, tokens and answers. Bytes are
- * in the blob store under the file's id.
+ * life-cycle offline, in seconds of the context's clock. How long a job takes is part of the model name
+ * (`echo?train_ms=60000`), so is it for a batch that names a model (`echo?batch_ms=60000`); one that does not says it in
+ * its metadata (`sandbox_batch_ms`). Every object says `"system_fingerprint": "sandbox"`; the same request over the same
+ * file has the same loss, tokens and answers. Bytes are in the blob store under the file's id.
  */
 export function sandboxTraining({ tables, blobs }: SandboxParts, tenant: TenantContext): TrainingAdapter {
   const files = new Objects<FileData>(tables, tenant, 'file');
