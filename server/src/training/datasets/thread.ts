@@ -6,6 +6,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Input, Output, WorkerOptions } from './protocol.ts';
 import type { DatasetReport, ScanOptions } from './report.ts';
+import { reasonOf, Slots } from './slots.ts';
 
 export interface ScanContext {
   readonly clock: Clock;
@@ -29,53 +30,10 @@ const LOG_EVERY_MS = 3_000;
 /** What a hostile row may make the worker use; far above what any row within the limits needs. */
 const LIMITS = { maxOldGenerationSizeMb: 1024, maxYoungGenerationSizeMb: 32 };
 
-/** At most `free` holders at a time, in order of arrival. */
-class Slots {
-  #free: number;
-  readonly #waiting: (() => void)[] = [];
-
-  constructor(free: number) {
-    this.#free = free;
-  }
-
-  async take(signal: AbortSignal | undefined): Promise<() => void> {
-    if (this.#free > 0) {
-      this.#free -= 1;
-    } else {
-      await new Promise<void>((resolve, reject) => {
-        const turn = () => {
-          signal?.removeEventListener('abort', leave);
-          resolve();
-        };
-        const leave = () => {
-          this.#waiting.splice(this.#waiting.indexOf(turn), 1);
-          reject(reasonOf(signal));
-        };
-        this.#waiting.push(turn);
-        signal?.addEventListener('abort', leave, { once: true });
-      });
-    }
-    let given = false;
-    return () => {
-      if (given) return;
-      given = true;
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#free += 1;
-    };
-  }
-}
-
-/** A scan takes a core: one is left for the requests. */
-const scans = new Slots(Math.min(4, Math.max(1, availableParallelism() - 1)));
+/** A scan takes a core: one is left for the requests where there are enough. Two keep a long one from blocking the rest. */
+const scans = new Slots(Math.min(4, Math.max(2, availableParallelism() - 1)));
 /** A conversion moves at the pace of its upload and mostly waits, so that these do not stand in the way of scans. */
 const conversions = new Slots(32);
-
-function reasonOf(signal: AbortSignal | undefined): SluiceError {
-  return signal?.reason instanceof SluiceError
-    ? signal.reason
-    : new SluiceError('client_closed', 'The request was given up.', { cause: signal?.reason });
-}
 
 /** The scan of a small data set, at once: starting a thread would take longer. */
 async function scanHere(bytes: Buffer, options: ScanOptions): Promise<{ report: DatasetReport; out: Buffer | null }> {

@@ -231,6 +231,30 @@ describe('a file that Sluice keeps', () => {
   });
 });
 
+it('files are checked two at a time, and one that waits holds nothing open', async () => {
+  let open = 0;
+  let most = 0;
+  files = filesWith({
+    blobs: {
+      ...blobs,
+      put: blobs.put.bind(blobs),
+      async get(tenant, key) {
+        open += 1;
+        most = Math.max(most, open);
+        const stream = await blobs.get(tenant, key);
+        stream?.on('close', () => {
+          open -= 1;
+        });
+        return stream;
+      },
+    } as Blobs,
+  });
+  const ids = await Promise.all(Array.from({ length: 8 }, async () => (await uploaded()).id));
+  await files.settled();
+  expect(most).toBeLessThanOrEqual(2);
+  for (const id of ids) expect(await retrieved(id)).toMatchObject({ status: 'processed' });
+});
+
 describe('an upload that fails leaves nothing behind', () => {
   const nothing = async () => {
     expect(stored()).toEqual([]);

@@ -16,6 +16,7 @@ import type { TenantContext, Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { json } from '../answer.ts';
 import { isValid, problemsText, type RowKind, TRAINING_KINDS, validateDataset } from '../datasets/index.ts';
+import { reasonOf, Slots } from '../datasets/slots.ts';
 import { invalid } from '../fields.ts';
 import { notFound } from '../ledger.ts';
 import { queryOf, readLimit, unknownAfter } from '../paging.ts';
@@ -60,6 +61,8 @@ const ORPHAN_MS = 24 * 60 * 60_000;
 /** A check that did not end by then was lost with its process. */
 const LOST_CHECK_MS = 15 * 60_000;
 const SWEEP_ROWS = 200;
+/** Files that are checked at the same time. */
+const CHECKS = 2;
 
 export function fileObject(row: FileRow): FileObject {
   return {
@@ -80,8 +83,10 @@ const tenantOfRow = (row: FileRow): TenantContext => systemTenant(row.organisati
 export class ManagedFiles implements ManagedFilesPort {
   readonly #services: FileServices;
   readonly #stopped = new AbortController();
-  /** Checks under way, by file. */
+  /** Checks under way or waiting, by file. */
   readonly #checks = new Map<string, Promise<void>>();
+  /** A check that waits must not hold a connection of the blob store open meanwhile. */
+  readonly #turns = new Slots(CHECKS);
 
   constructor(services: FileServices) {
     this.#services = services;
@@ -305,7 +310,9 @@ export class ManagedFiles implements ManagedFilesPort {
     if (running !== undefined) return running;
     const { tables, log } = this.#services;
     const run = async () => {
+      let release = () => {};
       try {
+        release = await this.#turns.take(this.#stopped.signal);
         const details = await this.#faultsOf(row);
         const status = details === null ? 'processed' : 'error';
         // From `uploaded` only: another node may have been faster, and there is no way back.
@@ -315,6 +322,8 @@ export class ManagedFiles implements ManagedFilesPort {
       } catch (error) {
         if (!this.#stopped.signal.aborted)
           log.warn('a file could not be checked yet', { file: row.id, error: String(error) });
+      } finally {
+        release();
       }
     };
     const check = run().finally(() => this.#checks.delete(row.id));
@@ -329,7 +338,7 @@ export class ManagedFiles implements ManagedFilesPort {
     const { blobs, clock, log } = this.#services;
     const { signal } = this.#stopped;
     const stream = await blobs.get(tenantOfRow(row), row.id);
-    if (stream === null) return null;
+    if (stream === null) return 'The content of the file is missing.';
     const report = await validateDataset(stream, { kinds, clock, log, signal, name: row.id });
     if (isValid(report)) return null;
     return `${report.valid} of ${report.rows} rows are valid: ${problemsText(report)}.`;
@@ -342,10 +351,4 @@ function beyond(last: FileRow, order: 'asc' | 'desc'): Where<'files'>[] {
   return order === 'asc'
     ? [{ created_at: { gt: created_at } }, { created_at, id: { gt: id } }]
     : [{ created_at: { lt: created_at } }, { created_at, id: { lt: id } }];
-}
-
-function reasonOf(signal: AbortSignal): SluiceError {
-  return signal.reason instanceof SluiceError
-    ? signal.reason
-    : new SluiceError('client_closed', 'The request was given up.', { cause: signal.reason });
 }
