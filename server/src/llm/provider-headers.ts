@@ -22,6 +22,16 @@ const SETTINGS = [
   'databricks-workspace',
 ].map((name) => ({ header: `x-gateway-${name}`, setting: name.replaceAll('-', '_') }));
 
+/** Credentials of the caller's own: never beside stored ones, whose account they would change. */
+const IDENTITY = [
+  'aws-auth-type',
+  'aws-access-key-id',
+  'aws-secret-access-key',
+  'aws-session-token',
+  'aws-role-arn',
+  'aws-external-id',
+].map((name) => ({ header: `x-gateway-${name}`, setting: name.replaceAll('-', '_') }));
+
 /** Headers that point a call at another endpoint: refused in saved-only mode, ignored beside a stored credential. */
 export const REDIRECTING_HEADERS: readonly string[] = [
   'x-gateway-huggingface-base-url',
@@ -36,7 +46,7 @@ const REDIRECTING = new Set(REDIRECTING_HEADERS);
 /** Settings from request headers. With a stored credential only those that cannot move it to another host count. */
 export function headerSettings(x: Exchange, own: boolean): Record<string, string> {
   const out: Record<string, string> = {};
-  for (const { header, setting } of SETTINGS) {
+  for (const { header, setting } of own ? [...SETTINGS, ...IDENTITY] : SETTINGS) {
     if (!own && (x.snapshot?.blockInlineConfig || REDIRECTING.has(header))) continue;
     const value = x.header(header);
     if (value !== undefined) out[setting] = value;

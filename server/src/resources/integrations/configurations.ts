@@ -5,6 +5,7 @@
  * themselves in the provider catalog.
  */
 import { z } from 'zod';
+import { REGION } from '../../providers/aws/settings.ts';
 import { RESOURCE_NAME } from '../../providers/azure-openai/settings.ts';
 import { PROVIDERS, providerById } from '../../providers/catalog.ts';
 import { type Issue, issuesOf } from '../issues.ts';
@@ -37,6 +38,8 @@ interface Family {
 }
 
 const short = text(255, 1);
+/** Becomes part of a host name. */
+const awsRegion = short.regex(REGION, { error: 'must be the name of an AWS region, such as eu-central-1' });
 const field = (schema: z.ZodType, need: Need, extra: Partial<Field> = {}): Field => ({
   schema,
   need,
@@ -121,13 +124,13 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   },
   bedrock: {
     needsKey: false,
-    fields: { aws_region: required(), aws_s3_endpoint: host('optional'), aws_sts_endpoint: host('optional') },
+    fields: { aws_region: required(awsRegion), aws_s3_endpoint: host('optional'), aws_sts_endpoint: host('optional') },
     selector: AWS_TYPES,
   },
   sagemaker: {
     needsKey: false,
     fields: {
-      aws_region: required(),
+      aws_region: required(awsRegion),
       ...Object.fromEntries(
         [
           'custom_attributes',

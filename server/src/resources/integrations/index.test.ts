@@ -256,6 +256,12 @@ onBothStores((on) => {
     refused(await create('bedrock', aws), 400, 'AB01', 'configurations.aws_auth_type');
     refused(await create('bedrock', { aws_auth_type: 'serviceRole' }), 400, 'AB01', 'configurations.aws_region');
     refused(
+      await create('bedrock', { aws_auth_type: 'serviceRole', aws_region: 'evil.example/' }),
+      400,
+      'AB01',
+      'configurations.aws_region',
+    );
+    refused(
       await create('azure-openai', { ...azure, azure_auth_mode: 'default', azure_deployment_config: [] }),
       400,
       'AB01',

@@ -56,7 +56,7 @@ onBothStores((on) => {
     const body = {
       name: unique('Aws'),
       provider: 'bedrock',
-      awsRegion: 'r',
+      awsRegion: 'eu-west-1',
       awsAccessKeyId: 'AKIA',
       awsSecretAccessKey: CANARY,
     };
@@ -64,7 +64,7 @@ onBothStores((on) => {
     const shown = ok(await on.get(`/virtual-keys/${slug}`, on.mine));
     expect(shown.model_config).toEqual({
       awsAuthType: 'accessKey',
-      awsRegion: 'r',
+      awsRegion: 'eu-west-1',
       masked_awsAccessKeyId: expect.stringMatching(MASK),
       masked_awsSecretAccessKey: expect.stringMatching(MASK),
     });
