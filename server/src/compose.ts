@@ -36,7 +36,7 @@ import { createAdmission } from './limits/admission.ts';
 import { createInner } from './llm/inner.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
 import { run } from './llm/pipeline.ts';
-import { registerDataPlane } from './llm/routes.ts';
+import { type Express, registerDataPlane } from './llm/routes.ts';
 import type { Services } from './llm/services.ts';
 import { OPERATIONS } from './operations/operation.ts';
 import { createPricer } from './pricing/pricer.ts';
@@ -276,7 +276,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     blockInlineConfig: config.blockInlineConfig,
     timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS },
   };
-  const dataPlane = roles.has('gateway') ? registerDataPlane(app, gateway) : null;
+  const dataPlane = roles.has('gateway') ? registerDataPlane(app, gateway, express) : null;
   // A node that only works in the background runs the lines of batches all the same.
   runLine = createInner({ services: gateway, tables, run: (x) => dataPlane?.runInner(x) ?? run(x) });
   if (roles.has('admin')) {

@@ -1,10 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../kernel/clock.ts';
-import { deadlinesOf } from '../kernel/deadlines.ts';
+import { type Deadline, deadlinesOf } from '../kernel/deadlines.ts';
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import type { BodyBudget } from './body-budget.ts';
 import { lend } from './body-slabs.ts';
-import { createDecoder } from './decode.ts';
+import { createDecoder, type Decoder } from './decode.ts';
 
 export interface ReadBodyOptions {
   /** Decoded bytes. */
@@ -39,11 +39,9 @@ const EMPTY = Buffer.alloc(0);
 export function readBody(request: IncomingMessage, options: ReadBodyOptions): Promise<Buffer> {
   const { headers } = request;
   const { limit } = options;
-  const tooLarge = () =>
-    new SluiceError(options.tooLarge ?? 'bad_call_too_large', `The body is larger than the limit of ${limit} bytes`);
   const length = headers['content-length'];
   const declared = length === undefined ? -1 : Number(length);
-  if (declared > limit) return refuseUnread(request, options.clock, tooLarge());
+  if (declared > limit) return refuseUnread(request, options.clock, tooLarge(options));
   if (declared === 0 || (declared < 0 && headers['transfer-encoding'] === undefined)) return Promise.resolve(EMPTY);
   const coding = headers['content-encoding'];
   if (coding !== undefined && coding !== 'identity' && coding !== 'gzip') {
@@ -54,86 +52,117 @@ export function readBody(request: IncomingMessage, options: ReadBodyOptions): Pr
     );
   }
   return new Promise((resolve, reject) => {
-    const reader = new Reader(request, options, declared, tooLarge, resolve, reject);
-    reader.start(coding === 'gzip');
+    new Reader(request, options, declared, coding === 'gzip', resolve, reject);
   });
+}
+
+function tooLarge({ tooLarge: kind, limit }: ReadBodyOptions): SluiceError {
+  return new SluiceError(kind ?? 'bad_call_too_large', `The body is larger than the limit of ${limit} bytes`);
+}
+
+const NO_PARTS: Buffer[] = [];
+
+/** The reader of a request, kept on it: the listeners are the same functions for all requests. */
+const READER = Symbol('reader');
+type Watched = IncomingMessage & { [READER]?: Reader };
+
+function onData(this: Watched, chunk: Buffer): void {
+  this[READER]?.take(chunk);
+}
+
+function onEnd(this: Watched): void {
+  this[READER]?.end();
+}
+
+function onGone(this: Watched): void {
+  this[READER]?.gone();
 }
 
 class Reader {
   readonly #request: IncomingMessage;
   readonly #options: ReadBodyOptions;
   readonly #declared: number;
-  readonly #tooLarge: () => SluiceError;
   readonly #resolve: (body: Buffer) => void;
   readonly #reject: (error: SluiceError) => void;
+  readonly #deadline: Deadline;
+  #began = -1;
   #received = 0;
   /** Bytes counted in the budget. */
   #held = 0;
-  #parts: Buffer[] = [];
+  #parts: Buffer[] = NO_PARTS;
   #whole: Buffer | null = null;
   #wholeAt = 0;
   #done = false;
-  #stop: () => void = () => {};
+  #decoder: Decoder | null = null;
 
   constructor(
     request: IncomingMessage,
     options: ReadBodyOptions,
     declared: number,
-    tooLarge: () => SluiceError,
+    gzip: boolean,
     resolve: (body: Buffer) => void,
     reject: (error: SluiceError) => void,
   ) {
     this.#request = request;
     this.#options = options;
     this.#declared = declared;
-    this.#tooLarge = tooLarge;
     this.#resolve = resolve;
     this.#reject = reject;
-  }
-
-  start(gzip: boolean): void {
-    const request = this.#request;
-    const { clock } = this.#options;
-    const deadlines = deadlinesOf(clock);
-    let began = -1;
-    const deadline = deadlines.start(GRACE_MS, () => {
-      if (began < 0) began = clock.monotonic() - GRACE_MS;
-      const seconds = (clock.monotonic() - began) / 1000;
-      if (this.#received < seconds * (this.#options.minRate ?? 1024)) {
-        this.#fail(new SluiceError('timeout', 'The body arrives too slowly'), true);
-      } else {
-        deadline.reset(CHECK_MS);
-      }
-    });
-
-    const onData = gzip ? this.#gunzip() : (chunk: Buffer) => this.#take(chunk);
-    const onEnd = () => {
-      if (gzip) return;
-      if (request.complete) this.#finish();
-      else onGone();
-    };
-    const onGone = () => {
-      if (!request.complete) this.#fail(new SluiceError('client_closed', 'The client closed the connection'), false);
-    };
-    this.#stop = () => {
-      deadline.cancel();
-      request.off('data', onData);
-      request.off('end', onEnd);
-      request.off('close', onGone);
-    };
+    this.#deadline = deadlinesOf(options.clock).start(GRACE_MS, () => this.#look());
+    if (gzip) this.#decoder = this.#gunzip();
+    (request as Watched)[READER] = this;
     request.on('data', onData);
     request.on('end', onEnd);
     request.on('error', onGone);
     request.on('close', onGone);
     // A reader that comes late would wait for events that have passed.
-    if (request.destroyed && !request.readableEnded) queueMicrotask(onGone);
+    if (request.destroyed && !request.readableEnded) queueMicrotask(() => this.gone());
+  }
+
+  /** Whether the body comes fast enough; looked at from time to time. */
+  #look(): void {
+    const { clock } = this.#options;
+    if (this.#began < 0) this.#began = clock.monotonic() - GRACE_MS;
+    const seconds = (clock.monotonic() - this.#began) / 1000;
+    if (this.#received < seconds * (this.#options.minRate ?? 1024)) {
+      this.#fail(new SluiceError('timeout', 'The body arrives too slowly'), true);
+    } else {
+      this.#deadline.reset(CHECK_MS);
+    }
+  }
+
+  end(): void {
+    if (this.#done) return;
+    if (!this.#request.complete) this.gone();
+    else if (this.#decoder !== null) this.#decoder.end();
+    else this.#finish();
+  }
+
+  gone(): void {
+    if (this.#done || this.#request.complete) return;
+    this.#fail(new SluiceError('client_closed', 'The client closed the connection'), false);
+  }
+
+  take(chunk: Buffer): void {
+    if (this.#done) return;
+    if (this.#decoder === null) {
+      this.#take(chunk);
+      return;
+    }
+    this.#received += chunk.length;
+    if (this.#received > this.#options.limit) {
+      this.#decoder.destroy();
+      this.#fail(tooLarge(this.#options), true);
+    } else {
+      this.#decoder.write(chunk);
+    }
   }
 
   #take(chunk: Buffer): void {
     this.#received += chunk.length;
     const declared = this.#declared;
     if (this.#received > this.#options.limit) {
-      this.#fail(this.#tooLarge(), true);
+      this.#fail(tooLarge(this.#options), true);
       return;
     }
     if (!this.#hold(this.#received)) return;
@@ -145,9 +174,9 @@ class Reader {
     if (this.#whole === null && declared > 0 && (declared <= EAGER_BYTES || this.#received * 8 >= declared)) {
       this.#whole = lend(declared);
       for (const part of this.#parts) this.#wholeAt += part.copy(this.#whole, this.#wholeAt);
-      this.#parts = [];
+      this.#parts = NO_PARTS;
     }
-    if (this.#whole === null) this.#parts.push(chunk);
+    if (this.#whole === null) this.#keep(chunk);
     else this.#wholeAt += chunk.copy(this.#whole, this.#wholeAt);
   }
 
@@ -163,16 +192,15 @@ class Reader {
     return false;
   }
 
-  #gunzip(): (chunk: Buffer) => void {
+  #gunzip(): Decoder {
     const request = this.#request;
-    let encoded = 0;
     let size = 0;
-    const decoder = createDecoder('gzip', {
+    return createDecoder('gzip', {
       maxBytes: this.#options.limit,
       onData: (chunk) => {
         size += chunk.length;
         if (this.#done || !this.#hold(size)) return;
-        this.#parts.push(chunk);
+        this.#keep(chunk);
       },
       onEnd: () => {
         if (this.#done) return;
@@ -182,7 +210,7 @@ class Reader {
       onError: (error) => {
         const refusal =
           error.reason === 'limit'
-            ? this.#tooLarge()
+            ? tooLarge(this.#options)
             : new SluiceError(this.#options.invalid ?? 'bad_call', `${error.message}; send one complete gzip stream`);
         this.#fail(refusal, true);
       },
@@ -192,25 +220,17 @@ class Reader {
         else request.resume();
       },
     });
-    request.on('end', () => {
-      if (request.complete && !this.#done) decoder.end();
-    });
-    return (chunk) => {
-      encoded += chunk.length;
-      this.#received = encoded;
-      if (encoded > this.#options.limit) {
-        decoder.destroy();
-        this.#fail(this.#tooLarge(), true);
-      } else {
-        decoder.write(chunk);
-      }
-    };
+  }
+
+  #keep(chunk: Buffer): void {
+    if (this.#parts === NO_PARTS) this.#parts = [chunk];
+    else this.#parts.push(chunk);
   }
 
   #finish(): void {
     if (this.#done) return;
     this.#done = true;
-    this.#stop();
+    this.#deadline.cancel();
     if (this.#whole !== null) this.#resolve(this.#whole);
     else if (this.#parts.length === 1 && this.#parts[0]) this.#resolve(this.#parts[0]);
     else this.#resolve(Buffer.concat(this.#parts, this.#received));
@@ -219,8 +239,8 @@ class Reader {
   #fail(error: SluiceError, linger: boolean): void {
     if (this.#done) return;
     this.#done = true;
-    this.#stop();
-    this.#parts = [];
+    this.#deadline.cancel();
+    this.#parts = NO_PARTS;
     this.#whole = null;
     this.#options.budget?.release(this.#held);
     if (linger) discard(this.#request, this.#options.clock);

@@ -4,28 +4,29 @@ import type { Clock } from './clock.ts';
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
+const VARIANTS = ['8', '9', 'a', 'b'];
 const pool = Buffer.alloc(4096);
 let poolAt = pool.length;
 
-/** `n` random bytes from a pool: one kernel call per 4 KB instead of one per id. */
-function take(n: number): Buffer {
-  if (poolAt + n > pool.length) {
+let prefixMs = -1;
+let prefix = '';
+
+/** A UUIDv7 (RFC 9562): sortable by creation time to the millisecond. Random bytes come from a pool of 4 KB. */
+export function uuidv7(clock: Clock): string {
+  const ms = clock.now();
+  if (ms !== prefixMs) {
+    const hex = ms.toString(16).padStart(12, '0');
+    prefixMs = ms;
+    prefix = `${hex.slice(0, 8)}-${hex.slice(8)}-7`;
+  }
+  if (poolAt + 10 > pool.length) {
     randomFillSync(pool);
     poolAt = 0;
   }
-  const out = pool.subarray(poolAt, poolAt + n);
-  poolAt += n;
-  return out;
-}
-
-/** A UUIDv7 (RFC 9562): sortable by creation time to the millisecond. */
-export function uuidv7(clock: Clock): string {
-  const ms = clock.now();
-  const r = take(10);
-  const hex = ms.toString(16).padStart(12, '0');
-  const a = (0x7000 | (((r[0] ?? 0) << 8) & 0x0f00) | (r[1] ?? 0)).toString(16);
-  const b = (0x8000 | ((((r[2] ?? 0) << 8) | (r[3] ?? 0)) & 0x3fff)).toString(16);
-  return `${hex.slice(0, 8)}-${hex.slice(8)}-${a}-${b}-${r.toString('hex', 4, 10)}`;
+  const variant = VARIANTS[(pool[poolAt] ?? 0) & 3] ?? '8';
+  const random = pool.toString('hex', poolAt + 1, poolAt + 10);
+  poolAt += 10;
+  return `${prefix}${random.slice(0, 3)}-${variant}${random.slice(3, 6)}-${random.slice(6)}`;
 }
 
 /** `n` characters of base62, unbiased. For secrets: 43 characters carry 256 random bits. */

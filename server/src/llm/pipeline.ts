@@ -105,9 +105,9 @@ export async function run(x: Exchange): Promise<void> {
   } catch (error) {
     respondError(x, error);
   } finally {
-    for (const step of TAIL) {
+    for (let i = 0; i < TAIL.length; i++) {
       try {
-        const pending = step(x);
+        const pending = TAIL[i]?.(x);
         if (pending) await pending;
       } catch (error) {
         x.services.log.error('a final step failed', { request: x.id, error: String(error) });

@@ -26,11 +26,16 @@ export interface DataPlane {
   runInner(x: Exchange): Promise<void>;
 }
 
+/** Handlers of POST routes without parameters by raw target (`http/app.ts`). */
+export type Express = Map<string, (request: IncomingMessage, response: ServerResponse) => void>;
+
+const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
+
 /**
  * Registers every operation under `/v1`. Routes with a name of their own come first in the router whatever the order;
  * any other `/v1/*` path goes to the provider unchanged.
  */
-export function registerDataPlane(app: FastifyInstance, services: Services): DataPlane {
+export function registerDataPlane(app: FastifyInstance, services: Services, express: Express): DataPlane {
   // An array with each exchange's own place: adding and removing allocate nothing.
   const active: Exchange[] = [];
   const handle = async (x: Exchange): Promise<void> => {
@@ -46,6 +51,11 @@ export function registerDataPlane(app: FastifyInstance, services: Services): Dat
     }
   };
   for (const operation of Object.values(OPERATIONS)) {
+    if (operation.method === 'POST' && !/[:*]/.test(operation.path)) {
+      express.set(`/v1${operation.path}`, (request, response) => {
+        void handle(new Exchange(services, operation, request, response, NO_PARAMS));
+      });
+    }
     app.route({
       method: operation.method === 'ANY' ? [...PROXY_METHODS] : operation.method,
       url: `/v1${operation.path}`,

@@ -214,10 +214,11 @@ export interface JournalPosition {
 export interface LogSink extends Closable {
   migrate(): Promise<void>;
   /**
-   * Stores the lines (each the JSON text of a `telemetry/record.ts` LogRecord) and the reader's position in one
-   * transaction. Records already stored (same node and seq) are skipped.
+   * Stores the lines (UTF-8: the JSON texts of `telemetry/record.ts` LogRecords, each ended by a line feed) and the
+   * reader's position in one transaction. Records already stored (same node and seq) are skipped. Bytes, not strings:
+   * thousands of texts waiting for a commit would live long enough to be moved into V8's old generation.
    */
-  insert(journal: string, lines: readonly string[], position: JournalPosition): Promise<void>;
+  insert(journal: string, lines: Buffer, position: JournalPosition): Promise<void>;
   position(journal: string): Promise<JournalPosition | null>;
   /**
    * Makes what was inserted survive a power cut; false when that is not possible right now. Journal segments are removed

@@ -3,7 +3,8 @@ import type { LogRecord } from './record.ts';
 
 /** The part of the journal the recorder needs (`store/disk/journal.ts`). */
 export interface JournalAppender {
-  append(line: string, done: () => void): void;
+  /** `line` and `tail` make one line; they are written one behind the other without being joined. */
+  append(line: string, done: () => void, tail?: string): void;
 }
 
 /** A record without what the recorder adds: the node and its sequence number. */
@@ -21,13 +22,12 @@ export interface Recorder {
  */
 export function createRecorder(node: string, journal: JournalAppender): Recorder {
   let seq = 0;
-  const nodeText = JSON.stringify(node);
+  const nodeMember = `,"node":${JSON.stringify(node)},"seq":`;
   return {
     record(draft, done) {
       seq += 1;
       // The two members the recorder adds go to the end of the text: copying the draft would cost as much again.
-      const text = JSON.stringify(draft);
-      journal.append(`${text.slice(0, -1)},"node":${nodeText},"seq":${seq}}`, done);
+      journal.append(JSON.stringify(draft).slice(0, -1), done, `${nodeMember}${seq}}`);
     },
     get recorded() {
       return seq;

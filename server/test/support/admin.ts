@@ -93,6 +93,7 @@ export async function startAdmin(
   });
   const authenticator = createAuthenticator({ tables, clock, log });
   const app = createApp({
+    express: new Map(),
     headerAliases: [],
     trustedProxies: [],
     refuse: (request, response, error) => refuse(request, response, error, log),

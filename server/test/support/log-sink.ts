@@ -21,7 +21,8 @@ export class RecordingSink implements LogSink {
 
   async migrate(): Promise<void> {}
 
-  async insert(journal: string, lines: readonly string[], position: JournalPosition): Promise<void> {
+  async insert(journal: string, bytes: Buffer, position: JournalPosition): Promise<void> {
+    const lines = bytes.toString('utf8').split('\n').slice(0, -1);
     await this.before(lines);
     this.#database.exec('BEGIN');
     const insert = this.#database.prepare('INSERT INTO lines VALUES (?)');

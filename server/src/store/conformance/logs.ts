@@ -31,7 +31,10 @@ export function logRecord(seq: number, more: Record<string, unknown> = {}): Stor
   };
 }
 
-const lines = (...records: StoredLog[]) => records.map((record) => JSON.stringify(record));
+/** Texts of records as the shipper hands them over. */
+export const joined = (...texts: string[]) => Buffer.from(texts.map((text) => `${text}\n`).join(''));
+const lines = (...records: StoredLog[]) => joined(...records.map((record) => JSON.stringify(record)));
+const none = joined();
 
 /** What every adapter of `LogSink` promises. `open` gives an empty store that is not migrated. */
 export function logsConformance(name: string, open: () => Promise<LogsUnderTest>): void {
@@ -51,9 +54,9 @@ export function logsConformance(name: string, open: () => Promise<LogsUnderTest>
 
     it('has no position before the first batch, then that of the last one, by journal', async () => {
       expect(await logs.position('j')).toBeNull();
-      await logs.insert('j', [], { segment: '0001', offset: 10 });
-      await logs.insert('k', [], { segment: '0009', offset: 2 ** 40 });
-      await logs.insert('j', [], { segment: '0002', offset: 0 });
+      await logs.insert('j', none, { segment: '0001', offset: 10 });
+      await logs.insert('k', none, { segment: '0009', offset: 2 ** 40 });
+      await logs.insert('j', none, { segment: '0002', offset: 0 });
       expect(await other.position('j')).toEqual({ segment: '0002', offset: 0 });
       expect(await other.position('k')).toEqual({ segment: '0009', offset: 2 ** 40 });
     });
@@ -75,7 +78,10 @@ export function logsConformance(name: string, open: () => Promise<LogsUnderTest>
       const before = await logs.count();
       const at = await logs.position('j');
       for (const bad of ['{', '{"node":"n"}', JSON.stringify({ ...logRecord(90), time: null })]) {
-        const insert = logs.insert('j', [...lines(logRecord(91)), bad], { segment: '0009', offset: 1 });
+        const insert = logs.insert('j', Buffer.concat([lines(logRecord(91)), joined(bad)]), {
+          segment: '0009',
+          offset: 1,
+        });
         await expect(insert).rejects.toMatchObject({ name: 'SluiceError', kind: 'internal' });
       }
       expect(await logs.count()).toBe(before);
@@ -166,7 +172,7 @@ export function logsConformance(name: string, open: () => Promise<LogsUnderTest>
       await closing.close();
       await closing.close();
       await expect(closing.ping()).rejects.toEqual(kind('unavailable'));
-      await expect(closing.insert('j', [], { segment: '1', offset: 1 })).rejects.toEqual(kind('unavailable'));
+      await expect(closing.insert('j', none, { segment: '1', offset: 1 })).rejects.toEqual(kind('unavailable'));
     });
   });
 }

@@ -52,7 +52,7 @@ export interface Journal extends Closable {
    * Queues `line` (JSON without line breaks; anything else throws TypeError). All lines of one event-loop turn become
    * one `write`; then every `done` runs, also those of dropped records. Never throws for reasons of the disk.
    */
-  append(line: string, done: () => void): void;
+  append(line: string, done: () => void, tail?: string): void;
   /** Bytes that are not in the sink yet. */
   depth(): number;
   /** Writes the queue now instead of at the end of the turn. */
@@ -149,8 +149,8 @@ class DiskJournal implements Journal {
     return this.#depth;
   }
 
-  append(line: string, done: () => void): void {
-    if (line.includes('\n')) throw new TypeError('a journal line must not contain a line break');
+  append(line: string, done: () => void, tail = ''): void {
+    if (line.includes('\n') || tail.includes('\n')) throw new TypeError('a journal line must not contain a line break');
     this.#done.push(done);
     if (!this.#scheduled) {
       this.#scheduled = true;
@@ -161,12 +161,13 @@ class DiskJournal implements Journal {
       return;
     }
     // UTF-8 needs at most three bytes per UTF-16 unit.
-    const room = HEADER + line.length * 3 + 1;
+    const room = HEADER + (line.length + tail.length) * 3 + 1;
     if (this.#used + room > this.#buffer.length) this.#makeRoom(room);
     const buffer = this.#buffer;
     const start = this.#used;
     const body = start + HEADER;
-    const end = body + buffer.write(line, body);
+    let end = body + buffer.write(line, body);
+    if (tail !== '') end += buffer.write(tail, end);
     const bytes = end + 1 - start;
     if (this.#depth + bytes > this.#maxBytes) {
       if (!this.#failing) this.#log.warn('journal is full, records are dropped', { bytes: this.#depth });

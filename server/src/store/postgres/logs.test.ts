@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { postgresDatabase } from '../../../test/support/postgres.ts';
 import { TcpProxy } from '../../../test/support/proxy.ts';
 import { silentLog } from '../../kernel/log.ts';
-import { logRecord, logsConformance } from '../conformance/logs.ts';
+import { joined, logRecord, logsConformance } from '../conformance/logs.ts';
 import type { LogSink } from '../ports.ts';
 import { openPostgresLogs } from './logs.ts';
 
@@ -31,18 +31,18 @@ it('a store that goes away in the middle refuses the batch, and stores it once w
   await logs.migrate();
   const lines = [1, 2, 3].map((seq) => JSON.stringify(logRecord(seq)));
   const position = { segment: '1', offset: 1 };
-  await logs.insert('j', lines.slice(0, 2), { segment: '1', offset: 0 });
-  const cut = logs.insert('j', lines, position).then(
+  await logs.insert('j', joined(...lines.slice(0, 2)), { segment: '1', offset: 0 });
+  const cut = logs.insert('j', joined(...lines), position).then(
     () => 'stored',
     (error: unknown) => error,
   );
   await proxy.down();
   const unavailable = expect.objectContaining({ name: 'SluiceError', kind: 'unavailable' });
   expect(['stored', unavailable]).toContainEqual(await cut);
-  await expect(logs.insert('j', lines, position)).rejects.toEqual(unavailable);
+  await expect(logs.insert('j', joined(...lines), position)).rejects.toEqual(unavailable);
   await expect(logs.count()).rejects.toEqual(unavailable);
   await proxy.up();
-  await logs.insert('j', lines, position);
+  await logs.insert('j', joined(...lines), position);
   expect(await logs.count()).toBe(3);
   expect(await logs.position('j')).toEqual(position);
   await logs.close();

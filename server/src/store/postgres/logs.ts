@@ -53,8 +53,8 @@ class PostgresLogs implements LogSink {
     return migratePostgres(this.#pool, this.#url, 'log_migrations', LOG_MIGRATIONS, this.#log);
   }
 
-  async insert(journal: string, lines: readonly string[], position: JournalPosition): Promise<void> {
-    const batch = `[${lines.map(storable).join(',')}]`;
+  async insert(journal: string, lines: Buffer, position: JournalPosition): Promise<void> {
+    const batch = `[${lines.toString('utf8').split('\n').slice(0, -1).map(storable).join(',')}]`;
     await this.#told('insert', () =>
       transaction(this.#pool, 'BEGIN; SET LOCAL synchronous_commit = off', async (execute) => {
         if (lines.length > 0) await execute(INSERT, [batch]);

@@ -10,8 +10,8 @@ import { carefully, quickly } from './log-insert.ts';
 function written(more: Record<string, unknown> = {}): string {
   let line = '';
   const recorder = createRecorder('node-1', {
-    append(text) {
-      line = text;
+    append(text, _done, tail = '') {
+      line = text + tail;
     },
   });
   const exchange = {

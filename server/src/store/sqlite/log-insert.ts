@@ -12,6 +12,8 @@ const INSERT =
 const POSITION =
   'INSERT INTO journals (name, segment, position) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET segment = excluded.segment, position = excluded.position';
 
+const LINE_FEED = 0x0a;
+
 type Cell = string | number | null;
 
 /** The columns beside the record: node, seq, id, time, organisation, workspace, trace. */
@@ -63,21 +65,24 @@ export function carefully(line: string): Searched {
   ];
 }
 
-/**
- * Stores a batch and the reader's position in one transaction. Parameters: journal, segment, offset as text, then the
- * lines. Answers the number of new records.
- */
-export function insertLogs(connection: Preparer, parameters: readonly string[]): number {
-  const [journal = '', segment = '', offset = '', ...lines] = parameters;
+/** Journal, segment, offset, and the lines as `LogSink.insert` is given them. */
+export type LogBatch = readonly [journal: string, segment: string, offset: number, lines: Uint8Array];
+
+/** Stores a batch and the reader's position in one transaction. Answers the number of new records. */
+export function insertLogs(connection: Preparer, [journal, segment, offset, bytes]: LogBatch): number {
+  const lines = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   connection.db.exec('BEGIN IMMEDIATE');
   try {
     const { statement } = connection.prepare(INSERT);
     let added = 0;
-    for (const line of lines) {
+    let start = 0;
+    for (let end = lines.indexOf(LINE_FEED); end !== -1; end = lines.indexOf(LINE_FEED, start)) {
+      const line = lines.toString('utf8', start, end);
+      start = end + 1;
       const { changes } = statement.run(...(quickly(line) ?? carefully(line)), line);
       added += Number(changes);
     }
-    connection.prepare(POSITION).statement.run(journal, segment, Number(offset));
+    connection.prepare(POSITION).statement.run(journal, segment, offset);
     connection.db.exec('COMMIT');
     return added;
   } catch (error) {

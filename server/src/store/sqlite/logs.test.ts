@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { silentLog } from '../../kernel/log.ts';
-import { logRecord, logsConformance } from '../conformance/logs.ts';
+import { joined, logRecord, logsConformance } from '../conformance/logs.ts';
 import { type LogSink, unsafeTenant } from '../ports.ts';
 import { openSqliteLogs } from './logs.ts';
 
@@ -30,7 +30,7 @@ it('a slow search does not delay an insert', async () => {
   const logs = await openSqliteLogs({ file: join(dir, 'logs.db'), log: silentLog });
   await logs.migrate();
   const lines = Array.from({ length: 20_000 }, (_, i) => JSON.stringify(logRecord(i)));
-  await logs.insert('j', lines, { segment: '1', offset: 0 });
+  await logs.insert('j', joined(...lines), { segment: '1', offset: 0 });
   let searching = true;
   const searches = Promise.all(
     Array.from({ length: 60 }, () =>
@@ -40,7 +40,7 @@ it('a slow search does not delay an insert', async () => {
     searching = false;
   });
   for (let i = 1; i <= 3; i++) {
-    await logs.insert('j', [JSON.stringify(logRecord(20_000 + i))], { segment: '1', offset: i });
+    await logs.insert('j', joined(JSON.stringify(logRecord(20_000 + i))), { segment: '1', offset: i });
   }
   expect(searching).toBe(true);
   await searches;

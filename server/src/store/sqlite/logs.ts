@@ -80,8 +80,8 @@ class SqliteLogs implements LogSink {
     return row !== undefined && Number(row.busy) === 0 && Number(row.log) === Number(row.checkpointed);
   }
 
-  async insert(journal: string, lines: readonly string[], position: JournalPosition): Promise<void> {
-    const parameters = [journal, position.segment, String(position.offset), ...lines];
+  async insert(journal: string, lines: Buffer, position: JournalPosition): Promise<void> {
+    const parameters = [journal, position.segment, position.offset, lines];
     await this.#told('insert', () => this.#writer.run(0, INSERT_LOGS, parameters));
   }
 

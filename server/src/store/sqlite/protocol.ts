@@ -1,6 +1,8 @@
 /** What passes between the serving thread and a worker thread: flat arrays, which are the cheapest to clone. */
 
 export type Value = string | number | null;
+/** Bytes pass to the worker only. */
+export type Parameter = Value | Uint8Array;
 
 export interface ConnectionOptions {
   readonly synchronous: 'FULL' | 'NORMAL';
@@ -24,7 +26,7 @@ export const QUERY = 0;
 export const SCRIPT = 1;
 /** Rolls back if a transaction is open. */
 export const ROLLBACK = 2;
-/** The parameters are lines of log records; see `log-insert.ts`. */
+/** The last parameter holds lines of log records; see `log-insert.ts`. */
 export const INSERT_LOGS = 3;
 export const CLOSE = 4;
 
@@ -35,7 +37,7 @@ export type Request = readonly [
   connection: number,
   operation: Operation,
   sql: string,
-  parameters: readonly Value[],
+  parameters: readonly Parameter[],
 ];
 
 /** Rows as arrays in the order of `columns`. */

@@ -8,11 +8,11 @@ import {
   CLOSE,
   type Opened,
   type Operation,
+  type Parameter,
   QUERY,
   type Request,
   ROLLBACK,
   SCRIPT,
-  type Value,
   type WorkerOptions,
 } from './protocol.ts';
 
@@ -80,7 +80,7 @@ export class SqliteThread implements Closable {
   }
 
   async query(connection: number, sql: string, parameters: readonly unknown[], life?: Life): Promise<Result> {
-    const answer = await this.#post(connection, QUERY, sql, parameters as readonly Value[], life);
+    const answer = await this.#post(connection, QUERY, sql, parameters as readonly Parameter[], life);
     const [, , columns, stored, affected] = answer;
     const rows = stored.map((values) => {
       const row: Record<string, unknown> = {};
@@ -100,7 +100,7 @@ export class SqliteThread implements Closable {
   }
 
   /** Another operation of the worker; answers the number of rows it changed. */
-  async run(connection: number, operation: Operation, parameters: readonly Value[]): Promise<number> {
+  async run(connection: number, operation: Operation, parameters: readonly Parameter[]): Promise<number> {
     return (await this.#post(connection, operation, '', parameters))[4];
   }
 
@@ -122,7 +122,7 @@ export class SqliteThread implements Closable {
     await exited;
   }
 
-  #post(connection: number, operation: Operation, sql: string, parameters: readonly Value[], life?: Life) {
+  #post(connection: number, operation: Operation, sql: string, parameters: readonly Parameter[], life?: Life) {
     if (this.#closing) return Promise.reject(new ThreadLost('the database is closed'));
     if (life && (!this.#worker || life !== this.#life)) {
       return Promise.reject(new ThreadLost('the transaction was lost with its worker thread'));
@@ -134,7 +134,7 @@ export class SqliteThread implements Closable {
     connection: number,
     operation: Operation,
     sql: string,
-    parameters: readonly Value[],
+    parameters: readonly Parameter[],
   ): Promise<Answer & { readonly 1: true }> {
     return new Promise((resolve, reject) => {
       if (!this.#worker) this.#revive();

@@ -2,7 +2,7 @@
 import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
-import { insertLogs } from './log-insert.ts';
+import { insertLogs, type LogBatch } from './log-insert.ts';
 import {
   type Answer,
   CLOSE,
@@ -94,7 +94,7 @@ function run(request: Request): Answer {
         connection.rollback();
         return [id, true, NONE, [], 0];
       case INSERT_LOGS:
-        return [id, true, NONE, [], insertLogs(connection, parameters as readonly string[])];
+        return [id, true, NONE, [], insertLogs(connection, parameters as LogBatch)];
       case CLOSE:
         for (const each of connections.splice(0)) each.close();
         return [id, true, NONE, [], 0];
