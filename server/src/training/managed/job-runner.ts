@@ -55,6 +55,7 @@ const EVENT_PAGES = 20;
 const EVENT_PAGE = 100;
 /** How far back a job whose creation was not answered is searched. */
 const SEARCH_PAGES = 5;
+const SEARCH_PAGE = 50;
 
 /** Ends the job at once with this error. */
 class GivenUp extends Error {
@@ -153,11 +154,13 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
 
   /** The provider's job that an unanswered create request may have made. */
   async function search(job: JobRequest, jobs: JobsAdapter, { context }: Connection): Promise<FineTuningJob | null> {
-    if (jobs.findByName !== undefined) return jobs.findByName(job, context);
-    // The training file was uploaded for this one job, so it names the job as surely as an id.
+    const named = await jobs.findByName?.(job, context);
+    if (named !== undefined && named !== null) return named;
+    // The training file was uploaded for this one job, so it names the job as surely as an id. Some providers know their
+    // jobs by name only, and this one may have none.
     let after: string | null = null;
     for (let i = 0; i < SEARCH_PAGES; i++) {
-      const page: Awaited<ReturnType<JobsAdapter['list']>> = await jobs.list({ after, limit: 100 }, context);
+      const page: Awaited<ReturnType<JobsAdapter['list']>> = await jobs.list({ after, limit: SEARCH_PAGE }, context);
       const found = page.data.find((one) => one.training_file === job.training_file);
       if (found !== undefined) return found;
       after = page.data.at(-1)?.id ?? null;
