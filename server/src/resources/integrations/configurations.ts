@@ -50,6 +50,7 @@ const field = (schema: z.ZodType, need: Need, extra: Partial<Field> = {}): Field
 const optional = (schema: z.ZodType = short) => field(schema, 'optional');
 const required = (schema: z.ZodType = short) => field(schema, 'required');
 const secret = (schema: z.ZodType = secretText) => field(schema, 'required', { secret: true });
+const optionalSecret = () => field(secretText, 'optional', { secret: true });
 const host = (need: Need) => field(customHost, need, { host: true });
 
 /** It becomes part of a host name, and must not be able to become another one. */
@@ -91,7 +92,16 @@ const AWS_TYPES: NonNullable<Family['selector']> = {
   field: 'aws_auth_type',
   variants: {
     accessKey: { needsKey: false, fields: { aws_access_key_id: secret(), aws_secret_access_key: secret() } },
-    assumedRole: { needsKey: false, fields: { aws_role_arn: required(text(2048, 1)), aws_external_id: optional() } },
+    assumedRole: {
+      needsKey: false,
+      fields: {
+        aws_role_arn: required(text(2048, 1)),
+        aws_external_id: optional(),
+        // Who assumes the role; without them the server itself does.
+        aws_access_key_id: optionalSecret(),
+        aws_secret_access_key: optionalSecret(),
+      },
+    },
     serviceRole: { needsKey: false, fields: {} },
     apiKey: { needsKey: true, fields: {} },
   },
