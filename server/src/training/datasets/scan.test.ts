@@ -202,6 +202,19 @@ describe('rows that are not, each with its reason', () => {
   });
 });
 
+it.each(['[]', '{}', '0', '"a"'])('a row of millions of %s is refused before it takes memory', (value) => {
+  const row = `{"messages":[${`${value},`.repeat(10_000_000 / (value.length + 1))}0]}`;
+  const before = process.memoryUsage().heapUsed;
+  expect(scan(row)).toMatchObject({ valid: 0, totals: { invalid_json: 1 } });
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(100_000_000);
+});
+
+it('a row with an image of many megabytes is valid', () => {
+  const url = `data:image/png;base64,${'A'.repeat(20_000_000)}`;
+  const row = chat(user([{ type: 'image_url', image_url: { url } }]), assistant('word, word. '.repeat(100_000)));
+  expect(scan(lines(row))).toMatchObject({ valid: 1 });
+});
+
 describe('lines', () => {
   it('may begin with a byte order mark, end with CR LF, and be followed by empty ones', () => {
     expect(scan(`\ufeff${lines(GOOD)}\r\n${lines(TEXT)}`, { kinds: ['chat', 'text'] })).toMatchObject({ rows: 2 });

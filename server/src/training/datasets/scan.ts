@@ -28,6 +28,10 @@ export const MAX_LINE = 32 * 1024 * 1024;
 /** Containers inside each other; what is deeper could not be written again without exhausting the stack. */
 const DEPTH = 128;
 const KEYS = 200_000;
+/** Values of one row, counted roughly. Ten million empty objects in 30 MB would take a gigabyte and a quarter minute. */
+const VALUES = 1_500_000;
+/** Shorter rows cannot hold so many. */
+const COUNT_FROM = 1_000_000;
 const LF = 0x0a;
 const CR = 0x0d;
 const NEWLINE = Buffer.from('\n');
@@ -237,8 +241,19 @@ function parseRow(bytes: Buffer): JsonObject {
     const [code, reason] = SYNTAX[error.reason] ?? NO_JSON;
     fault(...(code === 'not_object' && !isJson(bytes) ? NO_JSON : ([code, reason] as const)));
   }
+  if (bytes.length > COUNT_FROM && hasTooManyValues(bytes)) fault('invalid_json', 'the row has too many values');
   const value = parseExact(bytes.toString('utf8')) as JsonValue;
   return isObject(value) ? value : fault('not_object', 'the line is not a JSON object');
+}
+
+/** Counts what stands before a value, also inside of texts, where prose has one in fifty characters and an image none. */
+function hasTooManyValues(bytes: Buffer): boolean {
+  let count = 0;
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i];
+    if (byte === 0x2c || byte === 0x5b || byte === 0x7b) count++;
+  }
+  return count > VALUES;
 }
 
 function isJson(bytes: Buffer): boolean {

@@ -27,8 +27,8 @@ const WINDOW = 4;
 const HERE = 32 * 1024;
 const EMPTY = new Uint8Array(0);
 const LOG_EVERY_MS = 3_000;
-/** What a hostile row may make the worker use; far above what any row within the limits needs. */
-const LIMITS = { maxOldGenerationSizeMb: 1024, maxYoungGenerationSizeMb: 32 };
+/** Far above what any row within the limits needs. */
+const LIMITS = { maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 32 };
 
 /** A scan takes a core: one is left for the requests where there are enough. Two keep a long one from blocking the rest. */
 const scans = new Slots(Math.min(4, Math.max(2, availableParallelism() - 1)));
@@ -148,6 +148,22 @@ export async function scanInThread(
   }
 }
 
+function errorCode(error: unknown): unknown {
+  return typeof error === 'object' && error !== null && 'code' in error ? error.code : null;
+}
+
+/** The thread was ended for its memory: no limit of a single row says so in advance. */
+function tooComplex(cause: unknown): SluiceError {
+  return new SluiceError(
+    'invalid_request',
+    'A row of the data set takes too much memory to be read; make it smaller.',
+    {
+      code: 'invalid_dataset_row',
+      cause,
+    },
+  );
+}
+
 function start(options: ScanOptions, write: ((bytes: Buffer) => Promise<void>) | null) {
   const data: WorkerOptions = { scan: options };
   const worker = new Worker(new URL('./worker.ts', import.meta.url), {
@@ -185,6 +201,7 @@ function start(options: ScanOptions, write: ((bytes: Buffer) => Promise<void>) |
     written = written.catch(fail);
   });
   worker.on('error', (error) => {
+    if (errorCode(error) === 'ERR_WORKER_OUT_OF_MEMORY') fail(tooComplex(error));
     fail(new SluiceError('internal', 'The data set could not be read.', { cause: error, detail: String(error) }));
   });
   worker.on('exit', () => {

@@ -15,7 +15,14 @@ import type { ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
 import type { TenantContext, Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { json } from '../answer.ts';
-import { isValid, problemsText, type RowKind, TRAINING_KINDS, validateDataset } from '../datasets/index.ts';
+import {
+  type DatasetReport,
+  isValid,
+  problemsText,
+  type RowKind,
+  TRAINING_KINDS,
+  validateDataset,
+} from '../datasets/index.ts';
 import { reasonOf, Slots } from '../datasets/slots.ts';
 import { invalid } from '../fields.ts';
 import { notFound } from '../ledger.ts';
@@ -339,7 +346,14 @@ export class ManagedFiles implements ManagedFilesPort {
     const { signal } = this.#stopped;
     const stream = await blobs.get(tenantOfRow(row), row.id);
     if (stream === null) return 'The content of the file is missing.';
-    const report = await validateDataset(stream, { kinds, clock, log, signal, name: row.id });
+    let report: DatasetReport;
+    try {
+      report = await validateDataset(stream, { kinds, clock, log, signal, name: row.id });
+    } catch (error) {
+      // The content is at fault, and would be again.
+      if (error instanceof SluiceError && error.code === 'invalid_dataset_row') return error.message;
+      throw error;
+    }
     if (isValid(report)) return null;
     return `${report.valid} of ${report.rows} rows are valid: ${problemsText(report)}.`;
   }
