@@ -223,7 +223,7 @@ function start(dataDir: string, port: number): Promise<Server> {
   const hosts = [openaiGate, bedrockGate, s3Gate].map((gate) => new URL(gate.url).host);
   const child = spawn(process.execPath, ['server/bin/sluice.mjs', 'serve'], {
     cwd: ROOT,
-    stdio: ['ignore', 'ignore', 'inherit'],
+    stdio: ['ignore', options.verbose ? 'inherit' : 'ignore', 'inherit'],
     env: {
       ...process.env,
       NODE_NO_WARNINGS: '1',
@@ -251,6 +251,17 @@ function start(dataDir: string, port: number): Promise<Server> {
   });
 }
 
+/** The same port for every start, so that the server's address stays. */
+function freePort(): Promise<number> {
+  const probe = createServer();
+  return new Promise((resolve) =>
+    probe.listen(0, '127.0.0.1', () => {
+      const { port: free } = probe.address() as AddressInfo;
+      probe.close(() => resolve(free));
+    }),
+  );
+}
+
 function end(server: Server, signal: NodeJS.Signals): Promise<void> {
   return new Promise((resolve) => {
     if (server.child.exitCode !== null || server.child.signalCode !== null) return resolve();
@@ -272,8 +283,10 @@ const LARGE = Array.from({ length: 90 }, (_, i) => row(`${i} ${'abcdefgh '.repea
 
 const began = performance.now();
 const dataDir = mkdtempSync(join(tmpdir(), 'sluice-jobs-'));
-const port = 20_000 + Math.floor(next() * 20_000);
+const port = await freePort();
 let server = await start(dataDir, port);
+// A run that fails halfway leaves no server behind.
+process.on('exit', () => server.child.kill('SIGKILL'));
 const file = join(dataDir, 'first-run.json');
 for (let i = 0; i < 100 && !existsSync(file); i++) await sleep(50);
 const first = JSON.parse(readFileSync(file, 'utf8')) as FirstRun;

@@ -13,6 +13,7 @@ import {
   type JobEvent,
   type JobRequest,
 } from '../../operations/training.ts';
+import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { JobsAdapter } from '../../providers/training.ts';
 import { cleaned, isMissing } from '../errors.ts';
 import { ledgerOf } from '../ledger.ts';
@@ -50,6 +51,7 @@ import {
 import { copyResult, removeAll, uploadAll } from './job-uploads.ts';
 
 const NOW: Turn = { again: 0 };
+const LEVELS: ReadonlySet<string> = new Set(['info', 'warn', 'error']);
 /** Events of a provider copied at one look; more are left for the next. */
 const EVENT_PAGES = 20;
 const EVENT_PAGE = 100;
@@ -235,9 +237,10 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
   async function newEvents(
     claim: JobClaim,
     jobs: JobsAdapter,
-    { context }: Connection,
+    connection: Connection,
     upstreamId: string,
   ): Promise<NewEvent[]> {
+    const { context } = connection;
     const { id: job_id, organisation_id } = claim.row;
     const fresh: NewEvent[] = [];
     let after: string | null = null;
@@ -248,7 +251,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
           { after, limit: EVENT_PAGE },
           context,
         );
-        const copies = page.data.map((event) => copyOf(job_id, event));
+        const copies = page.data.map((event) => copyOf(job_id, event, connection.account.secrets, clock.now()));
         const ids = copies.map((event) => event.id);
         const known = new Set(
           (
@@ -474,14 +477,16 @@ function upstreamId(row: JobRow): string {
   throw new SluiceError('internal', 'A job that is looked at has no id at the provider.');
 }
 
-function copyOf(jobId: string, event: JobEvent): NewEvent {
+/** An event of the provider, made fit for the store, which takes whole milliseconds and no U+0000. */
+function copyOf(jobId: string, event: JobEvent, secrets: readonly string[], now: number): NewEvent {
   const { object: _object, id, created_at, level, message, ...data } = event;
+  const at = Math.round(created_at * 1000);
   return {
     id: `ftevent-${digest(jobId, 'provider', id === '' ? `${created_at} ${message}` : id)}`,
-    level,
-    message,
+    level: LEVELS.has(level) ? level : 'info',
+    message: withoutSecrets(message, secrets).replaceAll('\0', '').toWellFormed(),
     data: { ...data, type: 'provider' },
-    created_at: created_at * 1000,
+    created_at: Number.isSafeInteger(at) ? at : now,
   };
 }
 
