@@ -305,7 +305,7 @@ export async function fuzzAdmin(admin: AdminHarness, cases: number, seed?: numbe
     const started = performance.now();
     const answer = await client.request({
       method: row.method,
-      path: `/v1${path}${query === '' ? '' : `?${query}`}`,
+      path: `${row.prefixes?.[0] ?? '/v1'}${path}${query === '' ? '' : `?${query}`}`,
       headers: {
         'x-gateway-api-key': row.auth === 'operator' ? admin.operatorKey : key,
         ...(body === null ? {} : { 'content-type': 'application/json' }),

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { AnyAction } from '../resources/resource.ts';
 import { operatorActions } from './operator.ts';
-import { type AdminRow, expandAll } from './route.ts';
+import { type AdminRow, expandAll, pathsOf } from './route.ts';
 
 const DESCRIPTION = [
   'An AI gateway with its own control plane.',
@@ -77,7 +77,7 @@ export function buildOpenApi(actions: readonly AnyAction[], version: string, ext
       const key = path.replace(/:(\w+)/g, '{$1}');
       paths[key] = { ...paths[key], [method]: { ...operation(row), operationId: id } };
     };
-    add(`/v1${row.path}`, row.id);
+    add(pathsOf(row)[0], row.id);
     for (const [index, alias] of (row.aliases ?? []).entries()) add(alias, `${row.id}.alias${index + 1}`);
   }
   const tags = [...new Set(Object.values(paths).flatMap(tagsOf))].sort().map((name) => ({ name }));

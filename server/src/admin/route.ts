@@ -8,9 +8,12 @@ import type { AnyAction, AnyOperatorAction } from '../resources/resource.ts';
 
 export type AdminRow = AnyAction | AnyOperatorAction;
 
-/** Every complete path of a row: both version prefixes, then the aliases. */
-export function pathsOf(row: AdminRow): string[] {
-  return [`/v1${row.path}`, `/v2${row.path}`, ...(row.aliases ?? [])];
+const PREFIXES = ['/v1', '/v2'] as const;
+
+/** Every complete path of a row: its version prefixes, then the aliases. */
+export function pathsOf(row: AdminRow): [string, ...string[]] {
+  const [first = '/v1', ...others] = row.prefixes ?? PREFIXES;
+  return [first + row.path, ...others.map((prefix) => prefix + row.path), ...(row.aliases ?? [])];
 }
 
 /** Throws an Error that names the row when the table is not complete and consistent. */

@@ -1,5 +1,6 @@
 import type { JsonObject } from '../kernel/json.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
+import { describeObjects } from './openapi-objects.ts';
 
 const TITLES: Readonly<Record<string, string>> = {
   chat: 'Create a chat completion',
@@ -22,6 +23,24 @@ const TITLES: Readonly<Record<string, string>> = {
   models: 'List models',
   model: 'Retrieve a model',
   model_delete: 'Delete a fine-tuned model',
+  files_upload: 'Upload a file',
+  files: 'List files',
+  file: 'Retrieve a file',
+  file_delete: 'Delete a file',
+  file_content: 'Read the content of a file',
+  batch_create: 'Create a batch',
+  batches: 'List batches',
+  batch: 'Retrieve a batch',
+  batch_cancel: 'Cancel a batch',
+  batch_output: 'Read the results of a batch',
+  finetune_create: 'Create a fine-tuning job',
+  finetune_jobs: 'List fine-tuning jobs',
+  finetune_job: 'Retrieve a fine-tuning job',
+  finetune_cancel: 'Cancel a fine-tuning job',
+  finetune_pause: 'Pause a fine-tuning job, where the provider can',
+  finetune_resume: 'Resume a fine-tuning job, where the provider can',
+  finetune_events: 'List the events of a fine-tuning job',
+  finetune_checkpoints: 'List the checkpoints of a fine-tuning job',
 };
 
 /** The data plane's part of the OpenAPI document: bodies are the provider's own and stay open. */
@@ -33,7 +52,10 @@ export function dataPlanePaths(): JsonObject {
     const existing = out[path];
     out[path] = {
       ...(typeof existing === 'object' && existing !== null ? existing : {}),
-      [operation.method.toLowerCase()]: describe(operation),
+      [operation.method.toLowerCase()]:
+        operation.family === 'J'
+          ? describeObjects(operation, TITLES[operation.id] ?? operation.id)
+          : describe(operation),
     };
   }
   return out;

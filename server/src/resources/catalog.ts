@@ -1,6 +1,7 @@
 /** Every action of the administration API: one line per resource. */
 import { users } from './admin/users/index.ts';
 import { apiKeys } from './api-keys/index.ts';
+import { batches } from './batches/index.ts';
 import { configs } from './configs/index.ts';
 import { integrations } from './integrations/index.ts';
 import { providers } from './providers/index.ts';
@@ -9,6 +10,7 @@ import { virtualKeys } from './virtual-keys/index.ts';
 
 export const ACTIONS: readonly AnyAction[] = [
   ...apiKeys,
+  ...batches,
   ...configs,
   ...integrations,
   ...providers,

@@ -22,6 +22,8 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
   readonly method: Method;
   /** Under `/v1` and `/v2`, fastify syntax: `/configs/:slug`. */
   readonly path: string;
+  /** Where `path` stands; both when absent. */
+  readonly prefixes?: readonly ('/v1' | '/v2')[];
   /** Further complete paths, version prefix included: `/v2/workspaces/:id`. */
   readonly aliases?: readonly string[];
   readonly summary: string;

@@ -84,7 +84,16 @@ export function readProviderOptions<N extends string>(
 /** The account a create request uses: the one its `gateway_options` name, else that of its headers, config or key. */
 export function accountFor(call: ObjectCall, options: GatewayOptions | null): Account {
   const slug = slugOf(options);
-  if (slug !== null) return call.accountOf(slug);
+  if (slug !== null) {
+    const { config_id: pinned, allow_config_override: override } = call.principal.defaults;
+    if (override === false && pinned !== undefined && call.account?.stored?.slug !== slug) {
+      throw invalid(
+        'gateway_options',
+        'This API key pins its config, which names another account; leave gateway_options out.',
+      );
+    }
+    return call.accountOf(slug);
+  }
   if (call.account !== null) return call.account;
   throw call.unnamed ?? new SluiceError('bad_call', 'No provider is named; send x-gateway-provider: @slug.');
 }

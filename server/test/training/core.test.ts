@@ -662,3 +662,50 @@ describe('what Sluice keeps and runs itself', () => {
     expect((await mine.fineTuning.jobs.cancel(job.id)).status).toBe('cancelled');
   }, 20_000);
 });
+
+describe('PUT /v2/batches/{id}', () => {
+  const line = JSON.stringify({
+    custom_id: '1',
+    method: 'POST',
+    url: '/v1/chat/completions',
+    body: { model: 'echo', messages: [{ role: 'user', content: 'Hi' }] },
+  });
+
+  it('lets an organisation’s data service write a batch that Sluice keeps, and nobody else', async () => {
+    const own = server.first_.client(ONE, { 'x-gateway-provider': 'gateway' });
+    const file = await toFile(Buffer.from(line), 'lines.jsonl');
+    const input = await own.files.create({ file, purpose: 'batch' });
+    const made = await server.first_.send(
+      'POST',
+      '/batches',
+      {},
+      {
+        input_file_id: input.id,
+        endpoint: '/v1/chat/completions',
+        completion_window: 'immediate',
+        model: 'echo',
+        gateway_options: { 'x-gateway-virtual-key': 'sandbox' },
+      },
+    );
+    expect(made.status, made.text).toBe(200);
+    const path = `/v2/batches/${String(made.body?.id)}`;
+    const put = (body: unknown, key?: string) => server.admin('PUT', path, body, key);
+    expect(await put({ internal_output_file_id: input.id })).toEqual({ status: 200, body: {} });
+    const read = await server.first_.send('GET', `/batches/${String(made.body?.id)}`);
+    expect(read.body).toMatchObject({ internal_output_file_id: input.id });
+    expect((await put({ internal_output_file_id: null }, server.first_.key)).status).toBe(403);
+    for (const [body, status, param] of [
+      [{}, 400, null],
+      [{ status: 'paused' }, 400, 'status'],
+      [{ output_file_id: 'gw_file_nope' }, 404, 'output_file_id'],
+      [{ model: 'x' }, 400, 'model'],
+      [{ request_counts: { total: -1, completed: 0, failed: 0 } }, 400, 'request_counts.total'],
+    ] as const) {
+      const answer = await put(body);
+      const { error } = answer.body as { error: { param: unknown } };
+      expect([body, answer.status, error.param]).toEqual([body, status, param]);
+    }
+    expect((await server.admin('PUT', '/v2/batches/gw_batch_nope', { status: 'failed' })).status).toBe(404);
+    expect((await server.admin('PUT', `/v1/batches/${String(made.body?.id)}`, { status: 'failed' })).status).toBe(404);
+  });
+});

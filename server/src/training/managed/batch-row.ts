@@ -1,4 +1,5 @@
 /** What the row of a gateway-managed batch holds beside the public batch. */
+import { BATCH_STAMPS } from '../../operations/batch-states.ts';
 import { type Batch, type BatchRequest, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import type { SystemTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
@@ -89,37 +90,9 @@ export interface BatchClaim {
 /** How a turn ended: due again after so many milliseconds, or nothing is left to do. */
 export type Turn = { readonly again: number } | 'done';
 
-/** When a status was entered, by the name of its field. */
-const STAMPS: Readonly<Partial<Record<BatchStatus, string>>> = {
-  in_progress: 'in_progress_at',
-  finalizing: 'finalizing_at',
-  completed: 'completed_at',
-  failed: 'failed_at',
-  file_upload_failed: 'failed_at',
-  batch_start_failed: 'failed_at',
-  expired: 'expired_at',
-  cancelling: 'cancelling_at',
-  cancelled: 'cancelled_at',
-};
-
-const ALWAYS: readonly BatchStatus[] = ['cancelling'];
-/** Api §6.1; any state that is not final may be cancelled. */
-const NEXT: Readonly<Partial<Record<BatchStatus, readonly BatchStatus[]>>> = {
-  validating: ['in_progress', 'failed', 'file_upload_failed', 'batch_start_failed', 'expired'],
-  in_progress: ['finalizing', 'processing_post_request_guardrails', 'completed', 'failed', 'expired'],
-  finalizing: ['processing_post_request_guardrails', 'completed', 'failed', 'expired'],
-  processing_post_request_guardrails: ['completed', 'failed'],
-  cancelling: ['cancelled', 'failed'],
-};
-
-export function mayBecome(from: BatchStatus, to: BatchStatus): boolean {
-  if (FINAL_BATCH.has(from)) return false;
-  return from === to || ALWAYS.includes(to) || (NEXT[from] ?? []).includes(to);
-}
-
 /** Columns of a change of status; a status already in force keeps its time. `more`: other fields of the public batch. */
 export function changed(row: BatchRow, status: BatchStatus, now: number, more: object = {}): Partial<BatchRow> {
-  const stamp = STAMPS[status];
+  const stamp = BATCH_STAMPS[status];
   const stamps = stamp !== undefined && row.status !== status ? { [stamp]: seconds(now) } : {};
   return { status, batch: { ...row.batch, status, ...stamps, ...more }, last_updated_at: now };
 }

@@ -1,0 +1,178 @@
+import type { JsonObject, JsonValue } from '../kernel/json.ts';
+import type { Operation, OperationId } from '../operations/operation.ts';
+
+/** The reference of files, batches and fine-tuning jobs: one shape for every provider that has them. */
+
+const text = (description?: string): JsonObject => ({
+  type: 'string',
+  ...(description === undefined ? {} : { description }),
+});
+const whole = (minimum: number, maximum = 2_147_483_647): JsonObject => ({ type: 'integer', minimum, maximum });
+const object = (properties: JsonObject, required: string[] = [], more: JsonObject = {}): JsonObject => ({
+  type: 'object',
+  properties,
+  ...(required.length === 0 ? {} : { required }),
+  ...more,
+});
+
+const HYPERPARAMETERS = object(
+  {
+    n_epochs: whole(1),
+    learning_rate_multiplier: { type: 'number', exclusiveMinimum: 0 },
+    batch_size: whole(1),
+    beta: { type: 'number', exclusiveMinimum: 0, description: 'Preference tuning only.' },
+  },
+  ['n_epochs', 'learning_rate_multiplier', 'batch_size'],
+);
+const METADATA: JsonObject = {
+  type: ['object', 'null'],
+  maxProperties: 16,
+  additionalProperties: { type: 'string', maxLength: 512 },
+};
+const GATEWAY_OPTIONS: JsonObject = {
+  type: 'object',
+  description: 'Headers for the calls to the provider, among them the account.',
+  properties: {
+    'x-gateway-virtual-key': text('Slug of a virtual key or provider.'),
+    'x-gateway-provider': text('`@slug` of a stored provider, in place of the virtual key.'),
+    'x-gateway-object-store-bucket': text(),
+    'x-gateway-cloud-storage-bucket-name': text(),
+  },
+  additionalProperties: { type: 'string' },
+};
+
+const JOB = object(
+  {
+    model: text('Base model, or `@slug/model`.'),
+    training_file: text('Id of a file of the provider, `gw_file_…`, or an object URI.'),
+    validation_file: { type: ['string', 'null'] },
+    suffix: text(),
+    method: object(
+      {
+        type: { enum: ['supervised', 'dpo'] },
+        supervised: object({ hyperparameters: HYPERPARAMETERS }, ['hyperparameters']),
+        dpo: object({ hyperparameters: HYPERPARAMETERS }, ['hyperparameters']),
+      },
+      ['type'],
+    ),
+    seed: whole(0),
+    integrations: { type: ['array', 'null'], maxItems: 5, items: { type: 'object' } },
+    metadata: METADATA,
+    job_name: text(),
+    role_arn: text(),
+    output_file: text(),
+    gateway_options: GATEWAY_OPTIONS,
+    provider_options: object({ job_name: text(), role_arn: text(), output_file: text(), model: text() }),
+  },
+  ['model', 'training_file', 'suffix', 'method'],
+);
+const BATCH = object(
+  {
+    input_file_id: text(),
+    endpoint: { enum: ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'] },
+    completion_window: { enum: ['immediate', '24h'] },
+    metadata: METADATA,
+    model: text(),
+    job_name: text(),
+    role_arn: text(),
+    output_data_config: text(),
+    gateway_options: GATEWAY_OPTIONS,
+    provider_options: object({ job_name: text(), output_data_config: text(), model: text(), role_arn: text() }),
+  },
+  ['input_file_id', 'endpoint', 'completion_window'],
+);
+const UPLOAD = object(
+  {
+    file: { type: 'string', format: 'binary' },
+    purpose: { enum: ['assistants', 'batch', 'fine-tune', 'vision'] },
+  },
+  ['file', 'purpose'],
+);
+
+const BODIES: Readonly<Partial<Record<OperationId, readonly [media: string, schema: JsonObject]>>> = {
+  files_upload: ['multipart/form-data', UPLOAD],
+  finetune_create: ['application/json', JOB],
+  batch_create: ['application/json', BATCH],
+};
+
+const page = (fallback: number, maximum = 100): JsonObject => ({
+  after: text('Id of the last item of the page before.'),
+  limit: { ...whole(1, maximum), default: fallback },
+});
+const QUERIES: Readonly<Partial<Record<OperationId, JsonObject>>> = {
+  files: { purpose: text(), after: text(), limit: whole(1, 10_000), order: { enum: ['asc', 'desc'] } },
+  finetune_jobs: page(20),
+  finetune_events: page(20, 1000),
+  finetune_checkpoints: page(10),
+  batches: page(20),
+  batch: { include_provider_details: { type: 'boolean', default: false } },
+};
+
+const HEADERS: Readonly<Partial<Record<OperationId, readonly string[]>>> = {
+  files_upload: [
+    'x-gateway-file-purpose',
+    'x-gateway-file-upload-size',
+    'x-gateway-provider-file-name',
+    'x-gateway-provider-model',
+    'x-gateway-object-store-bucket',
+    'x-gateway-aws-s3-object-key',
+    'x-gateway-cloud-storage-bucket-name',
+    'x-gateway-amz-server-side-encryption',
+    'x-gateway-amz-server-side-encryption-aws-kms-key-id',
+  ],
+  finetune_create: ['x-gateway-dry-run', 'x-gateway-object-store-bucket', 'x-gateway-cloud-storage-bucket-name'],
+  batch_create: ['x-gateway-dry-run', 'x-gateway-object-store-bucket', 'x-gateway-cloud-storage-bucket-name'],
+};
+const ROUTING = [
+  'x-gateway-provider',
+  'x-gateway-virtual-key',
+  'x-gateway-config',
+  'x-gateway-custom-host',
+  'x-gateway-trace-id',
+  'x-gateway-metadata',
+  'x-gateway-request-timeout',
+];
+
+function tagOf(operation: Operation): string {
+  if (operation.path.startsWith('/files')) return 'Files';
+  return operation.path.startsWith('/batches') ? 'Batches' : 'Fine-tuning';
+}
+
+/** One operation of family J for the OpenAPI document. */
+export function describeObjects(operation: Operation, title: string): JsonObject {
+  const names = [...operation.path.matchAll(/:(\w+)/g)].map((match) => match[1] ?? '');
+  const body = BODIES[operation.id];
+  const content = operation.id === 'file_content' || operation.id === 'batch_output';
+  const parameters: JsonValue[] = [
+    ...names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
+    ...Object.entries(QUERIES[operation.id] ?? {}).map(([name, schema]) => ({
+      name,
+      in: 'query',
+      required: false,
+      schema: schema ?? {},
+    })),
+    ...[...ROUTING, ...(HEADERS[operation.id] ?? [])].map((name) => ({
+      name,
+      in: 'header',
+      required: false,
+      schema: { type: 'string' },
+    })),
+  ];
+  return {
+    operationId: `objects.${operation.id}`,
+    tags: [tagOf(operation)],
+    summary: title,
+    description:
+      'At the provider the request names, or, with `x-gateway-provider: gateway` and for ids that start with `gw_`, at Sluice itself.',
+    security: [{ apiKey: [] }],
+    parameters,
+    ...(body === undefined ? {} : { requestBody: { required: true, content: { [body[0]]: { schema: body[1] } } } }),
+    responses: {
+      '200': {
+        description: content ? 'The bytes, as they come.' : 'The object or list.',
+        content: { [content ? 'application/octet-stream' : 'application/json']: {} },
+      },
+      default: { description: 'An error: `{"error": {"message", "type", "param", "code"}}`.' },
+    },
+  };
+}
