@@ -69,6 +69,8 @@ export interface CallParts {
   readonly dryRun?: boolean;
   readonly keyId?: string | null;
   readonly configs?: Record<string, StoredConfig['config']>;
+  /** Of the API key. */
+  readonly defaults?: Principal['defaults'];
 }
 
 export const chatLine = (id: string, content = id, more: object = {}): string =>
@@ -220,7 +222,7 @@ export async function batchWorld(
         userId: null,
         role: null,
         scopes: new Set(['completions.write']),
-        defaults: {},
+        defaults: parts.defaults ?? {},
         rateLimits: [],
         usageLimits: null,
         expiresAt: null,

@@ -82,6 +82,7 @@ export async function flush(claim: BatchClaim, services: BatchServices): Promise
   const lines = new Map<number, InputLine>(fresh.map((line) => [line.number, line]));
   const open = tasks.filter((task) => !done.has(task.line));
 
+  const keep = resultWriter(claim);
   const stop = new AbortController();
   const signal = AbortSignal.any([claim.signal, claim.cancelled, stop.signal]);
   let refused: { readonly reason: string } | null = null;
@@ -90,7 +91,7 @@ export async function flush(claim: BatchClaim, services: BatchServices): Promise
       try {
         const line = lines.get(task.line) ?? (await lineAt(services, row, task));
         const fate = await runTask(services, row, task, line, signal, started);
-        if (fate.kind === 'result' || fate.kind === 'stop') await keep(claim, task.line, fate.line);
+        if (fate.kind === 'result' || fate.kind === 'stop') await keep(task.line, fate.line);
         if (fate.kind === 'stop' && refused === null) {
           refused = { reason: fate.reason };
           stop.abort(new SluiceError('client_closed', fate.reason));
@@ -218,23 +219,56 @@ async function lineAt(services: BatchServices, row: BatchRow, task: Task): Promi
   throw goneInput();
 }
 
-/** Writes a result unless the line has one: the first stays. */
-async function keep(claim: BatchClaim, line: number, result: ResultLine): Promise<void> {
-  await claim.write(async (tx, row, now) => {
-    const { organisation_id, workspace_id, id } = row;
-    if ((await tx.find('batch_results', { organisation_id, batch_id: id, line })) === undefined) {
-      await tx.insert('batch_results', {
-        organisation_id,
-        workspace_id,
-        batch_id: id,
-        line,
-        ok: isSuccess(result),
-        result: JSON.stringify(result),
-        created_at: now,
-      });
+interface Kept {
+  readonly line: number;
+  readonly result: ResultLine;
+  readonly done: () => void;
+  readonly failed: (error: unknown) => void;
+}
+
+/**
+ * Writes results as soon as they are there, one transaction at a time: what arrives while one is under way goes into the
+ * next together, so that a flush does not compete with itself. A line that has a result keeps it.
+ */
+function resultWriter(claim: BatchClaim): (line: number, result: ResultLine) => Promise<void> {
+  let waiting: Kept[] = [];
+  let writing = false;
+
+  async function writeAll(): Promise<void> {
+    writing = true;
+    while (waiting.length > 0) {
+      const group = waiting;
+      waiting = [];
+      try {
+        await claim.write(async (tx, row, now) => {
+          const { organisation_id, workspace_id, id } = row;
+          for (const { line, result } of group) {
+            if ((await tx.find('batch_results', { organisation_id, batch_id: id, line })) !== undefined) continue;
+            await tx.insert('batch_results', {
+              organisation_id,
+              workspace_id,
+              batch_id: id,
+              line,
+              ok: isSuccess(result),
+              result: JSON.stringify(result),
+              created_at: now,
+            });
+          }
+          return {};
+        });
+        for (const one of group) one.done();
+      } catch (error) {
+        for (const one of group) one.failed(error);
+      }
     }
-    return {};
-  });
+    writing = false;
+  }
+
+  return (line, result) =>
+    new Promise((done, failed) => {
+      waiting.push({ line, result, done, failed });
+      if (!writing) void writeAll();
+    });
 }
 
 async function runTask(

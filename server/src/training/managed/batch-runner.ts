@@ -6,7 +6,7 @@
  *              ╰ provider ▶ upload ──▶ start ──▶ poll ⟲ ──▶ collect ▶ done
  */
 import { SluiceError } from '../../kernel/errors.ts';
-import type { BatchStatus } from '../../operations/training.ts';
+import { type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { allResults, finish, GONE, nameFiles, openInput, rulesOf, writeFiles } from './batch-files.ts';
 import { type BatchFault, checkBatchInput } from './batch-input.ts';
 import { conclude, flush } from './batch-lines.ts';
@@ -16,11 +16,32 @@ import type { BatchServices } from './batch-services.ts';
 
 export type BatchStep = 'validate' | 'run' | 'write' | 'upload' | 'start' | 'poll' | 'collect' | 'done';
 
+/** Somebody else ended the batch while it was being worked on (api §6.7). */
+class Ended extends Error {}
+
+/** A final state stays: what a worker would write after it is void. */
+function untilItsEnd(claim: BatchClaim): BatchClaim {
+  return {
+    get row() {
+      return claim.row;
+    },
+    signal: claim.signal,
+    cancelled: claim.cancelled,
+    write: (change) =>
+      claim.write((tx, row, now) => {
+        if (FINAL_BATCH.has(row.status as BatchStatus)) throw new Ended();
+        return change(tx, row, now);
+      }),
+  };
+}
+
 /** Does what the row's step says and notes what comes next. Throws what may pass, to be tried again later. */
-export async function runBatchTurn(claim: BatchClaim, services: BatchServices): Promise<Turn> {
+export async function runBatchTurn(given: BatchClaim, services: BatchServices): Promise<Turn> {
+  const claim = untilItsEnd(given);
   try {
     return await turn(claim, services);
   } catch (error) {
+    if (error instanceof Ended) return 'done';
     if (claim.signal.aborted || !(error instanceof SluiceError) || error.code !== GONE) throw error;
     const fault: BatchFault = { code: GONE, message: error.message, param: 'input_file_id', line: null };
     if (claim.row.step !== 'run' && claim.row.step !== 'write') return fail(claim, 'failed', [fault], 1);

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
-import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { type Batch, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { parseModel } from '../../providers/models.ts';
 import type { AdapterContext, BatchesAdapter, PreparedCall } from '../../providers/training.ts';
@@ -14,7 +14,7 @@ import { accountOfStored, adapterOf, checkModel } from '../account.ts';
 import { json } from '../answer.ts';
 import { adapterContext } from '../context.ts';
 import { shownCall } from '../dry-run.ts';
-import { int32, invalid, object, optionalText } from '../fields.ts';
+import { invalid } from '../fields.ts';
 import { notFound } from '../ledger.ts';
 import { slugOf } from '../options.ts';
 import { listAnswer, queryOf, readPage, unknownAfter } from '../paging.ts';
@@ -25,7 +25,6 @@ import {
   type BatchRow,
   type BatchWork,
   changed,
-  mayBecome,
   progressOf,
   publicOf,
   seconds,
@@ -234,20 +233,6 @@ export class ManagedBatches {
     };
   }
 
-  /** `PUT /v2/batches/{id}`: what a data service that runs batches beside Sluice may set (api §6.7). Its caller is checked before. */
-  async update(call: ObjectCall): Promise<ObjectAnswer> {
-    const id = idOf(call);
-    const given = bodyOf(call);
-    const now = this.#services.clock.now();
-    await this.#services.tables.write(tenantOf(call.principal), async (tx) => {
-      const row = await mustFind(tx, id);
-      const { status, more } = await readUpdate(tx, row, given);
-      const final = FINAL_BATCH.has(status);
-      await tx.update('batches', { id }, { ...changed(row, status, now, more), ...(final ? { step: 'done' } : {}) });
-    });
-    return json({});
-  }
-
   #tenant(call: ObjectCall): TenantContext {
     return tenantOf(call.principal, call.snapshot.workspaceId);
   }
@@ -286,9 +271,15 @@ export class ManagedBatches {
         if (value !== undefined) options[name] = value;
       }
     }
-    refuseSecrets(options);
+    checkOptions(options);
     checkMetadata(options['x-gateway-metadata']);
-    const config = options['x-gateway-config'];
+    const { config_id: pinned, allow_config_override: override } = call.principal.defaults;
+    if (override === false && options['x-gateway-config'] !== undefined) {
+      const param = 'gateway_options.x-gateway-config';
+      throw invalid(param, 'This API key pins its config; leave x-gateway-config out.');
+    }
+    // The key's own config holds for each request, so it counts here, too.
+    const config = options['x-gateway-config'] ?? pinned;
     const named = slugOf(options) ?? modelSlug(read);
     if (config === undefined && named === null && call.account?.stored == null) throw call.unnamed ?? unnamed();
     const slug = named ?? (config === undefined ? (call.account?.stored?.slug ?? '') : routedTo(call, config));
@@ -413,9 +404,15 @@ function routedTo(call: ObjectCall, reference: string): string | null {
   return null;
 }
 
-/** Options are kept with the batch, in the open. */
-function refuseSecrets(options: Readonly<Record<string, string>>): void {
+/** Options are kept with the batch, in the open, and hold for each of its requests. */
+function checkOptions(options: Readonly<Record<string, string>>): void {
   for (const name of Object.keys(options)) {
+    if (name === 'x-gateway-dry-run') {
+      throw invalid(
+        `gateway_options.${name}`,
+        'A batch runs its requests; send x-gateway-dry-run as a header instead.',
+      );
+    }
     if (!/secret|token|password|credential|access-key|private|authorization/.test(name)) continue;
     const param = `gateway_options.${name}`;
     throw invalid(param, `${param} is a secret; store it with the provider instead of sending it with a batch.`);
@@ -447,64 +444,4 @@ function refuseForLines({ batch }: ReadBatch, dropParams: ReadonlySet<string>): 
       { param: name },
     );
   }
-}
-
-const UPDATABLE = [
-  'internal_output_file_id',
-  'status',
-  'input_file_id',
-  'output_file_id',
-  'error_file_id',
-  'request_counts',
-  'errors',
-];
-const STATUSES: ReadonlySet<string> = new Set([
-  'validating',
-  'in_progress',
-  'finalizing',
-  'processing_post_request_guardrails',
-  'cancelling',
-  ...FINAL_BATCH,
-]);
-
-/** Checks an update against the batch as it is. */
-async function readUpdate(
-  tx: TenantTx,
-  row: BatchRow,
-  given: JsonObject,
-): Promise<{ status: BatchStatus; more: Record<string, JsonValue | undefined> }> {
-  const names = Object.keys(given);
-  if (names.length === 0) throw invalid('body', `Send at least one of ${UPDATABLE.join(', ')}.`);
-  for (const name of names) {
-    const param = name.slice(0, 100);
-    if (!UPDATABLE.includes(name)) throw invalid(param, `${param} is not known; known are ${UPDATABLE.join(', ')}.`);
-  }
-  const more: Record<string, JsonValue | undefined> = {};
-  for (const name of ['internal_output_file_id', 'input_file_id', 'output_file_id', 'error_file_id'] as const) {
-    if (given[name] === undefined) continue;
-    const id = optionalText(given[name], name);
-    if (id === null && name === 'input_file_id') throw invalid(name, 'input_file_id cannot be cleared.');
-    const where = { id: id ?? '', workspace_id: row.workspace_id };
-    if (id !== null && (await tx.find('files', where)) === undefined) throw notFound('file', name);
-    more[name] = id;
-  }
-  if (given.request_counts !== undefined) {
-    const counts = object(given.request_counts, 'request_counts');
-    const count = (name: string) => int32(counts[name], `request_counts.${name}`, 0);
-    more.request_counts = { total: count('total'), completed: count('completed'), failed: count('failed') };
-  }
-  if (given.errors !== undefined) {
-    const errors = object(given.errors, 'errors');
-    if (!Array.isArray(errors.data)) throw invalid('errors.data', 'errors.data must be a list.');
-    more.errors = { ...errors, object: 'list' };
-  }
-  const now = row.status as BatchStatus;
-  if (given.status === undefined) return { status: now, more };
-  if (typeof given.status !== 'string' || !STATUSES.has(given.status)) {
-    throw invalid('status', `status must be one of ${[...STATUSES].join(', ')}.`);
-  }
-  const status = given.status as BatchStatus;
-  if (status !== now && !mayBecome(now, status))
-    throw invalid('status', `A batch that is ${now} cannot become ${status}.`);
-  return { status, more };
 }
