@@ -157,6 +157,12 @@ export interface FilesAdapter {
    * that is not named. Absent: the provider makes ids.
    */
   plannedId?(filename: string, context: AdapterContext): string;
+  /**
+   * Present where a stored file is of use to one model only: a caller's upload must then name it in
+   * `x-gateway-provider-model`, and its rows are converted to this format on the way, those of batches by `inputLine`.
+   * Managed jobs and batches convert by themselves before they upload.
+   */
+  rowFormat?(model: string, context: AdapterContext): RowFormat;
   /** Upload purposes the provider knows; others are refused by name. */
   readonly purposes: ReadonlySet<string>;
   /** True when ids are object URIs (`s3://`, `gs://`): a job may then name objects that were not uploaded through Sluice. */

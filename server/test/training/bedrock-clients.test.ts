@@ -106,6 +106,46 @@ describe('the official client trains on Bedrock', () => {
     await expect(client().files.retrieve(file.id)).rejects.toMatchObject({ status: 404 });
   });
 
+  it('rows are stored as the model wants them, and nothing that no model could use is stored', async () => {
+    const upload = async (text: string, purpose: 'fine-tune' | 'batch', headers: Record<string, string>) =>
+      client().files.create({ file: await toFile(Buffer.from(text), 'rows.jsonl'), purpose }, { headers });
+    const model = { 'x-gateway-provider-model': MODEL };
+    const stored = async (headers: Record<string, string>) =>
+      JSON.parse(await (await client().files.content((await upload(ROW, 'fine-tune', headers)).id)).text());
+    expect(await stored(model)).toEqual({
+      schemaVersion: 'bedrock-conversation-2024',
+      messages: [
+        { role: 'user', content: [{ text: 'Hi' }] },
+        { role: 'assistant', content: [{ text: 'Ho' }] },
+      ],
+    });
+    expect(await stored({ ...model, 'x-gateway-model-type': 'text' })).toEqual({ prompt: 'Hi', completion: 'Ho' });
+    const before = s3.keys(BUCKET);
+    await expect(upload(ROW, 'fine-tune', {})).rejects.toMatchObject({
+      status: 400,
+      param: 'x-gateway-provider-model',
+    });
+    const bad = `${ROW}{"messages":[]}\n${ROW}not json at all, with a secret\n`;
+    await expect(upload(bad, 'fine-tune', model)).rejects.toMatchObject({
+      status: 400,
+      code: 'invalid_dataset_row',
+      param: 'file',
+      message: expect.stringMatching(/line 2.*line 4/s),
+    });
+    const line = (custom_id: string, more: object) =>
+      `${JSON.stringify({ custom_id, method: 'POST', url: '/v1/chat/completions', body: { messages: [{ role: 'user', content: 'Hi' }], ...more } })}\n`;
+    await expect(
+      upload(line('a', {}) + line('b', { seed: 1 }) + line('c', { n: 2 }), 'batch', model),
+    ).rejects.toMatchObject({
+      status: 400,
+      code: 'invalid_dataset_row',
+      param: 'file',
+      message: expect.stringMatching(/line 2: .*seed.*line 3: .*"n"/s),
+    });
+    expect(s3.keys(BUCKET)).toEqual(before);
+    expect(s3.openUploads(BUCKET)).toEqual([]);
+  });
+
   it('walks its jobs in pages of one, and cancels one of them', async () => {
     const made: string[] = [];
     for (let i = 0; i < 3; i++) made.unshift((await create()).job.id);
@@ -117,11 +157,16 @@ describe('the official client trains on Bedrock', () => {
   });
 
   it('runs a batch of records whose outcomes come out as our lines', async () => {
-    const record = JSON.stringify({ recordId: 'a', modelInput: { messages: [] } });
+    const body = { messages: [{ role: 'user', content: 'Hi' }], max_tokens: 5 };
+    const line = JSON.stringify({ custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body });
     const file = await client().files.create(
-      { file: await toFile(Buffer.from(record), 'in.jsonl'), purpose: 'batch' },
+      { file: await toFile(Buffer.from(line), 'in.jsonl'), purpose: 'batch' },
       { headers: { 'x-gateway-provider-model': MODEL } },
     );
+    expect(JSON.parse(await (await client().files.content(file.id)).text())).toEqual({
+      recordId: 'a',
+      modelInput: { messages: [{ role: 'user', content: [{ text: 'Hi' }] }], inferenceConfig: { maxTokens: 5 } },
+    });
     const batch = await client().batches.create({
       input_file_id: file.id,
       endpoint: '/v1/chat/completions',

@@ -9,6 +9,8 @@ import { fileId, hasDotPart, isBucket, isPlainKey, parseFileId, type S3Place } f
 import { textSetting } from '../settings.ts';
 import type { AdapterAnswer, AdapterContext, FilesAdapter, UploadRequest } from '../training.ts';
 
+import { jobs } from './jobs.ts';
+
 const BUCKET = 'x-gateway-object-store-bucket';
 const KEY = 'x-gateway-aws-s3-object-key';
 const NAME = 'x-gateway-provider-file-name';
@@ -142,6 +144,12 @@ async function head(place: S3Place, context: AdapterContext): Promise<FileObject
 export const files: FilesAdapter = {
   purposes: new Set(['batch', 'fine-tune']),
   objectUris: true,
+
+  /** Some models know rows of prompt and completion beside those of a chat: the caller says which it has. */
+  rowFormat: (model, context) =>
+    context.header('x-gateway-model-type') === 'text'
+      ? 'bedrock-text'
+      : jobs.rowFormat({ upstreamModel: model, method: 'supervised' }),
 
   plannedId: (_filename, context) => fileId(newPlace(context)),
 

@@ -8,6 +8,7 @@ import { queryOf, readLimit, unknownAfter } from '../paging.ts';
 import type { TrainingServices } from '../services.ts';
 import { readUpload, type Upload } from '../upload.ts';
 import { about, type Backed, backed, guarded, namedAccount, ownId, part } from './backed.ts';
+import { inModelFormat } from './upload-rows.ts';
 
 const MAX_LIST = 10_000;
 
@@ -38,7 +39,7 @@ export class BackedFiles {
         }
         const wanted = side.ledger === null ? null : (files.plannedId?.(upload.filename, side.context) ?? null);
         if (wanted !== null && (await side.ledger?.foreign('file', wanted))) throw occupied();
-        const file = await files.upload(upload, side.context);
+        const file = await files.upload(inModelFormat(upload, side, call, this.#services), side.context);
         if (!upload.complete()) {
           throw (
             upload.failed() ??
