@@ -54,6 +54,29 @@ const BODIES: Readonly<Partial<Record<OperationId, Readonly<Record<string, JsonV
   images_generate: { prompt: 'a cat', n: 1, size: '256x256' },
   speech: { input: 'Hello', voice: 'alloy', response_format: 'wav' },
   rerank: { query: 'q', documents: ['a', { text: 'b' }], top_n: 1 },
+  finetune_create: {
+    training_file: 'gw_file_x',
+    validation_file: null,
+    suffix: 'v1',
+    method: {
+      type: 'supervised',
+      supervised: { hyperparameters: { n_epochs: 3, learning_rate_multiplier: 0.5, batch_size: 8 } },
+    },
+    seed: 7,
+    integrations: [{ type: 'tracker', tracker: { project: 'p', name: null, tags: ['a'] } }],
+    metadata: { a: 'b' },
+    job_name: 'j',
+    gateway_options: { 'x-gateway-virtual-key': 'openai-test' },
+    provider_options: { model: 'gpt-4o', output_file: 's3://b/o' },
+  },
+  batch_create: {
+    input_file_id: 'gw_file_x',
+    endpoint: '/v1/chat/completions',
+    completion_window: '24h',
+    metadata: { a: 'b' },
+    gateway_options: { 'x-gateway-virtual-key': 'sandbox', 'x-gateway-metadata': '{"a":"b"}' },
+    provider_options: { job_name: 'j' },
+  },
   proxy: { anything: [1, { b: null }] },
 };
 const MODELS = [
@@ -73,13 +96,19 @@ const HOSTILE_HEADERS: readonly (readonly [string, readonly string[]])[] = [
   ['x-gateway-config', ['{"strategy":{"mode":"loadbalance"},"targets":[]}', '{"targets":[{"provider":"@sandbox"}]}']],
   ['x-gateway-config', [`${'{"targets":['.repeat(30)}{}${']}'.repeat(30)}`, '{"__proto__":{"a":1}}', '{"a":1,"a":2}']],
   ['x-gateway-metadata', ['{', '[]', '{"a":1}', `{"a":"${'x'.repeat(200)}"}`, '{"_user":"u"}', 'null', '{"a":{}}']],
-  ['x-gateway-provider', ['@sandbox', '@openai-test', 'openai', '@', '', '@nope', 'constructor', '__proto__']],
+  [
+    'x-gateway-provider',
+    ['@sandbox', '@openai-test', 'gateway', 'sandbox', 'openai', '@', '', '@nope', 'constructor', '__proto__'],
+  ],
   ['x-gateway-virtual-key', ['nope', '', '__proto__']],
   ['x-gateway-custom-host', ['http://169.254.169.254/', 'http://127.0.0.1:1', 'gopher://x', 'x', 'https://a@b/']],
   ['x-gateway-trace-id', ['', 'x'.repeat(5000), '\u00e9\u00ff', '%00']],
   ['x-gateway-forward-headers', ['x-a', 'authorization,host,content-length', ',,,', '\u00ff']],
   ['x-gateway-dry-run', ['true', 'TRUE', '1']],
   ['x-gateway-request-timeout', ['0', '-1', '1e9', 'x', '99999999999999999999']],
+  ['x-gateway-file-purpose', ['batch', 'x', '']],
+  ['x-gateway-file-upload-size', ['0', '6', '-1', '1e9', '99999999999999']],
+  ['range', ['bytes=0-1', 'bytes=5-1', 'bytes=-', 'x']],
   ['x-gateway-models-endpoint', ['provider', 'integrated', 'x']],
   ['x-gateway-unknown', ['1']],
   ['content-encoding', ['gzip', 'br', 'gzip, gzip', 'identity', 'x']],
@@ -136,6 +165,16 @@ const TARGETS = [
   '*',
   'http://127.0.0.1/v1/models',
   '/v1/files/\u00e9',
+  '/v1/files?purpose=batch&purpose=x',
+  '/v1/files?after=x&limit=0&order=up',
+  '/v1/files/a/b',
+  '/v1/files/s3%3A%2F%2Fb%2F..%2Fk',
+  '/v1/files/s3%253A%252F%252Fb%252F..%252Fk',
+  '/v1/fine_tuning/jobs?limit=999999999999&after=%00',
+  '/v1/fine_tuning/jobs/gw_ftjob_x/events?limit=1&limit=1',
+  '/v1/fine_tuning',
+  '/v1/batches/gw_batch_x/output',
+  '/v1/batches/x/y/z',
   '/v1/realtime',
 ];
 
@@ -181,6 +220,14 @@ function cut(body: Buffer, how: number, at: number): Buffer {
     default:
       return splice('\\ud800"\\');
   }
+}
+
+/** An upload, its fields in either order. */
+function upload(purpose: string, payload: Buffer, first: boolean): Buffer {
+  const field = Buffer.from(`--${BOUNDARY}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n${purpose}\r\n`);
+  const head = `--${BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="rows.jsonl"\r\n\r\n`;
+  const file = Buffer.concat([Buffer.from(head), payload, Buffer.from('\r\n')]);
+  return Buffer.concat([...(first ? [field, file] : [file, field]), Buffer.from(`--${BOUNDARY}--\r\n`)]);
 }
 
 function form(model: string, payload: Buffer): Buffer {
@@ -231,7 +278,20 @@ const recipe: fc.Arbitrary<Recipe> = fc.record({
   random: odd(fc.uint8Array({ maxLength: 200 }), 15),
   method: odd(fc.constantFrom(...METHODS), 12),
   target: odd(fc.constantFrom(...TARGETS), 12),
-  segment: fc.constantFrom('gpt-4o', 'resp_1', '%00', '%F0%9F%98%80', 'a:b', '~', '.', '%2E%2E', '@sandbox'),
+  segment: fc.constantFrom(
+    'gpt-4o',
+    'resp_1',
+    '%00',
+    '%F0%9F%98%80',
+    'a:b',
+    '~',
+    '.',
+    '%2E%2E',
+    '@sandbox',
+    'gw_file_x',
+    's3%3A%2F%2Fb%2Fk',
+    '%252e',
+  ),
   headers: fc.oneof(
     { weight: 2, arbitrary: fc.constant([]) },
     {
@@ -256,9 +316,14 @@ function bytesOf(r: Recipe, keys: readonly string[], port: number, trace: string
   const fallback = operation.method === 'ANY' ? 'POST' : operation.method;
   const method = r.method ?? fallback;
   const path = operation.path.replace(/:\w+/, r.segment).replace('*', `vector_stores/${r.segment}`);
-  const multipart = operation.body === 'multipart';
+  const stream = operation.body === 'stream';
+  const multipart = operation.body === 'multipart' || stream;
   let body: Buffer;
   if (r.random !== null) body = Buffer.from(r.random);
+  else if (stream) {
+    const purpose = ['fine-tune', 'batch', 'assistants', 'vision', 'x'][r.model.length % 5] ?? '';
+    body = upload(purpose, Buffer.from(`{"messages":[]}\r\n--${r.model}`), r.framing % 2 === 0);
+  } else if (operation.body === 'optional') body = Buffer.alloc(0);
   else if (multipart) body = form(r.model, Buffer.from([0, 255, 13, 10, 45, 45]));
   else if (operation.body === 'none') body = Buffer.alloc(0);
   else body = Buffer.from(damaged({ model: r.model, ...BODIES[r.operation] }, r.damage));
@@ -273,7 +338,9 @@ function bytesOf(r: Recipe, keys: readonly string[], port: number, trace: string
   const key = r.key < keys.length ? keys[r.key] : keys[0];
   if (key) header('x-gateway-api-key', key);
   header('x-gateway-trace-id', trace);
-  if (operation.body === 'none' || operation.id === 'proxy') header('x-gateway-provider', '@openai-test');
+  if (operation.family === 'J' && operation.body !== 'json') {
+    header('x-gateway-provider', ['@openai-test', '@sandbox', 'gateway'][r.model.length % 3] ?? '');
+  } else if (operation.body === 'none' || operation.id === 'proxy') header('x-gateway-provider', '@openai-test');
   if (body.length > 0) header('content-type', type);
   // Truncation and excess are rare: each closes the connection.
   let sent = body;
@@ -358,6 +425,7 @@ const CHAT = {
   choices: [{ index: 0, message: { role: 'assistant', content: 'hi' }, finish_reason: 'stop' }],
   usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
 };
+const FILE = { object: 'file', bytes: 1, created_at: 1, filename: 'f', purpose: 'batch', status: 'processed' };
 const MESSAGE = {
   id: 'm',
   type: 'message',
@@ -371,10 +439,16 @@ const MESSAGE = {
 
 /** A server with the sandbox and two providers on one lenient upstream. */
 export async function startDataPlane(): Promise<DataPlaneTarget> {
+  let files = 0;
   const upstream = await startUpstream((request, response) => {
     upstream.received.length = 0;
     const streams = request.body.includes('"stream":true') || request.body.includes('"stream": true');
     if (request.path.startsWith('/v1/messages')) return sendJson(response, 200, MESSAGE);
+    if (request.path === '/v1/files' && request.method === 'POST') {
+      // Well and badly in turns.
+      files += 1;
+      return sendJson(response, 200, files % 2 === 0 ? { ...FILE, id: `file-${files}` } : {});
+    }
     if (request.path !== '/v1/chat/completions') return sendJson(response, 200, {});
     if (!streams) return sendJson(response, 200, CHAT);
     const chunk = (delta: object, finish: string | null) =>
