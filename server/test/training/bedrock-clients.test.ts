@@ -294,4 +294,28 @@ describe('the official client has Sluice run the whole job on Bedrock', () => {
     });
     expect(s3.openUploads(BUCKET)).toEqual([]);
   });
+
+  it('the lines of a batch are converted, stored in the bucket and run there', async () => {
+    const gateway = server.first_.client('unused', { 'x-gateway-provider': 'gateway' });
+    const body = { model: MODEL, messages: [{ role: 'user', content: 'Hi' }] };
+    const line = JSON.stringify({ custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body });
+    const file = await gateway.files.create({ file: await toFile(Buffer.from(line), 'in.jsonl'), purpose: 'batch' });
+    const before = upstream.batches.length;
+    const batch = await gateway.batches.create({
+      input_file_id: file.id,
+      endpoint: '/v1/chat/completions',
+      completion_window: '24h',
+      model: MODEL,
+      role_arn: ROLE,
+      gateway_options: { 'x-gateway-virtual-key': 'bedrock-shared-one', ...HEADERS },
+    } as never);
+    expect(batch).toMatchObject({ object: 'batch', status: 'validating' });
+    await expect.poll(() => upstream.batches.length, { timeout: 20_000, interval: 50 }).toBe(before + 1);
+    const row = upstream.batches[before] as Fields & { inputDataConfig: { s3InputDataConfig: { s3Uri: string } } };
+    const key = row.inputDataConfig.s3InputDataConfig.s3Uri.slice(`s3://${BUCKET}/`.length);
+    expect(JSON.parse(String(await s3.read(BUCKET, key)))).toEqual({
+      recordId: 'a',
+      modelInput: { messages: [{ role: 'user', content: [{ text: 'Hi' }] }] },
+    });
+  });
 });
