@@ -380,7 +380,13 @@ export function objectCall(
   } = {},
 ): ObjectCall {
   const workspaceId = given.workspace ?? 'w1';
-  const principal = { kind: 'workspace-service', keyId: 'key-1', organisationId: 'o1', workspaceId } as Principal;
+  const principal = {
+    kind: 'workspace-service',
+    keyId: 'key-1',
+    organisationId: 'o1',
+    workspaceId,
+    defaults: {},
+  } as unknown as Principal;
   const snapshot = node.services.runtime.workspace('o1', workspaceId) as WorkspaceSnapshot;
   return {
     id: 'r1',

@@ -476,7 +476,9 @@ describe.each(ENGINES)('gateway-managed jobs on %s', (engine) => {
     expect(trainer.jobs.size).toBe(1);
     expect(trainer.files.size).toBe(1);
     expect([...trainer.open]).toEqual([]);
-    expect(statuses(await events(on, id))).toEqual(['validating_files', 'queued', 'running', 'succeeded']);
+    const list = await events(on, id);
+    expect(statuses(list)).toEqual(['validating_files', 'queued', 'running', 'succeeded']);
+    expect(list.filter((event) => event.type === 'provider')).toHaveLength(4);
   });
 
   it('fails a job with a clear error when its provider was removed, after a bounded time', async () => {

@@ -209,7 +209,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
     const connection = await connect(services, claim.row, { signal: claim.signal });
     const jobs = jobsOf(connection);
     const upstream = await jobs.retrieve(id, connection.context);
-    const events = await newEvents(claim, jobs, connection, id);
+    const events = await newEvents(claim, jobs, connection, id, FINAL_JOB.has(upstream.status));
     const before = publicJob(claim.row);
     if (upstream.status === 'succeeded') {
       const ended = { ...upstream };
@@ -239,6 +239,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
     jobs: JobsAdapter,
     connection: Connection,
     upstreamId: string,
+    last: boolean,
   ): Promise<NewEvent[]> {
     const { context } = connection;
     const { id: job_id, organisation_id } = claim.row;
@@ -265,9 +266,11 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
         if (!page.has_more || after === null || known.size > 0) break;
       }
     } catch (error) {
-      // The job itself goes on without them; the next look tries again.
-      if (claim.signal.aborted) throw error;
+      // While the job goes on the next look tries again; after its end there is none. Half of them would hide the rest.
+      const verdict = verdictOf(error);
+      if (claim.signal.aborted || (last && verdict !== 'rejected' && !spent(claim.row, verdict))) throw error;
       log.warn('events of a job could not be read', { job: job_id, error: String(error) });
+      return [];
     }
     return fresh.reverse();
   }
@@ -334,7 +337,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
     }
     // A job that ended before the provider heard of it keeps its end, with results and all.
     if (after.status === 'succeeded' || after.status === 'failed') return poll(claim);
-    const events = await newEvents(claim, jobs, connection, id);
+    const events = await newEvents(claim, jobs, connection, id, false);
     await follow(claim, { ...after, status: 'cancelled', finished_at: seconds(clock.now()) }, { events });
     return NOW;
   }
@@ -355,7 +358,12 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
     const connection = await connect(services, claim.row, { signal: claim.signal });
     const jobs = jobsOf(connection);
     const found = await search(wanted(claim.row), jobs, connection);
-    if (found !== null && !FINAL_JOB.has(found.status)) await jobs.cancel(found.id, connection.context);
+    if (found !== null && !FINAL_JOB.has(found.status)) {
+      await jobs.cancel(found.id, connection.context).catch((error: unknown) => {
+        // It has ended meanwhile, which is as good.
+        if (verdictOf(error) !== 'rejected') throw error;
+      });
+    }
     await claim.write(async (_tx, row) => noted(row, { asked: false }));
   }
 
@@ -370,8 +378,6 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
   async function failed(claim: JobClaim, error: unknown): Promise<Turn> {
     const { row } = claim;
     const step = row.step as JobStep;
-    if (error instanceof DatasetRefused) return fail(claim, error.error, error.events(row.id, clock.now()));
-    if (error instanceof GivenUp) return fail(claim, error.error);
     const verdict = verdictOf(error);
     const over = spent(row, verdict);
     if (step === 'clean') {
@@ -383,6 +389,8 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
       });
       return 'done';
     }
+    if (error instanceof DatasetRefused) return fail(claim, error.error, error.events(row.id, clock.now()));
+    if (error instanceof GivenUp) return fail(claim, error.error);
     if (refusedRows(error)) {
       return fail(claim, { code: `invalid_${error.param}`, message: error.message, param: error.param });
     }
@@ -444,8 +452,11 @@ type Verdict = 'unreachable' | 'refused' | 'internal' | 'rejected';
 const PASSING: ReadonlySet<number> = new Set([408, 409, 425, 429]);
 
 export function verdictOf(error: unknown): Verdict {
+  if (error instanceof GivenUp) return 'rejected';
   if (!(error instanceof SluiceError)) return 'internal';
   switch (error.kind) {
+    case 'unsupported_operation':
+      return 'rejected';
     case 'gateway_unavailable':
     case 'unauthenticated':
     case 'bad_call':

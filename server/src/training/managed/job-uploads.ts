@@ -162,6 +162,7 @@ export async function copyResult(
   const files = filesOf(adapter);
   const there = await services.tables.read(tenant, (tx) => tx.find('files', { id }));
   if (there !== undefined) return;
+  // Only for the name it has there.
   const described = await files.retrieve(source, context).catch(() => null);
   const content = await files.content(source, context);
   const stat = await services.blobs.put(tenant, id, content.stream);
