@@ -168,3 +168,48 @@ describe('a batch that Sluice runs', () => {
     await expect(mine.batches.cancel(open.id)).rejects.toMatchObject({ status: 400, code: 'AB01' });
   });
 });
+
+describe('a fine-tuning job that Sluice runs on the sandbox', () => {
+  it('goes from a file of its own, with a validation file, to a model that answers', async () => {
+    const rows = (name: string) =>
+      Array.from({ length: 12 }, (_, i) =>
+        JSON.stringify({
+          messages: [
+            { role: 'user', content: `${name} question ${i}` },
+            { role: 'assistant', content: `Answer ${i}` },
+          ],
+        }),
+      ).join('\n');
+    const [training, validation] = await Promise.all(
+      ['training', 'validation'].map(async (name) =>
+        mine.files.create({ file: await toFile(Buffer.from(rows(name)), `${name}.jsonl`), purpose: 'fine-tune' }),
+      ),
+    );
+    const hyperparameters = { n_epochs: 2, learning_rate_multiplier: 1, batch_size: 4 };
+    const made = await mine.fineTuning.jobs.create({
+      model: 'echo?train_ms=0',
+      training_file: training?.id,
+      validation_file: validation?.id,
+      suffix: 'mine',
+      method: { type: 'supervised', supervised: { hyperparameters } },
+      gateway_options: { 'x-gateway-virtual-key': 'sandbox' },
+    } as never);
+    const job = await vi.waitFor(
+      async () => {
+        const now = await mine.fineTuning.jobs.retrieve(made.id);
+        if (!['succeeded', 'failed', 'cancelled'].includes(now.status)) throw new Error(`the job is ${now.status}`);
+        return now;
+      },
+      { timeout: 20_000, interval: 20 },
+    );
+    expect(job).toMatchObject({ status: 'succeeded', training_file: training?.id, validation_file: validation?.id });
+    const answer = await server.call('/chat/completions', {
+      model: `@sandbox/${job.fine_tuned_model}`,
+      messages: [{ role: 'user', content: 'Hello' }],
+    });
+    expect(await answer.json()).toMatchObject({ choices: [{ message: { content: 'Hello' } }] });
+    expect(await (await mine.files.content(job.result_files[0] ?? '')).text()).toMatch(/valid_loss/);
+    const checkpoints = await mine.fineTuning.jobs.checkpoints.list(made.id);
+    expect(checkpoints.data.length).toBe(2);
+  });
+});
