@@ -54,8 +54,7 @@ import { loadKeyring } from './store/keyring.ts';
 import { memoryCounters } from './store/memory/counters.ts';
 import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables } from './store/ports.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
-import type { OpenTraining } from './training/open.ts';
-import { sandboxTraining } from './training/sandbox/sandbox.ts';
+import type { OpenTraining, SharedServices } from './training/open.ts';
 import type { TrainingServices } from './training/services.ts';
 
 const HEADERS_MS = 60_000;
@@ -235,7 +234,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
   const roles = config.roles;
   let runLine: TrainingServices['runLine'] | null = null;
   const blobs = lifecycle.own('blobs', await openBlobs(config, clock, log));
-  const training: TrainingServices = {
+  const training: SharedServices = {
     tables,
     blobs,
     scratch: await openDiskScratch({ dir: join(config.dataDir, 'scratch'), clock }),
@@ -248,7 +247,6 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     tokens: createTokenCache(() => clock.now()),
     ambient: config.cloudIdentity ? { variable: cloudVariable, file: readCloudFile } : null,
     node: `${dataDir.nodeId}-${worker.index}`,
-    local: (tenant) => sandboxTraining({ tables, blobs }, tenant),
     // Made below, because it needs the data plane, which needs this object.
     runLine: (line) =>
       runLine === null
@@ -453,11 +451,11 @@ function adoptJournals(
 
 /** Read when the first file, batch or job is asked for or falls due: most nodes never need it, and idle memory counts. */
 class Training implements ObjectHandler, Closable {
-  readonly #services: TrainingServices;
+  readonly #services: SharedServices;
   readonly #wake: (id: string) => void;
   #opened: Promise<OpenTraining> | null = null;
 
-  constructor(services: TrainingServices, wake: (id: string) => void) {
+  constructor(services: SharedServices, wake: (id: string) => void) {
     this.#services = services;
     this.#wake = wake;
   }
@@ -481,7 +479,7 @@ class Training implements ObjectHandler, Closable {
 }
 
 /** The work of `jobs` nodes: turns at jobs and batches that are due, and the clean-up that one node does for all. */
-function startWork(lifecycle: Lifecycle, scheduler: Scheduler, training: Training, services: TrainingServices): void {
+function startWork(lifecycle: Lifecycle, scheduler: Scheduler, training: Training, services: SharedServices): void {
   const { tables, clock, log, node } = services;
   scheduler.add({
     table: 'training_jobs',

@@ -7,6 +7,7 @@ import { ManagedBatches } from './managed/batches.ts';
 import { ManagedFiles } from './managed/files.ts';
 import type { JobClaim, Turn } from './managed/job-services.ts';
 import { createManagedJobs } from './managed/jobs.ts';
+import { sandboxTraining } from './sandbox/sandbox.ts';
 import type { TrainingServices } from './services.ts';
 
 /** Files, batches and fine-tuning jobs of one process: the answers to requests, and the turns of work without one. */
@@ -19,8 +20,13 @@ export interface OpenTraining extends Closable {
   sweep(signal: AbortSignal): Promise<void>;
 }
 
+/** What the rest of the process gives; what only this area needs is made here. */
+export type SharedServices = Omit<TrainingServices, 'local'>;
+
 /** `wake` tells this process's scheduler, when it has one, that a row was added or changed. */
-export function openTraining(services: TrainingServices, wake: (id: string) => void): OpenTraining {
+export function openTraining(shared: SharedServices, wake: (id: string) => void): OpenTraining {
+  const { tables, blobs } = shared;
+  const services: TrainingServices = { ...shared, local: (tenant) => sandboxTraining({ tables, blobs }, tenant) };
   const files = new ManagedFiles(services);
   const jobs = createManagedJobs(services, { wake });
   const batches = new ManagedBatches({ ...services, wake });
