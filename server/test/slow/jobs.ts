@@ -29,9 +29,17 @@ const BUCKET = 'training-bucket';
 /** A round ends after so long without its call: the server is then killed wherever it is. */
 const PATIENCE_MS = 12_000;
 const END_MS = 300_000;
+/** When waiting is given up. */
+let last = Number.POSITIVE_INFINITY;
 
 const { values: options } = parseArgs({
-  options: { kills: { type: 'string', default: '50' }, seed: { type: 'string' }, verbose: { type: 'boolean' } },
+  options: {
+    kills: { type: 'string', default: '50' },
+    /** Number of the first moment, for a short run that goes on where another ended. */
+    from: { type: 'string', default: '0' },
+    seed: { type: 'string' },
+    verbose: { type: 'boolean' },
+  },
 });
 const kills = Number(options.kills);
 const seed = Number(options.seed ?? Math.floor(performance.timeOrigin) % 1_000_000);
@@ -129,6 +137,8 @@ const bedrock = await startBedrock({ now: Date.now });
 const s3 = await startS3Server({ buckets: [BUCKET], keys: [AWS_KEYS], region: S3_REGION, minPart: 5 * 1024 * 1024 });
 
 const FAILS = /fails/;
+/** Such a job runs until it is cancelled. */
+const STAYS = /stays/;
 
 /** A job ends with the first look at it. */
 const openaiGate = await startGate(
@@ -140,6 +150,10 @@ const openaiGate = await startGate(
     const job = openai.state.jobs.get(id);
     if (job === undefined || job.status !== 'validating_files') return;
     const at = Math.floor(Date.now() / 1000);
+    if (STAYS.test(String(job.user_provided_suffix))) {
+      job.status = 'running';
+      return;
+    }
     if (FAILS.test(String(job.user_provided_suffix))) {
       Object.assign(job, { status: 'failed', finished_at: at, error: { code: 'x', message: 'broken', param: null } });
       return;
@@ -174,7 +188,7 @@ const bedrockGate = await startGate(
     if (job === undefined || job.status !== 'InProgress') return;
     // The answer to the creation asks once; what is asked later finds the end.
     job.looks = Number(job.looks ?? 0) + 1;
-    if (job.looks === 1) return;
+    if (job.looks === 1 || STAYS.test(String(job.outputModelName))) return;
     const fails = FAILS.test(String(job.outputModelName));
     Object.assign(job, { status: fails ? 'Failed' : 'Completed', endTime: new Date().toISOString() });
     if (fails) return;
@@ -211,6 +225,7 @@ const POINTS: readonly (readonly [call: string, ...when: When[]])[] = [
   ['DELETE /v1/files/:id', 'before', 'after'],
   ['DELETE s3', 'before', 'after'],
   ['POST /v1/fine_tuning/jobs/:id/cancel', 'before', 'after'],
+  ['POST /model-customization-jobs/:id/stop', 'before', 'after'],
 ];
 const traps = POINTS.flatMap(([call, ...whens]) => whens.map((when) => ({ call, when })));
 
@@ -359,22 +374,23 @@ async function create(provider: 'openai' | 'bedrock', suffix: string): Promise<s
   return id;
 }
 
-/** Cancels as soon as the job is in this state; a killed server or an ended job ends it, too. */
-async function cancelWhen(id: string, status: string): Promise<void> {
-  for (let i = 0; i < 100; i++) {
-    const job = await call<FineTuningJob>('GET', `/fine_tuning/jobs/${id}`);
-    if (job.status === status) {
-      await call('POST', `/fine_tuning/jobs/${id}/cancel`);
-      return;
-    }
-    await sleep(30);
+/** Cancels in the middle of what goes on, and again after a kill, until the job has ended. */
+async function cancelAfter(id: string, ms: number): Promise<void> {
+  await sleep(ms);
+  while (performance.now() < last) {
+    const job = await call<FineTuningJob>('POST', `/fine_tuning/jobs/${id}/cancel`).catch(() => null);
+    if (job !== null) return;
+    const now = await call<FineTuningJob>('GET', `/fine_tuning/jobs/${id}`).catch(() => null);
+    if (now !== null && /^(succeeded|failed|cancelled)$/.test(now.status)) return;
+    await sleep(200);
   }
 }
 
 const reached = new Map<string, number>();
+const cancelling: Promise<void>[] = [];
 let elsewhere = 0;
 for (let kill = 0; kill < kills; kill++) {
-  const point = traps[kill % traps.length];
+  const point = traps[(Number(options.from) + kill) % traps.length];
   if (point === undefined) break;
   const sprung = new Promise<boolean>((resolve) => {
     trap = {
@@ -387,25 +403,25 @@ for (let kill = 0; kill < kills; kill++) {
     void sleep(PATIENCE_MS + next() * 1_000).then(() => resolve(false));
   });
   const wantsFailure = point.call.startsWith('DELETE');
-  const wantsCancel = point.call.endsWith('/cancel') || next() < 0.15;
+  const wantsCancel = point.call.endsWith('/cancel') || point.call.endsWith('/stop') || next() < 0.15;
   const onS3 = point.call.includes('s3') || point.call.includes('customization');
-  const suffix = `k${kill}${wantsFailure ? 'fails' : ''}`;
+  const suffix = `k${kill}${wantsFailure ? 'fails' : wantsCancel ? 'stays' : ''}`;
   const id = await create(onS3 ? 'bedrock' : 'openai', suffix).catch(() => null);
-  const cancelling = wantsCancel && id !== null ? cancelWhen(id, 'queued').catch(() => {}) : null;
+  if (wantsCancel && id !== null) cancelling.push(cancelAfter(id, next() * 8_000));
   if (await sprung) {
     const name = `${point.call} ${point.when}`;
     reached.set(name, (reached.get(name) ?? 0) + 1);
   } else elsewhere += 1;
   trap = null;
   await end(server, 'SIGKILL');
-  await cancelling;
   server = await start(dataDir, port);
 }
 
 const tables = await openSqliteTables({ file: join(dataDir, 'control.db'), log: silentLog });
 const rows = () => tables.systemRead((tx) => tx.list('training_jobs', {}));
-const until = performance.now() + END_MS;
-while ((await rows()).some((one) => one.step !== 'done') && performance.now() < until) await sleep(250);
+last = performance.now() + END_MS;
+await Promise.all(cancelling);
+while ((await rows()).some((one) => one.step !== 'done') && performance.now() < last) await sleep(250);
 const ended = await rows();
 const events = await tables.systemRead((tx) => tx.list('training_events', {}));
 await end(server, 'SIGTERM');
