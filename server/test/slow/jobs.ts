@@ -1,5 +1,6 @@
 /**
- * kill -9 at each step of gateway-managed fine-tuning jobs: `npm run test:jobs -- [--kills 50] [--seed 1]`.
+ * kill -9 at each step of gateway-managed fine-tuning jobs:
+ * `npm run test:jobs -- [--kills 50] [--store sqlite|postgres] [--seed 1]`.
  *
  * A real server process runs jobs on two strict providers on loopback: one that gives ids to uploaded files, and one
  * whose files are objects of a bucket, uploaded in parts. A gate before each of them kills the server when a chosen call
@@ -19,6 +20,7 @@ import { parseArgs } from 'node:util';
 import type { FirstRun } from '../../src/first-run.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { FineTuningJob } from '../../src/operations/training.ts';
+import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import { openSqliteTables } from '../../src/store/sqlite/tables.ts';
 import { S3_REGION, startS3Server } from '../support/s3-server.ts';
 import { AWS_KEYS, ROLE, startBedrock } from '../support/upstreams/bedrock.ts';
@@ -35,8 +37,9 @@ let last = Number.POSITIVE_INFINITY;
 const { values: options } = parseArgs({
   options: {
     kills: { type: 'string', default: '50' },
-    /** Number of the first moment, for a short run that goes on where another ended. */
+    /** Number of the first moment. */
     from: { type: 'string', default: '0' },
+    store: { type: 'string', default: 'sqlite' },
     seed: { type: 'string' },
     verbose: { type: 'boolean' },
   },
@@ -132,6 +135,9 @@ async function startGate(
   };
 }
 
+const postgres =
+  options.store === 'postgres' ? await (await import('../support/postgres-server.ts')).startPostgres() : null;
+const databaseUrl = postgres === null ? null : await postgres.database();
 const openai = await startOpenAiObjects();
 const bedrock = await startBedrock({ now: Date.now });
 const s3 = await startS3Server({ buckets: [BUCKET], keys: [AWS_KEYS], region: S3_REGION, minPart: 5 * 1024 * 1024 });
@@ -247,6 +253,7 @@ function start(dataDir: string, port: number): Promise<Server> {
       SLUICE_LOG_LEVEL: options.verbose ? 'info' : 'error',
       SLUICE_TRUSTED_HOSTS: hosts.join(','),
       SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
+      ...(databaseUrl === null ? {} : { SLUICE_DATABASE_URL: databaseUrl }),
     },
   });
   const url = `http://127.0.0.1:${port}`;
@@ -386,11 +393,13 @@ async function cancelAfter(id: string, ms: number): Promise<void> {
   }
 }
 
+/** A short run visits the whole life of a job, too. */
+const stride = Math.max(1, traps.length / kills);
 const reached = new Map<string, number>();
 const cancelling: Promise<void>[] = [];
 let elsewhere = 0;
 for (let kill = 0; kill < kills; kill++) {
-  const point = traps[(Number(options.from) + kill) % traps.length];
+  const point = traps[(Number(options.from) + Math.floor(kill * stride)) % traps.length];
   if (point === undefined) break;
   const sprung = new Promise<boolean>((resolve) => {
     trap = {
@@ -417,7 +426,10 @@ for (let kill = 0; kill < kills; kill++) {
   server = await start(dataDir, port);
 }
 
-const tables = await openSqliteTables({ file: join(dataDir, 'control.db'), log: silentLog });
+const tables =
+  databaseUrl === null
+    ? await openSqliteTables({ file: join(dataDir, 'control.db'), log: silentLog })
+    : await openPostgresTables({ url: databaseUrl, log: silentLog });
 const rows = () => tables.systemRead((tx) => tx.list('training_jobs', {}));
 last = performance.now() + END_MS;
 await Promise.all(cancelling);
@@ -476,7 +488,7 @@ for (const [id, found] of Object.entries(faults)) {
   if (found.length > 0) failed += 1;
   const pass = found.length === 0;
   process.stdout.write(
-    `${JSON.stringify({ id, value: found.length, goal: 0, pass, n: ended.length, seconds, seed, kills })}\n`,
+    `${JSON.stringify({ id, value: found.length, goal: 0, pass, n: ended.length, seconds, seed, store: options.store, kills })}\n`,
   );
   if (!pass) process.stdout.write(`  ${found.slice(0, 5).join('\n  ')}\n`);
 }
@@ -491,5 +503,5 @@ process.stdout.write(
 
 rmSync(dataDir, { recursive: true, force: true });
 for (const gate of [openaiGate, bedrockGate, s3Gate]) gate.stop();
-await Promise.all([openai.stop(), bedrock.stop(), s3.stop()]);
+await Promise.all([openai.stop(), bedrock.stop(), s3.stop(), postgres?.stop()]);
 process.exit(failed === 0 && enough ? 0 : 1);
