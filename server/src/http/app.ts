@@ -36,7 +36,8 @@ export function createApp(options: AppOptions): FastifyInstance {
       caseSensitive: true,
       ignoreTrailingSlash: false,
       ignoreDuplicateSlashes: false,
-      maxParamLength: 2048,
+      // Ids of objects may be long names that were encoded twice; the whole target has a bound of its own.
+      maxParamLength: 8192,
     },
     forceCloseConnections: false,
     return503OnClosing: false,

@@ -2,6 +2,7 @@ import type OpenAI from 'openai';
 import { toFile } from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type ObjectServer, startObjectServer } from '../support/object-server.ts';
+import { startUpstream } from '../support/upstream.ts';
 import { type OpenAiObjects, startOpenAiObjects } from '../support/upstreams/openai.ts';
 
 const ROWS = Array.from({ length: 12 }, (_, i) =>
@@ -707,5 +708,59 @@ describe('PUT /v2/batches/{id}', () => {
     }
     expect((await server.admin('PUT', '/v2/batches/gw_batch_nope', { status: 'failed' })).status).toBe(404);
     expect((await server.admin('PUT', `/v1/batches/${String(made.body?.id)}`, { status: 'failed' })).status).toBe(404);
+  });
+});
+
+describe('rules of the organisation', () => {
+  it('saved-only mode refuses brought-along accounts and leaves Sluice’s own files open', async () => {
+    const strict = await startObjectServer({ BLOCK_INLINE_CONFIG: 'true' });
+    try {
+      const inline = await strict.first_.send('GET', '/files', {
+        'x-gateway-provider': 'openai',
+        authorization: 'Bearer test-key',
+      });
+      expect([inline.status, inline.error.code]).toEqual([400, 'inline_provider_blocked']);
+      expect((await strict.first_.send('GET', '/files', { 'x-gateway-provider': 'gateway' })).status).toBe(200);
+      expect((await strict.first_.send('GET', '/files', { 'x-gateway-provider': '@sandbox' })).status).toBe(200);
+      const chat = await strict.first_.send(
+        'POST',
+        '/chat/completions',
+        { 'x-gateway-provider': 'gateway' },
+        { model: 'x', messages: [] },
+      );
+      expect([chat.status, chat.error.code]).toEqual([400, 'inline_provider_blocked']);
+    } finally {
+      await strict.stop();
+    }
+  });
+
+  it('rate limits of a key count these requests like every other', async () => {
+    const made = await server.admin('POST', '/api-keys/workspace/service', {
+      name: 'limited',
+      workspace_id: server.first.workspace_id,
+      scopes: ['completions.write'],
+      rate_limits: [{ type: 'requests', unit: 'rph', value: 2 }],
+    });
+    expect(made.status, JSON.stringify(made.body)).toBe(200);
+    const statuses: number[] = [];
+    for (const provider of ['gateway', '@sandbox', 'gateway']) {
+      const answer = await fetch(`${server.url}/v1/files`, {
+        headers: { 'x-gateway-api-key': String(made.body.key), 'x-gateway-provider': provider },
+      });
+      statuses.push(answer.status);
+    }
+    expect(statuses).toEqual([200, 200, 429]);
+  });
+
+  it('a request timeout ends a call that does not answer', async () => {
+    const slow = await startUpstream(() => {});
+    const answer = await server.first_.send('GET', '/files', {
+      'x-gateway-provider': 'openai',
+      'x-gateway-custom-host': `${slow.url}/v1`,
+      authorization: 'Bearer test-key',
+      'x-gateway-request-timeout': '100',
+    });
+    expect([answer.status, answer.error.type]).toEqual([408, 'timeout_error']);
+    await slow.stop();
   });
 });

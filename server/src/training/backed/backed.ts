@@ -107,3 +107,10 @@ function isObjectUri(id: string): boolean {
   }
   return /^[a-z][a-z0-9+.-]{1,20}:\/\/[^/]+\/./i.test(text);
 }
+
+/** Notes whose a new object is. One that another workspace has already is not told: a provider took it for a repetition. */
+export async function claimNew(side: Backed, kind: ObjectKind, id: string): Promise<void> {
+  const foreign = (await side.ledger?.claim(kind, [id])) ?? [];
+  if (foreign.length === 0) return;
+  throw new SluiceError('conflict', 'The provider answered with an object that exists already; send other names.');
+}

@@ -9,7 +9,7 @@ import { invalid } from '../fields.ts';
 import { listAnswer, ownedPage, queryOf, readPage, unknownAfter } from '../paging.ts';
 import type { ReadBatch } from '../requests.ts';
 import type { TrainingServices } from '../services.ts';
-import { about, type Backed, backed, checkFile, guarded, namedAccount, ownId, part } from './backed.ts';
+import { about, type Backed, backed, checkFile, claimNew, guarded, namedAccount, ownId, part } from './backed.ts';
 import { cursorFault, finalState } from './final.ts';
 
 export class BackedBatches {
@@ -49,7 +49,7 @@ export class BackedBatches {
       await checkFile(side, batch.input_file_id, 'input_file_id');
       if (call.dryRun) return dryRunAnswer(call, account, batch.model, prepared);
       const created = await batches.create(batch, side.context);
-      await side.ledger?.claim('batch', [created.id]);
+      await claimNew(side, 'batch', created.id);
       return this.#answer(side, created, false);
     });
   }

@@ -10,7 +10,18 @@ import { accountFor, headersWith } from '../options.ts';
 import { listAnswer, ownedPage, queryOf, readPage, unknownAfter } from '../paging.ts';
 import type { ReadJob } from '../requests.ts';
 import type { TrainingServices } from '../services.ts';
-import { about, type Backed, backed, checkFile, guarded, namedAccount, ownId, part, unsupported } from './backed.ts';
+import {
+  about,
+  type Backed,
+  backed,
+  checkFile,
+  claimNew,
+  guarded,
+  namedAccount,
+  ownId,
+  part,
+  unsupported,
+} from './backed.ts';
 import { cursorFault, finalState } from './final.ts';
 
 export class BackedJobs {
@@ -33,7 +44,7 @@ export class BackedJobs {
       await checkFile(side, job.validation_file, 'validation_file');
       if (call.dryRun) return dryRunAnswer(call, account, job.upstreamModel, prepared);
       const created = await jobs.create(job, side.context);
-      await side.ledger?.claim('job', [created.id]);
+      await claimNew(side, 'job', created.id);
       return this.#answer(side, created);
     });
   }

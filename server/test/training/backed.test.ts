@@ -1,0 +1,394 @@
+/** What the dispatcher promises for any provider, with adapters of its own over calls that never leave the process. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import type { Principal } from '../../src/auth/principal.ts';
+import type { FetchRequest } from '../../src/http/fetcher.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { SluiceError } from '../../src/kernel/errors.ts';
+import { silentLog } from '../../src/kernel/log.ts';
+import { Secret } from '../../src/kernel/secret.ts';
+import type { OperationId } from '../../src/operations/operation.ts';
+import type { FileObject, FineTuningJob } from '../../src/operations/training.ts';
+import type { Provider } from '../../src/providers/provider.ts';
+import { createTokenCache } from '../../src/providers/token-cache.ts';
+import type { AdapterContext, FilesAdapter, JobsAdapter } from '../../src/providers/training.ts';
+import type { Account, ObjectCall, ObjectHandler } from '../../src/runtime/object-call.ts';
+import type { StoredProvider, WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
+import { organisationRow, workspaceRow } from '../../src/store/conformance/rows.ts';
+import { openDiskScratch } from '../../src/store/disk/scratch.ts';
+import type { Tables } from '../../src/store/ports.ts';
+import { createTraining } from '../../src/training/handler.ts';
+import type { TrainingServices } from '../../src/training/services.ts';
+import { temporaryTables } from '../support/tables.ts';
+
+const HYPERPARAMETERS = { n_epochs: 1, learning_rate_multiplier: 1, batch_size: 1 };
+const JOB = {
+  model: 'base',
+  training_file: 's3://bucket/rows.jsonl',
+  suffix: 'v1',
+  method: { type: 'supervised', supervised: { hyperparameters: HYPERPARAMETERS } },
+};
+
+const asked: string[] = [];
+const sent: FetchRequest[] = [];
+let seen: AdapterContext | null = null;
+/** What the next cancel does. */
+let onCancel: () => FineTuningJob = () => job('cancelled');
+
+function job(status: FineTuningJob['status'], more: Partial<FineTuningJob> = {}): FineTuningJob {
+  return {
+    id: 'job-1',
+    object: 'fine_tuning.job',
+    created_at: 1,
+    error: null,
+    fine_tuned_model: null,
+    finished_at: null,
+    hyperparameters: { n_epochs: 1 },
+    model: 'base',
+    organization_id: 'o',
+    result_files: [],
+    status,
+    trained_tokens: null,
+    training_file: 'f',
+    validation_file: null,
+    seed: 1,
+    ...more,
+  };
+}
+
+const object = (id: string): FileObject => ({
+  id,
+  object: 'file',
+  bytes: 3,
+  created_at: 1,
+  filename: 'f',
+  purpose: 'fine-tune',
+  status: 'processed',
+});
+
+async function drained(stream: Readable): Promise<void> {
+  for await (const _ of stream);
+}
+
+/** Files are objects in a bucket, named as the caller likes. */
+const files: FilesAdapter = {
+  purposes: new Set(['fine-tune']),
+  objectUris: true,
+  plannedId: (filename) => `s3://bucket/${filename}`,
+  async upload(file, context) {
+    asked.push('upload');
+    seen = context;
+    await drained(file.stream);
+    return object(`s3://bucket/${file.filename}`);
+  },
+  list: async () => [],
+  async retrieve(id) {
+    asked.push(`retrieve ${id}`);
+    return object(id);
+  },
+  async remove() {},
+  content: async () => ({
+    contentType: 'text/plain',
+    bytes: 3,
+    stream: Readable.from([Buffer.from('abc')], { objectMode: false }),
+  }),
+};
+
+const jobs: JobsAdapter = {
+  minimumRows: 1,
+  rowFormat: () => 'openai',
+  prepare(request, context) {
+    seen = context;
+    if (request.seed !== null) {
+      throw new SluiceError('unsupported_parameter', 'no seed', { param: 'seed' });
+    }
+    return {
+      method: 'POST',
+      url: 'https://host/jobs?sig=top-secret-key',
+      headers: ['x-api-key', 'top-secret-key'],
+      body: { model: request.upstreamModel },
+    };
+  },
+  async create(_request, context) {
+    asked.push('create');
+    for (const url of ['https://host/jobs', 'https://elsewhere/jobs']) {
+      const answer = await context.call({
+        method: 'POST',
+        url: new URL(url),
+        headers: ['accept', 'x'],
+        body: Buffer.from('{}'),
+      });
+      await answer.text();
+    }
+    return job('queued', { result_files: ['s3://bucket/out.csv'] });
+  },
+  list: async () => ({ data: [], has_more: false }),
+  async retrieve() {
+    asked.push('retrieve');
+    return job('succeeded', { result_files: ['s3://bucket/out.csv'] });
+  },
+  async cancel() {
+    asked.push('cancel');
+    return onCancel();
+  },
+  events: async () => ({ data: [], has_more: false }),
+  checkpoints: async () => ({ data: [], has_more: false }),
+};
+
+const provider: Provider = {
+  id: 'bucket-cloud',
+  title: 'Bucket cloud',
+  settings: z.object({}),
+  secretSettings: ['cloud_secret'],
+  needsKey: true,
+  baseUrl: () => 'https://host',
+  authorize() {},
+  bindings: {},
+  passThrough: false,
+  training: { files, jobs },
+};
+
+const stored = {
+  slug: 'cloud',
+  entityId: 'e1',
+  accountId: 'account-1',
+  kind: 'provider',
+  provider,
+  models: new Map([['forbidden', { enabled: false, customHost: null, customHeaders: {}, pricing: null }]]),
+  allowAllModels: true,
+} as unknown as StoredProvider;
+
+const account: Account = {
+  provider,
+  credentials: { key: new Secret('top-secret-key'), settings: {} },
+  base: 'https://host',
+  customHost: false,
+  customHeaders: ['x-team', 'search'],
+  stored,
+  path: 'config',
+  secrets: ['top-secret-key'],
+};
+
+let dir = '';
+let tables: Tables;
+let training: ObjectHandler;
+
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'sluice-backed-'));
+  tables = await temporaryTables();
+  await tables.systemWrite(async (tx) => {
+    await tx.insert('organisations', organisationRow('o1'));
+    for (const id of ['w1', 'w2']) await tx.insert('workspaces', workspaceRow('o1', id));
+  });
+  training = createTraining({
+    tables,
+    clock: systemClock,
+    log: silentLog,
+    scratch: await openDiskScratch({ dir, clock: systemClock }),
+    tokens: createTokenCache(() => systemClock.now()),
+    ambient: { variable: () => 'x', file: async () => 'x' },
+    maxUploadBytes: 1000,
+    maxBatchBytes: 1000,
+    fetcher: {
+      async send(request: FetchRequest) {
+        sent.push(request);
+        return { status: 200, headers: {}, stream: Readable.from([Buffer.from('{}')], { objectMode: false }) };
+      },
+      async close() {},
+    },
+  } as unknown as TrainingServices);
+});
+afterAll(async () => {
+  await tables.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+function call(operation: OperationId, workspaceId: string, more: Partial<ObjectCall> = {}): ObjectCall {
+  const principal = { kind: 'workspace-service', keyId: null, organisationId: 'o1', workspaceId, defaults: {} };
+  return {
+    id: 'r',
+    operation,
+    principal: principal as unknown as Principal,
+    snapshot: { workspaceId, providers: new Map() } as unknown as WorkspaceSnapshot,
+    params: {},
+    query: new URLSearchParams(),
+    header: () => undefined,
+    account,
+    unnamed: null,
+    managed: false,
+    accountOf: () => account,
+    dropParams: new Set(),
+    shaped: (body) => body,
+    dryRun: false,
+    body: Buffer.alloc(0),
+    upload: null,
+    signal: new AbortController().signal,
+    attempted() {},
+    named() {},
+    used() {},
+    ...more,
+  };
+}
+
+async function answerOf(run: Promise<{ status: number; body: Buffer | Readable }>): Promise<Record<string, unknown>> {
+  const { body } = await run;
+  return JSON.parse(String(body)) as Record<string, unknown>;
+}
+
+const upload = (workspace: string, name: string, more: Partial<ObjectCall> = {}) => {
+  const body = `--b\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nfine-tune\r\n--b\r\ncontent-disposition: form-data; name="file"; filename="${name}"\r\n\r\nabc\r\n--b--\r\n`;
+  return training.handle(
+    call('files_upload', workspace, {
+      upload: Readable.from([Buffer.from(body)], { objectMode: false }),
+      header: (header) => (header === 'content-type' ? 'multipart/form-data; boundary=b' : undefined),
+      ...more,
+    }),
+  );
+};
+const create = (workspace: string, more: object = {}, options: Partial<ObjectCall> = {}) =>
+  training.handle(
+    call('finetune_create', workspace, { body: Buffer.from(JSON.stringify({ ...JOB, ...more })), ...options }),
+  );
+
+describe('objects in a bucket that workspaces share', () => {
+  it('may be named by who owns them and by anybody while nobody does', async () => {
+    expect(await answerOf(create('w1', { training_file: 's3://bucket/nobodys.jsonl' }))).toMatchObject({ id: 'job-1' });
+    await upload('w2', 'theirs.jsonl');
+    for (const id of ['s3://bucket/theirs.jsonl', 's3%3A%2F%2Fbucket%2Ftheirs.jsonl']) {
+      await expect(create('w1', { training_file: id })).rejects.toMatchObject({ status: 404, param: 'training_file' });
+    }
+    asked.length = 0;
+    await expect(create('w2', { training_file: 's3%3A%2F%2Fbucket%2Ftheirs.jsonl' })).rejects.toMatchObject({
+      status: 409,
+    });
+    expect(asked).toEqual(['create']);
+    await expect(create('w1', { training_file: 'bucket/theirs.jsonl' })).rejects.toMatchObject({ status: 404 });
+  });
+
+  it('are never written over by another workspace, and again by their own', async () => {
+    await upload('w1', 'mine.jsonl');
+    asked.length = 0;
+    await expect(upload('w2', 'mine.jsonl')).rejects.toMatchObject({ status: 409 });
+    expect(asked).toEqual([]);
+    expect(await answerOf(upload('w1', 'mine.jsonl'))).toMatchObject({ id: 's3://bucket/mine.jsonl' });
+  });
+
+  it('are told to nobody else when a provider answers a creation with what another workspace made', async () => {
+    await create('w1');
+    await expect(create('w2')).rejects.toMatchObject({ status: 409, message: expect.not.stringContaining('job-1') });
+  });
+
+  it('belong to the workspace whose job wrote them, written plainly or encoded', async () => {
+    await expect(
+      training.handle(call('file', 'w2', { params: { file_id: 's3://bucket/out.csv' } })),
+    ).rejects.toMatchObject({ status: 404 });
+    await create('w1');
+    for (const id of ['s3://bucket/out.csv', encodeURIComponent('s3://bucket/out.csv')]) {
+      asked.length = 0;
+      await training.handle(call('file', 'w1', { params: { file_id: id } }));
+      expect(asked).toEqual(['retrieve s3://bucket/out.csv']);
+    }
+    await expect(
+      training.handle(call('file', 'w2', { params: { file_id: 's3://bucket/out.csv' } })),
+    ).rejects.toMatchObject({ status: 404 });
+  });
+});
+
+describe('calls of an account', () => {
+  it('carry the operator’s headers to its own host only', async () => {
+    sent.length = 0;
+    await create('w1');
+    expect(sent.map(({ url, headers }) => [url.host, [...headers]])).toEqual([
+      ['host', ['accept', 'x', 'x-team', 'search']],
+      ['elsewhere', ['accept', 'x']],
+    ]);
+    expect(sent.every((one) => one.storedCredential && one.organisationId === 'o1')).toBe(true);
+  });
+
+  it('may use the server’s identity only when the account is stored', async () => {
+    await create('w1');
+    expect(seen?.ambient).toBeDefined();
+    await create('w1', {}, { account: { ...account, stored: null } });
+    expect(seen?.ambient).toBeUndefined();
+  });
+
+  it('read gateway headers of gateway_options before those of the request, and none of the body goes on', async () => {
+    const header = (name: string) =>
+      name === 'x-gateway-object-store-bucket' ? 'of-request' : name === 'x-gateway-a' ? 'a' : undefined;
+    await create(
+      'w1',
+      { gateway_options: { 'x-gateway-virtual-key': 'cloud', 'x-gateway-object-store-bucket': 'of-options' } },
+      { header },
+    );
+    expect([seen?.header('x-gateway-object-store-bucket'), seen?.header('x-gateway-a')]).toEqual(['of-options', 'a']);
+  });
+});
+
+describe('a create request', () => {
+  it('is checked by the adapter before anything is looked up or sent', async () => {
+    asked.length = 0;
+    await expect(create('w1', { training_file: 'unknown', seed: 1 })).rejects.toMatchObject({
+      code: 'unsupported_parameter',
+      param: 'seed',
+    });
+    expect(asked).toEqual([]);
+  });
+
+  it('may not name a model in provider_options that the account does not allow', async () => {
+    await expect(create('w1', { provider_options: { model: 'forbidden' } })).rejects.toMatchObject({ status: 400 });
+  });
+
+  it('may not leave the account that the key’s own config pins', async () => {
+    const principal = {
+      ...call('finetune_create', 'w1').principal,
+      defaults: { config_id: 'pc-x', allow_config_override: false },
+    };
+    await expect(
+      create('w1', { gateway_options: { 'x-gateway-virtual-key': 'other' } }, { principal: principal as Principal }),
+    ).rejects.toMatchObject({ status: 400, param: 'gateway_options' });
+    expect(
+      await answerOf(
+        create('w1', { gateway_options: { 'x-gateway-virtual-key': 'cloud' } }, { principal: principal as Principal }),
+      ),
+    ).toBeTruthy();
+  });
+
+  it('shows a dry run with every secret masked, in headers and address alike', async () => {
+    asked.length = 0;
+    const shown = await answerOf(create('w1', {}, { dryRun: true }));
+    expect(shown).toMatchObject({ request: { headers: { 'x-api-key': '***' }, url: 'https://host/jobs?sig=***' } });
+    expect(asked).toEqual([]);
+  });
+});
+
+describe('cancelling', () => {
+  const cancel = () => training.handle(call('finetune_cancel', 'w1', { params: { fine_tuning_job_id: 'job-1' } }));
+
+  it('of what has ended is 400, however the provider takes it', async () => {
+    await create('w1');
+    const refusals: (() => FineTuningJob)[] = [
+      // It accepts and does nothing.
+      () => job('succeeded'),
+      () => {
+        throw new SluiceError('provider_error', 'conflict', { status: 409 });
+      },
+    ];
+    for (const refusal of refusals) {
+      onCancel = refusal;
+      await expect(cancel()).rejects.toMatchObject({ status: 400, code: 'AB01' });
+    }
+  });
+
+  it('passes on every other refusal, without the credential', async () => {
+    onCancel = () => {
+      throw new SluiceError('provider_error', 'top-secret-key may not', { status: 403, type: 'permission_error' });
+    };
+    await expect(cancel()).rejects.toMatchObject({ status: 403, type: 'permission_error', message: '*** may not' });
+    onCancel = () => job('cancelled');
+    expect(await answerOf(cancel())).toMatchObject({ status: 'cancelled' });
+  });
+});
