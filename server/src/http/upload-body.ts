@@ -42,6 +42,8 @@ export function uploadBody(request: IncomingMessage, options: UploadBodyOptions)
   const deadline = deadlinesOf(options.clock).start(idleMs, () =>
     out.destroy(new SluiceError('timeout', `No byte of the upload arrived for ${idleMs} ms.`)),
   );
+  // Counted only while somebody waits for the client.
+  deadline.cancel();
   const onData = (chunk: Buffer) => {
     options.onBytes?.(chunk.length);
     if (out.push(chunk)) {

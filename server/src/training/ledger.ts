@@ -99,6 +99,20 @@ export class Ledger {
     if (wanted.length === 0) return [];
     const { organisationId, workspaceId } = this.#owner.tenant;
     if (workspaceId === null) throw new SluiceError('internal', 'Objects belong to a workspace.');
+    const note = () => this.#note(kind, wanted, organisationId, workspaceId);
+    return note().catch((error: unknown) => {
+      // Another request noted the same one in between: the second look sees whose it is.
+      if (error instanceof SluiceError && error.kind === 'conflict') return note();
+      throw error;
+    });
+  }
+
+  #note(
+    kind: ObjectKind,
+    wanted: readonly string[],
+    organisationId: string,
+    workspaceId: string,
+  ): Promise<readonly string[]> {
     return this.#tables.systemWrite(async (tx) => {
       const rows = await tx.list('object_owners', {
         where: { account: this.#account, kind, object_id: { in: wanted } },

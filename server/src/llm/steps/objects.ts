@@ -52,7 +52,10 @@ export async function answerObject(x: Exchange): Promise<void> {
     cancelTimer?.();
     upload?.destroy();
     // A client in the middle of an upload would see a reset instead of the refusal.
-    if (upload !== null && !x.request.complete && !x.clientGone && !x.request.destroyed) discard(x.request, clock);
+    const { complete, destroyed, headers } = x.request;
+    // One that waits for `100 Continue` has sent nothing: reading would invite it.
+    const sending = headers.expect === undefined || x.bytesIn > 0;
+    if (upload !== null && sending && !complete && !destroyed && !x.clientGone) discard(x.request, clock);
     x.cancel = null;
   }
 }
