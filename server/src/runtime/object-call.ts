@@ -27,6 +27,15 @@ export interface Account {
   readonly path: string;
   /** Texts that must not come back in an answer or error. */
   readonly secrets: readonly string[];
+  /** How often reads are repeated, as the config says; nothing that creates or changes is. */
+  readonly retry?: ReadRetry | null;
+}
+
+export interface ReadRetry {
+  /** After the first. */
+  readonly attempts: number;
+  readonly statusCodes: ReadonlySet<number>;
+  readonly useRetryAfter: boolean;
 }
 
 export interface ObjectCall {

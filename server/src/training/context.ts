@@ -1,4 +1,5 @@
 import { pipeline, type Readable, Transform } from 'node:stream';
+import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import { parseExact } from '../kernel/json-exact.ts';
@@ -9,6 +10,9 @@ import type { TrainingServices } from './services.ts';
 
 const HEADERS_MS = 60_000;
 const IDLE_MS = 120_000;
+/** Between two reads: at first, and all waiting of one together. */
+const FIRST_WAIT_MS = 1000;
+const LONGEST_WAIT_MS = 60_000;
 const MAX_TEXT = 16 * 1024 * 1024;
 const NOTHING: ReadonlySet<string> = new Set();
 
@@ -35,7 +39,7 @@ export function adapterContext(
   const { clock, fetcher } = services;
   const origin = account.base === '' ? '' : new URL(account.base).origin;
 
-  async function call(request: AdapterRequest): Promise<AdapterAnswer> {
+  async function once(request: AdapterRequest): Promise<AdapterAnswer> {
     const headers = [...request.headers];
     if (request.accountHeaders !== false && request.url.origin === origin) addMissing(headers, account.customHeaders);
     if (request.length !== undefined && request.body !== null && !Buffer.isBuffer(request.body)) {
@@ -70,6 +74,35 @@ export function adapterContext(
     }
   }
 
+  /** Reads are repeated as the config says; what creates or changes might then happen twice. */
+  async function call(request: AdapterRequest): Promise<AdapterAnswer> {
+    const { retry } = account;
+    const reads = (request.method === 'GET' || request.method === 'HEAD') && request.body === null;
+    if (retry == null || !reads) return once(request);
+    let waited = 0;
+    for (let tries = 0; ; tries++) {
+      let wait = FIRST_WAIT_MS * 2 ** tries;
+      let failure: unknown = null;
+      let answer: AdapterAnswer | null = null;
+      try {
+        answer = await once(request);
+        if (!retry.statusCodes.has(answer.status)) return answer;
+        const hint = answer.headers['retry-after'];
+        if (retry.useRetryAfter && hint !== undefined && /^\d{1,6}$/.test(hint)) wait = Number(hint) * 1000;
+      } catch (error) {
+        if (!(error instanceof SluiceError) || !retry.statusCodes.has(error.status)) throw error;
+        failure = error;
+      }
+      waited += wait;
+      if (tries >= retry.attempts || waited > LONGEST_WAIT_MS || options.signal?.aborted) {
+        if (answer === null) throw failure;
+        return answer;
+      }
+      answer?.stream.destroy();
+      await pause(clock, wait, options.signal);
+    }
+  }
+
   return {
     credentials: account.credentials,
     base: account.base,
@@ -82,6 +115,21 @@ export function adapterContext(
     tokens: services.tokens,
     ...(services.ambient == null || account.stored === null ? null : { ambient: services.ambient }),
   };
+}
+
+/** Resolves after `ms`; rejects with the signal's reason when it comes first. */
+function pause(clock: Clock, ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const leave = () => {
+      cancel();
+      reject(signal?.reason);
+    };
+    const cancel = clock.after(ms, () => {
+      signal?.removeEventListener('abort', leave);
+      resolve();
+    });
+    signal?.addEventListener('abort', leave, { once: true });
+  });
 }
 
 /** The operator's headers, except for what the adapter set itself. */

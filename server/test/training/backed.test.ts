@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { Principal } from '../../src/auth/principal.ts';
 import type { FetchRequest } from '../../src/http/fetcher.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
+import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
@@ -21,6 +21,7 @@ import type { StoredProvider, WorkspaceSnapshot } from '../../src/runtime/snapsh
 import { organisationRow, workspaceRow } from '../../src/store/conformance/rows.ts';
 import { openDiskScratch } from '../../src/store/disk/scratch.ts';
 import type { Tables } from '../../src/store/ports.ts';
+import { adapterContext } from '../../src/training/context.ts';
 import { createTraining } from '../../src/training/handler.ts';
 import type { TrainingServices } from '../../src/training/services.ts';
 import { temporaryTables } from '../support/tables.ts';
@@ -390,5 +391,68 @@ describe('cancelling', () => {
     await expect(cancel()).rejects.toMatchObject({ status: 403, type: 'permission_error', message: '*** may not' });
     onCancel = () => job('cancelled');
     expect(await answerOf(cancel())).toMatchObject({ status: 'cancelled' });
+  });
+});
+
+describe('repeating what a config says', () => {
+  const retry = { attempts: 2, statusCodes: new Set([429, 502]), useRetryAfter: true };
+
+  async function contextOf(statuses: number[], account_: Account = { ...account, retry }) {
+    const clock = new TestClock();
+    const made: string[] = [];
+    const attempts: (number | null)[] = [];
+    const context = adapterContext(
+      {
+        clock,
+        tokens: createTokenCache(() => clock.now()),
+        fetcher: {
+          async send(request) {
+            made.push(request.method);
+            const status = statuses.shift() ?? 200;
+            if (status === 0) throw new SluiceError('upstream_unreachable', 'gone');
+            return { status, headers: { 'retry-after': '3' }, stream: Readable.from([Buffer.from('{}')]) };
+          },
+          async close() {},
+        },
+      },
+      account_,
+      { organisationId: 'o1', attempted: ({ status }) => attempts.push(status) },
+    );
+    const call_ = async (method: 'GET' | 'POST') => {
+      const answer = context.call({
+        method,
+        url: new URL('https://host/x'),
+        headers: [],
+        body: method === 'GET' ? null : Buffer.from('{}'),
+      });
+      const ended = answer.then(
+        ({ status }) => status,
+        (error: unknown) => (error instanceof SluiceError ? error.kind : String(error)),
+      );
+      for (let second = 0; second < 12; second++) {
+        await new Promise((resolve) => setImmediate(resolve));
+        await clock.advance(1000);
+      }
+      return ended;
+    };
+    return { call: call_, made, attempts };
+  }
+
+  it('repeats reads, after the time the provider asks for, each an attempt of the record', async () => {
+    const world = await contextOf([429, 0, 200]);
+    expect(await world.call('GET')).toBe(200);
+    expect(world.attempts).toEqual([429, null, 200]);
+  });
+
+  it('gives the last answer when every repetition failed', async () => {
+    expect(await (await contextOf([429, 429, 429, 200])).call('GET')).toBe(429);
+    expect(await (await contextOf([0, 0, 0, 200])).call('GET')).toBe('upstream_unreachable');
+  });
+
+  it('never repeats what creates or changes, nor without such a config', async () => {
+    const creating = await contextOf([502, 200]);
+    expect([await creating.call('POST'), creating.made]).toEqual([502, ['POST']]);
+    const plain = await contextOf([502, 200], account);
+    expect([await plain.call('GET'), plain.made]).toEqual([502, ['GET']]);
   });
 });

@@ -118,8 +118,8 @@ function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal): Obje
     body: x.body,
     upload,
     signal,
+    // One operation may be several calls: they are no repetitions, which `tries` counts.
     attempted(attempt) {
-      x.tries += 1;
       x.attempts.push(attempt);
     },
     moved(sent, received) {
@@ -149,6 +149,7 @@ function accountOf(x: Exchange, target: Target): Account {
     stored: target.stored,
     path: target.path,
     secrets: target.sent,
+    retry: target.retry,
   };
 }
 
