@@ -432,6 +432,8 @@ const tables =
     : await openPostgresTables({ url: databaseUrl, log: silentLog });
 const rows = () => tables.systemRead((tx) => tx.list('training_jobs', {}));
 last = performance.now() + END_MS;
+// The answer to a creation may have been lost with the server, so that nobody knew the job it made.
+for (const one of await rows()) if (STAYS.test(String(one.job.suffix))) cancelling.push(cancelAfter(one.id, 0));
 await Promise.all(cancelling);
 while ((await rows()).some((one) => one.step !== 'done') && performance.now() < last) await sleep(250);
 const ended = await rows();
