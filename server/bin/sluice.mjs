@@ -7,5 +7,15 @@ if (major < 24) {
   );
   process.exit(1);
 }
+// Types are stripped once and the result is kept: the next start is faster, and neither the process nor its threads
+// hold the stripper in memory (about 12 MB each). Whatever is wrong with the directory only costs the benefit.
+if (process.env.NODE_COMPILE_CACHE === undefined) {
+  const { fileURLToPath } = await import('node:url');
+  process.env.NODE_COMPILE_CACHE = fileURLToPath(new URL('../../node_modules/.cache/sluice', import.meta.url));
+}
+const { enableCompileCache, flushCompileCache } = await import('node:module');
+enableCompileCache(process.env.NODE_COMPILE_CACHE);
+// A process that is killed would keep nothing.
+setTimeout(flushCompileCache, 15_000).unref();
 const { main } = await import('../src/main.ts');
 await main(process.argv.slice(2));

@@ -3,6 +3,8 @@
  * provider speak different shapes. The end of every answer is held back until the record is written (`steps/record.ts`),
  * and nothing is sent before there is something worth sending, so that a failed attempt can be repeated unseen.
  */
+
+import { startParts, writePart } from '../../http/answer-body.ts';
 import { filterUpstreamHeaders } from '../../http/headers.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
@@ -241,14 +243,14 @@ export class Relay implements WireHandler {
   #start(length: number | null, contentType: string | null): void {
     const x = this.#x;
     x.status = this.#status;
-    x.response.writeHead(this.#status, this.#head(length, contentType));
+    startParts(x.response, this.#status, this.#head(length, contentType));
     x.headSent = true;
   }
 
   #write(part: Buffer): void {
     const { response } = this.#x;
     this.#x.bytesOut += part.length;
-    if (response.write(part) || this.#paused) return;
+    if (writePart(response, part) || this.#paused) return;
     this.#paused = true;
     this.#control?.pause();
     response.once('drain', () => {

@@ -1,3 +1,4 @@
+import { endParts } from '../../http/answer-body.ts';
 import type { Exchange } from '../exchange.ts';
 
 const NO_HEADERS: string[] = [];
@@ -67,11 +68,7 @@ function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
     response.writeHead(ending.status, ending.headers ?? NO_HEADERS);
     x.headSent = true;
   }
-  const last = ending.body.length - 1;
-  ending.body.forEach((part, index) => {
-    if (index < last) response.write(part);
-  });
-  response.end(ending.body[last]);
+  endParts(response, ending.body);
 }
 
 function pathOnly(url: string): string {
