@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
 import { deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { giveAway } from '../kernel/given-away.ts';
 
 export interface UploadBodyOptions {
   readonly clock: Clock;
@@ -27,7 +28,7 @@ export function uploadBody(request: IncomingMessage, options: UploadBodyOptions)
   const idleMs = options.idleMs ?? IDLE_MS;
   const gone = () => new SluiceError('client_closed', 'The client closed the connection.');
   let over = false;
-  const out = new Readable({
+  const out: Readable = new Readable({
     highWaterMark: 64 * 1024,
     read() {
       if (over) return;
@@ -77,5 +78,5 @@ export function uploadBody(request: IncomingMessage, options: UploadBodyOptions)
   request.on('close', onGone);
   request.pause();
   if (request.destroyed && !request.readableEnded) queueMicrotask(onGone);
-  return out;
+  return giveAway(out);
 }

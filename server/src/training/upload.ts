@@ -6,6 +6,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Readable } from 'node:stream';
 import { SluiceError } from '../kernel/errors.ts';
+import { giveAway, isGivenAway } from '../kernel/given-away.ts';
 import { multipartBoundary, type PartHeaders, readPartHeaders } from '../kernel/multipart-scan.ts';
 import { hasControls } from '../kernel/text.ts';
 import { UPLOAD_PURPOSES } from '../operations/training.ts';
@@ -212,6 +213,7 @@ export async function openUpload(
     }
   }
   const stream = Readable.from(read(), { objectMode: false, highWaterMark: 64 * 1024 });
+  if (isGivenAway(body)) giveAway(stream);
   stream.on('close', () => body.destroy());
   return {
     filename,

@@ -6,7 +6,7 @@ import { type Clock, systemClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { base62 } from '../../kernel/id.ts';
 import type { BlobStat, Blobs, StoredBlob, TenantContext } from '../ports.ts';
-import { errorCode, isDiskFull, syncDirectory } from './files.ts';
+import { errorCode, isDiskFull, syncDirectory, writeStream } from './files.ts';
 
 export interface DiskBlobsOptions {
   readonly dir: string;
@@ -48,7 +48,7 @@ class DiskBlobs implements Blobs {
     try {
       await mkdir(path.folder, { recursive: true, mode: 0o700 });
       handle = await open(temporary, 'wx', 0o600);
-      await handle.writeFile(body);
+      await writeStream(handle, body);
       await handle.sync();
       const found = statOf(await handle.stat());
       await handle.close();

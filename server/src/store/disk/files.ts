@@ -1,5 +1,7 @@
 import { type FileHandle, link, open, readFile, rename, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { endMemory, isGivenAway } from '../../kernel/given-away.ts';
 import { base62 } from '../../kernel/id.ts';
 
 /** The `code` of a Node.js system error (`ENOENT`, `ENOSPC`, …), or null for anything else. */
@@ -66,4 +68,13 @@ export async function readOrCreate(path: string, make: () => string): Promise<st
     await unlink(temporary).catch(() => undefined);
   }
   return await readFile(path, 'utf8');
+}
+
+/** Writes a stream to its end at the handle's position. */
+export async function writeStream(handle: FileHandle, body: Readable): Promise<void> {
+  if (!isGivenAway(body)) return handle.writeFile(body);
+  for await (const piece of body as AsyncIterable<Buffer>) {
+    await handle.writeFile(piece);
+    endMemory(piece);
+  }
 }

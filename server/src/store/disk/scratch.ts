@@ -5,7 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { base62 } from '../../kernel/id.ts';
 import type { Held, Scratch } from '../ports.ts';
-import { isDiskFull } from './files.ts';
+import { isDiskFull, writeStream } from './files.ts';
 
 /** Older ones belong to a process that was killed where an open file cannot be unlinked. */
 const STALE_MS = 24 * 60 * 60_000;
@@ -33,7 +33,7 @@ export async function openDiskScratch(options: { readonly dir: string; readonly 
           () => false,
           () => true,
         );
-        await writeAll(handle, body);
+        await writeStream(handle, body);
         return held(handle, (await handle.stat()).size, remove);
       } catch (error) {
         body.destroy();
@@ -64,12 +64,4 @@ function held(handle: FileHandle, bytes: number, remove: () => Promise<void>): H
       await remove();
     },
   };
-}
-
-async function writeAll(handle: FileHandle, body: Readable): Promise<void> {
-  for await (const piece of body as AsyncIterable<Buffer>) {
-    await handle.writeFile(piece);
-    // Its memory is given back at once instead of when the heap next feels full.
-    if (piece.length === piece.buffer.byteLength) (piece.buffer as ArrayBuffer).transfer(0);
-  }
 }
