@@ -48,7 +48,7 @@ describe('the body of a streamed answer', () => {
         endParts(response, [Buffer.from('data: two\n\n')]);
       },
       GET + GET,
-      /0\r\n\r\n[^]*\r\n0\r\n\r\n/,
+      /0\r\n\r\n[\s\S]*\r\n0\r\n\r\n/,
     );
     const answers = text.split(/(?=HTTP\/1\.1)/);
     expect(answers).toHaveLength(2);
