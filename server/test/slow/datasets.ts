@@ -1,7 +1,8 @@
 /**
  * Large data sets: `npm run test:datasets -- --rows 1000000`. Checks a file of that many chat rows, converts a tenth of
  * it and counts the tokens of a tenth. Speeds are megabytes for each second of CPU of the whole process, so that other
- * work on the machine does not count. Prints one line of JSON for each promise and ends with
+ * work on the machine does not count; with `--speeds shown` they are shown and not judged, for short runs and for
+ * machines of unknown speed. Prints one line of JSON for each promise and ends with
  * `datasets: N passed, N failed`.
  */
 import { createReadStream, createWriteStream, mkdtempSync, rmSync, statSync } from 'node:fs';
@@ -15,7 +16,9 @@ import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { loadTokenizer } from '../../src/operations/tokens.ts';
 import { convertDataset, countDataset, validateDataset } from '../../src/training/datasets/index.ts';
 
-const { values: options } = parseArgs({ options: { rows: { type: 'string', default: '1000000' } } });
+const { values: options } = parseArgs({
+  options: { rows: { type: 'string', default: '1000000' }, speeds: { type: 'string', default: 'judged' } },
+});
 const rows = Number(options.rows);
 if (!(Number.isInteger(rows) && rows >= 1000)) {
   process.stderr.write('--rows must be a whole number of at least 1000\n');
@@ -30,6 +33,8 @@ function report(id: string, value: number, goal: number, pass: boolean, n: numbe
   else failed += 1;
   process.stdout.write(`${JSON.stringify({ id, value: Math.round(value * 100) / 100, goal, pass, n })}\n`);
 }
+
+const fast = (value: number, goal: number): boolean => options.speeds === 'shown' || value >= goal;
 
 const prose = (i: number): string =>
   `City number ${i} grew because of ${TOPICS[i % 6]}; it had ${(i * 7919) % 100_000} people in the year ${1000 + (i % 900)}, and "${TOPICS[(i * 5) % 6]}" made it known.\n`;
@@ -120,7 +125,7 @@ const valid = await measure(bytes, (onProgress) =>
 const seconds = (performance.now() - began) / 1000;
 const speed = bytes / 1e6 / valid.cpu;
 report('data set: rows that are not valid', rows - valid.result.valid, 0, valid.result.valid === rows, rows);
-report('data set: validation, MB per CPU second', speed, 50, speed >= 50, rows);
+report('data set: validation, MB per CPU second', speed, 50, fast(speed, 50), rows);
 report('data set: validation, memory growth, MB', valid.growth, FLAT_MB, valid.growth <= FLAT_MB, rows);
 report('data set: validation, longest event-loop stall, ms', valid.stall, STALL_MS, valid.stall <= STALL_MS, rows);
 const expected = Math.floor(seconds / 3) - 1;
@@ -137,7 +142,7 @@ const converted = await measure(smallBytes, async (onProgress) => {
   return found;
 });
 const pace = smallBytes / 1e6 / converted.cpu;
-report('data set: conversion, MB per CPU second', pace, 20, pace >= 20, tenth);
+report('data set: conversion, MB per CPU second', pace, 20, fast(pace, 20), tenth);
 report(
   'data set: conversion, longest event-loop stall, ms',
   converted.stall,
@@ -161,7 +166,7 @@ for (let i = 0; i < tenth; i++) {
 const used = process.cpuUsage(bare);
 const own = (used.user + used.system) / 1e6;
 const share = own / Math.max(0.001, counted.cpu - checked.cpu);
-report('data set: token count, part of the speed of the tokeniser', share, 0.7, share >= 0.7, tenth);
+report('data set: token count, part of the speed of the tokeniser', share, 0.7, fast(share, 0.7), tenth);
 report(
   'data set: token count, longest event-loop stall, ms',
   counted.stall,
