@@ -18,6 +18,8 @@ export interface Contender {
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PORTKEY_VERSION = '1.15.2';
+/** With releases of its HTTP server from 1.19 on, every stream of the gateway fails ("immutable" headers). */
+const PORTKEY_SERVER_VERSION = '1.13.8';
 
 /** One core for the proxy, the other for load and upstream, where the machine lets us choose. */
 export const canPin = has('taskset');
@@ -160,16 +162,18 @@ export async function startSluice(upstream: number): Promise<Contender> {
 
 /** Installed on demand into a cache of its own; never a dependency of the project. */
 export async function startPortkey(upstream: number): Promise<Contender | null> {
-  const cache = join(ROOT, '.cache', `portkey-${PORTKEY_VERSION}`);
+  const cache = join(ROOT, '.cache', `portkey-${PORTKEY_VERSION}-${PORTKEY_SERVER_VERSION}`);
   const entry = join(cache, 'node_modules/@portkey-ai/gateway/build/start-server.js');
   if (!existsSync(entry)) {
     mkdirSync(cache, { recursive: true });
+    const manifest = {
+      private: true,
+      dependencies: { '@portkey-ai/gateway': PORTKEY_VERSION },
+      overrides: { '@hono/node-server': PORTKEY_SERVER_VERSION },
+    };
+    writeFileSync(join(cache, 'package.json'), JSON.stringify(manifest));
     try {
-      execFileSync(
-        'npm',
-        ['install', '--prefix', cache, '--no-save', '--ignore-scripts', `@portkey-ai/gateway@${PORTKEY_VERSION}`],
-        { stdio: 'ignore' },
-      );
+      execFileSync('npm', ['install', '--prefix', cache, '--ignore-scripts'], { cwd: cache, stdio: 'ignore' });
     } catch {
       return null;
     }
