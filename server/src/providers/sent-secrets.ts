@@ -46,6 +46,42 @@ export function secretsOf(
   return [...out].sort((a, b) => b.length - a.length);
 }
 
+/** Headers of a call that hold a credential, also one that was made for this call or a moment before it. */
+const CREDENTIAL_HEADERS: ReadonlySet<string> = new Set([
+  'authorization',
+  'api-key',
+  'x-api-key',
+  'x-goog-api-key',
+  'x-amz-security-token',
+]);
+
+/**
+ * Credentials of one call that no account holds: access tokens, session tokens, signatures, and those in the query of a
+ * signed address.
+ */
+export function secretsOfCall(headers: readonly string[], url: URL): readonly string[] {
+  const out = new Set<string>();
+  const add = (value: string) => {
+    if (value.length < SHORTEST) return;
+    out.add(value);
+    out.add(JSON.stringify(value).slice(1, -1));
+    if (encodeURIComponent(value) !== value) out.add(encodeURIComponent(value));
+  };
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    if (!CREDENTIAL_HEADERS.has((headers[i] ?? '').toLowerCase())) continue;
+    const value = headers[i + 1] ?? '';
+    const space = value.indexOf(' ');
+    add(value);
+    if (space > 0) add(value.slice(space + 1));
+    const signature = value.lastIndexOf('Signature=');
+    if (signature >= 0) add(value.slice(signature + 'Signature='.length));
+  }
+  for (const [name, value] of url.searchParams) {
+    if (/^(?:sig|signature)$|-(?:signature|security-token|credential)$/i.test(name)) add(value);
+  }
+  return [...out].sort((a, b) => b.length - a.length);
+}
+
 /** `text` with every one of `secrets` replaced by `***`. */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
   let out = text;

@@ -1,8 +1,10 @@
 import { pipeline, type Readable, Transform } from 'node:stream';
+import type { FetchAnswer } from '../http/fetcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import { parseExact } from '../kernel/json-exact.ts';
+import { secretsOfCall, withoutSecrets } from '../providers/sent-secrets.ts';
 import type { AdapterAnswer, AdapterContext, AdapterRequest } from '../providers/training.ts';
 import type { Account } from '../runtime/object-call.ts';
 import type { AttemptRecord } from '../telemetry/record.ts';
@@ -67,7 +69,8 @@ export function adapterContext(
         ...(options.signal === undefined || request.cleanup === true ? null : { signal: options.signal }),
       });
       attempted(answer.status, null);
-      return new Answer(answer.status, answer.headers, answer.stream, options.moved);
+      const secrets = [...account.secrets, ...secretsOfCall(headers, request.url)];
+      return new Answer(answer, secrets, options.moved);
     } catch (error) {
       attempted(null, error instanceof SluiceError ? (error.code ?? error.kind) : 'gateway_failure');
       throw error;
@@ -167,18 +170,15 @@ class Answer implements AdapterAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly #source: Readable;
+  readonly #secrets: readonly string[];
   readonly #moved: ContextOptions['moved'];
   #stream: Readable | null = null;
 
-  constructor(
-    status: number,
-    headers: Readonly<Record<string, string>>,
-    source: Readable,
-    moved: ContextOptions['moved'],
-  ) {
-    this.status = status;
-    this.headers = headers;
-    this.#source = source;
+  constructor(answer: FetchAnswer, secrets: readonly string[], moved: ContextOptions['moved']) {
+    this.status = answer.status;
+    this.headers = answer.headers;
+    this.#source = answer.stream;
+    this.#secrets = secrets;
     this.#moved = moved;
   }
 
@@ -188,6 +188,7 @@ class Answer implements AdapterAnswer {
     return this.#stream;
   }
 
+  /** Without the credentials of its call: errors, jobs and events that a provider fills with them are told on and kept. */
   async text(limit = MAX_TEXT): Promise<string> {
     const parts: Buffer[] = [];
     let size = 0;
@@ -204,7 +205,7 @@ class Answer implements AdapterAnswer {
       throw new SluiceError('upstream_cut', 'The provider ended its answer before it was complete.', { cause: error });
     }
     this.#moved?.(0, size);
-    return Buffer.concat(parts, size).toString('utf8');
+    return withoutSecrets(Buffer.concat(parts, size).toString('utf8'), this.#secrets);
   }
 
   async json() {

@@ -15,6 +15,10 @@ export type ObjectKind = Row<'object_owners'>['kind'];
 const MOMENTS_MS = 15 * 60_000;
 
 const WHAT: Readonly<Record<ObjectKind, string>> = { file: 'file', job: 'fine-tuning job', batch: 'batch' };
+/** Before the id of a file that is still uploaded; no provider's id begins with it. */
+const UNDER_WAY = 'upload ';
+/** Behind every text that begins with what stands before it, in the order of bytes. */
+const LAST = '\u{10ffff}';
 
 /** 404 `AB08`: the same answer for an id that never was and for one of another workspace. */
 export function notFound(kind: ObjectKind, param: string | null = null): SluiceError {
@@ -68,6 +72,43 @@ export class Ledger {
     return rows.some((row) => row.organisation_id !== organisationId || row.workspace_id !== workspaceId);
   }
 
+  /**
+   * Whether another workspace owns the object of a plain URI, one in the folder it may be, or one its wildcards may mean:
+   * providers read whole folders and patterns where they are given one.
+   */
+  async foreignAt(uri: string): Promise<boolean> {
+    const wild = uri.search(/[*?[]/);
+    const folder = wild >= 0 ? uri.slice(0, wild) : uri.endsWith('/') ? uri : `${uri}/`;
+    const within = [folder, encodeURIComponent(folder)].map((from) => ({
+      object_id: { gte: from, lt: from + LAST },
+    }));
+    const rows = await this.#tables.systemRead((tx) =>
+      tx.list('object_owners', {
+        where: { account: this.#account, kind: 'file', workspace_id: { not: this.#workspace() } },
+        anyOf: [{ object_id: { in: [uri, encodeURIComponent(uri)] } }, ...within],
+        limit: 1,
+      }),
+    );
+    return rows.length > 0;
+  }
+
+  /**
+   * Keeps the name of an object for the workspace while it is uploaded, which the ledger cannot tell yet: two workspaces
+   * that begin at the same time would both find the name free, and the later end would write over the other's object.
+   * False when another workspace has it. What a killed process leaves keeps the name from others only.
+   */
+  async reserve(id: string): Promise<boolean> {
+    const taken = await this.claim('file', [UNDER_WAY + id]);
+    if (taken.length > 0) return false;
+    if (!(await this.foreign('file', id))) return true;
+    await this.release(id);
+    return false;
+  }
+
+  async release(id: string): Promise<void> {
+    await this.forget('file', UNDER_WAY + id);
+  }
+
   async owned(kind: ObjectKind, ids: readonly string[]): Promise<ReadonlySet<string>> {
     if (ids.length === 0) return new Set();
     const rows = await this.#tables.read(this.#owner.tenant, (tx) =>
@@ -97,14 +138,20 @@ export class Ledger {
   async claim(kind: ObjectKind, ids: readonly string[]): Promise<readonly string[]> {
     const wanted = [...new Set(ids)];
     if (wanted.length === 0) return [];
-    const { organisationId, workspaceId } = this.#owner.tenant;
-    if (workspaceId === null) throw new SluiceError('internal', 'Objects belong to a workspace.');
+    const { organisationId } = this.#owner.tenant;
+    const workspaceId = this.#workspace();
     const note = () => this.#note(kind, wanted, organisationId, workspaceId);
     return note().catch((error: unknown) => {
       // Another request noted the same one in between: the second look sees whose it is.
       if (error instanceof SluiceError && error.kind === 'conflict') return note();
       throw error;
     });
+  }
+
+  #workspace(): string {
+    const { workspaceId } = this.#owner.tenant;
+    if (workspaceId === null) throw new SluiceError('internal', 'Objects belong to a workspace.');
+    return workspaceId;
   }
 
   #note(

@@ -71,6 +71,9 @@ const object = (id: string): FileObject => ({
   status: 'processed',
 });
 
+/** What an upload does before its end. */
+let onUpload = async (): Promise<void> => {};
+
 async function drained(stream: Readable): Promise<void> {
   for await (const _ of stream);
 }
@@ -84,6 +87,7 @@ const files: FilesAdapter = {
     asked.push('upload');
     seen = context;
     await drained(file.stream);
+    await onUpload();
     return object(`s3://bucket/${file.filename}`);
   },
   list: async () => [],
@@ -151,6 +155,22 @@ const provider: Provider = {
   bindings: {},
   passThrough: false,
   training: { files, jobs },
+};
+
+/** The same bucket; uploads lie in a folder. */
+const inFolder: Provider = {
+  ...provider,
+  training: {
+    jobs,
+    files: {
+      ...files,
+      plannedId: (filename) => `s3://bucket/deep/${filename}`,
+      upload: async (file, context) => {
+        await files.upload(file, context);
+        return object(encodeURIComponent(`s3://bucket/deep/${file.filename}`));
+      },
+    },
+  },
 };
 
 const stored = {
@@ -270,6 +290,66 @@ describe('objects in a bucket that workspaces share', () => {
     await expect(create('w1', { training_file: 'bucket/theirs.jsonl' })).rejects.toMatchObject({ status: 404 });
   });
 
+  it('of others are not reached by another spelling, a folder or a pattern', async () => {
+    await upload('w2', 'hidden.jsonl');
+    asked.length = 0;
+    for (const training_file of [
+      's3%3a%2f%2fbucket%2fhidden.jsonl',
+      's3:%2f%2fbucket/hidden.jsonl',
+      '%733://bucket/hidden.jsonl',
+      's3://bucket/hid*',
+      's3://bucket/h?dden.jsonl',
+      's3%3A%2F%2Fbucket%2F%2A',
+    ]) {
+      await expect(create('w1', { training_file })).rejects.toMatchObject({ status: 404, param: 'training_file' });
+    }
+    await upload('w2', 'hidden.jsonl', { account: { ...account, provider: inFolder } });
+    for (const training_file of ['s3://bucket/deep/', 's3://bucket/deep', 's3%3a%2f%2fbucket%2fdeep%2f']) {
+      await expect(create('w1', { training_file })).rejects.toMatchObject({ status: 404 });
+    }
+    expect(asked).toEqual(['upload']);
+    expect(await answerOf(create('w1', { training_file: 's3://bucket/deeper/' }))).toMatchObject({ id: 'job-1' });
+  });
+
+  it('that are uploaded under one name at the same time have one owner, whose bytes stay', async () => {
+    let release = () => {};
+    const started = new Promise<void>((resolve) => {
+      onUpload = () => {
+        onUpload = async () => {};
+        resolve();
+        return new Promise<void>((go) => {
+          release = go;
+        });
+      };
+    });
+    const first = upload('w1', 'raced.jsonl');
+    await started;
+    await expect(upload('w2', 'raced.jsonl')).rejects.toMatchObject({ status: 409 });
+    release();
+    expect(await answerOf(first)).toMatchObject({ id: 's3://bucket/raced.jsonl' });
+    await expect(upload('w2', 'raced.jsonl')).rejects.toMatchObject({ status: 409 });
+  });
+
+  it('are free for others again after an upload that failed', async () => {
+    onUpload = async () => {
+      onUpload = async () => {};
+      throw new SluiceError('upstream_unreachable', 'gone');
+    };
+    await expect(upload('w1', 'failed.jsonl')).rejects.toMatchObject({ status: 502 });
+    await expect(
+      training.handle(call('file', 'w1', { params: { file_id: 's3://bucket/failed.jsonl' } })),
+    ).rejects.toMatchObject({ status: 404 });
+    expect(await answerOf(upload('w2', 'failed.jsonl'))).toMatchObject({ id: 's3://bucket/failed.jsonl' });
+  });
+
+  it('are given out as what nobody shows or runs as a page', async () => {
+    await upload('w1', 'page.html');
+    const { headers } = await training.handle(
+      call('file_content', 'w1', { params: { file_id: 's3://bucket/page.html' } }),
+    );
+    expect(headers).toEqual(['content-type', 'text/plain', 'x-content-type-options', 'nosniff']);
+  });
+
   it('are never written over by another workspace, and again by their own', async () => {
     await upload('w1', 'mine.jsonl');
     asked.length = 0;
@@ -308,6 +388,42 @@ describe('calls of an account', () => {
       ['elsewhere', ['accept', 'x']],
     ]);
     expect(sent.every((one) => one.storedCredential && one.organisationId === 'o1')).toBe(true);
+  });
+
+  it('are answered without the credentials they carried, also those made for one call', async () => {
+    const echo = (text: string) => ({
+      status: 400,
+      headers: {},
+      stream: Readable.from([Buffer.from(text)], { objectMode: false }),
+    });
+    const context = adapterContext(
+      {
+        clock: systemClock,
+        tokens: createTokenCache(() => systemClock.now()),
+        fetcher: {
+          send: async ({ headers, url }) => echo(JSON.stringify({ headers, url: url.href })),
+          async close() {},
+        },
+      },
+      account,
+      { organisationId: 'o1' },
+    );
+    const answer = await context.call({
+      method: 'GET',
+      url: new URL('https://host/o?X-Amz-Signature=signed-address-0&X-Goog-Credential=a%2Fb%2Fcdefgh&part=1'),
+      headers: [
+        ...['authorization', 'Bearer ya29.minted-token', 'x-amz-security-token', 'session-token-1', 'x-plain', 'stays'],
+        ...['Authorization', 'AWS4-HMAC-SHA256 Credential=AKIA/x, SignedHeaders=host, Signature=0123456789abcdef'],
+        ...['x-api-key', 'top-secret-key'],
+      ],
+      body: null,
+    });
+    const text = await answer.text();
+    for (const secret of ['minted', 'session-token', 'top-secret', '0123456789', 'signed-address', 'cdefgh']) {
+      expect(text).not.toContain(secret);
+    }
+    expect(text).toContain('stays');
+    expect(text).toContain('part=1');
   });
 
   it('may use the server’s identity only when the account is stored', async () => {

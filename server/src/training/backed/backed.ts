@@ -86,27 +86,34 @@ export async function ownId(side: Backed, kind: ObjectKind, id: string): Promise
 }
 
 /**
- * Whether a file a create request names may be used: it is the workspace's own, or an object URI that nobody owns where
- * the provider reads from object storage (which checks the bucket).
+ * Whether a file a create request names may be used: it is the workspace's own, or an object URI that leads to nobody
+ * else's object where the provider reads from object storage (which checks the bucket).
  */
 export async function checkFile(side: Backed, id: string | null, param: string): Promise<string | null> {
   if (id === null || side.ledger === null) return id;
-  const found = await side.ledger.find('file', id);
-  if (found !== null) return id;
-  const uri = side.adapter.files?.objectUris === true && isObjectUri(id);
-  if (uri && !(await side.ledger.foreign('file', id))) return id;
+  const uri = side.adapter.files?.objectUris === true ? objectUri(id) : null;
+  const open = uri === null ? (await side.ledger.find('file', id)) !== null : !(await side.ledger.foreignAt(uri));
+  if (open) return id;
   throw notFound('file', param);
 }
 
-function isObjectUri(id: string): boolean {
+/**
+ * The plain URI an id stands for, null when it is none. Read as the providers read it, decoded once and only when it is
+ * not plain: what the ledger is asked must be what is opened, however the id is written.
+ */
+function objectUri(id: string): string | null {
   let text = id;
-  try {
-    text = decodeURIComponent(id);
-  } catch {
-    // Written plainly, with a percent sign of its own.
+  if (!URI.test(id)) {
+    try {
+      text = decodeURIComponent(id);
+    } catch {
+      return null;
+    }
   }
-  return /^[a-z][a-z0-9+.-]{1,20}:\/\/[^/]+\/./i.test(text);
+  return URI.test(text) ? text : null;
 }
+
+const URI = /^[a-z][a-z0-9+.-]{1,20}:\/\/[^/]+\/./;
 
 /** Notes whose a new object is. One that another workspace has already is not told: a provider took it for a repetition. */
 export async function claimNew(side: Backed, kind: ObjectKind, id: string): Promise<void> {

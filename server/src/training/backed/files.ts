@@ -29,6 +29,7 @@ export class BackedFiles {
       queryOf(call.query, []);
       const files = part(side, call, 'files');
       const upload = await readUpload(call, this.#services, files.needsBytes === true);
+      let kept: string | null = null;
       try {
         if (!files.purposes.has(upload.purpose)) {
           throw new SluiceError(
@@ -38,7 +39,10 @@ export class BackedFiles {
           );
         }
         const wanted = side.ledger === null ? null : (files.plannedId?.(upload.filename, side.context) ?? null);
-        if (wanted !== null && (await side.ledger?.foreign('file', wanted))) throw occupied();
+        if (wanted !== null) {
+          if ((await side.ledger?.reserve(wanted)) === false) throw occupied();
+          kept = wanted;
+        }
         const file = await files.upload(inModelFormat(upload, side, call, this.#services), side.context);
         if (!upload.complete()) {
           throw (
@@ -53,6 +57,7 @@ export class BackedFiles {
         throw upload.failed() ?? error;
       } finally {
         await closed(upload);
+        if (kept !== null) await side.ledger?.release(kept);
       }
     });
   }
@@ -104,7 +109,8 @@ export class BackedFiles {
       const content = await part(side, call, 'files').content(id, side.context);
       return {
         status: 200,
-        headers: ['content-type', content.contentType],
+        // The type is what the uploader called it.
+        headers: ['content-type', content.contentType, 'x-content-type-options', 'nosniff'],
         body: content.stream,
         length: content.bytes,
       };
