@@ -525,6 +525,14 @@ describe('accounting', () => {
     });
     expect((await server.records())[0]).toMatchObject({ dry_run: true, cost_micros: null, attempts: [] });
   });
+
+  it.each(['1', 'yes', 'tru'])('a dry run asked for as %s is refused instead of run', async (value) => {
+    const before = upstream.received.length;
+    const answer = await server.call('/chat/completions', chat(), { ...viaStored(), 'x-gateway-dry-run': value });
+    expect(answer.status).toBe(400);
+    expect(await answer.json()).toMatchObject({ error: { param: 'x-gateway-dry-run' } });
+    expect(upstream.received.length).toBe(before);
+  });
 });
 
 describe('memory', () => {

@@ -53,7 +53,7 @@ export function int32(value: JsonValue | undefined, param: string, min: number):
 /** Number above 0 that a 32-bit float can hold. */
 export function positiveFloat(value: JsonValue | undefined, param: string): number {
   if (typeof value !== 'number' || !(value > 0) || !Number.isFinite(Math.fround(value)) || Math.fround(value) === 0) {
-    throw wanted(param, 'a number above 0', value);
+    throw wanted(param, 'a number above 0 that a 32-bit float can hold', value);
   }
   return value;
 }

@@ -8,7 +8,6 @@ import type { ObjectAnswer, ObjectCall, ObjectHandler } from '../runtime/object-
 import { BackedBatches } from './backed/batches.ts';
 import { BackedFiles } from './backed/files.ts';
 import { BackedJobs } from './backed/jobs.ts';
-import { notFound } from './ledger.ts';
 import type { ManagedBatchesPort, ManagedFilesPort, ManagedJobsPort } from './managed/ports.ts';
 import { bodyOf, readBatch, readJob } from './requests.ts';
 import type { TrainingServices } from './services.ts';
@@ -50,8 +49,8 @@ export function createTraining(services: TrainingServices, managed: Managed = {}
     finetune_cancel: (call) => (call.managed ? must(own.jobs, call).cancel(call) : jobs.cancel(call)),
     finetune_events: (call) => (call.managed ? must(own.jobs, call).events(call) : jobs.events(call)),
     finetune_checkpoints: (call) => (call.managed ? must(own.jobs, call).checkpoints(call) : jobs.checkpoints(call)),
-    finetune_pause: (call) => (call.managed ? Promise.reject(notFound('job')) : jobs.pause(call)),
-    finetune_resume: (call) => (call.managed ? Promise.reject(notFound('job')) : jobs.resume(call)),
+    finetune_pause: (call) => (call.managed ? Promise.reject(noSuchOperation('paused')) : jobs.pause(call)),
+    finetune_resume: (call) => (call.managed ? Promise.reject(noSuchOperation('resumed')) : jobs.resume(call)),
 
     batch_create: (call) => {
       const read = readBatch(bodyOf(call), call.dropParams);
@@ -78,6 +77,11 @@ export function createTraining(services: TrainingServices, managed: Managed = {}
       return answer(call);
     },
   };
+}
+
+/** The same for every id, so that it tells nothing about which there are. */
+function noSuchOperation(what: string): SluiceError {
+  return new SluiceError('not_found', `Fine-tuning jobs that Sluice runs cannot be ${what}; they can be cancelled.`);
 }
 
 function must<T>(port: T | undefined, call: ObjectCall): T {

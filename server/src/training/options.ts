@@ -28,6 +28,9 @@ export function readGatewayOptions(
     if (!/^x-gateway-[a-z0-9-]{1,80}$/.test(name))
       throw invalid(param, `${param} is not a name of the form x-gateway-….`);
     if (REFUSED.has(name)) throw invalid(param, `${param} cannot be used here; leave it out.`);
+    // The request itself is what is tried out; taken for a header of its calls, it would be started.
+    if (name === 'x-gateway-dry-run')
+      throw invalid(param, 'Send x-gateway-dry-run as a header of the request instead.');
     if (name in out) throw invalid(param, `${param} is given twice.`);
     if (typeof entry !== 'string' || entry === '' || entry.length > MAX_VALUE || !/^[\t\x20-\x7e]+$/.test(entry)) {
       throw invalid(param, `${param} must be a text that can be a header.`);
@@ -51,7 +54,7 @@ export function readGatewayOptions(
   if (key === undefined && provider === undefined && !references.some((name) => name in out)) {
     throw invalid(
       'gateway_options.x-gateway-virtual-key',
-      'gateway_options.x-gateway-virtual-key is required: the slug of a virtual key or provider.',
+      'gateway_options.x-gateway-virtual-key is required: the slug of a virtual key or provider. x-gateway-provider: @slug says the same.',
     );
   }
   return out;

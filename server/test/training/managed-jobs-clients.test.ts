@@ -91,9 +91,21 @@ describe('the official client trains through Sluice', () => {
       status: 400,
       error: { code: 'unsupported_parameter', param: 'role_arn' },
     });
+    const inside = { ...body, gateway_options: { ...body.gateway_options, 'x-gateway-dry-run': 'true' } };
+    expect(await server.first_.send('POST', '/fine_tuning/jobs', OWN, inside)).toMatchObject({
+      status: 400,
+      error: { param: 'gateway_options.x-gateway-dry-run' },
+    });
     expect(upstream.received.length).toBe(before);
 
     const job = await client.fineTuning.jobs.create(body as never);
+    for (const verb of ['pause', 'resume'] as const) {
+      await expect(client.fineTuning.jobs[verb](job.id)).rejects.toMatchObject({
+        status: 404,
+        code: 'AB08',
+        message: expect.stringContaining('cannot be'),
+      });
+    }
     const upstreamJob = () => [...upstream.state.jobs.values()].find((row) => row.user_provided_suffix === 'v1');
     await expect.poll(upstreamJob, { timeout: 20_000, interval: 50 }).toBeTruthy();
     const file = upstream.state.contents.get(String(upstreamJob()?.training_file));

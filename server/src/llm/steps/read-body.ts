@@ -21,7 +21,7 @@ const MAX_MODEL = 2048;
 /** Reads the bounded body and finds `model` and `stream` in its bytes. */
 export function readRequestBody(x: Exchange): void | Promise<void> {
   const { operation, request, services } = x;
-  x.dryRun = x.header('x-gateway-dry-run') === 'true';
+  x.dryRun = isDryRun(x.header('x-gateway-dry-run'));
   if (operation.body === 'none' || operation.body === 'stream') return;
   const type = contentType(x.header('content-type'));
   if (operation.body === 'json' && type !== 'application/json') {
@@ -49,6 +49,14 @@ export function readRequestBody(x: Exchange): void | Promise<void> {
       }
     },
   );
+}
+
+/** Anything but the two words is refused: whoever sends `1` or `yes` must not get a request that runs and costs. */
+function isDryRun(value: string | undefined): boolean {
+  if (value === undefined) return false;
+  const word = value.toLowerCase();
+  if (word === 'true' || word === 'false') return word === 'true';
+  throw new SluiceError('invalid_request', 'x-gateway-dry-run must be true or false.', { param: 'x-gateway-dry-run' });
 }
 
 /** Media type without parameters, lower case. */

@@ -407,12 +407,6 @@ function routedTo(call: ObjectCall, reference: string): string | null {
 /** Options are kept with the batch, in the open, and hold for each of its requests. */
 function checkOptions(options: Readonly<Record<string, string>>): void {
   for (const name of Object.keys(options)) {
-    if (name === 'x-gateway-dry-run') {
-      throw invalid(
-        `gateway_options.${name}`,
-        'A batch runs its requests; send x-gateway-dry-run as a header instead.',
-      );
-    }
     if (!/secret|token|password|credential|access-key|private|authorization/.test(name)) continue;
     const param = `gateway_options.${name}`;
     throw invalid(param, `${param} is a secret; store it with the provider instead of sending it with a batch.`);
