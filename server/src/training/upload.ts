@@ -149,12 +149,13 @@ export interface OpenedUpload {
   readonly complete: () => boolean;
 }
 
-/** Reads a form up to its file. `purpose`: what a header already says. */
+/** Reads a form up to its file. `purpose`, `declared`: what headers already say of it and of its size. */
 export async function openUpload(
   body: Readable,
   contentType: string,
   limits: UploadLimits,
   purpose: string | null,
+  declared: number | null = null,
 ): Promise<OpenedUpload> {
   const form = new FormReader(body, multipartBoundary(contentType));
   let named = purpose === null ? null : checkPurpose(purpose);
@@ -195,8 +196,10 @@ export async function openUpload(
       for await (const piece of form.content()) {
         size += piece.length;
         checkSize(size, named, limits);
+        if (declared !== null && size > declared) throw wrongSize(declared, 'more');
         yield piece;
       }
+      if (declared !== null && size !== declared) throw wrongSize(declared, String(size));
       for (let next = await form.next(); next !== null; next = await form.next()) {
         if (next.file) throw invalid('file', 'Send one file only.');
         await field(next);
@@ -280,31 +283,26 @@ export async function readUpload(
   needsBytes: boolean,
 ): Promise<Upload> {
   if (call.upload === null) throw new SluiceError('bad_call', 'Send the file as multipart/form-data.');
-  const declared = declaredSize(call);
-  if (declared !== null) checkSize(declared, call.header('x-gateway-file-purpose') ?? null, services);
-  // A form around a file is small: a body much larger than any file is refused before it is read.
-  const length = Number(call.header('content-length') ?? 0);
-  if (length > services.maxUploadBytes + 1024 * 1024) checkSize(length, null, services);
+  const declared = sizeAhead(call, services);
   const opened = await openUpload(
     call.upload,
     call.header('content-type') ?? '',
     services,
     call.header('x-gateway-file-purpose') ?? null,
+    declared,
   );
   const { filename, contentType, failed, complete } = opened;
   const purpose = opened.purpose();
   if (purpose !== null && !(needsBytes && declared === null)) {
-    const stream = declared === null ? opened.stream : exactly(opened.stream, declared);
     return {
       filename,
       contentType,
       purpose,
-      stream,
+      stream: opened.stream,
       bytes: declared,
       failed,
       complete,
       async close() {
-        stream.destroy();
         opened.stream.destroy();
       },
     };
@@ -314,10 +312,6 @@ export async function readUpload(
     held = await services.scratch.hold(opened.stream);
   } catch (error) {
     throw failed() ?? error;
-  }
-  if (declared !== null && declared !== held.bytes) {
-    await held.close();
-    throw wrongSize(declared, held.bytes);
   }
   const stream = held.read();
   return {
@@ -340,32 +334,26 @@ export async function readUpload(
   };
 }
 
-function declaredSize(call: ObjectCall): number | null {
+/**
+ * The exact size of the file where `x-gateway-file-upload-size` says it. What cannot fit is refused before it is read, so
+ * that nobody sends half a gigabyte for a 413.
+ */
+export function sizeAhead(call: Pick<ObjectCall, 'header'>, limits: UploadLimits): number | null {
   const text = call.header('x-gateway-file-upload-size');
-  if (text === undefined) return null;
-  if (!/^\d{1,15}$/.test(text)) {
+  if (text !== undefined && !/^\d{1,15}$/.test(text)) {
     throw invalid('x-gateway-file-upload-size', 'x-gateway-file-upload-size must be the size of the file in bytes.');
   }
-  return Number(text);
+  const declared = text === undefined ? null : Number(text);
+  if (declared !== null) checkSize(declared, call.header('x-gateway-file-purpose') ?? null, limits);
+  // A form around a file is small.
+  const length = Number(call.header('content-length') ?? 0);
+  if (length > limits.maxUploadBytes + 1024 * 1024) checkSize(length, null, limits);
+  return declared;
 }
 
-function wrongSize(declared: number, size: number): SluiceError {
+function wrongSize(declared: number, size: string): SluiceError {
   return invalid(
     'x-gateway-file-upload-size',
     `x-gateway-file-upload-size says ${declared} bytes, the file has ${size}.`,
   );
-}
-
-/** The same stream; fails when it is not exactly `bytes` long, before its end is seen. */
-function exactly(source: Readable, bytes: number): Readable {
-  async function* read(): AsyncGenerator<Buffer> {
-    let size = 0;
-    for await (const piece of source as AsyncIterable<Buffer>) {
-      size += piece.length;
-      if (size > bytes) throw wrongSize(bytes, size);
-      yield piece;
-    }
-    if (size !== bytes) throw wrongSize(bytes, size);
-  }
-  return Readable.from(read(), { objectMode: false, highWaterMark: 64 * 1024 });
 }

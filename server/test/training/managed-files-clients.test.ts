@@ -1,4 +1,5 @@
 /** Sluice's own files with the official client, through the whole server, on both stores they may lie in. */
+import { connect } from 'node:net';
 import type OpenAI from 'openai';
 import { toFile } from 'openai';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -106,6 +107,45 @@ describe.each(['disk', 's3'] as const)('files that Sluice keeps, on %s', (kind) 
     expect(answer.status).toBe(400);
     expect((await mine.files.list()).data).toHaveLength(before);
     expect(s3?.openUploads('files') ?? []).toEqual([]);
+  });
+
+  it('have the size that a header announced, or are refused', async () => {
+    const form = () => {
+      const made = new FormData();
+      made.set('purpose', 'fine-tune');
+      made.set('file', new Blob([ROWS]), 'rows.jsonl');
+      return made;
+    };
+    const size = Buffer.byteLength(ROWS);
+    const send = (bytes: number | string) =>
+      server.first_.send('POST', '/files', { ...OWN, 'x-gateway-file-upload-size': String(bytes) }, form());
+    for (const wrong of [3, size - 1, size + 1, 'many']) {
+      expect(await send(wrong)).toMatchObject({ status: 400, error: { param: 'x-gateway-file-upload-size' } });
+    }
+    expect(await send(600_000_000)).toMatchObject({ status: 413, error: { param: 'file' } });
+    const right = await send(size);
+    expect(right).toMatchObject({ status: 200, body: { bytes: size } });
+    await settled(String(right.body?.id));
+    expect(s3?.openUploads('files') ?? []).toEqual([]);
+  });
+
+  it('are refused by the length of the request before they are read', async () => {
+    const url = new URL(server.url);
+    const answer = new Promise<string>((resolve, reject) => {
+      const socket = connect(Number(url.port), url.hostname, () => {
+        socket.write(
+          `POST /v1/files HTTP/1.1\r\nhost: ${url.host}\r\nx-gateway-api-key: ${server.first_.key}\r\n` +
+            'x-gateway-provider: gateway\r\ncontent-type: multipart/form-data; boundary=abc\r\n' +
+            'content-length: 629145600\r\n\r\n--abc\r\n',
+        );
+      });
+      socket.once('data', (bytes) => {
+        resolve(bytes.toString('latin1'));
+        socket.destroy();
+      });
+      socket.once('error', reject);
+    });
+    expect(await answer).toMatch(/^HTTP\/1\.1 413 /);
   });
 
   it('of many megabytes come back as they went', async () => {

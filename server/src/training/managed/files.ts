@@ -28,7 +28,7 @@ import { invalid } from '../fields.ts';
 import { notFound } from '../ledger.ts';
 import { queryOf, readLimit, unknownAfter } from '../paging.ts';
 import type { TrainingServices } from '../services.ts';
-import { openUpload } from '../upload.ts';
+import { openUpload, sizeAhead } from '../upload.ts';
 import { contentDisposition, type Range, readRange } from './content-headers.ts';
 import type { ManagedFilesPort } from './ports.ts';
 
@@ -109,6 +109,7 @@ export class ManagedFiles implements ManagedFilesPort {
       call.header('content-type') ?? '',
       this.#services,
       call.header('x-gateway-file-purpose') ?? null,
+      sizeAhead(call, this.#services),
     );
     // The file's stream ends with the body, and not while it waits for it.
     const leave = () => body.destroy(reasonOf(call.signal));
