@@ -45,7 +45,7 @@ describe('a data set is checked', () => {
         totals: { messages: 1 },
         tokens: null,
         duplicates: 1,
-        duplicatesComplete: true,
+        duplicates_complete: true,
       });
     }
   });

@@ -78,7 +78,7 @@ export interface DatasetReport {
   /** Rows whose bytes repeat an earlier row. They are valid. */
   readonly duplicates: number;
   /** False when the data set has more different rows than are remembered: then `duplicates` is the least there are. */
-  readonly duplicatesComplete: boolean;
+  readonly duplicates_complete: boolean;
 }
 
 export const MAX_PROBLEMS = 100;

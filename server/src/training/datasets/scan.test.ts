@@ -248,7 +248,7 @@ describe('the report', () => {
     expect(scan(lines(GOOD, chat(user('x'), assistant()), GOOD, GOOD))).toMatchObject({
       valid: 4,
       duplicates: 2,
-      duplicatesComplete: true,
+      duplicates_complete: true,
     });
   });
 

@@ -120,7 +120,7 @@ export class DatasetScan {
       totals: this.#totals,
       tokens: this.#tokenizer === null ? null : this.#tokens,
       duplicates: this.#duplicates,
-      duplicatesComplete: this.#seen.complete,
+      duplicates_complete: this.#seen.complete,
     };
   }
 
