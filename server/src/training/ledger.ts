@@ -20,9 +20,13 @@ const UNDER_WAY = 'upload ';
 /** Behind every text that begins with what stands before it, in the order of bytes. */
 const LAST = '\u{10ffff}';
 
-/** 404 `AB08`: the same answer for an id that never was and for one of another workspace. */
+/**
+ * 404: the same answer for an id that never was and for one of another workspace. `AB08` for what the path names, `AB02`
+ * for what the body names in `param`.
+ */
 export function notFound(kind: ObjectKind, param: string | null = null): SluiceError {
-  return new SluiceError('not_found', `There is no such ${WHAT[kind]}.`, { param });
+  const known = param === null ? 'not_found' : 'unknown_reference';
+  return new SluiceError(known, `There is no such ${WHAT[kind]}.`, { param });
 }
 
 export interface Owner {

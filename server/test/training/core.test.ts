@@ -194,7 +194,7 @@ describe('I-10 what belongs to another workspace of the same account', () => {
           verb,
           path,
           404,
-          'AB08',
+          param === null ? 'AB08' : 'AB02',
           param,
         ]);
         // The same words as for an id that never was: nothing tells that the object exists.
