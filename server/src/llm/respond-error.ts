@@ -59,6 +59,9 @@ export function respondError(x: Exchange, thrown: unknown): void {
     String(bytes.length),
     'x-gateway-request-id',
     x.id,
+    // Under this name OpenAI's clients show it in their errors.
+    'x-request-id',
+    x.id,
   ];
   if (error.retryAfter !== null) headers.push('retry-after', String(error.retryAfter));
   gatewayHeaders(x, headers);

@@ -118,6 +118,8 @@ export interface JobsAdapter {
   rowFormat(job: Pick<JobRequest, 'upstreamModel' | 'method'>): RowFormat;
   /** Fewest rows a job may have; 1 when the provider states none. */
   readonly minimumRows: number;
+  /** How long a job takes, where the provider knows it beforehand. */
+  seconds?(job: Pick<JobRequest, 'upstreamModel'>): number;
   /** Finds a job this gateway created before it could note the answer: by name, suffix or metadata. Null: none. */
   findByName?(job: JobRequest, context: AdapterContext): Promise<FineTuningJob | null>;
 }

@@ -41,8 +41,15 @@ describe('the official client trains through Sluice', () => {
       training_file: await kept(),
       gateway_options: { 'x-gateway-virtual-key': 'sandbox' },
     };
+    const dry = await server.first_.send('POST', '/fine_tuning/jobs', { ...OWN, 'x-gateway-dry-run': 'true' }, body);
+    expect(dry.body).toMatchObject({ estimate: { seconds: 5 } });
+    const nowhere = client.fineTuning.jobs.create({ ...body, training_file: 'gw_file_none' } as never);
+    await expect(nowhere).rejects.toMatchObject({ status: 404, code: 'AB02', param: 'training_file' });
+    await expect(nowhere).rejects.toMatchObject({ requestID: expect.stringMatching(/^[0-9a-f-]{36}$/) });
+
     const job = await client.fineTuning.jobs.create(body as never);
     expect(job).toMatchObject({ object: 'fine_tuning.job', status: 'validating_files' });
+    expect(job._request_id).toMatch(/^[0-9a-f-]{36}$/);
     await expect
       .poll(async () => (await client.fineTuning.jobs.retrieve(job.id)).status, { timeout: 40_000, interval: 200 })
       .toBe('succeeded');

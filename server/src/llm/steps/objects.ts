@@ -155,7 +155,8 @@ function accountOf(x: Exchange, target: Target): Account {
 
 async function send(x: Exchange, answer: ObjectAnswer, signal: AbortSignal): Promise<void> {
   x.status = answer.status;
-  const headers = [...answer.headers, 'x-gateway-request-id', x.id];
+  // The second name is the one that OpenAI's clients show as their request id.
+  const headers = [...answer.headers, 'x-gateway-request-id', x.id, 'x-request-id', x.id];
   gatewayHeaders(x, headers);
   // A body that was not read to its end would be taken for the next request on this connection.
   if (!x.request.complete) headers.push('connection', 'close');

@@ -196,7 +196,7 @@ function checkPart(part: JsonValue, role: JsonValue | undefined, at: string, i: 
   if (role !== 'user') fault('content', `${at}[${i}].content: only user messages have images`);
   const url = imageUrl(part);
   if (url === null || !isImage(url))
-    fault('content', `${at}[${i}].content: an image needs an https:// or gs:// URL or a base64 data URI`);
+    fault('content', `${at}[${i}].content: an image needs an http://, https:// or gs:// URL or a base64 data URI`);
 }
 
 /** The URL of an `image_url` part, which may be given plainly or as `{url}`. */

@@ -1,6 +1,7 @@
 import { isObject } from '../../kernel/json.ts';
 import type { JobRequest } from '../../operations/training.ts';
 import type { Pricer } from '../../pricing/price.ts';
+import type { JobsAdapter } from '../../providers/training.ts';
 import type { Account } from '../../runtime/object-call.ts';
 
 /** What a job will take, before it is started. Everything but the counted tokens is a guess. */
@@ -33,7 +34,13 @@ const TOKENS_PER_SECOND = 2_000;
 /** A cent a token in dollars a million tokens. */
 const FROM_CENTS = 10_000;
 
-export function estimate(tokens: number, job: JobRequest, account: Account, pricer: Pricer, now: number): JobEstimate {
+export function estimate(
+  tokens: number,
+  job: JobRequest,
+  { account, jobs }: { readonly account: Account; readonly jobs: Pick<JobsAdapter, 'seconds'> },
+  pricer: Pricer,
+  now: number,
+): JobEstimate {
   const { n_epochs } = job.hyperparameters;
   const assumed = n_epochs === 'auto';
   const epochs = assumed ? USUAL_EPOCHS : n_epochs;
@@ -47,7 +54,7 @@ export function estimate(tokens: number, job: JobRequest, account: Account, pric
     epochs_assumed: assumed,
     trained_tokens,
     cost,
-    seconds: START_SECONDS + Math.ceil(trained_tokens / TOKENS_PER_SECOND),
+    seconds: jobs.seconds?.(job) ?? START_SECONDS + Math.ceil(trained_tokens / TOKENS_PER_SECOND),
   };
 }
 
@@ -72,5 +79,6 @@ export function estimateText(given: JobEstimate): string {
   const passes = `${epochs} epoch${epochs === 1 ? '' : 's'}${epochs_assumed ? ' (assumed)' : ''}`;
   const price =
     cost === null ? 'no price is known' : `about $${cost.usd} by the price of ${cost.basis.replace('_', ' ')}`;
-  return `Estimate: ${trained_tokens} tokens in ${passes}, ${price}, about ${Math.ceil(seconds / 60)} minutes`;
+  const time = seconds < 60 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`;
+  return `Estimate: ${trained_tokens} tokens in ${passes}, ${price}, about ${time}`;
 }

@@ -126,7 +126,13 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
       if (id === null) continue;
       found[role] = await checked(services, { tenant: connection.tenant, id, role, signal }, job, jobs);
     }
-    const costs = estimate(found.training?.tokens ?? 0, job, connection.account, pricer, clock.now());
+    const costs = estimate(
+      found.training?.tokens ?? 0,
+      job,
+      { account: connection.account, jobs },
+      pricer,
+      clock.now(),
+    );
     const rows = ROLES.flatMap((role) => {
       const one = found[role];
       return one === undefined ? [] : [`${FIELD[role]} has ${one.rows} rows and ${one.tokens} tokens`];

@@ -205,7 +205,7 @@ export function createManagedJobs(
       },
       valid: found.every(isValid),
       files: { training_file: reports.training ?? null, validation_file: reports.validation ?? null },
-      estimate: estimate(reports.training?.tokens ?? 0, job, account, pricer, clock.now()),
+      estimate: estimate(reports.training?.tokens ?? 0, job, { account, jobs }, pricer, clock.now()),
       request: shownCall(prepared, account),
     });
   }

@@ -91,6 +91,7 @@ export function sandboxJobs(parts: FileParts): JobsAdapter {
   return {
     minimumRows: 1,
     rowFormat: () => 'openai',
+    seconds: (job) => Math.ceil(wantedOf(job.upstreamModel).trainMs / 1000),
 
     prepare(job, context) {
       check(job, context);

@@ -121,6 +121,12 @@ export function jobAt(job: Job, now: number): FineTuningJob {
   const waiting = status === 'validating_files';
   const hyper = data.hyperparameters;
   const resolved = (value: number | 'auto', auto: number) => (value === 'auto' && !waiting ? auto : value);
+  const hyperparameters = {
+    n_epochs: resolved(hyper.n_epochs, AUTO_EPOCHS),
+    batch_size: resolved(hyper.batch_size, AUTO_BATCH),
+    learning_rate_multiplier: resolved(hyper.learning_rate_multiplier, 1),
+    ...(hyper.beta === undefined ? {} : { beta: resolved(hyper.beta, 0.1) }),
+  };
   return {
     id: job.id,
     object: 'fine_tuning.job',
@@ -128,13 +134,8 @@ export function jobAt(job: Job, now: number): FineTuningJob {
     error: status === 'failed' ? data.verdict : null,
     fine_tuned_model: status === 'succeeded' ? tunedModel(job) : null,
     finished_at: final ? seconds(endOf(job)) : null,
-    hyperparameters: {
-      n_epochs: resolved(hyper.n_epochs, AUTO_EPOCHS),
-      batch_size: resolved(hyper.batch_size, AUTO_BATCH),
-      learning_rate_multiplier: resolved(hyper.learning_rate_multiplier, 1),
-      ...(hyper.beta === undefined ? {} : { beta: resolved(hyper.beta, 0.1) }),
-    },
-    method: { type: data.method },
+    hyperparameters,
+    method: { type: data.method, [data.method]: { hyperparameters } },
     model: data.model,
     organization_id: job.organisationId,
     result_files: status === 'succeeded' && !data.resultRemoved ? [resultFileId(job)] : [],
