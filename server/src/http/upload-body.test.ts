@@ -58,6 +58,27 @@ describe('the body of an upload', () => {
     await expect(read).rejects.toMatchObject({ kind: 'timeout' });
   });
 
+  it('gives up a client that drips, and none that was quick before it paused', async () => {
+    const { body, client, clock } = await upload('content-length: 100000');
+    const read = body[Symbol.asyncIterator]();
+    const next = async (bytes: number) => {
+      client.write(Buffer.alloc(bytes));
+      return read.next();
+    };
+    expect((await next(15_000)).done).toBe(false);
+    let time = 0;
+    for (; time < 14_000; time += 900) {
+      const more = read.next();
+      await clock.advance(900);
+      client.write('x');
+      expect((await more).done).toBe(false);
+    }
+    const more = read.next();
+    await clock.advance(900);
+    client.write('x');
+    await expect(more).rejects.toMatchObject({ kind: 'timeout', message: 'The upload arrives too slowly.' });
+  });
+
   it('does not blame the client while nobody reads', async () => {
     const { body, client, clock } = await upload('content-length: 400000');
     client.write(Buffer.alloc(400_000));

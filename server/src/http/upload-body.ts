@@ -9,16 +9,19 @@ export interface UploadBodyOptions {
   readonly clock: Clock;
   /** Milliseconds a client may take for the next chunk while one is waited for. Default 30 000. */
   readonly idleMs?: number;
+  /** Bytes a second the client must reach on average of the time it is waited for, after the first 10 s. Default 1024. */
+  readonly minRate?: number;
   /** Called with the size of every chunk. */
   readonly onBytes?: (bytes: number) => void;
 }
 
 const IDLE_MS = 30_000;
+const GRACE_MS = 10_000;
 
 /**
  * The body of an upload as it arrives, never held whole: the socket is read only as fast as this stream is. It ends
- * only after a body that is complete; a client that leaves is `client_closed`, one that stalls `timeout`. The
- * request itself stays usable for the answer when this stream is destroyed.
+ * only after a body that is complete; a client that leaves is `client_closed`, one that stalls or drips `timeout`: a byte
+ * now and then would hold a connection and a file of the disk for ever. The request itself stays usable for the answer when this stream is destroyed.
  */
 export function uploadBody(request: IncomingMessage, options: UploadBodyOptions): Readable {
   const coding = request.headers['content-encoding'];
@@ -26,13 +29,28 @@ export function uploadBody(request: IncomingMessage, options: UploadBodyOptions)
     throw new SluiceError('bad_call', 'Send the upload without content coding.');
   }
   const idleMs = options.idleMs ?? IDLE_MS;
+  const minRate = options.minRate ?? 1024;
+  const { clock } = options;
+  let received = 0;
+  /** Time the client was waited for, and since when it is waited for now; -1: it is not. */
+  let waited = 0;
+  let since = -1;
+  const wait = () => {
+    if (since < 0) since = clock.monotonic();
+    deadline.reset(idleMs);
+  };
+  const rest = () => {
+    if (since >= 0) waited += clock.monotonic() - since;
+    since = -1;
+    deadline.cancel();
+  };
   const gone = () => new SluiceError('client_closed', 'The client closed the connection.');
   let over = false;
   const out: Readable = new Readable({
     highWaterMark: 64 * 1024,
     read() {
       if (over) return;
-      deadline.reset(idleMs);
+      wait();
       request.resume();
     },
     destroy(error, done) {
@@ -47,11 +65,14 @@ export function uploadBody(request: IncomingMessage, options: UploadBodyOptions)
   deadline.cancel();
   const onData = (chunk: Buffer) => {
     options.onBytes?.(chunk.length);
-    if (out.push(chunk)) {
-      deadline.reset(idleMs);
+    received += chunk.length;
+    rest();
+    if (waited > GRACE_MS && received < (waited / 1000) * minRate) {
+      out.destroy(new SluiceError('timeout', 'The upload arrives too slowly.'));
+    } else if (out.push(chunk)) {
+      wait();
     } else {
       // While nobody reads here, the client is not to blame for the pause.
-      deadline.cancel();
       request.pause();
     }
   };

@@ -374,6 +374,20 @@ describe.each(ENGINES)('gateway-managed batches on %s', (engine) => {
       expect(await refusal(() => world.output(made.id))).toMatchObject({ status: 400 });
     });
 
+    it('a line that would exhaust the process is a fault like any other', async () => {
+      const deep = `${'['.repeat(20_000)}${']'.repeat(20_000)}`;
+      const lines = [deep, `{"a":${deep}}`, '{"a":1,"a":2}'].map((value, i) =>
+        chatLine(`id-${i}`, 'x', { x: '?' }).replace('"?"', () => value),
+      );
+      const made = await world.create({ input_file_id: await world.input([chatLine('fine'), ...lines].join('\n')) });
+      const done = await world.drive(made.id);
+      expect(done.status).toBe('failed');
+      expect(done.errors?.data.map((fault) => [fault.line, fault.code])).toEqual(
+        [2, 3, 4].map((line) => [line, 'invalid_json_line']),
+      );
+      expect(world.lines).toEqual([]);
+    });
+
     it('at most 100 faults are listed, with their total; an empty file is one', async () => {
       const many = await world.create({ input_file_id: await world.input('x\n'.repeat(250)) });
       const { errors } = await world.drive(many.id);

@@ -3,12 +3,10 @@
  * token counts. Synchronous and without clock; runs in the worker thread (`worker.ts`). Memory is bounded by the
  * longest line, the report and the row set.
  */
-import { isUtf8 } from 'node:buffer';
-import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { parseExact } from '../../kernel/json-exact.ts';
-import { JsonScanError, scanJson } from '../../kernel/json-scan.ts';
+import type { JsonObject } from '../../kernel/json.ts';
 import type { Tokenizer } from '../../operations/tokens.ts';
 import { type Format, formatOf } from './formats.ts';
+import { parseRow } from './parse-row.ts';
 import {
   type DatasetReport,
   MAX_EXCERPT,
@@ -25,13 +23,6 @@ import { rowTokens } from './tokens.ts';
 
 /** Longest line: room for an image of 20 MB in base64. */
 export const MAX_LINE = 32 * 1024 * 1024;
-/** Containers inside each other; what is deeper could not be written again without exhausting the stack. */
-const DEPTH = 128;
-const KEYS = 200_000;
-/** Values of one row, counted roughly. Ten million empty objects in 30 MB would take a gigabyte and a quarter minute. */
-const VALUES = 1_500_000;
-/** Shorter rows cannot hold so many. */
-const COUNT_FROM = 1_000_000;
 const LF = 0x0a;
 const CR = 0x0d;
 const NEWLINE = Buffer.from('\n');
@@ -217,50 +208,4 @@ function excerptOf(row: Buffer): string {
   // Four bytes a character at the most; a character that the cut split is left out.
   const text = row.toString('utf8', 0, Math.min(row.length, MAX_EXCERPT * 4));
   return text.slice(0, MAX_EXCERPT).toWellFormed();
-}
-
-const SYNTAX: Readonly<Partial<Record<JsonScanError['reason'], readonly [RowReason, string]>>> = {
-  encoding: ['not_utf8', 'the line is not UTF-8'],
-  duplicate_key: ['duplicate_key', 'an object in the row names a key twice'],
-  not_object: ['not_object', 'the line is not a JSON object'],
-  depth: ['invalid_json', 'the row is nested too deeply'],
-  keys: ['invalid_json', 'the row has too many keys'],
-  number: ['invalid_json', 'the row has a number that is too long'],
-};
-
-const NO_JSON = ['invalid_json', 'the line is not valid JSON'] as const;
-
-/** Strict: what two parsers could read differently is refused. Big integers are kept. */
-function parseRow(bytes: Buffer): JsonObject {
-  try {
-    scanJson(bytes, [], { depth: DEPTH, keys: KEYS });
-  } catch (error) {
-    if (!(error instanceof JsonScanError)) throw error;
-    if (!isUtf8(bytes)) fault('not_utf8', 'the line is not UTF-8');
-    // Any JSON value but an object is told apart from what is no JSON at all.
-    const [code, reason] = SYNTAX[error.reason] ?? NO_JSON;
-    fault(...(code === 'not_object' && !isJson(bytes) ? NO_JSON : ([code, reason] as const)));
-  }
-  if (bytes.length > COUNT_FROM && hasTooManyValues(bytes)) fault('invalid_json', 'the row has too many values');
-  const value = parseExact(bytes.toString('utf8')) as JsonValue;
-  return isObject(value) ? value : fault('not_object', 'the line is not a JSON object');
-}
-
-/** Counts what stands before a value, also inside of texts, where prose has one in fifty characters and an image none. */
-function hasTooManyValues(bytes: Buffer): boolean {
-  let count = 0;
-  for (let i = 0; i < bytes.length; i++) {
-    const byte = bytes[i];
-    if (byte === 0x2c || byte === 0x5b || byte === 0x7b) count++;
-  }
-  return count > VALUES;
-}
-
-function isJson(bytes: Buffer): boolean {
-  try {
-    JSON.parse(bytes.toString('utf8'));
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -1,7 +1,8 @@
 /** The input file of a batch: one request per line (api §5.3), checked before any of them is sent. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { parseExact } from '../../kernel/json-exact.ts';
 import { parseModel } from '../../providers/models.ts';
+import { parseRow } from '../datasets/parse-row.ts';
+import { RowFault } from '../datasets/report.ts';
 import { type FileLine, isBlank, linesOf } from './lines.ts';
 
 /** Requests in one batch: OpenAI's figure; it also bounds what is remembered to find a `custom_id` given twice. */
@@ -54,19 +55,15 @@ export function readBatchLine(line: FileLine, rules: BatchRules): BatchLine | Ba
       `The line has ${line.length} bytes; a request may have at most ${rules.maxLineBytes}.`,
     );
   }
-  let text: string;
-  let value: unknown;
+  let value: JsonObject;
   try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(line.bytes);
-  } catch {
-    return fault('invalid_encoding', 'The line is not valid UTF-8.');
+    value = parseRow(line.bytes);
+  } catch (error) {
+    if (!(error instanceof RowFault)) throw error;
+    const { code, message } = error;
+    if (code === 'not_utf8') return fault('invalid_encoding', 'The line is not valid UTF-8.');
+    return fault('invalid_json_line', `Write one JSON object per line: ${message}.`);
   }
-  try {
-    value = parseExact(text);
-  } catch {
-    return fault('invalid_json_line', 'The line is not valid JSON; write one JSON object per line.');
-  }
-  if (!isObject(value)) return fault('invalid_json_line', 'The line must be one JSON object.');
   const { custom_id: id, method, url, body } = value;
   if (typeof id !== 'string' || id === '' || id.length > MAX_CUSTOM_ID) {
     return fault('invalid_custom_id', `custom_id must be a text of 1 to ${MAX_CUSTOM_ID} characters.`, 'custom_id');
