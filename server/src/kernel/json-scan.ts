@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { endianness } from 'node:os';
 import { fail, KeyIndex } from './json-keys.ts';
+import { simdBegin, simdEnd } from './json-simd.ts';
 
 export { type JsonFault, JsonScanError } from './json-keys.ts';
 
@@ -40,6 +41,9 @@ export interface ScanResult {
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const MAX_DEPTH = 1024;
+
+/** Bytes of a body from which its string values are given to `simdEnd`. Keys are short: the loop is as fast for them. */
+const SIMD_FROM = 1024;
 
 /** 1 where a byte ends a run of plain string bytes: quote, backslash, control characters. */
 const STOPS = new Uint8Array(256);
@@ -214,9 +218,15 @@ function literalEnd(buf: Buffer, start: number, text: string): number {
 
 /**
  * Scans a whole body. `wanted` names top-level members (ASCII) whose byte ranges the caller needs.
- * Throws `JsonScanError`. About 1 µs at 1 KB and 35 µs at 100 KB of chat.
+ * Throws `JsonScanError`. Under 1 µs at 1 KB of chat; at 100 KB 15 µs for one message, 25 µs for a hundred, 55 µs for
+ * 400. `simdFrom` is given by tests.
  */
-export function scanJson(buf: Buffer, wanted: readonly string[], limits?: ScanLimits): ScanResult {
+export function scanJson(
+  buf: Buffer,
+  wanted: readonly string[],
+  limits?: ScanLimits,
+  simdFrom = SIMD_FROM,
+): ScanResult {
   const depthLimit = Math.min(limits?.depth ?? 64, MAX_DEPTH);
   const keyLimit = limits?.keys ?? 20_000;
   const numberLimit = limits?.number ?? 64;
@@ -229,6 +239,7 @@ export function scanJson(buf: Buffer, wanted: readonly string[], limits?: ScanLi
   // Words may begin up to three bytes before the body. On a big-endian machine all is left to the byte loop.
   const words = LITTLE_ENDIAN ? new Int32Array(buf.buffer, buf.byteOffset - shift, (n + shift) >> 2) : NO_WORDS;
   const keys = new KeyIndex(buf, keyLimit);
+  const simd = n >= simdFrom && simdBegin();
 
   let i = skipSpace(buf, 0);
   if (i >= n) fail('empty', n);
@@ -277,7 +288,9 @@ export function scanJson(buf: Buffer, wanted: readonly string[], limits?: ScanLi
       const start = i;
       let kind = 2;
       if (c === QUOTE) {
-        i = stringEnd(buf, words, shift, i + 1) + 1;
+        const end = simd ? simdEnd(buf, i + 1) : -1;
+        // A string with a fault is read again by the loop, which names it.
+        i = (end >= 0 ? end : stringEnd(buf, words, shift, i + 1)) + 1;
       } else if (c === 0x7b || c === 0x5b) {
         if (depth === 0) pendingStart = start;
         depth++;
