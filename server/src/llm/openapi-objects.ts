@@ -1,5 +1,6 @@
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import type { Operation, OperationId } from '../operations/operation.ts';
+import { ANSWER_HEADERS, ANSWERS, ERROR, INTEGRATIONS } from './openapi-answers.ts';
 
 /** The reference of files, batches and fine-tuning jobs: one shape for every provider that has them. */
 
@@ -23,6 +24,16 @@ const HYPERPARAMETERS = object(
     beta: { type: 'number', exclusiveMinimum: 0, description: 'Preference tuning only.' },
   },
   ['n_epochs', 'learning_rate_multiplier', 'batch_size'],
+);
+/** The older place, where a number may also be left to the provider. */
+const OLDER_HYPERPARAMETERS = object(
+  {
+    n_epochs: { anyOf: [{ const: 'auto' }, whole(1)] },
+    learning_rate_multiplier: { anyOf: [{ const: 'auto' }, { type: 'number', exclusiveMinimum: 0 }] },
+    batch_size: { anyOf: [{ const: 'auto' }, whole(1)] },
+  },
+  ['n_epochs', 'learning_rate_multiplier', 'batch_size'],
+  { description: 'May stand for a `method` of the type `supervised`.' },
 );
 const METADATA: JsonObject = {
   type: ['object', 'null'],
@@ -55,8 +66,9 @@ const JOB = object(
       },
       ['type'],
     ),
+    hyperparameters: OLDER_HYPERPARAMETERS,
     seed: whole(0),
-    integrations: { type: ['array', 'null'], maxItems: 5, items: { type: 'object' } },
+    integrations: INTEGRATIONS,
     metadata: METADATA,
     job_name: text(),
     role_arn: text(),
@@ -64,7 +76,8 @@ const JOB = object(
     gateway_options: GATEWAY_OPTIONS,
     provider_options: object({ job_name: text(), role_arn: text(), output_file: text(), model: text() }),
   },
-  ['model', 'training_file', 'suffix', 'method'],
+  ['model', 'training_file', 'suffix'],
+  { anyOf: [{ required: ['method'] }, { required: ['hyperparameters'] }] },
 );
 const BATCH = object(
   {
@@ -142,7 +155,7 @@ function tagOf(operation: Operation): string {
 export function describeObjects(operation: Operation, title: string): JsonObject {
   const names = [...operation.path.matchAll(/:(\w+)/g)].map((match) => match[1] ?? '');
   const body = BODIES[operation.id];
-  const content = operation.id === 'file_content' || operation.id === 'batch_output';
+  const answer = ANSWERS[operation.id];
   const parameters: JsonValue[] = [
     ...names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
     ...Object.entries(QUERIES[operation.id] ?? {}).map(([name, schema]) => ({
@@ -155,7 +168,7 @@ export function describeObjects(operation: Operation, title: string): JsonObject
       name,
       in: 'header',
       required: false,
-      schema: { type: 'string' },
+      schema: name === 'x-gateway-dry-run' ? { enum: ['true', 'false'] } : { type: 'string' },
     })),
   ];
   return {
@@ -169,10 +182,15 @@ export function describeObjects(operation: Operation, title: string): JsonObject
     ...(body === undefined ? {} : { requestBody: { required: true, content: { [body[0]]: { schema: body[1] } } } }),
     responses: {
       '200': {
-        description: content ? 'The bytes, as they come.' : 'The object or list.',
-        content: { [content ? 'application/octet-stream' : 'application/json']: {} },
+        description: answer === undefined ? 'The bytes, as they come.' : 'The object or list.',
+        headers: ANSWER_HEADERS,
+        content: answer === undefined ? { 'application/octet-stream': {} } : { 'application/json': { schema: answer } },
       },
-      default: { description: 'An error: `{"error": {"message", "type", "param", "code"}}`.' },
+      default: {
+        description: 'An error.',
+        headers: ANSWER_HEADERS,
+        content: { 'application/json': { schema: ERROR } },
+      },
     },
   };
 }

@@ -317,7 +317,7 @@ export function createManagedJobs(
 
   async function events(call: ObjectCall): Promise<ObjectAnswer> {
     const tenant = workspaceOf(call);
-    const { after, limit } = readPage(call.query, 20);
+    const { after, limit } = readPage(call.query, 20, 1000);
     const { id: job_id } = await find(call);
     const rows = await tables.read(tenant, async (tx) => {
       const last = after === null ? null : await tx.find('training_events', { id: after, job_id });

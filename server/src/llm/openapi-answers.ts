@@ -1,0 +1,188 @@
+import type { JsonObject } from '../kernel/json.ts';
+import type { OperationId } from '../operations/operation.ts';
+import { FINAL_BATCH } from '../operations/training.ts';
+
+/**
+ * What files, batches and fine-tuning jobs look like in answers, for the reference. Fields that a provider adds pass
+ * through, so no schema here is closed.
+ */
+
+const text: JsonObject = { type: 'string' };
+const textOrNull: JsonObject = { type: ['string', 'null'] };
+const whole: JsonObject = { type: 'integer' };
+const seconds: JsonObject = { type: 'integer', description: 'Unix seconds.' };
+const secondsOrNull: JsonObject = { type: ['integer', 'null'], description: 'Unix seconds.' };
+const is = (value: string): JsonObject => ({ type: 'string', const: value });
+const list = (items: JsonObject): JsonObject => ({ type: 'array', items });
+const object = (required: JsonObject, optional: JsonObject = {}): JsonObject => ({
+  type: 'object',
+  properties: { ...required, ...optional },
+  required: Object.keys(required),
+});
+
+export const INTEGRATIONS: JsonObject = {
+  type: ['array', 'null'],
+  maxItems: 5,
+  items: object({
+    type: is('tracker'),
+    tracker: object({ project: text }, { name: textOrNull, entity: textOrNull, tags: list(text) }),
+  }),
+};
+
+const FILE = object(
+  {
+    id: { type: 'string', description: '`gw_file_…` for files that Sluice keeps.' },
+    object: is('file'),
+    bytes: whole,
+    created_at: seconds,
+    filename: text,
+    purpose: text,
+    status: { enum: ['uploaded', 'processed', 'error'] },
+  },
+  { status_details: { type: ['string', 'null'], description: 'Why the status is `error`.' } },
+);
+
+const JOB = object(
+  {
+    id: { type: 'string', description: '`gw_ftjob_…` for jobs that Sluice runs.' },
+    object: is('fine_tuning.job'),
+    created_at: seconds,
+    error: {
+      ...object({ code: text, message: text, param: textOrNull }),
+      type: ['object', 'null'],
+      description: 'Null unless the job failed.',
+    },
+    fine_tuned_model: { type: ['string', 'null'], description: 'Null until the job succeeded.' },
+    finished_at: secondsOrNull,
+    hyperparameters: object({
+      n_epochs: { anyOf: [{ const: 'auto' }, { type: 'integer', minimum: 1, maximum: 50 }] },
+    }),
+    model: text,
+    organization_id: text,
+    result_files: list(text),
+    status: { enum: ['validating_files', 'queued', 'running', 'succeeded', 'failed', 'cancelled'] },
+    trained_tokens: { type: ['integer', 'null'] },
+    training_file: text,
+    validation_file: textOrNull,
+    seed: whole,
+  },
+  { integrations: INTEGRATIONS, estimated_finish: secondsOrNull },
+);
+
+const EVENT = object({
+  id: text,
+  object: is('fine_tuning.job.event'),
+  created_at: seconds,
+  level: { enum: ['info', 'warn', 'error'] },
+  message: text,
+});
+
+const METRICS = [
+  'step',
+  'train_loss',
+  'train_mean_token_accuracy',
+  'valid_loss',
+  'valid_mean_token_accuracy',
+  'full_valid_loss',
+  'full_valid_mean_token_accuracy',
+];
+const CHECKPOINT = object({
+  id: text,
+  object: is('fine_tuning.job.checkpoint'),
+  created_at: seconds,
+  fine_tuned_model_checkpoint: text,
+  step_number: whole,
+  metrics: object({}, Object.fromEntries(METRICS.map((name) => [name, { type: 'number' }]))),
+  fine_tuning_job_id: text,
+});
+
+const BATCH_TIMES = [
+  'in_progress_at',
+  'expires_at',
+  'finalizing_at',
+  'completed_at',
+  'failed_at',
+  'expired_at',
+  'cancelling_at',
+  'cancelled_at',
+];
+const BATCH = object(
+  {
+    id: { type: 'string', description: '`gw_batch_…` for batches that Sluice runs.' },
+    object: is('batch'),
+    endpoint: text,
+    input_file_id: text,
+    completion_window: text,
+    status: {
+      enum: [
+        'validating',
+        'in_progress',
+        'finalizing',
+        'processing_post_request_guardrails',
+        'cancelling',
+        ...FINAL_BATCH,
+      ],
+    },
+    created_at: seconds,
+  },
+  {
+    errors: {
+      ...object({
+        data: list(
+          object({ message: text }, { code: textOrNull, param: textOrNull, line: { type: ['integer', 'null'] } }),
+        ),
+      }),
+      type: ['object', 'null'],
+    },
+    output_file_id: textOrNull,
+    error_file_id: { type: ['string', 'null'], description: 'Null when no request failed.' },
+    ...Object.fromEntries(BATCH_TIMES.map((name) => [name, secondsOrNull])),
+    request_counts: object({ total: whole, completed: whole, failed: whole }),
+    metadata: { type: ['object', 'null'], additionalProperties: text },
+    model: textOrNull,
+  },
+);
+
+const page = (item: JsonObject): JsonObject =>
+  object({ object: is('list'), data: list(item), has_more: { type: 'boolean' } });
+const pageWithEnds = (item: JsonObject): JsonObject =>
+  object({
+    object: is('list'),
+    data: list(item),
+    first_id: textOrNull,
+    last_id: textOrNull,
+    has_more: { type: 'boolean' },
+  });
+
+/** Schema of the answer; operations that answer bytes have none. */
+export const ANSWERS: Readonly<Partial<Record<OperationId, JsonObject>>> = {
+  files_upload: FILE,
+  files: page(FILE),
+  file: FILE,
+  file_delete: object({ id: text, object: is('file'), deleted: { type: 'boolean' } }),
+  finetune_create: JOB,
+  finetune_jobs: page(JOB),
+  finetune_job: JOB,
+  finetune_cancel: JOB,
+  finetune_pause: JOB,
+  finetune_resume: JOB,
+  finetune_events: page(EVENT),
+  finetune_checkpoints: pageWithEnds(CHECKPOINT),
+  batch_create: BATCH,
+  batches: pageWithEnds(BATCH),
+  batch: BATCH,
+  batch_cancel: BATCH,
+};
+
+/** Errors of an operation, and those of the gateway before it knows which provider is meant. */
+export const ERROR: JsonObject = {
+  anyOf: [
+    object({ error: object({ message: text, type: text, param: textOrNull, code: textOrNull }) }),
+    object({ status: is('failure'), message: text }),
+  ],
+};
+
+export const ANSWER_HEADERS: JsonObject = {
+  'x-request-id': { schema: text, description: 'Id of the request, as `x-gateway-request-id` says it.' },
+  'x-gateway-request-id': { schema: text },
+};
