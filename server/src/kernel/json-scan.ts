@@ -235,11 +235,13 @@ export function scanJson(
   if (n >= 3 && buf[0] === 0xef && buf[1] === 0xbb && buf[2] === 0xbf) fail('byte_order_mark', 0);
   if (!isUtf8(buf)) fail('encoding', 0);
 
-  const shift = buf.byteOffset & 3;
-  // Words may begin up to three bytes before the body. On a big-endian machine all is left to the byte loop.
-  const words = LITTLE_ENDIAN ? new Int32Array(buf.buffer, buf.byteOffset - shift, (n + shift) >> 2) : NO_WORDS;
-  const keys = new KeyIndex(buf, keyLimit);
   const simd = n >= simdFrom && simdBegin();
+  const shift = buf.byteOffset & 3;
+  // Words may begin up to three bytes before the body. On a big-endian machine all is left to the byte loop, and so are
+  // keys where values are found with SIMD: keys are short, and the view would be garbage of every request.
+  const words =
+    LITTLE_ENDIAN && !simd ? new Int32Array(buf.buffer, buf.byteOffset - shift, (n + shift) >> 2) : NO_WORDS;
+  const keys = new KeyIndex(buf, keyLimit);
 
   let i = skipSpace(buf, 0);
   if (i >= n) fail('empty', n);
