@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { organisationRow, workspaceRow } from '../../src/store/conformance/rows.ts';
+import { apiKeyRow, organisationRow, workspaceRow } from '../../src/store/conformance/rows.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import type { Row } from '../../src/store/schema.ts';
 import { openSqliteTables } from '../../src/store/sqlite/tables.ts';
 import { postgresDatabase } from './postgres.ts';
 
-/** One store with the organisation `o1` and its workspaces `w1` and `w2`, opened as often as there are nodes. */
+/** One store with the organisation `o1`, its workspaces `w1` and `w2` and their keys `key-w1` and `key-w2`, opened as often as there are nodes. */
 export interface JobStore {
   readonly tables: Tables;
   /** The same store as another process opens it. */
@@ -40,6 +40,9 @@ export async function jobStore(engine: (typeof ENGINES)[number], clock: Clock): 
     await tx.insert('organisations', organisationRow('o1'));
     await tx.insert('workspaces', workspaceRow('o1', 'w1'));
     await tx.insert('workspaces', workspaceRow('o1', 'w2'));
+    for (const workspace_id of ['w1', 'w2']) {
+      await tx.insert('api_keys', apiKeyRow('o1', `key-${workspace_id}`, { workspace_id, type: 'workspace-service' }));
+    }
   });
   return {
     tables,

@@ -382,7 +382,7 @@ export function objectCall(
   const workspaceId = given.workspace ?? 'w1';
   const principal = {
     kind: 'workspace-service',
-    keyId: 'key-1',
+    keyId: `key-${workspaceId}`,
     organisationId: 'o1',
     workspaceId,
     defaults: {},

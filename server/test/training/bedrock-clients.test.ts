@@ -317,5 +317,19 @@ describe('the official client has Sluice run the whole job on Bedrock', () => {
       recordId: 'a',
       modelInput: { messages: [{ role: 'user', content: [{ text: 'Hi' }] }] },
     });
+    // The workspace's own, and nobody else's to name.
+    expect(await client().files.retrieve(encodeURIComponent(`s3://${BUCKET}/${key}`))).toMatchObject({
+      object: 'file',
+    });
+    const other = server.second.client('bedrock-shared-two', HEADERS);
+    const stolen = {
+      input_file_id: `s3%3a%2f%2f${BUCKET}%2f${key}`,
+      endpoint: '/v1/chat/completions',
+      completion_window: '24h',
+      model: MODEL,
+      role_arn: ROLE,
+    };
+    await expect(other.batches.create(stolen as never)).rejects.toMatchObject({ param: 'input_file_id' });
+    expect(upstream.batches.length).toBe(before + 1);
   });
 });

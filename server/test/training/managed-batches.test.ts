@@ -478,6 +478,17 @@ describe.each(ENGINES)('gateway-managed batches on %s', (engine) => {
       });
     });
 
+    it('nothing is begun for a key that was revoked meanwhile', async () => {
+      const before = await counts();
+      const batch = await made(2);
+      const set = (status: 'archived' | 'active') =>
+        world.store.tables.systemWrite((tx) => tx.update('api_keys', { id: 'key-w1' }, { status }));
+      await set('archived');
+      const done = await world.drive(batch.id).finally(() => set('active'));
+      expect(done).toMatchObject({ status: 'file_upload_failed', errors: { data: [{ code: 'invalid_api_key' }] } });
+      expect((await counts()).batch).toBe(before.batch);
+    });
+
     it('killed anywhere, the provider gets one file and one batch', async () => {
       let points = 0;
       for (let fuse = 1; fuse < 60; fuse++) {

@@ -187,6 +187,20 @@ describe.each(ENGINES)('gateway-managed jobs on %s', (engine) => {
 
   const statuses = (list: readonly ShownEvent[]) => list.filter((e) => e.type === 'status').map((e) => e.status);
 
+  it('begins nothing at the provider for a key that was revoked or lost its scope meanwhile', async () => {
+    for (const change of [{ status: 'archived' as const }, { scopes: ['logs.view'] }]) {
+      const on = node();
+      const job = await create(on);
+      const back = { status: 'active' as const, scopes: ['completions.write'] };
+      await store.tables.systemWrite((tx) => tx.update('api_keys', { id: 'key-w1' }, change));
+      await untilDone(job.id).finally(() =>
+        store.tables.systemWrite((tx) => tx.update('api_keys', { id: 'key-w1' }, back)),
+      );
+      expect(await retrieve(on, job.id)).toMatchObject({ status: 'failed', error: { code: 'invalid_api_key' } });
+      expect([trainer.files.size, trainer.jobs.size]).toEqual([0, 0]);
+    }
+  });
+
   it('runs a job from the create call to its model, each state with one event, results in the file store', async () => {
     const on = node();
     const job = await create(on, { ...BODY, validation_file: 'gw_file_valid', provider_options: { model: 'base:8k' } });

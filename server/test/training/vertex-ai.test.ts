@@ -133,6 +133,18 @@ describe('every field of a create request', () => {
     expect(context.calls).toEqual([]);
   });
 
+  it('a pattern is no training file: it may mean what others keep in the bucket', async () => {
+    for (const name of ['*', 'in/*.jsonl', 'in/mine?.jsonl', 'in/[ab].jsonl']) {
+      for (const training_file of [`gs://bucket/${name}`, encodeURIComponent(`gs://bucket/${name}`)]) {
+        expect(await refusal(() => jobs.create(job({ training_file }), context))).toMatchObject({
+          status: 400,
+          param: 'training_file',
+        });
+      }
+    }
+    expect(context.calls).toEqual([]);
+  });
+
   it('region and project are checked before they become part of an address', async () => {
     for (const [param, settings] of [
       ['vertex_region', { ...SETTINGS, vertex_region: 'evil.example/' }],
@@ -541,6 +553,7 @@ describe('batches', () => {
     ['model', null, { model: null }],
     ['model', null, { model: 'publishers/anthropic/models/claude-sonnet-4-5' }],
     ['input_file_id', null, { input_file_id: 'file-1' }],
+    ['input_file_id', null, { input_file_id: idOf('in/*') }],
     ['metadata.Bad', null, { metadata: { Bad: 'x' } }],
   ])('a wrong %s is refused by name, before any call', async (param, code, more) => {
     expect(await refusal(() => batches.create(batch(more), context))).toMatchObject({ status: 400, param, code });

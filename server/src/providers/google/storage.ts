@@ -97,6 +97,10 @@ export function parseUri(text: string): ObjectPlace | null {
   return plain && printable ? { bucket, name } : null;
 }
 
+/** Whether jobs read the URI as a pattern, which may mean objects of anybody. */
+export const isPattern = (place: ObjectPlace): boolean => /[*?[]/.test(place.name);
+export const PATTERN = 'Name one object: a URI with *, ? or [ is read as a pattern here.';
+
 export const uriOf = (place: ObjectPlace): string => `gs://${place.bucket}/${place.name}`;
 
 function toObject(value: unknown): StoredObject {

@@ -7,9 +7,11 @@ import { mappedLines, needsOutput } from '../batch-lines.ts';
 import { googleHeaders } from '../google/credentials.ts';
 import {
   insideBucket,
+  isPattern,
   listObjects,
   type ObjectPlace,
   openObject,
+  PATTERN,
   parseUri,
   type StoredObject,
   uriOf,
@@ -106,6 +108,7 @@ function createBody(batch: BatchRequest, context: AdapterContext): JsonObject {
   }
   const input = objectNamed(batch.input_file_id, 'input_file_id', context);
   if (input.name === '') throw wrong('input_file_id', 'input_file_id must name an object, not a bucket.');
+  if (isPattern(input)) throw wrong('input_file_id', PATTERN);
   const folder = { bucket: input.bucket, name: input.name.slice(0, input.name.lastIndexOf('/') + 1) };
   const output =
     batch.output_data_config === null ? folder : objectNamed(batch.output_data_config, 'output_data_config', context);

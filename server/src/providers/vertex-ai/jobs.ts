@@ -12,7 +12,7 @@ import {
   type JobStatus,
 } from '../../operations/training.ts';
 import { googleHeaders } from '../google/credentials.ts';
-import { insideBucket, parseUri, uriOf } from '../google/storage.ts';
+import { insideBucket, isPattern, PATTERN, parseUri, uriOf } from '../google/storage.ts';
 import { pageSize, takePage, tokenItems } from '../token-pages.ts';
 import type { AdapterContext, JobsAdapter, PreparedCall } from '../training.ts';
 import {
@@ -67,6 +67,7 @@ function source(text: string, param: string, job: JobRequest, context: AdapterCo
       param,
     });
   }
+  if (isPattern(place)) throw new SluiceError('invalid_request', PATTERN, { param });
   insideBucket(context, place.bucket, param);
   return uriOf(place);
 }

@@ -28,6 +28,7 @@ import {
   type Turn,
 } from './batch-row.ts';
 import { type BatchServices, inputName, type OpenAccount, openAccount, settingsOf } from './batch-services.ts';
+import { mayStillBegin } from './rights.ts';
 
 const LONGEST_RESULT = 64 * 1024 * 1024;
 /** Pages of the provider's batches that are searched for one that may exist already. */
@@ -123,8 +124,9 @@ export async function upload(claim: BatchClaim, services: BatchServices): Promis
   let secrets: readonly string[] = [];
   try {
     const opened = await open(claim, services);
-    const { adapter, context, batches } = opened;
+    const { adapter, context, batches, ledger } = opened;
     secrets = opened.secrets;
+    await mayStillBegin(services, row);
     if (batches.createFromLines !== undefined) {
       await note(claim, {}, { step: 'start' });
       return { again: 0 };
@@ -152,6 +154,8 @@ export async function upload(claim: BatchClaim, services: BatchServices): Promis
       );
       uploaded = file.id;
     }
+    // In a bucket that workspaces share, nobody else may name it as theirs.
+    await ledger?.claim('file', [uploaded]);
     await note(claim, { begun: null, uploaded }, { step: 'start' });
     return { again: 0 };
   } catch (error) {
@@ -179,8 +183,12 @@ export async function start(claim: BatchClaim, services: BatchServices): Promise
     secrets = opened.secrets;
     const request = requestOf(row, uploaded ?? '');
     let made: Batch | null = null;
-    if (begun === 'start') made = await startedBefore(batches, request, uploaded, context);
-    else await note(claim, { begun: 'start' });
+    if (begun === 'start') {
+      made = await startedBefore(batches, request, uploaded, context);
+    } else {
+      await mayStillBegin(services, row);
+      await note(claim, { begun: 'start' });
+    }
     if (made === null) {
       const lines = () => providerLines(services, row, undefined);
       made =

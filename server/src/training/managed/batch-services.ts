@@ -3,6 +3,7 @@ import { systemTenant } from '../../auth/tenant.ts';
 import type { AdapterContext, TrainingAdapter } from '../../providers/training.ts';
 import { accountOfStored, adapterOf } from '../account.ts';
 import { adapterContext } from '../context.ts';
+import { type Ledger, ledgerOf } from '../ledger.ts';
 import type { TrainingServices } from '../services.ts';
 import { type BatchRow, workOf } from './batch-row.ts';
 import { NAMES } from './job-services.ts';
@@ -11,6 +12,8 @@ import { NAMES } from './job-services.ts';
 export interface OpenAccount {
   readonly adapter: TrainingAdapter;
   readonly context: AdapterContext;
+  /** Whose the provider's objects are; null where it keeps workspaces apart itself. */
+  readonly ledger: Ledger | null;
   /** Texts that must not be told on. */
   readonly secrets: readonly string[];
 }
@@ -53,6 +56,7 @@ export async function openAccount(services: BatchServices, row: BatchRow, signal
   return {
     adapter: adapterOf(services, account, tenant),
     context: { ...context, uuid: uuidsOf(row.id) },
+    ledger: ledgerOf(services, account, { tenant, createdBy: row.created_by }),
     secrets: account.secrets,
   };
 }

@@ -49,6 +49,7 @@ import {
   type Turn,
 } from './job-services.ts';
 import { copyResult, removeAll, uploadAll } from './job-uploads.ts';
+import { mayStillBegin } from './rights.ts';
 
 const NOW: Turn = { again: 0 };
 const LEVELS: ReadonlySet<string> = new Set(['info', 'warn', 'error']);
@@ -155,6 +156,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
   }
 
   async function upload(claim: JobClaim): Promise<Turn> {
+    await mayStillBegin(services, claim.row);
     await uploadAll(services, claim, storedJob(claim.row));
     await claim.write(async () => ({ step: 'create' satisfies JobStep }));
     return NOW;
@@ -194,6 +196,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
       const connection = await open();
       upstream = await search(job, jobsOf(connection), connection);
     } else {
+      await mayStillBegin(services, claim.row);
       await claim.write(async (_tx, row) => noted(row, { asked: true }));
     }
     const connection = await open();
