@@ -46,13 +46,17 @@ export interface InputLine {
 
 /** Reads a line; `model` of the batch, where it names one, goes before the line's own. */
 export function readInputLine(line: JsonObject, batch: Pick<BatchRequest, 'endpoint' | 'model'>): InputLine {
-  const { custom_id: customId, method, url, body } = line;
+  const { custom_id: customId, method, url, body, ...others } = line;
   if (typeof customId !== 'string' || customId === '') invalid('custom_id', 'A batch line needs a "custom_id".');
   if (method !== undefined && method !== 'POST') invalid('method', `"method" must be "POST", not ${quoted(method)}.`);
   if (url !== undefined && url !== batch.endpoint) {
     invalid('url', `"url" must be the endpoint of the batch, ${quoted(batch.endpoint)}, not ${quoted(url)}.`);
   }
   if (!isObject(body)) invalid('body', 'A batch line needs a "body" that is an object.');
+  const unknown = Object.keys(others)[0]?.slice(0, 100);
+  if (unknown !== undefined) {
+    invalid(unknown, `A batch line has custom_id, method, url and body only; leave ${quoted(unknown)} out.`);
+  }
   if (body.stream === true) invalid('body.stream', 'The lines of a batch are not streamed; leave "stream" out.');
   const model = batch.model ?? textOf(body.model);
   if (model === null) invalid('body.model', 'A batch line needs a "model", or the batch does.');

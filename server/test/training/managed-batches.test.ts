@@ -355,6 +355,7 @@ describe.each(ENGINES)('gateway-managed batches on %s', (engine) => {
         'nonsense',
         '',
         '[]',
+        chatLine('g').replace('{', '{"priority":1,'),
       ].join('\n');
       const made = await world.create({ input_file_id: await world.input(text) });
       const done = await world.drive(made.id);
@@ -369,6 +370,7 @@ describe.each(ENGINES)('gateway-managed batches on %s', (engine) => {
         [8, 'invalid_custom_id', 'custom_id'],
         [9, 'invalid_json_line', null],
         [11, 'invalid_json_line', null],
+        [12, 'unknown_field', 'priority'],
       ]);
       expect(world.lines).toEqual([]);
       expect(await refusal(() => world.output(made.id))).toMatchObject({ status: 400 });

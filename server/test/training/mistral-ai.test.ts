@@ -411,5 +411,6 @@ describe('batches at Mistral', () => {
       body: { messages: [{ role: 'user', content: 'x' }], random_seed: 3, tool_choice: 'any' },
     });
     expect(() => batches.inputLine?.({ ...line, body: { ...line.body, logprobs: true } }, batch())).toThrow('logprobs');
+    expect(() => batches.inputLine?.({ ...line, priority: 1 }, batch())).toThrow('priority');
   });
 });

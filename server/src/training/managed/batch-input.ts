@@ -64,7 +64,7 @@ export function readBatchLine(line: FileLine, rules: BatchRules): BatchLine | Ba
     if (code === 'not_utf8') return fault('invalid_encoding', 'The line is not valid UTF-8.');
     return fault('invalid_json_line', `Write one JSON object per line: ${message}.`);
   }
-  const { custom_id: id, method, url, body } = value;
+  const { custom_id: id, method, url, body, ...others } = value;
   if (typeof id !== 'string' || id === '' || id.length > MAX_CUSTOM_ID) {
     return fault('invalid_custom_id', `custom_id must be a text of 1 to ${MAX_CUSTOM_ID} characters.`, 'custom_id');
   }
@@ -73,6 +73,12 @@ export function readBatchLine(line: FileLine, rules: BatchRules): BatchLine | Ba
     return fault('invalid_url', `url must be the endpoint of the batch, ${JSON.stringify(rules.endpoint)}.`, 'url');
   }
   if (!isObject(body)) return fault('invalid_body', 'body must be a JSON object.', 'body');
+  // It would reach nobody: what a request says stands in its body.
+  const unknown = Object.keys(others)[0]?.slice(0, 100);
+  if (unknown !== undefined) {
+    const message = `A line has custom_id, method, url and body only; ${JSON.stringify(unknown)} is not known here.`;
+    return fault('unknown_field', message, unknown);
+  }
   if (body.stream !== undefined && body.stream !== null && body.stream !== false) {
     return fault('invalid_body', 'A request of a batch cannot stream; leave stream out.', 'body.stream');
   }
