@@ -86,6 +86,8 @@ export interface S3Server {
   /** What did not fit the protocol; a test that leaves any has failed. */
   readonly faults: string[];
   readonly requests: S3Request[];
+  /** Most entries of one page of a list. Default 1000 as in the real service. */
+  pageSize: number;
   /** Decides on failures; the return value null lets the request through. */
   fail: (request: S3Request) => S3Failure | null;
   createBucket(name: string): void;
@@ -312,7 +314,7 @@ export async function startS3Server(options: S3ServerOptions = {}): Promise<S3Se
     const delimiter = query.get('delimiter') ?? '';
     const token = query.get('continuation-token');
     const start = token === null ? (query.get('start-after') ?? '') : Buffer.from(token, 'base64url').toString();
-    const max = Math.min(Number(query.get('max-keys') ?? 1000), 1000);
+    const max = Math.min(Number(query.get('max-keys') ?? 1000), server.pageSize);
     const encode =
       query.get('encoding-type') === 'url' ? (s: string) => encodeURIComponent(s).replace(/%2F/g, '/') : escapeXml;
     const names = [...bucketOf(entry.bucket).objects.keys()].filter((key) => key.startsWith(prefix)).sort();
@@ -469,15 +471,25 @@ export async function startS3Server(options: S3ServerOptions = {}): Promise<S3Se
         return;
       case 'ListMultipartUploads': {
         const prefix = entry.query.get('prefix') ?? '';
-        const rows = [...bucket.uploads.values()]
-          .filter((one) => one.key.startsWith(prefix))
-          .map(
-            (one) =>
-              `<Upload><Key>${escapeXml(one.key)}</Key><UploadId>${one.id}</UploadId><Initiated>${one.initiated.toISOString()}</Initiated></Upload>`,
-          );
+        const marker = [entry.query.get('key-marker') ?? '', entry.query.get('upload-id-marker') ?? ''].join('\0');
+        const at = (one: Upload): string => `${one.key}\0${one.id}`;
+        // S3 orders uploads by key; markers that name one which is gone still say where to go on.
+        const rest = [...bucket.uploads.values()]
+          .filter((one) => one.key.startsWith(prefix) && (marker === '\0' || at(one) > marker))
+          .sort((a, b) => (at(a) < at(b) ? -1 : 1));
+        const page = rest.slice(0, server.pageSize);
+        const last = rest.length > page.length ? page.at(-1) : undefined;
+        const rows = page.map(
+          (one) =>
+            `<Upload><Key>${escapeXml(one.key)}</Key><UploadId>${one.id}</UploadId><Initiated>${one.initiated.toISOString()}</Initiated></Upload>`,
+        );
+        const next =
+          last === undefined
+            ? ''
+            : `<NextKeyMarker>${escapeXml(last.key)}</NextKeyMarker><NextUploadIdMarker>${last.id}</NextUploadIdMarker>`;
         xml(
           response,
-          `<ListMultipartUploadsResult><Bucket>${entry.bucket}</Bucket><IsTruncated>false</IsTruncated>${rows.join('')}</ListMultipartUploadsResult>`,
+          `<ListMultipartUploadsResult><Bucket>${entry.bucket}</Bucket><IsTruncated>${last !== undefined}</IsTruncated>${next}${rows.join('')}</ListMultipartUploadsResult>`,
         );
         return;
       }
@@ -542,6 +554,7 @@ export async function startS3Server(options: S3ServerOptions = {}): Promise<S3Se
     url,
     faults,
     requests,
+    pageSize: 1000,
     fail: () => null,
     createBucket,
     keys: (bucket) => [...bucketOf(bucket).objects.keys()].sort(),

@@ -113,6 +113,36 @@ describe('blobs in an S3 bucket', () => {
     expect(server.openUploads('blobs')).toEqual([]);
   });
 
+  it('are swept page by page, and uploads of others in the same bucket are left alone', async () => {
+    const { server, blobs } = await start({ prefix: '' });
+    server.pageSize = 2;
+    server.fail = ({ operation }) =>
+      operation === 'UploadPart' || operation === 'AbortMultipartUpload' ? { status: 403, code: 'AccessDenied' } : null;
+    const put = (key: string) => blobs.put(tenant, key, Readable.from([Buffer.alloc(9 * 1024 * 1024)]));
+    for (let i = 0; i < 5; i++) await expect(put(`left-${i}`)).rejects.toThrow();
+    server.fail = () => null;
+    const others = await openS3Blobs({ ...optionsFor(server), prefix: 'of/others' });
+    server.fail = ({ operation }) =>
+      operation === 'UploadPart' || operation === 'AbortMultipartUpload' ? { status: 403, code: 'AccessDenied' } : null;
+    await expect(others.put(tenant, 'theirs', Readable.from([Buffer.alloc(9 * 1024 * 1024)]))).rejects.toThrow();
+    await others.close();
+    server.fail = () => null;
+    expect(server.openUploads('blobs')).toHaveLength(6);
+    const later = { ...systemClock, now: () => systemClock.now() + 25 * 60 * 60_000 };
+    await (await openS3Blobs({ ...optionsFor(server), prefix: '', clock: later })).close();
+    expect(server.openUploads('blobs')).toEqual(['of/others/org-a/theirs']);
+  });
+
+  it('are listed page by page', async () => {
+    const { server, blobs } = await start();
+    server.pageSize = 2;
+    const keys = ['a', 'b', 'c', 'd', 'e'];
+    for (const key of keys) await blobs.put(tenant, key, Readable.from([Buffer.from(key)]));
+    const found: string[] = [];
+    for await (const { key } of blobs.all()) found.push(key);
+    expect(found).toEqual(keys);
+  });
+
   it('answer 503 when the bucket refuses or is missing, never "there is no such file"', async () => {
     const { server, blobs } = await start();
     server.fail = () => ({ status: 403, code: 'AccessDenied' });

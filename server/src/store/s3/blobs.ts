@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import type { S3Client } from '@aws-sdk/client-s3';
+import type { ListMultipartUploadsCommandOutput, S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -147,9 +147,8 @@ class S3Blobs implements Blobs {
           throw this.#failure(error);
         });
       for (const { Key, LastModified } of page.Contents ?? []) {
-        const [organisationId = '', key = '', ...more] = (Key ?? '').slice(prefix.length).split('/');
-        if (more.length > 0 || !ORGANISATION.test(organisationId) || !KEY.test(key)) continue;
-        yield { organisationId, key, createdAt: LastModified?.getTime() ?? 0 };
+        const named = this.#named(Key ?? '');
+        if (named !== null) yield { ...named, createdAt: LastModified?.getTime() ?? 0 };
       }
       token = page.IsTruncated ? page.NextContinuationToken : undefined;
     } while (token !== undefined);
@@ -159,13 +158,20 @@ class S3Blobs implements Blobs {
   async abandonStale(): Promise<void> {
     const { bucket, clock, log } = this.#options;
     try {
-      const { Uploads = [] } = await this.#client.send(
-        new this.#sdk.ListMultipartUploadsCommand({ Bucket: bucket, Prefix: this.#prefix() }),
-      );
-      for (const { Key, UploadId, Initiated } of Uploads) {
-        if (Key === undefined || UploadId === undefined || Initiated === undefined) continue;
-        if (Initiated.getTime() > clock.now() - STALE_MS) continue;
-        await this.#client.send(new this.#sdk.AbortMultipartUploadCommand({ Bucket: bucket, Key, UploadId }));
+      let markers: { readonly KeyMarker?: string; readonly UploadIdMarker?: string } | null = {};
+      while (markers !== null) {
+        const page: ListMultipartUploadsCommandOutput = await this.#client.send(
+          new this.#sdk.ListMultipartUploadsCommand({ Bucket: bucket, Prefix: this.#prefix(), ...markers }),
+        );
+        for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
+          if (Key === undefined || UploadId === undefined || Initiated === undefined) continue;
+          // Others may use the bucket, too.
+          if (this.#named(Key) === null || Initiated.getTime() > clock.now() - STALE_MS) continue;
+          await this.#client.send(new this.#sdk.AbortMultipartUploadCommand({ Bucket: bucket, Key, UploadId }));
+        }
+        const { NextKeyMarker: KeyMarker, NextUploadIdMarker: UploadIdMarker } = page;
+        const more = page.IsTruncated === true && KeyMarker !== undefined && UploadIdMarker !== undefined;
+        markers = more ? { KeyMarker, UploadIdMarker } : null;
       }
     } catch (error) {
       log.warn('unfinished uploads in the blob store could not be looked for', { error: String(error) });
@@ -178,6 +184,12 @@ class S3Blobs implements Blobs {
 
   #prefix(): string {
     return this.#options.prefix === '' ? '' : `${this.#options.prefix}/`;
+  }
+
+  /** Whose blob an object of the bucket is; null for what this store did not write. */
+  #named(object: string): { readonly organisationId: string; readonly key: string } | null {
+    const [organisationId = '', key = '', ...more] = object.slice(this.#prefix().length).split('/');
+    return more.length > 0 || !ORGANISATION.test(organisationId) || !KEY.test(key) ? null : { organisationId, key };
   }
 
   #place(tenant: TenantContext, key: string): { Bucket: string; Key: string } {
