@@ -4,7 +4,7 @@ import { TestClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import type { Tables } from '../store/ports.ts';
 import { backOff } from './back-off.ts';
-import { type Claim, ClaimEnded, NEVER } from './claim.ts';
+import { type Claim, ClaimEnded, NEVER, takeRow, writeRow } from './claim.ts';
 import { startLeader } from './leader.ts';
 import { createScheduler, type Scheduler, type Turn } from './scheduler.ts';
 
@@ -152,6 +152,22 @@ describe.each(ENGINES)('work on %s', (engine) => {
     expect(overlaps).toBe(0);
     expect([...turns.values()].every((count) => count === 1)).toBe(true);
     expect(turns.size).toBe(40);
+  });
+
+  it('lets a worker that lost its row neither write nor read through its claim', async () => {
+    await add('j1');
+    const claim = (token: string) => ({ token, until: clock.now() });
+    await takeRow(store.tables, 'training_jobs', await find('j1'), claim('n1/run/1'));
+    await takeRow(store.tables, 'training_jobs', await find('j1'), claim('n2/run/1'));
+    let asked = 0;
+    for (const patch of [{ step: 'wrong' }, {}]) {
+      const write = writeRow(store.tables, 'training_jobs', 'j1', 'n1/run/1', async () => {
+        asked += 1;
+        return patch;
+      });
+      await expect(write).rejects.toMatchObject({ name: 'ClaimEnded', why: 'lost' });
+    }
+    expect([asked, (await find('j1')).step]).toEqual([0, 'first']);
   });
 
   it('hands the row of a node that stopped renewing to another, and lets the first write nothing from then on', async () => {

@@ -181,6 +181,10 @@ describe('message batches at Anthropic', () => {
     const found = await batches.retrieve(id, context);
     expect(found.status).toBe(ours);
     expect(found.request_counts?.total).toBe(3);
+    // Every request that ended without an answer has failed, however it ended.
+    const completed = 'succeeded' in counts ? counts.succeeded : 0;
+    const open = 'processing' in counts ? counts.processing : 0;
+    expect(found.request_counts).toMatchObject({ completed, failed: 3 - completed - open });
     if (status === 'ended') expect(found[`${ours}_at`]).toBe(Date.UTC(2026, 0, 1, 0, 5) / 1000);
   });
 

@@ -86,7 +86,7 @@ const files: FilesAdapter = {
   async upload(file, context) {
     asked.push('upload');
     seen = context;
-    await drained(file.stream);
+    if (file.filename !== 'unread.jsonl') await drained(file.stream);
     await onUpload();
     return object(`s3://bucket/${file.filename}`);
   },
@@ -114,7 +114,7 @@ const jobs: JobsAdapter = {
     return {
       method: 'POST',
       url: 'https://host/jobs?sig=top-secret-key',
-      headers: ['x-api-key', 'top-secret-key'],
+      headers: ['x-api-key', 'top-secret-key', 'Accept', 'application/json', 'x-handle', 'of-the-account'],
       body: { model: request.upstreamModel },
     };
   },
@@ -350,6 +350,13 @@ describe('objects in a bucket that workspaces share', () => {
     expect(headers).toEqual(['content-type', 'text/plain', 'x-content-type-options', 'nosniff']);
   });
 
+  it('are not taken from a provider that answers before it has read the file', async () => {
+    await expect(upload('w1', 'unread.jsonl')).rejects.toMatchObject({ kind: 'upstream_invalid' });
+    await expect(
+      training.handle(call('file', 'w1', { params: { file_id: 's3://bucket/unread.jsonl' } })),
+    ).rejects.toMatchObject({ status: 404 });
+  });
+
   it('are never written over by another workspace, and again by their own', async () => {
     await upload('w1', 'mine.jsonl');
     asked.length = 0;
@@ -477,7 +484,13 @@ describe('a create request', () => {
   it('shows a dry run with every secret masked, in headers and address alike', async () => {
     asked.length = 0;
     const shown = await answerOf(create('w1', {}, { dryRun: true }));
-    expect(shown).toMatchObject({ request: { headers: { 'x-api-key': '***' }, url: 'https://host/jobs?sig=***' } });
+    expect(shown).toMatchObject({ request: { url: 'https://host/jobs?sig=***' } });
+    // Whatever is not known to be harmless is masked, whether it is known to be a secret or not.
+    expect((shown.request as { headers: unknown }).headers).toEqual({
+      'x-api-key': '***',
+      accept: 'application/json',
+      'x-handle': '***',
+    });
     expect(asked).toEqual([]);
   });
 });

@@ -497,6 +497,24 @@ describe('creating a job', () => {
 
 describe('creating a batch', () => {
   const base = { input_file_id: 'file-x', endpoint: '/v1/chat/completions', completion_window: '24h' };
+  it('says what would be sent on a dry run and sends nothing', async () => {
+    const file = await upload();
+    const calls = await asked(async () => {
+      const answer = await server.first_.send(
+        'POST',
+        '/batches',
+        { ...AT_ONE, 'x-gateway-dry-run': 'true' },
+        { ...base, input_file_id: file.id },
+      );
+      expect(answer.body).toMatchObject({
+        object: 'dry_run',
+        operation: 'batch_create',
+        request: { method: 'POST', url: `${upstream.base}/batches`, body: { input_file_id: file.id } },
+      });
+    });
+    expect(calls).toEqual([]);
+  });
+
   it.each<[string, object, string]>([
     ['no input_file_id', { input_file_id: undefined }, 'input_file_id'],
     ['no endpoint', { endpoint: undefined }, 'endpoint'],

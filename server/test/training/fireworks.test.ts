@@ -273,6 +273,15 @@ describe('fine-tuning jobs', () => {
     );
   });
 
+  it('a list of several pages upstream is walked to its end', async () => {
+    for (let i = 0; i < 450; i++) {
+      const createTime = new Date(Date.UTC(2026, 0, 1) + i * 1000).toISOString();
+      upstream.supervised.set(`s${i}`, tuned(`s${i}`, { createTime }));
+    }
+    const seen = await walk((page) => jobs.list(page, context), 100);
+    expect(seen).toEqual(Array.from({ length: 450 }, (_, i) => `s${449 - i}`));
+  });
+
   it('an unknown cursor is a 400 that names "after"', async () => {
     upstream.supervised.set('a', tuned('a'));
     const page = { after: 'nobody', limit: 10 };
