@@ -80,7 +80,7 @@ describe('uploading', () => {
       purpose: 'fine-tune',
       status: 'processed',
     });
-    expect(operations()).toEqual(['PutObject', 'HeadObject']);
+    expect(operations()).toEqual(['HeadObject', 'PutObject', 'HeadObject']);
     expect((await s3.read(BUCKET, 'data/train.jsonl'))?.toString()).toBe('{"a":1}\n');
     expect(s3.headersOf(BUCKET, 'data/train.jsonl')).toEqual({
       'content-type': 'application/jsonl',
@@ -96,9 +96,20 @@ describe('uploading', () => {
     expect((await files.upload(upload('x', { bytes: 1 }), byName)).id).toBe(idOf('given.jsonl'));
   });
 
+  it('is never written over what did not come through Sluice, and again over what did', async () => {
+    await s3.put(BUCKET, 'others/report.jsonl', 'precious');
+    for (const header of ['x-gateway-aws-s3-object-key', 'x-gateway-provider-file-name']) {
+      const taken = contextWith({ headers: { ...HEADERS, [header]: 'others/report.jsonl' } });
+      expect(await refusal(() => files.upload(upload('mine'), taken))).toMatchObject({ status: 409, param: header });
+    }
+    expect(String(await s3.read(BUCKET, 'others/report.jsonl'))).toBe('precious');
+    for (const text of ['first', 'second']) await files.upload(upload(text), named('mine.jsonl'));
+    expect(String(await s3.read(BUCKET, 'mine.jsonl'))).toBe('second');
+  });
+
   it('an empty file is stored empty', async () => {
     expect((await files.upload(upload(''), named('empty.jsonl'))).bytes).toBe(0);
-    expect(operations()).toEqual(['PutObject', 'HeadObject']);
+    expect(operations()).toEqual(['HeadObject', 'PutObject', 'HeadObject']);
   });
 
   it('a large file goes in parts of at least 5 MiB, byte for byte, whether its size is known or not', async () => {

@@ -3,7 +3,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { quoted } from '../../operations/convert/fields.ts';
 import type { FileObject } from '../../operations/training.ts';
 import { eachAtOnce } from '../aws/at-once.ts';
-import { s3List, s3Sent } from '../aws/s3.ts';
+import { s3List, s3Send, s3Sent } from '../aws/s3.ts';
 import { s3Abort, s3OpenUploads, s3Upload } from '../aws/s3-upload.ts';
 import { fileId, hasDotPart, isBucket, isPlainKey, parseFileId, type S3Place } from '../aws/s3-uri.ts';
 import { textSetting } from '../settings.ts';
@@ -123,6 +123,21 @@ function fileOf(place: S3Place, answer: AdapterAnswer): FileObject {
   return fileObject(place, bytes, seconds(modified), answer.headers[PURPOSE] ?? 'fine-tune');
 }
 
+/**
+ * Refuses a name the caller chose when it is that of an object which did not come through Sluice: whoever may upload
+ * could else write over anything the credential can reach. An account that may not look is trusted to know.
+ */
+async function mustBeOurs(place: S3Place, context: AdapterContext): Promise<void> {
+  const answer = await s3Send(context, { method: 'HEAD', place });
+  answer.stream.destroy();
+  if (answer.status !== 200 || answer.headers[PURPOSE] !== undefined) return;
+  throw new SluiceError('provider_error', `The bucket holds an object ${quoted(place.key)} already.`, {
+    status: 409,
+    type: 'conflict_error',
+    param: context.header(KEY) === undefined ? NAME : KEY,
+  });
+}
+
 function fileObject(place: S3Place, bytes: number, created: number, purpose: string): FileObject {
   return {
     id: fileId(place),
@@ -154,7 +169,10 @@ export const files: FilesAdapter = {
   plannedId: (_filename, context) => fileId(newPlace(context)),
 
   async upload(file, context) {
+    // A client may leave while the name is looked up, and an error nobody listens for ends the process.
+    file.stream.on('error', () => {});
     const place = newPlace(context);
+    if (namedKey(context) !== null) await mustBeOurs(place, context);
     const bytes = await s3Upload(context, {
       place,
       stream: file.stream,
