@@ -79,6 +79,6 @@ export function estimateText(given: JobEstimate): string {
   const passes = `${epochs} epoch${epochs === 1 ? '' : 's'}${epochs_assumed ? ' (assumed)' : ''}`;
   const price =
     cost === null ? 'no price is known' : `about $${cost.usd} by the price of ${cost.basis.replace('_', ' ')}`;
-  const time = seconds < 60 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`;
+  const time = seconds <= 90 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`;
   return `Estimate: ${trained_tokens} tokens in ${passes}, ${price}, about ${time}`;
 }
