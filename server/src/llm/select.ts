@@ -92,8 +92,10 @@ export function refuseUnexecuted(config: Config): void {
  * need DNS act when the socket is opened.
  */
 export function findTarget(x: Exchange, selection: Selection): Target | null {
+  const provider = x.header('x-gateway-provider');
   const header = {
-    provider: x.header('x-gateway-provider'),
+    // For files, batches and jobs the name of Sluice itself, and of no account.
+    provider: provider === 'gateway' && x.operation.family === 'J' ? undefined : provider,
     virtualKey: x.header('x-gateway-virtual-key'),
     customHost: x.header('x-gateway-custom-host'),
   };

@@ -84,6 +84,14 @@ export function readProviderOptions<N extends string>(
   return out;
 }
 
+/** 400 for a job or batch of Sluice that says nowhere at which account it is to run. */
+export function unnamedAccount(): SluiceError {
+  return new SluiceError(
+    'bad_call',
+    'No provider is named for this job or batch. Send gateway_options with x-gateway-virtual-key in the body, or x-gateway-virtual-key or x-gateway-config as a header, or a model of the form @slug/model.',
+  );
+}
+
 /** The account a create request uses: the one its `gateway_options` name, else that of its headers, config or key. */
 export function accountFor(call: ObjectCall, options: GatewayOptions | null): Account {
   const slug = slugOf(options);

@@ -72,6 +72,30 @@ describe('the official client trains through Sluice', () => {
     await expect(client.fineTuning.jobs.cancel(job.id)).rejects.toMatchObject({ status: 400 });
   }, 60_000);
 
+  it('at the account that options, headers, a config or the model name, and at none without one of them', async () => {
+    const { gateway_options: _, ...body } = {
+      ...BODY,
+      model: 'echo',
+      training_file: await kept(),
+      gateway_options: {},
+    };
+    const dry = { 'x-gateway-dry-run': 'true' };
+    const send = (headers: Record<string, string>, more: object = {}) =>
+      server.first_.send('POST', '/fine_tuning/jobs', { ...dry, ...headers }, { ...body, ...more });
+    for (const base of [OWN, {}]) {
+      for (const answer of [
+        await send(base, { gateway_options: { 'x-gateway-virtual-key': 'sandbox' } }),
+        await send({ ...base, 'x-gateway-virtual-key': 'sandbox' }),
+        await send({ ...base, 'x-gateway-config': '{"provider":"@sandbox"}' }),
+        await send(base, { model: '@sandbox/echo' }),
+      ])
+        expect(answer).toMatchObject({ status: 200, body: { target: { slug: 'sandbox' } } });
+      const none = await send(base);
+      expect(none).toMatchObject({ status: 400, body: { message: expect.stringContaining('gateway_options') } });
+      expect((await send({ ...base, 'x-gateway-virtual-key': 'nope' })).status).toBe(400);
+    }
+  }, 60_000);
+
   it('on a provider, whose answers are its own; a dry run shows the call and makes none', async () => {
     const client = own();
     const body = {

@@ -89,7 +89,8 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   if (!objects) {
     target = selectTarget(x, selection);
     target.bind(x.operation.id);
-  } else if (!managed) {
+  } else if (!managed || x.operation.body === 'json') {
+    // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
     target = findTarget(x, selection);
   }
   const limited =

@@ -16,7 +16,7 @@ import { adapterContext } from '../context.ts';
 import { shownCall } from '../dry-run.ts';
 import { invalid } from '../fields.ts';
 import { notFound } from '../ledger.ts';
-import { slugOf } from '../options.ts';
+import { slugOf, unnamedAccount } from '../options.ts';
 import { listAnswer, queryOf, readPage, unknownAfter } from '../paging.ts';
 import { bodyOf, type ReadBatch, readBatch } from '../requests.ts';
 import { checkBatchInput } from './batch-input.ts';
@@ -281,7 +281,7 @@ export class ManagedBatches {
     // The key's own config holds for each request, so it counts here, too.
     const config = options['x-gateway-config'] ?? pinned;
     const named = slugOf(options) ?? modelSlug(read);
-    if (config === undefined && named === null && call.account?.stored == null) throw call.unnamed ?? unnamed();
+    if (config === undefined && named === null && call.account?.stored == null) throw unnamedAccount();
     const slug = named ?? (config === undefined ? (call.account?.stored?.slug ?? '') : routedTo(call, config));
     if (config !== undefined) mustKnow(call, config);
     if (slug === null || (config !== undefined && named !== null)) {
@@ -363,13 +363,6 @@ async function mustFind(tx: TenantTx, id: string): Promise<BatchRow> {
   const row = await tx.find('batches', { id });
   if (row === undefined) throw notFound('batch');
   return row;
-}
-
-function unnamed(): SluiceError {
-  return invalid(
-    'gateway_options',
-    'No provider is named; send gateway_options with x-gateway-virtual-key or x-gateway-config, or a model of the form @slug/model.',
-  );
 }
 
 /** The slug in `model` of the body. */

@@ -18,7 +18,7 @@ import { shownCall } from '../dry-run.ts';
 import { cleaned } from '../errors.ts';
 import { invalid } from '../fields.ts';
 import { notFound } from '../ledger.ts';
-import { accountFor, type GatewayOptions } from '../options.ts';
+import { accountFor, type GatewayOptions, unnamedAccount } from '../options.ts';
 import { listAnswer, queryOf, readPage, unknownAfter } from '../paging.ts';
 import { bodyOf, readJob } from '../requests.ts';
 import { datasetFile, inspect } from './job-dataset.ts';
@@ -97,6 +97,7 @@ export function createManagedJobs(
     queryOf(call.query, []);
     const body = bodyOf(call);
     const { job, options: given } = readJob(body, call.dropParams);
+    if (given === null && call.account === null) throw unnamedAccount();
     const account = accountFor(call, given);
     const tenant = workspaceOf(call);
     const slug = account.stored?.slug;
