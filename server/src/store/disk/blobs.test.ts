@@ -17,6 +17,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { systemTenant } from '../../auth/tenant.ts';
+import { TestClock } from '../../kernel/clock.ts';
 import { blobsSuite } from '../conformance/blobs.ts';
 import { openDiskBlobs } from './blobs.ts';
 
@@ -88,9 +89,16 @@ describe('blobs on disk', () => {
     writeFileSync(old, 'x');
     writeFileSync(fresh, 'x');
     utimesSync(old, 1_000_000, 1_000_000);
-    await openDiskBlobs({ dir });
+    const clock = new TestClock(Date.now());
+    const blobs = await openDiskBlobs({ dir, clock });
     expect(existsSync(old)).toBe(false);
     expect(existsSync(fresh)).toBe(true);
+    // A restart right after the kill finds nothing stale; the sweep of the next day does.
+    for await (const _ of blobs.all());
+    expect(existsSync(fresh)).toBe(true);
+    clock.jump(25 * 60 * 60_000);
+    for await (const _ of blobs.all());
+    expect(existsSync(fresh)).toBe(false);
   });
 
   it('do not follow a link planted in the folder', async () => {

@@ -18,6 +18,8 @@ const KEY = /^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$/;
 const ORGANISATION = /^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/;
 /** Unfinished files older than this belong to nobody: a living `put` keeps their time of change fresh. */
 const STALE_MS = 60 * 60_000;
+/** The same while writers of this process live, one of which may have had nothing to write for long. */
+const LONG_STALE_MS = 24 * STALE_MS;
 
 function statOf(found: { size: number; mtimeMs: number }): BlobStat {
   return { bytes: found.size, createdAt: Math.floor(found.mtimeMs) };
@@ -35,10 +37,21 @@ async function namesIn(folder: string): Promise<string[]> {
 class DiskBlobs implements Blobs {
   readonly #root: string;
   readonly #unfinished: string;
+  readonly #clock: Clock;
 
-  constructor(root: string, unfinished: string) {
+  constructor(root: string, unfinished: string, clock: Clock) {
     this.#root = root;
     this.#unfinished = unfinished;
+    this.#clock = clock;
+  }
+
+  /** Removes what killed processes left half-written. */
+  async removeStale(olderThanMs: number): Promise<void> {
+    for (const name of await readdir(this.#unfinished)) {
+      const path = join(this.#unfinished, name);
+      const found = await stat(path).catch(() => null);
+      if (found && found.mtimeMs < this.#clock.now() - olderThanMs) await unlink(path).catch(() => undefined);
+    }
   }
 
   async put(tenant: TenantContext, key: string, body: Readable): Promise<BlobStat> {
@@ -110,6 +123,8 @@ class DiskBlobs implements Blobs {
   }
 
   async *all(): AsyncGenerator<StoredBlob> {
+    // Asked now and then by whoever looks for what was left behind: after a quick restart nothing was stale yet.
+    await this.removeStale(LONG_STALE_MS);
     for (const organisationId of await namesIn(join(this.#root, 'blobs'))) {
       if (!ORGANISATION.test(organisationId)) continue;
       const folder = join(this.#root, 'blobs', organisationId);
@@ -136,10 +151,7 @@ class DiskBlobs implements Blobs {
 export async function openDiskBlobs({ dir, clock = systemClock }: DiskBlobsOptions): Promise<Blobs> {
   const unfinished = join(dir, 'unfinished');
   await mkdir(unfinished, { recursive: true, mode: 0o700 });
-  for (const name of await readdir(unfinished)) {
-    const path = join(unfinished, name);
-    const found = await stat(path).catch(() => null);
-    if (found && found.mtimeMs < clock.now() - STALE_MS) await unlink(path).catch(() => undefined);
-  }
-  return new DiskBlobs(dir, unfinished);
+  const blobs = new DiskBlobs(dir, unfinished, clock);
+  await blobs.removeStale(STALE_MS);
+  return blobs;
 }
