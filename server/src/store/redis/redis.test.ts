@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { anyRedis, ownRedisMissing, redisMissing, startRedis } from '../../../test/support/redis.ts';
+import { SluiceError } from '../../kernel/errors.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { cacheSuite } from '../conformance/cache.ts';
 import { countersSuite } from '../conformance/counters.ts';
@@ -202,12 +203,23 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     const { server, counters, key } = await setup();
     const other = await open(server.url);
     onTestFinished(other.close);
-    const results = await Promise.all(
-      Array.from({ length: 300 }, (_, i) =>
-        (i % 2 ? counters : other.counters).hit([{ key, amount: 1, limit: 77, expiresAt: Date.now() + 60_000 }]),
-      ),
-    );
-    expect(results.filter((result) => result.allowed)).toHaveLength(77);
+    const expiresAt = Date.now() + 600_000;
+    let allowed = 0;
+    let unanswered = 0;
+    for (let round = 0; round < 15; round++) {
+      const hits = Array.from({ length: 20 }, (_, i) =>
+        (i % 2 ? counters : other.counters).hit([{ key, amount: 1, limit: 77, expiresAt }]),
+      );
+      for (const result of await Promise.allSettled(hits)) {
+        if (result.status === 'fulfilled') allowed += result.value.allowed ? 1 : 0;
+        // On a busy machine an answer may come too late; the server may have counted it all the same.
+        else if (result.reason instanceof SluiceError && result.reason.kind === 'unavailable') unanswered += 1;
+        else throw result.reason;
+      }
+    }
+    expect(allowed).toBeLessThanOrEqual(77);
+    expect(allowed + unanswered).toBeGreaterThanOrEqual(77);
+    await vi.waitFor(async () => expect(await counters.get([key])).toEqual([77]), { timeout: 5_000, interval: 20 });
   });
 });
 
