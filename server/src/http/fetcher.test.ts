@@ -29,8 +29,9 @@ it('keeps a socket for the organisation it was opened for', async () => {
     server.closeAllConnections();
     server.close();
   });
-  for (let i = 0; i < 20; i++) {
-    const organisationId = i % 2 === 0 ? 'o1' : 'o2';
+  for (let i = 0; i < 30; i++) {
+    // In no rhythm that sockets taken in turn could keep to.
+    const organisationId = i % 2 === 0 || i % 3 === 0 ? 'o1' : 'o2';
     const { status, stream } = await fetcher.send({
       method: 'GET',
       url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`),
@@ -46,5 +47,5 @@ it('keeps a socket for the organisation it was opened for', async () => {
   const [first, second] = [...sockets.values()];
   expect([...(first ?? [])].filter((socket) => second?.has(socket))).toEqual([]);
   // They are used again, so there was something to share.
-  for (const own of [first, second]) expect(own?.size).toBeLessThan(10);
+  for (const own of [first, second]) expect(own?.size).toBeLessThan(8);
 });

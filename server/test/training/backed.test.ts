@@ -466,6 +466,18 @@ describe('a create request', () => {
     await expect(create('w1', { provider_options: { model: 'forbidden' } })).rejects.toMatchObject({ status: 400 });
   });
 
+  it('may not name such a model for a batch either', async () => {
+    const batch = {
+      input_file_id: 'f',
+      endpoint: '/v1/chat/completions',
+      completion_window: '24h',
+      model: 'forbidden',
+    };
+    await expect(
+      training.handle(call('batch_create', 'w1', { body: Buffer.from(JSON.stringify(batch)) })),
+    ).rejects.toMatchObject({ status: 400, message: expect.stringContaining('not enabled') });
+  });
+
   it('may not leave the account that the key’s own config pins', async () => {
     const principal = {
       ...call('finetune_create', 'w1').principal,
