@@ -176,7 +176,10 @@ class Answer implements AdapterAnswer {
 
   constructor(answer: FetchAnswer, secrets: readonly string[], moved: ContextOptions['moved']) {
     this.status = answer.status;
-    this.headers = answer.headers;
+    const type = answer.headers['content-type'];
+    // The one header that is passed on to callers (H-04).
+    const hidden = type === undefined ? type : withoutSecrets(type, secrets);
+    this.headers = hidden === type ? answer.headers : { ...answer.headers, 'content-type': 'application/octet-stream' };
     this.#source = answer.stream;
     this.#secrets = secrets;
     this.#moved = moved;

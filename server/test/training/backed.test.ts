@@ -400,7 +400,7 @@ describe('calls of an account', () => {
   it('are answered without the credentials they carried, also those made for one call', async () => {
     const echo = (text: string) => ({
       status: 400,
-      headers: {},
+      headers: { 'content-type': 'text/top-secret-key', etag: '1' },
       stream: Readable.from([Buffer.from(text)], { objectMode: false }),
     });
     const context = adapterContext(
@@ -425,6 +425,7 @@ describe('calls of an account', () => {
       ],
       body: null,
     });
+    expect(answer.headers).toEqual({ 'content-type': 'application/octet-stream', etag: '1' });
     const text = await answer.text();
     for (const secret of ['minted', 'session-token', 'top-secret', '0123456789', 'signed-address', 'cdefgh']) {
       expect(text).not.toContain(secret);
