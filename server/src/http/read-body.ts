@@ -256,10 +256,13 @@ export function discard(request: IncomingMessage, clock: Clock): void {
   const { socket } = request;
   let left = LINGER_BYTES;
   const deadline = deadlinesOf(clock).start(LINGER_MS, () => socket.destroySoon());
-  request.on('data', (chunk: Buffer) => {
+  const onData = (chunk: Buffer) => {
     left -= chunk.length;
-    if (left < 0) socket.destroySoon();
-  });
+    if (left >= 0) return;
+    request.off('data', onData);
+    socket.destroySoon();
+  };
+  request.on('data', onData);
   request.once('end', () => deadline.cancel());
   request.once('close', () => deadline.cancel());
   request.resume();

@@ -129,6 +129,15 @@ describe.each(['disk', 's3'] as const)('files that Sluice keeps, on %s', (kind) 
     expect(s3?.openUploads('files') ?? []).toEqual([]);
   });
 
+  it('are refused with an answer that the client can read, however much of them is still to come', async () => {
+    for (const size of [1_000, 5_000_000]) {
+      const file = await toFile(Buffer.alloc(size, 'a'), 'rows.jsonl');
+      for (let i = 0; i < 20; i++) {
+        await expect(mine.files.create({ file, purpose: 'evals' })).rejects.toMatchObject({ param: 'purpose' });
+      }
+    }
+  });
+
   it('are refused by the length of the request before they are read', async () => {
     const url = new URL(server.url);
     const answer = new Promise<string>((resolve, reject) => {

@@ -1,7 +1,6 @@
 /** Files, batches and fine-tuning jobs: builds the call for `training/` and sends what it answers. */
 import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
-import { discard } from '../../http/read-body.ts';
 import { uploadBody } from '../../http/upload-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
@@ -51,11 +50,6 @@ export async function answerObject(x: Exchange): Promise<void> {
   } finally {
     cancelTimer?.();
     upload?.destroy();
-    // A client in the middle of an upload would see a reset instead of the refusal.
-    const { complete, destroyed, headers } = x.request;
-    // One that waits for `100 Continue` has sent nothing: reading would invite it.
-    const sending = headers.expect === undefined || x.bytesIn > 0;
-    if (upload !== null && sending && !complete && !destroyed && !x.clientGone) discard(x.request, clock);
     x.cancel = null;
   }
 }

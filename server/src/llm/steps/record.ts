@@ -1,4 +1,5 @@
 import { endParts } from '../../http/answer-body.ts';
+import { linger } from '../../http/linger.ts';
 import type { Exchange } from '../exchange.ts';
 
 const NO_HEADERS: string[] = [];
@@ -67,6 +68,13 @@ function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
   if (ending.kind === 'whole') {
     response.writeHead(ending.status, ending.headers ?? NO_HEADERS);
     x.headSent = true;
+    // A client that waits for `100 Continue` has sent nothing: reading would invite it.
+    if (!x.request.complete && (x.request.headers.expect === undefined || x.bytesIn > 0)) {
+      // The length of a whole answer stands in its head: it is complete for the client before the end is written.
+      for (const part of ending.body) response.write(part);
+      linger(x.request, x.services.clock, () => endParts(response, []));
+      return;
+    }
   }
   endParts(response, ending.body);
 }
