@@ -1,5 +1,7 @@
 /** Sluice's own files with the official client, through the whole server, on both stores they may lie in. */
+import { truncate } from 'node:fs/promises';
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import type OpenAI from 'openai';
 import { toFile } from 'openai';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -164,5 +166,30 @@ describe.each(['disk', 's3'] as const)('files that Sluice keeps, on %s', (kind) 
     const back = Buffer.from(await (await mine.files.content(file.id)).arrayBuffer());
     expect(back.equals(large)).toBe(true);
     await settled(file.id);
+  });
+});
+
+describe('a kept file whose bytes are not all there any more', () => {
+  it.each([20, 400_000])('of %i bytes is never answered as if it were whole', async (size) => {
+    const server = await startObjectServer();
+    try {
+      const client = server.first_.client('', OWN);
+      const file = await toFile(Buffer.alloc(size, 65), 'all.txt');
+      const { id } = await client.files.create({ file, purpose: 'assistants' });
+      await truncate(join(server.dataDir, 'blobs', server.first.organisation_id, id), size - 5);
+      const answer = await fetch(`${server.url}/v1/files/${id}/content`, {
+        headers: { ...OWN, 'x-gateway-api-key': server.first.workspace_api_key },
+      });
+      const whole =
+        answer.status === 200
+          ? await answer.arrayBuffer().then(
+              () => true,
+              () => false,
+            )
+          : false;
+      expect(whole).toBe(false);
+    } finally {
+      await server.stop();
+    }
   });
 });
