@@ -120,6 +120,7 @@ describe('P-09 the audit row', () => {
               update: (table, where, patch) => tx.update(table, where, patch),
               remove: (table, where) => tx.remove(table, where),
               organisation: () => tx.organisation(),
+              updateOrganisation: (patch) => tx.updateOrganisation(patch),
               changed: (change) => tx.changed(change),
               insert: async (table, row) => {
                 if (broken && table === 'audit_log') throw new Error('disk full');

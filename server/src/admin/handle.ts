@@ -14,16 +14,16 @@ import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
-import { ACTIONS } from '../resources/catalog.ts';
+import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
+import { type FindReferences, findReferences } from '../resources/references.ts';
 import type { AnyAction, AnyOperatorAction } from '../resources/resource.ts';
 import type { CheckHost } from '../resources/shapes.ts';
 import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
-import type { Row } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
+import { appendAudit, auditRow, recordRefusal, type Trail } from './audit.ts';
 import { readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
-import { maskedBody } from './redact.ts';
 import { adminError, adminSuccess, send } from './respond.ts';
 import { type AdminRow, checkTable, pathsOf, scopesFor } from './route.ts';
 import { validate } from './validate.ts';
@@ -42,6 +42,8 @@ export interface AdminDeps {
   readonly limiter?: AdminLimiter;
   /** Syntax check of the egress guard, for custom hosts that are stored. */
   readonly checkHost: CheckHost;
+  /** What can stand in the way of a delete; the catalogue's when absent. */
+  readonly references?: readonly FindReferences[];
   /** Waits until this node acts on every change committed so far, so that a caller sees its own write take effect. */
   readonly caughtUp?: () => Promise<unknown>;
 }
@@ -101,18 +103,6 @@ async function unreachable(): Promise<never> {
   throw new Error('the administration handler answers before this');
 }
 
-/** What is known of a call when it is refused, for the audit row. */
-interface Trail {
-  readonly requestId: string;
-  principal: Principal | null;
-  body: JsonObject | null;
-  query: Record<string, string>;
-  workspaceId: string | null;
-  resourceId: string | null;
-  /** Set by operator actions: the organisation acted on. */
-  organisationId: string | null;
-}
-
 async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, reply: FastifyReply) {
   const trail: Trail = {
     requestId: uuidv7(deps.clock),
@@ -121,6 +111,7 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
     query: {},
     workspaceId: null,
     resourceId: null,
+    change: null,
     organisationId: null,
   };
   try {
@@ -213,6 +204,7 @@ async function act(
     changes = [];
     after = [];
     trail.resourceId = null;
+    trail.change = null;
     const answer = await row.run({
       ...input,
       principal,
@@ -222,13 +214,15 @@ async function act(
       vault: deps.vault,
       checkHost: deps.checkHost,
       requestId: trail.requestId,
-      audited: (resourceId) => {
+      audited: (resourceId, change) => {
         trail.resourceId = resourceId;
+        if (change) trail.change = change;
       },
+      references: (to) => findReferences(deps.references ?? REFERENCES, tx, to),
       afterCommit: (step) => after.push(step),
     });
     const checked = checkAnswer(row, answer);
-    if (row.writes) await tx.insert('audit_log', auditRow(deps, row, request, trail, tenant.organisationId, 200));
+    if (row.writes) await appendAudit(tx, auditRow(deps, row, request, trail, tenant.organisationId, 200));
     return checked;
   };
   if (row.writes) await deps.vault.ensureKey?.(tenant.organisationId);
@@ -264,7 +258,7 @@ async function actAsOperator(
     const checked = checkAnswer(row, answer);
     const { organisationId } = trail;
     if (row.writes && organisationId !== null) {
-      await tx.insert('audit_log', auditRow(deps, row, request, trail, organisationId, 200));
+      await appendAudit(tx, auditRow(deps, row, request, trail, organisationId, 200));
     }
     return checked;
   };
@@ -321,61 +315,6 @@ function checkAnswer(row: AdminRow, answer: unknown): unknown {
   const result = row.response.safeParse(answer);
   if (result.success) return result.data;
   throw new Error(`the answer of ${row.id} does not match its schema: ${result.error.message}`);
-}
-
-function auditRow(
-  deps: Serving,
-  row: AdminRow,
-  request: FastifyRequest,
-  trail: Trail,
-  organisationId: string,
-  status: number,
-): Row<'audit_log'> {
-  const { principal } = trail;
-  const signedIn = principal?.kind === 'user';
-  const names = Object.keys(trail.query);
-  return {
-    id: uuidv7(deps.clock),
-    organisation_id: organisationId,
-    workspace_id: trail.workspaceId,
-    timestamp: deps.clock.now(),
-    method: row.method,
-    uri: (request.raw.url ?? '').split('?', 1)[0]?.slice(0, 2_048) ?? '',
-    request_id: trail.requestId,
-    request_body: maskedBody(trail.body),
-    query_params: names.length === 0 ? null : maskedBody({ ...trail.query }),
-    user_id: signedIn ? principal.userId : (principal?.keyId ?? null),
-    user_type: principal?.kind === 'operator' ? 'operator' : signedIn ? 'user' : 'api_key',
-    response_status_code: status,
-    resource_type: row.audit?.resource ?? row.tag,
-    resource_id: trail.resourceId,
-    action: row.audit?.action ?? 'manage',
-    client_ip: request.ip ?? null,
-  };
-}
-
-/** A refused write leaves an audit row too. Refusals of the rate limit do not: they would be a way to fill the log. */
-async function recordRefusal(
-  deps: Serving,
-  row: AdminRow,
-  request: FastifyRequest,
-  trail: Trail,
-  error: unknown,
-  status: number,
-): Promise<void> {
-  const { principal } = trail;
-  const organisationId = principal?.kind === 'operator' ? trail.organisationId : principal?.organisationId;
-  if (!principal || !organisationId || status === 429 || status === 503) return;
-  try {
-    const entry = auditRow(deps, row, request, trail, organisationId, status);
-    if (principal.kind === 'operator') await deps.tables.systemWrite((tx) => tx.insert('audit_log', entry));
-    else {
-      const tenant = tenantOf(principal, trail.workspaceId ?? principal.workspaceId);
-      await deps.tables.write(tenant, (tx) => tx.insert('audit_log', { ...entry, workspace_id: tenant.workspaceId }));
-    }
-  } catch (failure) {
-    deps.log.error('the audit row of a refused write was not stored', { request_id: trail.requestId, error, failure });
-  }
 }
 
 function missingScope(scopes: readonly string[]): SluiceError {

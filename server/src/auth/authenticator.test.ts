@@ -84,6 +84,7 @@ async function addKey(patch: Partial<Row<'api_keys'>> = {}): Promise<{ key: stri
     alert_emails: null,
     expires_at: null,
     rotation_policy: null,
+    rotation_due_at: null,
     creation_mode: 'api',
     created_by: null,
     last_rotated_at: null,

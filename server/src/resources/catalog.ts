@@ -5,6 +5,7 @@ import { batches } from './batches/index.ts';
 import { configs } from './configs/index.ts';
 import { integrations } from './integrations/index.ts';
 import { providers } from './providers/index.ts';
+import type { FindReferences } from './references.ts';
 import type { AnyAction } from './resource.ts';
 import { virtualKeys } from './virtual-keys/index.ts';
 
@@ -17,3 +18,6 @@ export const ACTIONS: readonly AnyAction[] = [
   ...users,
   ...virtualKeys,
 ];
+
+/** What can stand in the way of a delete: one line per resource that refers to others. */
+export const REFERENCES: readonly FindReferences[] = [];

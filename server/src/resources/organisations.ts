@@ -67,6 +67,9 @@ export async function createOrganisation(tx: SystemTx, input: NewOrganisation): 
     usage_limits: null,
     rate_limits: null,
     created_by: userId,
+    creation_source: 'auto',
+    scim_source_id: null,
+    last_reset_at: null,
     ...stamps,
   });
   await tx.insert('workspace_members', {
@@ -124,6 +127,7 @@ async function insertKey(tx: SystemTx, key: NewKey): Promise<string> {
     alert_emails: null,
     expires_at: null,
     rotation_policy: null,
+    rotation_due_at: null,
     creation_mode: 'auto',
     created_by: key.createdBy,
     last_rotated_at: null,

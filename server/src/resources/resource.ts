@@ -4,6 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
 import type { Row, TenantTable } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
+import type { Reference, ReferredTo } from './references.ts';
 import type { CheckHost } from './shapes.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -66,10 +67,21 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   /** Null for a custom host that may be stored, else what is wrong with it (api §33.5): the egress guard's syntax check. */
   readonly checkHost: CheckHost;
   readonly requestId: string;
-  /** Names the object in the audit row, when it is not the one in the path. */
-  audited(resourceId: string): void;
+  /**
+   * Names the object in the audit row, and the object as it was and as it is: rows or answers, whose secrets the audit
+   * masks by column and by name. `defineResource` does this for its five verbs.
+   */
+  audited(resourceId: string, change?: AuditedChange): void;
+  /** What still refers to an object, asked of every resource that has something to say (`resources/references.ts`). */
+  references(to: ReferredTo): Promise<readonly Reference[]>;
   /** Runs after the commit (cache invalidation on this node and the like); failures are logged, not answered. */
   afterCommit(run: () => void | Promise<void>): void;
+}
+
+/** An object before and after a write; null where there was or is none. */
+export interface AuditedChange {
+  readonly before: Readonly<Record<string, unknown>> | null;
+  readonly after: Readonly<Record<string, unknown>> | null;
 }
 
 /** Conditions of a query: `where` must hold, and one of `anyOf` when given. */
@@ -175,7 +187,7 @@ export interface OperatorAction<P = unknown, Q = unknown, B = unknown, R = unkno
 export type AnyOperatorAction = OperatorAction<any, any, any, any>;
 
 export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
-  extends Omit<Call<P, Q, B>, 'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost'> {
+  extends Omit<Call<P, Q, B>, 'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost' | 'references'> {
   readonly tx: SystemTx;
   /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */
   audited(organisationId: string): void;

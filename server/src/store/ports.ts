@@ -81,9 +81,14 @@ export interface TenantTx {
   remove<N extends TenantTable>(table: N, where: Where<N>): Promise<number>;
   /** Row of the tenant's own organisation. */
   organisation(): Promise<Row<'organisations'>>;
+  /** Changes the tenant's own organisation; a tenant bound to a workspace may not (`internal`). */
+  updateOrganisation(patch: OrganisationPatch): Promise<void>;
   /** Appends to the change feed; delivered to every node after commit, in commit order. */
   changed(change: Omit<Change, 'organisationId'>): void;
 }
+
+/** What an organisation may change of itself; its status belongs to whoever runs the installation. */
+export type OrganisationPatch = Partial<Pick<Row<'organisations'>, 'name' | 'settings' | 'last_updated_at'>>;
 
 /** The same over all tenants, for first run, the operator, start-up and jobs. Routes never get one. */
 export interface SystemTx {

@@ -68,6 +68,13 @@ export interface KeyDefaults {
   allow_config_override?: boolean;
 }
 
+/** The user key that accepting an invite makes. */
+export interface InvitedKey {
+  name?: string;
+  scopes: string[];
+  defaults?: { metadata?: Record<string, string> };
+}
+
 const audit = { created_at: time(), last_updated_at: time() };
 
 export const SCHEMA = {
@@ -106,6 +113,9 @@ export const SCHEMA = {
     usage_limits: nullable(json<UsageLimit[]>()),
     rate_limits: nullable(json<RateLimit[]>()),
     created_by: nullable(text()),
+    creation_source: nullable(text<'ui' | 'api' | 'auto'>()),
+    scim_source_id: nullable(text()),
+    last_reset_at: nullable(time()),
     ...audit,
   }),
   workspace_members: table(['workspace_id', 'user_id'], 'organisation', {
@@ -115,6 +125,32 @@ export const SCHEMA = {
     role: text<'admin' | 'manager' | 'member'>(),
     status: text<'active' | 'archived'>(),
     ...audit,
+  }),
+  /** Invitations by e-mail address; only the digest of the link's token is kept. */
+  invites: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    email: text(),
+    role: text<'admin' | 'member'>(),
+    workspaces: json<{ workspace_id: string; role: 'admin' | 'manager' | 'member' }[]>(),
+    /** The user key that is made on acceptance. */
+    api_key_details: nullable(json<InvitedKey>()),
+    /** `expired` is not stored: a pending invite past `expires_at` has expired. */
+    status: text<'pending' | 'accepted' | 'cancelled'>(),
+    /** SHA-256 of the token in the link, lower-case hexadecimal. */
+    token_digest: text(),
+    expires_at: time(),
+    accepted_at: nullable(time()),
+    /** User or key that invited. */
+    invited_by: text(),
+    ...audit,
+  }),
+  /** Workspaces exempt from the organisation's default guardrails of one direction. */
+  guardrail_exclusions: table(['workspace_id', 'direction'], 'organisation', {
+    organisation_id: text(),
+    workspace_id: text(),
+    direction: text<'input' | 'output'>(),
+    created_at: time(),
   }),
   api_keys: table(['id'], 'organisation', {
     id: text(),
@@ -132,6 +168,8 @@ export const SCHEMA = {
     alert_emails: nullable(json<string[]>()),
     expires_at: nullable(time()),
     rotation_policy: nullable(json<Record<string, unknown>>()),
+    /** When the rotation job takes the key: `next_rotation_at` of its policy. Null without one, or once it is archived. */
+    rotation_due_at: nullable(time()),
     creation_mode: text<'ui' | 'api' | 'auto'>(),
     created_by: nullable(text()),
     last_rotated_at: nullable(time()),
@@ -287,6 +325,38 @@ export const SCHEMA = {
     resource_id: nullable(text()),
     action: text(),
     client_ip: nullable(text()),
+    country: nullable(text()),
+    /** JSON text of the masked headers that say who called with what. */
+    request_headers: nullable(text()),
+    /** JSON texts of the object, secrets masked; null where there was or is none. */
+    before: nullable(text()),
+    after: nullable(text()),
+    /** Place in the organisation's chain, from 1; null for rows from before the chain. */
+    seq: nullable(int()),
+    /** HMAC-SHA256 over the row and the hash of the one before it, `<key id>.<hexadecimal>`. */
+    hash: nullable(text()),
+  }),
+  /** Last link of each organisation's audit chain. */
+  audit_heads: table(['organisation_id'], 'organisation', {
+    organisation_id: text(),
+    seq: int(),
+    hash: text(),
+  }),
+  /** Answers of writes that were sent with an `Idempotency-Key`, written in the transaction of the write. */
+  idempotency_keys: table(['organisation_id', 'caller', 'key'], 'organisation', {
+    organisation_id: text(),
+    /** Who sent it: a key, a user, or `operator`. */
+    caller: text(),
+    key: text(),
+    /** SHA-256 over method, path, query and body. */
+    fingerprint: text(),
+    status: int(),
+    /** The answer's body, sealed; null once an answer that holds a secret may not be shown any more. */
+    answer: nullable(sealed()),
+    /** Until then the answer is replayed. */
+    replay_until: time(),
+    expires_at: time(),
+    created_at: time(),
   }),
   /** The change feed's truth: written in the transaction of the change, in commit order. */
   changes: table(['seq'], 'none', {

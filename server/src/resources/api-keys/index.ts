@@ -162,6 +162,7 @@ async function buildKey(call: Call<CreateParams, unknown, CreateBody>) {
     alert_emails: body.alert_emails ?? null,
     expires_at: checkExpiry(body.expires_at, settings, now, now),
     rotation_policy: checkRotation(body.rotation_policy, settings, now, now) as KeyRow['rotation_policy'],
+    rotation_due_at: null,
     creation_mode: principal.kind === 'user' ? 'ui' : 'api',
     created_by: principal.userId ?? principal.keyId,
     last_rotated_at: null,

@@ -1,5 +1,5 @@
 import { type CompiledQuery, type Expression, type SqlBool, sql } from 'kysely';
-import type { Change, Query, SystemTx, TenantContext, TenantTx, Where } from '../ports.ts';
+import type { Change, OrganisationPatch, Query, SystemTx, TenantContext, TenantTx, Where } from '../ports.ts';
 import type { Row, TableName, TenantTable } from '../schema.ts';
 import { columnsOf, decodeRow, encodePatch, encodeRow, misuse, tableOf } from './columns.ts';
 import type { Db, Engine, Execute, Result, Verb } from './engine.ts';
@@ -144,6 +144,17 @@ export class Session {
     return decodeRow('organisations', row);
   }
 
+  async updateOrganisation(patch: OrganisationPatch): Promise<void> {
+    const { name, settings, last_updated_at } = patch;
+    if (this.#scope === null || this.#scope.workspaceId !== null) {
+      throw misuse('only an organisation-wide tenant changes its organisation');
+    }
+    const stored = encodePatch('organisations', { name, settings, last_updated_at });
+    if (Object.keys(stored).length === 0) return;
+    const statement = this.#db.updateTable('organisations').set(stored).where('id', '=', this.#scope.organisationId);
+    await this.#execute('organisations', 'update', statement.compile());
+  }
+
   changed(change: Change): void {
     this.#usable(true);
     this.changes.push(change);
@@ -246,6 +257,7 @@ export function tenantTx(session: Session, tenant: TenantContext): TenantTx {
     update: (table, where, patch) => session.update(table, where, patch),
     remove: (table, where) => session.remove(table, where),
     organisation: () => session.organisation(),
+    updateOrganisation: (patch) => session.updateOrganisation(patch),
     changed: (change) => session.changed({ ...change, organisationId: tenant.organisationId }),
   };
 }
