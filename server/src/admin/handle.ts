@@ -8,7 +8,8 @@ import type { Authenticator } from '../auth/authenticator.ts';
 import type { ConsoleSessions } from '../auth/console-session.ts';
 import { readCredential } from '../auth/credential.ts';
 import type { Principal } from '../auth/principal.ts';
-import { tenantOf } from '../auth/tenant.ts';
+import { roleScopes } from '../auth/scopes.ts';
+import { systemTenant, tenantOf } from '../auth/tenant.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
@@ -21,10 +22,11 @@ import type { CheckHost } from '../resources/shapes.ts';
 import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
 import { appendAudit, auditRow, recordRefusal, type Trail } from './audit.ts';
+import { fingerprintOf, Once, Replay, readIdempotencyKey, takesIdempotencyKey } from './idempotency.ts';
 import { readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
-import { adminError, adminSuccess, send } from './respond.ts';
+import { adminError, adminReplay, adminSuccess, send } from './respond.ts';
 import { type AdminRow, checkTable, pathsOf, scopesFor } from './route.ts';
 import { validate } from './validate.ts';
 import { mayUse, resolveWorkspace } from './workspace.ts';
@@ -42,6 +44,8 @@ export interface AdminDeps {
   readonly limiter?: AdminLimiter;
   /** Syntax check of the egress guard, for custom hosts that are stored. */
   readonly checkHost: CheckHost;
+  /** SLUICE_PUBLIC_URL; a function because a free port is known only after listening. */
+  readonly publicUrl: () => string;
   /** What can stand in the way of a delete; the catalogue's when absent. */
   readonly references?: readonly FindReferences[];
   /** Waits until this node acts on every change committed so far, so that a caller sees its own write take effect. */
@@ -116,6 +120,7 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
   };
   try {
     const answer = await perform(deps, row, request, trail);
+    if (answer instanceof Replay) return send(reply, adminReplay(answer, trail.requestId));
     return send(reply, adminSuccess(answer, trail.requestId));
   } catch (error) {
     const answer = adminError(error, trail.requestId, deps.log);
@@ -142,14 +147,15 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const scopes = scopesFor(row, params);
   // A signed-in member has no scopes outside a workspace: which ones apply is known once the workspace is.
   const member = principal.kind === 'user' && principal.role === 'member';
-  if (!member && !mayUse(principal.scopes, scopes, row.auth)) throw missingScope(scopes);
+  const reachable = member ? roleScopes('member', 'admin') : principal.scopes;
+  if (!mayUse(reachable, scopes, row.auth)) throw missingScope(scopes);
   trail.query = parseQuery(request.raw.url ?? '');
   const query: unknown = row.query === null ? noParameters(trail.query) : validate(row.query, { ...trail.query });
   trail.body = await readJsonBody(request.raw, deps.clock);
   const body: unknown = row.body === null ? noBody(trail.body) : validate(row.body, trail.body ?? {});
   const input = { params, query, body };
   if (row.auth === 'operator') return actAsOperator(deps, row, request, trail, input);
-  const reach = await resolveWorkspace(deps.tables, principal, row.tenant, query, body);
+  const reach = await resolveWorkspace(deps.tables, principal, row, input);
   if (member && !mayUse(reach.scopes, scopes, row.auth)) throw missingScope(scopes);
   trail.workspaceId = reach.workspaceId;
   const acting = member ? { ...principal, workspaceId: reach.workspaceId, scopes: reach.scopes } : principal;
@@ -197,6 +203,7 @@ async function act(
   tenant: TenantContext,
   input: Input,
 ): Promise<unknown> {
+  const once = await onceOf(deps, row, request, trail, tenant, principal.keyId ?? principal.userId ?? principal.kind);
   let changes: Change[] = [];
   let after: (() => void | Promise<void>)[] = [];
   const run = async (tx: TenantTx): Promise<unknown> => {
@@ -205,6 +212,8 @@ async function act(
     after = [];
     trail.resourceId = null;
     trail.change = null;
+    const kept = await once?.claim(tx);
+    if (kept) return new Kept(kept);
     const answer = await row.run({
       ...input,
       principal,
@@ -214,6 +223,7 @@ async function act(
       vault: deps.vault,
       checkHost: deps.checkHost,
       requestId: trail.requestId,
+      publicUrl: deps.publicUrl().replace(/\/+$/, ''),
       audited: (resourceId, change) => {
         trail.resourceId = resourceId;
         if (change) trail.change = change;

@@ -4,8 +4,11 @@ import { roleScopes } from '../auth/scopes.ts';
 import { tenantOf } from '../auth/tenant.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { findWorkspace } from '../resources/common.ts';
+import { notFound } from '../resources/define.ts';
+import { isUuid } from '../resources/fields.ts';
 import type { Action, RouteAuth } from '../resources/resource.ts';
-import type { Tables } from '../store/ports.ts';
+import type { Tables, TenantTx } from '../store/ports.ts';
+import type { Row } from '../store/schema.ts';
 
 export interface Reach {
   /** Null for the whole organisation. */
@@ -27,15 +30,18 @@ export function mayUse(held: ReadonlySet<string>, wanted: readonly string[], aut
 export async function resolveWorkspace(
   tables: Pick<Tables, 'read'>,
   principal: Principal,
-  tenant: Action['tenant'],
-  query: unknown,
-  body: unknown,
+  route: Pick<Action, 'tenant' | 'workspace'>,
+  { params, query, body }: { readonly params: unknown; readonly query: unknown; readonly body: unknown },
 ): Promise<Reach> {
+  const { tenant } = route;
   const organisation = agreed(query, body, 'organisation_id');
   if (organisation !== null && organisation.toLowerCase() !== principal.organisationId) {
     throw new SluiceError('forbidden', 'organisation_id is not the organisation of your credential.', {
       param: 'organisation_id',
     });
+  }
+  if (typeof route.workspace === 'object') {
+    return inPath(tables, principal, fieldOf(params, route.workspace.param) ?? '');
   }
   const name = agreed(query, body, 'workspace_id');
   const { scopes } = principal;
@@ -46,6 +52,7 @@ export async function resolveWorkspace(
   }
   const member = principal.kind === 'user' && principal.role === 'member';
   if (name === null) {
+    if (member && route.workspace === 'joined') return { workspaceId: null, scopes: roleScopes('member', 'member') };
     if (tenant === 'workspace' || member) {
       throw new SluiceError('validation', 'workspace_id is required: your credential is not bound to a workspace.', {
         param: 'workspace_id',
@@ -65,6 +72,36 @@ export async function resolveWorkspace(
     });
   }
   return { workspaceId: tenant === 'organisation' ? null : found.id, scopes };
+}
+
+/** The workspace that a path names, among those the caller may see; the one 404 for every other name. */
+async function inPath(tables: Pick<Tables, 'read'>, principal: Principal, name: string): Promise<Reach> {
+  const { scopes } = principal;
+  if (!/^[A-Za-z0-9_-]{1,255}$/.test(name)) throw notFound();
+  if (principal.workspaceId !== null) {
+    if (!(await isOwn(tables, principal, name))) throw notFound();
+    return { workspaceId: principal.workspaceId, scopes };
+  }
+  const member = principal.kind === 'user' && principal.role === 'member';
+  const found = await tables.read(tenantOf(principal, null), async (tx) => {
+    const active = await findWorkspace(tx, name);
+    return active ?? (member ? undefined : findArchived(tx, name));
+  });
+  if (found === undefined) throw notFound();
+  if (!member) return { workspaceId: found.id, scopes };
+  const role = await membership(tables, principal, found.id);
+  if (role === null) throw notFound();
+  return { workspaceId: found.id, scopes: roleScopes('member', role) };
+}
+
+/** By UUID, or the last one that had this slug. */
+async function findArchived(tx: TenantTx, name: string): Promise<Row<'workspaces'> | undefined> {
+  const status = 'archived' as const;
+  const byId = isUuid(name) ? await tx.find('workspaces', { id: name.toLowerCase(), status }) : undefined;
+  if (byId) return byId;
+  const where = { slug: name, status };
+  const [last] = await tx.list('workspaces', { where, orderBy: [['last_updated_at', 'desc']], limit: 1 });
+  return last;
 }
 
 function otherWorkspace(): SluiceError {

@@ -42,6 +42,13 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
    * a key may see. A named workspace (UUID or slug) arrives resolved and visible: `call.tenant.workspaceId` is its UUID.
    */
   readonly tenant: 'none' | 'organisation' | 'workspace' | 'workspace_optional';
+  /**
+   * For routes whose object is a workspace or belongs to the one in the path. `{ param }`: this path parameter names it
+   * (UUID or slug) and `call.tenant` is bound to it; one that the caller cannot see is the 404. To organisation-wide
+   * callers archived ones resolve too: the action decides. `joined`: no workspace is named; a signed-in member acts with
+   * a member's scopes, and the action shows only what was joined.
+   */
+  readonly workspace?: { readonly param: string } | 'joined';
   readonly params: z.ZodType<P> | null;
   readonly query: z.ZodType<Q> | null;
   readonly body: z.ZodType<B> | null;
@@ -51,6 +58,11 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
   /** Runs outside any transaction, also when the store is lost; `call.tx` must not be touched. Reads only. */
   readonly standalone?: boolean;
   readonly audit: { readonly action: AuditAction; readonly resource: string } | null;
+  /**
+   * The answer shows a secret that is shown once, such as a new key: it is repeated for 10 minutes only to a caller that
+   * sent an `Idempotency-Key` (rule S-05), where other answers of a POST are repeated for 24 hours.
+   */
+  readonly secretAnswer?: boolean;
   run(call: Call<P, Q, B>): Promise<R>;
 }
 
@@ -67,6 +79,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   /** Null for a custom host that may be stored, else what is wrong with it (api §33.5): the egress guard's syntax check. */
   readonly checkHost: CheckHost;
   readonly requestId: string;
+  /** SLUICE_PUBLIC_URL without a trailing slash, for links that are handed out. */
+  readonly publicUrl: string;
   /**
    * Names the object in the audit row, and the object as it was and as it is: rows or answers, whose secrets the audit
    * masks by column and by name. `defineResource` does this for its five verbs.
@@ -187,7 +201,10 @@ export interface OperatorAction<P = unknown, Q = unknown, B = unknown, R = unkno
 export type AnyOperatorAction = OperatorAction<any, any, any, any>;
 
 export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
-  extends Omit<Call<P, Q, B>, 'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost' | 'references'> {
+  extends Omit<
+    Call<P, Q, B>,
+    'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost' | 'publicUrl' | 'references'
+  > {
   readonly tx: SystemTx;
   /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */
   audited(organisationId: string): void;
