@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { emptyAnswer, listOf, notFound, pageFields, pageOf } from '../resources/define.ts';
-import { email, isUuid } from '../resources/fields.ts';
+import { isUuid, userEmail } from '../resources/fields.ts';
 import { createOrganisation } from '../resources/organisations.ts';
 import type { AnyOperatorAction, OperatorAction } from '../resources/resource.ts';
 import { name, text, toIso } from '../resources/shapes.ts';
@@ -23,7 +23,7 @@ const organisationAnswer = z.object({
 
 const createBody = z.strictObject({
   name,
-  owner: z.strictObject({ email, first_name: text(255, 1), last_name: text(255) }),
+  owner: z.strictObject({ email: userEmail, first_name: text(255, 1), last_name: text(255) }),
 });
 
 const updateBody = z.strictObject({ name: name.optional(), status: z.enum(['active', 'suspended']).optional() });

@@ -21,6 +21,11 @@ export const reference = z
 
 export const email = z.email('must be an e-mail address').max(254);
 
+/** The address that names a user: stored and compared in lower case. */
+export const userEmail = email
+  .transform((value) => value.toLowerCase())
+  .meta({ type: 'string', format: 'email', maxLength: 254 });
+
 const DAY_MS = 86_400_000;
 
 /** The UTC midnight at or before `time`, milliseconds since the epoch. */

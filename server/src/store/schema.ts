@@ -135,8 +135,8 @@ export const SCHEMA = {
     workspaces: json<{ workspace_id: string; role: 'admin' | 'manager' | 'member' }[]>(),
     /** The user key that is made on acceptance. */
     api_key_details: nullable(json<InvitedKey>()),
-    /** `expired` is not stored: a pending invite past `expires_at` has expired. */
-    status: text<'pending' | 'accepted' | 'cancelled'>(),
+    /** A pending invite past `expires_at` has expired; `expired` is written once another one takes its address. */
+    status: text<'pending' | 'accepted' | 'cancelled' | 'expired'>(),
     /** SHA-256 of the token in the link, lower-case hexadecimal. */
     token_digest: text(),
     expires_at: time(),
@@ -348,9 +348,12 @@ export const SCHEMA = {
     /** Who sent it: a key, a user, or `operator`. */
     caller: text(),
     key: text(),
-    /** SHA-256 over method, path, query and body. */
+    /** SHA-256 over operation, path, query and body. */
     fingerprint: text(),
+    /** 0 within the transaction that writes it, until its answer is known. */
     status: int(),
+    /** What the write made or changed. */
+    object_id: nullable(text()),
     /** The answer's body, sealed; null once an answer that holds a secret may not be shown any more. */
     answer: nullable(sealed()),
     /** Until then the answer is replayed. */

@@ -112,6 +112,7 @@ export async function startAdmin(
     authenticator,
     requestsPerMinute: 1_000_000,
     checkHost: (url) => (url.startsWith('https://') ? null : 'must start with https://'),
+    publicUrl: () => 'https://sluice.example',
     ...options.admin,
   };
   registerAdmin(app, deps);
