@@ -1,0 +1,110 @@
+/**
+ * Schemas that an organisation sets for the metadata of its API keys and workspaces (api §20.5): the part of JSON Schema
+ * draft-07 that speaks of an object of strings. A schema is checked whole when it is saved, so that applying it cannot fail.
+ */
+import { z } from 'zod';
+import { refuse } from '../common.ts';
+import { codePoints, text } from '../shapes.ts';
+import { matchesPattern, patternProblem } from './pattern.ts';
+
+const MAX_PROPERTIES = 64;
+/** api §39: a metadata value. */
+const MAX_VALUE = 128;
+
+const name = text(128, 1);
+const note = text(1024);
+
+const property = z
+  .strictObject({
+    type: z.literal('string'),
+    title: note.optional(),
+    description: note.optional(),
+    default: text(MAX_VALUE).optional(),
+    enum: z.array(text(MAX_VALUE)).min(1).max(100).optional(),
+    const: text(MAX_VALUE).optional(),
+    minLength: z.int().min(0).max(MAX_VALUE).optional(),
+    maxLength: z.int().min(0).max(MAX_VALUE).optional(),
+    pattern: z.string().optional().describe('RE2 syntax, at most 512 characters.'),
+    examples: z.array(text(MAX_VALUE)).max(20).optional(),
+  })
+  .superRefine((value, context) => {
+    const issue = (path: string, message: string) => context.addIssue({ code: 'custom', path: [path], message });
+    const problem = value.pattern === undefined ? null : patternProblem(value.pattern);
+    if (problem !== null) return issue('pattern', problem);
+    if ((value.minLength ?? 0) > (value.maxLength ?? MAX_VALUE)) return issue('minLength', 'must not exceed maxLength');
+    // A default that the property itself refuses would refuse every key.
+    const wrong = value.default === undefined ? null : problemOf(value, value.default);
+    if (wrong !== null) issue('default', wrong);
+  });
+
+type Property = z.infer<typeof property>;
+
+/** The `metadata_schemas.*` of the organisation's settings. */
+export const metadataSchema = z
+  .strictObject({
+    $schema: z.enum(['http://json-schema.org/draft-07/schema#', 'http://json-schema.org/draft-07/schema']).optional(),
+    $id: text(255).optional(),
+    title: note.optional(),
+    description: note.optional(),
+    type: z.literal('object'),
+    properties: z.record(name, property).optional(),
+    required: z.array(name).max(MAX_PROPERTIES).optional(),
+    additionalProperties: z.literal(true).default(true).describe('Further metadata is always allowed.'),
+  })
+  .superRefine((value, context) => {
+    const issue = (path: (string | number)[], message: string) => context.addIssue({ code: 'custom', path, message });
+    if (Object.keys(value.properties ?? {}).length > MAX_PROPERTIES) {
+      issue(['properties'], `must have at most ${MAX_PROPERTIES} keys`);
+    }
+    const { required = [] } = value;
+    for (const [index, entry] of required.entries()) {
+      if (required.indexOf(entry) !== index) issue(['required', index], 'repeats a name');
+    }
+  });
+
+export type MetadataSchema = z.infer<typeof metadataSchema>;
+
+export type Metadata = Record<string, string>;
+
+/** What is wrong with a value, as a phrase. Lengths count code points, as JSON Schema does. */
+function problemOf(rule: Property, value: string): string | null {
+  const { minLength = 0, maxLength = MAX_VALUE } = rule;
+  const length = codePoints(value);
+  if (rule.enum !== undefined && !rule.enum.includes(value)) return `must be one of ${rule.enum.join(', ')}`;
+  if (rule.const !== undefined && value !== rule.const) return `must be ${rule.const}`;
+  if (length < minLength) return `must have at least ${minLength} characters`;
+  if (length > maxLength) return `must have at most ${maxLength} characters`;
+  if (rule.pattern === undefined) return null;
+  const found = matchesPattern(rule.pattern, value);
+  if (found === null) return 'is too long to be checked against its pattern';
+  return found ? null : `must match the pattern ${rule.pattern}`;
+}
+
+/**
+ * Metadata with the schema's defaults filled in, as it is to be stored. Without a schema it comes back as it is.
+ * Throws 400 that names the entry (`defaults.metadata.team`) when a required one is missing or a value breaks its rule.
+ *
+ * @param path where the metadata stands in the caller's body
+ */
+export function applyMetadataSchema<M extends Readonly<Metadata> | null | undefined>(
+  schema: MetadataSchema | null,
+  metadata: M,
+  path = 'defaults.metadata',
+): M | Metadata {
+  if (schema === null) return metadata;
+  const out = new Map<string, string>(Object.entries(metadata ?? {}));
+  const properties = Object.entries(schema.properties ?? {});
+  for (const [key, rule] of properties) {
+    if (!out.has(key) && rule.default !== undefined) out.set(key, rule.default);
+  }
+  for (const key of schema.required ?? []) {
+    if (!out.has(key)) throw refuse(`${path}.${key}`, 'is required by the metadata schema of the organisation');
+  }
+  for (const [key, rule] of properties) {
+    const value = out.get(key);
+    const problem = value === undefined ? null : problemOf(rule, value);
+    if (problem !== null) throw refuse(`${path}.${key}`, `${problem}, says the metadata schema of the organisation`);
+  }
+  // Nothing was given and nothing is filled in: what was absent stays absent.
+  return out.size === 0 ? metadata : Object.fromEntries(out);
+}

@@ -1,0 +1,81 @@
+/**
+ * Patterns that operators write (rule D-05). They never reach `RegExp`: `re2js` matches in linear time, and what linear
+ * time still allows to be expensive, a large program over a long text, is bounded here.
+ */
+import { RE2JS } from 're2js';
+import { Lru } from '../../kernel/lru.ts';
+import { codePoints } from '../shapes.ts';
+
+const MAX_CHARACTERS = 512;
+const MAX_PROGRAM = 1_000;
+/** Program size × input length that is matched at once: about 14 ms. */
+const MAX_WORK = 500_000;
+
+const compiled = new Lru<string, RE2JS>({ maxEntries: 500 });
+
+/** What is wrong with a pattern, as a phrase; null for one that may be stored. */
+export function patternProblem(pattern: string): string | null {
+  if (codePoints(pattern) > MAX_CHARACTERS) return `must have at most ${MAX_CHARACTERS} characters`;
+  // Compiling is what costs: a repetition of a repetition is unrolled. It is judged before it is done.
+  if (unrolled(pattern) > MAX_PROGRAM) return 'repeats too much: use smaller counts';
+  try {
+    return compile(pattern).programSize() > MAX_PROGRAM ? 'is too large a pattern' : null;
+  } catch {
+    return 'is not a pattern that can be used here (RE2 syntax, without look-around and back-references)';
+  }
+}
+
+/** Whether the whole pattern is found in `text`; null when the text is too long to be searched. */
+export function matchesPattern(pattern: string, text: string): boolean | null {
+  const expression = compile(pattern);
+  return expression.programSize() * text.length > MAX_WORK ? null : expression.test(text);
+}
+
+function compile(pattern: string): RE2JS {
+  const known = compiled.get(pattern);
+  if (known !== undefined) return known;
+  const made = RE2JS.compile(pattern);
+  compiled.set(pattern, made);
+  return made;
+}
+
+/** How many atoms are left once the counted repetitions are written out: a bound of the program, in one pass. */
+function unrolled(pattern: string): number {
+  const open: number[] = [0];
+  let last = 0;
+  const add = (size: number) => {
+    open.push((open.pop() ?? 0) + size);
+    last = size;
+  };
+  for (let i = 0; i < pattern.length; i++) {
+    const c = pattern[i];
+    const count = c === '{' ? /^\{(\d{0,6})(?:,(\d{0,6}))?\}/.exec(pattern.slice(i, i + 16)) : null;
+    if (count) {
+      const times = Math.max(Number(count[1] || 0), Number(count[2] || 0), 1);
+      add(last * (times - 1));
+      last *= times;
+      i += count[0].length - 1;
+    } else if (c === '(') {
+      open.push(0);
+    } else if (c === ')' && open.length > 1) {
+      add((open.pop() ?? 0) + 2);
+    } else {
+      if (c === '\\') i += 1;
+      else if (c === '[') i = classEnd(pattern, i);
+      add(1);
+    }
+  }
+  return open.reduce((sum, size) => sum + size, 0);
+}
+
+/** Index of the bracket that ends the class which begins at `start`. */
+function classEnd(pattern: string, start: number): number {
+  let i = start + 1;
+  if (pattern[i] === '^') i += 1;
+  if (pattern[i] === ']') i += 1;
+  for (; i < pattern.length && pattern[i] !== ']'; i++) {
+    if (pattern[i] === '\\') i += 1;
+    else if (pattern.startsWith('[:', i)) i = Math.max(i, pattern.indexOf(':]', i) + 1);
+  }
+  return i;
+}

@@ -1,0 +1,169 @@
+/**
+ * What the settings of an organisation and of its workspaces come to (api §20.3 to §20.6). The organisation's stand in
+ * `organisations.settings`, a workspace's in `workspaces.settings` (user keys) and `workspaces.security_settings`.
+ */
+
+import { scopesOf } from '../../auth/scopes.ts';
+import { isOpenToWorkspaces, type OverrideCategory, SECURITY_CATEGORY } from '../../auth/security-settings.ts';
+import type { Row } from '../../store/schema.ts';
+import { refuse } from '../common.ts';
+import type { MetadataSchema } from './metadata.ts';
+import type { WorkspaceSecurity, WorkspaceSettings } from './schema.ts';
+
+type Organisation = Pick<Row<'organisations'>, 'settings'>;
+type Workspace = Pick<Row<'workspaces'>, 'settings' | 'security_settings'>;
+type Json = Readonly<Record<string, unknown>>;
+
+/** Values of `workspaces.settings` with the type they were stored with. */
+type Stored = { readonly [K in keyof WorkspaceSettings]-?: Exclude<WorkspaceSettings[K], null | undefined> };
+
+/** The value of §20.4 that holds in a workspace, which replaces the organisation's; null when neither has set one. */
+export function effectiveSetting<K extends keyof Stored>(
+  organisation: Organisation,
+  workspace: Pick<Workspace, 'settings'> | null,
+  key: K,
+): Stored[K] | null {
+  return ((workspace?.settings[key] ?? organisation.settings[key]) as Stored[K] | undefined) ?? null;
+}
+
+/** Whether joining a workspace makes a user key. The default workspace has a setting of its own, of the organisation only. */
+export function autoCreatesUserKeys(
+  organisation: Organisation,
+  workspace: Pick<Row<'workspaces'>, 'settings' | 'is_default'>,
+): boolean {
+  if (workspace.is_default) return organisation.settings.default_workspace_user_api_key_auto_create === true;
+  return effectiveSetting(organisation, workspace, 'user_api_key_auto_create') === true;
+}
+
+/** The schema that the metadata of new and changed API keys or workspaces must satisfy; null without one. */
+export function metadataSchemaOf(organisation: Organisation, of: 'api_key' | 'workspace'): MetadataSchema | null {
+  return (part(organisation.settings, 'metadata_schemas')[of] as MetadataSchema | undefined) ?? null;
+}
+
+/**
+ * Saved-only mode (api §20.6): the organisation's setting, and the workspace's own where the organisation has opened the
+ * category; the stricter of the two holds. An organisation that says nothing is in saved-only mode.
+ */
+export function blocksInlineConfig(organisation: Organisation, workspace: Workspace): boolean {
+  if (organisation.settings.block_inline_config !== false) return true;
+  if (!isOpenToWorkspaces(organisation, 'data_plane_security_settings')) return false;
+  return part(workspace.security_settings, 'data_plane_security_settings').block_inline_config === true;
+}
+
+/** Fields that no export of a workspace may contain, and who says so; the workspace's list replaces the organisation's. */
+export function deniedExportFields(
+  organisation: Organisation,
+  workspace: Workspace | null,
+): { readonly deniedFields: readonly string[]; readonly source: 'organisation' | 'workspace' | 'none' } {
+  const own = isOpenToWorkspaces(organisation, 'export_settings')
+    ? part(workspace?.security_settings ?? {}, 'export_settings').deniedFields
+    : undefined;
+  if (Array.isArray(own)) return { deniedFields: own, source: 'workspace' };
+  const general = part(organisation.settings, 'export_settings').deniedFields;
+  return Array.isArray(general)
+    ? { deniedFields: general, source: 'organisation' }
+    : { deniedFields: [], source: 'none' };
+}
+
+/** Refuses `security_settings` of a workspace that touch a category which is not open to it (rule P-05): 400. */
+export function checkWorkspaceSecurity(organisation: Organisation, patch: WorkspaceSecurity | null | undefined): void {
+  for (const [key, value] of Object.entries(patch ?? {})) {
+    if (value === undefined) continue;
+    const category = (SECURITY_CATEGORY as Record<string, OverrideCategory>)[key] ?? (key as OverrideCategory);
+    if (!isOpenToWorkspaces(organisation, category)) {
+      throw refuse(
+        `security_settings.${key}`,
+        `cannot be set by a workspace: the organisation has not opened ${category} (workspace_overrides.${category})`,
+      );
+    }
+  }
+}
+
+/**
+ * Rules between the settings of user keys that no field can check alone. Throws 400.
+ *
+ * @param patch what was given, so that the error names a field of it
+ * @param prefix path of the settings in the body, with its dot: `settings.`
+ */
+export function checkUserKeySettings(patch: Partial<WorkspaceSettings> | null | undefined, merged: Json, prefix = '') {
+  const scopes = patch?.user_api_key_auto_create_scopes ?? [];
+  const wrong = scopes.findIndex((scope) => !scopesOf('workspace-user').has(scope));
+  if (wrong >= 0) throw refuse(`${prefix}user_api_key_auto_create_scopes[${wrong}]`, 'is not a scope of user keys');
+  const [ttl, max] = [merged.user_api_key_ttl, merged.user_api_key_max_ttl];
+  if (typeof ttl === 'number' && typeof max === 'number' && max > 0 && ttl > max) {
+    const field = patch?.user_api_key_ttl == null ? 'user_api_key_max_ttl' : 'user_api_key_ttl';
+    throw refuse(
+      `${prefix}${field}`,
+      'would let keys live longer by default than at most: user_api_key_ttl is above user_api_key_max_ttl',
+    );
+  }
+}
+
+/** What a new workspace starts with: the organisation's own values of the sections that are copied, not inherited. */
+export function settingsForNewWorkspace(organisation: Organisation): Workspace {
+  return {
+    settings: {},
+    security_settings: copied(organisation, {}, ['export_settings', 'data_plane_security_settings']),
+  };
+}
+
+/** Categories whose values are copied to the workspaces when they are opened; the others are inherited until set. */
+export const COPIED_CATEGORIES = ['export_settings', 'data_plane_security_settings'] as const;
+
+/** `security_settings` of a workspace with the organisation's values of the given categories. */
+export function copied(
+  organisation: Organisation,
+  own: Json,
+  categories: readonly (typeof COPIED_CATEGORIES)[number][],
+): Record<string, unknown> {
+  const out = { ...own };
+  for (const category of categories) {
+    const value =
+      category === 'export_settings'
+        ? organisation.settings.export_settings
+        : { block_inline_config: organisation.settings.block_inline_config !== false };
+    if (value === undefined) delete out[category];
+    else out[category] = value;
+  }
+  return out;
+}
+
+/**
+ * Settings with a change of them: what the change leaves out stays, null removes. Sections are merged field by field;
+ * lists and schemas are replaced.
+ */
+export function mergeSettings(current: Json, patch: Json | null | undefined): Record<string, unknown> {
+  const out: Record<string, unknown> = { ...current };
+  for (const [key, value] of Object.entries(patch ?? {})) {
+    if (value === undefined) continue;
+    if (value === null) delete out[key];
+    else if (SECTIONS.has(key)) out[key] = mergeFields(part(current, key), value as Json);
+    else out[key] = value;
+    if (SECTIONS.has(key) && Object.keys(part(out, key)).length === 0) delete out[key];
+  }
+  return out;
+}
+
+const SECTIONS: ReadonlySet<string> = new Set([
+  'security_settings',
+  'workspace_overrides',
+  'session_settings',
+  'export_settings',
+  'data_plane_security_settings',
+  'metadata_schemas',
+]);
+
+function mergeFields(current: Json, patch: Json): Json {
+  const out: Record<string, unknown> = { ...current };
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) delete out[key];
+    else if (value !== undefined) out[key] = value;
+  }
+  return out;
+}
+
+/** A section of stored settings; empty when it is not there. */
+export function part(settings: Json, key: string): Json {
+  const value = settings[key];
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {};
+}
