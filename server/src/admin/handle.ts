@@ -213,7 +213,7 @@ async function act(
     trail.resourceId = null;
     trail.change = null;
     const kept = await once?.claim(tx);
-    if (kept) return new Kept(kept);
+    if (kept) return kept;
     const answer = await row.run({
       ...input,
       principal,
@@ -233,11 +233,14 @@ async function act(
     });
     const checked = checkAnswer(row, answer);
     if (row.writes) await appendAudit(tx, auditRow(deps, row, request, trail, tenant.organisationId, 200));
+    await once?.keep(tx, 200, checked, trail.resourceId);
     return checked;
   };
   if (row.writes) await deps.vault.ensureKey?.(tenant.organisationId);
-  const answer = row.writes ? await deps.tables.write(tenant, run) : await deps.tables.read(tenant, run);
-  await committed(deps, changes, after);
+  const carryOut = () => (row.writes ? deps.tables.write(tenant, run) : deps.tables.read(tenant, run));
+  const answer =
+    once === null ? await carryOut() : await once.answer(carryOut, (find) => deps.tables.read(tenant, find));
+  await committed(deps, answer instanceof Replay ? null : changes, after);
   return answer;
 }
 
@@ -248,12 +251,15 @@ async function actAsOperator(
   trail: Trail,
   input: Input,
 ): Promise<unknown> {
+  const once = await onceOf(deps, row, request, trail, null, 'operator');
   let changes: Change[] = [];
   let after: (() => void | Promise<void>)[] = [];
   const run = async (tx: SystemTx): Promise<unknown> => {
     changes = [];
     after = [];
     trail.organisationId = null;
+    const kept = await once?.claim(tx);
+    if (kept) return kept;
     const answer = await row.run({
       ...input,
       tx: row.writes ? watched(tx, (change) => changes.push(change)) : tx,
@@ -270,12 +276,44 @@ async function actAsOperator(
     if (row.writes && organisationId !== null) {
       await appendAudit(tx, auditRow(deps, row, request, trail, organisationId, 200));
     }
+    await once?.keep(tx, 200, checked, organisationId);
     return checked;
   };
   if (row.standalone) return run(NO_TRANSACTION);
-  const answer = row.writes ? await deps.tables.systemWrite(run) : await deps.tables.systemRead(run);
-  await committed(deps, changes, after);
+  const carryOut = () => (row.writes ? deps.tables.systemWrite(run) : deps.tables.systemRead(run));
+  const answer = once === null ? await carryOut() : await once.answer(carryOut, (find) => deps.tables.systemRead(find));
+  await committed(deps, answer instanceof Replay ? null : changes, after);
   return answer;
+}
+
+/** What an `Idempotency-Key` asks for; null without one, and for operations that do not look at it. */
+async function onceOf(
+  deps: Serving,
+  row: AdminRow,
+  request: FastifyRequest,
+  trail: Trail,
+  tenant: TenantContext | null,
+  caller: string,
+): Promise<Once | null> {
+  const key = takesIdempotencyKey(row) ? readIdempotencyKey(request.raw.rawHeaders) : null;
+  if (key === null) return null;
+  const path = (request.raw.url ?? '').split('?', 1)[0] ?? '';
+  const fingerprint = fingerprintOf(row, path, trail.query, trail.body);
+  const { tables, vault } = deps;
+  const home = tenant ?? (await homeOf(tables));
+  return Once.begin({ tables, vault, tenant: home, caller, key, fingerprint, secret: row.secretAnswer === true });
+}
+
+/**
+ * The organisation that keeps the operator's records: the first one. The one that a request makes has no data key yet,
+ * and two that are made at once must meet in one place.
+ */
+async function homeOf(tables: Tables): Promise<TenantContext> {
+  const [first] = await tables.systemRead((tx) =>
+    tx.list('organisations', { orderBy: [['created_at', 'asc']], limit: 1 }),
+  );
+  if (first) return systemTenant(first.id);
+  throw new SluiceError('conflict', 'There is no organisation yet: send this request without an Idempotency-Key.');
 }
 
 const NO_TRANSACTION = new Proxy({} as SystemTx, {
@@ -299,19 +337,20 @@ function watched<T extends TenantTx | SystemTx>(tx: T, seen: (change: Parameters
   });
 }
 
+/** @param changes null when an earlier request did the work, perhaps on another node, whose changes must be seen here too */
 async function committed(
   deps: Serving,
-  changes: readonly Change[],
+  changes: readonly Change[] | null,
   after: readonly (() => void | Promise<void>)[],
 ): Promise<void> {
-  for (const change of changes) deps.authenticator.invalidate(change);
+  for (const change of changes ?? []) deps.authenticator.invalidate(change);
   try {
-    if (changes.length > 0) await deps.caughtUp?.();
+    if (changes?.length !== 0) await deps.caughtUp?.();
   } catch (error) {
     // The write stands; other parts of this node see it through the feed.
     deps.log.warn('changes were not applied at once', { error });
   }
-  for (const step of after) {
+  for (const step of changes === null ? [] : after) {
     try {
       await step();
     } catch (error) {
