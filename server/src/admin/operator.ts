@@ -56,6 +56,7 @@ const create: OperatorAction<unknown, unknown, z.infer<typeof createBody>> = {
   }),
   example: { body: { name: 'Example', owner: { email: 'ada@example.com', first_name: 'Ada', last_name: 'Lovelace' } } },
   writes: true,
+  secretAnswer: true,
   audit: { action: 'create', resource: 'organisation' },
   run: async ({ body, tx, clock, audited }) => {
     const created = await createOrganisation(tx, { ...body, blockInlineConfig: true, clock });

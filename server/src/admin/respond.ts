@@ -67,6 +67,15 @@ export function adminSuccess(value: unknown, requestId: string): AdminAnswer {
   return { status: 200, headers: { ...BASE_HEADERS, 'x-gateway-request-id': requestId }, body: JSON.stringify(value) };
 }
 
+/** The answer of an earlier request with the same `Idempotency-Key`, under the id of this one. */
+export function adminReplay(
+  replay: { readonly status: number; readonly body: string },
+  requestId: string,
+): AdminAnswer {
+  const headers = { ...BASE_HEADERS, 'x-gateway-request-id': requestId, 'idempotency-replayed': 'true' };
+  return { status: replay.status, headers, body: replay.body };
+}
+
 const BASE_HEADERS = {
   'content-type': 'application/json; charset=utf-8',
   'cache-control': 'no-store',
