@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { registerConsole } from './admin/console.ts';
 import { registerDocs } from './admin/docs.ts';
 import { registerAdmin } from './admin/handle.ts';
+import { purgeIdempotencyKeys } from './admin/idempotency.ts';
 import { buildOpenApi } from './admin/openapi.ts';
 import { registerOperator } from './admin/operator.ts';
 import { createAdminLimiter } from './admin/rate-limit.ts';
@@ -70,6 +71,7 @@ const JOBS_AT_ONCE = 16;
 const BATCHES_AT_ONCE = 8;
 const MAX_TOKEN_FILE = 64 * 1024;
 const SWEEP_FILES_MS = 60 * 60_000;
+const SWEEP_ANSWERS_MS = 5 * 60_000;
 const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
 const PACKAGE = new URL('../package.json', import.meta.url);
 
@@ -506,6 +508,18 @@ function startWork(lifecycle: Lifecycle, scheduler: Scheduler, training: Trainin
         const kept = training.isOpen || (await tables.systemRead((tx) => tx.count('files'))) > 0;
         if (kept) await (await training.open()).sweep(signal);
       },
+    }),
+  );
+  lifecycle.own(
+    'kept answers',
+    startLeader({
+      tables,
+      clock,
+      log,
+      node,
+      name: 'kept-answers',
+      everyMs: SWEEP_ANSWERS_MS,
+      lead: () => purgeIdempotencyKeys(tables),
     }),
   );
 }

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { AnyAction } from '../resources/resource.ts';
+import { takesIdempotencyKey } from './idempotency.ts';
 import { operatorActions } from './operator.ts';
 import { type AdminRow, expandAll, pathsOf } from './route.ts';
 
@@ -63,6 +64,17 @@ const PROBLEMS = {
   '503': ['Unavailable', 'The store cannot be reached (`AB04`); see Retry-After.'],
 } as const;
 
+const IDEMPOTENCY_KEY: JsonObject = {
+  name: 'Idempotency-Key',
+  in: 'header',
+  required: false,
+  schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
+  description:
+    'A value of your own, new for each operation. The request is then carried out once: sent again within 24 hours it ' +
+    'gets the first answer, with `idempotency-replayed: true`. An answer that shows a secret is repeated for 10 minutes, ' +
+    'afterwards the answer is 409. Another request under the same key is 400. Refused requests do not use the key up.',
+};
+
 /**
  * The whole document, of the product version `version`. `extraPaths` are complete path items of routes that are not rows, such as the data plane's; the
  * operator's rows are always part of it. The same input gives the same text.
@@ -90,6 +102,7 @@ export function buildOpenApi(actions: readonly AnyAction[], version: string, ext
     components: {
       securitySchemes: SECURITY_SCHEMES,
       schemas: { Error: ERROR },
+      parameters: { IdempotencyKey: IDEMPOTENCY_KEY },
       responses: Object.fromEntries(
         Object.values(PROBLEMS).map(([name, description]) => [
           name,
@@ -114,6 +127,7 @@ function operation(row: AdminRow): JsonObject {
   if (row.example?.response !== undefined) response.example = row.example.response as JsonValue;
   const content: JsonObject = { schema: body ?? {} };
   if (row.example?.body !== undefined) content.example = row.example.body as JsonValue;
+  const once = takesIdempotencyKey(row);
   const required = isObject(body) && Array.isArray(body.required) && body.required.length > 0;
   return {
     tags: [row.tag],
@@ -121,12 +135,19 @@ function operation(row: AdminRow): JsonObject {
     description: describe(row),
     security: securityOf(row),
     ...(row.scopes.length > 0 ? { 'x-scopes': scopeNames(row) } : {}),
-    parameters: [...parametersOf(row.params, 'path'), ...parametersOf(row.query, 'query')],
+    parameters: [
+      ...parametersOf(row.params, 'path'),
+      ...parametersOf(row.query, 'query'),
+      ...(once ? [{ $ref: '#/components/parameters/IdempotencyKey' }] : []),
+    ],
     ...(body === null ? {} : { requestBody: { required, content: { 'application/json': content } } }),
     responses: {
       '200': {
         description: 'Done.',
-        headers: { 'x-gateway-request-id': { schema: { type: 'string' } } },
+        headers: {
+          'x-gateway-request-id': { schema: { type: 'string' } },
+          ...(once ? { 'idempotency-replayed': { schema: { type: 'string', enum: ['true'] } } } : {}),
+        },
         content: { 'application/json': response },
       },
       ...problemsOf(row),

@@ -197,6 +197,7 @@ const create: Action<CreateParams, unknown, CreateBody> = {
   body: createBody,
   response: createAnswer,
   writes: true,
+  secretAnswer: true,
   audit: { action: 'create', resource: 'api-keys' },
   example: { body: { name: 'Development', scopes: ['completions.write'] } },
   run: async (call) => {
