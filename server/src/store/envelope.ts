@@ -7,7 +7,7 @@ import { Secret } from '../kernel/secret.ts';
 import type { Keyring } from './keyring.ts';
 import type { SystemTx, Tables, TenantContext } from './ports.ts';
 import type { Row } from './schema.ts';
-import type { SealPlace, Vault } from './vault.ts';
+import type { Mac, SealPlace, Vault } from './vault.ts';
 
 export interface VaultOptions {
   readonly keyring: Keyring;
@@ -150,6 +150,12 @@ class TablesVault implements EnvelopeVault {
     } catch (error) {
       throw unopenable('changed, or moved from another place', where, error);
     }
+  }
+
+  mac(use: string, data: Buffer): Mac;
+  mac(use: string, data: Buffer, keyId: string): Mac | null;
+  mac(use: string, data: Buffer, keyId: string = this.#keyring.currentId): Mac | null {
+    return this.#keyring.mac(use, data, keyId);
   }
 
   async ensureKey(organisationId: string): Promise<void> {

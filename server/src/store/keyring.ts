@@ -1,14 +1,15 @@
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { SluiceError } from '../kernel/errors.ts';
 import { errorCode, readOrCreate } from './disk/files.ts';
+import type { Mac, Macs } from './vault.ts';
 
 /**
  * The installation's key-encryption keys. They only ever wrap data keys; a key management service can take this place,
- * which is why wrapping is asynchronous.
+ * which is why wrapping is asynchronous. Keyed digests are made with keys of their own, derived from the same masters.
  */
-export interface Keyring {
+export interface Keyring extends Macs {
   /** Key that wraps from now on. */
   readonly currentId: string;
   /** All keys that can unwrap, the current one first. Ids are derived from the keys and tell nothing about them. */
@@ -60,12 +61,15 @@ function derive(key: Buffer, use: string, bytes: number): Buffer {
 
 class LocalKeyring implements Keyring {
   readonly #keys = new Map<string, Buffer>();
+  readonly #macKeys = new Map<string, Buffer>();
   readonly ids: readonly string[];
   readonly currentId: string;
 
   constructor(source: string, keys: readonly Buffer[]) {
     for (const key of keys) {
-      this.#keys.set(derive(key, 'kek id', 8).toString('hex'), derive(key, 'kek', 32));
+      const id = derive(key, 'kek id', 8).toString('hex');
+      this.#keys.set(id, derive(key, 'kek', 32));
+      this.#macKeys.set(id, derive(key, 'mac', 32));
     }
     this.ids = [...this.#keys.keys()];
     const [current] = this.ids;
@@ -94,6 +98,15 @@ class LocalKeyring implements Keyring {
         cause: error,
       });
     }
+  }
+
+  mac(use: string, data: Buffer): Mac;
+  mac(use: string, data: Buffer, keyId: string): Mac | null;
+  mac(use: string, data: Buffer, keyId: string = this.currentId): Mac | null {
+    const key = this.#macKeys.get(keyId);
+    if (!key) return null;
+    // No name of a use holds a line feed, so name and data cannot run into each other.
+    return { keyId, digest: createHmac('sha256', key).update(`${use}\n`).update(data).digest() };
   }
 
   #key(kekId: string): Buffer {

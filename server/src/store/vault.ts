@@ -8,11 +8,30 @@ export interface SealPlace {
   readonly row: string;
 }
 
+/** A keyed digest and the id of the key it was made with. */
+export interface Mac {
+  readonly keyId: string;
+  readonly digest: Buffer;
+}
+
+/**
+ * Keyed digests (HMAC-SHA256) under keys that are derived from the installation's master keys and used for nothing else.
+ * No I/O, so they can be made within a transaction.
+ */
+export interface Macs {
+  /**
+   * The digest of `data` for `use`, a fixed name that keeps the digests of different purposes apart: with the current
+   * key, or with the one that `keyId` names. Null when that key is not among the given master keys.
+   */
+  mac(use: string, data: Buffer): Mac;
+  mac(use: string, data: Buffer, keyId: string): Mac | null;
+}
+
 /**
  * Envelope encryption at rest: one data key per organisation, wrapped by the installation's key-encryption keys.
  * Text form `slc1.<kekId>.<dekId>.<iv>.<ct>.<tag>`.
  */
-export interface Vault {
+export interface Vault extends Macs {
   /**
    * Loads, or makes, the organisation's data key. To be called before a write transaction that seals: inside it the
    * key's own transaction would wait for the one it holds up.

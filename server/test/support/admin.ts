@@ -1,4 +1,5 @@
 /** The administration API on a real listener and a real store, with an operator key and an organisation or two. */
+import { createHmac } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { type AdminDeps, registerAdmin, registerRows } from '../../src/admin/handle.ts';
@@ -29,6 +30,10 @@ export async function emptyTables(engine: 'sqlite' | 'postgres', clock?: Clock):
 export const plainVault: Vault = {
   seal: async (_tenant, _place, value) => `plain.${value.reveal()}`,
   open: async (_tenant, _place, sealed) => new Secret(sealed.slice('plain.'.length)),
+  mac: (use: string, data: Buffer, keyId: string = 'test') => ({
+    keyId,
+    digest: createHmac('sha256', keyId).update(use).update(data).digest(),
+  }),
 };
 
 export interface Answer {
