@@ -8,7 +8,8 @@ import type { Authenticator } from '../auth/authenticator.ts';
 import type { ConsoleSessions } from '../auth/console-session.ts';
 import { readCredential } from '../auth/credential.ts';
 import type { Principal } from '../auth/principal.ts';
-import { roleScopes } from '../auth/scopes.ts';
+import { roleScopes, SCOPES } from '../auth/scopes.ts';
+import { SECURITY_DEFAULTS } from '../auth/security-settings.ts';
 import { systemTenant, tenantOf } from '../auth/tenant.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
@@ -145,9 +146,10 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   }
   const params = row.params === null ? {} : (validate(row.params, request.params) as Record<string, unknown>);
   const scopes = scopesFor(row, params);
-  // A signed-in member has no scopes outside a workspace: which ones apply is known once the workspace is.
-  const member = principal.kind === 'user' && principal.role === 'member';
-  const reachable = member ? roleScopes('member', 'admin') : principal.scopes;
+  // What a signed-in member or admin may do depends on the workspace: it is known once the workspace is.
+  const signedIn = principal.kind === 'user' && principal.role !== 'owner';
+  const member = signedIn && principal.role === 'member';
+  const reachable = signedIn ? (member ? roleScopes('member', 'admin', SECURITY_DEFAULTS) : SCOPES) : principal.scopes;
   if (!mayUse(reachable, scopes, row.auth)) throw missingScope(scopes);
   trail.query = parseQuery(request.raw.url ?? '');
   const query: unknown = row.query === null ? noParameters(trail.query) : validate(row.query, { ...trail.query });
@@ -156,9 +158,10 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const input = { params, query, body };
   if (row.auth === 'operator') return actAsOperator(deps, row, request, trail, input);
   const reach = await resolveWorkspace(deps.tables, principal, row, input);
-  if (member && !mayUse(reach.scopes, scopes, row.auth)) throw missingScope(scopes);
+  if (signedIn && !mayUse(reach.scopes, scopes, row.auth)) throw missingScope(scopes);
   trail.workspaceId = reach.workspaceId;
-  const acting = member ? { ...principal, workspaceId: reach.workspaceId, scopes: reach.scopes } : principal;
+  const { scopes: held, workspaceId } = reach;
+  const acting = signedIn ? { ...principal, scopes: held, workspaceId: member ? workspaceId : null } : principal;
   return act(deps, row, request, trail, acting, tenantOf(principal, reach.workspaceId), input);
 }
 

@@ -1,6 +1,7 @@
 /** Which workspace a call works in, and what that does to its scopes (security 2.3, api §2.2). */
 import type { Principal } from '../auth/principal.ts';
 import { roleScopes } from '../auth/scopes.ts';
+import { securityOf } from '../auth/security-settings.ts';
 import { tenantOf } from '../auth/tenant.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { findWorkspace } from '../resources/common.ts';
@@ -13,7 +14,7 @@ import type { Row } from '../store/schema.ts';
 export interface Reach {
   /** Null for the whole organisation. */
   readonly workspaceId: string | null;
-  /** The caller's scopes there: a signed-in member has those of the role in this workspace. */
+  /** The caller's scopes there: a signed-in user has those of the role, as the security settings of the workspace leave them. */
   readonly scopes: ReadonlySet<string>;
 }
 
@@ -52,7 +53,12 @@ export async function resolveWorkspace(
   }
   const member = principal.kind === 'user' && principal.role === 'member';
   if (name === null) {
-    if (member && route.workspace === 'joined') return { workspaceId: null, scopes: roleScopes('member', 'member') };
+    if (member && route.workspace === 'joined') {
+      const security = await tables.read(tenantOf(principal, null), async (tx) =>
+        securityOf(await tx.organisation(), null),
+      );
+      return { workspaceId: null, scopes: roleScopes('member', 'member', security) };
+    }
     if (tenant === 'workspace' || member) {
       throw new SluiceError('validation', 'workspace_id is required: your credential is not bound to a workspace.', {
         param: 'workspace_id',
@@ -61,17 +67,15 @@ export async function resolveWorkspace(
     return { workspaceId: null, scopes };
   }
   const found = await tables.read(tenantOf(principal, null), (tx) => findWorkspace(tx, name));
-  if (member) {
-    const role = found === undefined ? null : await membership(tables, principal, found.id);
-    if (found === undefined || role === null) throw otherWorkspace();
-    return { workspaceId: found.id, scopes: roleScopes('member', role) };
-  }
-  if (found === undefined) {
+  const rights = found === undefined ? null : await rightsIn(tables, principal, found);
+  if (found === undefined || rights === null) {
+    if (member) throw otherWorkspace();
     throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
       param: 'workspace_id',
     });
   }
-  return { workspaceId: tenant === 'organisation' ? null : found.id, scopes };
+  if (member) return { workspaceId: found.id, scopes: rights };
+  return tenant === 'organisation' ? { workspaceId: null, scopes } : { workspaceId: found.id, scopes: rights };
 }
 
 /** The workspace that a path names, among those the caller may see; the one 404 for every other name. */
@@ -87,11 +91,9 @@ async function inPath(tables: Pick<Tables, 'read'>, principal: Principal, name: 
     const active = await findWorkspace(tx, name);
     return active ?? (member ? undefined : findArchived(tx, name));
   });
-  if (found === undefined) throw notFound();
-  if (!member) return { workspaceId: found.id, scopes };
-  const role = await membership(tables, principal, found.id);
-  if (role === null) throw notFound();
-  return { workspaceId: found.id, scopes: roleScopes('member', role) };
+  const rights = found === undefined ? null : await rightsIn(tables, principal, found);
+  if (found === undefined || rights === null) throw notFound();
+  return { workspaceId: found.id, scopes: rights };
 }
 
 /** By UUID, or the last one that had this slug. */
@@ -135,9 +137,19 @@ async function isOwn(tables: Pick<Tables, 'read'>, principal: Principal, name: s
   return own !== undefined && own.slug === name;
 }
 
-async function membership(tables: Pick<Tables, 'read'>, principal: Principal, workspaceId: string) {
-  const row = await tables.read(tenantOf(principal, null), (tx) =>
-    tx.find('workspace_members', { workspace_id: workspaceId, user_id: principal.userId ?? '', status: 'active' }),
-  );
-  return row?.role ?? null;
+/** The scopes of an organisation-wide caller in a workspace; null for a signed-in member who has not joined it. */
+async function rightsIn(
+  tables: Pick<Tables, 'read'>,
+  principal: Principal,
+  workspace: Row<'workspaces'>,
+): Promise<ReadonlySet<string> | null> {
+  const { kind, role, userId } = principal;
+  if (kind !== 'user' || role === null || role === 'owner') return principal.scopes;
+  return tables.read(tenantOf(principal, null), async (tx) => {
+    const security = securityOf(await tx.organisation(), workspace);
+    if (role === 'admin') return roleScopes(role, null, security);
+    const where = { workspace_id: workspace.id, user_id: userId ?? '', status: 'active' } as const;
+    const joined = await tx.find('workspace_members', where);
+    return joined ? roleScopes(role, joined.role, security) : null;
+  });
 }

@@ -10,6 +10,7 @@ import type { Change, SystemTx, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { Principal } from './principal.ts';
 import { roleScopes } from './scopes.ts';
+import { maxSessionMs, securityOf } from './security-settings.ts';
 import { Throttle } from './throttle.ts';
 
 /** How long a one-time link may be used, milliseconds. */
@@ -252,30 +253,32 @@ export class ConsoleSessions {
     });
   }
 
-  /** The same user bound to one workspace, with that workspace's scopes. 404 when it is not one of the user's. */
+  /** The same user bound to one workspace, with the scopes of the role there. 404 when it is not one of the user's. */
   async inWorkspace(principal: Principal, workspaceId: string): Promise<Principal> {
     const missing = () =>
       new SluiceError('unknown_reference', 'There is no such workspace.', { param: 'workspace_id' });
     const role = principal.role ?? 'member';
-    const member = await this.#tables.systemRead(async (tx) => {
+    const { member, security } = await this.#tables.systemRead(async (tx) => {
+      const organisation = await tx.find('organisations', { id: principal.organisationId });
       const workspace = await tx.find('workspaces', {
         id: workspaceId,
         organisation_id: principal.organisationId,
         status: 'active',
       });
-      if (!workspace) throw missing();
-      return tx.find('workspace_members', {
+      if (!organisation || !workspace) throw missing();
+      const joined = await tx.find('workspace_members', {
         workspace_id: workspaceId,
         user_id: principal.userId ?? '',
         organisation_id: principal.organisationId,
         status: 'active',
       });
+      return { member: joined, security: securityOf(organisation, workspace) };
     });
     if (role === 'member' && !member) throw missing();
     return {
       ...principal,
       workspaceId,
-      scopes: roleScopes(role, role === 'member' ? (member?.role ?? null) : 'admin'),
+      scopes: roleScopes(role, role === 'member' ? (member?.role ?? null) : 'admin', security),
     };
   }
 
@@ -307,14 +310,21 @@ export class ConsoleSessions {
       const user = await tx.find('users', { id: session.user_id, organisation_id: session.organisation_id });
       return organisation && user ? { session, organisation, user } : null;
     });
-    if (found?.user.status !== 'active' || found.session.expires_at <= this.#clock.now()) return null;
+    if (found?.user.status !== 'active') return null;
+    // A sign-in is as old as its row: a limit that the organisation sets later ends older ones, too (rule O-05).
+    const limit = maxSessionMs(found.organisation);
+    const expiresAt = Math.min(
+      found.session.expires_at,
+      found.session.created_at + (limit ?? Number.POSITIVE_INFINITY),
+    );
+    if (expiresAt <= this.#clock.now()) return null;
     if (found.organisation.status === 'suspended') {
       throw new SluiceError('forbidden', 'This organisation is suspended. Ask whoever runs this installation.');
     }
     return {
       digest,
       csrf: createHmac('sha256', token).update('sluice console csrf').digest('base64url'),
-      expiresAt: found.session.expires_at,
+      expiresAt,
       principal: {
         kind: 'user',
         keyId: null,
@@ -323,11 +333,11 @@ export class ConsoleSessions {
         workspaceId: null,
         userId: found.user.id,
         role: found.user.role,
-        scopes: roleScopes(found.user.role, null),
+        scopes: roleScopes(found.user.role, null, securityOf(found.organisation, null)),
         defaults: {},
         rateLimits: [],
         usageLimits: null,
-        expiresAt: found.session.expires_at,
+        expiresAt,
       },
     };
   }

@@ -5,6 +5,7 @@ import type { Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { Principal } from './principal.ts';
 import { intersect, roleScopes, scopesOf } from './scopes.ts';
+import { securityOf } from './security-settings.ts';
 import { systemTenant } from './tenant.ts';
 
 /** Null when the key's workspace or owner is gone. */
@@ -31,7 +32,7 @@ export async function principalOfRow(
       const inWorkspace = member?.status === 'active' ? member.role : null;
       if (user.role === 'member' && inWorkspace === null) return null;
       role = user.role;
-      limit = intersect(limit, roleScopes(user.role, inWorkspace));
+      limit = intersect(limit, roleScopes(user.role, inWorkspace, securityOf(organisation, workspace ?? null)));
     }
   }
   return {

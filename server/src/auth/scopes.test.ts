@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Principal, PrincipalKind } from './principal.ts';
 import { grantable, intersect, roleScopes, SCOPES, scopesOf } from './scopes.ts';
+import { SECURITY_DEFAULTS } from './security-settings.ts';
 
 const principal = (kind: PrincipalKind, scopes: Iterable<string>): Principal => ({
   kind,
@@ -50,12 +51,12 @@ describe('the scope catalogue', () => {
 describe('roles', () => {
   it('P-02 a higher role holds everything a lower one does', () => {
     const order = [
-      roleScopes('member', null),
-      roleScopes('member', 'member'),
-      roleScopes('member', 'manager'),
-      roleScopes('member', 'admin'),
-      roleScopes('admin', null),
-      roleScopes('owner', null),
+      roleScopes('member', null, SECURITY_DEFAULTS),
+      roleScopes('member', 'member', SECURITY_DEFAULTS),
+      roleScopes('member', 'manager', SECURITY_DEFAULTS),
+      roleScopes('member', 'admin', SECURITY_DEFAULTS),
+      roleScopes('admin', null, SECURITY_DEFAULTS),
+      roleScopes('owner', null, SECURITY_DEFAULTS),
     ];
     expect(order[0]?.size).toBe(0);
     for (let i = 1; i < order.length; i++) {
@@ -64,7 +65,7 @@ describe('roles', () => {
   });
 
   it('a workspace member sends traffic and reads, but writes no configs, prompts or guardrails', () => {
-    const member = roleScopes('member', 'member');
+    const member = roleScopes('member', 'member', SECURITY_DEFAULTS);
     for (const scope of ['completions.write', 'configs.read', 'logs.list', 'virtual_keys.create']) {
       expect(member.has(scope), scope).toBe(true);
     }

@@ -3,6 +3,7 @@
  * scopes: guards, key creation, OpenAPI and the console read this table.
  */
 import type { Principal, PrincipalKind } from './principal.ts';
+import type { SecurityKey, SecuritySettings } from './security-settings.ts';
 
 type Actions = string;
 
@@ -87,29 +88,98 @@ export function scopesOf(kind: PrincipalKind): ReadonlySet<string> {
 const MANAGER: ReadonlySet<string> = new Set([...WORKSPACE, ...USER, 'organisation_users.read']);
 
 /**
- * A workspace member: reads and lists, sends traffic, and writes what the default security settings leave open to
- * members (own API keys, virtual keys and providers; not configs, prompts or guardrails).
+ * A workspace member: reads and lists, sends traffic, and writes keys, virtual keys, providers, configs, prompts and
+ * guardrails; what of it is left is for the security settings to say.
  */
 const MEMBER: ReadonlySet<string> = new Set([
   ...[...USER].filter((scope) => /\.(read|list|view|invoke|render)$/.test(scope)),
   ...[...USER].filter((scope) => /^(completions|feedbacks|logs)\.write$/.test(scope)),
-  ...[...USER].filter((scope) => /^(virtual_keys|providers)\./.test(scope)),
+  ...[...USER].filter((scope) => /^(virtual_keys|providers|configs|prompts|guardrails)\./.test(scope)),
   ...[...WORKSPACE].filter((scope) => scope.startsWith('workspace_user_api_keys.')),
   'organisation_users.read',
   'logs.export',
 ]);
 
+type Restricted = 'member' | 'manager' | 'organisation admin';
+
+const VIEW = 'read list';
+const WRITE = 'create update delete';
+const LOGS = 'logs.list logs.view logs.export';
+const ANALYTICS = 'analytics.view';
+const VIEW_KEYS = each('workspace_service_api_keys workspace_user_api_keys', VIEW);
+const WRITE_KEYS = each('workspace_service_api_keys workspace_user_api_keys', `${WRITE} rotate`);
+const VIEW_ACCOUNTS = each('virtual_keys providers', VIEW);
+const WRITE_ACCOUNTS = `${each('virtual_keys providers', WRITE)} virtual_keys.copy virtual_keys.duplicate`;
+
 /**
- * What a role may do: organisation owners and admins everything, everywhere; a member only what the role in the
- * workspace gives, and nothing outside one (`workspace` null).
+ * Security setting (api §20.3), whom it concerns, and the scopes that are lost where it is off. Settings that are not
+ * named here take no scope away: they decide what an answer shows (`…ViewLogMetadata`, `…ViewAllData`).
+ */
+const RESTRICTIONS: readonly (readonly [SecurityKey, Restricted, string])[] = [
+  ['membersViewLogs', 'member', LOGS],
+  ['managersViewLogs', 'manager', LOGS],
+  ['organisationAdminsViewLogs', 'organisation admin', LOGS],
+  ['membersViewAnalytics', 'member', ANALYTICS],
+  ['managersViewAnalytics', 'manager', ANALYTICS],
+  ['membersViewApiKeys', 'member', VIEW_KEYS],
+  ['membersWriteApiKeys', 'member', WRITE_KEYS],
+  ['managersViewApiKeys', 'manager', VIEW_KEYS],
+  ['managersWriteApiKeys', 'manager', WRITE_KEYS],
+  ['membersViewConfigs', 'member', each('configs', VIEW)],
+  ['membersWriteConfigs', 'member', each('configs', WRITE)],
+  ['managersViewConfigs', 'manager', each('configs', VIEW)],
+  ['managersWriteConfigs', 'manager', each('configs', WRITE)],
+  ['membersViewPrompts', 'member', each('prompts', VIEW)],
+  ['membersWritePrompts', 'member', each('prompts', `${WRITE} publish`)],
+  ['managersViewPrompts', 'manager', each('prompts', VIEW)],
+  ['managersWritePrompts', 'manager', each('prompts', `${WRITE} publish`)],
+  ['membersViewGuardrails', 'member', each('guardrails', VIEW)],
+  ['membersWriteGuardrails', 'member', each('guardrails', WRITE)],
+  ['managersViewGuardrails', 'manager', each('guardrails', VIEW)],
+  ['managersWriteGuardrails', 'manager', each('guardrails', WRITE)],
+  ['membersViewVirtualKeys', 'member', VIEW_ACCOUNTS],
+  ['membersWriteVirtualKeys', 'member', WRITE_ACCOUNTS],
+  ['managersViewVirtualKeys', 'manager', VIEW_ACCOUNTS],
+  ['managersWriteVirtualKeys', 'manager', WRITE_ACCOUNTS],
+  ['managersWriteWsIntegrations', 'manager', each('workspace_integrations', WRITE)],
+  ['managersWriteWsMcpIntegrations', 'manager', each('workspace_mcp_integrations', WRITE)],
+  ['managersWriteMcpServers', 'manager', each('mcp_servers', WRITE)],
+  ['managersUpdateWs', 'manager', 'workspaces.update'],
+  ['managersWriteWsUsers', 'manager', each('workspace_users', WRITE)],
+];
+
+/** Every action of every resource, as scopes. */
+function each(resources: string, actions: string): string {
+  return resources
+    .split(' ')
+    .flatMap((resource) => actions.split(' ').map((action) => `${resource}.${action}`))
+    .join(' ');
+}
+
+/**
+ * What a role may do under the security settings that hold where it is used (`securityOf`). The owner may do everything,
+ * everywhere; so may an organisation admin, but for what the settings of organisation admins withhold. A member may do
+ * only what the role in the workspace gives, and nothing outside one (`workspace` null); a workspace admin is never restricted.
  */
 export function roleScopes(
   role: 'owner' | 'admin' | 'member',
   workspace: 'admin' | 'manager' | 'member' | null,
+  security: SecuritySettings,
 ): ReadonlySet<string> {
-  if (role === 'owner' || role === 'admin') return SCOPES;
-  if (workspace === 'admin' || workspace === 'manager') return MANAGER;
-  return workspace === 'member' ? MEMBER : EMPTY;
+  if (role === 'owner') return SCOPES;
+  if (role === 'admin') return restricted(SCOPES, 'organisation admin', security);
+  if (workspace === null) return EMPTY;
+  if (workspace === 'admin') return MANAGER;
+  return restricted(workspace === 'manager' ? MANAGER : MEMBER, workspace, security);
+}
+
+function restricted(scopes: ReadonlySet<string>, whom: Restricted, security: SecuritySettings): ReadonlySet<string> {
+  const left = new Set(scopes);
+  for (const [setting, concerned, lost] of RESTRICTIONS) {
+    if (concerned !== whom || security[setting]) continue;
+    for (const scope of lost.split(' ')) left.delete(scope);
+  }
+  return left;
 }
 
 /** Scopes that exist for workspace keys only: an organisation key can never hold them. */
