@@ -1,4 +1,5 @@
 /** Every action of the administration API: one line per resource. */
+import { invites } from './admin/invites/index.ts';
 import { users } from './admin/users/index.ts';
 import { apiKeys } from './api-keys/index.ts';
 import { batches } from './batches/index.ts';
@@ -14,6 +15,7 @@ export const ACTIONS: readonly AnyAction[] = [
   ...batches,
   ...configs,
   ...integrations,
+  ...invites,
   ...providers,
   ...users,
   ...virtualKeys,

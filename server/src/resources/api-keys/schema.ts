@@ -7,7 +7,7 @@ export const MIN_TRANSITION_MS = 1_800_000;
 const MAX_TRANSITION_MS = 366 * 86_400_000;
 
 /** At most 64 pairs; a value has at most 128 characters (api §39). */
-const metadata = z.record(text(128, 1), text(128)).check((check) => {
+export const metadata = z.record(text(128, 1), text(128)).check((check) => {
   if (Object.keys(check.value).length > 64) {
     check.issues.push({ code: 'custom', input: check.value, message: 'must have at most 64 keys' });
   }

@@ -1,12 +1,18 @@
-/** Users of an organisation (interface §2.8, §4.7). */
+/** Users of an organisation (interface §2.8, §4.7, api §18.1, §18.2). They come in through invites. */
 import { z } from 'zod';
+import { SluiceError } from '../../../kernel/errors.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
-import { notFound } from '../../define.ts';
-import { isUuid, tenantFields } from '../../fields.ts';
-import type { Action, AnyAction } from '../../resource.ts';
+import { actorId } from '../../common.ts';
+import { defineResource, emptyAnswer } from '../../define.ts';
+import { userEmail } from '../../fields.ts';
+import type { AnyAction, Call } from '../../resource.ts';
+import { plainTime, plainTimeField } from '../plain-time.ts';
+import { checkRank, rankOf } from '../rank.ts';
+import { readWorkspaceRoles, type WorkspaceRoleRow, workspaceRoles } from '../workspace-roles.ts';
+import { archiveKeys, changeRole, joinWorkspace, leaveWorkspace } from '../workspaces/membership.ts';
 
-const time = z.string().regex(/^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$/);
+type UserRow = Row<'users'>;
 
 const userAnswer = z.object({
   object: z.literal('user'),
@@ -15,60 +21,155 @@ const userAnswer = z.object({
   last_name: z.string(),
   role: z.enum(['owner', 'admin', 'member']),
   email: z.string(),
-  created_at: time.describe('UTC, YYYY-MM-DD HH:MM:SS.'),
-  last_updated_at: time.describe('UTC, YYYY-MM-DD HH:MM:SS.'),
+  created_at: plainTimeField,
+  last_updated_at: plainTimeField,
   workspace_ids: z.array(z.string()).describe('Slugs; for owners and admins all workspaces of the organisation.'),
 });
 
-/** `YYYY-MM-DD HH:MM:SS` in UTC, the date format of users and invites. */
-function plainTime(time: number): string {
-  return new Date(time).toISOString().slice(0, 19).replace('T', ' ');
+const updateBody = z.strictObject({
+  role: z.enum(['admin', 'member']).optional(),
+  workspaces: workspaceRoles
+    .optional()
+    .describe('The workspaces that the user belongs to afterwards, with the role in each. Left out: unchanged.'),
+});
+
+type UpdateBody = z.infer<typeof updateBody>;
+
+/**
+ * Slugs of the active workspaces of each user, oldest first; owners and admins belong to all. Two reads for a whole
+ * page.
+ */
+async function workspaceSlugs(tx: TenantTx, users: readonly UserRow[]): Promise<Map<string, string[]>> {
+  const members = users.filter((user) => user.role === 'member').map((user) => user.id);
+  const joined =
+    members.length === 0
+      ? []
+      : await tx.list('workspace_members', { where: { user_id: { in: members }, status: 'active' } });
+  const ids =
+    members.length === users.length ? { id: { in: [...new Set(joined.map((row) => row.workspace_id))] } } : {};
+  const workspaces = await tx.list('workspaces', {
+    where: { status: 'active', ...ids },
+    orderBy: [['created_at', 'asc']],
+  });
+  const places = new Set(joined.map((row) => `${row.user_id} ${row.workspace_id}`));
+  return new Map(
+    users.map((user) => {
+      const own = workspaces.filter(({ id }) => user.role !== 'member' || places.has(`${user.id} ${id}`));
+      return [user.id, own.map((workspace) => workspace.slug)];
+    }),
+  );
 }
 
-/** Slugs of the active workspaces a user belongs to, oldest first; owners and admins belong to all. */
-async function workspaceSlugs(tx: TenantTx, user: Row<'users'>): Promise<string[]> {
-  const orderBy = [['created_at', 'asc']] as const;
-  if (user.role !== 'member') {
-    const all = await tx.list('workspaces', { where: { status: 'active' }, orderBy });
-    return all.map((workspace) => workspace.slug);
+async function presentAll(rows: readonly UserRow[], { tx }: Call): Promise<z.input<typeof userAnswer>[]> {
+  const slugs = await workspaceSlugs(tx, rows);
+  return rows.map((row) => ({
+    object: 'user',
+    id: row.id,
+    first_name: row.first_name,
+    last_name: row.last_name,
+    role: row.role,
+    email: row.email,
+    created_at: plainTime(row.created_at),
+    last_updated_at: plainTime(row.last_updated_at),
+    workspace_ids: slugs.get(row.id) ?? [],
+  }));
+}
+
+/** Makes `wanted` the whole list: joins, changes roles, and leaves what it does not name. */
+async function setWorkspaces(call: Call<unknown, unknown, unknown>, userId: string, wanted: WorkspaceRoleRow[]) {
+  const { tx, clock } = call;
+  const now = new Map(
+    (await tx.list('workspace_members', { where: { user_id: userId, status: 'active' } })).map((row) => [
+      row.workspace_id,
+      row.role,
+    ]),
+  );
+  const kept = new Set(wanted.map((row) => row.workspace_id));
+  for (const workspaceId of now.keys()) {
+    if (!kept.has(workspaceId)) await leaveWorkspace({ tx, clock, workspaceId, userId });
   }
-  const joined = await tx.list('workspace_members', { where: { user_id: user.id, status: 'active' } });
-  if (joined.length === 0) return [];
-  const where = { id: { in: joined.map((member) => member.workspace_id) }, status: 'active' as const };
-  return (await tx.list('workspaces', { where, orderBy })).map((workspace) => workspace.slug);
+  for (const { workspace_id: workspaceId, role } of wanted) {
+    const place = { tx, clock, workspaceId, userId };
+    const before = now.get(workspaceId);
+    if (before === undefined) await joinWorkspace({ ...place, role, actorId: actorId(call.principal) });
+    else if (before !== role) await changeRole(place, role);
+  }
 }
 
-const get: Action<{ userId: string }> = {
-  id: 'users.read',
-  method: 'GET',
-  path: '/admin/users/:userId',
-  summary: 'Get a user',
-  tag: 'Users',
-  auth: 'key_or_login',
-  scopes: ['organisation_users.read'],
-  tenant: 'organisation',
-  params: z.strictObject({ userId: z.string() }),
-  query: z.strictObject(tenantFields),
-  body: null,
-  response: userAnswer,
-  writes: false,
-  audit: null,
-  run: async ({ params, tx }) => {
-    const id = params.userId.toLowerCase();
-    const user = isUuid(id) ? await tx.find('users', { id, status: 'active' }) : undefined;
-    if (!user) throw notFound();
-    return {
-      object: 'user',
-      id: user.id,
-      first_name: user.first_name,
-      last_name: user.last_name,
-      role: user.role,
-      email: user.email,
-      created_at: plainTime(user.created_at),
-      last_updated_at: plainTime(user.last_updated_at),
-      workspace_ids: await workspaceSlugs(tx, user),
-    };
-  },
-};
+/** Whoever may no longer invite leaves no open invites behind. */
+async function cancelInvites({ tx, clock }: Call<unknown, unknown, unknown>, userId: string): Promise<void> {
+  const open = await tx.list('invites', { where: { invited_by: userId, status: 'pending' } });
+  for (const { id } of open) {
+    await tx.update('invites', { id }, { status: 'cancelled', last_updated_at: clock.now() });
+    tx.changed({ workspaceId: null, topic: 'invites', entityId: id });
+  }
+}
 
-export const users: readonly AnyAction[] = [get];
+export const users: readonly AnyAction[] = defineResource<'users', never, UpdateBody>({
+  name: 'users',
+  tag: 'Users',
+  table: 'users',
+  path: '/admin/users',
+  param: 'userId',
+  scopes: ['organisation_users'],
+  tenant: 'organisation',
+  object: 'user',
+  archives: true,
+  list: {
+    query: z.object({
+      role: z.enum(['owner', 'admin', 'member']).optional(),
+      email: userEmail.optional().describe('The whole address.'),
+    }),
+    where: ({ query }) => ({
+      ...(query.role === undefined ? {} : { role: query.role as UserRow['role'] }),
+      ...(query.email === undefined ? {} : { email: query.email as string }),
+    }),
+    defaultPageSize: 50,
+    maxPageSize: 100,
+    style: 'camel',
+    item: userAnswer,
+    presentAll,
+  },
+  detail: userAnswer,
+  present: async (row, call) => (await presentAll([row], call))[0],
+  create: null,
+  update: {
+    body: updateBody,
+    response: emptyAnswer,
+    run: async (call, row) => {
+      const { body } = call;
+      const own = await rankOf(call);
+      if (row.role === 'owner') {
+        throw new SluiceError('forbidden', 'The role and workspaces of an owner cannot be changed.');
+      }
+      checkRank(own, row.role, null);
+      if (body.role !== undefined) checkRank(own, body.role, 'role');
+      if (body.workspaces !== undefined) {
+        await setWorkspaces(call, row.id, await readWorkspaceRoles(call.tx, body.workspaces));
+      }
+      if (body.role === 'member' && row.role === 'admin') await cancelInvites(call, row.id);
+      const { role } = body;
+      if (role === undefined && body.workspaces === undefined) return { patch: {}, answer: {} };
+      return { patch: { ...(role === undefined ? {} : { role }), last_updated_at: call.clock.now() }, answer: {} };
+    },
+  },
+  remove: {
+    check: async (call, row) => {
+      checkRank(await rankOf(call), row.role, null);
+      if (row.role !== 'owner') return;
+      // The transaction is serialisable: of two owners who remove each other, one counts again and finds himself alone.
+      const owners = await call.tx.count('users', { where: { role: 'owner', status: 'active' } });
+      if (owners > 1) return;
+      throw new SluiceError('validation', 'The last owner cannot be removed: an organisation has at least one.');
+    },
+    clean: async (call, row) => {
+      const { tx, clock } = call;
+      await setWorkspaces(call, row.id, []);
+      await archiveKeys(tx, clock, { user_id: row.id });
+      if ((await tx.remove('console_sessions', { user_id: row.id })) > 0) {
+        tx.changed({ workspaceId: null, topic: 'console_sessions', entityId: row.id });
+      }
+      await cancelInvites(call, row.id);
+    },
+  },
+});

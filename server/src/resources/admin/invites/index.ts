@@ -1,0 +1,294 @@
+/** Invites to an organisation (api §18.3, §18.4): pending until they are accepted, cancelled or a week old. */
+import { z } from 'zod';
+import type { Principal } from '../../../auth/principal.ts';
+import { grantable, scopesOf } from '../../../auth/scopes.ts';
+import { SluiceError } from '../../../kernel/errors.ts';
+import { uuidv7 } from '../../../kernel/id.ts';
+import type { TenantTx, Where } from '../../../store/ports.ts';
+import type { InvitedKey, Row } from '../../../store/schema.ts';
+import { metadata } from '../../api-keys/schema.ts';
+import { actorId, refuse } from '../../common.ts';
+import { defineResource, emptyAnswer, findRow } from '../../define.ts';
+import { queryList, tenantFields, userEmail } from '../../fields.ts';
+import type { Action, AnyAction, Call } from '../../resource.ts';
+import { name, text } from '../../shapes.ts';
+import { plainTime, plainTimeField } from '../plain-time.ts';
+import { checkRank, rankOf } from '../rank.ts';
+import { readWorkspaceRoles, workspaceRoles } from '../workspace-roles.ts';
+import { INVITE_TTL_MS, newLink } from './link.ts';
+
+type InviteRow = Row<'invites'>;
+
+const statuses = z.enum(['pending', 'cancelled', 'accepted', 'expired']);
+type Status = z.infer<typeof statuses>;
+
+const inviteAnswer = z.object({
+  object: z.literal('invite'),
+  id: z.string(),
+  email: z.string(),
+  role: z.enum(['admin', 'member']),
+  created_at: plainTimeField,
+  expires_at: plainTimeField,
+  accepted_at: plainTimeField.nullable(),
+  status: statuses,
+  invited_by: z.string().describe('User, or the key that invited.'),
+  workspaces: z.array(
+    z.object({ workspace_id: z.string().describe('Slug.'), role: z.enum(['admin', 'manager', 'member']) }),
+  ),
+});
+
+const createBody = z
+  .strictObject({
+    organisation_id: tenantFields.organisation_id,
+    email: userEmail,
+    role: z.enum(['admin', 'member']),
+    workspaces: workspaceRoles,
+    workspace_api_key_details: z
+      .strictObject({
+        name: name.optional(),
+        scopes: z.array(z.string().max(128)).max(500).describe('None above the caller’s own.'),
+        defaults: z.strictObject({ metadata: metadata.optional() }).optional(),
+      })
+      .optional()
+      .describe('A user key in each of the workspaces, made on acceptance and shown to the new user once.'),
+  })
+  .refine((body) => body.workspace_api_key_details === undefined || body.workspaces.length > 0, {
+    path: ['workspace_api_key_details'],
+    message: 'needs a workspace that the key is for: name one in workspaces',
+  });
+
+type CreateBody = z.infer<typeof createBody>;
+
+/** `expired` once its time has passed, whatever the row says. */
+export function inviteStatus(row: Pick<InviteRow, 'status' | 'expires_at'>, now: number): Status {
+  return row.status === 'pending' && row.expires_at <= now ? 'expired' : row.status;
+}
+
+function whereStatus(status: Status, now: number): Where<'invites'>[] {
+  if (status === 'pending') return [{ status, expires_at: { gt: now } }];
+  if (status === 'expired') return [{ status }, { status: 'pending', expires_at: { lte: now } }];
+  return [{ status }];
+}
+
+async function presentAll(rows: readonly InviteRow[], { tx, clock }: Call): Promise<z.input<typeof inviteAnswer>[]> {
+  const ids = [...new Set(rows.flatMap((row) => row.workspaces.map((workspace) => workspace.workspace_id)))];
+  const workspaces = ids.length === 0 ? [] : await tx.list('workspaces', { where: { id: { in: ids } } });
+  const slugs = new Map(workspaces.map((workspace) => [workspace.id, workspace.slug]));
+  return rows.map((row) => ({
+    object: 'invite',
+    id: row.id,
+    email: row.email,
+    role: row.role,
+    created_at: plainTime(row.created_at),
+    expires_at: plainTime(row.expires_at),
+    accepted_at: row.accepted_at === null ? null : plainTime(row.accepted_at),
+    status: inviteStatus(row, clock.now()),
+    invited_by: row.invited_by,
+    workspaces: row.workspaces.map(({ workspace_id, role }) => ({
+      workspace_id: slugs.get(workspace_id) ?? workspace_id,
+      role,
+    })),
+  }));
+}
+
+/** The scopes must be a user key's (400), and the caller must be able to make such a key himself (403, rule P-01). */
+function checkInvitedKey(principal: Principal, key: InvitedKey | null | undefined): void {
+  if (key == null) return;
+  const base = 'workspace_api_key_details';
+  const unknown = key.scopes.findIndex((scope) => !scopesOf('workspace-user').has(scope));
+  if (unknown >= 0) throw refuse(`${base}.scopes[${unknown}]`, 'is not a scope of workspace-user keys');
+  if (!principal.scopes.has('workspace_user_api_keys.create')) {
+    throw new SluiceError(
+      'forbidden',
+      'An invite that brings a key needs the scope workspace_user_api_keys.create, which your credential does not have.',
+      { param: base },
+    );
+  }
+  const own = grantable(principal);
+  const above = key.scopes.findIndex((scope) => !own.has(scope));
+  if (above < 0) return;
+  throw new SluiceError(
+    'forbidden',
+    `You cannot grant the scope ${key.scopes[above]}, because your own credential lacks it.`,
+    { param: `${base}.scopes[${above}]` },
+  );
+}
+
+/** Refuses an address that is a user's or has an open invite (409); an expired invite gives its place up. */
+async function claimAddress(tx: TenantTx, address: string, now: number): Promise<void> {
+  if (await tx.find('users', { email: address, status: 'active' })) {
+    throw new SluiceError('conflict', 'email is the address of a user of this organisation.', { param: 'email' });
+  }
+  const open = await tx.find('invites', { email: address, status: 'pending' });
+  if (!open) return;
+  if (inviteStatus(open, now) === 'pending') {
+    throw new SluiceError('conflict', 'email has an open invite: send that one again, or cancel it first.', {
+      param: 'email',
+    });
+  }
+  await tx.update('invites', { id: open.id }, { status: 'expired', last_updated_at: now });
+}
+
+const common = {
+  tag: 'Users',
+  auth: 'key_or_login',
+  tenant: 'organisation',
+  query: z.strictObject(tenantFields),
+  writes: true,
+} as const;
+
+const create: Action<unknown, unknown, CreateBody> = {
+  ...common,
+  id: 'invites.create',
+  method: 'POST',
+  path: '/admin/users/invites',
+  summary: 'Invite somebody',
+  description: 'Nothing is sent: hand the link over yourself. It works once, for seven days, and is shown only here.',
+  scopes: ['organisation_users.create'],
+  params: null,
+  body: createBody,
+  response: z.object({ id: z.string(), invite_link: z.string() }),
+  audit: { action: 'create', resource: 'invites' },
+  secretAnswer: true,
+  example: { body: { email: 'ada@example.com', role: 'member', workspaces: [{ id: 'ws-default', role: 'member' }] } },
+  run: async (call) => {
+    const { body, principal, tenant, tx, clock } = call;
+    const now = await tx.now();
+    checkRank(await rankOf(call), body.role, 'role');
+    const details = body.workspace_api_key_details;
+    checkInvitedKey(principal, details);
+    const workspaces = await readWorkspaceRoles(tx, body.workspaces);
+    await claimAddress(tx, body.email, now);
+    const link = newLink(call.publicUrl);
+    const row: InviteRow = {
+      id: uuidv7(clock),
+      organisation_id: tenant.organisationId,
+      email: body.email,
+      role: body.role,
+      workspaces,
+      api_key_details: details === undefined ? null : { ...details, scopes: [...new Set(details.scopes)] },
+      status: 'pending',
+      token_digest: link.digest,
+      expires_at: now + INVITE_TTL_MS,
+      accepted_at: null,
+      invited_by: actorId(principal),
+      created_at: now,
+      last_updated_at: now,
+    };
+    await tx.insert('invites', row);
+    announce(call, null, row);
+    return { id: row.id, invite_link: link.url };
+  },
+};
+
+const found = { table: 'invites', param: 'inviteId', archives: false } as const;
+const params = z.strictObject({ inviteId: z.string() });
+
+const cancel: Action<{ inviteId: string }> = {
+  ...common,
+  id: 'invites.delete',
+  method: 'DELETE',
+  path: '/admin/users/invites/:inviteId',
+  summary: 'Cancel an invite',
+  description: 'Its link is dead at once. The invite stays in the list as `cancelled`.',
+  scopes: ['organisation_users.delete'],
+  params,
+  body: null,
+  response: emptyAnswer,
+  audit: { action: 'delete', resource: 'invites' },
+  run: async (call) => {
+    const row = await findRow<'invites'>(found, call, 'delete');
+    checkRank(await rankOf(call), row.role, null);
+    await change(call, row, { status: 'cancelled' });
+    return {};
+  },
+};
+
+const resend: Action<{ inviteId: string }> = {
+  ...common,
+  id: 'invites.resend',
+  method: 'POST',
+  path: '/admin/users/invites/:inviteId/resend',
+  summary: 'Make a new link for an invite',
+  description: 'Seven more days; the link before is dead at once.',
+  scopes: ['organisation_users.create'],
+  params,
+  body: null,
+  response: z.object({ inviteLink: z.string() }),
+  audit: { action: 'update', resource: 'invites' },
+  secretAnswer: true,
+  run: async (call) => {
+    const row = await findRow<'invites'>(found, call, 'update');
+    checkRank(await rankOf(call), row.role, null);
+    // The link hands the key out again.
+    checkInvitedKey(call.principal, row.api_key_details);
+    const link = newLink(call.publicUrl);
+    await change(call, row, { token_digest: link.digest, expires_at: (await call.tx.now()) + INVITE_TTL_MS });
+    return { inviteLink: link.url };
+  },
+};
+
+/** Changes a pending invite; the other states are final (409). */
+async function change(call: Call, row: InviteRow, patch: Partial<InviteRow>): Promise<void> {
+  const now = await call.tx.now();
+  const status = inviteStatus(row, now);
+  if (status !== 'pending') {
+    throw new SluiceError('conflict', `This invite is ${status}, and that is final. Invite the address anew.`);
+  }
+  const stamped = { ...patch, last_updated_at: now };
+  await call.tx.update('invites', { id: row.id }, stamped);
+  announce(call, row, { ...row, ...stamped });
+}
+
+function announce(call: Call<unknown, unknown, unknown>, before: InviteRow | null, after: InviteRow): void {
+  call.audited(after.id, { before, after });
+  call.tx.changed({ workspaceId: null, topic: 'invites', entityId: after.id });
+}
+
+export const invites: readonly AnyAction[] = [
+  ...defineResource<'invites', never, never>({
+    name: 'invites',
+    tag: 'Users',
+    table: 'invites',
+    path: '/admin/users/invites',
+    param: 'inviteId',
+    scopes: ['organisation_users'],
+    tenant: 'organisation',
+    object: 'invite',
+    archives: false,
+    list: {
+      query: z.object({
+        role: z.enum(['admin', 'member']).optional(),
+        email: userEmail.optional().describe('The whole address.'),
+        status: queryList(statuses, 4).optional(),
+        search: text(254, 1).optional().describe('Part of the address.'),
+      }),
+      where: ({ query }) => ({
+        ...(query.role === undefined ? {} : { role: query.role as InviteRow['role'] }),
+        ...(query.email === undefined && query.search === undefined
+          ? {}
+          : {
+              email: {
+                ...(query.email === undefined ? {} : { in: [query.email as string] }),
+                ...(query.search === undefined ? {} : { contains: (query.search as string).toLowerCase() }),
+              },
+            }),
+      }),
+      anyOf: ({ query, clock }) =>
+        (query.status as Status[] | undefined)?.flatMap((status) => whereStatus(status, clock.now())),
+      defaultPageSize: 50,
+      maxPageSize: 100,
+      style: 'camel',
+      item: inviteAnswer,
+      presentAll,
+    },
+    detail: inviteAnswer,
+    present: async (row, call) => (await presentAll([row], call))[0],
+    create: null,
+    update: null,
+    remove: null,
+  }),
+  create,
+  cancel,
+  resend,
+];
