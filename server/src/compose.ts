@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { registerConsole } from './admin/console.ts';
 import { registerDocs } from './admin/docs.ts';
 import { registerAdmin } from './admin/handle.ts';
+import { Invitations } from './admin/invitations.ts';
 import { purgeIdempotencyKeys } from './admin/idempotency.ts';
 import { buildOpenApi } from './admin/openapi.ts';
 import { registerOperator } from './admin/operator.ts';
@@ -293,7 +294,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       checkHost: (host: string) => hostFault(guard, host),
       caughtUp: () => watch.catchUp(),
       health: async () => ({
-        store: { engine: tables.engine, ok: await answers(tables.ping()) },
+        store: { engine: tables.engine, row_security: tables.rowSecurity, ok: await answers(tables.ping()) },
         logs: { ok: await answers(logs.ping()) },
         counters: { kind: redis === null ? 'memory' : 'redis' },
         feed: { age_ms: Math.round(watch.age()) },
@@ -309,6 +310,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     await registerConsole(app, {
       log,
       sessions,
+      invitations: new Invitations({ tables, clock, sessions }),
       logs,
       publicUrl,
       dist: CONSOLE_DIST,

@@ -85,6 +85,8 @@ export interface TenantTx {
   updateOrganisation(patch: OrganisationPatch): Promise<void>;
   /** Appends to the change feed; delivered to every node after commit, in commit order. */
   changed(change: Omit<Change, 'organisationId'>): void;
+  /** The store's own clock, as `Tables.now`. */
+  now(): Promise<number>;
 }
 
 /** What an organisation may change of itself; its status belongs to whoever runs the installation. */
@@ -99,15 +101,35 @@ export interface SystemTx {
   update<N extends TableName>(table: N, where: Where<N>, patch: Partial<Row<N>>): Promise<number>;
   remove<N extends TableName>(table: N, where: Where<N>): Promise<number>;
   changed(change: Change): void;
+  /** The store's own clock, as `Tables.now`. */
+  now(): Promise<number>;
 }
 
 export interface SequencedChange extends Change {
   readonly seq: number;
 }
 
+/**
+ * Whether the database itself keeps tenants apart, beside the statements that Sluice sends: `enforced`; `none` where the
+ * engine has no such thing; `bypassed` when the account that Sluice connects with is above row-level security and no role
+ * could be made that is not.
+ */
+export type RowSecurity = 'enforced' | 'bypassed' | 'none';
+
+export interface WriteOptions {
+  /**
+   * Writes of one queue run one after another in the whole cluster, in about the order they came, instead of undoing each
+   * other where they all change the same row. Costs nothing where writes are one at a time anyway. The audited writes of an
+   * organisation queue under its id.
+   */
+  readonly queue?: string;
+}
+
 /** Control tables. A returned promise of a write means the commit is on disk. */
 export interface Tables extends Closable {
   readonly engine: 'sqlite' | 'postgres';
+  /** Known after `migrate()`. */
+  readonly rowSecurity: RowSecurity;
   /** Runs migrations under a lock. Throws, and the process must not start, when a migration fails or the schema is newer than this build. */
   migrate(): Promise<void>;
   read<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T>;
@@ -116,9 +138,9 @@ export interface Tables extends Closable {
    * on PostgreSQL, so `run` may be called again and must do nothing but read, compute and write through its `tx`. It must
    * not open another write: on SQLite that would wait for itself, until the transaction is given up after 30 seconds.
    */
-  write<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T>;
+  write<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>, options?: WriteOptions): Promise<T>;
   systemRead<T>(run: (tx: SystemTx) => Promise<T>): Promise<T>;
-  systemWrite<T>(run: (tx: SystemTx) => Promise<T>): Promise<T>;
+  systemWrite<T>(run: (tx: SystemTx) => Promise<T>, options?: WriteOptions): Promise<T>;
   /** The hot-path look-up: secret row and key row by public key id, in one indexed read. */
   findKey(
     publicId: string,

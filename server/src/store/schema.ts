@@ -53,6 +53,8 @@ export interface UsageLimit {
   periodic_reset?: 'monthly' | 'weekly' | null;
   periodic_reset_days?: number | null;
   next_usage_reset_at?: string | null;
+  /** Where a row holds several limits; absent means active. Set by whoever counts, never by a body. */
+  status?: 'exhausted';
 }
 
 export interface SecretMapping {
@@ -499,3 +501,10 @@ export type TenantTable = { [N in TableName]: Schema[N]['tenant'] extends 'organ
 type TypeOf<C> = C extends Column<infer T> ? T : never;
 /** A row as the code sees it: JSON parsed, booleans boolean, times in milliseconds. */
 export type Row<N extends TableName> = { [K in keyof Schema[N]['columns']]: TypeOf<Schema[N]['columns'][K]> };
+
+/**
+ * Tables whose rows without a workspace belong to the whole organisation and are used by its workspaces: a context bound
+ * to a workspace reads them and never changes them. In the other tables with a nullable workspace (`api_keys`,
+ * `audit_log`) a row without one is organisation-level business that a workspace does not see.
+ */
+export const SHARED_TABLES: ReadonlySet<string> = new Set<TenantTable>(['integrations']);

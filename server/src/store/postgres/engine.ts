@@ -4,12 +4,24 @@ import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Migration } from '../migrations/migration.ts';
-import { type MigrationHost, runMigrations } from '../migrations/run.ts';
-import type { Change } from '../ports.ts';
-import { compilerFor, type Engine, type Execute, type Failure, type Result } from '../sql/engine.ts';
+import { type MigrationHost, type MigrationTx, runMigrations } from '../migrations/run.ts';
+import type { Change, RowSecurity } from '../ports.ts';
+import { compilerFor, type Engine, type Execute, type Failure, type Result, type Scope } from '../sql/engine.ts';
 import { Hints } from '../sql/hints.ts';
-import { classifyPostgres, openPool, PostgresFailure, placeOf, RunAgain, send, transaction } from './client.ts';
+import {
+  type AdvisoryLock,
+  alone,
+  classifyPostgres,
+  openPool,
+  PostgresFailure,
+  placeOf,
+  RunAgain,
+  send,
+  transaction,
+} from './client.ts';
 import { Listener } from './listener.ts';
+import { Queues } from './queues.ts';
+import { applyRowSecurity, CONTROL_RULES, SYSTEM_SCOPE, type TableRules, Tenancy } from './row-security.ts';
 
 const CHANNEL = 'sluice_changes';
 /** Advisory lock keys of this product: any fixed numbers that others are unlikely to use. */
@@ -56,6 +68,8 @@ export class PostgresEngine implements Engine {
   readonly compiler = compilerFor('postgres');
   readonly pool: pg.Pool;
   readonly #options: PostgresEngineOptions;
+  readonly #tenancy: Tenancy;
+  readonly #queues = new Queues();
   readonly #hints: Hints;
   /** Marks notifications of this process, which has told its own listeners already. */
   readonly #self = randomUUID();
@@ -65,22 +79,35 @@ export class PostgresEngine implements Engine {
   constructor(options: PostgresEngineOptions) {
     this.#options = options;
     this.pool = openPool(options.url, options.poolSize, options.log);
+    this.#tenancy = new Tenancy(this.pool);
     this.#hints = new Hints(options.log);
   }
 
-  migrate(): Promise<void> {
+  get rowSecurity(): RowSecurity {
+    return this.#tenancy.rowSecurity;
+  }
+
+  async migrate(): Promise<void> {
     const { url, migrations, log } = this.#options;
-    return migratePostgres(this.pool, url, 'schema_migrations', migrations, log);
+    await migratePostgres(this.pool, url, 'schema_migrations', migrations, CONTROL_RULES, log);
+    await this.#tenancy.look();
+    this.#tenancy.warn(log);
   }
 
-  read<T>(run: (execute: Execute) => Promise<T>): Promise<T> {
-    return transaction(this.pool, READ, run);
+  async read<T>(scope: Scope, run: (execute: Execute) => Promise<T>): Promise<T> {
+    return transaction(this.pool, `${READ}; ${await this.#tenancy.enter(scope)}`, run);
   }
 
-  async write<T>(run: (execute: Execute) => Promise<T>): Promise<T> {
+  write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, queue?: string): Promise<T> {
+    if (queue === undefined) return this.#write(scope, run);
+    return this.#queues.run(queue, (lock) => this.#write(scope, run, lock));
+  }
+
+  async #write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, lock?: AdvisoryLock): Promise<T> {
+    const begin = `${WRITE}; ${await this.#tenancy.enter(scope)}`;
     for (let attempt = 1; ; attempt++) {
       try {
-        return await transaction(this.pool, WRITE, run);
+        return await transaction(this.pool, begin, run, undefined, lock);
       } catch (error) {
         if (!(error instanceof RunAgain)) throw error;
         if (attempt >= ATTEMPTS) {
@@ -98,7 +125,10 @@ export class PostgresEngine implements Engine {
   }
 
   async query(name: string, text: string, parameters: readonly unknown[]): Promise<Result['rows']> {
-    return (await send(this.pool, { name, text, values: parameters as unknown[] })).rows;
+    const statement = { name, text, values: parameters as unknown[] };
+    // An account above row-level security needs no transaction to be let in.
+    if (await this.#tenancy.above()) return (await send(this.pool, statement)).rows;
+    return (await alone(this.pool, `BEGIN READ ONLY; ${SYSTEM_SCOPE}`, statement)).rows;
   }
 
   async append(execute: Execute, changes: readonly Change[]): Promise<void> {
@@ -137,7 +167,7 @@ export class PostgresEngine implements Engine {
   }
 
   classify(error: unknown): Failure {
-    return classifyPostgres(error);
+    return classifyPostgres(error, (index) => this.#tenancy.uniqueColumns(index));
   }
 
   close(): Promise<void> {
@@ -150,26 +180,34 @@ export class PostgresEngine implements Engine {
   }
 }
 
-/** Runs a list of migrations under the migration lock; errors are one clear line without the password. */
+/**
+ * Runs a list of migrations under the migration lock and then makes row-level security what `rules` say; errors are one
+ * clear line without the password.
+ */
 export async function migratePostgres(
   pool: pg.Pool,
   url: string,
   table: 'schema_migrations' | 'log_migrations',
   migrations: readonly Migration[],
+  rules: readonly TableRules[],
   log: Log,
 ): Promise<void> {
   const exclusive: MigrationHost['exclusive'] = (run) =>
     transaction(
       pool,
-      'BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0',
+      // A migration that changes rows would find none outside the system's scope.
+      `BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; ${SYSTEM_SCOPE}`,
       async (execute) => {
         await execute('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK]);
-        await run({
+        const tx: MigrationTx = {
           execute: async (sql) => {
             await execute(sql, []);
           },
           rows: async (sql) => (await execute(sql, [])).rows,
-        });
+        };
+        await run(tx);
+        const changed = await applyRowSecurity(tx, rules);
+        if (changed.length > 0) log.info('row-level security applied', { tables: changed.length });
       },
       MIGRATION_MS,
     );

@@ -3,10 +3,12 @@ import type { Log } from '../../kernel/log.ts';
 import { LOG_MIGRATIONS } from '../migrations/index.ts';
 import type { JournalPosition, LogQuery, LogSink, StoredLog, TenantContext } from '../ports.ts';
 import { misuse } from '../sql/columns.ts';
+import type { Scope } from '../sql/engine.ts';
 import { storeError } from '../sql/failure.ts';
 import { countLogs, findLog, type LogStatement, listLogs, parseLogs, TRACE_LENGTH } from '../sql/logs.ts';
-import { classifyPostgres, openPool, send, transaction } from './client.ts';
+import { alone, classifyPostgres, openPool, send, transaction } from './client.ts';
 import { migratePostgres } from './engine.ts';
+import { LOG_RULES, SYSTEM_SCOPE, Tenancy } from './row-security.ts';
 
 /** A second connection lets a search run while a batch is stored; more would only queue on the same disk. */
 const CONNECTIONS = 4;
@@ -41,22 +43,26 @@ class PostgresLogs implements LogSink {
   readonly #url: string;
   readonly #log: Log;
   readonly #pool: pg.Pool;
+  readonly #tenancy: Tenancy;
   #closing: Promise<void> | null = null;
 
   constructor(url: string, log: Log) {
     this.#url = url;
     this.#log = log;
     this.#pool = openPool(url, CONNECTIONS, log);
+    this.#tenancy = new Tenancy(this.#pool);
   }
 
-  migrate(): Promise<void> {
-    return migratePostgres(this.#pool, this.#url, 'log_migrations', LOG_MIGRATIONS, this.#log);
+  async migrate(): Promise<void> {
+    await migratePostgres(this.#pool, this.#url, 'log_migrations', LOG_MIGRATIONS, LOG_RULES, this.#log);
+    await this.#tenancy.look();
+    this.#tenancy.warn(this.#log);
   }
 
   async insert(journal: string, lines: Buffer, position: JournalPosition): Promise<void> {
     const batch = `[${lines.toString('utf8').split('\n').slice(0, -1).map(storable).join(',')}]`;
     await this.#told('insert', () =>
-      transaction(this.#pool, 'BEGIN; SET LOCAL synchronous_commit = off', async (execute) => {
+      transaction(this.#pool, `BEGIN; SET LOCAL synchronous_commit = off; ${SYSTEM_SCOPE}`, async (execute) => {
         if (lines.length > 0) await execute(INSERT, [batch]);
         await execute(POSITION, [journal, position.segment, position.offset]);
       }),
@@ -64,7 +70,7 @@ class PostgresLogs implements LogSink {
   }
 
   async position(journal: string): Promise<JournalPosition | null> {
-    const [row] = await this.#rows({
+    const [row] = await this.#rows(null, {
       sql: 'SELECT segment, position FROM journals WHERE name = ?',
       parameters: [journal],
     });
@@ -72,24 +78,24 @@ class PostgresLogs implements LogSink {
   }
 
   async find(tenant: TenantContext, id: string): Promise<StoredLog | null> {
-    return parseLogs(tenant, await this.#rows(findLog(tenant, id)), misuse)[0] ?? null;
+    return parseLogs(tenant, await this.#rows(tenant, findLog(tenant, id)), misuse)[0] ?? null;
   }
 
   async list(tenant: TenantContext, query: LogQuery): Promise<{ total: number; rows: StoredLog[] }> {
     const [counted, rows] = await Promise.all([
-      this.#rows(countLogs(tenant, query)),
-      this.#rows(listLogs(tenant, query, 'postgres')),
+      this.#rows(tenant, countLogs(tenant, query)),
+      this.#rows(tenant, listLogs(tenant, query, 'postgres')),
     ]);
     return { total: Number(counted[0]?.total), rows: parseLogs(tenant, rows, misuse) };
   }
 
   async count(): Promise<number> {
-    const [row] = await this.#rows({ sql: 'SELECT count(*) AS total FROM logs', parameters: [] });
+    const [row] = await this.#rows(null, { sql: 'SELECT count(*) AS total FROM logs', parameters: [] });
     return Number(row?.total);
   }
 
   async ping(): Promise<void> {
-    await this.#rows({ sql: 'SELECT 1', parameters: [] });
+    await this.#told('read', () => send(this.#pool, { text: 'SELECT 1' }));
   }
 
   close(): Promise<void> {
@@ -97,10 +103,13 @@ class PostgresLogs implements LogSink {
     return this.#closing;
   }
 
-  async #rows({ sql, parameters }: LogStatement) {
+  async #rows(scope: Scope, { sql, parameters }: LogStatement) {
     let n = 0;
     const text = sql.replace(/\?/g, () => `$${++n}`);
-    return this.#told('read', async () => (await send(this.#pool, { text, values: [...parameters] })).rows);
+    return this.#told('read', async () => {
+      const begin = `BEGIN READ ONLY; ${await this.#tenancy.enter(scope)}`;
+      return (await alone(this.#pool, begin, { text, values: [...parameters] })).rows;
+    });
   }
 
   async #told<T>(verb: 'read' | 'insert', work: () => Promise<T>): Promise<T> {

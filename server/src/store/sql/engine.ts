@@ -9,11 +9,14 @@ import {
   SqliteQueryCompiler,
 } from 'kysely';
 import type { Closable } from '../../kernel/lifecycle.ts';
-import type { Change } from '../ports.ts';
+import type { Change, RowSecurity, TenantContext } from '../ports.ts';
 
 /** Table and column names come from SCHEMA at run time, so the types of rows are kept by `sql/columns.ts`, not by Kysely. */
 export type Database = Record<string, Record<string, unknown>>;
 export type Db = Kysely<Database>;
+
+/** What the statements of a transaction may touch: one tenant's rows, or everything (null: system code). */
+export type Scope = TenantContext | null;
 
 /** What a statement was doing, for the meaning of a refused foreign key. */
 export type Verb = 'read' | 'insert' | 'update' | 'remove';
@@ -44,11 +47,19 @@ export interface Engine extends Closable {
   /** Builds and compiles statements in the engine's dialect; it cannot run them. */
   readonly compiler: Db;
   migrate(): Promise<void>;
-  /** One snapshot, no writes. */
-  read<T>(run: (execute: Execute) => Promise<T>): Promise<T>;
-  /** One transaction, committed when `run` resolves. May call `run` again after a serialisation failure. */
-  write<T>(run: (execute: Execute) => Promise<T>): Promise<T>;
-  /** One reading statement on its own, prepared under `name`. */
+  /**
+   * Which filter stands behind the predicate of tenant statements, inside the database: none on SQLite. The guard of
+   * statements (`sql/guard.ts`) is there on both engines. Known after `migrate()`.
+   */
+  readonly rowSecurity: RowSecurity;
+  /** One snapshot, no writes. The database itself keeps the rows out that are not in `scope`, where it can. */
+  read<T>(scope: Scope, run: (execute: Execute) => Promise<T>): Promise<T>;
+  /**
+   * One transaction, committed when `run` resolves. May call `run` again after a serialisation failure; with a `queue`,
+   * waits for those before it in the same one.
+   */
+  write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, queue?: string): Promise<T>;
+  /** One reading statement of system code on its own, prepared under `name`. */
   query(name: string, sql: string, parameters: readonly unknown[]): Promise<Result['rows']>;
   /**
    * The last statement of a transaction with changes: appends them to the feed so that the order of `seq` is the order in

@@ -77,7 +77,7 @@ describe('each of the two filters holds without the other', () => {
       migrations: MIGRATIONS,
     });
     await engine.migrate();
-    await engine.write(async (execute) => {
+    await engine.write(null, async (execute) => {
       const tx = systemTx(new Session(engine, execute, null, true));
       for (const org of ['org-a', 'org-b']) {
         await tx.insert('organisations', organisationRow(org));
@@ -91,7 +91,7 @@ describe('each of the two filters holds without the other', () => {
     rmSync(dir, { recursive: true });
   });
   const as = <T>(filters: Filters, run: (session: Session) => Promise<T>) =>
-    engine.write((execute) => run(new Session(engine, execute, unsafeTenant('org-a', null), true, filters)));
+    engine.write(null, (execute) => run(new Session(engine, execute, unsafeTenant('org-a', null), true, filters)));
   const other = { id: 'config-org-b' };
 
   it('G-02 with the guard off, the predicate finds, counts, changes and removes nothing of another organisation', async () => {

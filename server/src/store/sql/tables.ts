@@ -1,8 +1,16 @@
 import { type CompiledQuery, sql } from 'kysely';
-import type { SequencedChange, SystemTx, Tables, TenantContext, TenantTx } from '../ports.ts';
+import type {
+  RowSecurity,
+  SequencedChange,
+  SystemTx,
+  Tables,
+  TenantContext,
+  TenantTx,
+  WriteOptions,
+} from '../ports.ts';
 import type { Row } from '../schema.ts';
 import { columnsOf, decodeRow } from './columns.ts';
-import type { Engine, Execute } from './engine.ts';
+import type { Engine, Execute, Scope } from './engine.ts';
 import { storeError, unavailable } from './failure.ts';
 import { Session, systemTx, tenantTx } from './transaction.ts';
 
@@ -18,33 +26,37 @@ export class SqlTables implements Tables {
     this.#statements = statements(engine);
   }
 
+  get rowSecurity(): RowSecurity {
+    return this.#engine.rowSecurity;
+  }
+
   migrate(): Promise<void> {
     return this.#engine.migrate();
   }
 
   read<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T> {
-    return this.#read((execute) => {
+    return this.#read(tenant, (execute) => {
       const session = new Session(this.#engine, execute, tenant, false);
       return { session, result: run(tenantTx(session, tenant)) };
     });
   }
 
-  write<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T> {
-    return this.#write((execute) => {
+  write<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>, options?: WriteOptions): Promise<T> {
+    return this.#write(tenant, options, (execute) => {
       const session = new Session(this.#engine, execute, tenant, true);
       return { session, run: () => run(tenantTx(session, tenant)) };
     });
   }
 
   systemRead<T>(run: (tx: SystemTx) => Promise<T>): Promise<T> {
-    return this.#read((execute) => {
+    return this.#read(null, (execute) => {
       const session = new Session(this.#engine, execute, null, false);
       return { session, result: run(systemTx(session)) };
     });
   }
 
-  systemWrite<T>(run: (tx: SystemTx) => Promise<T>): Promise<T> {
-    return this.#write((execute) => {
+  systemWrite<T>(run: (tx: SystemTx) => Promise<T>, options?: WriteOptions): Promise<T> {
+    return this.#write(null, options, (execute) => {
       const session = new Session(this.#engine, execute, null, true);
       return { session, run: () => run(systemTx(session)) };
     });
@@ -96,9 +108,9 @@ export class SqlTables implements Tables {
     return this.#engine.close();
   }
 
-  async #read<T>(start: (execute: Execute) => { session: Session; result: Promise<T> }): Promise<T> {
+  async #read<T>(scope: Scope, start: (execute: Execute) => { session: Session; result: Promise<T> }): Promise<T> {
     return this.#guarded(() =>
-      this.#engine.read(async (execute) => {
+      this.#engine.read(scope, async (execute) => {
         const { session, result } = start(execute);
         try {
           return await result;
@@ -109,20 +121,28 @@ export class SqlTables implements Tables {
     );
   }
 
-  async #write<T>(start: (execute: Execute) => { session: Session; run: () => Promise<T> }): Promise<T> {
+  async #write<T>(
+    scope: Scope,
+    options: WriteOptions | undefined,
+    start: (execute: Execute) => { session: Session; run: () => Promise<T> },
+  ): Promise<T> {
     let changed = false;
     const result = await this.#guarded(() =>
-      this.#engine.write(async (execute) => {
-        const { session, run } = start(execute);
-        try {
-          const value = await run();
-          await session.settle();
-          changed = session.changes.length > 0;
-          return value;
-        } finally {
-          session.end();
-        }
-      }),
+      this.#engine.write(
+        scope,
+        async (execute) => {
+          const { session, run } = start(execute);
+          try {
+            const value = await run();
+            await session.settle();
+            changed = session.changes.length > 0;
+            return value;
+          } finally {
+            session.end();
+          }
+        },
+        options?.queue,
+      ),
     );
     if (changed) this.#engine.changesCommitted();
     return result;

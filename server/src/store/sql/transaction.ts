@@ -1,8 +1,8 @@
 import { type CompiledQuery, type Expression, type SqlBool, sql } from 'kysely';
 import type { Change, OrganisationPatch, Query, SystemTx, TenantContext, TenantTx, Where } from '../ports.ts';
-import type { Row, TableName, TenantTable } from '../schema.ts';
+import { type Row, SHARED_TABLES, type TableName } from '../schema.ts';
 import { columnsOf, decodeRow, encodePatch, encodeRow, misuse, tableOf } from './columns.ts';
-import type { Db, Engine, Execute, Result, Verb } from './engine.ts';
+import type { Db, Engine, Execute, Result, Scope, Verb } from './engine.ts';
 import { storeError } from './failure.ts';
 import { guardRows, guardStatement } from './guard.ts';
 import { type Builder, conditions, filter } from './where.ts';
@@ -17,9 +17,6 @@ export interface Filters {
 }
 
 const BOTH: Filters = { predicate: true, guard: true };
-
-/** What a tenant's statement may touch; null for system code. */
-type Scope = TenantContext | null;
 
 type Loose = Record<string, unknown>;
 
@@ -155,6 +152,12 @@ export class Session {
     await this.#execute('organisations', 'update', statement.compile());
   }
 
+  async now(): Promise<number> {
+    const query = sql<{ now: number }>`select ${sql.raw(this.#engine.nowSql)} as now`.compile(this.#db);
+    const { rows } = await this.#execute('meta', 'read', query);
+    return Number(rows[0]?.now);
+  }
+
   changed(change: Change): void {
     this.#usable(true);
     this.changes.push(change);
@@ -186,7 +189,7 @@ export class Session {
     const workspace = tableOf(table).columns.workspace_id;
     if (scope.workspaceId !== null && workspace) {
       const own = eb('workspace_id', '=', scope.workspaceId);
-      all.push(verb === 'read' && SHARED.has(table) ? eb.or([own, eb('workspace_id', 'is', null)]) : own);
+      all.push(verb === 'read' && SHARED_TABLES.has(table) ? eb.or([own, eb('workspace_id', 'is', null)]) : own);
     }
     return eb.and([...all, asked]);
   }
@@ -234,13 +237,6 @@ export class Session {
   }
 }
 
-/**
- * Tables whose rows without a workspace belong to the whole organisation and are used by its workspaces: a context bound
- * to a workspace reads them and never changes them. In the other tables with a nullable workspace (`api_keys`,
- * `audit_log`) a row without one is organisation-level business that a workspace does not see.
- */
-const SHARED: ReadonlySet<string> = new Set<TenantTable>(['integrations']);
-
 function wholeNumber(value: number): number {
   if (!Number.isSafeInteger(value) || value < 0) throw misuse(`limit and offset are whole numbers, not ${value}`);
   return value;
@@ -259,6 +255,7 @@ export function tenantTx(session: Session, tenant: TenantContext): TenantTx {
     organisation: () => session.organisation(),
     updateOrganisation: (patch) => session.updateOrganisation(patch),
     changed: (change) => session.changed({ ...change, organisationId: tenant.organisationId }),
+    now: () => session.now(),
   };
 }
 
@@ -272,5 +269,6 @@ export function systemTx(session: Session): SystemTx {
     update: (table, where, patch) => session.update(table, where, patch),
     remove: (table, where) => session.remove(table, where),
     changed: (change) => session.changed(change),
+    now: () => session.now(),
   };
 }

@@ -4,7 +4,7 @@ import type { Log } from '../../kernel/log.ts';
 import type { Migration } from '../migrations/migration.ts';
 import { type MigrationHost, runMigrations } from '../migrations/run.ts';
 import type { Change } from '../ports.ts';
-import { compilerFor, type Engine, type Execute, type Failure, type Result } from '../sql/engine.ts';
+import { compilerFor, type Engine, type Execute, type Failure, type Result, type Scope } from '../sql/engine.ts';
 import { unavailable } from '../sql/failure.ts';
 import { Hints } from '../sql/hints.ts';
 import { Pool } from './pool.ts';
@@ -32,6 +32,7 @@ export class SqliteEngine implements Engine {
   readonly name = 'sqlite';
   readonly nowSql = "cast(unixepoch('now', 'subsec') * 1000 as integer)";
   readonly positionFunction = 'instr';
+  readonly rowSecurity = 'none';
   readonly compiler = compilerFor('sqlite');
   readonly thread: SqliteThread;
   readonly #clock: Clock;
@@ -62,7 +63,7 @@ export class SqliteEngine implements Engine {
 
   migrate(): Promise<void> {
     const exclusive: MigrationHost['exclusive'] = (run) =>
-      this.write(async (execute) => {
+      this.write(null, async (execute) => {
         await run({
           execute: async (sql) => {
             await execute(sql, []);
@@ -73,11 +74,11 @@ export class SqliteEngine implements Engine {
     return runMigrations({ engine: 'sqlite', exclusive }, 'schema_migrations', this.#migrations, this.#log);
   }
 
-  async read<T>(run: (execute: Execute) => Promise<T>): Promise<T> {
+  async read<T>(_scope: Scope, run: (execute: Execute) => Promise<T>): Promise<T> {
     return this.#readers.use((connection) => this.#transaction(connection, 'BEGIN', run));
   }
 
-  async write<T>(run: (execute: Execute) => Promise<T>): Promise<T> {
+  async write<T>(_scope: Scope, run: (execute: Execute) => Promise<T>): Promise<T> {
     return this.#writer.use((connection) => this.#transaction(connection, 'BEGIN IMMEDIATE', run));
   }
 
