@@ -1,6 +1,9 @@
 /** Every action of the administration API: one line per resource. */
 import { invites } from './admin/invites/index.ts';
+import { organisation } from './admin/organisation/index.ts';
 import { users } from './admin/users/index.ts';
+import { workspaceReferences } from './admin/workspaces/defaults.ts';
+import { workspaces } from './admin/workspaces/index.ts';
 import { apiKeys } from './api-keys/index.ts';
 import { batches } from './batches/index.ts';
 import { configs } from './configs/index.ts';
@@ -9,6 +12,7 @@ import { providers } from './providers/index.ts';
 import type { FindReferences } from './references.ts';
 import type { AnyAction } from './resource.ts';
 import { virtualKeys } from './virtual-keys/index.ts';
+import { workspaceExclusions } from './workspace-exclusions/index.ts';
 
 export const ACTIONS: readonly AnyAction[] = [
   ...apiKeys,
@@ -16,10 +20,13 @@ export const ACTIONS: readonly AnyAction[] = [
   ...configs,
   ...integrations,
   ...invites,
+  ...organisation,
   ...providers,
   ...users,
   ...virtualKeys,
+  ...workspaceExclusions,
+  ...workspaces,
 ];
 
 /** What can stand in the way of a delete: one line per resource that refers to others. */
-export const REFERENCES: readonly FindReferences[] = [];
+export const REFERENCES: readonly FindReferences[] = [workspaceReferences];

@@ -206,7 +206,7 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
       // An archived config is gone for every caller, except for the one call that brings it back.
       const row = await findRow({ ...target, archives: false }, call, 'update');
       if (row.status === 'archived' && body.status !== 'active') throw notFound();
-      if (body.status === 'archived') await refuseWhileDefault(call, row);
+      if (body.status === 'archived') await refuseWhileUsed(call, row);
       const patch: Patch<'configs'> = { updated_by: actorId(call.principal), last_updated_at: call.clock.now() };
       if (body.name !== undefined) patch.name = body.name;
       if (body.status !== undefined) patch.status = body.status;
@@ -305,7 +305,7 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
     },
     create: null,
     update: null,
-    remove: { check: refuseWhileDefault },
+    remove: { check: refuseWhileUsed },
     actions: [create, update, versions, version],
   });
 }
@@ -316,16 +316,19 @@ async function presentOld(row: Row<'configs'>, version: Row<'config_versions'>) 
   return { ...shown, updated_by: version.created_by, last_updated_at: toIso(version.created_at) };
 }
 
-/** 409 while the workspace hands this config to its users' keys (P-19): requests would lose their routing at once. */
-async function refuseWhileDefault(call: Call<never, never, never> | Call, row: Row<'configs'>): Promise<void> {
-  const workspace = await call.tx.find('workspaces', { id: row.workspace_id });
-  const wanted = workspace?.defaults?.user_api_key_config;
-  if (wanted === row.id || wanted === row.slug) {
-    throw new SluiceError(
-      'conflict',
-      'This config is the default of the workspace for user API keys; clear defaults.user_api_key_config first.',
-    );
-  }
+/** 409 while something hands this config out, as a workspace does to its users' keys (P-19): requests would lose their routing. */
+async function refuseWhileUsed(call: Call<never, never, never> | Call, row: Row<'configs'>): Promise<void> {
+  const [used] = await call.references({
+    table: 'configs',
+    id: row.id,
+    slug: row.slug,
+    workspaceId: row.workspace_id,
+  });
+  if (used === undefined) return;
+  throw new SluiceError(
+    'conflict',
+    `This config is still used: ${used.kind} of ${used.name}. Clear it there first (defaults.user_api_key_config of the workspace).`,
+  );
 }
 
 /** JSON text as strictly as a body: duplicate keys, depth and size are refused (rule D-02). */
