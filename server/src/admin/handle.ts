@@ -8,7 +8,7 @@ import type { Authenticator } from '../auth/authenticator.ts';
 import type { ConsoleSessions } from '../auth/console-session.ts';
 import { readCredential } from '../auth/credential.ts';
 import type { Principal } from '../auth/principal.ts';
-import { roleScopes, SCOPES } from '../auth/scopes.ts';
+import { roleScopes } from '../auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../auth/security-settings.ts';
 import { systemTenant, tenantOf } from '../auth/tenant.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -146,10 +146,10 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   }
   const params = row.params === null ? {} : (validate(row.params, request.params) as Record<string, unknown>);
   const scopes = scopesFor(row, params);
-  // What a signed-in member or admin may do depends on the workspace: it is known once the workspace is.
+  // A signed-in member has no scopes outside a workspace, and there an admin may have fewer: it is known once the workspace is.
   const signedIn = principal.kind === 'user' && principal.role !== 'owner';
   const member = signedIn && principal.role === 'member';
-  const reachable = signedIn ? (member ? roleScopes('member', 'admin', SECURITY_DEFAULTS) : SCOPES) : principal.scopes;
+  const reachable = member ? roleScopes('member', 'admin', SECURITY_DEFAULTS) : principal.scopes;
   if (!mayUse(reachable, scopes, row.auth)) throw missingScope(scopes);
   trail.query = parseQuery(request.raw.url ?? '');
   const query: unknown = row.query === null ? noParameters(trail.query) : validate(row.query, { ...trail.query });

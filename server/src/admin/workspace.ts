@@ -1,6 +1,6 @@
 /** Which workspace a call works in, and what that does to its scopes (security 2.3, api §2.2). */
 import type { Principal } from '../auth/principal.ts';
-import { roleScopes } from '../auth/scopes.ts';
+import { intersect, roleScopes } from '../auth/scopes.ts';
 import { securityOf } from '../auth/security-settings.ts';
 import { tenantOf } from '../auth/tenant.ts';
 import { SluiceError } from '../kernel/errors.ts';
@@ -147,7 +147,7 @@ async function rightsIn(
   if (kind !== 'user' || role === null || role === 'owner') return principal.scopes;
   return tables.read(tenantOf(principal, null), async (tx) => {
     const security = securityOf(await tx.organisation(), workspace);
-    if (role === 'admin') return roleScopes(role, null, security);
+    if (role === 'admin') return intersect(principal.scopes, roleScopes(role, null, security));
     const where = { workspace_id: workspace.id, user_id: userId ?? '', status: 'active' } as const;
     const joined = await tx.find('workspace_members', where);
     return joined ? roleScopes(role, joined.role, security) : null;

@@ -78,7 +78,8 @@ export function isOpenToWorkspaces(organisation: Organisation, category: Overrid
 
 /**
  * The settings that hold in a workspace (or, without one, outside of any): the organisation's over the defaults, and the
- * workspace's own over those of the categories that the organisation has opened to override.
+ * workspace's own over those of the categories that the organisation has opened to override. What the organisation
+ * withholds from its own admins no workspace gives back: they are admins there, too, and would do it themselves.
  */
 export function securityOf(
   organisation: Organisation,
@@ -89,9 +90,9 @@ export function securityOf(
   if (!isObject(general) && (own === undefined || Object.keys(own).length === 0)) return SECURITY_DEFAULTS;
   const out: Record<SecurityKey, boolean> = { ...SECURITY_DEFAULTS };
   for (const key of SECURITY_KEYS) {
+    if (isObject(general) && typeof general[key] === 'boolean') out[key] = general[key];
     const value = isOpenToWorkspaces(organisation, SECURITY_CATEGORY[key]) ? own?.[key] : undefined;
-    if (typeof value === 'boolean') out[key] = value;
-    else if (isObject(general) && typeof general[key] === 'boolean') out[key] = general[key];
+    if (typeof value === 'boolean') out[key] = key.startsWith('organisationAdmins') ? out[key] && value : value;
   }
   return out;
 }

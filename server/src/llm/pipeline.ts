@@ -15,6 +15,7 @@ import { answerObject } from './steps/objects.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
 import { resolve } from './steps/resolve.ts';
+import { savedOnly } from './steps/saved-only.ts';
 import { settle } from './steps/settle.ts';
 
 /** Returns nothing when it finished synchronously, so a warm request awaits only what really waits. */
@@ -38,8 +39,8 @@ const row = (step: Step, when: StepRow['when'], ...families: Family[]): StepRow 
 });
 const always = () => true;
 
-/** Nothing can be planned before caller, body and model are known. */
-export const HEAD: readonly Step[] = [authenticate, readRequestBody, resolve];
+/** Nothing can be planned before caller, body and model are known; what the headers alone forbid is refused before the body is read. */
+export const HEAD: readonly Step[] = [authenticate, savedOnly, readRequestBody, resolve];
 
 /** C chat-like, T text, B binary or form, F small reads, J files, batches and jobs, P passed through. */
 export const TABLE: readonly StepRow[] = [

@@ -1,6 +1,7 @@
 /** Every action of the administration API: one line per resource. */
 import { invites } from './admin/invites/index.ts';
 import { organisation } from './admin/organisation/index.ts';
+import { organisation } from './admin/organisation/index.ts';
 import { users } from './admin/users/index.ts';
 import { workspaceReferences } from './admin/workspaces/defaults.ts';
 import { workspaces } from './admin/workspaces/index.ts';
@@ -13,6 +14,7 @@ import type { FindReferences } from './references.ts';
 import type { AnyAction } from './resource.ts';
 import { virtualKeys } from './virtual-keys/index.ts';
 import { workspaceExclusions } from './workspace-exclusions/index.ts';
+import { workspaceExclusions } from './workspace-exclusions/index.ts';
 
 export const ACTIONS: readonly AnyAction[] = [
   ...apiKeys,
@@ -21,9 +23,11 @@ export const ACTIONS: readonly AnyAction[] = [
   ...integrations,
   ...invites,
   ...organisation,
+  ...organisation,
   ...providers,
   ...users,
   ...virtualKeys,
+  ...workspaceExclusions,
   ...workspaceExclusions,
   ...workspaces,
 ];

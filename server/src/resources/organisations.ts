@@ -5,6 +5,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { slugify, uuidv7 } from '../kernel/id.ts';
 import type { SystemTx } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
+import { settingsForNewWorkspace } from './settings/settings.ts';
 
 export interface NewOrganisation {
   readonly name: string;
@@ -36,13 +37,14 @@ export async function createOrganisation(tx: SystemTx, input: NewOrganisation): 
   const id = uuidv7(clock);
   const userId = uuidv7(clock);
   const workspace = { id: uuidv7(clock), slug: slugify(name, 'ws-') };
+  const settings = { block_inline_config: input.blockInlineConfig };
 
   await tx.insert('organisations', {
     id,
     name,
     slug: slugify(name),
     status: 'active',
-    settings: { block_inline_config: input.blockInlineConfig },
+    settings,
     ...stamps,
   });
   await tx.insert('users', {
@@ -62,8 +64,7 @@ export async function createOrganisation(tx: SystemTx, input: NewOrganisation): 
     is_default: true,
     status: 'active',
     defaults: null,
-    settings: {},
-    security_settings: {},
+    ...settingsForNewWorkspace({ settings }),
     usage_limits: null,
     rate_limits: null,
     created_by: userId,

@@ -21,3 +21,20 @@ export const NO_REFERENCES: ReferencePorts = {
   missingGuardrails: async (_tx, _workspaceId, names) => names,
   missingSecretReferences: async (_tx, _workspaceId, names) => names,
 };
+
+/** How a guardrail is named in answers. */
+export interface GuardrailName {
+  readonly id: string;
+  readonly slug: string;
+}
+
+/** Guardrails that may stand for a whole organisation. */
+export interface DefaultGuardrails {
+  /**
+   * Those of `names` (ids or slugs) that may be a default of the organisation: active, its own and not a workspace's,
+   * with the target `llm`. Names of anything else are left out.
+   */
+  readonly organisationGuardrails: (tx: TenantTx, names: readonly string[]) => Promise<readonly GuardrailName[]>;
+}
+
+export const NO_GUARDRAILS: DefaultGuardrails = { organisationGuardrails: async () => [] };

@@ -1,6 +1,7 @@
 import type { Log } from '../kernel/log.ts';
 import { providerById } from '../providers/catalog.ts';
 import type { OpenedAccount, ProviderRow, VirtualKeyRow, WorkspaceRows } from '../resources/openable.ts';
+import { blocksInlineConfig } from '../resources/settings/settings.ts';
 import type { Row } from '../store/schema.ts';
 import type { ModelSettings, StoredConfig, StoredProvider, WorkspaceSnapshot } from './snapshot.ts';
 
@@ -48,7 +49,7 @@ export async function compileWorkspace(
     workspaceId: workspace.id,
     workspaceSlug: workspace.slug,
     generation,
-    blockInlineConfig: options.blockInlineConfig || organisation.settings.block_inline_config !== false,
+    blockInlineConfig: options.blockInlineConfig || blocksInlineConfig(organisation, workspace),
     metadata: isTextMap(metadata) ? metadata : null,
     rateLimits: workspace.rate_limits ?? [],
     providers,

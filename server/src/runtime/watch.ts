@@ -53,6 +53,8 @@ export async function startWatch(options: {
         break;
       }
     } while (again && !closed);
+    // In the same turn as the look at `again`: a hint that came between them would join a run that reads no more.
+    running = null;
   }
 
   function wake(): Promise<void> {
@@ -61,14 +63,11 @@ export async function startWatch(options: {
       again = true;
       return running;
     }
-    running = drain()
-      .catch((error: unknown) => {
-        if (!failing) log.warn('the change feed cannot be read', { error: String(error) });
-        failing = true;
-      })
-      .finally(() => {
-        running = null;
-      });
+    running = drain().catch((error: unknown) => {
+      running = null;
+      if (!failing) log.warn('the change feed cannot be read', { error: String(error) });
+      failing = true;
+    });
     return running;
   }
 

@@ -8,7 +8,6 @@ import type { Exchange } from '../exchange.ts';
 import { readMetadata } from '../metadata.ts';
 import { answerModels, wantsIntegratedModels } from '../models.ts';
 import { makePlan, type Plan } from '../plan.ts';
-import { REDIRECTING_HEADERS } from '../provider-headers.ts';
 import { findTarget, refuseUnexecuted, selectTarget, singleTarget } from '../select.ts';
 import type { Target } from '../target.ts';
 import { isManaged } from './objects.ts';
@@ -42,7 +41,6 @@ export function resolve(x: Exchange): void | Promise<void> {
 
 function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   x.snapshot = snapshot;
-  if (snapshot.blockInlineConfig) refuseInline(x);
   x.metadata = readMetadata(x, snapshot);
   const defaults = x.principal?.defaults;
   const header = x.header('x-gateway-config');
@@ -122,53 +120,6 @@ function isNeutral(x: Exchange): boolean {
     }
   }
   return true;
-}
-
-/** Saved-only mode (api §20.6): the first violation in the order of the contract's table. */
-function refuseInline(x: Exchange): void {
-  const config = x.header('x-gateway-config');
-  const provider = x.header('x-gateway-provider');
-  const blocked = (code: string, field: string, message: string): never => {
-    throw new SluiceError('inline_blocked', message, { code, param: field });
-  };
-  if (config?.trimStart().startsWith('{')) {
-    blocked(
-      'inline_config_blocked',
-      'x-gateway-config',
-      'This organisation allows saved configs only; save the config and send its slug in x-gateway-config.',
-    );
-  }
-  // Sluice's own store is no provider that a caller brings along.
-  const own = x.operation.family === 'J' && isManaged(x);
-  if (provider !== undefined && !provider.startsWith('@') && !own) {
-    blocked(
-      'inline_provider_blocked',
-      'x-gateway-provider',
-      'This organisation allows saved providers only; send x-gateway-provider: @slug.',
-    );
-  }
-  if (x.header('x-gateway-custom-host') !== undefined) {
-    blocked(
-      'inline_custom_host_blocked',
-      'x-gateway-custom-host',
-      'This organisation allows saved hosts only; save custom_host on the integration.',
-    );
-  }
-  const redirecting = REDIRECTING_HEADERS.find((name) => x.header(name) !== undefined);
-  if (redirecting !== undefined) {
-    blocked(
-      'inline_provider_url_blocked',
-      redirecting,
-      `This organisation allows saved hosts only; remove the header ${redirecting}.`,
-    );
-  }
-  if (x.header('x-gateway-forward-headers') !== undefined) {
-    blocked(
-      'inline_forward_headers_blocked',
-      'x-gateway-forward-headers',
-      'This organisation allows saved forward headers only; put forward_headers into a saved config.',
-    );
-  }
 }
 
 function storedConfig(snapshot: WorkspaceSnapshot, reference: string): StoredConfig {

@@ -1,0 +1,65 @@
+import { SluiceError } from '../../kernel/errors.ts';
+import type { WorkspaceSnapshot } from '../../runtime/snapshot.ts';
+import type { Exchange } from '../exchange.ts';
+import { REDIRECTING_HEADERS } from '../provider-headers.ts';
+import { isManaged } from './objects.ts';
+
+/** Saved-only mode (api §20.6), judged by the headers alone and before the body is read. */
+export function savedOnly(x: Exchange): void | Promise<void> {
+  const { principal, services } = x;
+  if (principal?.workspaceId == null) return;
+  const snapshot = services.runtime.workspace(principal.organisationId, principal.workspaceId);
+  if (snapshot instanceof Promise) return snapshot.then((known) => check(x, known));
+  check(x, snapshot);
+}
+
+function check(x: Exchange, snapshot: WorkspaceSnapshot): void {
+  if (snapshot.blockInlineConfig) refuseInline(x);
+}
+
+/** Throws for the first violation in the order of the contract's table. */
+function refuseInline(x: Exchange): void {
+  const config = x.header('x-gateway-config');
+  const provider = x.header('x-gateway-provider');
+  const blocked = (code: string, field: string, message: string): never => {
+    throw new SluiceError('inline_blocked', message, { code, param: field });
+  };
+  if (config?.trimStart().startsWith('{')) {
+    blocked(
+      'inline_config_blocked',
+      'x-gateway-config',
+      'This organisation allows saved configs only; save the config and send its slug in x-gateway-config.',
+    );
+  }
+  // Sluice's own store is no provider that a caller brings along.
+  const own = x.operation.family === 'J' && isManaged(x);
+  if (provider !== undefined && !provider.startsWith('@') && !own) {
+    blocked(
+      'inline_provider_blocked',
+      'x-gateway-provider',
+      'This organisation allows saved providers only; send x-gateway-provider: @slug.',
+    );
+  }
+  if (x.header('x-gateway-custom-host') !== undefined) {
+    blocked(
+      'inline_custom_host_blocked',
+      'x-gateway-custom-host',
+      'This organisation allows saved hosts only; save custom_host on the integration.',
+    );
+  }
+  const redirecting = REDIRECTING_HEADERS.find((name) => x.header(name) !== undefined);
+  if (redirecting !== undefined) {
+    blocked(
+      'inline_provider_url_blocked',
+      redirecting,
+      `This organisation allows saved hosts only; remove the header ${redirecting}.`,
+    );
+  }
+  if (x.header('x-gateway-forward-headers') !== undefined) {
+    blocked(
+      'inline_forward_headers_blocked',
+      'x-gateway-forward-headers',
+      'This organisation allows saved forward headers only; put forward_headers into a saved config.',
+    );
+  }
+}

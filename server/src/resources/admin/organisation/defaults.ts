@@ -1,0 +1,127 @@
+/** Guardrails that run in every workspace of an organisation (api §20.1): `GET` and `PUT /admin/organisation/defaults`. */
+import { z } from 'zod';
+import type { TenantTx } from '../../../store/ports.ts';
+import type { Row } from '../../../store/schema.ts';
+import { refuse } from '../../common.ts';
+import { reference, tenantFields } from '../../fields.ts';
+import type { DefaultGuardrails, GuardrailName } from '../../ports.ts';
+import type { Action, AnyAction, Call } from '../../resource.ts';
+import { part } from '../../settings/settings.ts';
+
+const MAX_GUARDRAILS = 100;
+const DIRECTIONS = ['input_guardrails', 'output_guardrails'] as const;
+
+const named = z.array(z.object({ id: z.string(), slug: z.string() }));
+const answer = z.object({
+  object: z.literal('organisation-defaults'),
+  input_guardrails: named,
+  output_guardrails: named,
+});
+
+const list = z
+  .array(reference)
+  .max(MAX_GUARDRAILS)
+  .optional()
+  .describe('Ids or slugs; replaces the list, and [] empties it.');
+const { organisation_id } = tenantFields;
+const body = z.strictObject({ organisation_id, input_guardrails: list, output_guardrails: list });
+
+/** What the row holds: ids of guardrails, by direction. */
+type Stored = { -readonly [K in (typeof DIRECTIONS)[number]]: readonly string[] };
+
+function storedDefaults(organisation: Row<'organisations'>): Stored {
+  const defaults = part(organisation.settings, 'defaults');
+  const ids = (key: keyof Stored) => (Array.isArray(defaults[key]) ? (defaults[key] as string[]) : []);
+  return { input_guardrails: ids('input_guardrails'), output_guardrails: ids('output_guardrails') };
+}
+
+const common = {
+  path: '/admin/organisation/defaults',
+  tag: 'Organisation',
+  auth: 'key_or_login',
+  tenant: 'organisation',
+  params: null,
+  response: answer,
+} as const;
+
+export function organisationDefaults(guardrails: DefaultGuardrails): AnyAction[] {
+  /** The stored ids as they are now; a guardrail that has gone since is left out. */
+  async function present(tx: TenantTx, stored: Stored) {
+    const found = await guardrails.organisationGuardrails(tx, [
+      ...stored.input_guardrails,
+      ...stored.output_guardrails,
+    ]);
+    const byId = new Map(found.map((entry) => [entry.id, entry]));
+    const names = (ids: readonly string[]) =>
+      ids.flatMap((id): GuardrailName[] => {
+        const entry = byId.get(id);
+        return entry === undefined ? [] : [{ id: entry.id, slug: entry.slug }];
+      });
+    return {
+      object: 'organisation-defaults',
+      input_guardrails: names(stored.input_guardrails),
+      output_guardrails: names(stored.output_guardrails),
+    };
+  }
+
+  /** Ids of a list as it was given. Throws 400 that names the entry. */
+  async function resolve(tx: TenantTx, field: keyof Stored, names: readonly string[]): Promise<string[]> {
+    const found = await guardrails.organisationGuardrails(tx, names);
+    const ids: string[] = [];
+    for (const [index, name] of names.entries()) {
+      const param = `${field}[${index}]`;
+      const entry = found.find(({ id }) => id === name.toLowerCase()) ?? found.find(({ slug }) => slug === name);
+      if (entry === undefined) {
+        throw refuse(param, 'names no active guardrail of the organisation itself whose target is llm');
+      }
+      if (ids.includes(entry.id)) throw refuse(param, 'repeats a guardrail of the list');
+      ids.push(entry.id);
+    }
+    return ids;
+  }
+
+  const read: Action = {
+    ...common,
+    id: 'organisation.defaults.read',
+    method: 'GET',
+    summary: 'Get the default guardrails of the organisation',
+    scopes: ['organisation_settings.read'],
+    query: z.strictObject({ organisation_id }),
+    body: null,
+    writes: false,
+    audit: null,
+    run: async ({ tx }) => present(tx, storedDefaults(await tx.organisation())),
+  };
+
+  const update: Action<unknown, unknown, z.output<typeof body>> = {
+    ...common,
+    id: 'organisation.defaults.update',
+    method: 'PUT',
+    summary: 'Set the default guardrails of the organisation',
+    description:
+      'A list that is given replaces the one that stands; a list that is left out stays. Workspaces can be exempted ' +
+      'with /workspace-exclusions.',
+    scopes: ['organisation_settings.update'],
+    query: null,
+    body,
+    writes: true,
+    audit: { action: 'update', resource: 'organisation_defaults' },
+    run: async (call: Call<unknown, unknown, z.output<typeof body>>) => {
+      const { tx } = call;
+      const organisation = await tx.organisation();
+      const before = storedDefaults(organisation);
+      const after = { ...before };
+      for (const field of DIRECTIONS) {
+        const names = call.body[field];
+        if (names !== undefined) after[field] = await resolve(tx, field, names);
+      }
+      const settings = { ...organisation.settings, defaults: after };
+      await tx.updateOrganisation({ settings, last_updated_at: call.clock.now() });
+      tx.changed({ workspaceId: null, topic: 'organisations', entityId: organisation.id });
+      const shown = await present(tx, after);
+      call.audited(organisation.id, { before: await present(tx, before), after: shown });
+      return shown;
+    },
+  };
+  return [read, update];
+}

@@ -1,0 +1,7 @@
+/** What an organisation decides for all of its workspaces (api §20). */
+import { NO_GUARDRAILS } from '../../ports.ts';
+import type { AnyAction } from '../../resource.ts';
+import { organisationDefaults } from './defaults.ts';
+import { read, update } from './settings.ts';
+
+export const organisation: readonly AnyAction[] = [read, update, ...organisationDefaults(NO_GUARDRAILS)];

@@ -1,0 +1,195 @@
+/** The settings of an organisation (api §20.3 to §20.6): `GET` and `PUT /admin/organisation/settings`. */
+import { z } from 'zod';
+import {
+  isOpenToWorkspaces,
+  OVERRIDE_CATEGORIES,
+  type SECURITY_DEFAULTS,
+  SECURITY_KEYS,
+  securityOf,
+} from '../../../auth/security-settings.ts';
+import type { Row } from '../../../store/schema.ts';
+import { refuse } from '../../common.ts';
+import { emptyAnswer } from '../../define.ts';
+import { tenantFields } from '../../fields.ts';
+import type { Action, Call } from '../../resource.ts';
+import { EXPORT_FIELDS, type OrganisationSettings, organisationSettings } from '../../settings/schema.ts';
+import {
+  COPIED_CATEGORIES,
+  checkUserKeySettings,
+  copied,
+  deniedExportFields,
+  mergeSettings,
+  metadataSchemaOf,
+  part,
+} from '../../settings/settings.ts';
+
+/** What a caller sees: every setting, the value that holds where the organisation has set none. */
+const answer = z.object({
+  object: z.literal('organisation-settings'),
+  organisation_id: z.string(),
+  user_api_key_auto_create: z.boolean(),
+  default_workspace_user_api_key_auto_create: z.boolean(),
+  user_api_key_auto_create_scopes: z.array(z.string()).nullable(),
+  user_api_key_rotation_period: z.number().nullable().describe('Days.'),
+  user_api_key_ttl: z.number(),
+  user_api_key_max_ttl: z.number(),
+  user_api_key_count: z.number(),
+  user_key_metadata: z.union([z.literal(0), z.literal(1)]),
+  user_key_metadata_override: z.union([z.literal(0), z.literal(1)]),
+  debug_log: z.union([z.literal(0), z.literal(1)]),
+  security_settings: z.object(
+    Object.fromEntries(SECURITY_KEYS.map((key) => [key, z.boolean()])) as Record<
+      keyof typeof SECURITY_DEFAULTS,
+      z.ZodBoolean
+    >,
+  ),
+  workspace_overrides: z.object(
+    Object.fromEntries(OVERRIDE_CATEGORIES.map((key) => [key, z.boolean()])) as Record<
+      (typeof OVERRIDE_CATEGORIES)[number],
+      z.ZodBoolean
+    >,
+  ),
+  session_settings: z.object({ max_session_ttl: z.number().nullable() }),
+  export_settings: z.object({ deniedFields: z.array(z.enum(EXPORT_FIELDS)) }),
+  data_plane_security_settings: z.object({ block_inline_config: z.boolean() }),
+  metadata_schemas: z.object({
+    api_key: z.record(z.string(), z.unknown()).nullable(),
+    workspace: z.record(z.string(), z.unknown()).nullable(),
+  }),
+  ai_gateway_url: z.string().nullable(),
+  mcp_gateway_url: z.string().nullable(),
+  cache_max_age: z.number().nullable(),
+});
+
+/** Every setting with the value that holds, also in the audit log. */
+function present(organisation: Row<'organisations'>) {
+  const { settings } = organisation;
+  const or = (key: string, value: unknown) => settings[key] ?? value;
+  return {
+    object: 'organisation-settings',
+    organisation_id: organisation.id,
+    user_api_key_auto_create: or('user_api_key_auto_create', false),
+    default_workspace_user_api_key_auto_create: or('default_workspace_user_api_key_auto_create', false),
+    user_api_key_auto_create_scopes: or('user_api_key_auto_create_scopes', null),
+    user_api_key_rotation_period: or('user_api_key_rotation_period', null),
+    user_api_key_ttl: or('user_api_key_ttl', 0),
+    user_api_key_max_ttl: or('user_api_key_max_ttl', 0),
+    user_api_key_count: or('user_api_key_count', -1),
+    user_key_metadata: or('user_key_metadata', 0),
+    user_key_metadata_override: or('user_key_metadata_override', 0),
+    debug_log: or('debug_log', 0),
+    security_settings: securityOf(organisation, null),
+    workspace_overrides: Object.fromEntries(
+      OVERRIDE_CATEGORIES.map((category) => [category, isOpenToWorkspaces(organisation, category)]),
+    ),
+    session_settings: { max_session_ttl: part(settings, 'session_settings').max_session_ttl ?? null },
+    export_settings: { deniedFields: deniedExportFields(organisation, null).deniedFields },
+    data_plane_security_settings: { block_inline_config: settings.block_inline_config !== false },
+    metadata_schemas: {
+      api_key: metadataSchemaOf(organisation, 'api_key'),
+      workspace: metadataSchemaOf(organisation, 'workspace'),
+    },
+    ai_gateway_url: or('ai_gateway_url', null),
+    mcp_gateway_url: or('mcp_gateway_url', null),
+    cache_max_age: or('cache_max_age', null),
+  };
+}
+
+const common = {
+  path: '/admin/organisation/settings',
+  tag: 'Organisation',
+  auth: 'key_or_login',
+  tenant: 'organisation',
+  params: null,
+} as const;
+
+const { organisation_id } = tenantFields;
+
+export const read: Action = {
+  ...common,
+  id: 'organisation.settings.read',
+  method: 'GET',
+  summary: 'Get the settings of the organisation',
+  scopes: ['organisation_settings.read'],
+  query: z.strictObject({ organisation_id }),
+  body: null,
+  response: answer,
+  writes: false,
+  audit: null,
+  run: async ({ tx }) => present(await tx.organisation()),
+};
+
+const body = organisationSettings.extend({ organisation_id });
+
+export const update: Action<unknown, unknown, z.output<typeof body>> = {
+  ...common,
+  id: 'organisation.settings.update',
+  method: 'PUT',
+  summary: 'Change the settings of the organisation',
+  description:
+    'What is left out stays as it is, also inside a section; null goes back to the default. A change holds on every ' +
+    'node within a second. Opening export_settings or data_plane_security_settings to the workspaces copies the ' +
+    'organisation’s values to them.',
+  scopes: ['organisation_settings.update'],
+  query: null,
+  body,
+  example: {
+    body: {
+      session_settings: { max_session_ttl: 28_800 },
+      user_api_key_rotation_period: 'monthly',
+      workspace_overrides: { logs: true },
+      security_settings: { membersViewLogs: false },
+    },
+    response: {},
+  },
+  response: emptyAnswer,
+  writes: true,
+  audit: { action: 'update', resource: 'organisation_settings' },
+  run: async (call) => {
+    const { tx, clock } = call;
+    const before = await tx.organisation();
+    const { organisation_id: _own, data_plane_security_settings: dataPlane, ...patch } = call.body;
+    // This one stands beside the sections, where it stood before there were any.
+    const { block_inline_config = before.settings.block_inline_config } = dataPlane ?? {};
+    const merged = mergeSettings(before.settings, { ...patch, ...checkUrls(call, patch) });
+    const settings = { ...merged, block_inline_config };
+    checkUserKeySettings(patch, settings);
+    const after = { ...before, settings };
+    await tx.updateOrganisation({ settings, last_updated_at: clock.now() });
+    await copyDown(call, before, after);
+    tx.changed({ workspaceId: null, topic: 'organisations', entityId: before.id });
+    call.audited(before.id, { before: present(before), after: present(after) });
+    return {};
+  },
+};
+
+/** Gateway URLs as they are stored. Throws 400 for one that no call may go to (api §33.5). */
+function checkUrls(
+  call: Pick<Call, 'checkHost'>,
+  patch: Pick<OrganisationSettings, 'ai_gateway_url' | 'mcp_gateway_url'>,
+) {
+  const out: Pick<OrganisationSettings, 'ai_gateway_url' | 'mcp_gateway_url'> = {};
+  for (const key of ['ai_gateway_url', 'mcp_gateway_url'] as const) {
+    const url = patch[key];
+    if (url == null) continue;
+    const problem = call.checkHost(url);
+    if (problem !== null) throw refuse(key, problem);
+    const base = url.replace(/\/{1,64}$/, '').replace(/\/v1$/, '');
+    out[key] = key === 'ai_gateway_url' ? `${base}/v1` : base;
+  }
+  return out;
+}
+
+/** Gives the workspaces the organisation's values of the categories that were just opened to them. */
+async function copyDown(call: Pick<Call, 'tx' | 'clock'>, before: Row<'organisations'>, after: Row<'organisations'>) {
+  const opened = COPIED_CATEGORIES.filter(
+    (category) => isOpenToWorkspaces(after, category) && !isOpenToWorkspaces(before, category),
+  );
+  if (opened.length === 0) return;
+  for (const workspace of await call.tx.list('workspaces')) {
+    const security = copied(after, workspace.security_settings, opened);
+    if (JSON.stringify(security) === JSON.stringify(workspace.security_settings)) continue;
+    const patch = { security_settings: security, last_updated_at: call.clock.now() };
+    await call.tx.update('workspaces', { id: workspace.id }, patch);
+  }
+}
