@@ -10,8 +10,8 @@ import { fileURLToPath } from 'node:url';
 import { registerConsole } from './admin/console.ts';
 import { registerDocs } from './admin/docs.ts';
 import { registerAdmin } from './admin/handle.ts';
-import { Invitations } from './admin/invitations.ts';
 import { purgeIdempotencyKeys } from './admin/idempotency.ts';
+import { Invitations } from './admin/invitations.ts';
 import { buildOpenApi } from './admin/openapi.ts';
 import { registerOperator } from './admin/operator.ts';
 import { createAdminLimiter } from './admin/rate-limit.ts';
@@ -46,6 +46,7 @@ import { createTokenCache } from './providers/token-cache.ts';
 import { ACTIONS } from './resources/catalog.ts';
 import type { ObjectAnswer, ObjectCall, ObjectHandler } from './runtime/object-call.ts';
 import { createRuntime } from './runtime/runtime.ts';
+import { startStoreClock } from './runtime/store-clock.ts';
 import { startWatch } from './runtime/watch.ts';
 import { openDataDir } from './store/disk/data-dir.ts';
 import { openJournal } from './store/disk/journal.ts';
@@ -197,9 +198,10 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     log,
   });
   const upstream = lifecycle.own('upstream', createUpstream({ guard, clock, log }));
-  const authenticator = createAuthenticator({ tables, clock, log });
+  const storeClock = lifecycle.own('store clock', await startStoreClock({ tables, clock, log }));
+  const authenticator = createAuthenticator({ tables, clock: storeClock, log });
   const runtime = createRuntime({ tables, vault, clock, log, blockInlineConfig: config.blockInlineConfig });
-  const sessions = new ConsoleSessions({ tables, clock, publicUrl });
+  const sessions = new ConsoleSessions({ tables, clock: storeClock, publicUrl });
   const watch = lifecycle.own(
     'change feed',
     await startWatch({
@@ -279,12 +281,12 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
   };
   const dataPlane = roles.has('gateway') ? registerDataPlane(app, gateway, express) : null;
   // A node that only works in the background runs the lines of batches all the same.
-  runLine = createInner({ services: gateway, tables, run: (x) => dataPlane?.runInner(x) ?? run(x) });
+  runLine = createInner({ services: gateway, tables, clock: storeClock, run: (x) => dataPlane?.runInner(x) ?? run(x) });
   if (roles.has('admin')) {
     const admin = {
       tables,
       vault,
-      clock,
+      clock: storeClock,
       log,
       authenticator,
       sessions,
@@ -310,7 +312,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     await registerConsole(app, {
       log,
       sessions,
-      invitations: new Invitations({ tables, clock, sessions }),
+      invitations: new Invitations({ tables, vault, clock, sessions }),
       logs,
       publicUrl,
       dist: CONSOLE_DIST,

@@ -33,7 +33,7 @@ export async function main(args: readonly string[]): Promise<void> {
       case 'openapi':
         return await openapi(rest, output);
       case 'console-link':
-        return await consoleLink(loadConfig(rest), output);
+        return await consoleLink(rest, output);
       case 'help':
         return help(output);
       default:

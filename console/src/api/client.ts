@@ -9,6 +9,21 @@ export interface Session {
   expires_at: string;
 }
 
+/** What an invite offers. Times are ISO 8601. */
+export interface Invite {
+  organisation: { name: string };
+  email: string;
+  role: string;
+  workspaces: { slug: string; name: string; role: string }[];
+  expires_at: string;
+}
+
+/** A key is whole in this answer and never again. */
+export interface Acceptance {
+  session: Session;
+  api_keys: { id: string; key: string; workspace: { id: string; slug: string; name: string } }[];
+}
+
 /** What the gateway stored about a request. Money in micro-dollars, durations in milliseconds. */
 export interface RequestRecord {
   id: string;
@@ -79,6 +94,17 @@ export async function signOut(session: Session): Promise<void> {
   const response = await call('DELETE', 'session', { csrf: session.csrf_token });
   // 401: the session had ended already, which is what was asked for.
   if (!response.ok && response.status !== 401) await json(response);
+}
+
+/** What the invite of this link offers; throws when it is unknown, used, cancelled or expired. */
+export async function getInvite(token: string): Promise<Invite> {
+  return json<Invite>(await call('POST', 'invite', { body: { token } }));
+}
+
+/** Accepts the invite: the browser is signed in afterwards. */
+export async function acceptInvite(token: string, firstName: string, lastName: string): Promise<Acceptance> {
+  const body = { token, first_name: firstName, last_name: lastName };
+  return json<Acceptance>(await call('POST', 'invite/acceptance', { body }));
 }
 
 /** Sends a chat completion through the data plane as the signed-in user. The answer is whatever the data plane said. */

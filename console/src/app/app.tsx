@@ -3,12 +3,14 @@ import { ApiError, getSession, type Session } from '../api/client.ts';
 import { Logo } from '../components/logo.tsx';
 import { Notice } from '../components/notice.tsx';
 import { FirstRequestPage } from '../pages/first-request.tsx';
+import { InvitePage } from '../pages/invite.tsx';
 import { SignInPage } from '../pages/sign-in.tsx';
 
 type State =
   | { at: 'loading' }
   | { at: 'signed-out'; reason: string | null; token: string | null }
   | { at: 'signed-in'; session: Session }
+  | { at: 'invited'; token: string | null }
   | { at: 'unreachable'; message: string };
 
 /**
@@ -39,6 +41,7 @@ export function App() {
 
   const start = useCallback(async () => {
     const token = takeToken();
+    if (location.pathname === '/console/invite') return setState({ at: 'invited', token });
     if (token) return setState({ at: 'signed-out', reason: null, token });
     try {
       const session = await getSession();
@@ -58,6 +61,7 @@ export function App() {
   }, [start]);
 
   if (state.at === 'signed-in') return <FirstRequestPage session={state.session} onSignedOut={signedOut} />;
+  if (state.at === 'invited') return <InvitePage key={state.token} token={state.token} onSignedIn={signedIn} />;
   if (state.at === 'signed-out') {
     return <SignInPage key={state.token} token={state.token} reason={state.reason} onSignedIn={signedIn} />;
   }

@@ -13,11 +13,13 @@ import { tenantOf } from '../auth/tenant.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import type { LogSink, StoredLog } from '../store/ports.ts';
+import { AcceptBody, type Invitations, LookUpBody } from './invitations.ts';
 import { readJsonBody } from './json-body.ts';
 import { adminError, send } from './respond.ts';
 
 export interface ConsoleDeps {
   readonly sessions: ConsoleSessions;
+  readonly invitations: Invitations;
   readonly log: Log;
   /** Request logs, for the record that the console shows beside an answer. */
   readonly logs: Pick<LogSink, 'list'>;
@@ -76,10 +78,13 @@ export const CONSOLE_ROUTES = [
   ['GET', '/console', false],
   ['GET', '/console/', false],
   ['GET', '/console/sign-in', false],
+  ['GET', '/console/invite', false],
   ['GET', '/console/assets/:file', false],
   ['POST', '/console/api/session', false],
   ['GET', '/console/api/session', true],
   ['DELETE', '/console/api/session', true],
+  ['POST', '/console/api/invite', false],
+  ['POST', '/console/api/invite/acceptance', false],
   ['POST', '/console/api/try', true],
   ['GET', '/console/api/records/:traceId', true],
 ] as const;
@@ -114,6 +119,7 @@ async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<v
   app.get('/console', home);
   app.get('/console/', page);
   app.get('/console/sign-in', page);
+  app.get('/console/invite', page);
   app.get<{ Params: { file: string } }>('/console/assets/:file', async (request, reply) => {
     const { file } = request.params;
     if (!/^[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]+$/.test(file) || !existsSync(path.join(assets, file))) {
@@ -146,6 +152,34 @@ function registerApi(app: FastifyInstance, deps: ConsoleDeps): void {
     await sessions.signOut(await authenticate(sessions, request));
     reply.header('set-cookie', sessions.setCookie(null)).header('cache-control', 'no-store');
     return reply.code(204).send();
+  });
+
+  // Not GET: the token must not stand in an address.
+  app.post('/console/api/invite', async (request, reply) => {
+    sessions.checkOrigin(request.headers.origin);
+    const { token } = await readBody(request, LookUpBody, SESSION_BODY_BYTES);
+    const { invite, organisation, workspaces } = await deps.invitations.look(token, request.ip);
+    reply.header('cache-control', 'no-store');
+    return reply.send({
+      object: 'console_invite',
+      organisation: { name: organisation.name },
+      email: invite.email,
+      role: invite.role,
+      workspaces,
+      expires_at: new Date(invite.expires_at).toISOString(),
+    });
+  });
+
+  app.post('/console/api/invite/acceptance', async (request, reply) => {
+    sessions.checkOrigin(request.headers.origin);
+    const body = await readBody(request, AcceptBody, SESSION_BODY_BYTES);
+    const { accepted, token, session } = await deps.invitations.accept(body, request);
+    reply.header('set-cookie', sessions.setCookie(token)).header('cache-control', 'no-store');
+    return reply.send({
+      object: 'console_acceptance',
+      session: await present(deps, session),
+      api_keys: accepted.keys,
+    });
   });
 
   app.post('/console/api/try', async (request, reply) => {

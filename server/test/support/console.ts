@@ -1,12 +1,14 @@
 import path from 'node:path';
 import Fastify, { type FastifyReply } from 'fastify';
 import { type ConsoleDeps, registerConsole } from '../../src/admin/console.ts';
+import { Invitations } from '../../src/admin/invitations.ts';
 import { ConsoleSessions, createLink, linkUrl } from '../../src/auth/console-session.ts';
 import type { Principal } from '../../src/auth/principal.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { StoredLog, Tables } from '../../src/store/ports.ts';
+import { plainVault } from './admin.ts';
 
 export const CONSOLE_DIST = path.join(import.meta.dirname, '..', '..', '..', 'console', 'dist');
 
@@ -115,6 +117,7 @@ export async function consoleServer(options: {
   };
   await registerConsole(app, {
     sessions,
+    invitations: new Invitations({ tables, vault: plainVault, clock, sessions }),
     log: silentLog,
     publicUrl,
     dist: options.dist ?? CONSOLE_DIST,

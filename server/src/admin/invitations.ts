@@ -1,0 +1,103 @@
+/** Accepting invites in the console: what the holder of a link sees, and how he comes in. */
+import type { FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { type ConsoleSession, type ConsoleSessions, createLink } from '../auth/console-session.ts';
+import { systemTenant } from '../auth/tenant.ts';
+import { Throttle } from '../auth/throttle.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import { type Accepted, acceptInvite, findInvite, type OfferedInvite } from '../resources/admin/invites/accept.ts';
+import { appendAudit } from '../resources/audit-logs/chain.ts';
+import { text } from '../resources/shapes.ts';
+import type { Tables } from '../store/ports.ts';
+import type { Macs } from '../store/vault.ts';
+import { consoleEntry } from './audit.ts';
+
+export interface InvitationsDeps {
+  readonly tables: Tables;
+  /** Signs the audit log. */
+  readonly vault: Macs;
+  readonly clock: Clock;
+  readonly sessions: Pick<ConsoleSessions, 'exchange'>;
+}
+
+/** A first or last name: 1 to 100 characters without the space around them, and nothing that is not seen. */
+const personName = z
+  .string()
+  .transform((value) => value.trim())
+  .pipe(text(100, 1).regex(/^\P{Cc}*$/u, 'must not contain control characters'));
+
+export const LookUpBody = z.strictObject({ token: z.string().max(256) });
+export const AcceptBody = z.strictObject({
+  token: z.string().max(256),
+  first_name: personName,
+  last_name: personName,
+});
+
+/** One per process: it counts the failed attempts of each address (rule A-07). */
+export class Invitations {
+  readonly #deps: InvitationsDeps;
+  readonly #failures: Throttle;
+
+  constructor(deps: InvitationsDeps) {
+    this.#deps = deps;
+    this.#failures = new Throttle(deps.clock);
+  }
+
+  /** What the link offers; see `findInvite` for what it throws. */
+  async look(token: string, address: string): Promise<OfferedInvite> {
+    return this.#guarded(address, () => this.#deps.tables.systemRead((tx) => findInvite(tx, token)));
+  }
+
+  /** Accepts the invite and signs its new user in. */
+  async accept(
+    body: z.output<typeof AcceptBody>,
+    request: FastifyRequest,
+  ): Promise<{ readonly accepted: Accepted; readonly token: string; readonly session: ConsoleSession }> {
+    const { tables, vault, clock, sessions } = this.#deps;
+    const accepted = await this.#guarded(request.ip, async () => {
+      const { invite } = await tables.systemRead((tx) => findInvite(tx, body.token));
+      return tables.write(
+        systemTenant(invite.organisation_id),
+        async (tx) => {
+          const { token, first_name: firstName, last_name: lastName } = body;
+          const done = await acceptInvite(tx, clock, { token, firstName, lastName });
+          const { user } = done;
+          const entry = consoleEntry(
+            { clock, vault },
+            {
+              request,
+              organisationId: user.organisation_id,
+              userId: user.id,
+              action: 'update',
+              resource: 'invites',
+              resourceId: done.inviteId,
+              body: { first_name: firstName, last_name: lastName },
+              change: { before: null, after: user, table: 'users' },
+            },
+          );
+          await appendAudit(tx, vault, entry);
+          return done;
+        },
+        { queue: invite.organisation_id },
+      );
+    });
+    const link = await createLink(tables, clock, accepted.user);
+    return { accepted, ...(await sessions.exchange(link.token)) };
+  }
+
+  async #guarded<T>(address: string, attempt: () => Promise<T>): Promise<T> {
+    const wait = this.#failures.blockedFor(address);
+    if (wait > 0) {
+      throw new SluiceError('too_many_requests', 'Too many failed attempts. Wait before you open another invite.', {
+        retryAfter: Math.max(1, Math.ceil(wait / 1000)),
+      });
+    }
+    try {
+      return await attempt();
+    } catch (error) {
+      if (error instanceof SluiceError && error.kind === 'unauthenticated') this.#failures.failed(address);
+      throw error;
+    }
+  }
+}
