@@ -6,22 +6,23 @@ import type { Clock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
-import type { AuditedChange } from '../resources/resource.ts';
+import { type AuditEntry, appendAudit, resourceType } from '../resources/audit-logs/chain.ts';
+import { isUuid } from '../resources/fields.ts';
+import type { AuditAction, AuditedChange } from '../resources/resource.ts';
 import type { Tables } from '../store/ports.ts';
-import type { Row } from '../store/schema.ts';
-import { maskedBody } from './redact.ts';
+import type { Macs } from '../store/vault.ts';
+import { type Mark, markOf, maskedBody, maskedChange, maskedHeaders, maskedPath } from './redact.ts';
 import type { AdminRow } from './route.ts';
-
-/** A transaction of a tenant or of the system. */
-export interface AuditTx {
-  insert(table: 'audit_log', row: Row<'audit_log'>): Promise<void>;
-}
 
 interface AuditDeps {
   readonly tables: Tables;
+  /** Signs the chain and marks secrets. */
+  readonly vault: Macs;
   readonly clock: Clock;
   readonly log: Log;
 }
+
+type EntryDeps = Pick<AuditDeps, 'clock' | 'vault'>;
 
 /** What is known of a call while it runs and when it is refused. */
 export interface Trail {
@@ -36,46 +37,95 @@ export interface Trail {
   organisationId: string | null;
 }
 
+/** The row of a call that was carried out (`status` 200) or refused. */
 export function auditRow(
-  deps: Pick<AuditDeps, 'clock'>,
+  deps: EntryDeps,
   row: AdminRow,
   request: FastifyRequest,
   trail: Trail,
   organisationId: string,
   status: number,
-): Row<'audit_log'> {
+): AuditEntry {
   const { principal } = trail;
   const signedIn = principal?.kind === 'user';
   const names = Object.keys(trail.query);
+  const mark = markOf(deps.vault, organisationId);
   return {
-    id: uuidv7(deps.clock),
+    ...requested(deps, request, mark),
     organisation_id: organisationId,
     workspace_id: trail.workspaceId,
-    timestamp: deps.clock.now(),
     method: row.method,
-    uri: (request.raw.url ?? '').split('?', 1)[0]?.slice(0, 2_048) ?? '',
     request_id: trail.requestId,
-    request_body: maskedBody(trail.body),
-    query_params: names.length === 0 ? null : maskedBody({ ...trail.query }),
-    user_id: signedIn ? principal.userId : (principal?.keyId ?? null),
+    request_body: maskedBody(trail.body, mark),
+    query_params: names.length === 0 ? null : maskedBody({ ...trail.query }, mark),
+    user_id: signedIn ? principal.userId : principal?.kind === 'operator' ? null : (principal?.keyId ?? null),
     user_type: principal?.kind === 'operator' ? 'operator' : signedIn ? 'user' : 'api_key',
     response_status_code: status,
-    resource_type: row.audit?.resource ?? row.tag,
+    resource_type: resourceType(row.audit?.resource ?? row.tag),
     resource_id: trail.resourceId,
     action: row.audit?.action ?? 'manage',
-    client_ip: request.ip ?? null,
-    country: null,
-    request_headers: null,
-    before: null,
-    after: null,
-    seq: null,
-    hash: null,
+    // A call that was refused has changed nothing, however far it came.
+    ...(status === 200 ? maskedChange(trail.change, mark) : { before: null, after: null }),
   };
 }
 
-/** Appends a row to the log of its organisation, within the transaction of what it speaks of. */
-export async function appendAudit(tx: AuditTx, row: Row<'audit_log'>): Promise<void> {
-  await tx.insert('audit_log', row);
+/** What the request itself says. */
+function requested(deps: EntryDeps, request: FastifyRequest, mark: Mark) {
+  return {
+    id: uuidv7(deps.clock),
+    timestamp: deps.clock.now(),
+    uri: maskedPath((request.raw.url ?? '').split('?', 1)[0] ?? '', mark),
+    client_ip: request.ip ?? null,
+    country: null,
+    request_headers: maskedHeaders(request.raw.rawHeaders, mark),
+  };
+}
+
+/** A write of the console that is no administration route: a sign-in, a sign-out, an invite that was accepted. */
+export interface ConsoleDeed {
+  readonly request: FastifyRequest;
+  readonly organisationId: string;
+  readonly workspaceId?: string | null;
+  /** Who did it, or who came to be by it. */
+  readonly userId: string;
+  readonly action: AuditAction;
+  /** As the administration routes name it: `invites`, `console-sessions`. */
+  readonly resource: string;
+  readonly resourceId: string | null;
+  readonly body?: JsonObject | null;
+  readonly change?: AuditedChange | null;
+  /** 200 when absent. */
+  readonly status?: number;
+}
+
+/** The row of a deed of the console, to be given to `appendAudit` in the transaction of the deed. */
+export function consoleEntry(deps: EntryDeps, deed: ConsoleDeed): AuditEntry {
+  const mark = markOf(deps.vault, deed.organisationId);
+  return {
+    ...requested(deps, deed.request, mark),
+    organisation_id: deed.organisationId,
+    workspace_id: deed.workspaceId ?? null,
+    method: deed.request.method,
+    request_id: uuidv7(deps.clock),
+    request_body: maskedBody(deed.body ?? null, mark),
+    query_params: null,
+    user_id: deed.userId,
+    user_type: 'user',
+    response_status_code: deed.status ?? 200,
+    resource_type: resourceType(deed.resource),
+    resource_id: deed.resourceId,
+    action: deed.action,
+    ...maskedChange(deed.change ?? null, mark),
+  };
+}
+
+/** Both changes as one: what a rule says of its object stands beside what `defineResource` says of the row. */
+export function joinChanges(first: AuditedChange | null, second: AuditedChange | undefined): AuditedChange | null {
+  if (!first || !second) return second ?? first;
+  const join = (a: AuditedChange['before'], b: AuditedChange['before']) => (a && b ? { ...a, ...b } : (b ?? a));
+  const table = first.table ?? second.table;
+  const change = { before: join(first.before, second.before), after: join(first.after, second.after) };
+  return table ? { ...change, table } : change;
 }
 
 /** A refused write leaves an audit row too. Refusals of the rate limit do not: they would be a way to fill the log. */
@@ -88,16 +138,45 @@ export async function recordRefusal(
   status: number,
 ): Promise<void> {
   const { principal } = trail;
-  const organisationId = principal?.kind === 'operator' ? trail.organisationId : principal?.organisationId;
-  if (!principal || !organisationId || status === 429 || status === 503) return;
+  if (!principal || status === 429 || status === 503) return;
   try {
-    const entry = auditRow(deps, row, request, trail, organisationId, status);
-    if (principal.kind === 'operator') await deps.tables.systemWrite((tx) => appendAudit(tx, entry));
+    if (principal.kind === 'operator') await recordOperatorRefusal(deps, row, request, trail, status);
     else {
+      const { organisationId } = principal;
       const tenant = tenantOf(principal, trail.workspaceId ?? principal.workspaceId);
-      await deps.tables.write(tenant, (tx) => appendAudit(tx, { ...entry, workspace_id: tenant.workspaceId }));
+      const entry = auditRow(deps, row, request, trail, organisationId, status);
+      await deps.tables.write(
+        tenant,
+        (tx) => appendAudit(tx, deps.vault, { ...entry, workspace_id: tenant.workspaceId }),
+        { queue: organisationId },
+      );
     }
   } catch (failure) {
     deps.log.error('the audit row of a refused write was not stored', { request_id: trail.requestId, error, failure });
   }
+}
+
+/** In the log of the organisation that the call named; one that names none which exists has no log to be in. */
+async function recordOperatorRefusal(
+  deps: AuditDeps,
+  row: AdminRow,
+  request: FastifyRequest,
+  trail: Trail,
+  status: number,
+): Promise<void> {
+  const id = trail.organisationId ?? organisationIn(request.params);
+  if (row.auth !== 'operator' || id === null) return;
+  await deps.tables.systemWrite(
+    async (tx) => {
+      if (!(await tx.find('organisations', { id }))) return;
+      await appendAudit(tx, deps.vault, auditRow(deps, row, request, trail, id, status));
+    },
+    { queue: id },
+  );
+}
+
+/** The organisation that an operator's path names; it has no other parameters. */
+export function organisationIn(params: unknown): string | null {
+  const { id } = (params ?? {}) as { id?: unknown };
+  return typeof id === 'string' && isUuid(id) ? id.toLowerCase() : null;
 }

@@ -16,13 +16,14 @@ import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
+import { appendAudit } from '../resources/audit-logs/chain.ts';
 import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
 import { type FindReferences, findReferences } from '../resources/references.ts';
 import type { AnyAction, AnyOperatorAction } from '../resources/resource.ts';
 import type { CheckHost } from '../resources/shapes.ts';
 import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
-import { appendAudit, auditRow, recordRefusal, type Trail } from './audit.ts';
+import { auditRow, joinChanges, organisationIn, recordRefusal, type Trail } from './audit.ts';
 import { fingerprintOf, Once, Replay, readIdempotencyKey, takesIdempotencyKey } from './idempotency.ts';
 import { readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
@@ -144,6 +145,7 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
       retryAfter,
     });
   }
+  checkKind(row, principal);
   const params = row.params === null ? {} : (validate(row.params, request.params) as Record<string, unknown>);
   const scopes = scopesFor(row, params);
   // A signed-in member has no scopes outside a workspace, and there an admin may have fewer: it is known once the workspace is.
@@ -168,15 +170,7 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
 async function identify(deps: Serving, row: AdminRow, request: FastifyRequest): Promise<Principal> {
   const token = readCredential(request.raw.rawHeaders);
   if (token !== null && row.auth !== 'login') {
-    const principal = await deps.authenticator.authenticate(token, request.ip);
-    if ((principal.kind === 'operator') !== (row.auth === 'operator')) {
-      const message =
-        principal.kind === 'operator'
-          ? 'The operator key opens /v1/operator/ only and reads no organisation.'
-          : 'This needs the operator key of the installation.';
-      throw new SluiceError('forbidden', message);
-    }
-    return principal;
+    return deps.authenticator.authenticate(token, request.ip);
   }
   if ((row.auth === 'login' || row.auth === 'key_or_login') && deps.sessions && request.headers.cookie !== undefined) {
     const csrf = request.headers['x-csrf-token'];
@@ -189,6 +183,16 @@ async function identify(deps: Serving, row: AdminRow, request: FastifyRequest): 
     return session.principal;
   }
   throw new SluiceError('unauthenticated', 'Send an API key in the x-gateway-api-key header.');
+}
+
+/** The operator's routes and everybody else's are apart. */
+function checkKind(row: AdminRow, principal: Principal): void {
+  if ((principal.kind === 'operator') === (row.auth === 'operator')) return;
+  const message =
+    principal.kind === 'operator'
+      ? 'The operator key opens /v1/operator/ only and reads no organisation.'
+      : 'This needs the operator key of the installation.';
+  throw new SluiceError('forbidden', message);
 }
 
 interface Input {
@@ -229,18 +233,21 @@ async function act(
       publicUrl: deps.publicUrl().replace(/\/+$/, ''),
       audited: (resourceId, change) => {
         trail.resourceId = resourceId;
-        if (change) trail.change = change;
+        trail.change = joinChanges(trail.change, change);
       },
       references: (to) => findReferences(deps.references ?? REFERENCES, tx, to),
       afterCommit: (step) => after.push(step),
     });
     const checked = checkAnswer(row, answer);
-    if (row.writes) await appendAudit(tx, auditRow(deps, row, request, trail, tenant.organisationId, 200));
+    if (row.writes) {
+      await appendAudit(tx, deps.vault, auditRow(deps, row, request, trail, tenant.organisationId, 200));
+    }
     await once?.keep(tx, 200, checked, trail.resourceId);
     return checked;
   };
   if (row.writes) await deps.vault.ensureKey?.(tenant.organisationId);
-  const carryOut = () => (row.writes ? deps.tables.write(tenant, run) : deps.tables.read(tenant, run));
+  const carryOut = () =>
+    row.writes ? deps.tables.write(tenant, run, { queue: tenant.organisationId }) : deps.tables.read(tenant, run);
   const answer =
     once === null ? await carryOut() : await once.answer(carryOut, (find) => deps.tables.read(tenant, find));
   await committed(deps, answer instanceof Replay ? null : changes, after);
@@ -261,6 +268,7 @@ async function actAsOperator(
     changes = [];
     after = [];
     trail.organisationId = null;
+    trail.change = null;
     const kept = await once?.claim(tx);
     if (kept) return kept;
     const answer = await row.run({
@@ -268,22 +276,25 @@ async function actAsOperator(
       tx: row.writes ? watched(tx, (change) => changes.push(change)) : tx,
       clock: deps.clock,
       requestId: trail.requestId,
-      audited: (organisationId) => {
+      audited: (organisationId, change) => {
         trail.organisationId = organisationId;
         trail.resourceId = organisationId;
+        trail.change = joinChanges(trail.change, change);
       },
       afterCommit: (step) => after.push(step),
     });
     const checked = checkAnswer(row, answer);
     const { organisationId } = trail;
     if (row.writes && organisationId !== null) {
-      await appendAudit(tx, auditRow(deps, row, request, trail, organisationId, 200));
+      await appendAudit(tx, deps.vault, auditRow(deps, row, request, trail, organisationId, 200));
     }
     await once?.keep(tx, 200, checked, organisationId);
     return checked;
   };
   if (row.standalone) return run(NO_TRANSACTION);
-  const carryOut = () => (row.writes ? deps.tables.systemWrite(run) : deps.tables.systemRead(run));
+  const queue = organisationIn(request.params);
+  const carryOut = () =>
+    row.writes ? deps.tables.systemWrite(run, queue === null ? {} : { queue }) : deps.tables.systemRead(run);
   const answer = once === null ? await carryOut() : await once.answer(carryOut, (find) => deps.tables.systemRead(find));
   await committed(deps, answer instanceof Replay ? null : changes, after);
   return answer;

@@ -1,7 +1,7 @@
 /** Routes of whoever runs the installation (product.md, "Several organisations"). They read no organisation's content. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import { emptyAnswer, listOf, notFound, pageFields, pageOf } from '../resources/define.ts';
+import { changedColumns, emptyAnswer, listOf, notFound, pageFields, pageOf } from '../resources/define.ts';
 import { isUuid, userEmail } from '../resources/fields.ts';
 import { createOrganisation } from '../resources/organisations.ts';
 import type { AnyOperatorAction, OperatorAction } from '../resources/resource.ts';
@@ -60,7 +60,8 @@ const create: OperatorAction<unknown, unknown, z.infer<typeof createBody>> = {
   audit: { action: 'create', resource: 'organisation' },
   run: async ({ body, tx, clock, audited }) => {
     const created = await createOrganisation(tx, { ...body, blockInlineConfig: true, clock });
-    audited(created.organisation_id);
+    const after = await tx.find('organisations', { id: created.organisation_id });
+    audited(created.organisation_id, { before: null, after: after ?? null, table: 'organisations' });
     return created;
   },
 };
@@ -108,12 +109,9 @@ const update: OperatorAction<{ id: string }, unknown, z.infer<typeof updateBody>
     const id = params.id.toLowerCase();
     const row = isUuid(id) ? await tx.find('organisations', { id }) : undefined;
     if (!row) throw notFound();
-    audited(id);
-    await tx.update(
-      'organisations',
-      { id },
-      { name: body.name ?? row.name, status: body.status ?? row.status, last_updated_at: clock.now() },
-    );
+    const patch = { name: body.name ?? row.name, status: body.status ?? row.status };
+    audited(id, changedColumns('organisations', row, patch));
+    await tx.update('organisations', { id }, { ...patch, last_updated_at: clock.now() });
     tx.changed({ organisationId: id, workspaceId: null, topic: 'organisations', entityId: id });
     return {};
   },

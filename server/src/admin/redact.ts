@@ -1,63 +1,255 @@
+/**
+ * What of a request and of its object may stand in the audit log (api §23, rules P-09, E-01). A secret is never there,
+ * not even in part: in its place stands `*******` with 8 hexadecimal digits of a keyed digest, so that one can see that a
+ * secret was changed, or that two are the same, and nothing else.
+ */
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
+import type { AuditedChange } from '../resources/resource.ts';
+import { SCHEMA, type Table } from '../store/schema.ts';
+import type { Macs } from '../store/vault.ts';
 
-/** Longer bodies are recorded by size only. */
+/** Longer texts are recorded by size only. */
 const MAX_CHARS = 65_536;
-const MASK = '***';
+/** Length of a column's JSON above which it is left out of an object that is too long as a whole. */
+const MAX_COLUMN_CHARS = 2_048;
+/** Deeper values are masked whole. */
+const MAX_DEPTH = 64;
+const MAX_HEADERS = 64;
+const MAX_HEADER_CHARS = 256;
 
-/** Words of a field name, snake or camel case, that make its value a secret. */
-const SECRET_WORDS = new Set([
-  'key',
-  'keys',
-  'apikey',
-  'secret',
-  'secrets',
-  'token',
-  'password',
-  'passwd',
-  'passphrase',
-  'credential',
-  'credentials',
-  'authorization',
-  'cookie',
-  'private',
-  'certificate',
-  'headers',
-  'jwks',
-]);
+/** What stands in place of a secret. */
+export type Mark = (secret: string) => string;
 
-function isSecretName(name: string): boolean {
-  return name
-    .replace(/([a-z0-9])([A-Z])/g, '$1_$2')
-    .toLowerCase()
-    .split(/[^a-z0-9]+/)
-    .some((word) => SECRET_WORDS.has(word));
+/** Marks of one organisation: the same secret gets another mark elsewhere. */
+export function markOf(macs: Macs, organisationId: string): Mark {
+  return (secret) => {
+    const { digest } = macs.mac('audit value', Buffer.from(`${organisationId}\n${secret}`, 'utf8'));
+    return `*******${digest.toString('hex', 0, 4)}`;
+  };
 }
 
-/** JSON text of a request body for the audit log (api §23): every value under a secret-sounding name is masked. */
-export function maskedBody(body: JsonObject | null): string | null {
-  if (body === null) return null;
-  const text = JSON.stringify(mask(body, false));
+/** How much of a value is hidden: nothing, its texts, or its numbers too. */
+type Hidden = 'none' | 'texts' | 'all';
+
+/** Words of a field name, snake or camel case, that hide every value below it. */
+const SECRET_WORDS = new Set([
+  'authorization',
+  'certificate',
+  'cookie',
+  'cookies',
+  'credential',
+  'credentials',
+  'digest',
+  'headers',
+  'jwks',
+  'otp',
+  'passcode',
+  'passphrase',
+  'passwd',
+  'password',
+  'passwords',
+  'pwd',
+  'secret',
+  'secrets',
+  'signature',
+]);
+
+/** Words that hide texts only: `key_transition_period_ms` and the price of a `request_token` are numbers to be seen. */
+const TEXT_WORDS = new Set(['bearer', 'key', 'keys', 'private', 'token']);
+const SECRET_ENDING = /(?:secret|password|passwd|passphrase|credentials?|apikey|accesskey|privatekey|token)$/;
+
+/** Fields of the contract that sound secret and hold names, references or settings. Their values are looked at all the same. */
+const PLAIN_NAMES = new Set([
+  'api_key_details',
+  'api_key_id',
+  'api_key_ids',
+  'default_workspace_user_api_key_auto_create',
+  'include_credentials',
+  'jwks_uri',
+  'key_transition_expires_at',
+  'oauth_token_endpoint',
+  'private_link_endpoint',
+  'secret_mappings',
+  'secret_reference_id',
+  'secret_references',
+  'token_endpoint',
+  'token_endpoint_auth_method',
+  'token_type',
+  'user_api_key_auto_create',
+  'user_api_key_auto_create_scopes',
+  'user_api_key_config',
+  'user_api_key_rotation_period',
+  'user_key_metadata',
+  'user_key_metadata_override',
+  'virtual_key',
+  'virtual_key_id',
+  'virtual_keys',
+  'workspace_api_key_details',
+]);
+
+function hiddenBy(name: string): Hidden {
+  const snake = name.replace(/([a-z0-9])([A-Z])/g, '$1_$2').toLowerCase();
+  if (PLAIN_NAMES.has(snake)) return 'none';
+  let hidden: Hidden = 'none';
+  for (const word of snake.split(/[^a-z0-9]+/)) {
+    if (SECRET_WORDS.has(word)) return 'all';
+    if (TEXT_WORDS.has(word)) hidden = 'texts';
+    else if (SECRET_ENDING.test(word)) return 'all';
+  }
+  return hidden;
+}
+
+/** Values that give themselves away, wherever they stand. */
+const SECRET_VALUES: readonly RegExp[] = [
+  /slc_/,
+  // A sealed value of ours.
+  /^slc1\./,
+  /-----BEGIN [A-Z ]*(?:PRIVATE KEY|CERTIFICATE)/,
+  /\beyJ[\w-]{8,}\.[\w-]+/,
+  /\b(?:bearer|basic)\s+[\w+/=.~-]{8,}/i,
+  /\b(?:sk|pk|rk)[-_][\w-]{12,}/,
+  /\bA(?:KI|SI)A[A-Z0-9]{12,}/,
+  /\bAIza[\w-]{20,}/,
+  /\bgh[opsur]_\w{16,}|\bgithub_pat_\w{16,}/,
+  /\bxox[a-z]-[\w-]{8,}/,
+  // Name and password in an address.
+  /:\/\/[^/?#\s@]*:[^/?#\s@]+@/,
+  /(?:secret|passw(?:or)?d|passphrase|token|api[-_ ]?key|access[-_ ]?key)["']?\s*[:=]\s*["']?[^\s"']{6,}/i,
+];
+
+const looksSecret = (value: string): boolean => SECRET_VALUES.some((pattern) => pattern.test(value));
+
+/** JSON text of a request body or of query parameters; null stays null. */
+export function maskedBody(body: JsonObject | null, mark: Mark): string | null {
+  return body === null ? null : bounded(JSON.stringify(mask(body, 'none', mark, 0)));
+}
+
+/** A path as it was called, without its query. */
+export function maskedPath(path: string, mark: Mark): string {
+  return path
+    .slice(0, 2_048)
+    .split('/')
+    .map((part) => (looksSecret(part) ? mark(part) : part))
+    .join('/');
+}
+
+function bounded(text: string): string {
   return text.length <= MAX_CHARS ? text : JSON.stringify({ omitted: `${text.length} characters` });
 }
 
-function mask(value: JsonValue | undefined, secret: boolean): JsonValue {
-  if (typeof value === 'string') return secret || value.includes('slc_') ? MASK : maskText(value);
-  if (typeof value === 'number') return secret ? MASK : value;
-  if (Array.isArray(value)) return value.map((item) => mask(item, secret));
-  if (value !== null && typeof value === 'object') {
-    return Object.fromEntries(
-      Object.entries(value).map(([name, item]) => [name, mask(item, secret || isSecretName(name))]),
-    );
+function mask(value: JsonValue | undefined, hidden: Hidden, mark: Mark, depth: number): JsonValue {
+  if (typeof value === 'string') return hidden === 'none' ? maskText(value, mark, depth) : mark(value);
+  if (typeof value === 'number') return hidden === 'all' ? mark(String(value)) : value;
+  if (value === null || typeof value !== 'object') return value ?? null;
+  if (depth >= MAX_DEPTH) return mark(depthless(value));
+  if (Array.isArray(value)) return value.map((item) => mask(item, hidden, mark, depth + 1));
+  const out = new Map<string, JsonValue>();
+  for (const [name, item] of Object.entries(value)) {
+    const own = hidden === 'all' ? 'all' : hiddenBy(name);
+    const inside = own === 'none' ? hidden : own;
+    out.set(looksSecret(name) ? mark(name) : name, mask(item, inside, mark, depth + 1));
   }
-  return value ?? null;
+  // `fromEntries`, because a field may be called `__proto__`.
+  return Object.fromEntries(out);
+}
+
+/** What is nested too deeply to be looked at can be too deep for JSON.stringify as well. */
+function depthless(value: JsonValue[] | JsonObject): string {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return '';
+  }
 }
 
 /** A text that is JSON itself, as configs may be sent, is masked like the object it holds. */
-function maskText(text: string): string {
-  if (!/^\s*[[{]/.test(text)) return text;
-  try {
-    return JSON.stringify(mask(JSON.parse(text) as JsonValue, false));
-  } catch {
-    return MASK;
+function maskText(text: string, mark: Mark, depth: number): string {
+  if (/^\s*[[{]/.test(text)) {
+    let parsed: JsonValue;
+    try {
+      parsed = JSON.parse(text) as JsonValue;
+    } catch {
+      return mark(text);
+    }
+    return JSON.stringify(mask(parsed, 'none', mark, depth + 1));
   }
+  return looksSecret(text) ? mark(text) : text;
+}
+
+/** JSON texts of an object before and after, secrets masked by column, by name and by look. */
+export function maskedChange(
+  change: AuditedChange | null,
+  mark: Mark,
+): { before: string | null; after: string | null } {
+  const one = (object: AuditedChange['before']) => (object ? maskedObject(object, change?.table ?? null, mark) : null);
+  return { before: one(change?.before ?? null), after: one(change?.after ?? null) };
+}
+
+function maskedObject(object: Readonly<Record<string, unknown>>, table: AuditedChange['table'] | null, mark: Mark) {
+  const columns = table ? (SCHEMA[table] as Table).columns : {};
+  const masked = Object.entries(object).map(([name, value]): [string, string] => {
+    const kind = columns[name]?.kind;
+    if (kind === 'sealed' && typeof value === 'string') return [name, JSON.stringify(mark(value))];
+    if (kind === 'time' && typeof value === 'number') return [name, JSON.stringify(new Date(value).toISOString())];
+    const field = mask({ [name]: plain(value) }, 'none', mark, 0) as JsonObject;
+    return [name, JSON.stringify(Object.values(field)[0] ?? null)];
+  });
+  const text = (limit: number) =>
+    `{${masked
+      .map(([name, json]) => {
+        const shown =
+          json.length <= limit ? json : JSON.stringify({ omitted: `${json.length} characters ${mark(json)}` });
+        return `${JSON.stringify(name)}:${shown}`;
+      })
+      .join()}}`;
+  const whole = text(Number.POSITIVE_INFINITY);
+  return whole.length <= MAX_CHARS ? whole : bounded(text(MAX_COLUMN_CHARS));
+}
+
+/** The value as JSON would carry it. */
+function plain(value: unknown): JsonValue {
+  return value === undefined ? null : (JSON.parse(JSON.stringify(value) ?? 'null') as JsonValue);
+}
+
+/** Headers whose value may be seen; of the others it is only known that they were sent, and whether the same. */
+const SHOWN_HEADERS = new Set([
+  'accept',
+  'accept-encoding',
+  'accept-language',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'forwarded',
+  'host',
+  'origin',
+  'sec-fetch-mode',
+  'sec-fetch-site',
+  'traceparent',
+  'transfer-encoding',
+  'user-agent',
+  'via',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-gateway-trace-id',
+  'x-request-id',
+]);
+
+/**
+ * JSON text of the headers of a request, names in lower case.
+ *
+ * @param rawHeaders `IncomingMessage.rawHeaders`: name, value, name, value, …
+ */
+export function maskedHeaders(rawHeaders: readonly string[], mark: Mark): string {
+  const out = new Map<string, string>();
+  for (let i = 0; i + 1 < rawHeaders.length && out.size < MAX_HEADERS; i += 2) {
+    const name = (rawHeaders[i] ?? '').toLowerCase();
+    const value = rawHeaders[i + 1] ?? '';
+    const shown = SHOWN_HEADERS.has(name) && !looksSecret(value) ? value.slice(0, MAX_HEADER_CHARS) : mark(value);
+    const before = out.get(name);
+    const safeName = looksSecret(name) || name.length > 128 ? mark(name) : name;
+    out.set(safeName, before === undefined ? shown : `${before}, ${shown}`.slice(0, MAX_HEADER_CHARS));
+  }
+  return JSON.stringify(Object.fromEntries(out));
 }

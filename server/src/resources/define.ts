@@ -2,12 +2,13 @@
  * Turns a declared resource into the actions of its five verbs (architecture §6). What is the same for all resources
  * lives here once: look-up by UUID or slug, paging, archiving, the change feed, the audit name.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Query, Where } from '../store/ports.ts';
-import { type Row, SCHEMA, type TenantTable } from '../store/schema.ts';
+import { type Row, SCHEMA, type TableName, type TenantTable } from '../store/schema.ts';
 import { isUuid, queryInteger, tenantFields } from './fields.ts';
-import type { Action, AnyAction, Call, Filter, ItemVerb, ResourceSpec } from './resource.ts';
+import type { Action, AnyAction, AuditedChange, Call, Filter, ItemVerb, ResourceSpec } from './resource.ts';
 
 /** Offset of the last row a list reaches (rule D-07): beyond it a page costs more than it is worth. */
 const MAX_OFFSET = 10_000_000;
@@ -43,7 +44,8 @@ function listAction<N extends TenantTable, C, U>(
     query,
     response: listOf(list.item),
     run: async (call: Call<unknown, Record<string, unknown>>) => {
-      const page = pageOf(call.query, list.defaultPageSize);
+      const { defaultPageSize: size } = list;
+      const page = pageOf(call.query, typeof size === 'number' ? size : size(call.query));
       const own = await spec.visible?.(call, 'list');
       const where = merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined);
       const wanted = (await list.where?.(call)) as Conditions | undefined;
@@ -79,6 +81,7 @@ function createAction<N extends TenantTable, C, U>(
     run: async (call: Call<unknown, unknown, C>) => {
       const { row, answer } = await create.run(call);
       await call.tx.insert(spec.table, row);
+      call.audited(idOf(row), { before: null, after: row as LooseRow, table: spec.table });
       await create.after?.(call, row);
       announce(spec, call, row);
       return answer;
@@ -108,6 +111,7 @@ function updateAction<N extends TenantTable, C, U>(
       const row = await findRow(spec, call, 'update');
       const { patch, answer } = await update.run(call, row);
       if (Object.keys(patch).length > 0) {
+        call.audited(idOf(row), changedColumns(spec.table, row, patch));
         const stamped = { last_updated_at: call.clock.now(), ...patch } as Partial<Row<N>>;
         await call.tx.update(spec.table, { id: idOf(row) } as unknown as Where<N>, stamped);
       }
@@ -129,6 +133,7 @@ function removeAction<N extends TenantTable, C, U>(
       const row = await findRow(spec, call, 'delete');
       await remove.check?.(call, row);
       await remove.clean?.(call, row);
+      call.audited(idOf(row), { before: row as LooseRow, after: null, table: spec.table });
       const where = { id: idOf(row) } as unknown as Where<N>;
       if (spec.archives) {
         const patch = { status: 'archived', last_updated_at: call.clock.now() } as unknown as Partial<Row<N>>;
@@ -200,6 +205,22 @@ export async function findRow<N extends TenantTable>(
     }
   }
   throw notFound();
+}
+
+/**
+ * What an update changes, for the audit log: `id`, and of the row as it was and as it is the columns whose values differ.
+ * When that happened is the time of the audit row, so `last_updated_at` is left out.
+ */
+export function changedColumns<N extends TableName>(table: N, row: Row<N>, patch: Partial<Row<N>>): AuditedChange {
+  const before: LooseRow = { id: idOf(row) };
+  const after: LooseRow = { id: idOf(row) };
+  for (const [name, value] of Object.entries(patch as LooseRow)) {
+    const former = (row as LooseRow)[name];
+    if (name === 'last_updated_at' || value === undefined || isDeepStrictEqual(former, value)) continue;
+    before[name] = former;
+    after[name] = value;
+  }
+  return { before, after, table };
 }
 
 function announce<N extends TenantTable, C, U>(

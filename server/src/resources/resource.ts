@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { Principal } from '../auth/principal.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
-import type { Row, TenantTable } from '../store/schema.ts';
+import type { Row, TableName, TenantTable } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
 import type { Reference, ReferredTo } from './references.ts';
 import type { CheckHost } from './shapes.ts';
@@ -83,7 +83,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly publicUrl: string;
   /**
    * Names the object in the audit row, and the object as it was and as it is: rows or answers, whose secrets the audit
-   * masks by column and by name. `defineResource` does this for its five verbs.
+   * masks by column and by name. `defineResource` does this for its five verbs; what a rule adds is put beside it, so an
+   * action may call this several times. Not for anything that is larger than its object: texts are cut at 64 KiB.
    */
   audited(resourceId: string, change?: AuditedChange): void;
   /** What still refers to an object, asked of every resource that has something to say (`resources/references.ts`). */
@@ -96,6 +97,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
 export interface AuditedChange {
   readonly before: Readonly<Record<string, unknown>> | null;
   readonly after: Readonly<Record<string, unknown>> | null;
+  /** When they are rows: sealed columns are masked then, and times written out. */
+  readonly table?: TableName;
 }
 
 /** Conditions of a query: `where` must hold, and one of `anyOf` when given. */
@@ -143,7 +146,7 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
     /** Alternatives beside `where`. */
     readonly anyOf?: (call: Call<unknown, Record<string, unknown>>) => readonly Where<N>[] | undefined;
     readonly orderBy?: Query<N>['orderBy'];
-    readonly defaultPageSize: number;
+    readonly defaultPageSize: number | ((query: Readonly<Record<string, unknown>>) => number);
     readonly maxPageSize: number;
     /** `camel`: `currentPage` and `pageSize` beside the snake-case names (api §1.4). */
     readonly style?: 'page' | 'camel';
@@ -207,5 +210,5 @@ export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
   > {
   readonly tx: SystemTx;
   /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */
-  audited(organisationId: string): void;
+  audited(organisationId: string, change?: AuditedChange): void;
 }
