@@ -28,6 +28,7 @@ import { createFetcher } from './http/fetcher.ts';
 import { registerHealth } from './http/health.ts';
 import { hostFault } from './http/host-fault.ts';
 import { createUpstream } from './http/upstream.ts';
+import { startKeyRotation } from './jobs/key-rotation.ts';
 import { startLeader } from './jobs/leader.ts';
 import { createScheduler, type Scheduler } from './jobs/scheduler.ts';
 import { type Clock, systemClock } from './kernel/clock.ts';
@@ -312,7 +313,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     await registerConsole(app, {
       log,
       sessions,
-      invitations: new Invitations({ tables, vault, clock, sessions }),
+      invitations: new Invitations({ tables, vault, clock: storeClock, sessions }),
       logs,
       publicUrl,
       dist: CONSOLE_DIST,
@@ -344,6 +345,10 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       : null;
   if (first !== null) await watch.catchUp();
   if (scheduler !== null) startWork(lifecycle, scheduler, own, training);
+  if (roles.has('jobs')) {
+    const rotation = startKeyRotation({ tables, clock, log, macs: vault, node: training.node });
+    lifecycle.own('key rotation', rotation);
+  }
   // The price list takes 45 ms to load: better now than within somebody's request.
   setImmediate(() => pricer.warm());
 

@@ -5,6 +5,7 @@
  */
 import { type KeyRights, rightsOfKey } from '../auth/key-principal.ts';
 import { type Collected, InnerResponse, innerRequest } from '../http/inner-exchange.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
@@ -46,15 +47,22 @@ export interface InnerAnswer {
 export interface InnerParts {
   readonly services: Services;
   readonly tables: Pick<Tables, 'read'>;
+  /** The store's time, by which keys expire. */
+  readonly clock: Clock;
   /** `DataPlane.runInner`. */
   readonly run: (x: Exchange) => Promise<void>;
 }
 
 /** Never rejects for what a request may meet: every refusal and failure is an answer with its status. */
-export function createInner({ services, tables, run }: InnerParts): (request: InnerRequest) => Promise<InnerAnswer> {
+export function createInner({
+  services,
+  tables,
+  clock,
+  run,
+}: InnerParts): (request: InnerRequest) => Promise<InnerAnswer> {
   return async (given) => {
     const operation = operationOf(given.endpoint);
-    const rights = await rightsOfKey(tables, services.clock, given);
+    const rights = await rightsOfKey(tables, clock, given);
     const body = Buffer.from(JSON.stringify(given.body));
     const request = innerRequest('POST', given.endpoint, {
       ...given.headers,

@@ -88,7 +88,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       blockInlineConfig: false,
       timeouts: { headersMs: 1000, idleMs: 1000 },
     };
-    inner = createInner({ services, tables, run });
+    inner = createInner({ services, tables, clock: services.clock, run });
   });
   afterAll(() => store?.close());
   beforeEach(() => {
