@@ -187,7 +187,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       fails(await update(made.body.id, { scopes: ['configs.delete'] }), 403, 'AB03', 'scopes[0]');
       const strong = await makeKey(['completions.write']);
       expect((await update(strong.id, { name: 'renamed' })).body).toEqual({});
-      fails(await update(strong.id, { expires_at: null }), 403, 'AB03', 'scopes[0]');
+      fails(await update(strong.id, { expires_at: null }), 403, 'AB03', 'expires_at');
     });
 
     it('refuses what makes no sense, naming the field', async () => {

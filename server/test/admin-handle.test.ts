@@ -122,6 +122,7 @@ describe('P-09 the audit row', () => {
               organisation: () => tx.organisation(),
               updateOrganisation: (patch) => tx.updateOrganisation(patch),
               changed: (change) => tx.changed(change),
+              now: () => tx.now(),
               insert: async (table, row) => {
                 if (broken && table === 'audit_log') throw new Error('disk full');
                 await tx.insert(table, row);

@@ -35,6 +35,7 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
     ['workspace_service_api_keys.create'],
   ],
   ['api-keys.create', 'POST', '/api-keys/:type/:sub', '/api-keys/workspace/user', ['workspace_user_api_keys.create']],
+  ['api-keys.rotate', 'POST', '/api-keys/:id/rotate', `/api-keys/${ID}/rotate`, all('rotate')],
   ['batches.update', 'PUT', '/batches/:id', '/v2/batches/gw_batch_x', ['organisation_settings.update']],
   ['configs.list', 'GET', '/configs', '/configs', ['configs.list']],
   ['configs.create', 'POST', '/configs', '/configs', ['configs.create']],
@@ -87,13 +88,6 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
       [`organisation.${part}.update`, 'PUT', path, path, ['organisation_settings.update']],
     ] as const;
   }),
-  ...(['defaults', 'settings'] as const).flatMap((part) => {
-    const path = `/admin/organisation/${part}`;
-    return [
-      [`organisation.${part}.read`, 'GET', path, path, ['organisation_settings.read']],
-      [`organisation.${part}.update`, 'PUT', path, path, ['organisation_settings.update']],
-    ] as const;
-  }),
   ['providers.list', 'GET', '/providers', '/providers', ['providers.list']],
   ['providers.create', 'POST', '/providers', '/providers', ['providers.create']],
   ['providers.models', 'GET', '/providers/models', '/providers/models', ['providers.list']],
@@ -110,13 +104,6 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
   ['virtual_keys.update', 'PUT', '/virtual-keys/:slug', '/virtual-keys/x', ['virtual_keys.update']],
   ['virtual_keys.delete', 'DELETE', '/virtual-keys/:slug', '/virtual-keys/x', ['virtual_keys.delete']],
   ['virtual_keys.migrate', 'POST', '/virtual-keys/migrate', '/virtual-keys/migrate', ['virtual_keys.update']],
-  ...(['input', 'output'] as const).flatMap((direction) => {
-    const path = `/workspace-exclusions/${direction}-guardrails`;
-    return [
-      [`workspace-exclusions.${direction}.list`, 'GET', path, path, ['organisation_exclusions.list']],
-      [`workspace-exclusions.${direction}.update`, 'PUT', path, path, ['organisation_exclusions.update']],
-    ] as const;
-  }),
   ['workspaces.list', 'GET', '/admin/workspaces', '/admin/workspaces', ['workspaces.list']],
   ['workspaces.create', 'POST', '/admin/workspaces', '/admin/workspaces', ['workspaces.create']],
   ['workspaces.read', 'GET', '/admin/workspaces/:workspaceId', '/admin/workspaces/x', ['workspaces.read']],

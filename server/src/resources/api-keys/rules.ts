@@ -4,13 +4,22 @@ import { grantable, scopesOf } from '../../auth/scopes.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { KeyDefaults, Row, UsageLimit } from '../../store/schema.ts';
-import { isUuid, utcMidnight } from '../fields.ts';
+import { findNamed } from '../common.ts';
+import { utcMidnight } from '../fields.ts';
 import type { Call } from '../resource.ts';
+import { applyMetadataSchema } from '../settings/metadata.ts';
+import { effectiveSetting, metadataSchemaOf } from '../settings/settings.ts';
 import { checkUsageLimit } from '../shapes.ts';
-import { cadenceDays, completeRotation, type RotationInput, type RotationPolicy } from './rotation.ts';
+import { cadenceDays, completeRotation, nextRotation, type RotationInput, type RotationPolicy } from './rotation.ts';
 import type { CreateBody } from './schema.ts';
+import type { KeyRow } from './secrets.ts';
 
-export type KeyRow = Row<'api_keys'>;
+/** Scope prefix of each type. */
+export const PREFIXES = {
+  'organisation-service': 'organisation_service_api_keys',
+  'workspace-service': 'workspace_service_api_keys',
+  'workspace-user': 'workspace_user_api_keys',
+} as const;
 
 function invalid(param: string, problem: string): SluiceError {
   return new SluiceError('validation', `${param} ${problem}.`, { param });
@@ -34,6 +43,21 @@ export function checkScopes(principal: Principal, type: KeyRow['type'], scopes: 
   return [...new Set(scopes)];
 }
 
+/**
+ * Whoever hands out a key's authority again, by rotating it, prolonging it or bringing it back, must hold every scope of
+ * it (rule P-01): else 403.
+ */
+export function checkHolds(principal: Principal, key: KeyRow, what: string, param: string | null = null): void {
+  const own = grantable(principal);
+  const lacking = key.scopes.find((scope) => !own.has(scope));
+  if (lacking === undefined) return;
+  throw new SluiceError(
+    'forbidden',
+    `You cannot ${what} this key, because it has the scope ${lacking} and your own credential lacks it.`,
+    { param },
+  );
+}
+
 /** The owner of a user key: an active member of the workspace, or an owner or admin of the organisation. */
 export async function checkOwner(call: Call, workspaceId: string, userId: string | undefined): Promise<string> {
   if (userId === undefined) throw invalid('user_id', 'is required for a user key');
@@ -51,31 +75,39 @@ export async function checkOwner(call: Call, workspaceId: string, userId: string
   return userId;
 }
 
-/** Sets defaults as given over those that stand: an omitted field stays, null clears it. The config must be visible. */
+/**
+ * Sets defaults as given over those that stand: an omitted field stays, null clears it. The config must be one of the
+ * key's workspace, and the metadata satisfies the organisation's schema, whose defaults are filled in.
+ */
 export async function checkDefaults(
   tx: TenantTx,
+  workspaceId: string | null,
   current: KeyDefaults | null,
   given: CreateBody['defaults'],
 ): Promise<KeyDefaults | null> {
-  if (given === undefined) return current;
-  if (given === null) return null;
-  const out: KeyDefaults = { ...current };
-  if (given.metadata === null) delete out.metadata;
-  else if (given.metadata !== undefined) out.metadata = given.metadata;
-  if (given.allow_config_override !== undefined) out.allow_config_override = given.allow_config_override;
-  if (given.config_id === null) delete out.config_id;
-  else if (given.config_id !== undefined) out.config_id = await configSlug(tx, given.config_id);
-  return out;
+  const out: KeyDefaults = given === null ? {} : { ...current };
+  if (given?.metadata === null) delete out.metadata;
+  else if (given?.metadata !== undefined) out.metadata = given.metadata;
+  if (given?.allow_config_override !== undefined) out.allow_config_override = given.allow_config_override;
+  if (given?.config_id === null) delete out.config_id;
+  else if (given?.config_id !== undefined) {
+    const slug = await configSlug(tx, workspaceId, given.config_id);
+    if (slug === null) {
+      throw new SluiceError('unknown_reference', 'defaults.config_id names no config that the key may see.', {
+        param: 'defaults.config_id',
+      });
+    }
+    out.config_id = slug;
+  }
+  const metadata = applyMetadataSchema(metadataSchemaOf(await tx.organisation(), 'api_key'), out.metadata);
+  if (metadata !== undefined) out.metadata = metadata;
+  return Object.keys(out).length === 0 && given == null ? null : out;
 }
 
 /** The slug is what is stored and answered; id and slug of a config both never change. */
-async function configSlug(tx: TenantTx, name: string): Promise<string> {
-  const byId = isUuid(name) ? await tx.find('configs', { id: name.toLowerCase(), status: 'active' }) : undefined;
-  const config = byId ?? (await tx.find('configs', { slug: name, status: 'active' }));
-  if (config) return config.slug;
-  throw new SluiceError('unknown_reference', 'defaults.config_id names no config that the key may see.', {
-    param: 'defaults.config_id',
-  });
+async function configSlug(tx: TenantTx, workspaceId: string | null, name: string): Promise<string | null> {
+  const where = { status: 'active' as const, ...(workspaceId === null ? {} : { workspace_id: workspaceId }) };
+  return (await findNamed(tx, 'configs', name, where))?.slug ?? null;
 }
 
 /** `next_usage_reset_at` in the future, at UTC midnight. */
@@ -88,36 +120,60 @@ export function checkUsage(limit: CreateBody['usage_limits'], now: number): Usag
 
 /** Settings of api §20.4 that rule user keys; a workspace value replaces the organisation's. */
 export async function userKeySettings(tx: TenantTx, workspaceId: string) {
-  const organisation = await tx.organisation();
   const workspace = await tx.find('workspaces', { id: workspaceId });
-  const number = (key: string): number | null => {
-    const value = workspace?.settings[key] ?? organisation.settings[key];
-    return typeof value === 'number' && value > 0 ? value : null;
-  };
+  const settings = keySettings(await tx.organisation(), workspace ?? null);
   const config = workspace?.defaults?.user_api_key_config;
+  return { ...settings, config: typeof config === 'string' ? await configSlug(tx, workspaceId, config) : null };
+}
+
+export type UserKeySettings = ReturnType<typeof keySettings>;
+
+/** The numbers among them; null for what is not limited. */
+export function keySettings(
+  organisation: Pick<Row<'organisations'>, 'settings'>,
+  workspace: Pick<Row<'workspaces'>, 'settings'> | null,
+) {
+  const number = (
+    key: 'user_api_key_rotation_period' | 'user_api_key_ttl' | 'user_api_key_max_ttl' | 'user_api_key_count',
+  ) => {
+    const value = effectiveSetting(organisation, workspace, key);
+    return value !== null && value > 0 ? value : null;
+  };
   return {
     rotationDays: number('user_api_key_rotation_period'),
     ttlSeconds: number('user_api_key_ttl'),
     maxTtlSeconds: number('user_api_key_max_ttl'),
     maxKeys: number('user_api_key_count'),
-    config: typeof config === 'string' ? config : null,
   };
 }
 
-export type UserKeySettings = Awaited<ReturnType<typeof userKeySettings>>;
-
-/** The expiry to store, milliseconds since the epoch. `created` is when the key was made: a maximum life counts from it. */
-export function checkExpiry(
+/** The expiry of a new key, milliseconds since the epoch. */
+export function newExpiry(
   given: string | null | undefined,
+  settings: UserKeySettings | null,
+  now: number,
+): number | null {
+  const max = settings?.maxTtlSeconds == null ? null : now + settings.maxTtlSeconds * 1000;
+  if (given != null) return checkExpiry(given, max, now);
+  const ttl = settings?.ttlSeconds == null ? null : now + settings.ttlSeconds * 1000;
+  return ttl === null ? max : Math.min(ttl, max ?? ttl);
+}
+
+/** The expiry that an update sets; null means none, or the longest life where there is one, counted from the creation. */
+export function changedExpiry(
+  given: string | null,
   settings: UserKeySettings | null,
   created: number,
   now: number,
 ): number | null {
   const max = settings?.maxTtlSeconds == null ? null : created + settings.maxTtlSeconds * 1000;
-  if (given == null) {
-    const ttl = settings?.ttlSeconds == null ? null : created + settings.ttlSeconds * 1000;
-    return ttl === null ? max : Math.min(ttl, max ?? ttl);
-  }
+  if (given !== null) return checkExpiry(given, max, now);
+  if (max !== null && max <= now)
+    throw invalid('expires_at', 'cannot be cleared: the longest life of a user key is over');
+  return max;
+}
+
+function checkExpiry(given: string, max: number | null, now: number): number {
   const at = Date.parse(given);
   if (at <= now) throw invalid('expires_at', 'must lie in the future');
   if (max !== null && at > max) {
@@ -129,20 +185,40 @@ export function checkExpiry(
   return at;
 }
 
-/** The policy to store. An enforced cadence is filled in and never replaced by another one. */
+/**
+ * The policy to store. An enforced cadence is filled in and never replaced by another one; once a key has it, the day of
+ * its next rotation cannot be chosen, and on a new key only an earlier one than the cadence gives.
+ *
+ * @param current of the key that is updated; null for a new one or one without
+ * @param base creation or last rotation, milliseconds since the epoch
+ */
 export function checkRotation(
   given: RotationInput | null | undefined,
+  current: RotationPolicy | null,
   settings: UserKeySettings | null,
   base: number,
   now: number,
 ): RotationPolicy | null {
   const enforced = settings?.rotationDays ?? null;
-  if (given == null) {
-    return enforced === null ? null : completeRotation({ rotation_period_days: enforced }, base, now);
+  if (enforced === null) return given == null ? null : completeRotation(given, base, now);
+  const kept = current !== null && cadenceDays(current) === enforced ? current : null;
+  if (given == null) return kept ?? completeRotation({ rotation_period_days: enforced }, base, now);
+  const { rotation_period = null, rotation_period_days = null, next_rotation_at: next } = given;
+  if (cadenceDays({ rotation_period, rotation_period_days }) !== enforced) {
+    throw invalid('rotation_policy', `must keep the cadence that the organisation enforces: every ${enforced} days`);
+  }
+  if (kept !== null) {
+    if (next != null && utcMidnight(Date.parse(next)) !== Date.parse(kept.next_rotation_at)) {
+      throw invalid('rotation_policy.next_rotation_at', 'cannot be changed: the organisation enforces the cadence');
+    }
+    // Due or not, the planned day stays: else naming the policy again would put the rotation off.
+    const policy = completeRotation({ ...given, next_rotation_at: null }, base, now);
+    return { ...policy, next_rotation_at: kept.next_rotation_at };
   }
   const policy = completeRotation(given, base, now);
-  if (enforced !== null && (cadenceDays(policy) !== enforced || given.next_rotation_at != null)) {
-    throw invalid('rotation_policy', `must keep the cadence that the organisation enforces: every ${enforced} days`);
+  const latest = nextRotation(Math.max(base, now), rotation_period, rotation_period_days);
+  if (Date.parse(policy.next_rotation_at) > latest) {
+    throw invalid('rotation_policy.next_rotation_at', 'is later than the cadence that the organisation enforces');
   }
   return policy;
 }

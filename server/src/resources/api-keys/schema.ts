@@ -19,16 +19,15 @@ const defaults = z.strictObject({
   allow_config_override: z.boolean().optional().describe('Default true.'),
 });
 
+const transition = z.int().min(MIN_TRANSITION_MS).max(MAX_TRANSITION_MS);
+
 /** api §11.4; what needs the time is in `rules.ts`. */
 export const rotationPolicy = z
   .strictObject({
     rotation_period: z.enum(['weekly', 'monthly']).nullable().optional(),
     rotation_period_days: z.int().min(1).max(365).nullable().optional(),
     next_rotation_at: isoDate.nullable().optional().describe('Normalised to UTC midnight.'),
-    key_transition_period_ms: z
-      .int()
-      .min(MIN_TRANSITION_MS)
-      .max(MAX_TRANSITION_MS)
+    key_transition_period_ms: transition
       .optional()
       .describe('How long the old key stays valid; default 1800000 (30 minutes).'),
   })
@@ -76,6 +75,15 @@ export const updateBody = z.strictObject({
   ...shared,
 });
 
+/** api §11.4. */
+export const rotateBody = z.strictObject({
+  ...tenantFields,
+  key_transition_period_ms: transition
+    .optional()
+    .describe('How long the old key stays valid; that of the rotation policy when omitted, else 1800000 (30 minutes).'),
+});
+
+export type RotateBody = z.infer<typeof rotateBody>;
 export type CreateBody = z.infer<typeof createBody>;
 export type UpdateBody = z.infer<typeof updateBody>;
 
@@ -86,6 +94,15 @@ export const createAnswer = z.object({
 });
 
 const time = z.iso.datetime();
+
+export const rotateAnswer = z.object({
+  id: z.string(),
+  key: z.string().describe('The whole new key. Shown once.'),
+  key_transition_expires_at: time
+    .nullable()
+    .describe('Until then the key before it is valid too; null when it has ended already.'),
+  object: z.literal('api-key'),
+});
 
 export const keyAnswer = z.object({
   object: z.literal('api-key'),
@@ -111,6 +128,7 @@ export const keyAnswer = z.object({
     .nullable(),
   alert_emails: z.array(z.string()),
   expires_at: time.nullable(),
+  expiry_enforced: z.union([z.literal(0), z.literal(1)]).describe('1 when a longest life of user keys rules this key.'),
   rotation_policy: z
     .object({
       rotation_period: z.string().nullable(),
@@ -121,8 +139,20 @@ export const keyAnswer = z.object({
     })
     .nullable(),
   last_rotated_at: time.nullable(),
+  key_transition_expires_at: time
+    .nullable()
+    .describe('While a rotation is in transition: when the secret before the current one ends.'),
+  uncollected_key: z
+    .boolean()
+    .describe('True after an automatic rotation until somebody collects the new key with the rotate operation.'),
   last_reset_at: time.nullable(),
   next_usage_reset_at: z.string().nullable(),
   created_at: time,
   last_updated_at: time,
+});
+
+export const keyDetail = keyAnswer.extend({
+  guardrail_exclusions: z
+    .object({ input: z.boolean(), output: z.boolean() })
+    .describe('Whether the workspace is exempt from the default guardrails of the organisation.'),
 });

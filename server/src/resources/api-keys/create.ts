@@ -1,0 +1,136 @@
+/** New keys (api §11.2): those that somebody asks for, and what every new key has in common. */
+import { z } from 'zod';
+import { SluiceError } from '../../kernel/errors.ts';
+import { uuidv7 } from '../../kernel/id.ts';
+import type { TenantTx } from '../../store/ports.ts';
+import type { Action, Call } from '../resource.ts';
+import { policyColumns } from './rotation.ts';
+import {
+  checkDefaults,
+  checkOwner,
+  checkRotation,
+  checkScopes,
+  checkUsage,
+  newExpiry,
+  PREFIXES,
+  userKeySettings,
+} from './rules.ts';
+import { type CreateBody, createAnswer, createBody } from './schema.ts';
+import { type KeyRow, mintSecret } from './secrets.ts';
+
+/** Type and sub-type of the path; there is no organisation-wide user key. */
+const createParams = z
+  .strictObject({ type: z.enum(['organisation', 'workspace']), sub: z.enum(['service', 'user']) })
+  .refine(({ type, sub }) => type === 'workspace' || sub === 'service', {
+    path: ['sub'],
+    message: 'must be service: an organisation has no user keys',
+  });
+
+type CreateParams = z.infer<typeof createParams>;
+
+/** Stores a new key with its first secret; the answer is the whole key, which can be shown this once only. */
+export async function insertKey(tx: TenantTx, row: KeyRow): Promise<string> {
+  const secret = mintSecret(row, row.created_at);
+  await tx.insert('api_keys', row);
+  await tx.insert('api_key_secrets', secret.row);
+  tx.changed({ workspaceId: row.workspace_id, topic: 'api_keys', entityId: row.id });
+  return secret.key;
+}
+
+/** How many keys a user has in a workspace, for `user_api_key_count`. */
+export function countUserKeys(tx: TenantTx, workspaceId: string, userId: string): Promise<number> {
+  return tx.count('api_keys', {
+    where: { workspace_id: workspaceId, user_id: userId, type: 'workspace-user', status: { not: 'archived' } },
+  });
+}
+
+/** The row of a key as the caller asks for it. */
+async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<KeyRow> {
+  const { params, body, principal, tenant, tx, clock } = call;
+  const now = clock.now();
+  const type: KeyRow['type'] = params.type === 'organisation' ? 'organisation-service' : `workspace-${params.sub}`;
+  const { workspaceId } = tenant;
+  if (params.type === 'workspace' && workspaceId === null) {
+    throw new SluiceError('validation', 'workspace_id is required: your credential is not bound to a workspace.', {
+      param: 'workspace_id',
+    });
+  }
+  if (params.type === 'organisation' && workspaceId !== null) {
+    throw new SluiceError('validation', 'workspace_id cannot be given for an organisation key.', {
+      param: 'workspace_id',
+    });
+  }
+  if (params.sub === 'service' && body.user_id !== undefined) {
+    throw new SluiceError('validation', 'user_id cannot be given for a service key.', { param: 'user_id' });
+  }
+  const scopes = checkScopes(principal, type, body.scopes);
+  if (body.rotation_policy != null && !principal.scopes.has(`${PREFIXES[type]}.update`)) {
+    throw new SluiceError('forbidden', `Setting a rotation policy needs the scope ${PREFIXES[type]}.update.`, {
+      param: 'rotation_policy',
+    });
+  }
+  const isUser = type === 'workspace-user' && workspaceId !== null;
+  const userId = isUser ? await checkOwner(call, workspaceId, body.user_id) : null;
+  const settings = isUser ? await userKeySettings(tx, workspaceId) : null;
+  if (settings?.maxKeys != null && userId !== null && workspaceId !== null) {
+    const count = await countUserKeys(tx, workspaceId, userId);
+    if (count >= settings.maxKeys) {
+      throw new SluiceError(
+        'conflict',
+        `This user already has ${count} ${count === 1 ? 'key' : 'keys'} here, the most that is allowed. Delete one first.`,
+      );
+    }
+  }
+  const given = body.defaults;
+  const pinned = settings?.config && given?.config_id === undefined ? { config_id: settings.config } : undefined;
+  return {
+    id: uuidv7(clock),
+    organisation_id: tenant.organisationId,
+    workspace_id: workspaceId,
+    user_id: userId,
+    type,
+    name: body.name,
+    description: body.description ?? null,
+    status: 'active',
+    scopes,
+    rate_limits: body.rate_limits ?? null,
+    usage_limits: checkUsage(body.usage_limits, now),
+    defaults: await checkDefaults(tx, workspaceId, null, pinned ? { ...given, ...pinned } : given),
+    alert_emails: body.alert_emails ?? null,
+    expires_at: newExpiry(body.expires_at, settings, now),
+    ...policyColumns(checkRotation(body.rotation_policy, null, settings, now, now)),
+    creation_mode: principal.kind === 'user' ? 'ui' : 'api',
+    created_by: principal.userId ?? principal.keyId,
+    last_rotated_at: null,
+    last_reset_at: null,
+    version: 1,
+    created_at: now,
+    last_updated_at: now,
+  };
+}
+
+export const createKey: Action<CreateParams, unknown, CreateBody> = {
+  id: 'api-keys.create',
+  method: 'POST',
+  path: '/api-keys/:type/:sub',
+  summary: 'Create an API key',
+  description: 'The answer is the only place where the whole key is ever shown.',
+  tag: 'API keys',
+  auth: 'key_or_login',
+  scopes: ['{type}_{sub}_api_keys.create'],
+  tenant: 'workspace_optional',
+  params: createParams,
+  query: null,
+  body: createBody,
+  response: createAnswer,
+  writes: true,
+  secretAnswer: true,
+  audit: { action: 'create', resource: 'api-keys' },
+  example: { body: { name: 'Development', scopes: ['completions.write'] } },
+  run: async (call) => {
+    const row = await keyRow(call);
+    const key = await insertKey(call.tx, row);
+    call.audited(row.id, { before: null, after: row, table: 'api_keys' });
+    return { id: row.id, key, object: 'api-key' };
+  },
+};
