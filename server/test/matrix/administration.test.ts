@@ -1,0 +1,320 @@
+/**
+ * Every credential × every administration route × every place that can name an object (rules I-01 to I-06, I-08, I-12,
+ * I-15, P-04; the table of security 2.3). The routes are those of the catalogue: one that this folder does not know how
+ * to call fails the first test.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { scopesOf } from '../../src/auth/scopes.ts';
+import { SCHEMA, type TenantTable } from '../../src/store/schema.ts';
+import { each, type Matrix, startMatrix, type Told } from './harness.ts';
+import { addKey, type Caller, KEY_KINDS } from './principals.ts';
+import { build, type Channel, ROWS, type Route, readRoutes } from './routes.ts';
+import { MAKERS, newId, OF_ORGANISATION, picture, type Tenant } from './world.ts';
+
+const { routes, faults } = readRoutes(ROWS);
+const tenantRoutes = routes.filter(({ row }) => row.auth !== 'operator');
+
+let matrix: Matrix;
+beforeAll(async () => {
+  matrix = await startMatrix('sqlite');
+}, 60_000);
+afterAll(async () => {
+  await matrix?.close();
+});
+
+/** Refused for want of all scopes of the route, before any object was looked at. */
+const unscoped = (route: Route, { status, body }: Told) =>
+  status === 403 && body?.error?.message?.startsWith(`This needs the scope ${route.scopes.join(' or ')}, `) === true;
+
+const failure = (list: readonly string[]) => expect(list.slice(0, 12).join('\n')).toBe('');
+
+describe('what is put before the matrix', () => {
+  it('every route, parameter and field that can name something is known', () => {
+    failure(faults);
+    expect(new Set(routes.map(({ row }) => row.id))).toEqual(new Set(ROWS.map(({ id }) => id)));
+  });
+
+  it('every tenant has a row in every table, and its canary in every text of it', async () => {
+    const { a1, b2 } = matrix.tenants;
+    const missing: string[] = [];
+    for (const tenant of [a1, b2]) {
+      for (const table of Object.keys(MAKERS) as TenantTable[]) {
+        if (table === 'audit_heads') continue;
+        const rows = MAKERS[table](tenant);
+        if (rows.length === 0) missing.push(`${table}: no row`);
+        for (const [name, value] of Object.entries(rows[0] ?? {})) {
+          const { kind } = SCHEMA[table].columns[name as never] as { kind: string };
+          const free = kind === 'text' && value !== null && !FIXED.test(`${table}.${name}`);
+          if (free && !String(value).includes(tenant.canary)) missing.push(`${table}.${name} is ${String(value)}`);
+        }
+      }
+    }
+    failure(missing);
+    const kept = await picture(matrix.admin.tables, b2.organisationId);
+    expect([...kept].filter(([name, rows]) => rows.length === 0 && name in MAKERS).map(([name]) => name)).toEqual([
+      'audit_heads',
+    ]);
+  });
+});
+
+/** Columns whose text a tenant does not write: identifiers, and words out of a list. */
+const FIXED =
+  /\.(id|.*_id|status|role|type|kind|direction|creation_mode|creation_source|action|method|user_type|level|purpose|content_type|provider|step|key|digest|kek_id|wrapped|account)$/;
+
+describe('credentials × routes', () => {
+  it('a credential that opens nothing gets the same refusal everywhere, whatever is named', async () => {
+    const { a1, b1 } = matrix.tenants;
+    const before = [await matrix.foreign(a1), await matrix.foreign(b1)];
+    const found: string[] = [];
+    let calls = 0;
+    for (const refused of matrix.people.refused) {
+      const answers = await each(
+        routes.flatMap((route) =>
+          route.paths.flatMap((path) => [a1, b1].map((own) => ({ route, call: build(route, own, { path }) }))),
+        ),
+        async ({ route, call }) => ({ route, call, told: await matrix.send(call, refused.headers) }),
+      );
+      calls += answers.length;
+      for (const { route, call, told } of answers) {
+        const code = refused.status === 401 ? 'AB05' : 'AB03';
+        const good = told.status === refused.status && told.body.error.code === code;
+        if (!good) found.push(`${refused.name}: ${route.name} ${call.path} → ${told.status} ${told.text}`);
+      }
+      const texts = new Set(answers.map(({ route, told }) => `${route.row.auth} ${told.text}`));
+      if (texts.size !== new Set(routes.map(({ row }) => row.auth)).size)
+        found.push(`${refused.name}: ${[...texts].join(' ')}`);
+    }
+    failure(found);
+    expect(calls).toBeGreaterThan(1_000);
+    const without = (text: string) => text.replace(/\["audit_.*?\]\]/g, '').replace(/\["changes",.*?\]\]/g, '');
+    expect([await matrix.foreign(a1), await matrix.foreign(b1)].map(without)).toEqual(before.map(without));
+  }, 60_000);
+
+  it('I-15 the operator key opens the operator routes only, and they open to nobody else', async () => {
+    const { a1 } = matrix.tenants;
+    const found: string[] = [];
+    matrix.undo(true);
+    await each(routes, async (route) => {
+      const operator = await matrix.send(build(route, a1), { 'x-gateway-api-key': matrix.admin.operatorKey });
+      const opens = route.row.auth === 'operator';
+      if (opens ? operator.status !== 200 : operator.status !== 403) {
+        found.push(`operator: ${route.name} → ${operator.status} ${operator.text}`);
+      }
+      if (!opens) return;
+      for (const caller of matrix.people.callers) {
+        const told = await matrix.send(build(route, a1), caller.headers);
+        if (told.status !== 403 && told.status !== 401) found.push(`${caller.name}: ${route.name} → ${told.status}`);
+      }
+    });
+    matrix.undo(false);
+    failure(found);
+  }, 60_000);
+
+  it('P-04 a caller passes exactly where it holds a scope of the route', async () => {
+    const found: string[] = [];
+    matrix.undo(true);
+    for (const caller of matrix.people.callers) {
+      await each(tenantRoutes, async (route) => {
+        const told = await matrix.send(
+          build(route, caller.own, { nameWorkspace: caller.bound === null || caller.member }),
+          caller.headers,
+        );
+        if (caller.signedIn && route.row.auth === 'key') {
+          if (told.status !== 401) found.push(`${caller.name}: ${route.name} → ${told.status} ${told.text}`);
+          return;
+        }
+        const holds = route.scopes.some((scope) => caller.scopes.has(scope));
+        // A member has rights in a workspace only: what takes none is refused as such.
+        const nowhere = caller.member && told.status === 400 && told.body.error.param === 'workspace_id';
+        if (unscoped(route, told) === holds && !nowhere)
+          found.push(`${caller.name}: ${route.name} → ${told.status} ${told.text}`);
+        if (told.status >= 500)
+          found.push(`${caller.name}: ${route.name} → ${told.text} ${matrix.admin.logged.at(-1)}`);
+      });
+    }
+    matrix.undo(false);
+    failure(found);
+  }, 60_000);
+
+  it('P-04 each scope alone opens its routes, all others together do not, decided before anything is read', async () => {
+    const { a1, b1 } = matrix.tenants;
+    const cases = tenantRoutes.flatMap((route) =>
+      KEY_KINDS.flatMap((kind) => {
+        const held = route.scopes.filter((scope) => scopesOf(kind).has(scope));
+        const others = [...scopesOf(kind)].filter((scope) => !route.scopes.includes(scope));
+        return [
+          { route, kind, scopes: others, opens: false },
+          ...held.map((scope) => ({ route, kind, scopes: [scope], opens: true })),
+        ];
+      }),
+    );
+    const keys = await matrix.admin.tables.systemWrite(async (tx) => {
+      const out: string[] = [];
+      const userId = matrix.admin.a.user_id;
+      for (const { kind, scopes } of cases) out.push(await addKey(tx, { kind, scopes, tenant: a1, userId }));
+      return out;
+    });
+    const found: string[] = [];
+    matrix.undo(true);
+    for (const [index, { route, kind, scopes, opens }] of cases.entries()) {
+      const headers = { 'x-gateway-api-key': keys[index] ?? '' };
+      const call = (own: Tenant) => build(route, own, { nameWorkspace: kind === 'organisation-service' });
+      if (opens) {
+        const told = await matrix.send(call(a1), headers);
+        if (unscoped(route, told)) found.push(`${kind} with ${scopes.join()}: ${route.name} → ${told.text}`);
+        continue;
+      }
+      // The refusal is written down in the audit log; that is the only transaction.
+      matrix.transactions();
+      const own = await matrix.send(call(a1), headers);
+      const read = matrix.transactions() - (route.row.writes ? 1 : 0);
+      const foreign = await matrix.send(call(b1), headers);
+      if (!unscoped(route, own))
+        found.push(`${kind} without ${route.scopes.join()}: ${route.name} → ${own.status} ${own.text}`);
+      if (own.text !== foreign.text) found.push(`${kind} without scope: ${route.name}: ${own.text} ≠ ${foreign.text}`);
+      if (read > 0) found.push(`${kind} without scope: ${route.name} read ${read} times`);
+    }
+    matrix.undo(false);
+    failure(found);
+    expect(cases.length).toBeGreaterThan(200);
+  }, 120_000);
+});
+
+describe('callers × routes × everything that can be named', () => {
+  /** Routes that some caller could carry out on its own objects; without it the rest would prove nothing. */
+  const done = new Set<string>();
+  let calls = 0;
+
+  it('foreign and missing are one answer, nothing of another tenant is read, and nothing of it changes', async () => {
+    const found: string[] = [];
+    const { a1, a2, b1, b2 } = matrix.tenants;
+    const all = [a1, a2, b1, b2];
+    for (const caller of matrix.people.callers) {
+      const hidden = all.filter((tenant) => !sees(caller, tenant));
+      const before = await victims(caller);
+      const nameWorkspace = caller.bound === null || caller.member;
+      matrix.undo(true);
+      const carried = await each(tenantRoutes, async (route) => {
+        const own = await matrix.send(build(route, caller.own, { nameWorkspace }), caller.headers);
+        calls += 1;
+        if (own.status === 200) done.add(route.name);
+        found.push(...leaks(caller, route, own, hidden));
+        return own.status === 200;
+      });
+      matrix.undo(false);
+      const channels = tenantRoutes.flatMap((route, index) =>
+        route.channels.map((channel) => ({ route, channel, able: carried[index] === true })),
+      );
+      await each(channels, async ({ route, channel, able }) => {
+        for (const spelling of spellings(channel, caller.own)) {
+          const invented = await tell(caller, channel, spelling === 'id' ? newId() : `invented-${newId()}`);
+          for (const tenant of all.filter((one) => conceals(caller, channel, one))) {
+            const value = tenant.objects[channel.kind][spelling] ?? '';
+            const told = await tell(caller, channel, value);
+            const where = `${caller.name}: ${route.name} ${channel.at} ${channel.field} = ${tenant.tag} ${spelling}`;
+            if (!same(told, invented)) found.push(`${where}: ${told.text} ≠ ${invented.text}`);
+            found.push(...leaks(caller, route, told, hidden).map((leak) => `${where}: ${leak}`));
+            const fault = able ? unexpected(caller, channel, told) : null;
+            if (fault !== null) found.push(`${where}: ${fault}`);
+          }
+        }
+      });
+      const after = await victims(caller);
+      if (after !== before)
+        found.push(`${caller.name} changed something of another tenant: ${difference(before, after)}`);
+    }
+    failure(found);
+  }, 240_000);
+
+  it('every route was carried out on own objects by some caller', () => {
+    failure(tenantRoutes.filter(({ name }) => !done.has(name)).map(({ name }) => name));
+    expect(calls).toBeGreaterThan(2_000);
+  });
+
+  /** One call with something else in one place, as it is told to the caller. */
+  async function tell(caller: Caller, channel: Channel, value: string): Promise<Told> {
+    const nameWorkspace = (caller.bound === null || caller.member) && channel.field !== 'workspace_id';
+    const told = await matrix.send(build(channel.route, caller.own, { channel, value, nameWorkspace }), caller.headers);
+    calls += 1;
+    return { ...told, text: told.text.replaceAll(value, '<named>') };
+  }
+
+  const victims = async (caller: Caller) =>
+    (await matrix.foreign(caller.own)) + (caller.bound === null ? '' : await matrix.neighbour(caller.own));
+});
+
+const sees = (caller: Caller, tenant: Tenant) =>
+  caller.bound === null ? tenant.organisationId === caller.own.organisationId : tenant === caller.bound;
+
+/** Whether this caller must not learn that the tenant has such an object. */
+const conceals = (caller: Caller, channel: Channel, tenant: Tenant) =>
+  OF_ORGANISATION.has(channel.kind) ? tenant.organisationId !== caller.own.organisationId : !sees(caller, tenant);
+
+function spellings(channel: Channel, own: Tenant): ('id' | 'slug')[] {
+  return own.objects[channel.kind].slug === undefined ? ['id'] : ['id', 'slug'];
+}
+
+const same = (a: Told, b: Told) => a.status === b.status && a.text === b.text && a.headers === b.headers;
+
+/** Operations that say in which workspaces a person works, by slug, to whoever may read the people (interface §2.8). */
+const NAMES_WORKSPACES = new Set(['users.read', 'users.list']);
+
+/** What an answer says that it must not: a text of a hidden tenant, a sealed one, or a number that counts more. */
+function leaks(caller: Caller, route: Route, told: Told, hidden: readonly Tenant[]): string[] {
+  const out: string[] = [];
+  let { text } = told;
+  if (NAMES_WORKSPACES.has(route.row.id))
+    for (const { workspaceSlug } of hidden) text = text.replaceAll(workspaceSlug, '');
+  for (const tenant of hidden) {
+    const near = tenant.organisationId === caller.own.organisationId;
+    const names = [tenant.canary, tenant.workspaceId, ...(near ? [] : [tenant.shared])];
+    // A person may work in several workspaces of an organisation, so a neighbour's people are no secret of its own.
+    const people = near && /^(users|invites)\./.test(route.row.id);
+    if (!people && names.some((name) => text.includes(name))) out.push(`${route.name} tells of ${tenant.tag}: ${text}`);
+    if (text.includes(tenant.secret)) out.push(`${route.name} tells a secret: ${text}`);
+  }
+  if (text.includes(caller.own.secret)) out.push(`${route.name} tells a secret of its own: ${text}`);
+  if (told.status >= 500) out.push(`${route.name} → ${told.status}`);
+  const total = told.body?.total;
+  const items = ['data', 'records', 'workspaces', 'models'].map((name) => told.body?.[name]).find(Array.isArray);
+  if (typeof total === 'number' && items && items.length < 20 && total !== items.length) {
+    out.push(`${route.name} counts ${total} and shows ${items.length}`);
+  }
+  return out;
+}
+
+/** Security 2.3 as data: what the caller who may carry out a route is told of an object that it cannot see. */
+const ANSWERS = {
+  path: ['404 AB08'],
+  'workspace_id, bound': ['403 AB03'],
+  'workspace_id, organisation-wide': ['404 AB02'],
+  organisation_id: ['403 AB03'],
+  body: ['404 AB02'],
+  'body, as the contract says': ['400 AB01'],
+  ids: ['200'],
+} as const;
+
+/** Body fields whose unknown values the contract answers with 400 (api §16.2, §20.2). */
+const BAD_REQUEST = new Set(['defaults.user_api_key_config', 'workspaces[].workspace_id']);
+
+function situation(caller: Caller, channel: Channel): keyof typeof ANSWERS {
+  const { at, field } = channel;
+  if (field === 'organisation_id') return 'organisation_id';
+  if (field === 'workspace_id')
+    return caller.bound === null ? 'workspace_id, organisation-wide' : 'workspace_id, bound';
+  if (at === 'path') return 'path';
+  if (field === 'ids') return 'ids';
+  return BAD_REQUEST.has(field) ? 'body, as the contract says' : 'body';
+}
+
+function unexpected(caller: Caller, channel: Channel, told: Told): string | null {
+  const wanted: readonly string[] = ANSWERS[situation(caller, channel)];
+  const got = told.status === 200 ? '200' : `${told.status} ${told.body?.error?.code}`;
+  return wanted.includes(got) ? null : `${got}, not ${wanted.join(' or ')}: ${told.text}`;
+}
+
+function difference(before: string, after: string): string {
+  let at = 0;
+  while (before[at] === after[at]) at += 1;
+  return `…${before.slice(Math.max(0, at - 80), at + 80)}… → …${after.slice(Math.max(0, at - 80), at + 80)}…`;
+}

@@ -1,0 +1,154 @@
+/** The administration API over the four tenants, with writes that can be taken back and reads that are counted. */
+import { Pool } from 'undici';
+import { createAuthenticator } from '../../src/auth/authenticator.ts';
+import { systemClock, TestClock } from '../../src/kernel/clock.ts';
+import { silentLog } from '../../src/kernel/log.ts';
+import type { Tables } from '../../src/store/ports.ts';
+import { type AdminHarness, emptyTables, startAdmin } from '../support/admin.ts';
+import { makePeople, type People } from './principals.ts';
+import type { Built } from './routes.ts';
+import { fill, newTenant, ofWorkspace, picture, type Tenant } from './world.ts';
+
+export interface Told {
+  readonly status: number;
+  /** The body without what differs between two calls. */
+  readonly text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: answers of every shape
+  readonly body: any;
+  /** Names and values of the headers, without request id, date and length. */
+  readonly headers: string;
+}
+
+export interface Matrix {
+  readonly admin: AdminHarness;
+  readonly people: People;
+  readonly tenants: Readonly<Record<'a1' | 'a2' | 'b1' | 'b2', Tenant>>;
+  send(call: Built, headers: Readonly<Record<string, string>>): Promise<Told>;
+  /** While on, every write is undone after its answer was made. */
+  undo(on: boolean): void;
+  /** Transactions of the handler since the last call of this: reads, and writes that were not audit rows alone. */
+  transactions(): number;
+  /** What a caller of `tenant` must neither read nor change: everything of the other organisation. */
+  foreign(tenant: Tenant): Promise<string>;
+  neighbour(tenant: Tenant): Promise<string>;
+  close(): Promise<void>;
+}
+
+const UNDONE = new Error('undone');
+
+export async function startMatrix(engine: 'sqlite' | 'postgres'): Promise<Matrix> {
+  const base = await emptyTables(engine);
+  let undoing = false;
+  let transactions = 0;
+  const undone = async <T>(write: (run: (tx: never) => Promise<T>) => Promise<T>, run: (tx: never) => Promise<T>) => {
+    let answer: { value: T } | null = null;
+    try {
+      await write(async (tx) => {
+        answer = { value: await run(tx) };
+        throw UNDONE;
+      });
+    } catch (error) {
+      if (error !== UNDONE) throw error;
+    }
+    return (answer as { value: T } | null)?.value as T;
+  };
+  const tables: Tables = new Proxy(base, {
+    get(target, name) {
+      if (name === 'read' || name === 'write') transactions += 1;
+      if (undoing && name === 'write') {
+        return (tenant: never, run: never) => undone((inner) => target.write(tenant, inner as never), run);
+      }
+      if (undoing && name === 'systemWrite')
+        return (run: never) => undone((inner) => target.systemWrite(inner as never), run);
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+  // A clock that stands: refusals are remembered for the whole run, so that the throttle of failed attempts stays out.
+  const authenticator = createAuthenticator({
+    tables: base,
+    clock: new TestClock(systemClock.now()),
+    log: silentLog,
+  });
+  let people: People | null = null;
+  const sessions = {
+    authenticate: (request: Parameters<People['sessions']['authenticate']>[0]) => {
+      if (people === null) throw new Error('nobody is here yet');
+      return people.sessions.authenticate(request);
+    },
+  };
+  const admin = await startAdmin(base, { admin: { tables, authenticator, sessions } });
+  const tenants = {
+    a1: newTenant('a1', admin.a.organisation_id),
+    a2: newTenant('a2', admin.a.organisation_id),
+    b1: newTenant('b1', admin.b.organisation_id),
+    b2: newTenant('b2', admin.b.organisation_id),
+  };
+  await base.systemWrite(async (tx) => {
+    for (const tenant of Object.values(tenants)) await fill(tx, tenant);
+  });
+  people = await makePeople(base, tenants);
+  const pool = new Pool(admin.url, { connections: 6, pipelining: 1 });
+  const other = (tenant: Tenant) =>
+    tenant.organisationId === tenants.a1.organisationId ? tenants.b1.organisationId : tenants.a1.organisationId;
+  return {
+    admin,
+    people,
+    tenants,
+    undo: (on) => {
+      undoing = on;
+    },
+    transactions: () => {
+      const count = transactions;
+      transactions = 0;
+      return count;
+    },
+    foreign: async (tenant) => {
+      const all = await picture(base, other(tenant));
+      return JSON.stringify([...all]);
+    },
+    neighbour: async (tenant) => {
+      const near = Object.values(tenants).find(
+        (one) => one !== tenant && one.organisationId === tenant.organisationId,
+      ) as Tenant;
+      return JSON.stringify(ofWorkspace(await picture(base, tenant.organisationId), near));
+    },
+    send: async (call, headers) => {
+      const answer = await pool.request({
+        method: call.method as 'GET',
+        path: call.path,
+        headers: { ...headers, ...(call.body === null ? {} : { 'content-type': 'application/json' }) },
+        body: call.body === null ? null : JSON.stringify(call.body),
+      });
+      const text = await answer.body.text();
+      const kept = Object.entries(answer.headers).filter(
+        ([name]) => !['x-gateway-request-id', 'date', 'content-length'].includes(name),
+      );
+      return {
+        status: answer.statusCode,
+        text,
+        body: text === '' ? null : JSON.parse(text),
+        headers: JSON.stringify(kept.sort()),
+      };
+    },
+    close: async () => {
+      await pool.close();
+      await admin.close();
+    },
+  };
+}
+
+/** Runs `task` over all items, a few at a time, and answers in their order. */
+export async function each<T, R>(items: readonly T[], task: (item: T) => Promise<R>, width = 6): Promise<R[]> {
+  const out: R[] = [];
+  let next = 0;
+  await Promise.all(
+    Array.from({ length: Math.min(width, items.length) }, async () => {
+      while (next < items.length) {
+        const at = next++;
+        out[at] = await task(items[at] as T);
+      }
+    }),
+  );
+  return out;
+}

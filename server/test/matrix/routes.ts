@@ -1,0 +1,339 @@
+/**
+ * The administration routes as the matrix sees them: what each path parameter, query field and body field can name. The
+ * routes are those of the catalogue; a parameter or an id-like field that nothing here knows fails the matrix, so a
+ * route cannot be added without being put before it.
+ */
+import { z } from 'zod';
+import { operatorActions } from '../../src/admin/operator.ts';
+import { type AdminRow, pathsOf } from '../../src/admin/route.ts';
+import { isObject, type JsonObject } from '../../src/kernel/json.ts';
+import { ACTIONS } from '../../src/resources/catalog.ts';
+import type { Kind, Tenant } from './world.ts';
+
+export const ROWS: readonly AdminRow[] = [...ACTIONS, ...operatorActions(async () => ({}))];
+
+/** What a path parameter names: by `operation path` or by the path before it, without the parameters in it. */
+const PARAMETERS: Readonly<Record<string, Kind>> = {
+  '/api-keys': 'api_key',
+  '/configs': 'config',
+  '/configs/versions': 'config_version',
+  '/integrations': 'integration',
+  '/providers': 'provider',
+  '/virtual-keys': 'virtual_key',
+  '/batches': 'batch',
+  '/admin/users': 'user',
+  '/admin/users/invites': 'invite',
+  '/admin/workspaces': 'workspace',
+  '/admin/workspaces/users': 'member',
+  '/admin/workspaces/members': 'member',
+  '/operator/organisations': 'organisation',
+  // Access is set for integrations of the organisation only.
+  'integrations.workspaces /integrations': 'shared_integration',
+  'integrations.workspaces.update /integrations': 'shared_integration',
+};
+
+/** What a field of a query or a body names; `operation field` before `field`. Null: no object of a tenant. */
+const FIELDS: Readonly<Record<string, Kind | null>> = {
+  organisation_id: 'organisation',
+  workspace_id: 'workspace',
+  user_id: 'user',
+  'defaults.config_id': 'config',
+  'defaults.user_api_key_config': 'config',
+  integration_id: 'integration',
+  virtual_key_id: 'virtual_key',
+  ids: 'api_key',
+  users: 'user',
+  'users[]': 'user',
+  'users[].id': 'newcomer',
+  'workspaces[].id': 'workspace',
+  'workspaces[].workspace_id': 'workspace',
+  input_file_id: 'file',
+  output_file_id: 'file',
+  error_file_id: 'file',
+  internal_output_file_id: 'file',
+  'api-keys.create workspace user user_id': 'member',
+  // Refused with every value.
+  'api-keys.create workspace service user_id': null,
+  'api-keys.create organisation service user_id': null,
+  // Names that the caller chooses, of the catalogue of providers, or of nothing that exists yet.
+  slug: null,
+  slugs: null,
+  default_provider_slug: null,
+  'workspaces[].default_provider_slug': null,
+  ai_provider_id: null,
+  'models[].slug': null,
+  'models[].base_model_slug': null,
+  'secret_mappings[].secret_reference_id': null,
+  'input_guardrails[]': null,
+  'output_guardrails[]': null,
+  'defaults.input_guardrails[]': null,
+  'defaults.output_guardrails[]': null,
+  input_guardrails: null,
+  output_guardrails: null,
+  usage_id: null,
+  request_id: null,
+};
+
+/** Fields whose names say that they name something. */
+const NAMES = /(^|_)(ids?|slugs?|users?|config|guardrails)$/;
+
+/** Body of a call that succeeds for whoever may make it, before a channel puts something else into it. */
+const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> = {
+  'api-keys.create organisation service': (_t, n) => ({ name: `made ${n}`, scopes: ['workspaces.read'] }),
+  'api-keys.create workspace service': (t, n) => ({
+    name: `made ${n}`,
+    scopes: ['configs.read'],
+    workspace_id: t.workspaceId,
+  }),
+  'api-keys.create workspace user': (t, n) => ({
+    name: `made ${n}`,
+    scopes: ['configs.read'],
+    workspace_id: t.workspaceId,
+    user_id: t.objects.user.id,
+  }),
+  'api-keys.update': () => ({ description: 'changed' }),
+  'api-keys.rotate': () => ({}),
+  'batches.update': () => ({ request_counts: { total: 1, completed: 0, failed: 1 } }),
+  'configs.create': (t, n) => ({ name: `made ${n}`, config: { retry: { attempts: 1 } }, workspace_id: t.workspaceId }),
+  'configs.update': () => ({ name: 'changed' }),
+  'integrations.create': (_t, n) => ({
+    name: `made ${n}`,
+    slug: `made-${n}`,
+    ai_provider_id: 'openai',
+    key: 'sk-made',
+  }),
+  'integrations.update': () => ({ description: 'changed' }),
+  'integrations.models.update': () => ({ models: [{ slug: 'made', enabled: true, is_custom: true }] }),
+  'integrations.workspaces.update': (t) => ({ workspaces: [{ id: t.workspaceId, enabled: true }] }),
+  'providers.create': (t, n) => ({
+    name: `made ${n}`,
+    slug: `made-${n}`,
+    integration_id: t.objects.integration.slug ?? '',
+    workspace_id: t.workspaceId,
+  }),
+  'providers.update': () => ({ note: 'changed' }),
+  'virtual_keys.create': (t, n) => ({
+    name: `made ${n}`,
+    slug: `made-${n}`,
+    provider: 'openai',
+    key: 'sk-made',
+    workspace_id: t.workspaceId,
+  }),
+  'virtual_keys.update': () => ({ note: 'changed' }),
+  'virtual_keys.migrate': (t) => ({ virtual_key_id: t.objects.virtual_key.slug ?? '', workspace_id: t.workspaceId }),
+  'workspaces.create': (_t, n) => ({ name: `made ${n}` }),
+  'workspaces.update': () => ({ description: 'changed' }),
+  'organisation.settings.update': () => ({ user_api_key_count: 40 }),
+  'organisation.defaults.update': () => ({ input_guardrails: [] }),
+  'workspace-exclusions.input.update': (t) => ({ workspaces: [{ workspace_id: t.workspaceId, excluded: true }] }),
+  'workspace-exclusions.output.update': (t) => ({ workspaces: [{ workspace_id: t.workspaceId, excluded: true }] }),
+  'workspace-users.create': (t) => ({ users: [{ id: t.objects.newcomer.id, role: 'member' }] }),
+  'workspace-users.update': () => ({ role: 'member' }),
+  'users.update': (t) => ({ workspaces: [{ id: t.workspaceSlug, role: 'member' }] }),
+  'invites.create': (t, n) => ({
+    email: `made-${n}@example.com`,
+    role: 'member',
+    workspaces: [{ id: t.workspaceSlug, role: 'member' }],
+  }),
+  'operator.organisations.create': (_t, n) => ({
+    name: `Made ${n}`,
+    owner: { email: `made-${n}@example.com`, first_name: 'Ada', last_name: 'Made' },
+  }),
+  'operator.organisations.update': () => ({}),
+};
+
+/** Routes that take `workspace_id` with some callers only to refuse it. */
+const WITHOUT_WORKSPACE = new Set(['api-keys.create organisation service']);
+
+/** Query parameters without which a route answers nothing. */
+const QUERIES: Readonly<Record<string, (own: Tenant) => Record<string, string>>> = {
+  'integrations.models.delete': () => ({ slugs: 'made' }),
+  'audit-logs.list': () => ({ start_time: '2020-01-01T00:00:00Z', end_time: '2100-01-01T00:00:00Z' }),
+};
+
+/** One place of a route that can name an object. */
+export interface Channel {
+  readonly route: Route;
+  readonly at: 'path' | 'query' | 'body';
+  /** Parameter or field, `workspaces[].id`. */
+  readonly field: string;
+  readonly kind: Kind;
+}
+
+export interface Route {
+  /** Operation id, with the values of its enumerated parameters. */
+  readonly name: string;
+  readonly row: AdminRow;
+  /** Its paths, with enumerated parameters filled in. */
+  readonly paths: readonly [string, ...string[]];
+  readonly scopes: readonly string[];
+  readonly channels: readonly Channel[];
+  /** Whether the query, else the body, takes `workspace_id`. */
+  readonly workspaceAt: 'query' | 'body' | null;
+  readonly queryNames: readonly string[];
+}
+
+const schemaOf = (schema: z.ZodType | null): JsonObject =>
+  schema === null
+    ? {}
+    : (z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }) as JsonObject);
+
+/** Every field of a schema that holds a text, as `a.b`, `a[].b`; of a list of texts the list itself. */
+function textFields(schema: unknown, prefix = ''): string[] {
+  if (!isObject(schema as JsonObject)) return [];
+  const { properties, items, anyOf, oneOf, allOf, type } = schema as JsonObject;
+  const out: string[] = [];
+  for (const branch of [anyOf, oneOf, allOf].flat()) if (branch) out.push(...textFields(branch, prefix));
+  if (isObject(properties as JsonObject)) {
+    for (const [name, inner] of Object.entries(properties as JsonObject)) {
+      out.push(...textFields(inner, prefix === '' ? name : `${prefix}.${name}`));
+    }
+  }
+  if (items) out.push(...textFields(items, `${prefix}[]`));
+  if ((type === 'string' || [type].flat().includes('string')) && prefix !== '') out.push(prefix);
+  return [...new Set(out)];
+}
+
+/** Fields that name something, or an error for one that nothing above knows. */
+function referencesOf(name: string, schema: z.ZodType | null, faults: string[]): [string, Kind][] {
+  const out: [string, Kind][] = [];
+  for (const field of textFields(schemaOf(schema))) {
+    const leaf = field.replace(/(\[\])+$/, '');
+    const last = leaf.slice(Math.max(leaf.lastIndexOf('.'), leaf.lastIndexOf(']')) + 1);
+    const known = [`${name} ${field}`, field].find((key) => key in FIELDS);
+    if (known === undefined) {
+      if (NAMES.test(last) && !/^config(\.|$)/.test(field)) faults.push(`${name}: what does the field ${field} name?`);
+      continue;
+    }
+    const kind = FIELDS[known];
+    if (kind) out.push([field, kind]);
+  }
+  return out;
+}
+
+function combinations(row: AdminRow): Record<string, string>[] {
+  const properties = schemaOf(row.params).properties as JsonObject | undefined;
+  let out: Record<string, string>[] = [{}];
+  for (const [name, schema] of Object.entries(properties ?? {})) {
+    const values = isObject(schema) && Array.isArray(schema.enum) ? schema.enum.map(String) : null;
+    if (values) out = out.flatMap((one) => values.map((value) => ({ ...one, [name]: value })));
+  }
+  return out.filter((one) => row.params === null || Object.keys(one).length === 0 || takes(row, one));
+}
+
+/** Whether the parameters are ones that the row takes: some pairs of values are refused. */
+function takes(row: AdminRow, values: Record<string, string>): boolean {
+  const named = [...row.path.matchAll(/:(\w+)/g)].map((match) => match[1] ?? '');
+  return row.params?.safeParse(Object.fromEntries(named.map((name) => [name, values[name] ?? 'x']))).success === true;
+}
+
+/** The routes, and what is missing here to put each of them before the matrix. */
+export function readRoutes(rows: readonly AdminRow[]): { routes: Route[]; faults: string[] } {
+  const faults: string[] = [];
+  const routes = rows.flatMap((row) =>
+    combinations(row).map((values): Route => {
+      const name = [row.id, ...Object.values(values)].join(' ');
+      const fill = (text: string) => text.replace(/[:{](\w+)\}?/g, (whole, param: string) => values[param] ?? whole);
+      const paths = pathsOf(row).map(fill) as [string, ...string[]];
+      const route: Omit<Route, 'channels'> = {
+        name,
+        row,
+        paths,
+        scopes: row.scopes.map(fill),
+        workspaceAt: WITHOUT_WORKSPACE.has(name) ? null : workspaceAt(row),
+        queryNames: Object.keys((schemaOf(row.query).properties as JsonObject | undefined) ?? {}),
+      };
+      const channels: Channel[] = [];
+      const whole = { ...route, channels };
+      const segments = paths[0].slice('/v1'.length).split('/');
+      for (const [at, segment] of segments.entries()) {
+        if (!segment.startsWith(':')) continue;
+        const before = segments
+          .slice(0, at)
+          .filter((one) => !one.startsWith(':'))
+          .join('/');
+        const kind = PARAMETERS[`${row.id} ${before}`] ?? PARAMETERS[before];
+        if (kind) channels.push({ route: whole, at: 'path', field: segment.slice(1), kind });
+        else faults.push(`${name}: what does the parameter ${segment} after ${before} name?`);
+      }
+      for (const at of ['query', 'body'] as const) {
+        for (const [field, kind] of referencesOf(name, row[at], faults))
+          channels.push({ route: whole, at, field, kind });
+      }
+      if (row.body !== null && row.method !== 'DELETE' && BODIES[name] === undefined) {
+        faults.push(`${name}: what is a body that succeeds?`);
+      }
+      return whole;
+    }),
+  );
+  return { routes, faults };
+}
+
+const workspaceAt = (row: AdminRow) =>
+  has(row.query, 'workspace_id') ? 'query' : has(row.body, 'workspace_id') ? 'body' : null;
+
+const has = (schema: z.ZodType | null, field: string): boolean =>
+  field in ((schemaOf(schema).properties as JsonObject | undefined) ?? {});
+
+export interface Built {
+  readonly method: string;
+  readonly path: string;
+  readonly body: JsonObject | null;
+}
+
+let made = 0;
+
+/** The call of a route on `own` objects, through one of its paths. */
+export function build(
+  route: Route,
+  own: Tenant,
+  options: {
+    readonly path?: string;
+    /** Puts something else into one place. */
+    readonly channel?: Channel;
+    readonly value?: string;
+    /** The caller is bound to no workspace: names the tenant's where the route can take it. */
+    readonly nameWorkspace?: boolean;
+  } = {},
+): Built {
+  const { channel, value = '', nameWorkspace = false } = options;
+  made += 1;
+  let path = options.path ?? route.paths[0];
+  for (const { at, field, kind } of route.channels) {
+    if (at !== 'path') continue;
+    const object = own.objects[kind];
+    const text = channel?.at === 'path' && channel.field === field ? value : (object.slug ?? object.id);
+    path = path.replace(`:${field}`, encodeURIComponent(text));
+  }
+  // Aliases may name their parameters otherwise.
+  path = path.replace(/:(\w+)/g, () => encodeURIComponent(channel?.at === 'path' ? value : own.objects.user.id));
+  const query: Record<string, string> = { ...QUERIES[route.name]?.(own) };
+  let body: JsonObject | null = BODIES[route.name]?.(own, made) ?? null;
+  if (nameWorkspace && route.row.tenant !== 'none') {
+    if (route.workspaceAt === 'query') query.workspace_id = own.workspaceId;
+    if (route.workspaceAt === 'body') body = { ...body, workspace_id: own.workspaceId };
+  }
+  if (channel?.at === 'query') query[channel.field] = value;
+  if (channel?.at === 'query' && channel.field === 'workspace_id' && body !== null) {
+    const { workspace_id: _other, ...rest } = body;
+    body = rest;
+  }
+  if (channel?.at === 'body') {
+    body = put({ ...body }, channel.field.replace(/\[\]/g, '.[]').split('.'), value) as JsonObject;
+    if (channel.field === 'workspace_id') delete query.workspace_id;
+  }
+  const text = new URLSearchParams(query).toString();
+  return { method: route.row.method, path: text === '' ? path : `${path}?${text}`, body };
+}
+
+/** `value` at a path of names, `[]` for the first of a list; what else stands there stays. */
+function put(into: unknown, path: readonly string[], value: string): unknown {
+  const [name, ...rest] = path;
+  if (name === undefined) return value;
+  if (name === '[]') {
+    const list = Array.isArray(into) ? into : [];
+    return [put(list[0], rest, value), ...list.slice(1)];
+  }
+  const object = isObject(into as JsonObject) ? (into as JsonObject) : {};
+  return { ...object, [name]: put(object[name], rest, value) };
+}

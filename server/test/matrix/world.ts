@@ -1,0 +1,526 @@
+/**
+ * The four tenants of the matrix: two organisations with two workspaces each, and one object of every kind in each of
+ * them. Every text that a tenant could have written carries the tenant's canary, so that a byte of one tenant in an
+ * answer to another is found whatever field it came through.
+ */
+import { randomBytes } from 'node:crypto';
+import { mintKey } from '../../src/auth/keys.ts';
+import { scopesOf } from '../../src/auth/scopes.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { uuidv7 } from '../../src/kernel/id.ts';
+import {
+  apiKeyRow,
+  configRow,
+  integrationRow,
+  providerRow,
+  secretRow,
+  userRow,
+  workspaceRow,
+} from '../../src/store/conformance/rows.ts';
+import type { SystemTx, Tables } from '../../src/store/ports.ts';
+import { type Row, SCHEMA, type TableName, type TenantTable } from '../../src/store/schema.ts';
+
+/** What a path, query or body can name. */
+export type Kind =
+  | 'organisation'
+  | 'workspace'
+  | 'user'
+  /** A user who has joined no workspace. */
+  | 'newcomer'
+  | 'member'
+  | 'invite'
+  | 'api_key'
+  | 'config'
+  | 'config_version'
+  | 'integration'
+  | 'shared_integration'
+  | 'provider'
+  | 'virtual_key'
+  | 'batch'
+  | 'file'
+  | 'job';
+
+/** What belongs to the organisation and is seen from all of its workspaces, by whoever may see it at all. */
+export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
+  'organisation',
+  'user',
+  'newcomer',
+  'invite',
+  'shared_integration',
+]);
+
+export interface Named {
+  readonly id: string;
+  readonly slug?: string;
+}
+
+export interface Tenant {
+  readonly tag: string;
+  readonly organisationId: string;
+  readonly workspaceId: string;
+  readonly workspaceSlug: string;
+  /** Text that stands in every field of this workspace's objects and nowhere else. */
+  readonly canary: string;
+  /** Stands in what it owns for its whole organisation. */
+  readonly shared: string;
+  /** Stands in what is sealed: never to be seen, not even by the tenant itself. */
+  readonly secret: string;
+  readonly objects: Readonly<Record<Kind, Named>>;
+}
+
+const random = () => randomBytes(6).toString('hex');
+export const newId = () => uuidv7(systemClock);
+const now = systemClock.now();
+const stamps = { created_at: now, last_updated_at: now };
+const YEAR = 366 * 86_400_000;
+
+export function newTenant(tag: string, organisationId: string): Tenant {
+  const canary = `cn${tag}x${random()}`;
+  const shared = `sh${tag}x${random()}`;
+  const named = (prefix: string): Named => ({ id: newId(), slug: `${prefix}-${canary}` });
+  const workspace = named('ws');
+  const user = { id: newId() };
+  return {
+    tag,
+    organisationId,
+    workspaceId: workspace.id,
+    workspaceSlug: workspace.slug ?? '',
+    canary,
+    shared,
+    secret: `sealed-${random()}-${tag}`,
+    objects: {
+      organisation: { id: organisationId },
+      workspace,
+      user,
+      newcomer: { id: newId() },
+      member: user,
+      invite: { id: newId() },
+      api_key: { id: newId() },
+      config: named('pc'),
+      config_version: { id: newId() },
+      integration: named('in'),
+      shared_integration: { id: newId(), slug: `sh-${shared}` },
+      provider: named('pr'),
+      virtual_key: named('vk'),
+      batch: { id: `gw_batch_${canary}` },
+      file: { id: `gw_file_${canary}` },
+      job: { id: `gw_ftjob_${canary}` },
+    },
+  };
+}
+
+/**
+ * Rows of every tenant table, parents before children. A table without an entry does not compile: whoever adds one says
+ * here what a tenant keeps in it, and so puts it before the matrix.
+ */
+export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[] } = {
+  workspaces: (t) => [
+    workspaceRow(t.organisationId, t.workspaceId, {
+      slug: t.workspaceSlug,
+      name: `Workspace ${t.canary}`,
+      description: `About ${t.canary}`,
+      icon: t.canary,
+      defaults: { metadata: { team: t.canary } },
+      created_by: `by-${t.canary}`,
+      scim_source_id: `scim-${t.canary}`,
+      creation_source: 'api',
+    }),
+  ],
+  users: (t) => [
+    userRow(t.organisationId, t.objects.user.id, {
+      email: `${t.canary}@example.com`,
+      first_name: `First ${t.canary}`,
+      last_name: `Last ${t.canary}`,
+    }),
+    userRow(t.organisationId, t.objects.newcomer.id, { email: `new-${t.canary}@example.com` }),
+  ],
+  workspace_members: (t) => [
+    {
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      user_id: t.objects.user.id,
+      role: 'member',
+      status: 'active',
+      ...stamps,
+    },
+  ],
+  invites: (t) => [
+    {
+      id: t.objects.invite.id,
+      organisation_id: t.organisationId,
+      email: `invited-${t.canary}@example.com`,
+      role: 'member',
+      workspaces: [{ workspace_id: t.workspaceId, role: 'member' }],
+      api_key_details: { name: t.canary, scopes: ['completions.write'], defaults: { metadata: { team: t.canary } } },
+      status: 'pending',
+      token_digest: `digest-${t.canary}`,
+      expires_at: now + YEAR,
+      accepted_at: null,
+      invited_by: `by-${t.canary}`,
+      ...stamps,
+    },
+  ],
+  guardrail_exclusions: (t) =>
+    (['input', 'output'] as const).map((direction) => ({
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      direction,
+      created_at: now,
+    })),
+  configs: (t) => [
+    configRow(t.organisationId, t.workspaceId, t.objects.config.id, {
+      slug: t.objects.config.slug ?? '',
+      name: `Config ${t.canary}`,
+      version_id: t.objects.config_version.id,
+      owner_id: `owner-${t.canary}`,
+      updated_by: `by-${t.canary}`,
+      ...stamps,
+    }),
+  ],
+  config_versions: (t) => [
+    {
+      id: t.objects.config_version.id,
+      organisation_id: t.organisationId,
+      config_id: t.objects.config.id,
+      number: 1,
+      config: { provider: `@${t.objects.provider.slug}`, override_params: { user: t.canary } },
+      created_by: `by-${t.canary}`,
+      created_at: now,
+    },
+  ],
+  api_keys: (t) => [
+    apiKeyRow(t.organisationId, t.objects.api_key.id, {
+      workspace_id: t.workspaceId,
+      user_id: t.objects.user.id,
+      type: 'workspace-user',
+      name: `Key ${t.canary}`,
+      description: `About ${t.canary}`,
+      scopes: [...scopesOf('workspace-user')],
+      defaults: { metadata: { team: t.canary }, config_id: t.objects.config.slug ?? '' },
+      alert_emails: [`alert-${t.canary}@example.com`],
+      created_by: `by-${t.canary}`,
+      ...stamps,
+    }),
+  ],
+  api_key_secrets: (t) => [
+    secretRow(t.organisationId, t.objects.api_key.id, mintKey('usr').publicId, { digest: `digest-${t.canary}` }),
+  ],
+  integrations: (t) => [
+    integrationRow(t.organisationId, t.objects.integration.id, {
+      workspace_id: t.workspaceId,
+      slug: t.objects.integration.slug ?? '',
+      name: `Integration ${t.canary}`,
+      description: `About ${t.canary}`,
+      key: `plain.${t.secret}`,
+      configurations: {},
+      tags: { team: t.canary },
+      created_by: `by-${t.canary}`,
+      ...stamps,
+    }),
+    integrationRow(t.organisationId, t.objects.shared_integration.id, {
+      slug: t.objects.shared_integration.slug ?? '',
+      name: `Integration ${t.shared}`,
+      description: `About ${t.shared}`,
+      key: `plain.${t.secret}`,
+      tags: { team: t.shared },
+      created_by: `by-${t.shared}`,
+      ...stamps,
+    }),
+  ],
+  integration_models: (t) => [
+    {
+      organisation_id: t.organisationId,
+      integration_id: t.objects.integration.id,
+      slug: `model-${t.canary}`,
+      name: `Model ${t.canary}`,
+      description: `About ${t.canary}`,
+      enabled: true,
+      is_custom: true,
+      is_finetune: false,
+      base_model_slug: `base-${t.canary}`,
+      pricing_config: null,
+      configurations: { custom_host: `https://${t.canary}.example.com/v1` },
+      ...stamps,
+    },
+  ],
+  integration_workspaces: (t) => [
+    {
+      organisation_id: t.organisationId,
+      integration_id: t.objects.integration.id,
+      workspace_id: t.workspaceId,
+      enabled: true,
+      usage_limits: null,
+      rate_limits: null,
+      ...stamps,
+    },
+  ],
+  providers: (t) => [
+    providerRow(t.organisationId, t.workspaceId, t.objects.integration.id, t.objects.provider.id, {
+      slug: t.objects.provider.slug ?? '',
+      name: `Provider ${t.canary}`,
+      note: `Note ${t.canary}`,
+      tags: { team: t.canary },
+      ...stamps,
+    }),
+  ],
+  virtual_keys: (t) => [
+    {
+      id: t.objects.virtual_key.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      slug: t.objects.virtual_key.slug ?? '',
+      name: `Virtual key ${t.canary}`,
+      note: `Note ${t.canary}`,
+      ai_provider_id: 'openai',
+      integration_id: null,
+      status: 'active',
+      key: `plain.${t.secret}`,
+      model_config: {},
+      secret_model_config: null,
+      secret_mappings: null,
+      usage_limits: null,
+      rate_limits: null,
+      expires_at: null,
+      tags: { team: t.canary },
+      last_reset_at: null,
+      ...stamps,
+    },
+  ],
+  data_keys: (t) => [
+    { id: newId(), organisation_id: t.organisationId, kek_id: 'none', wrapped: `plain.${t.secret}`, created_at: now },
+  ],
+  audit_log: (t) => [
+    {
+      id: newId(),
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      timestamp: now,
+      method: 'PUT',
+      uri: `/v1/configs/${t.canary}`,
+      request_id: `request-${t.canary}`,
+      request_body: JSON.stringify({ name: t.canary }),
+      query_params: JSON.stringify({ name: t.canary }),
+      user_id: `by-${t.canary}`,
+      user_type: 'api_key',
+      response_status_code: 200,
+      resource_type: `kind-${t.canary}`,
+      resource_id: t.objects.config.id,
+      action: 'update',
+      client_ip: `ip-${t.canary}`,
+      country: `in-${t.canary}`,
+      request_headers: JSON.stringify({ 'user-agent': t.canary }),
+      before: JSON.stringify({ name: t.canary }),
+      after: JSON.stringify({ name: t.canary }),
+      seq: null,
+      hash: null,
+    },
+  ],
+  // One of each organisation, which the first audited write makes.
+  audit_heads: () => [],
+  idempotency_keys: (t) => [
+    {
+      organisation_id: t.organisationId,
+      caller: `by-${t.canary}`,
+      key: 'same-key-of-all',
+      object_id: null,
+      fingerprint: `print-${t.canary}`,
+      status: 200,
+      answer: `plain.${t.secret}`,
+      replay_until: now + YEAR,
+      expires_at: now + YEAR,
+      created_at: now,
+    },
+  ],
+  console_sessions: (t) => [
+    {
+      digest: `digest-${t.canary}`,
+      organisation_id: t.organisationId,
+      user_id: t.objects.user.id,
+      kind: 'session',
+      expires_at: now + YEAR,
+      created_at: now,
+    },
+  ],
+  object_owners: (t) => [
+    {
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      account: t.objects.integration.id,
+      kind: 'file',
+      object_id: `file-${t.canary}`,
+      provider: 'openai',
+      created_by: `by-${t.canary}`,
+      created_at: now,
+    },
+  ],
+  files: (t) => [
+    {
+      id: t.objects.file.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      filename: `${t.canary}.jsonl`,
+      purpose: 'batch',
+      content_type: 'application/jsonl',
+      bytes: 1,
+      status: 'processed',
+      status_details: null,
+      created_by: `by-${t.canary}`,
+      created_at: now,
+    },
+  ],
+  training_jobs: (t) => [
+    {
+      id: t.objects.job.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      provider_slug: t.objects.provider.slug ?? '',
+      request: {},
+      status: 'running',
+      job: jobOf(t),
+      step: 'done',
+      progress: {},
+      upstream_id: null,
+      cancel_requested: false,
+      failures: 0,
+      due_at: now + YEAR,
+      holder: null,
+      held_until: 0,
+      created_by: `by-${t.canary}`,
+      ...stamps,
+    },
+  ],
+  training_events: (t) => [
+    {
+      id: newId(),
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      job_id: t.objects.job.id,
+      seq: 1,
+      level: 'info',
+      message: `Told by ${t.canary}`,
+      data: null,
+      created_at: now,
+    },
+  ],
+  batches: (t) => [
+    {
+      id: t.objects.batch.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      provider_slug: t.objects.provider.slug ?? '',
+      request: {},
+      status: 'in_progress',
+      batch: batchOf(t),
+      step: 'done',
+      progress: {},
+      upstream_id: null,
+      cancel_requested: false,
+      failures: 0,
+      due_at: now + YEAR,
+      holder: null,
+      held_until: 0,
+      created_by: `by-${t.canary}`,
+      ...stamps,
+    },
+  ],
+  batch_results: (t) => [
+    {
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      batch_id: t.objects.batch.id,
+      line: 1,
+      ok: true,
+      result: JSON.stringify({ custom_id: t.canary }),
+      created_at: now,
+    },
+  ],
+  sandbox_objects: (t) => [
+    {
+      id: `sandbox-${t.canary}`,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      kind: 'file',
+      data: { filename: t.canary },
+      created_at: now,
+    },
+  ],
+};
+
+function jobOf(t: Tenant) {
+  return {
+    id: t.objects.job.id,
+    object: 'fine_tuning.job',
+    created_at: Math.floor(now / 1000),
+    model: 'gpt-4o-mini',
+    fine_tuned_model: null,
+    finished_at: null,
+    hyperparameters: {},
+    organization_id: '',
+    result_files: [],
+    status: 'running',
+    trained_tokens: null,
+    training_file: t.objects.file.id,
+    validation_file: null,
+    user_provided_suffix: t.canary,
+  };
+}
+
+function batchOf(t: Tenant) {
+  return {
+    id: t.objects.batch.id,
+    object: 'batch',
+    endpoint: '/v1/chat/completions',
+    errors: null,
+    input_file_id: t.objects.file.id,
+    completion_window: '24h',
+    status: 'in_progress',
+    output_file_id: null,
+    error_file_id: null,
+    created_at: Math.floor(now / 1000),
+    in_progress_at: Math.floor(now / 1000),
+    expires_at: null,
+    finalizing_at: null,
+    completed_at: null,
+    failed_at: null,
+    expired_at: null,
+    cancelling_at: null,
+    cancelled_at: null,
+    request_counts: { total: 1, completed: 0, failed: 0 },
+    metadata: { team: t.canary },
+  };
+}
+
+/** Inserts one object of every kind for a tenant. */
+export async function fill(tx: SystemTx, tenant: Tenant): Promise<void> {
+  for (const table of Object.keys(MAKERS) as TenantTable[]) {
+    for (const row of MAKERS[table](tenant)) await tx.insert(table, row as Row<typeof table>);
+  }
+}
+
+/** Everything that is kept of an organisation, as text, table by table. */
+export async function picture(tables: Tables, organisationId: string): Promise<Map<string, string[]>> {
+  const names = Object.keys(SCHEMA) as TableName[];
+  return tables.systemRead(async (tx) => {
+    const out = new Map<string, string[]>();
+    for (const table of names) {
+      const own =
+        'organisation_id' in SCHEMA[table].columns ? 'organisation_id' : table === 'organisations' ? 'id' : '';
+      if (own === '') continue;
+      const rows = await tx.list(table, { where: { [own]: organisationId } as never });
+      out.set(
+        table,
+        rows.map((row) => JSON.stringify(row)),
+      );
+    }
+    return out;
+  });
+}
+
+/** What is kept of one workspace, by its canary or its id; the audit of calls that only name it is not among it. */
+export function ofWorkspace(all: ReadonlyMap<string, readonly string[]>, tenant: Tenant): string[] {
+  return [...all].flatMap(([table, rows]) =>
+    table === 'audit_log' || table === 'changes'
+      ? []
+      : rows.filter((row) => row.includes(tenant.canary) || row.includes(tenant.workspaceId)).map((row) => table + row),
+  );
+}
