@@ -198,7 +198,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     clock,
     log,
   });
-  const upstream = lifecycle.own('upstream', createUpstream({ guard, clock, log }));
+  const upstream = lifecycle.own('upstream', createUpstream({ guard, clock }));
   const storeClock = lifecycle.own('store clock', await startStoreClock({ tables, clock, log }));
   const authenticator = createAuthenticator({ tables, clock: storeClock, log });
   const runtime = createRuntime({ tables, vault, clock, log, blockInlineConfig: config.blockInlineConfig });

@@ -1,4 +1,4 @@
-import { connect as connectTcp, isIP, type Socket } from 'node:net';
+import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
@@ -7,9 +7,15 @@ import { Lru } from '../kernel/lru.ts';
 import { addressBytes, sameAddress } from './addresses.ts';
 import { watchWrites } from './body-slabs.ts';
 
-/** The connect function undici calls for each new connection. */
+/** The connect function that undici or a pool of ours calls for each new connection. */
 export type Connect = (
-  target: { readonly hostname: string; readonly protocol: string; readonly port: string },
+  target: {
+    readonly hostname: string;
+    readonly protocol: string;
+    readonly port: string;
+    /** Gets the bytes in place of the socket's stream; a TLS socket ignores it. */
+    readonly onread?: OnReadOpts | undefined;
+  },
   callback: (...result: [null, Socket | TLSSocket] | [Error, null]) => void,
 ) => void;
 
@@ -60,7 +66,7 @@ export function createConnect(options: {
   const sessions = new Lru<string, Buffer>({ maxEntries: 64 });
   let turn = 0;
 
-  async function tcp(hostname: string, port: number): Promise<Socket> {
+  async function tcp(hostname: string, port: number, onread: OnReadOpts | undefined): Promise<Socket> {
     const all = await options.addresses(hostname, port);
     // IPv4 comes first in the list and is most often routed; within it calls take turns.
     const v4 = all.filter((address) => isIP(address) === 4);
@@ -74,7 +80,14 @@ export function createConnect(options: {
       if (left <= 0) break;
       try {
         const socket = await opened(
-          connectTcp({ host: address, port, autoSelectFamily: false, noDelay: true, keepAlive: true }),
+          connectTcp({
+            host: address,
+            port,
+            autoSelectFamily: false,
+            noDelay: true,
+            keepAlive: true,
+            ...(onread && { onread }),
+          }),
           'connect',
           left,
           clock,
@@ -124,7 +137,8 @@ export function createConnect(options: {
     const hostname = target.hostname.replace(/^\[|\]$/g, '');
     const secure = target.protocol === 'https:';
     const port = target.port ? Number(target.port) : secure ? 443 : 80;
-    tcp(hostname, port)
+    const { onread } = target;
+    tcp(hostname, port, secure ? undefined : onread)
       .then((socket): Socket | Promise<Socket> => (secure ? tls(socket, hostname, port) : socket))
       .then(
         (socket) => callback(null, watchWrites(socket)),

@@ -293,7 +293,7 @@ describe('filterUpstreamHeaders', () => {
         clock: systemClock,
         log: silentLog,
       });
-      const upstream = createUpstream({ guard, clock: systemClock, log: silentLog });
+      const upstream = createUpstream({ guard, clock: systemClock });
       const sent = [
         ...CREDENTIAL_HEADERS,
         ...SIGN_IN_HEADERS,

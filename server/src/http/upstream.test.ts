@@ -198,6 +198,74 @@ describe('dead keep-alive sockets', () => {
   });
 });
 
+describe('a connection is used again', () => {
+  const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n';
+
+  it.each([
+    ['as long as the upstream says', 'keep-alive: timeout=10', 7_000, 9_000],
+    ['30 seconds when it says nothing', 'x: y', 29_000, 31_000],
+  ])('%s', async (_title, header, within, beyond) => {
+    const clock = new TestClock();
+    const server = await raw((socket) => socket.write(`${OK}${header}\r\n\r\nok`));
+    const upstream = client({ clock });
+    await send(upstream, server.port).answer;
+    await clock.advance(within);
+    await send(upstream, server.port).answer;
+    expect(server.opened()).toBe(1);
+    await clock.advance(beyond);
+    await send(upstream, server.port).answer;
+    expect(server.opened()).toBe(2);
+  });
+
+  it.each([
+    ['after a close that was announced', `${OK}connection: close\r\n\r\nok`],
+    ['when it is to be closed at once', `${OK}keep-alive: timeout=1\r\n\r\nok`],
+    ['when more came than was asked for', `${OK}\r\nokHTTP/1.1 200 OK\r\n\r\nsmuggled`],
+  ])('never %s', async (_title, bytes) => {
+    const server = await raw((socket) => socket.write(bytes));
+    const upstream = client();
+    for (const opened of [1, 2]) {
+      const { body, error } = await send(upstream, server.port).answer;
+      expect([body.toString(), error, server.opened()]).toEqual(['ok', null, opened]);
+      await idle();
+    }
+  });
+
+  it('never once bytes came that nobody asked for: the next call does not get them as its answer', async () => {
+    const server = await raw((socket) => socket.write(`${OK}\r\nok`));
+    const upstream = client();
+    await send(upstream, server.port).answer;
+    for (const socket of server.sockets) socket.write(`${OK}\r\nno`);
+    await until(() => server.sockets.size === 0);
+    expect((await send(upstream, server.port).answer).body.toString()).toBe('ok');
+    expect(server.opened()).toBe(2);
+  });
+
+  it('never while the upstream has not read the request that it answered', async () => {
+    const server = await raw((socket) => {
+      socket.pause();
+      socket.write(`${OK}\r\nok`);
+    });
+    const upstream = client();
+    const body = [Buffer.alloc(32 * 1024 * 1024)];
+    expect((await send(upstream, server.port, { body }).answer).error).toBeNull();
+    expect((await send(upstream, server.port).answer).error).toBeNull();
+    expect(server.opened()).toBe(2);
+  });
+
+  it('by calls that waited for it, and replaced for them when it breaks', async () => {
+    let requests = 0;
+    const server = await raw((socket) => {
+      if (++requests % 2 === 0) socket.destroy();
+      else socket.write(`${OK}\r\nok`);
+    });
+    const upstream = client({ limits: { connections: 1 } });
+    const answers = await Promise.all([1, 2, 3, 4].map(() => send(upstream, server.port).answer));
+    expect(answers.filter(({ error }) => error === null).length).toBeGreaterThanOrEqual(2);
+    expect(upstream.stats().inFlight).toBe(0);
+  });
+});
+
 describe('abort', () => {
   it('F-07 closes the upstream socket at once in every phase and reports nothing more', async () => {
     const server = await http((request, response) => {

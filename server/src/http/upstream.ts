@@ -1,10 +1,10 @@
-import { Client, type Dispatcher, Pool } from 'undici';
 import type { Clock } from '../kernel/clock.ts';
 import { type Deadline, type Deadlines, deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
-import type { Log } from '../kernel/log.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
+import { AnswerFault } from './answer-parser.ts';
+import { type Connection, ConnectionPool, type Failure, type PooledCall } from './connection-pool.ts';
 import { codingOf, createDecoder, type Decoder } from './decode.ts';
 import type { EgressGuard } from './egress-guard.ts';
 
@@ -40,39 +40,26 @@ export interface UpstreamLimits {
 }
 
 const SWEEP_MS = 30_000;
-const HEADER_BYTES = 32 * 1024;
 const MAX_INTERIM = 16;
-/** Up to this size the parts of a body are joined: a copy is cheaper than undici's iterator path. */
-const JOIN_BYTES = 64 * 1024;
 const CLOSE_MS = 5_000;
-
-/** A client that can tell whether its present connection has answered before: only then is a repeat allowed. */
-class TrackedClient extends Client {
-  answered = 0;
-
-  constructor(origin: URL | string, options: Client.Options) {
-    super(origin, options);
-    this.on('connect', () => {
-      this.answered = 0;
-    });
-  }
-
-  override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    if (handler instanceof Call) handler.via = this;
-    return super.dispatch(options, handler);
-  }
-}
 
 class Entry {
   readonly origin: string;
-  readonly options: Client.Options;
-  readonly pool: Pool;
+  /** `Host` of every request. */
+  readonly host: string;
+  readonly pool: ConnectionPool;
   /** Message of the refusal when a stored credential may not travel to this origin. */
   readonly storedFault: SluiceError | null;
   inFlight = 0;
   used = true;
 
-  constructor(origin: string, guard: EgressGuard, organisationId: string, limits: Required<UpstreamLimits>) {
+  constructor(
+    origin: string,
+    guard: EgressGuard,
+    organisationId: string,
+    limits: Required<UpstreamLimits>,
+    clock: Clock,
+  ) {
     this.origin = origin;
     // Defence in depth: whoever built the request checked the URL; an origin that fails here is never connected to.
     guard.check(`${origin}/`, { storedCredential: false });
@@ -84,80 +71,77 @@ class Entry {
       fault = error;
     }
     this.storedFault = fault;
-    this.options = {
+    const url = new URL(origin);
+    this.host = url.host;
+    this.pool = new ConnectionPool({
+      origin: url,
       connect: guard.connector(organisationId),
-      pipelining: 1,
-      allowH2: false,
-      maxHeaderSize: HEADER_BYTES,
-      // Deadlines are ours: undici's have a resolution of half a second.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      keepAliveTimeout: limits.keepAliveMs,
-      keepAliveMaxTimeout: 600_000,
-    };
-    this.pool = new Pool(origin, {
-      ...this.options,
+      clock,
       connections: limits.connections,
-      factory: (url: URL, options: object) => new TrackedClient(url, options),
+      keepAliveMs: limits.keepAliveMs,
     });
   }
 }
 
-/** Thrown into undici to drop a request that was given up while it waited for a socket, without closing the socket. */
-const GIVEN_UP = new Error('given up');
-
 /** What an unanswered request on a dead connection fails with. */
 function isDeadSocket(error: unknown): boolean {
   const code = codeOf(error);
-  return code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE';
+  return code === 'ECLOSED' || code === 'ECONNRESET' || code === 'EPIPE';
 }
 
 function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
-/** One call in flight: undici's handler and the relay's control in one object. */
-class Call implements Dispatcher.DispatchHandler, WireControl {
+/** One call in flight: what the pool serves and the relay's control in one object. */
+class Call implements PooledCall, WireControl {
   readonly #upstream: Calls;
   readonly #entry: Entry;
   readonly #handler: WireHandler;
   readonly #idleMs: number;
   readonly #headersMs: number;
-  readonly #request: Dispatcher.DispatchOptions;
   readonly #deadline: Deadline;
-  /** Set by the client that took the call. */
-  via: TrackedClient | null = null;
-  #controller: Dispatcher.DispatchController | null = null;
+  readonly head: string;
+  readonly body: readonly Buffer[] | null;
+  readonly bodyBytes: number;
+  readonly headOnly: boolean;
+  #connection: Connection | null = null;
   #decoder: Decoder | null = null;
   #returned = false;
   #done = false;
   #paused = false;
-  #started = false;
-  #head = false;
+  #hasHead = false;
   #repeated = false;
   #interim = 0;
 
-  constructor(
-    upstream: Calls,
-    entry: Entry,
-    request: Dispatcher.DispatchOptions,
-    handler: WireHandler,
-    timeouts: WireTimeouts,
-  ) {
+  constructor(upstream: Calls, entry: Entry, request: WireRequest, handler: WireHandler, timeouts: WireTimeouts) {
     this.#upstream = upstream;
     this.#entry = entry;
-    this.#request = request;
     this.#handler = handler;
     this.#headersMs = timeouts.headersMs;
     this.#idleMs = timeouts.idleMs;
+    this.body = request.body;
+    let bytes = 0;
+    if (request.body !== null) for (const part of request.body) bytes += part.length;
+    this.bodyBytes = bytes;
+    this.head = headOf(request, entry.host, bytes);
+    this.headOnly = request.method === 'HEAD';
     this.#deadline = upstream.deadlines.start(timeouts.headersMs, this.#onDeadline);
+  }
+
+  get done(): boolean {
+    return this.#done;
+  }
+
+  get full(): boolean {
+    return this.#paused;
   }
 
   start(): void {
     this.#entry.inFlight++;
     this.#entry.used = true;
     this.#upstream.inFlight++;
-    this.#entry.pool.dispatch(this.#request, this);
+    this.#entry.pool.run(this);
     this.#returned = true;
   }
 
@@ -167,59 +151,49 @@ class Call implements Dispatcher.DispatchHandler, WireControl {
     if (this.#done || this.#paused) return;
     this.#paused = true;
     if (this.#decoder) this.#decoder.pause();
-    else this.#controller?.pause();
+    else this.#connection?.pause();
   }
 
   resume(): void {
     if (this.#done || !this.#paused) return;
     this.#paused = false;
-    if (this.#head) this.#deadline.reset(this.#idleMs);
+    if (this.#hasHead) this.#deadline.reset(this.#idleMs);
     if (this.#decoder) this.#decoder.resume();
-    else this.#controller?.resume();
+    else this.#connection?.resume();
   }
 
   abort(): void {
     if (this.#done) return;
     this.#finish();
-    this.#controller?.abort(GIVEN_UP);
+    this.#leave();
   }
 
-  // undici's side.
+  /** The upstream sees its connection closed; a call that waited for one just goes. */
+  #leave(): void {
+    if (this.#connection === null) this.#entry.pool.forget(this);
+    else this.#connection.abandon(this);
+  }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    if (this.#done) throw GIVEN_UP;
-    this.#controller = controller;
+  // The pool's side.
+
+  onSent(connection: Connection): void {
+    this.#connection = connection;
     this.#deadline.reset(this.#headersMs);
   }
 
-  onResponseStarted(): void {
-    this.#started = true;
+  onInterim(): void {
+    if (++this.#interim > MAX_INTERIM) this.#fail(invalid('sends interim answers without end'), true);
   }
 
-  onResponseStart(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    headers: Record<string, string | string[] | undefined>,
-  ): void {
+  onHead(status: number, headers: string[]): void {
     if (this.#done) return;
-    if (status < 200) {
-      if (++this.#interim > MAX_INTERIM) this.#fail(invalid('sends interim answers without end'), true);
-      return;
-    }
     this.#deadline.reset(this.#idleMs);
-    const coding = codingOf(headers['content-encoding']);
+    const coding = codingOf(contentEncoding(headers));
     if (coding === null) {
       this.#fail(invalid('uses a content coding that was not asked for'), true);
       return;
     }
-    const flat: string[] = [];
-    for (const name in headers) {
-      if (coding !== 'identity' && (name === 'content-encoding' || name === 'content-length')) continue;
-      const value = headers[name];
-      if (typeof value === 'string') flat.push(name, value);
-      else if (value !== undefined) for (const each of value) flat.push(name, each);
-    }
-    this.#head = true;
+    this.#hasHead = true;
     if (coding !== 'identity') {
       this.#decoder = createDecoder(coding, {
         maxBytes: this.#upstream.limits.decodedBytes,
@@ -227,58 +201,52 @@ class Call implements Dispatcher.DispatchHandler, WireControl {
         onData: (chunk) => this.#guarded(() => this.#handler.onData(chunk)),
         onEnd: () => this.#guarded(() => this.#complete()),
         onError: (detail) => this.#fail(invalid('has a compressed body that cannot be decoded', detail), true),
-        onPressure: (full) => (full ? controller.pause() : controller.resume()),
+        onPressure: (full) => (full ? this.#connection?.pause() : this.#connection?.resume()),
       });
     }
-    this.#handler.onHead(status, flat, this);
+    this.#handler.onHead(status, coding === 'identity' ? headers : withoutCoding(headers), this);
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onData(chunk: Buffer): void {
     if (this.#done) return;
     this.#deadline.reset(this.#idleMs);
     if (this.#decoder) this.#decoder.write(chunk);
     else this.#handler.onData(chunk);
   }
 
-  onResponseEnd(): void {
-    if (this.via) this.via.answered++;
+  onEnd(): void {
     if (this.#done) return;
     // The decoder may still hold data that the reader has not taken; it ends the call.
     if (this.#decoder) this.#decoder.end();
     else this.#complete();
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
+  onFailure(failure: Failure): void {
     if (this.#done) return;
-    const reused = this.via !== null && this.via.answered > 0;
-    if (reused && !this.#started && !this.#repeated && this.#controller && isDeadSocket(error)) {
+    const { error, reused, started } = failure;
+    this.#connection = null;
+    if (reused && !started && !this.#repeated && isDeadSocket(error)) {
       this.#repeated = true;
-      this.#controller = null;
-      this.#upstream.repeat(this.#entry, this.#request, this);
+      // The pool may hold further sockets that died with this one.
+      this.#entry.pool.runApart(this);
       return;
     }
-    this.#fail(this.#explain(error), false);
+    this.#fail(this.#explain(error, started), false);
   }
 
-  #explain(error: Error): SluiceError {
+  #explain(error: unknown, started: boolean): SluiceError {
     if (error instanceof SluiceError) return error;
+    if (error instanceof AnswerFault) return invalid(error.message, error);
     const code = codeOf(error);
-    if (code === 'UND_ERR_HEADERS_OVERFLOW') return invalid(`has headers of more than ${HEADER_BYTES} bytes`, error);
-    if (error.name === 'HTTPParserError') return invalid('does not follow HTTP', error);
-    if (code === 'UND_ERR_INVALID_ARG' || code === 'UND_ERR_NOT_SUPPORTED') {
-      return new SluiceError('bad_call', `The request cannot be sent to the provider: ${error.message}`, {
-        detail: error,
-      });
-    }
     if (code.startsWith('ERR_SSL') || code.startsWith('ERR_TLS')) {
       return new SluiceError('upstream_tls', 'The secure connection to the provider failed', { detail: error });
     }
-    if (this.#head) {
+    if (this.#hasHead) {
       return new SluiceError('upstream_cut', 'The provider closed the connection before its answer was complete', {
         detail: error,
       });
     }
-    if (this.#started) return invalid('ended before its headers were complete', error);
+    if (started) return invalid('ended before its headers were complete', error);
     return new SluiceError('upstream_unreachable', 'The provider closed the connection without an answer', {
       detail: error,
     });
@@ -286,7 +254,7 @@ class Call implements Dispatcher.DispatchHandler, WireControl {
 
   readonly #onDeadline = (): void => {
     if (this.#done) return;
-    if (!this.#head) {
+    if (!this.#hasHead) {
       const seconds = this.#headersMs / 1000;
       this.#fail(new SluiceError('timeout', `The provider did not start to answer within ${seconds} s`), true);
     } else if (this.#paused || this.#decoder?.full) {
@@ -324,7 +292,7 @@ class Call implements Dispatcher.DispatchHandler, WireControl {
   #fail(error: SluiceError, abort: boolean): void {
     if (this.#done) return;
     this.#finish();
-    if (abort) this.#controller?.abort(GIVEN_UP);
+    if (abort) this.#leave();
     if (this.#returned) this.#handler.onError(error);
     else queueMicrotask(() => this.#handler.onError(error));
   }
@@ -332,6 +300,54 @@ class Call implements Dispatcher.DispatchHandler, WireControl {
 
 function invalid(what: string, detail?: unknown): SluiceError {
   return new SluiceError('upstream_invalid', `The provider's answer ${what}`, { detail });
+}
+
+/** Request line and headers. Throws `bad_call` for what would break the request apart (H-05). */
+function headOf(request: WireRequest, host: string, bodyBytes: number): string {
+  const { method, path, headers, body } = request;
+  if (!TOKEN.test(method) || !PATH.test(path)) throw unsendable('its method or path is not valid');
+  let head = `${method} ${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\naccept-encoding: identity\r\n`;
+  for (let n = 0; n + 1 < headers.length; n += 2) {
+    const name = headers[n] as string;
+    if (FRAMING.has(name)) continue;
+    const value = headers[n + 1] as string;
+    if (!TOKEN.test(name)) throw unsendable('the name of a header is not valid');
+    if (!VALUE.test(value)) throw unsendable(`the value of the header ${name} is not valid`);
+    head += `${name}: ${value}\r\n`;
+  }
+  if (body !== null || WITH_BODY.has(method)) head += `content-length: ${bodyBytes}\r\n`;
+  return `${head}\r\n`;
+}
+
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const PATH = /^[\x21-\xff]+$/;
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+/** Their length is told also when there is no body. */
+const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
+
+function unsendable(what: string): SluiceError {
+  return new SluiceError('bad_call', `The request cannot be sent to the provider: ${what}`);
+}
+
+/** Values of `content-encoding`: one, several, or none. */
+function contentEncoding(headers: readonly string[]): string | string[] | undefined {
+  let found: string | string[] | undefined;
+  for (let n = 0; n < headers.length; n += 2) {
+    if (headers[n] !== 'content-encoding') continue;
+    const value = headers[n + 1] as string;
+    found = found === undefined ? value : [...(Array.isArray(found) ? found : [found]), value];
+  }
+  return found;
+}
+
+/** Without the headers that speak of the coded body. */
+function withoutCoding(headers: readonly string[]): string[] {
+  const out: string[] = [];
+  for (let n = 0; n < headers.length; n += 2) {
+    const name = headers[n] as string;
+    if (name !== 'content-encoding' && name !== 'content-length') out.push(name, headers[n + 1] as string);
+  }
+  return out;
 }
 
 /** A call refused before it became one. */
@@ -354,7 +370,6 @@ class Refused implements WireControl {
 class Calls implements Upstream {
   readonly #guard: EgressGuard;
   readonly #clock: Clock;
-  readonly #log: Log;
   readonly limits: Required<UpstreamLimits>;
   readonly deadlines: Deadlines;
   readonly #organisations = new Map<string, Map<string, Entry>>();
@@ -363,10 +378,9 @@ class Calls implements Upstream {
   #closed = false;
   inFlight = 0;
 
-  constructor(guard: EgressGuard, clock: Clock, log: Log, limits: UpstreamLimits) {
+  constructor(guard: EgressGuard, clock: Clock, limits: UpstreamLimits) {
     this.#guard = guard;
     this.#clock = clock;
-    this.#log = log;
     this.deadlines = deadlinesOf(clock);
     this.limits = {
       connections: limits.connections ?? 256,
@@ -393,7 +407,7 @@ class Calls implements Upstream {
           handler,
         );
       }
-      const call = new Call(this, entry, this.#options(request), handler, timeouts);
+      const call = new Call(this, entry, request, handler, timeouts);
       call.start();
       return call;
     } catch (error) {
@@ -405,40 +419,13 @@ class Calls implements Upstream {
     }
   }
 
-  /** What undici is given. Framing headers are the egress layer's own: whatever the caller put there is dropped. */
-  #options(request: WireRequest): Dispatcher.DispatchOptions {
-    const { body } = request;
-    const headers: string[] = ['accept-encoding', 'identity'];
-    for (let n = 0; n + 1 < request.headers.length; n += 2) {
-      const name = request.headers[n] as string;
-      if (!FRAMING.has(name)) headers.push(name, request.headers[n + 1] as string);
-    }
-    let payload: Buffer | Buffer[] | null = null;
-    if (body !== null && body.length > 0) {
-      let size = 0;
-      for (const part of body) size += part.length;
-      if (body.length === 1) payload = body[0] as Buffer;
-      else if (size <= JOIN_BYTES) payload = Buffer.concat(body, size);
-      else {
-        payload = body as Buffer[];
-        headers.push('content-length', String(size));
-      }
-    }
-    return {
-      path: request.path,
-      method: request.method as Dispatcher.HttpMethod,
-      headers,
-      body: payload as Buffer | null,
-    };
-  }
-
   #entry(organisationId: string, origin: string): Entry {
     if (this.#closed) throw new SluiceError('gateway_unavailable', 'The gateway is shutting down');
     let origins = this.#organisations.get(organisationId);
     const known = origins?.get(origin);
     if (known) return known;
     if (this.#pools >= this.limits.pools) this.#makeRoom();
-    const entry = new Entry(origin, this.#guard, organisationId, this.limits);
+    const entry = new Entry(origin, this.#guard, organisationId, this.limits, this.#clock);
     if (!origins) {
       origins = new Map();
       this.#organisations.set(organisationId, origins);
@@ -454,7 +441,7 @@ class Calls implements Upstream {
     if (!origins?.delete(entry.origin)) return;
     if (origins.size === 0) this.#organisations.delete(organisationId);
     this.#pools--;
-    entry.pool.close().catch((error: unknown) => this.#log.warn('closing a pool failed', { error: String(error) }));
+    void entry.pool.close();
   }
 
   /** Closes one idle pool, the one not used since the last sweep first. */
@@ -482,6 +469,7 @@ class Calls implements Upstream {
   readonly #sweep = (): void => {
     for (const [organisationId, origins] of [...this.#organisations]) {
       for (const entry of [...origins.values()]) {
+        entry.pool.sweep();
         if (entry.inFlight > 0) continue;
         if (!entry.used) this.#remove(organisationId, entry);
         entry.used = false;
@@ -489,14 +477,6 @@ class Calls implements Upstream {
     }
     this.#stopSweep = this.#pools > 0 && !this.#closed ? this.#clock.after(SWEEP_MS, this.#sweep) : null;
   };
-
-  /** On a connection of its own: the pool may hold further sockets that died with the first. */
-  repeat(entry: Entry, request: Dispatcher.DispatchOptions, call: Call): void {
-    const client = new Client(entry.origin, entry.options);
-    call.via = null;
-    client.dispatch(request, call);
-    client.close().catch(() => {});
-  }
 
   async close(): Promise<void> {
     if (this.#closed) return;
@@ -506,7 +486,7 @@ class Calls implements Upstream {
     this.#organisations.clear();
     this.#pools = 0;
     const stop = this.#clock.after(CLOSE_MS, () => {
-      for (const pool of pools) pool.destroy().catch(() => {});
+      for (const pool of pools) pool.destroy();
     });
     await Promise.allSettled(pools.map((pool) => pool.close()));
     stop();
@@ -528,12 +508,11 @@ const FRAMING: ReadonlySet<string> = new Set([
   'accept-encoding',
 ]);
 
-/** Calls to upstreams through undici's pools, one per organisation and origin, over HTTP/1.1 with keep-alive. */
+/** Calls to upstreams through pools of connections, one per organisation and origin, over HTTP/1.1 with keep-alive. */
 export function createUpstream(options: {
   readonly guard: EgressGuard;
   readonly clock: Clock;
-  readonly log: Log;
   readonly limits?: UpstreamLimits;
 }): Upstream {
-  return new Calls(options.guard, options.clock, options.log, options.limits ?? {});
+  return new Calls(options.guard, options.clock, options.limits ?? {});
 }

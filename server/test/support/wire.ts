@@ -62,7 +62,6 @@ export function client(
   const upstream = createUpstream({
     guard,
     clock,
-    log: silentLog,
     ...(options.limits ? { limits: options.limits } : {}),
   });
   closers.push(() => upstream.close());
@@ -147,7 +146,7 @@ export function read(request: IncomingMessage): Promise<Buffer> {
   });
 }
 
-/** undici takes a socket into use again one turn of the event loop after its answer. */
+/** A few turns of the event loop: what both sides of a connection do after an answer has happened by then. */
 export const idle = async () => {
   for (let k = 0; k < 3; k++) await new Promise((resolve) => setImmediate(resolve));
 };
