@@ -1,5 +1,5 @@
 /** Whole rows with plain values, for the suites of this folder and for tests that need a row and care for few columns. */
-import type { Row } from '../schema.ts';
+import type { Row, TenantTable } from '../schema.ts';
 
 const at = { created_at: 1_700_000_000_000, last_updated_at: 1_700_000_000_000 };
 
@@ -168,5 +168,209 @@ export function providerRow(
     last_reset_at: null,
     ...at,
     ...more,
+  };
+}
+
+type Rows = { readonly [N in TenantTable]: Row<N> };
+
+/**
+ * One whole row of each tenant table that belongs to the workspace, or to its organisation where the table has none, in
+ * an order in which every row follows those it refers to. The ids start with the workspace's. `more` is part of all ids
+ * but the workspace's own and those of what there is once per organisation or workspace.
+ */
+export function tenantRows(organisation: string, workspace: string, more = ''): Rows {
+  const name = `${workspace}${more}`;
+  const own = { organisation_id: organisation };
+  const inside = { ...own, workspace_id: workspace };
+  const created = { created_at: at.created_at };
+  const user = `${name}-user`;
+  const integration = `${name}-integration`;
+  const work = {
+    step: 'wait',
+    progress: {},
+    upstream_id: null,
+    cancel_requested: false,
+    failures: 0,
+    due_at: at.created_at,
+    holder: null,
+    held_until: 0,
+    created_by: null,
+    ...at,
+  };
+  return {
+    workspaces: workspaceRow(organisation, workspace),
+    users: userRow(organisation, user),
+    workspace_members: { ...inside, user_id: user, role: 'member', status: 'active', ...at },
+    invites: {
+      id: `${name}-invite`,
+      ...own,
+      email: `${name}@example.com`,
+      role: 'member',
+      workspaces: [],
+      api_key_details: null,
+      status: 'pending',
+      token_digest: `${name}-token`,
+      expires_at: at.created_at,
+      accepted_at: null,
+      invited_by: user,
+      ...at,
+    },
+    guardrail_exclusions: { ...inside, direction: more === '' ? 'input' : 'output', ...created },
+    api_keys: apiKeyRow(organisation, `${name}-key`, {
+      workspace_id: workspace,
+      user_id: user,
+      type: 'workspace-user',
+    }),
+    api_key_secrets: secretRow(organisation, `${name}-key`, `${name}-secret`),
+    configs: configRow(organisation, workspace, `${name}-config`),
+    config_versions: {
+      id: `${name}-version`,
+      ...own,
+      config_id: `${name}-config`,
+      number: 1,
+      config: {},
+      created_by: user,
+      ...created,
+    },
+    integrations: integrationRow(organisation, integration, { workspace_id: workspace }),
+    integration_models: {
+      ...own,
+      integration_id: integration,
+      slug: 'model',
+      name: null,
+      description: null,
+      enabled: true,
+      is_custom: false,
+      is_finetune: false,
+      base_model_slug: null,
+      pricing_config: null,
+      configurations: null,
+      ...at,
+    },
+    integration_workspaces: {
+      ...inside,
+      integration_id: integration,
+      enabled: true,
+      usage_limits: null,
+      rate_limits: null,
+      ...at,
+    },
+    providers: providerRow(organisation, workspace, integration, `${name}-provider`),
+    virtual_keys: {
+      id: `${name}-virtual`,
+      ...inside,
+      slug: `${name}-virtual`,
+      name: 'Virtual key',
+      note: null,
+      ai_provider_id: 'openai',
+      integration_id: integration,
+      status: 'active',
+      key: null,
+      model_config: {},
+      secret_model_config: null,
+      secret_mappings: null,
+      usage_limits: null,
+      rate_limits: null,
+      expires_at: null,
+      tags: null,
+      last_reset_at: null,
+      ...at,
+    },
+    data_keys: { id: `${name}-data-key`, ...own, kek_id: 'kek', wrapped: 'wrapped', ...created },
+    audit_log: {
+      id: `${name}-audit`,
+      ...inside,
+      timestamp: at.created_at,
+      method: 'POST',
+      uri: '/v1/configs',
+      request_id: 'request',
+      request_body: null,
+      query_params: null,
+      user_id: user,
+      user_type: 'user',
+      response_status_code: 200,
+      resource_type: 'config',
+      resource_id: `${name}-config`,
+      action: 'create',
+      client_ip: null,
+      country: null,
+      request_headers: null,
+      before: null,
+      after: null,
+      seq: null,
+      hash: null,
+    },
+    audit_heads: { ...own, seq: 1, hash: 'hash' },
+    idempotency_keys: {
+      ...own,
+      caller: user,
+      key: name,
+      fingerprint: 'fingerprint',
+      status: 200,
+      answer: null,
+      object_id: null,
+      replay_until: at.created_at,
+      expires_at: at.created_at,
+      ...created,
+    },
+    console_sessions: {
+      digest: `${name}-session`,
+      ...own,
+      user_id: user,
+      kind: 'session',
+      expires_at: at.created_at,
+      ...created,
+    },
+    object_owners: {
+      ...inside,
+      account: integration,
+      kind: 'file',
+      object_id: name,
+      provider: 'openai',
+      created_by: null,
+      ...created,
+    },
+    files: {
+      id: `${name}-file`,
+      ...inside,
+      filename: 'data.jsonl',
+      purpose: 'batch',
+      content_type: 'application/jsonl',
+      bytes: 1,
+      status: 'processed',
+      status_details: null,
+      created_by: null,
+      ...created,
+    },
+    training_jobs: {
+      id: `${name}-job`,
+      ...inside,
+      provider_slug: 'provider',
+      request: {},
+      status: 'queued',
+      job: {},
+      ...work,
+    },
+    training_events: {
+      id: `${name}-event`,
+      ...inside,
+      job_id: `${name}-job`,
+      seq: 1,
+      level: 'info',
+      message: 'queued',
+      data: null,
+      ...created,
+    },
+    batches: {
+      id: `${name}-batch`,
+      ...inside,
+      provider_slug: 'provider',
+      request: {},
+      status: 'queued',
+      batch: {},
+      ...work,
+    },
+    batch_results: { ...inside, batch_id: `${name}-batch`, line: 1, ok: true, result: '{}', ...created },
+    sandbox_objects: { id: `${name}-object`, ...inside, kind: 'file', data: {}, ...created },
   };
 }

@@ -56,7 +56,6 @@ class PostgresLogs implements LogSink {
   async migrate(): Promise<void> {
     await migratePostgres(this.#pool, this.#url, 'log_migrations', LOG_MIGRATIONS, LOG_RULES, this.#log);
     await this.#tenancy.look();
-    this.#tenancy.warn(this.#log);
   }
 
   async insert(journal: string, lines: Buffer, position: JournalPosition): Promise<void> {

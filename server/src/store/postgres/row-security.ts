@@ -195,7 +195,7 @@ async function grantRole(
 /** Lets the transaction go on when the right for the statement is missing, or another database's start was first. */
 async function attempt(tx: MigrationTx, statement: string): Promise<void> {
   await tx.execute(
-    `DO $do$ BEGIN ${statement}; EXCEPTION WHEN insufficient_privilege OR duplicate_object OR unique_violation THEN NULL; END $do$`,
+    `DO $do$ BEGIN ${statement}; EXCEPTION WHEN insufficient_privilege OR undefined_object OR duplicate_object OR unique_violation THEN NULL; END $do$`,
   );
 }
 

@@ -10,7 +10,7 @@ import { type Builder, conditions, filter } from './where.ts';
 /** Stands for "no limit" where SQLite wants one before an offset. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
-/** Which of the two filters of tenant isolation are on. Only the test that proves each one alone turns one off. */
+/** Which of the filters of tenant isolation that work on statements are on. Only the test that proves each one alone turns one off. */
 export interface Filters {
   readonly predicate: boolean;
   readonly guard: boolean;
@@ -81,7 +81,7 @@ export class Session {
       statement = statement.offset(wholeNumber(query.offset));
     }
     const { rows } = await this.#run(table, 'read', statement.compile());
-    if (this.#scope && this.#filters.guard) guardRows(rows, this.#scope.organisationId);
+    if (this.#scope && this.#filters.guard) guardRows(rows, table, this.#scope);
     return rows.map((row) => decodeRow(table, row));
   }
 
@@ -135,7 +135,7 @@ export class Session {
       .selectFrom('organisations')
       .select([...columnsOf('organisations')])
       .where('id', '=', id);
-    const { rows } = await this.#execute('organisations', 'read', statement.compile());
+    const { rows } = await this.#guarded('organisations', 'read', statement.compile());
     const row = rows[0];
     if (row?.id !== id) throw misuse(`organisation ${id} does not exist`);
     return decodeRow('organisations', row);
@@ -149,7 +149,7 @@ export class Session {
     const stored = encodePatch('organisations', { name, settings, last_updated_at });
     if (Object.keys(stored).length === 0) return;
     const statement = this.#db.updateTable('organisations').set(stored).where('id', '=', this.#scope.organisationId);
-    await this.#execute('organisations', 'update', statement.compile());
+    await this.#guarded('organisations', 'update', statement.compile());
   }
 
   async now(): Promise<number> {
@@ -197,7 +197,7 @@ export class Session {
   /** A row that is written stays within the tenant. */
   #owns(table: string, values: Loose, whole: boolean): void {
     const scope = this.#scope;
-    if (!scope) return;
+    if (!scope || !this.#filters.predicate) return;
     const { columns } = tableOf(table);
     const check = (name: string, expected: string) => {
       if (!columns[name] || (!whole && values[name] === undefined)) return;
@@ -220,8 +220,12 @@ export class Session {
   #run(table: TableName, verb: Verb, query: CompiledQuery): Promise<Result> {
     if (this.#scope) {
       if (tableOf(table).tenant !== 'organisation') throw misuse(`${table} is not reachable by a tenant`);
-      if (this.#filters.guard) guardStatement(query.query, this.#scope.organisationId);
     }
+    return this.#guarded(table, verb, query);
+  }
+
+  #guarded(table: TableName, verb: Verb, query: CompiledQuery): Promise<Result> {
+    if (this.#scope && this.#filters.guard) guardStatement(query.query, table, this.#scope);
     return this.#execute(table, verb, query);
   }
 
