@@ -68,6 +68,7 @@ const PLAIN_NAMES = new Set([
   'jwks_uri',
   'key_transition_expires_at',
   'oauth_token_endpoint',
+  'old_key_masked',
   'private_link_endpoint',
   'secret_mappings',
   'secret_reference_id',
