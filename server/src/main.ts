@@ -1,5 +1,6 @@
 /** Arguments → configuration → composition → listen → drain. */
 import { writeSync } from 'node:fs';
+import { audit } from './cli/audit.ts';
 import { consoleLink } from './cli/console-link.ts';
 import { help } from './cli/help.ts';
 import { openapi } from './cli/openapi.ts';
@@ -32,6 +33,8 @@ export async function main(args: readonly string[]): Promise<void> {
         return;
       case 'openapi':
         return await openapi(rest, output);
+      case 'audit':
+        return await audit(rest, output);
       case 'console-link':
         return await consoleLink(rest, output);
       case 'help':

@@ -36,6 +36,7 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
   ],
   ['api-keys.create', 'POST', '/api-keys/:type/:sub', '/api-keys/workspace/user', ['workspace_user_api_keys.create']],
   ['api-keys.rotate', 'POST', '/api-keys/:id/rotate', `/api-keys/${ID}/rotate`, all('rotate')],
+  ['audit-logs.list', 'GET', '/audit-logs', '/audit-logs', ['audit_logs.list']],
   ['batches.update', 'PUT', '/batches/:id', '/v2/batches/gw_batch_x', ['organisation_settings.update']],
   ['configs.list', 'GET', '/configs', '/configs', ['configs.list']],
   ['configs.create', 'POST', '/configs', '/configs', ['configs.create']],

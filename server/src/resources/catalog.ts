@@ -1,11 +1,11 @@
 /** Every action of the administration API: one line per resource. */
 import { invites } from './admin/invites/index.ts';
 import { organisation } from './admin/organisation/index.ts';
-import { organisation } from './admin/organisation/index.ts';
 import { users } from './admin/users/index.ts';
 import { workspaceReferences } from './admin/workspaces/defaults.ts';
 import { workspaces } from './admin/workspaces/index.ts';
 import { apiKeys } from './api-keys/index.ts';
+import { auditLogs } from './audit-logs/index.ts';
 import { batches } from './batches/index.ts';
 import { configs } from './configs/index.ts';
 import { integrations } from './integrations/index.ts';
@@ -14,20 +14,18 @@ import type { FindReferences } from './references.ts';
 import type { AnyAction } from './resource.ts';
 import { virtualKeys } from './virtual-keys/index.ts';
 import { workspaceExclusions } from './workspace-exclusions/index.ts';
-import { workspaceExclusions } from './workspace-exclusions/index.ts';
 
 export const ACTIONS: readonly AnyAction[] = [
   ...apiKeys,
+  ...auditLogs,
   ...batches,
   ...configs,
   ...integrations,
   ...invites,
   ...organisation,
-  ...organisation,
   ...providers,
   ...users,
   ...virtualKeys,
-  ...workspaceExclusions,
   ...workspaceExclusions,
   ...workspaces,
 ];

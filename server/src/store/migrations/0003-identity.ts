@@ -23,6 +23,16 @@ function statements(types: Types): string[] {
     add('audit_log', 'seq', int),
     add('audit_log', 'hash', text),
     unique('audit_log_seq', 'audit_log (organisation_id, seq)'),
+    // Rows are wide, and a list may look at all of them for the few that match: it reads this index only.
+    index(
+      'audit_log_search',
+      'audit_log (organisation_id, timestamp, seq, method, user_type, user_id, workspace_id, response_status_code, ' +
+        'resource_type, action, client_ip, country)',
+    ),
+    index('audit_log_uri', 'audit_log (organisation_id, uri, timestamp)'),
+    index('audit_log_request', 'audit_log (organisation_id, request_id)'),
+    'DROP INDEX audit_log_time',
+    'DROP INDEX audit_log_workspace',
     table('audit_heads', { organisation_id: `${T} PRIMARY KEY`, seq: I, hash: T }, organisation),
     table(
       'invites',

@@ -1,0 +1,110 @@
+import { openTables } from '../compose.ts';
+import { type Config, loadConfig } from '../config.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import { silentLog } from '../kernel/log.ts';
+import type { Output } from '../main.ts';
+import { type Finding, type Verified, verifyAudit } from '../resources/audit-logs/verify.ts';
+import { loadKeyring } from '../store/keyring.ts';
+import type { Tables } from '../store/ports.ts';
+
+const USAGE = 'usage: sluice audit verify [--organisation ID] [settings]';
+const PAGE = 100;
+
+/**
+ * `audit verify`: follows the chain of every organisation’s audit log, or of one’s; beside running servers, too.
+ * The exit code is 0 when all is as it was written, 1 when something is not, and 2 when it could not be looked at.
+ */
+export async function audit(args: readonly string[], output: Output): Promise<void> {
+  const { organisation, settings } = parse(args);
+  const config = loadConfig(settings);
+  const tables = await openTables(config, silentLog);
+  try {
+    await tables.migrate();
+    const broken = await verify(tables, config, organisation, output);
+    if (broken > 0) process.exitCode = 1;
+  } finally {
+    await tables.close();
+  }
+}
+
+function parse(args: readonly string[]): { organisation: string | null; settings: string[] } {
+  if (args[0] !== 'verify') throw new SluiceError('validation', USAGE);
+  let organisation: string | null = null;
+  const settings: string[] = [];
+  for (let i = 1; i < args.length; i++) {
+    const [name = '', inline] = (args[i] ?? '').split(/=(.*)/s, 2);
+    if (name !== '--organisation') {
+      settings.push(args[i] ?? '');
+      continue;
+    }
+    const value = inline ?? args[++i];
+    if (value === undefined || value === '' || value.startsWith('-') || organisation !== null) {
+      throw new SluiceError('validation', `--organisation needs one id of an organisation; ${USAGE}`);
+    }
+    organisation = value.toLowerCase();
+  }
+  return { organisation, settings };
+}
+
+/** Prints a line or two per organisation; answers how many are broken. */
+async function verify(tables: Tables, config: Config, only: string | null, output: Output): Promise<number> {
+  const macs = await loadKeyring({
+    ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
+    masterKeyFile: config.masterKeyFile,
+    create: false,
+  });
+  let seen = 0;
+  let broken = 0;
+  for (let after = ''; ; ) {
+    const where = only === null ? { id: { gt: after } } : { id: only };
+    const page = await tables.systemRead((tx) =>
+      tx.list('organisations', { where, orderBy: [['id', 'asc']], limit: PAGE }),
+    );
+    for (const { id, name } of page) {
+      const verified = await verifyAudit(tables, macs, id);
+      output.out(report(name, verified));
+      seen += 1;
+      if (verified.finding) broken += 1;
+    }
+    after = page.at(-1)?.id ?? '';
+    if (only !== null || page.length < PAGE) break;
+  }
+  if (seen > 0) return broken;
+  throw new SluiceError(
+    'not_found',
+    only === null
+      ? 'There is no organisation in this store: check SLUICE_DATA_DIR or SLUICE_DATABASE_URL.'
+      : `There is no organisation ${only} in this store.`,
+  );
+}
+
+function report(name: string, { organisationId, rows, unchained, last, finding }: Verified): string {
+  const who = `${organisationId} (${JSON.stringify(name)})`;
+  const verdict = finding ? `BROKEN after ${rows} good rows: ${explain(finding)}` : `ok, ${rows} rows`;
+  const anchor = last === '' ? '' : `\n  row ${rows}: ${last}`;
+  const before = unchained === 0 ? '' : `\n  not covered: ${unchained} rows that are no part of the chain`;
+  return `${who}: ${verdict}${anchor}${before}\n`;
+}
+
+function explain(finding: Finding): string {
+  switch (finding.kind) {
+    case 'gap':
+      return `${span(finding.from, finding.to)} missing.`;
+    case 'tail':
+      return `${span(finding.from, finding.to)} missing at the end.`;
+    case 'altered':
+      return `row ${finding.seq} (id ${finding.id}) is not what was written there.`;
+    case 'head':
+      return 'the record of the last row is missing, was changed, or is an old one; rows behind it may be missing.';
+    case 'unknown_key': {
+      const what = finding.seq === null ? 'the record of the last row' : `row ${finding.seq}`;
+      return `${what} was signed with master key ${finding.keyId}, which is not given; add it to SLUICE_MASTER_KEY again.`;
+    }
+    case 'unchained':
+      return `row with id ${finding.id} was not written by Sluice: it is no part of the chain and younger than its first row.`;
+  }
+}
+
+function span(from: number, to: number): string {
+  return from === to ? `row ${from} is` : `rows ${from} to ${to} are`;
+}

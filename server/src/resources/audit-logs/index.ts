@@ -1,0 +1,159 @@
+/** The audit log of an organisation (api §23): `GET /audit-logs`. */
+import { z } from 'zod';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { TenantTx, Where } from '../../store/ports.ts';
+import type { Row } from '../../store/schema.ts';
+import { refuse } from '../common.ts';
+import { pageFields, pageOf } from '../define.ts';
+import { isUuid, queryInteger, reference, tenantFields } from '../fields.ts';
+import type { Action, AnyAction } from '../resource.ts';
+import { isoDate, text, toIso, toMillis } from '../shapes.ts';
+import { resourceType } from './chain.ts';
+
+const DEFAULT_PAGE_SIZE = 50;
+const METHODS = ['POST', 'PUT', 'DELETE'] as const;
+const ACTIONS = ['create', 'update', 'delete', 'publish', 'export', 'rotate', 'manage', 'duplicate'] as const;
+
+const exact = text(2_048, 1).optional();
+
+const query = z.strictObject({
+  ...pageFields(100),
+  page_size: queryInteger(0, 100).optional().describe('Default 50; 0 answers the total only.'),
+  organisation_id: tenantFields.organisation_id,
+  start_time: isoDate.describe('Rows from this time on.'),
+  end_time: isoDate.describe('Rows up to this time; after start_time.'),
+  method: z.enum(METHODS).optional(),
+  uri: exact.describe('The path as it was called, without its query.'),
+  request_id: exact.describe('As in the header x-gateway-request-id of the answer.'),
+  user_id: exact.describe('The signed-in user, or the API key.'),
+  user_type: z.enum(['user', 'api_key']).optional(),
+  workspace_id: reference.optional().describe('UUID or slug, of a deleted workspace too.'),
+  response_status_code: queryInteger(100, 599).optional(),
+  resource_type: exact.describe('For example `configs`, `api keys`.'),
+  action: z.enum(ACTIONS).optional(),
+  client_ip: exact,
+  country: exact,
+});
+
+type AuditQuery = z.output<typeof query>;
+
+const jsonText = z.string().nullable();
+
+const record = z.object({
+  id: z.string(),
+  timestamp: z.string(),
+  method: z.string(),
+  uri: z.string(),
+  request_id: z.string(),
+  request_body: jsonText.describe('JSON text, secrets masked; null without a body.'),
+  query_params: jsonText.describe('JSON text, secrets masked.'),
+  request_headers: jsonText.describe('JSON text; the values of most headers are masked.'),
+  user_id: z.string().nullable().describe('The signed-in user or the API key; null for the operator and for Sluice.'),
+  user_type: z.enum(['user', 'api_key']).describe('`api_key` for whatever is no signed-in user.'),
+  actor: z.enum(['user', 'api_key', 'operator', 'system']).describe('Who it was: `system` is a job of Sluice.'),
+  organisation_id: z.string(),
+  workspace_id: z.string().nullable(),
+  response_status_code: z.int(),
+  resource_type: z.string(),
+  resource_id: z.string().nullable(),
+  action: z.string(),
+  client_ip: z.string().nullable(),
+  country: z.string().nullable(),
+  before: jsonText.describe('JSON text of the object before, or of what an update changed in it; secrets masked.'),
+  after: jsonText.describe('The same after the call; null for what was refused or deleted.'),
+  seq: z.int().nullable().describe('Place in the hash chain of the organisation, from 1.'),
+  hash: z.string().nullable().describe('Proof of the row and of all before it; see `sluice audit verify`.'),
+});
+
+const list: Action<unknown, AuditQuery> = {
+  id: 'audit-logs.list',
+  method: 'GET',
+  path: '/audit-logs',
+  summary: 'List audit log',
+  description:
+    'Every write of the administration API and of the console, carried out or refused, newest first. For organisation ' +
+    'keys, owners and admins.',
+  tag: 'Audit logs',
+  auth: 'key_or_login',
+  scopes: ['audit_logs.list'],
+  // Not `organisation`: the workspace is a filter here, and it may be one that was deleted.
+  tenant: 'none',
+  params: null,
+  query,
+  body: null,
+  response: z.object({ object: z.literal('list'), total: z.int().min(0), records: z.array(record) }),
+  writes: false,
+  audit: null,
+  run: async ({ query: asked, principal, tx }) => {
+    if (principal.workspaceId !== null) {
+      throw new SluiceError('forbidden', 'The audit log is the organisation’s: this needs an organisation key.');
+    }
+    const page = pageOf(asked, DEFAULT_PAGE_SIZE);
+    const where = await conditions(tx, asked);
+    const total = await tx.count('audit_log', { where });
+    const rows =
+      page.limit === 0
+        ? []
+        : await tx.list('audit_log', {
+            where,
+            orderBy: [
+              ['timestamp', 'desc'],
+              // Within a millisecond the chain knows what came first.
+              ['seq', 'desc'],
+            ],
+            ...page,
+          });
+    return { object: 'list', total, records: rows.map(present) };
+  },
+};
+
+async function conditions(tx: TenantTx, asked: AuditQuery): Promise<Where<'audit_log'>> {
+  const [start, end] = [toMillis(asked.start_time), toMillis(asked.end_time)];
+  if (end <= start) throw refuse('end_time', 'must be after start_time');
+  const { method, uri, request_id, user_id, user_type, response_status_code, action, client_ip, country } = asked;
+  const { resource_type, workspace_id } = asked;
+  return {
+    timestamp: { gte: start, lte: end },
+    method,
+    uri,
+    request_id,
+    user_id,
+    user_type: user_type === 'api_key' ? { in: ['api_key', 'operator', 'system'] } : user_type,
+    workspace_id: workspace_id === undefined ? undefined : { in: await workspaceIds(tx, workspace_id) },
+    response_status_code,
+    resource_type: resource_type === undefined ? undefined : { in: spellings(resource_type) },
+    action,
+    client_ip,
+    country,
+  };
+}
+
+/** Ids of the workspace with this id, or of all that have or had this slug. Throws 404 for a name that never was. */
+async function workspaceIds(tx: TenantTx, name: string): Promise<string[]> {
+  const byId = isUuid(name) ? await tx.find('workspaces', { id: name.toLowerCase() }) : undefined;
+  if (byId) return [byId.id];
+  const bySlug = await tx.list('workspaces', { where: { slug: name }, limit: 100 });
+  if (bySlug.length > 0) return bySlug.map(({ id }) => id);
+  throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
+    param: 'workspace_id',
+  });
+}
+
+/** A resource type as rows are stored, and as they were before there was a chain. */
+function spellings(name: string): string[] {
+  const words = resourceType(name);
+  return [...new Set([words, words.replaceAll(' ', '-'), words.replaceAll(' ', '_'), name])];
+}
+
+function present(row: Row<'audit_log'>): z.input<typeof record> {
+  const { user_type: actor, timestamp, resource_type, ...rest } = row;
+  return {
+    ...rest,
+    timestamp: toIso(timestamp),
+    user_type: actor === 'user' ? 'user' : 'api_key',
+    actor,
+    resource_type: resourceType(resource_type),
+  };
+}
+
+export const auditLogs: readonly AnyAction[] = [list];

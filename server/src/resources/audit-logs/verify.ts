@@ -1,0 +1,119 @@
+/** Whether an organisation's audit log is what was written: the chain of `chain.ts`, followed from its first row. */
+import type { Tables } from '../../store/ports.ts';
+import type { Row } from '../../store/schema.ts';
+import type { Macs } from '../../store/vault.ts';
+import { checkHead, checkRow, GENESIS, keyIdOf } from './chain.ts';
+
+/** What is wrong, the first of it. Places count from 1. */
+export type Finding =
+  /** Rows `from` to `to` are not there, and later ones are. */
+  | { readonly kind: 'gap'; readonly from: number; readonly to: number }
+  /** The row at this place is not the one that was written there. */
+  | { readonly kind: 'altered'; readonly seq: number; readonly id: string }
+  /** The last rows, `from` to `to`, are not there. */
+  | { readonly kind: 'tail'; readonly from: number; readonly to: number }
+  /** The head is missing, was changed, or is one of an earlier time. */
+  | { readonly kind: 'head'; readonly seq: number }
+  /** A row, or the head (`seq` null), was signed with a master key that is not given. */
+  | { readonly kind: 'unknown_key'; readonly seq: number | null; readonly keyId: string }
+  /** A row that is no part of the chain, from a time when there was one. */
+  | { readonly kind: 'unchained'; readonly id: string };
+
+/** Follows a chain row by row; needs no more memory than a row. */
+export class ChainCheck {
+  readonly #macs: Macs;
+  /** Place and hash of the last row that was found to be good. */
+  seq = 0;
+  last = GENESIS;
+
+  constructor(macs: Macs) {
+    this.#macs = macs;
+  }
+
+  /** The next row by place, or null when it is the right one. */
+  next(row: Row<'audit_log'>): Finding | null {
+    const expected = this.seq + 1;
+    const { seq, hash, id } = row;
+    if (seq === null || hash === null || seq < expected) return { kind: 'altered', seq: expected, id };
+    if (seq > expected) return { kind: 'gap', from: expected, to: seq - 1 };
+    const verdict = checkRow(this.#macs, row, this.last);
+    if (verdict === 'unknown_key') return { kind: 'unknown_key', seq, keyId: keyIdOf(hash) };
+    if (verdict === 'other') return { kind: 'altered', seq, id };
+    this.seq = seq;
+    this.last = hash;
+    return null;
+  }
+
+  /** After the last row: whether the head says so too. */
+  end(head: Row<'audit_heads'> | undefined): Finding | null {
+    const { seq } = this;
+    if (!head) return seq === 0 ? null : { kind: 'head', seq };
+    const { verdict, last } = checkHead(this.#macs, head);
+    if (verdict === 'unknown_key') return { kind: 'unknown_key', seq: null, keyId: keyIdOf(last) };
+    if (verdict === 'other') return { kind: 'head', seq };
+    if (head.seq > seq) return { kind: 'tail', from: seq + 1, to: head.seq };
+    return head.seq === seq && last === this.last ? null : { kind: 'head', seq };
+  }
+}
+
+export interface Verified {
+  readonly organisationId: string;
+  /** Rows of the chain that are good; those after a finding were not looked at. */
+  readonly rows: number;
+  /** Rows from before the chain, of which nothing can be said. */
+  readonly unchained: number;
+  /** Hash of the last good row, to be kept elsewhere; empty when there is none. */
+  readonly last: string;
+  readonly finding: Finding | null;
+}
+
+/** Rows that are in memory at a time. */
+const PAGE = 200;
+
+/** Verifies one organisation's log in pages, each read in a snapshot, while others may write to it. */
+export async function verifyAudit(
+  tables: Pick<Tables, 'systemRead'>,
+  macs: Macs,
+  organisationId: string,
+): Promise<Verified> {
+  const check = new ChainCheck(macs);
+  const chain = await followChain(tables, check, organisationId);
+  const { unchained, late } = await tables.systemRead(async (tx) => {
+    const where = { organisation_id: organisationId, seq: null };
+    const [stray] =
+      chain.began === null
+        ? []
+        : await tx.list('audit_log', { where: { ...where, timestamp: { gt: chain.began } }, limit: 1 });
+    return { unchained: await tx.count('audit_log', { where }), late: stray };
+  });
+  const stray: Finding | null = late ? { kind: 'unchained', id: late.id } : null;
+  return { organisationId, rows: check.seq, unchained, last: check.last, finding: chain.finding ?? stray };
+}
+
+/** `began` is the time of the first row. */
+async function followChain(
+  tables: Pick<Tables, 'systemRead'>,
+  check: ChainCheck,
+  organisationId: string,
+): Promise<{ readonly began: number | null; readonly finding: Finding | null }> {
+  const where = { organisation_id: organisationId };
+  let began: number | null = null;
+  for (;;) {
+    // By windows of places: what comes after a place, in order, would be sorted anew for every page.
+    const { rows, later, head } = await tables.systemRead(async (tx) => {
+      const window = { gt: check.seq, lte: check.seq + PAGE };
+      const rows = await tx.list('audit_log', { where: { ...where, seq: window }, orderBy: [['seq', 'asc']] });
+      if (rows.length === PAGE) return { rows, later: undefined, head: undefined };
+      const beyond = { where: { ...where, seq: { gt: window.lte } }, orderBy: [['seq', 'asc']], limit: 1 } as const;
+      const [later] = await tx.list('audit_log', beyond);
+      return { rows, later, head: await tx.find('audit_heads', where) };
+    });
+    began ??= rows[0]?.timestamp ?? null;
+    for (const row of rows) {
+      const finding = check.next(row);
+      if (finding) return { began, finding };
+    }
+    if (later) return { began, finding: check.next(later) };
+    if (rows.length < PAGE) return { began, finding: check.end(head) };
+  }
+}
