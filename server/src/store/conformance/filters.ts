@@ -9,8 +9,10 @@ import { TYPES } from '../migrations/migration.ts';
 import { type TenantContext, unsafeTenant, type Where } from '../ports.ts';
 import { SCHEMA, SHARED_TABLES, type Table, type TableName, type TenantTable } from '../schema.ts';
 import type { Engine, Execute } from '../sql/engine.ts';
+import { SqlTables } from '../sql/tables.ts';
 import { type Filters, Session, systemTx } from '../sql/transaction.ts';
 import { organisationRow, tenantRows } from './rows.ts';
+import { seedTenants, tenantsConformance } from './tenants.ts';
 
 export interface EngineUnderTest {
   /** Migrated and empty. */
@@ -19,7 +21,7 @@ export interface EngineUnderTest {
 }
 
 /** Attempts per filter. */
-const RUNS = 300;
+const RUNS = 200;
 
 type Loose = Record<string, unknown>;
 
@@ -67,6 +69,26 @@ for (const statement of MIGRATIONS.flatMap((migration) => migration.statements(T
     name,
     found.map(([, column = '', parent = '']) => ({ column, parent })),
   );
+}
+
+/** The same engine, in which the database does not know whose a transaction is and keeps nothing apart. */
+function withoutRowSecurity(engine: Engine): Engine {
+  return {
+    name: engine.name,
+    nowSql: engine.nowSql,
+    positionFunction: engine.positionFunction,
+    compiler: engine.compiler,
+    rowSecurity: engine.rowSecurity,
+    migrate: () => engine.migrate(),
+    read: (_scope, run) => engine.read(null, run),
+    write: (_scope, run, queue) => engine.write(null, run, queue),
+    query: (name, sql, parameters) => engine.query(name, sql, parameters),
+    append: (execute, changes) => engine.append(execute, changes),
+    onChangeHint: (hint) => engine.onChangeHint(hint),
+    changesCommitted: () => engine.changesCommitted(),
+    classify: (error) => engine.classify(error),
+    close: () => engine.close(),
+  };
 }
 
 /** What an attempt came to; null when it did not reach anything of another tenant's. */
@@ -273,5 +295,27 @@ export function filtersConformance(name: string, rowSecurity: boolean, open: () 
       );
       expect(rows.map((row) => row.name)).toEqual(['renamed false', 'org-b']);
     });
+  });
+}
+
+/** The whole suite of tenants with one filter alone: it is not only safe, it shows each tenant what is its own. */
+export function aloneConformance(
+  name: string,
+  filter: 'predicate' | 'row-level security',
+  open: () => Promise<EngineUnderTest>,
+): void {
+  describe(`${filter} alone: ${name}`, () => {
+    let store: EngineUnderTest;
+    let tables: SqlTables;
+    beforeAll(async () => {
+      store = await open();
+      tables =
+        filter === 'predicate'
+          ? new SqlTables(withoutRowSecurity(store.engine), { predicate: true, guard: false })
+          : new SqlTables(store.engine, { predicate: false, guard: false });
+      await seedTenants(tables);
+    });
+    afterAll(() => store.close());
+    tenantsConformance(() => tables);
   });
 }

@@ -3,8 +3,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Change, type Tables, unsafeTenant, type Where } from '../ports.ts';
 import { SCHEMA, type TableName } from '../schema.ts';
 import { conditionsConformance } from './conditions.ts';
-import { apiKeyRow, configRow, integrationRow, organisationRow, secretRow, userRow, workspaceRow } from './rows.ts';
-import { tenantsConformance } from './tenants.ts';
+import { apiKeyRow, configRow, integrationRow, organisationRow, secretRow, userRow } from './rows.ts';
+import { seedTenants, tenantsConformance } from './tenants.ts';
 
 export interface TablesUnderTest {
   /** A second, independent opening of the same store. */
@@ -31,14 +31,7 @@ export function tablesConformance(name: string, open: () => Promise<TablesUnderT
       tables = store.tables;
       other = await store.another();
       await Promise.all([tables.migrate(), other.migrate()]);
-      await tables.systemWrite(async (tx) => {
-        for (const org of ['org-a', 'org-b']) {
-          await tx.insert('organisations', organisationRow(org));
-          const letter = org.slice(-1);
-          for (const n of [1, 2]) await tx.insert('workspaces', workspaceRow(org, `ws-${letter}${n}`));
-          await tx.insert('users', userRow(org, `user-${letter}`));
-        }
-      });
+      await seedTenants(tables);
     });
     afterAll(() => store.close());
 

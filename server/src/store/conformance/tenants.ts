@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Tables, unsafeTenant } from '../ports.ts';
 import { SCHEMA, type TableName } from '../schema.ts';
-import { apiKeyRow, configRow, integrationRow, providerRow } from './rows.ts';
+import { apiKeyRow, configRow, integrationRow, organisationRow, providerRow, userRow, workspaceRow } from './rows.ts';
 
 const A = unsafeTenant('org-a', null);
 const B = unsafeTenant('org-b', null);
@@ -9,7 +9,19 @@ const A1 = unsafeTenant('org-a', 'ws-a1');
 
 const kind = (of: string) => expect.objectContaining({ name: 'SluiceError', kind: of });
 
-/** Tenant isolation of `Tables` (security §3): a part of its suite. Expects the organisations and workspaces of `tablesConformance`. */
+/** Organisations, their workspaces and users, as the suites of this folder expect them. */
+export async function seedTenants(tables: Tables): Promise<void> {
+  await tables.systemWrite(async (tx) => {
+    for (const org of ['org-a', 'org-b']) {
+      await tx.insert('organisations', organisationRow(org));
+      const letter = org.slice(-1);
+      for (const n of [1, 2]) await tx.insert('workspaces', workspaceRow(org, `ws-${letter}${n}`));
+      await tx.insert('users', userRow(org, `user-${letter}`));
+    }
+  });
+}
+
+/** Tenant isolation of `Tables` (security §3): a part of its suite. Expects what `seedTenants` makes. */
 export function tenantsConformance(open: () => Tables): void {
   describe('tenants', () => {
     let tables: Tables;

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { postgresDatabase } from '../../../test/support/postgres.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { type Log, silentLog } from '../../kernel/log.ts';
-import { filtersConformance } from '../conformance/filters.ts';
+import { aloneConformance, filtersConformance } from '../conformance/filters.ts';
 import { joined, logRecord } from '../conformance/logs.ts';
 import { apiKeyRow, configRow, organisationRow, secretRow, userRow, workspaceRow } from '../conformance/rows.ts';
 import { tablesConformance } from '../conformance/tables.ts';
@@ -59,11 +59,14 @@ const engineFor = (url: string, log: Log = silentLog) =>
   new PostgresEngine({ url, log, clock: systemClock, poolSize: 4, migrations: MIGRATIONS });
 
 for (const [name, accountOf] of Object.entries(ACCOUNTS)) {
-  filtersConformance(`postgres as ${name}`, true, async () => {
+  const open = async () => {
     const engine = engineFor(await accountOf(await postgresDatabase()));
     await engine.migrate();
     return { engine, close: () => engine.close() };
-  });
+  };
+  filtersConformance(`postgres as ${name}`, true, open);
+  aloneConformance(`postgres as ${name}`, 'predicate', open);
+  aloneConformance(`postgres as ${name}`, 'row-level security', open);
 }
 
 tablesConformance('postgres as an account without attributes', async () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
-import { filtersConformance } from '../conformance/filters.ts';
+import { aloneConformance, filtersConformance } from '../conformance/filters.ts';
 import { MIGRATIONS } from '../migrations/index.ts';
 import { unsafeTenant } from '../ports.ts';
 import { SqliteEngine } from '../sqlite/engine.ts';
@@ -188,7 +188,7 @@ describe('the guard of tenant statements', () => {
   });
 });
 
-filtersConformance('sqlite', false, async () => {
+const open = async () => {
   const dir = mkdtempSync(join(tmpdir(), 'sluice-guard-'));
   const shared = { log: silentLog, clock: systemClock, migrations: MIGRATIONS };
   const engine = await SqliteEngine.open({ ...shared, file: join(dir, 'control.db') });
@@ -200,4 +200,6 @@ filtersConformance('sqlite', false, async () => {
       rmSync(dir, { recursive: true });
     },
   };
-});
+};
+filtersConformance('sqlite', false, open);
+aloneConformance('sqlite', 'predicate', open);

@@ -12,17 +12,20 @@ import type { Row } from '../schema.ts';
 import { columnsOf, decodeRow } from './columns.ts';
 import type { Engine, Execute, Scope } from './engine.ts';
 import { storeError, unavailable } from './failure.ts';
-import { Session, systemTx, tenantTx } from './transaction.ts';
+import { type Filters, Session, systemTx, tenantTx } from './transaction.ts';
 
 /** `Tables` over either engine. */
 export class SqlTables implements Tables {
   readonly engine: 'sqlite' | 'postgres';
   readonly #engine: Engine;
+  readonly #filters: Filters | undefined;
   readonly #statements: ReturnType<typeof statements>;
 
-  constructor(engine: Engine) {
+  /** @param filters only for tests that prove each filter of tenant isolation alone */
+  constructor(engine: Engine, filters?: Filters) {
     this.engine = engine.name;
     this.#engine = engine;
+    this.#filters = filters;
     this.#statements = statements(engine);
   }
 
@@ -36,14 +39,14 @@ export class SqlTables implements Tables {
 
   read<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T> {
     return this.#read(tenant, (execute) => {
-      const session = new Session(this.#engine, execute, tenant, false);
+      const session = new Session(this.#engine, execute, tenant, false, this.#filters);
       return { session, result: run(tenantTx(session, tenant)) };
     });
   }
 
   write<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>, options?: WriteOptions): Promise<T> {
     return this.#write(tenant, options, (execute) => {
-      const session = new Session(this.#engine, execute, tenant, true);
+      const session = new Session(this.#engine, execute, tenant, true, this.#filters);
       return { session, run: () => run(tenantTx(session, tenant)) };
     });
   }
