@@ -3,13 +3,14 @@ import type { Row, UsageLimit } from '../../../store/schema.ts';
 import { utcMidnight } from '../../fields.ts';
 import { checkUsageLimit, presentUsageLimit, toIso } from '../../shapes.ts';
 
-/** The limits to store. Throws 400 when a reset lies in the past; resets happen at UTC midnight. */
+/** The limits to store. Resets happen at UTC midnight; throws 400 for one whose midnight has passed. */
 export function checkUsageLimits(limits: readonly UsageLimit[] | null | undefined, now: number): UsageLimit[] | null {
   if (limits == null) return null;
   return limits.map((limit, index) => {
-    checkUsageLimit(limit, now, `usage_limits[${index}]`);
     const at = limit.next_usage_reset_at;
-    return at == null ? limit : { ...limit, next_usage_reset_at: toIso(utcMidnight(Date.parse(at))) };
+    const kept = at == null ? limit : { ...limit, next_usage_reset_at: toIso(utcMidnight(Date.parse(at))) };
+    checkUsageLimit(kept, now, `usage_limits[${index}]`);
+    return kept;
   });
 }
 

@@ -1,12 +1,12 @@
 /** Workspaces and their members as they are answered. */
 import { roleScopes } from '../../../auth/scopes.ts';
-import { type SecuritySettings, securityOf } from '../../../auth/security-settings.ts';
+import { securityOf } from '../../../auth/security-settings.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { toIso, toIsoOrNull } from '../../shapes.ts';
 import { presentDefaults } from './defaults.ts';
 import { presentLimits } from './limits.ts';
-import type { MemberRow } from './membership.ts';
+import type { MemberRow, WorkspaceRole } from './membership.ts';
 import { formatName, type NameFormat } from './name.ts';
 
 type Workspace = Row<'workspaces'>;
@@ -53,15 +53,22 @@ function membersOf(tx: TenantTx, workspaceId: string): Promise<MemberRow[]> {
 export async function presentMembers(tx: TenantTx, workspace: Workspace, members: readonly MemberRow[]) {
   const users = await usersOf(tx, members);
   const security = securityOf(await tx.organisation(), workspace);
+  const known = new Map<WorkspaceRole, readonly string[]>();
+  const scopesOf = (role: WorkspaceRole) => {
+    const scopes = known.get(role) ?? [...roleScopes('member', role, security)].sort();
+    known.set(role, scopes);
+    return scopes;
+  };
   return members.flatMap((member) => {
     const user = users.get(member.user_id);
-    return user === undefined ? [] : [presentMember(member, user, security)];
+    if (user === undefined) return [];
+    // Whoever runs the organisation runs each of its workspaces, whatever role he was given there.
+    const scopes = scopesOf(user.role === 'member' ? member.role : 'admin');
+    return [presentMember(member, user, scopes)];
   });
 }
 
-function presentMember(member: MemberRow, user: Row<'users'>, security: SecuritySettings) {
-  // Whoever runs the organisation runs each of its workspaces, whatever role he was given there.
-  const role = user.role === 'member' ? member.role : 'admin';
+function presentMember(member: MemberRow, user: Row<'users'>, scopes: readonly string[]) {
   return {
     object: 'workspace-user' as const,
     id: user.id,
@@ -72,7 +79,7 @@ function presentMember(member: MemberRow, user: Row<'users'>, security: Security
     role: member.role,
     status: member.status,
     workspace_id: member.workspace_id,
-    scopes: [...roleScopes('member', role, security)].sort(),
+    scopes,
     settings: null,
     created_at: toIso(member.created_at),
     last_updated_at: toIso(member.last_updated_at),
