@@ -311,6 +311,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     registerOperator(app, admin);
     registerDocs(app, () => buildOpenApi(ACTIONS, version, dataPlanePaths()));
     await registerConsole(app, {
+      audit: { clock, vault },
       log,
       sessions,
       invitations: new Invitations({ tables, vault, clock: storeClock, sessions }),

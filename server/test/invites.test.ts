@@ -45,6 +45,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
     });
     const { tables } = api;
     await registerConsole(app, {
+      audit: { clock: systemClock, vault: plainVault },
       sessions,
       invitations: new Invitations({ tables, vault: plainVault, clock: systemClock, sessions }),
       log: silentLog,

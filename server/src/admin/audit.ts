@@ -22,7 +22,7 @@ interface AuditDeps {
   readonly log: Log;
 }
 
-type EntryDeps = Pick<AuditDeps, 'clock' | 'vault'>;
+export type EntryDeps = Pick<AuditDeps, 'clock' | 'vault'>;
 
 /** What is known of a call while it runs and when it is refused. */
 export interface Trail {

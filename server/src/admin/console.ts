@@ -7,12 +7,14 @@ import path from 'node:path';
 import fastifyStatic from '@fastify/static';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { ConsoleSession, ConsoleSessions } from '../auth/console-session.ts';
+import type { ConsoleSession, ConsoleSessions, Within } from '../auth/console-session.ts';
 import type { Principal } from '../auth/principal.ts';
 import { tenantOf } from '../auth/tenant.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
+import { appendAudit } from '../resources/audit-logs/chain.ts';
 import type { LogSink, StoredLog } from '../store/ports.ts';
+import { consoleEntry, type EntryDeps } from './audit.ts';
 import { AcceptBody, type Invitations, LookUpBody } from './invitations.ts';
 import { readJsonBody } from './json-body.ts';
 import { adminError, send } from './respond.ts';
@@ -20,6 +22,8 @@ import { adminError, send } from './respond.ts';
 export interface ConsoleDeps {
   readonly sessions: ConsoleSessions;
   readonly invitations: Invitations;
+  /** Clock and signature of audit rows. */
+  readonly audit: EntryDeps;
   readonly log: Log;
   /** Request logs, for the record that the console shows beside an answer. */
   readonly logs: Pick<LogSink, 'list'>;
@@ -133,11 +137,18 @@ async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<v
 
 function registerApi(app: FastifyInstance, deps: ConsoleDeps): void {
   const { sessions } = deps;
+  const recorded =
+    (request: FastifyRequest, action: 'create' | 'delete'): Within =>
+    async (tx, user) => {
+      const who = { organisationId: user.organisation_id, userId: user.id, resourceId: user.id };
+      const deed = { request, action, resource: 'console-sessions', ...who };
+      await appendAudit(tx, deps.audit.vault, consoleEntry(deps.audit, deed));
+    };
 
   app.post('/console/api/session', async (request, reply) => {
     sessions.checkOrigin(request.headers.origin);
     const { token } = await readBody(request, ExchangeBody, SESSION_BODY_BYTES);
-    const signedIn = await sessions.exchange(token, request.ip);
+    const signedIn = await sessions.exchange(token, request.ip, recorded(request, 'create'));
     reply.header('set-cookie', sessions.setCookie(signedIn.token)).header('cache-control', 'no-store');
     return reply.send(await present(deps, signedIn.session));
   });
@@ -149,7 +160,7 @@ function registerApi(app: FastifyInstance, deps: ConsoleDeps): void {
   });
 
   app.delete('/console/api/session', async (request, reply) => {
-    await sessions.signOut(await authenticate(sessions, request));
+    await sessions.signOut(await authenticate(sessions, request), recorded(request, 'delete'));
     reply.header('set-cookie', sessions.setCookie(null)).header('cache-control', 'no-store');
     return reply.code(204).send();
   });

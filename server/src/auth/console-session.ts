@@ -35,6 +35,9 @@ export interface LinkUser {
   readonly organisation_id: string;
 }
 
+/** What else is written in the transaction of a sign-in or sign-out, for example its audit row. */
+export type Within = (tx: SystemTx, user: LinkUser) => Promise<void>;
+
 /** A signed-in browser. `csrf` is the value that every write must repeat in the `x-csrf-token` header. */
 export interface ConsoleSession {
   /** SHA-256 of the session token, the row's key. */
@@ -123,7 +126,7 @@ export class ConsoleSessions {
    * like an expired or unknown link, get 401 with a message that says which it is and how to get a new link. Failed
    * attempts of one address are throttled (rule A-07).
    */
-  async exchange(token: string, address = ''): Promise<{ token: string; session: ConsoleSession }> {
+  async exchange(token: string, address = '', within?: Within): Promise<{ token: string; session: ConsoleSession }> {
     const wait = this.#failures.blockedFor(address);
     if (wait > 0) {
       throw new SluiceError('too_many_requests', 'Too many failed sign-ins. Wait before trying another link.', {
@@ -131,14 +134,14 @@ export class ConsoleSessions {
       });
     }
     try {
-      return await this.#exchange(token);
+      return await this.#exchange(token, within);
     } catch (error) {
       if (error instanceof SluiceError && error.kind === 'unauthenticated') this.#failures.failed(address);
       throw error;
     }
   }
 
-  async #exchange(token: string): Promise<{ token: string; session: ConsoleSession }> {
+  async #exchange(token: string, within?: Within): Promise<{ token: string; session: ConsoleSession }> {
     if (!TOKEN.test(token)) throw unknownLink();
     const linkDigest = digestOf(token);
     const sessionToken = base62(43);
@@ -155,6 +158,7 @@ export class ConsoleSessions {
       const owner = { id: link.user_id, organisation_id: link.organisation_id };
       await purge(tx, now);
       await tx.insert('console_sessions', row(sessionToken, owner, 'session', now, now + SESSION_TTL_MS));
+      await within?.(tx, owner);
       return owner;
     });
     const session = await this.#load(sessionToken);
@@ -283,16 +287,21 @@ export class ConsoleSessions {
   }
 
   /** Ends a session everywhere: at once on this node, through the change feed (or a second) on the others. */
-  async signOut(session: ConsoleSession): Promise<void> {
-    await this.#tables.systemWrite(async (tx) => {
-      await tx.remove('console_sessions', { digest: session.digest, kind: 'session' });
-      tx.changed({
-        organisationId: session.principal.organisationId,
-        workspaceId: null,
-        topic: 'console_sessions',
-        entityId: session.principal.userId ?? '',
-      });
-    });
+  async signOut(session: ConsoleSession, within?: Within): Promise<void> {
+    const { organisationId, userId } = session.principal;
+    await this.#tables.systemWrite(
+      async (tx) => {
+        await tx.remove('console_sessions', { digest: session.digest, kind: 'session' });
+        tx.changed({
+          organisationId,
+          workspaceId: null,
+          topic: 'console_sessions',
+          entityId: userId ?? '',
+        });
+        await within?.(tx, { id: userId ?? '', organisation_id: organisationId });
+      },
+      { queue: organisationId },
+    );
     this.invalidate();
   }
 

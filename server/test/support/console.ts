@@ -116,6 +116,7 @@ export async function consoleServer(options: {
     return standIn?.(reply.raw, JSON.parse(body.toString()), principal);
   };
   await registerConsole(app, {
+    audit: { clock: clock, vault: plainVault },
     sessions,
     invitations: new Invitations({ tables, vault: plainVault, clock, sessions }),
     log: silentLog,

@@ -162,7 +162,9 @@ describe('P-09 the chain of an audit log', () => {
           expect(examine(swapped)).toMatchObject({ kind: 'altered', seq: Math.min(i, j) + 1 });
         }
         const inserted = clone(log);
-        for (const row of inserted.rows) if ((row.seq ?? 0) > i + 1) row.seq = (row.seq ?? 0) + 1;
+        inserted.rows = inserted.rows.map((row) =>
+          (row.seq ?? 0) > i + 1 ? { ...row, seq: (row.seq ?? 0) + 1 } : row,
+        );
         inserted.rows.push({ ...extra, seq: i + 2, hash: left.hash });
         expect(examine(inserted)).toMatchObject({ kind: 'altered', seq: i + 2 });
         const appended = clone(log);
