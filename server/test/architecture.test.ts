@@ -59,6 +59,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 const TOP = new Set(['main', 'compose', 'first-run', 'cli', 'config']);
 /** What resources are to the data plane: the config language, which is data. */
 const LLM_FROM_RESOURCES = ['resources/configs/schema.ts'];
+/** What in resources and administration reaches further than one tenant, and why. */
+const BEYOND_TENANTS: Readonly<Record<string, string>> = {
+  'admin/audit.ts systemWrite': 'a refusal of the operator, who is nobody’s tenant',
+  'admin/handle.ts SystemTx': 'the transaction of the operator’s actions',
+  'admin/handle.ts systemRead': 'reads of the operator’s actions, and where the operator’s idempotency keys are kept',
+  'admin/handle.ts systemWrite': 'writes of the operator’s actions',
+  'admin/idempotency.ts systemWrite': 'the job that removes what has expired',
+  'admin/invitations.ts systemRead': 'whoever opens an invitation has its token and no organisation yet',
+  'resources/admin/invites/accept.ts SystemTx': 'the invite of a token, whose organisation is its answer',
+  'resources/audit-logs/verify.ts systemRead': 'the command that checks the chains of all organisations',
+  'resources/organisations.ts SystemTx': 'first run and operator: an organisation is made',
+  'resources/resource.ts SystemTx': 'the type of the operator’s actions',
+};
 const PORT_FILES = new Set(['ports.ts', 'schema.ts', 'vault.ts']);
 
 interface Source {
@@ -151,6 +164,17 @@ describe('imports point downward', () => {
       (source) => /\bunsafeTenant\b/.test(source.text) && !['auth/tenant.ts', 'store/ports.ts'].includes(source.path),
     );
     expect(wrong.map((source) => source.path)).toEqual([]);
+  });
+
+  it('resources and administration read and write as their caller, except where it is written down here', () => {
+    const beyond = product
+      .filter(({ area }) => area === 'resources' || area === 'admin')
+      .flatMap(({ path, text }) =>
+        [...new Set(code(text).match(/\b(?:systemRead|systemWrite|SystemTx)\b/g))].map((word) => `${path} ${word}`),
+      );
+    const unknown = beyond.filter((use) => !Object.hasOwn(BEYOND_TENANTS, use));
+    expect(unknown).toEqual([]);
+    expect(Object.keys(BEYOND_TENANTS).filter((use) => !beyond.includes(use))).toEqual([]);
   });
 
   it('N-06 only http opens sockets or resolves names, and only the store adapters reach their own servers', () => {
