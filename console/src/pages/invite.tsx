@@ -129,7 +129,11 @@ function Keys({ acceptance, onContinue }: { acceptance: Acceptance; onContinue: 
   return (
     <>
       <PageHeading>{`Welcome to ${acceptance.session.organisation.name}`}</PageHeading>
-      <p>This is your API key. It is shown only here: copy it now, and keep it like a password.</p>
+      <p>
+        {acceptance.api_keys.length > 1
+          ? 'These are your API keys. They are shown only here: copy them now, and keep them like passwords.'
+          : 'This is your API key. It is shown only here: copy it now, and keep it like a password.'}
+      </p>
       {acceptance.api_keys.map((key) => (
         <CopyLine key={key.id} label={`Key for ${key.workspace.name}`} value={key.key} />
       ))}
