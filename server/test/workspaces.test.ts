@@ -177,6 +177,14 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
       expect((await get(slug)).id).toBe(next.id);
     });
 
+    it('of two that ask for one slug at once, one gets it', async () => {
+      for (let round = 0; round < 10; round++) {
+        const body = { name: 'Twin', slug: `twin-${engine}-${round}` };
+        const made = await Promise.all([call('POST', PATH, body), call('POST', PATH, body)]);
+        expect(made.map(({ status }) => status).sort(), made[1]?.text).toEqual([200, 409]);
+      }
+    });
+
     const field = (body: Record<string, unknown>) => ({ name: 'x', ...body });
     it.each<[string, unknown, number, string, string | null]>([
       ['no name', {}, 400, 'AB01', 'name'],
@@ -595,7 +603,9 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
       refused(await call('GET', `/v1/configs?workspace_id=${slug}`), 404, 'AB02', 'workspace_id');
     });
 
-    it('the default workspace stays', async () => {
+    it('the default workspace stays, and may be changed like any other', async () => {
+      ok(await put(on.admin.a.workspace_id, { name: 'Main' }));
+      expect(await get(on.admin.a.workspace_slug)).toMatchObject({ name: 'Main', is_default: 1, status: 'active' });
       refused(await call('DELETE', `${PATH}/${on.admin.a.workspace_id}`, { force_delete: true }), 400, 'AB01');
       ok(await call('GET', '/v1/configs', undefined, on.admin.a.workspace_api_key));
     });
