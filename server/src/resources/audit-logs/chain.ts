@@ -141,10 +141,12 @@ export async function appendAudit(tx: AuditTx, macs: Macs, row: AuditEntry): Pro
   const head = await tx.find('audit_heads', { organisation_id });
   const seq = (head?.seq ?? 0) + 1;
   const hash = rowHash(macs, row, seq, head ? lastOf(macs, head) : GENESIS);
-  await tx.insert('audit_log', { ...row, seq, hash });
   const next = { seq, hash: headHash(macs, organisation_id, seq, hash) };
+  // The head first: whoever was quicker is met there, where the transaction runs again, and not at the place in the chain,
+  // where it would look like a conflict of the caller's making.
   if (head) await tx.update('audit_heads', { organisation_id }, next);
   else await tx.insert('audit_heads', { organisation_id, ...next });
+  await tx.insert('audit_log', { ...row, seq, hash });
 }
 
 function lastOf(macs: Macs, head: Row<'audit_heads'>): string {
