@@ -2,7 +2,7 @@ import type { Running } from '../compose.ts';
 import type { Config } from '../config.ts';
 
 const INLINE_ALLOWED = `Configs, hosts and provider tokens may be sent with each request here (block_inline_config is off, so that you can
-  try things). Start with BLOCK_INLINE_CONFIG=true to allow saved ones only.`;
+  try things). To allow saved ones only, start with BLOCK_INLINE_CONFIG=true or change the organisation's settings.`;
 const SAVED_ONLY = 'Only saved configs, providers and hosts may be used here (BLOCK_INLINE_CONFIG is true).';
 
 /** What a start prints on the terminal; on the first run also the keys, which are shown this once. */
