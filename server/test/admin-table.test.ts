@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildOpenApi } from '../src/admin/openapi.ts';
 import { operatorActions } from '../src/admin/operator.ts';
-import { type AdminRow, checkTable, pathsOf } from '../src/admin/route.ts';
+import { type AdminRow, checkTable, expandAll, pathsOf } from '../src/admin/route.ts';
 import type { Principal, PrincipalKind } from '../src/auth/principal.ts';
 import { SCOPES, scopesOf } from '../src/auth/scopes.ts';
 import { SluiceError } from '../src/kernel/errors.ts';
@@ -242,19 +242,83 @@ const call = (method: string, path: string, key: string | null) =>
     ...(method === 'GET' || method === 'DELETE' ? {} : { body: { '?': 1 } }),
   });
 
+const declared = new WeakMap<AdminRow, readonly string[]>();
+
+/** The scopes that a row names, with every value of its path parameters that makes one. */
+function declaredScopes(row: AdminRow): readonly string[] {
+  const known = declared.get(row);
+  if (known) return known;
+  const all = row.scopes.flatMap((scope) => expandAll(scope, row.params)).filter((scope) => SCOPES.has(scope));
+  const scopes = unique(all);
+  declared.set(row, scopes);
+  return scopes;
+}
+
+/** The table above by operation. */
+const WRITTEN = new Map<string, { readonly at: string; readonly scopes: string; readonly auth: string }>();
+for (const [id, method, path] of TABLE) {
+  const scopes = unique(TABLE.filter((row) => row[0] === id).flatMap((row) => row[4]));
+  const auth = id.startsWith('workspace-exclusions.') ? 'key' : 'key_or_login';
+  WRITTEN.set(id, {
+    at: `${method} ${path}`,
+    scopes: scopes.join(),
+    auth: scopes.length === 0 ? 'operator' : auth,
+  });
+}
+
+/** Where rows and the table above part. */
+function differences(list: readonly AdminRow[]): string[] {
+  const out: string[] = [];
+  const known = new Map(WRITTEN);
+  for (const row of list) {
+    const expected = known.get(row.id);
+    known.delete(row.id);
+    if (expected === undefined) out.push(`${row.id} is not written here`);
+    else {
+      if (expected.at !== `${row.method} ${row.path}`) out.push(`${row.id} is at ${row.method} ${row.path}`);
+      if (expected.auth !== row.auth) out.push(`${row.id} is open to ${row.auth}`);
+      const scopes = declaredScopes(row).join();
+      if (scopes !== expected.scopes) out.push(`${row.id} needs ${scopes}`);
+    }
+    const aliases = (row.aliases ?? []).join();
+    if (aliases !== (ALIASES[row.id] ?? []).join()) out.push(`${row.id} is also at ${aliases}`);
+  }
+  return [...out, ...[...known.keys()].map((id) => `${id} is not declared`)];
+}
+
 describe('A-01 the table is what is served and what is documented', () => {
   it('the code declares exactly the rows written here, with their scopes', () => {
-    expect(unique(rows.map((row) => `${row.id} ${row.method} ${row.path}`))).toEqual(
-      unique(TABLE.map(([id, method, path]) => `${id} ${method} ${path}`)),
-    );
+    expect(differences(rows)).toEqual([]);
+  });
+
+  it('P-04 any one row or scope taken away, added or exchanged is noticed', () => {
+    const [extra] = rows;
+    if (!extra) throw new Error('no rows');
+    const mutants: (readonly [string, readonly AdminRow[]])[] = [['one more row', [...rows, { ...extra, id: 'more' }]]];
     for (const row of rows) {
-      const expected = TABLE.filter(([id]) => id === row.id).flatMap(([, , , , scopes]) => scopes);
-      const declared = row.scopes.some((scope) => scope.includes('{')) ? expected : row.scopes;
-      expect([row.id, ...unique(declared)]).toEqual([row.id, ...unique(expected)]);
-      expect([row.id, ...(row.aliases ?? [])]).toEqual([row.id, ...(ALIASES[row.id] ?? [])]);
-      const auth = row.id.startsWith('workspace-exclusions.') ? 'key' : 'key_or_login';
-      expect(row.auth, row.id).toBe(expected.length === 0 ? 'operator' : auth);
+      const put = (name: string, changed: object | null) =>
+        mutants.push([
+          `${row.id}: ${name}`,
+          rows.flatMap((one) => (one !== row ? [one] : changed === null ? [] : [{ ...one, ...changed } as AdminRow])),
+        ]);
+      put('no row', null);
+      for (const auth of ['public', 'login', 'key', 'key_or_login', 'operator'].filter((auth) => auth !== row.auth)) {
+        put(`auth ${auth}`, { auth });
+      }
+      put('another path', { path: `${row.path}/other` });
+      put('one more path', { aliases: [...(row.aliases ?? []), '/v1/other'] });
+      for (const scope of row.scopes) {
+        put(`without ${scope}`, { scopes: row.scopes.filter((one) => one !== scope) });
+      }
+      const held = declaredScopes(row);
+      for (const scope of SCOPES) {
+        if (held.includes(scope)) continue;
+        put(`with ${scope}`, { scopes: [...row.scopes, scope] });
+        if (row.scopes.length > 0) put(`${scope} instead`, { scopes: [scope, ...row.scopes.slice(1)] });
+      }
     }
+    expect(mutants.filter(([, mutant]) => differences(mutant).length === 0).map(([name]) => name)).toEqual([]);
+    expect(mutants.length).toBeGreaterThan(rows.length * SCOPES.size);
   });
 
   it('the listener serves exactly these paths, HEAD with every GET, and 405 for the rest of their methods', () => {

@@ -92,7 +92,7 @@ const MANAGER: ReadonlySet<string> = new Set([...WORKSPACE, ...USER, 'organisati
  * guardrails; what of it is left is for the security settings to say.
  */
 const MEMBER: ReadonlySet<string> = new Set([
-  ...[...USER].filter((scope) => /\.(read|list|view|invoke|render)$/.test(scope)),
+  ...[...USER].filter((scope) => /\.(read|list|view|invoke)$/.test(scope)),
   ...[...USER].filter((scope) => /^(completions|feedbacks|logs)\.write$/.test(scope)),
   ...[...USER].filter((scope) => /^(virtual_keys|providers|configs|prompts|guardrails)\./.test(scope)),
   ...[...WORKSPACE].filter((scope) => scope.startsWith('workspace_user_api_keys.')),
