@@ -278,7 +278,8 @@ async function run(
   await look(keys, false);
   rmSync(dataDir, { recursive: true, force: true });
 
-  const enough = totals.rotated > kills && (kills < 10 || (totals.automatic + totals.collected > 0 && totals.ended > 0));
+  const enough =
+    totals.rotated > kills && (kills < 10 || (totals.automatic + totals.collected > 0 && totals.ended > 0));
   if (!enough) faults.push('too little happened to prove anything');
   const seconds = Math.round((performance.now() - began) / 1000);
   const line = {
