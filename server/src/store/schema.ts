@@ -186,8 +186,9 @@ export const SCHEMA = {
     id: text(),
     organisation_id: text(),
     api_key_id: text(),
-    /** SHA-256 of the whole key, lower-case hexadecimal. */
+    /** SHA-256 of the whole key, lower-case hexadecimal; empty for one that waits to be collected, which nothing opens. */
     digest: text(),
+    /** End of its transition; null for the current one. */
     expires_at: nullable(time()),
     created_at: time(),
   }),
