@@ -259,6 +259,33 @@ describe('the Portkey client, by SLUICE_HEADER_ALIASES', () => {
   });
 });
 
+describe('the Portkey client’s administration', () => {
+  it('makes, reads, changes and deletes workspaces and their members', async () => {
+    const { workspaces } = new Portkey({ apiKey: server.first.admin_api_key, baseURL: `${server.url}/v1` }).admin;
+    const made = await workspaces.create({
+      name: '🚀 Search',
+      description: 'd',
+      defaults: { metadata: { team: 's' } },
+    });
+    const workspaceId = String(made.slug);
+    expect(await workspaces.retrieve({ workspaceId })).toMatchObject({ id: made.id, name: '🚀 Search' });
+    expect((await workspaces.list({ page_size: 10, current_page: 0 })).total).toBe(2);
+    await workspaces.update({ workspaceId, name: 'Search' });
+    const userId = server.first.user_id;
+    await workspaces.users.create({ workspaceId, users: [{ id: userId, role: 'member' }] });
+    await workspaces.users.update({ workspaceId, userId, role: 'manager' });
+    expect(await workspaces.users.retrieve({ workspaceId, userId })).toMatchObject({
+      role: 'manager',
+      org_role: 'owner',
+    });
+    expect((await workspaces.users.list({ workspaceId, role: 'manager' })).total).toBe(1);
+    await workspaces.users.delete({ workspaceId, userId });
+    expect((await workspaces.users.list({ workspaceId })).total).toBe(0);
+    await workspaces.delete({ workspaceId });
+    expect((await workspaces.list({})).total).toBe(1);
+  });
+});
+
 describe('errors are the client’s own classes', () => {
   const ask = (model: string) => openai.chat.completions.create({ model, messages: HELLO });
   const say = (model: string) => anthropic.messages.create({ model, max_tokens: 10, messages: HELLO });

@@ -95,6 +95,21 @@ describe.each(['sqlite', 'postgres'] as const)('members of a workspace on %s', (
       ok(await call('POST', `/v2/workspaces/${workspace.slug}/members`, { users: [{ id, role: 'member' }] }));
     });
 
+    it('query and body may repeat the path, in both spellings, and never differ from it', async () => {
+      const { id } = await joined('member');
+      const path = `${users}/${id}`;
+      const other = on.admin.a.workspace_id;
+      expect(ok(await call('GET', `${users}?workspaceId=${workspace.id}&email=${id}@people.example`)).total).toBe(1);
+      refused(await call('GET', `${users}?workspaceId=${other}`), 400, 'AB01', 'workspaceId');
+      for (const key of ['workspaceId', 'workspace_id']) {
+        refused(await call('PUT', path, { role: 'admin', [key]: other }), 400, 'AB01', key);
+        refused(await call('PUT', path, { role: 'admin', [key]: [workspace.id] }), 400, 'AB01', key);
+        ok(await call('PUT', path, { role: 'admin', [key]: workspace.id }));
+      }
+      refused(await call('DELETE', path, { userId: NOWHERE }), 400, 'AB01');
+      ok(await call('DELETE', path, { workspace_id: workspace.id, user_id: id }));
+    });
+
     it('lists by role and by e-mail, whatever its case, and in pages', async () => {
       const there = ok(await call('POST', '/v1/admin/workspaces', { name: 'Listed' }));
       const path = `/v1/admin/workspaces/${there.id}/users`;

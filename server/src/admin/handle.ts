@@ -30,7 +30,7 @@ import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
 import { adminError, adminReplay, adminSuccess, send } from './respond.ts';
 import { type AdminRow, checkTable, pathsOf, scopesFor } from './route.ts';
-import { validate } from './validate.ts';
+import { validate, withoutRepeated } from './validate.ts';
 import { mayUse, resolveWorkspace } from './workspace.ts';
 
 export interface AdminDeps {
@@ -154,9 +154,11 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const reachable = member ? roleScopes('member', 'admin', SECURITY_DEFAULTS) : principal.scopes;
   if (!mayUse(reachable, scopes, row.auth)) throw missingScope(scopes);
   trail.query = parseQuery(request.raw.url ?? '');
-  const query: unknown = row.query === null ? noParameters(trail.query) : validate(row.query, { ...trail.query });
+  const asked = withoutRepeated(row.query, trail.query, request.params);
+  const query: unknown = row.query === null ? noParameters(asked) : validate(row.query, { ...asked });
   trail.body = await readJsonBody(request.raw, deps.clock);
-  const body: unknown = row.body === null ? noBody(trail.body) : validate(row.body, trail.body ?? {});
+  const sent = withoutRepeated(row.body, trail.body ?? {}, request.params);
+  const body: unknown = row.body === null ? noBody(sent) : validate(row.body, sent);
   const input = { params, query, body };
   if (row.auth === 'operator') return actAsOperator(deps, row, request, trail, input);
   const reach = await resolveWorkspace(deps.tables, principal, row, input);
@@ -392,8 +394,8 @@ function noParameters(query: Readonly<Record<string, string>>): object {
   throw new SluiceError('validation', `${param} is not a known parameter; this operation takes none.`, { param });
 }
 
-function noBody(body: JsonObject | null): undefined {
-  const [name] = Object.keys(body ?? {});
+function noBody(body: JsonObject): undefined {
+  const [name] = Object.keys(body);
   if (name === undefined) return undefined;
   throw new SluiceError('validation', 'This operation takes no body.');
 }

@@ -19,3 +19,23 @@ export function validate<T>(schema: z.ZodType<T>, value: unknown): T {
   if (more.length > 0) message += ` (${more.length} more ${more.length === 1 ? 'problem' : 'problems'})`;
   throw new SluiceError('validation', message, { param: path === '' ? null : path });
 }
+
+/**
+ * Query or body without the path parameters that they repeat with the same value (`workspaceId` or `workspace_id`), as
+ * some clients do: it says nothing new. Another value, or a name that the schema knows, is left for the schema to judge.
+ */
+export function withoutRepeated<T extends Readonly<Record<string, unknown>>>(
+  schema: z.ZodType | null,
+  input: T,
+  params: unknown,
+): T {
+  const known = schema instanceof z.ZodObject ? schema.shape : {};
+  const repeated = new Set<string>();
+  for (const [param, value] of Object.entries((params ?? {}) as Record<string, unknown>)) {
+    for (const name of [param, param.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)]) {
+      if (Object.hasOwn(input, name) && input[name] === value && !Object.hasOwn(known, name)) repeated.add(name);
+    }
+  }
+  if (repeated.size === 0) return input;
+  return Object.fromEntries(Object.entries(input).filter(([name]) => !repeated.has(name))) as T;
+}
