@@ -90,9 +90,6 @@ const SQLSTATE = /^[0-9FHPX][0-9A-Z]{4}$/;
 /** Serialisation failure and deadlock: the same transaction can succeed when it runs again. */
 const AGAIN = new Set(['40001', '40P01']);
 
-/** Class and object of an advisory lock, two 32-bit numbers. */
-export type AdvisoryLock = readonly [number, number];
-
 /** Thrown inside `transaction`'s caller when the transaction should run again. */
 export class RunAgain extends Error {
   override readonly name = 'RunAgain';
@@ -103,21 +100,18 @@ export class RunAgain extends Error {
  * again. Throws RunAgain when PostgreSQL refused the transaction for what ran beside it, whatever `run` made of that.
  *
  * @param timeoutMs how long this side waits for one statement, when not as long as for others
- * @param lock advisory lock to hold from before the transaction, whose snapshot must not be older than it, to its end
  */
 export async function transaction<T>(
   pool: pg.Pool,
   begin: string,
   run: (execute: Execute) => Promise<T>,
   timeoutMs?: number,
-  lock?: AdvisoryLock,
 ): Promise<T> {
   const client = await pool.connect().catch((error: unknown) => {
     throw new PostgresFailure(error);
   });
   const patience = timeoutMs === undefined ? undefined : { query_timeout: timeoutMs };
   let broken = false;
-  let locked = false;
   let again = false;
   let ended = false;
   let last: Promise<unknown> = Promise.resolve();
@@ -134,8 +128,6 @@ export async function transaction<T>(
     return result;
   };
   try {
-    if (lock) await send(client, { text: 'SELECT pg_advisory_lock($1, $2)', values: [...lock] });
-    locked = lock !== undefined;
     await send(client, { text: begin });
     const result = await run(execute);
     ended = true;
@@ -153,12 +145,6 @@ export async function transaction<T>(
     }
     throw again ? new RunAgain('serialisation failure', { cause: error }) : error;
   } finally {
-    if (locked && !broken) {
-      await send(client, { text: 'SELECT pg_advisory_unlock($1, $2)', values: [...(lock ?? [])] }).catch(() => {
-        // A closed connection gives its locks back.
-        broken = true;
-      });
-    }
     client.release(broken);
   }
 }

@@ -8,17 +8,7 @@ import { type MigrationHost, type MigrationTx, runMigrations } from '../migratio
 import type { Change, RowSecurity } from '../ports.ts';
 import { compilerFor, type Engine, type Execute, type Failure, type Result, type Scope } from '../sql/engine.ts';
 import { Hints } from '../sql/hints.ts';
-import {
-  type AdvisoryLock,
-  alone,
-  classifyPostgres,
-  openPool,
-  PostgresFailure,
-  placeOf,
-  RunAgain,
-  send,
-  transaction,
-} from './client.ts';
+import { alone, classifyPostgres, openPool, PostgresFailure, placeOf, RunAgain, send, transaction } from './client.ts';
 import { Listener } from './listener.ts';
 import { Queues } from './queues.ts';
 import { applyRowSecurity, CONTROL_RULES, SYSTEM_SCOPE, type TableRules, Tenancy } from './row-security.ts';
@@ -69,7 +59,7 @@ export class PostgresEngine implements Engine {
   readonly pool: pg.Pool;
   readonly #options: PostgresEngineOptions;
   readonly #tenancy: Tenancy;
-  readonly #queues = new Queues();
+  readonly #queues: Queues;
   readonly #hints: Hints;
   /** Marks notifications of this process, which has told its own listeners already. */
   readonly #self = randomUUID();
@@ -80,6 +70,7 @@ export class PostgresEngine implements Engine {
     this.#options = options;
     this.pool = openPool(options.url, options.poolSize, options.log);
     this.#tenancy = new Tenancy(this.pool);
+    this.#queues = new Queues(options.url, options.log);
     this.#hints = new Hints(options.log);
   }
 
@@ -100,14 +91,14 @@ export class PostgresEngine implements Engine {
 
   write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, queue?: string): Promise<T> {
     if (queue === undefined) return this.#write(scope, run);
-    return this.#queues.run(queue, (lock) => this.#write(scope, run, lock));
+    return this.#queues.run(queue, () => this.#write(scope, run));
   }
 
-  async #write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, lock?: AdvisoryLock): Promise<T> {
+  async #write<T>(scope: Scope, run: (execute: Execute) => Promise<T>): Promise<T> {
     const begin = `${WRITE}; ${await this.#tenancy.enter(scope)}`;
     for (let attempt = 1; ; attempt++) {
       try {
-        return await transaction(this.pool, begin, run, undefined, lock);
+        return await transaction(this.pool, begin, run);
       } catch (error) {
         if (!(error instanceof RunAgain)) throw error;
         if (attempt >= ATTEMPTS) {
@@ -174,6 +165,7 @@ export class PostgresEngine implements Engine {
     this.#closing ??= (async () => {
       this.#hints.clear();
       await this.#listener?.close();
+      await this.#queues.close();
       await this.pool.end();
     })();
     return this.#closing;

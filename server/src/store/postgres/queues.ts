@@ -1,21 +1,38 @@
 import { createHash } from 'node:crypto';
-import type { AdvisoryLock } from './client.ts';
+import type pg from 'pg';
+import type { Log } from '../../kernel/log.ts';
+import { openPool, transaction } from './client.ts';
 
 /** First half of the advisory locks of queues: any fixed number that others are unlikely to use. */
 const QUEUE_LOCKS = 731_058_203;
+/** Queues of this process whose turn is taken or waited for at the same time. */
+const CONNECTIONS = 4;
 
 /**
  * Work by the name of a queue, one after another. Within a process the turn is taken here, so that only one connection
- * of the pool waits for the other processes, whose turn the lock decides.
+ * waits for the other processes, whose turn the lock decides.
+ *
+ * The lock is held by a transaction on a connection of its own. Taken inside the work's transaction it would be younger
+ * than its snapshot; taken by the session it would be left behind on whatever connection a pooler in transaction mode had
+ * lent for that one statement.
  */
 export class Queues {
+  readonly #url: string;
+  readonly #log: Log;
+  /** Beside the pool of the work, which may be full of those that wait here. */
+  #pool: pg.Pool | null = null;
   readonly #last = new Map<string, Promise<unknown>>();
 
-  async run<T>(queue: string, work: (lock: AdvisoryLock) => Promise<T>): Promise<T> {
+  constructor(url: string, log: Log) {
+    this.#url = url;
+    this.#log = log;
+  }
+
+  async run<T>(queue: string, work: () => Promise<T>): Promise<T> {
     const before = this.#last.get(queue);
     const mine = (async () => {
       await before?.catch(() => undefined);
-      return work([QUEUE_LOCKS, createHash('sha256').update(queue).digest().readInt32BE()]);
+      return this.#locked(queue, work);
     })();
     this.#last.set(queue, mine);
     try {
@@ -23,5 +40,25 @@ export class Queues {
     } finally {
       if (this.#last.get(queue) === mine) this.#last.delete(queue);
     }
+  }
+
+  async #locked<T>(queue: string, work: () => Promise<T>): Promise<T> {
+    this.#pool ??= openPool(this.#url, CONNECTIONS, this.#log);
+    const lock = createHash('sha256').update(queue).digest().readInt32BE();
+    let done: { readonly value: T } | null = null;
+    try {
+      return await transaction(this.#pool, `BEGIN; SELECT pg_advisory_xact_lock(${QUEUE_LOCKS}, ${lock})`, async () => {
+        done = { value: await work() };
+        return done.value;
+      });
+    } catch (error) {
+      // The work is committed; only its turn ended badly.
+      if (done !== null) return (done as { readonly value: T }).value;
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#pool?.end();
   }
 }

@@ -4,7 +4,7 @@ import { postgresDatabase } from '../../../test/support/postgres.ts';
 import { TcpProxy } from '../../../test/support/proxy.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
-import { organisationRow, userRow } from '../conformance/rows.ts';
+import { apiKeyRow, organisationRow, userRow } from '../conformance/rows.ts';
 import { tablesConformance } from '../conformance/tables.ts';
 import { MIGRATIONS } from '../migrations/index.ts';
 import { type Tables, unsafeTenant } from '../ports.ts';
@@ -158,6 +158,38 @@ describe('PostgreSQL', () => {
       { n: Number.MAX_SAFE_INTEGER },
     ]);
     await tables.ping();
+  });
+
+  it('writes of one queue on two nodes run one after another and undo none, others beside them', async () => {
+    await tables.write(A, (tx) => tx.insert('api_keys', apiKeyRow('org-a', 'counted', { version: 0 })));
+    let runs = 0;
+    const add = (on: Tables) =>
+      on.write(
+        A,
+        async (tx) => {
+          runs++;
+          const key = await tx.find('api_keys', { id: 'counted' });
+          await tx.update('api_keys', { id: 'counted' }, { version: (key?.version ?? 0) + 1 });
+        },
+        { queue: 'org-a' },
+      );
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    const first = tables.write(A, () => held, { queue: 'org-a' });
+    const all = Array.from({ length: 20 }, (_, i) => add(i % 2 === 0 ? tables : elsewhere));
+    await tables.write(A, (tx) => tx.count('users'), { queue: 'org-b' });
+    expect(runs).toBe(0);
+    release();
+    await Promise.all([first, ...all]);
+    expect(runs).toBe(20);
+    expect((await tables.read(A, (tx) => tx.find('api_keys', { id: 'counted' })))?.version).toBe(20);
+  });
+
+  it('no lock outlives its transaction, which is all that a pooler in transaction mode keeps together', async () => {
+    await tables.write(A, (tx) => tx.insert('users', userRow('org-a', 'queued')), { queue: 'org-a' });
+    const refused = tables.write(A, () => Promise.reject(new Error('given up')), { queue: 'org-a' });
+    await expect(refused).rejects.toThrow('given up');
+    const held = "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND classid = 731058203";
+    expect(await engine.query('locks', held, [])).toEqual([{ n: 0 }]);
   });
 
   it('a transaction that collides every time is given up and says so', async () => {
