@@ -7,6 +7,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { BATCH_STAMPS, BATCH_STATUSES, mayBecome } from '../../operations/batch-states.ts';
 import { type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { refuse, unknownReference } from '../common.ts';
+import { changedColumns } from '../define.ts';
 import type { Action, AnyAction } from '../resource.ts';
 import { text } from '../shapes.ts';
 
@@ -77,18 +78,20 @@ const update: Action<z.infer<typeof params>, unknown, z.infer<typeof body>> = {
     }
     const now = clock.now();
     const stamp = status === from ? undefined : BATCH_STAMPS[status];
+    const batch = {
+      ...row.batch,
+      ...rest,
+      status,
+      ...(errors === undefined ? {} : { errors: { ...errors, object: 'list' } }),
+      ...(stamp === undefined ? {} : { [stamp]: Math.floor(now / 1000) }),
+    };
+    call.audited(row.id, changedColumns('batches', row, { status, batch }));
     await tx.update(
       'batches',
       { id: row.id },
       {
         status,
-        batch: {
-          ...row.batch,
-          ...rest,
-          status,
-          ...(errors === undefined ? {} : { errors: { ...errors, object: 'list' } }),
-          ...(stamp === undefined ? {} : { [stamp]: Math.floor(now / 1000) }),
-        },
+        batch,
         last_updated_at: now,
         // Nobody has anything left to do on a batch that has ended.
         ...(FINAL_BATCH.has(status) ? { step: 'done' } : {}),

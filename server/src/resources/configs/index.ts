@@ -5,7 +5,7 @@ import { slugify, uuidv7 } from '../../kernel/id.ts';
 import { JsonScanError, scanJson } from '../../kernel/json-scan.ts';
 import type { Row } from '../../store/schema.ts';
 import { actorId, type Patch, refuse, refuseIssues, requireWorkspace } from '../common.ts';
-import { defineResource, findRow, listOf, notFound, pageFields, pageOf } from '../define.ts';
+import { changedColumns, defineResource, findRow, listOf, notFound, pageFields, pageOf } from '../define.ts';
 import { queryBoolean, tenantFields } from '../fields.ts';
 import { formatPath } from '../issues.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
@@ -122,16 +122,18 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
     row: Pick<Row<'configs'>, 'id' | 'version_id' | 'organisation_id'>,
     number: number,
     config: Config,
-  ): Promise<void> {
+  ): Promise<Row<'config_versions'>['config']> {
+    const sealed = await sealConfig(call.vault, call.tenant, row.version_id, config);
     await call.tx.insert('config_versions', {
       id: row.version_id,
       organisation_id: row.organisation_id,
       config_id: row.id,
       number,
-      config: await sealConfig(call.vault, call.tenant, row.version_id, config),
+      config: sealed,
       created_by: actorId(call.principal),
       created_at: call.clock.now(),
     });
+    return sealed;
   }
 
   const create: AnyAction = {
@@ -178,8 +180,8 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
         await call.tx.update('configs', { workspace_id: workspaceId, is_default: true }, { is_default: false });
       }
       await call.tx.insert('configs', row);
-      await insertVersion(call, row, 1, config);
-      call.audited(row.id);
+      const sealed = await insertVersion(call, row, 1, config);
+      call.audited(row.id, { before: null, after: { ...row, config: sealed }, table: 'configs' });
       call.tx.changed({ workspaceId, topic: 'configs', entityId: row.id });
       return { id: row.id, slug: row.slug, version_id: row.version_id, object: 'config' };
     },
@@ -220,8 +222,12 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
         });
         versionId = uuidv7(call.clock);
         patch.version_id = versionId;
-        await insertVersion(call, { ...row, version_id: versionId }, (last?.number ?? 0) + 1, config);
+        const next = { ...row, version_id: versionId };
+        const sealed = await insertVersion(call, next, (last?.number ?? 0) + 1, config);
+        const former = await call.tx.find('config_versions', { id: row.version_id });
+        call.audited(row.id, { before: { config: former?.config ?? null }, after: { config: sealed } });
       }
+      call.audited(row.id, changedColumns('configs', row, patch));
       await call.tx.update('configs', { id: row.id }, patch);
       call.tx.changed({ workspaceId: row.workspace_id, topic: 'configs', entityId: row.id });
       return { version_id: versionId };

@@ -114,6 +114,19 @@ export function modelActions(): AnyAction[] {
             { allow_all_models: body.allow_all_models, last_updated_at: now },
           );
         }
+        const slugs = body.models.map((model) => model.slug);
+        call.audited(row.id, {
+          before: {
+            models: known.filter((model) => slugs.includes(model.slug)),
+            allow_all_models: row.allow_all_models,
+          },
+          after: {
+            models: await call.tx.list('integration_models', {
+              where: { integration_id: row.id, slug: { in: slugs } },
+            }),
+            allow_all_models: body.allow_all_models ?? row.allow_all_models,
+          },
+        });
         call.tx.changed({ workspaceId: row.workspace_id, topic: 'integrations', entityId: row.id });
         return {};
       },
@@ -133,11 +146,10 @@ export function modelActions(): AnyAction[] {
       run: async (call: PathCall<{ slugs: string[] }>) => {
         const row = await findRow(target, call, 'update');
         requireLevel(call, levelOf(row), 'update');
-        await call.tx.remove('integration_models', {
-          integration_id: row.id,
-          slug: { in: call.query.slugs },
-          is_custom: true,
-        });
+        const where = { integration_id: row.id, slug: { in: call.query.slugs }, is_custom: true };
+        const models = await call.tx.list('integration_models', { where });
+        await call.tx.remove('integration_models', where);
+        call.audited(row.id, { before: { models }, after: { models: [] } });
         call.tx.changed({ workspaceId: row.workspace_id, topic: 'integrations', entityId: row.id });
         return {};
       },

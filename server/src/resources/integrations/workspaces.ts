@@ -136,6 +136,11 @@ async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Prom
     else await tx.update('integration_workspaces', { integration_id: row.id, workspace_id: workspace.id }, next);
     await settleProviders(call, row, workspace.id, entry, index);
   }
+  const workspaces = await tx.list('integration_workspaces', { where: { integration_id: row.id } });
+  call.audited(row.id, {
+    before: { workspaces: existing, global_workspace_access: row.global_workspace_access },
+    after: { workspaces, global_workspace_access: global ?? row.global_workspace_access },
+  });
   tx.changed({ workspaceId: null, topic: 'integrations', entityId: row.id });
 }
 

@@ -237,9 +237,9 @@ const migrate: AnyAction = {
         throw new SluiceError('forbidden', `This needs the scope ${scope}, which your credential does not have.`);
       }
     }
-    call.audited(row.id);
     const now = call.clock.now();
     const id = uuidv7(call.clock);
+    call.audited(row.id, { before: { integration_id: null }, after: { integration_id: id } });
     const there: AccountPlace = { table: 'integrations', column: 'secret_configurations', row: id };
     const key = await openKey(vault, tenant, place(row.id), row.key);
     const secrets = await openSettings(vault, tenant, place(row.id), row.secret_model_config);
