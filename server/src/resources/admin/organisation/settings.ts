@@ -1,5 +1,6 @@
 /** The settings of an organisation (api §20.3 to §20.6): `GET` and `PUT /admin/organisation/settings`. */
 import { z } from 'zod';
+import type { Principal } from '../../../auth/principal.ts';
 import {
   isOpenToWorkspaces,
   OVERRIDE_CATEGORIES,
@@ -7,6 +8,7 @@ import {
   SECURITY_KEYS,
   securityOf,
 } from '../../../auth/security-settings.ts';
+import { SluiceError } from '../../../kernel/errors.ts';
 import type { Row } from '../../../store/schema.ts';
 import { refuse } from '../../common.ts';
 import { emptyAnswer } from '../../define.ts';
@@ -155,6 +157,7 @@ export const update: Action<unknown, unknown, z.output<typeof body>> = {
     const settings = { ...merged, block_inline_config };
     checkUserKeySettings(patch, settings);
     const after = { ...before, settings };
+    checkLifted(call.principal, before, after);
     await tx.updateOrganisation({ settings, last_updated_at: clock.now() });
     await copyDown(call, before, after);
     tx.changed({ workspaceId: null, topic: 'organisations', entityId: before.id });
@@ -162,6 +165,22 @@ export const update: Action<unknown, unknown, z.output<typeof body>> = {
     return {};
   },
 };
+
+/**
+ * What the organisation withholds from its admins they must not give back to themselves, nor through a key that they can
+ * make (rules P-01, P-02): 403.
+ */
+function checkLifted({ kind, role, scopes }: Principal, before: Row<'organisations'>, after: Row<'organisations'>) {
+  if (kind === 'user' ? role === 'owner' : scopes.has('logs.view')) return;
+  const [was, is] = [securityOf(before, null), securityOf(after, null)];
+  const lifted = (['organisationAdminsViewLogs', 'organisationAdminsViewLogMetadata'] as const).find(
+    (key) => is[key] && !was[key],
+  );
+  if (lifted === undefined) return;
+  throw new SluiceError('forbidden', `${lifted} restricts admins: only an owner may switch it on again.`, {
+    param: `security_settings.${lifted}`,
+  });
+}
 
 /** Gateway URLs as they are stored. Throws 400 for one that no call may go to (api §33.5). */
 function checkUrls(
