@@ -146,6 +146,19 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
       expect(JSON.stringify(row)).not.toContain(answer.body.key.slice(21, 64));
     });
 
+    it('S-05 sent again with its Idempotency-Key, answers the same key and rotates once', async () => {
+      const made = await keys.makeKey(SCOPES);
+      const again = () =>
+        keys.admin.call('POST', `/v1/api-keys/${made.id}/rotate`, {
+          headers: { 'idempotency-key': `rotate-${made.id}` },
+        });
+      const [first, second] = [await again(), await again()];
+      expect([first.status, second.status]).toEqual([200, 200]);
+      expect(second.body).toEqual(first.body);
+      expect(await keys.secrets(made.id)).toHaveLength(2);
+      expect(await keys.opens(second.body.key)).toBe(true);
+    });
+
     it('of a missing, foreign or deleted key: one and the same 404', async () => {
       const foreign = await keys.admin.call('GET', '/v1/api-keys', { key: keys.admin.b.admin_api_key });
       const gone = await keys.makeKey(SCOPES);

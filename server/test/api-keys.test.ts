@@ -117,6 +117,35 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
       keys.fails(await create({ scopes: ['configs.list'] }, maker.key), 403, 'AB03', 'scopes[0]');
     });
 
+    it('P-02 nobody gets a user key of somebody above him, neither a new one nor by rotating', async () => {
+      const { workspace_id, user_id: owner } = keys.admin.a;
+      const people = {
+        owner,
+        admin: await keys.addUser('member', 'admin'),
+        manager: await keys.addUser('member', 'manager'),
+        member: await keys.addUser('member', 'member'),
+      };
+      const manager = await keys.signIn(await keys.addUser('member', 'manager'));
+      const scopes = ['workspace_service_api_keys.create', 'workspace_user_api_keys.create', 'completions.write'];
+      const body = { name: 'x', workspace_id, scopes };
+      const service = (await manager('POST', '/v1/api-keys/workspace/service', body)).body;
+      for (const [who, user_id] of Object.entries(people)) {
+        const above = who === 'owner' || who === 'admin';
+        const wanted = { name: 'x', workspace_id, user_id, scopes: ['completions.write'] };
+        for (const answer of [
+          await manager('POST', '/v1/api-keys/workspace/user', wanted),
+          await create({ user_id, scopes: ['completions.write'] }, service.key, 'workspace/user'),
+        ]) {
+          if (above) keys.fails(answer, 403, 'AB03', 'user_id');
+          else expect([who, answer.status]).toEqual([who, 200]);
+        }
+        const theirs = await keys.makeKey(['completions.write'], { user_id }, 'workspace/user');
+        const rotated = await manager('POST', `/v1/api-keys/${theirs.id}/rotate`, { workspace_id });
+        if (above) keys.fails(rotated, 403, 'AB03');
+        else expect([who, rotated.status]).toEqual([who, 200]);
+      }
+    });
+
     it('a rotation policy on a new key needs the update scope of its type', async () => {
       const scopes: string[] = [];
       const maker = await keys.makeKey(['workspace_service_api_keys.create', 'workspace_user_api_keys.update']);

@@ -7,6 +7,7 @@ import type { Action, AnyAction, Call, ItemVerb } from '../resource.ts';
 import { toIsoOrNull } from '../shapes.ts';
 import { createKey } from './create.ts';
 import { presentDetail, presentKeys, statusOf } from './present.ts';
+import { checkOutranks } from './rank.ts';
 import { rotateKey } from './rotate.ts';
 import { afterRotation, policyColumns, policyOf } from './rotation.ts';
 import {
@@ -127,6 +128,8 @@ const rotate: Action<{ id: string }, unknown, RotateBody> = {
     const keys = { table: 'api_keys', param: 'id', archives: true } as const;
     const row = await findRow({ ...keys, visible: (own) => visible(own, 'rotate') }, call, 'update');
     checkHolds(call.principal, row, 'rotate');
+    if (row.workspace_id !== null && row.user_id !== null)
+      await checkOutranks(call, row.workspace_id, row.user_id, null);
     const { key, transitionExpiresAt, facts } = await rotateKey(call.tx, row, call.body.key_transition_period_ms);
     call.audited(row.id, { before: null, after: facts });
     return { id: row.id, key, key_transition_expires_at: toIsoOrNull(transitionExpiresAt), object: 'api-key' };

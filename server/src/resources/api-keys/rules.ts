@@ -10,6 +10,7 @@ import type { Call } from '../resource.ts';
 import { applyMetadataSchema } from '../settings/metadata.ts';
 import { effectiveSetting, metadataSchemaOf } from '../settings/settings.ts';
 import { checkUsageLimit } from '../shapes.ts';
+import { checkOutranks } from './rank.ts';
 import { cadenceDays, completeRotation, nextRotation, type RotationInput, type RotationPolicy } from './rotation.ts';
 import type { CreateBody } from './schema.ts';
 import type { KeyRow } from './secrets.ts';
@@ -72,6 +73,7 @@ export async function checkOwner(call: Call, workspaceId: string, userId: string
   if (!user || (user.role === 'member' && !member)) {
     throw new SluiceError('unknown_reference', 'user_id names no member of the workspace.', { param: 'user_id' });
   }
+  await checkOutranks(call, workspaceId, userId, 'user_id');
   return userId;
 }
 
