@@ -80,7 +80,10 @@ export async function startMatrix(
   const tables: Tables = new Proxy(base, {
     get(target, name) {
       if (name === 'read' || name === 'write') transactions += 1;
-      if (name === 'write') return (tenant: never, run: never) => undone((inner) => target.write(tenant, inner), run);
+      if (name === 'write') {
+        return (tenant: never, run: never, options?: never) =>
+          undone((inner) => target.write(tenant, inner, options), run);
+      }
       if (name === 'systemWrite') return (run: never) => undone((inner) => target.systemWrite(inner), run);
       const value: unknown = Reflect.get(target, name, target);
       return typeof value === 'function' ? value.bind(target) : value;

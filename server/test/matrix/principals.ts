@@ -76,9 +76,9 @@ export async function addKey(tx: SystemTx, key: NewKey): Promise<string> {
 type Role = Row<'users'>['role'];
 type WorkspaceRole = Row<'workspace_members'>['role'];
 
-async function addUser(
+export async function addUser(
   tx: SystemTx,
-  tenant: Tenant,
+  tenant: Pick<Tenant, 'organisationId' | 'workspaceId'>,
   role: Role,
   inWorkspace: WorkspaceRole | null,
   status: 'active' | 'archived' = 'active',
@@ -101,7 +101,11 @@ async function addUser(
 }
 
 /** A session, written as signing in writes it; answers the cookie's token. */
-async function addSession(tx: SystemTx, tenant: Tenant, userId: string): Promise<string> {
+export async function addSession(
+  tx: SystemTx,
+  tenant: Pick<Tenant, 'organisationId'>,
+  userId: string,
+): Promise<string> {
   const token = base62(43);
   const now = systemClock.now();
   await tx.insert('console_sessions', {
