@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { fingerprintOf, purgeIdempotencyKeys, takesIdempotencyKey } from '../src/admin/idempotency.ts';
 import { buildOpenApi } from '../src/admin/openapi.ts';
 import { operatorActions } from '../src/admin/operator.ts';
+import { ConsoleSessions, createLink } from '../src/auth/console-session.ts';
 import { systemClock } from '../src/kernel/clock.ts';
 import type { JsonObject, JsonValue } from '../src/kernel/json.ts';
 import { silentLog } from '../src/kernel/log.ts';
@@ -24,6 +25,7 @@ import { killAll, readFirstRun, startProcess } from './support/process.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
+const ORIGIN = 'http://127.0.0.1';
 const MASTER_KEY = randomBytes(32).toString('base64');
 const folders: string[] = [];
 
@@ -80,7 +82,8 @@ describe.each(['sqlite', 'postgres'] as const)('on %s', (engine) => {
           return typeof value === 'function' ? value.bind(target) : value;
         },
       });
-      return startAdmin(shifted, { admin: { vault: await vaultOf(tables), caughtUp: () => caughtUp() } });
+      const sessions = new ConsoleSessions({ tables: shifted, clock: systemClock, publicUrl: () => ORIGIN });
+      return startAdmin(shifted, { admin: { vault: await vaultOf(tables), sessions, caughtUp: () => caughtUp() } });
     };
     first = await node();
     second = await node();
@@ -254,6 +257,46 @@ describe.each(['sqlite', 'postgres'] as const)('on %s', (engine) => {
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 200]);
     expect(new Set(answers.map(({ body }) => body.key)).size).toBe(3);
     expect(answers.map(({ headers }) => headers.get('idempotency-replayed'))).toEqual([null, null, null]);
+  });
+
+  it('a rotation is carried out once', async () => {
+    const made = await makeKey(first, 'rotated', null);
+    const rotate = (node: AdminHarness, key: string | null) => post(node, `/api-keys/${made.body.id}/rotate`, {}, key);
+    const answers = await Promise.all([first, second, first, second].map((node) => rotate(node, 'rotate')));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
+    expect((await rotate(second, 'rotate')).text).toBe(answers[0]?.text);
+    expect((await rotate(first, null)).status).toBe(409);
+    const secrets = await first.tables.systemRead((tx) =>
+      tx.count('api_key_secrets', { where: { api_key_id: made.body.id } }),
+    );
+    expect(secrets).toBe(2);
+  });
+
+  it('holds for keys of a workspace, and for who is signed in, each for itself', async () => {
+    const { tables, a } = first;
+    const body = { name: 'Once', config: { retry: { attempts: 3 } } };
+    const bound = () => post(first, '/configs', body, 'each', a.workspace_api_key);
+    const sessions = new ConsoleSessions({ tables, clock: systemClock, publicUrl: () => ORIGIN });
+    const link = await createLink(tables, systemClock, { id: a.user_id, organisation_id: a.organisation_id });
+    const { token, session } = await sessions.exchange(link.token);
+    const signedIn = (name: string) =>
+      first.call('POST', '/v1/configs', {
+        key: null,
+        body: { ...body, name, workspace_id: a.workspace_id },
+        headers: {
+          cookie: `${sessions.cookieName}=${token}`,
+          origin: ORIGIN,
+          'x-csrf-token': session.csrf,
+          ...once('each'),
+        },
+      });
+    const answers = [await bound(), await bound(), await signedIn('Once'), await signedIn('Once')];
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    const texts = answers.map(({ text }) => text);
+    expect([texts[1], texts[3]]).toEqual([texts[0], texts[2]]);
+    expect(texts[2]).not.toBe(texts[0]);
+    expect((await signedIn('Twice')).status).toBe(400);
   });
 
   it('a repeat needs what the first needed: the scope, and a key that is still valid', async () => {
