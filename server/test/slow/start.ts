@@ -49,10 +49,10 @@ async function timed<T>(work: () => Promise<T>): Promise<{ ms: number; value: T 
   return { ms: performance.now() - start, value };
 }
 
-async function get(url: string, key: string): Promise<{ total?: number }> {
+async function get(url: string, key: string): Promise<{ total?: number; store?: { row_security?: string } }> {
   const answer = await fetch(url, { headers: { 'x-gateway-api-key': key } });
   if (answer.status !== 200) throw new Error(`${url} answered ${answer.status}: ${await answer.text()}`);
-  return (await answer.json()) as { total?: number };
+  return (await answer.json()) as { total?: number; store?: { row_security?: string } };
 }
 
 const round = (ms: number) => Math.round(ms);
@@ -111,6 +111,9 @@ for (const store of stores) {
       const page = await timed(() => get(`${running.url}/v1/api-keys?page_size=20`, first.admin_api_key));
       pages.push(page.ms);
       if ((page.value.total ?? 0) < keys) throw new Error(`only ${page.value.total} keys are listed`);
+      const health = await get(`${running.url}/v1/operator/health`, first.operator_api_key);
+      const expected = store === 'sqlite' ? 'none' : 'enforced';
+      if (health.store?.row_security !== expected) throw new Error(`row security is ${health.store?.row_security}`);
       await stop(running);
     }
     const best = Math.min(...starts);

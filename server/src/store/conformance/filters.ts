@@ -182,14 +182,20 @@ async function tried(session: Session, system: () => Promise<Session>, attempt: 
     }
     case 'refer': {
       // Refused by the reference itself, whatever filter is on.
-      const own = tenantRows('org-a', 'ws-a1', '-new')[table] as unknown as Loose;
-      for (const { column, parent } of REFERENCES.get(table) ?? []) {
-        if (victim === 'ws-a2') continue;
-        const id = (tenantRows('org-b', 'ws-b1') as unknown as Record<string, Loose>)[parent]?.id;
-        await session.insert(table, { ...own, ...parentsOf(table, 'ws-a1'), [column]: id } as never);
-        return 'referred';
+      const references = REFERENCES.get(table) ?? [];
+      if (references.length === 0 || victim === 'ws-a2') return null;
+      const { column, parent } = references[AIMS.indexOf(aim) % references.length] as (typeof references)[number];
+      const id = (tenantRows('org-b', 'ws-b1') as unknown as Record<string, Loose>)[parent]?.id;
+      if (aim === 'either') {
+        const own = tenantRows('org-a', 'ws-a1')[table] as unknown as Loose;
+        const mine = Object.fromEntries((SCHEMAS[table]?.key ?? []).map((name) => [name, own[name]]));
+        return (await session.update(table, mine as Where<TenantTable>, { [column]: id } as never)) > 0
+          ? 'referred'
+          : null;
       }
-      return null;
+      const own = tenantRows('org-a', 'ws-a1', '-new')[table] as unknown as Loose;
+      await session.insert(table, { ...own, ...parentsOf(table, 'ws-a1'), [column]: id } as never);
+      return 'referred';
     }
   }
 }

@@ -9,7 +9,7 @@ export interface PostgresTablesOptions {
   /** `postgresql://user:password@host:port/database`, with the parameters of libpq. */
   readonly url: string;
   readonly log: Log;
-  /** Most connections at once, beside one that listens for changes. Default 10. */
+  /** Most connections at once, beside one that listens for changes and up to four that hold turns of queues. Default 10. */
   readonly poolSize?: number;
   readonly clock?: Clock;
 }
