@@ -98,8 +98,8 @@ const list: Action<unknown, AuditQuery> = {
             where,
             orderBy: [
               ['timestamp', 'desc'],
-              // Within a millisecond the chain knows what came first.
-              ['seq', 'desc'],
+              // By the clock too; with the time it is the order of an index.
+              ['id', 'desc'],
             ],
             ...page,
           });

@@ -23,14 +23,15 @@ function statements(types: Types): string[] {
     add('audit_log', 'seq', int),
     add('audit_log', 'hash', text),
     unique('audit_log_seq', 'audit_log (organisation_id, seq)'),
-    // Rows are wide, and a list may look at all of them for the few that match: it reads this index only.
+    // Rows are wide, and a list may look at all of them for the few that match, or pass over those before its page: it
+    // reads this index only, in its order.
     index(
       'audit_log_search',
-      'audit_log (organisation_id, timestamp, seq, method, user_type, user_id, workspace_id, response_status_code, ' +
+      'audit_log (organisation_id, timestamp, id, method, user_type, user_id, workspace_id, response_status_code, ' +
         'resource_type, action, client_ip, country)',
     ),
-    index('audit_log_uri', 'audit_log (organisation_id, uri, timestamp)'),
-    index('audit_log_request', 'audit_log (organisation_id, request_id)'),
+    index('audit_log_uri', 'audit_log (organisation_id, uri, timestamp, id)'),
+    index('audit_log_request', 'audit_log (organisation_id, request_id, timestamp, id)'),
     'DROP INDEX audit_log_time',
     'DROP INDEX audit_log_workspace',
     table('audit_heads', { organisation_id: `${T} PRIMARY KEY`, seq: I, hash: T }, organisation),
