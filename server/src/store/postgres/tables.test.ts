@@ -174,7 +174,13 @@ describe('PostgreSQL', () => {
         { queue: 'org-a' },
       );
     const { promise: held, resolve: release } = Promise.withResolvers<void>();
-    const first = tables.write(A, () => held, { queue: 'org-a' });
+    const { promise: entered, resolve: enter } = Promise.withResolvers<void>();
+    const holding = async () => {
+      enter();
+      await held;
+    };
+    const first = tables.write(A, holding, { queue: 'org-a' });
+    await entered;
     const all = Array.from({ length: 20 }, (_, i) => add(i % 2 === 0 ? tables : elsewhere));
     await tables.write(A, (tx) => tx.count('users'), { queue: 'org-b' });
     expect(runs).toBe(0);
