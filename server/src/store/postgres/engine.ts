@@ -26,7 +26,17 @@ const READ = 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY';
  * A sequential scan takes a predicate lock on the whole table, so that on small tables every two writers would collide:
  * index scans lock what they read.
  */
-const WRITE = 'BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off';
+const SCANS = 'SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off';
+/**
+ * Predicate locks on indexes are as coarse as their pages, and what is new lies in few of them: writers that have nothing
+ * to do with each other may undo one that takes longer, again and again. After `PATIENCE` attempts a write therefore runs
+ * while no other does. The lock is taken by LOCK TABLE, because that alone leaves the snapshot for after the wait, on a
+ * table that no write changes; readers are not concerned.
+ */
+const BEGIN = 'BEGIN ISOLATION LEVEL SERIALIZABLE; LOCK TABLE meta IN';
+const AMONG_OTHERS = `${BEGIN} ROW SHARE MODE; ${SCANS}`;
+const BY_ITSELF = `${BEGIN} EXCLUSIVE MODE; ${SCANS}`;
+const PATIENCE = 6;
 
 const NOW = 'cast(floor(extract(epoch from clock_timestamp()) * 1000) as bigint)';
 
@@ -95,10 +105,11 @@ export class PostgresEngine implements Engine {
   }
 
   async #write<T>(scope: Scope, run: (execute: Execute) => Promise<T>): Promise<T> {
-    const begin = `${WRITE}; ${await this.#tenancy.enter(scope)}`;
+    const enter = await this.#tenancy.enter(scope);
     for (let attempt = 1; ; attempt++) {
+      const begin = attempt > PATIENCE ? BY_ITSELF : AMONG_OTHERS;
       try {
-        return await transaction(this.pool, begin, run);
+        return await transaction(this.pool, `${begin}; ${enter}`, run);
       } catch (error) {
         if (!(error instanceof RunAgain)) throw error;
         if (attempt >= ATTEMPTS) {

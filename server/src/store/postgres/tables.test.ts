@@ -200,14 +200,37 @@ describe('PostgreSQL', () => {
 
   it('a transaction that collides every time is given up and says so', async () => {
     await tables.write(A, (tx) => tx.insert('users', userRow('org-a', 'contended')));
+    const stranger = new pg.Client(url);
+    await stranger.connect();
     let runs = 0;
     const colliding = tables.write(A, async (tx) => {
       runs++;
       await tx.find('users', { id: 'contended' });
-      await elsewhere.write(A, (other) => other.update('users', { id: 'contended' }, { first_name: `run ${runs}` }));
+      await stranger.query(`UPDATE users SET first_name = 'run ${runs}' WHERE id = 'contended'`);
       await tx.update('users', { id: 'contended' }, { first_name: 'mine' });
     });
     await expect(colliding).rejects.toEqual(unavailable);
     expect(runs).toBe(20);
+    await stranger.end();
+  });
+
+  it('a write that others undo again and again runs while no other does, and they after it', async () => {
+    await tables.write(A, (tx) => tx.insert('users', userRow('org-a', 'starved')));
+    const others: Promise<number>[] = [];
+    let runs = 0;
+    await tables.write(A, async (tx) => {
+      runs++;
+      await tx.find('users', { id: 'starved' });
+      const other = elsewhere.write(A, (own) => own.update('users', { id: 'starved' }, { last_name: `run ${runs}` }));
+      others.push(other);
+      if (runs <= 6) await other;
+      // Long enough for the other one to get in between, could it.
+      else for (let i = 0; i < 50; i++) await tx.count('users');
+      await tx.update('users', { id: 'starved' }, { first_name: 'mine' });
+    });
+    expect(runs).toBe(7);
+    expect(await Promise.all(others)).toEqual(others.map(() => 1));
+    const user = await tables.read(A, (tx) => tx.find('users', { id: 'starved' }));
+    expect(user).toMatchObject({ first_name: 'mine', last_name: 'run 7' });
   });
 });
