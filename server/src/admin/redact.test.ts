@@ -156,5 +156,6 @@ describe('headers and paths', () => {
   it('mask a key in a path', () => {
     expect(maskedPath('/v1/api-keys/slc_wks_abc', mark)).toMatch(/^\/v1\/api-keys\/\*{7}[0-9a-f]{8}$/);
     expect(maskedPath('/v1/api-keys/x', mark)).toBe('/v1/api-keys/x');
+    expect(maskedPath('/slc_'.repeat(400), mark)).toHaveLength(1_024);
   });
 });

@@ -15,6 +15,7 @@ const MAX_COLUMN_CHARS = 2_048;
 /** Deeper values are masked whole. */
 const MAX_DEPTH = 64;
 const MAX_HEADERS = 64;
+const MAX_PATH = 1_024;
 const MAX_HEADER_CHARS = 256;
 
 /** What stands in place of a secret. */
@@ -125,13 +126,14 @@ export function maskedBody(body: JsonObject | null, mark: Mark): string | null {
   return body === null ? null : bounded(JSON.stringify(mask(body, 'none', mark, 0)));
 }
 
-/** A path as it was called, without its query. */
+/** A path as it was called, without its query; the column is indexed, so it is short. */
 export function maskedPath(path: string, mark: Mark): string {
   return path
-    .slice(0, 2_048)
+    .slice(0, MAX_PATH)
     .split('/')
     .map((part) => (looksSecret(part) ? mark(part) : part))
-    .join('/');
+    .join('/')
+    .slice(0, MAX_PATH);
 }
 
 function bounded(text: string): string {
