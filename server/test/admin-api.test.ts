@@ -194,7 +194,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       const body = { name: 'x', scopes: ['completions.write'], workspace_id: admin.a.workspace_id };
       const create = (extra: object, path = 'workspace/service') =>
         admin.call('POST', `/v1/api-keys/${path}`, { body: { ...body, ...extra } });
-      fails(await create({}, 'organisation/user'), 400, 'AB01', 'sub');
+      fails(await create({}, 'organisation/user'), 400, 'AB01', 'subType');
       fails(await create({}, 'team/service'), 400, 'AB01', 'type');
       fails(await create({ scopes: ['nonsense.write'] }), 400, 'AB01', 'scopes[0]');
       fails(await create({ scopes: ['audit_logs.list'] }), 400, 'AB01', 'scopes[0]');

@@ -23,18 +23,18 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
   [
     'api-keys.create',
     'POST',
-    '/api-keys/:type/:sub',
+    '/api-keys/:type/:subType',
     '/api-keys/organisation/service',
     ['organisation_service_api_keys.create'],
   ],
   [
     'api-keys.create',
     'POST',
-    '/api-keys/:type/:sub',
+    '/api-keys/:type/:subType',
     '/api-keys/workspace/service',
     ['workspace_service_api_keys.create'],
   ],
-  ['api-keys.create', 'POST', '/api-keys/:type/:sub', '/api-keys/workspace/user', ['workspace_user_api_keys.create']],
+  ['api-keys.create', 'POST', '/api-keys/:type/:subType', '/api-keys/workspace/user', ['workspace_user_api_keys.create']],
   ['api-keys.rotate', 'POST', '/api-keys/:id/rotate', `/api-keys/${ID}/rotate`, all('rotate')],
   ['audit-logs.list', 'GET', '/audit-logs', '/audit-logs', ['audit_logs.list']],
   ['batches.update', 'PUT', '/batches/:id', '/v2/batches/gw_batch_x', ['organisation_settings.update']],
@@ -370,7 +370,7 @@ describe('A-01 the table is what is served and what is documented', () => {
   it('no route answers without a credential, on any of its paths and methods', async () => {
     for (const row of rows) {
       for (const path of pathsOf(row)) {
-        const url = path.replace(':type', 'workspace').replace(':sub', 'service').replace(/:\w+/g, 'x');
+        const url = path.replace(':type', 'workspace').replace(':subType', 'service').replace(/:\w+/g, 'x');
         const answer = await admin.call(row.method, url, { key: null });
         expect([row.id, url, answer.status, answer.body.error.code]).toEqual([row.id, url, 401, 'AB05']);
       }

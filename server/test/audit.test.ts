@@ -52,7 +52,7 @@ async function secondNode(tables: Tables) {
 
 /** Paths of a route with names of nothing in the place of its parameters. */
 function pathOf(path: string): string {
-  return `/v2${path.replace(':type', 'workspace').replace(':sub', 'service').replace(/:\w+/g, ID)}`;
+  return `/v2${path.replace(':type', 'workspace').replace(':subType', 'service').replace(/:\w+/g, ID)}`;
 }
 
 describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) => {

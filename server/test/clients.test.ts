@@ -284,6 +284,26 @@ describe('the Portkey client’s administration', () => {
     await workspaces.delete({ workspaceId });
     expect((await workspaces.list({})).total).toBe(1);
   });
+
+  it('makes, reads, changes and deletes API keys of every type', async () => {
+    const { apiKeys } = new Portkey({ apiKey: server.first.admin_api_key, baseURL: `${server.url}/v1` });
+    const { workspace_slug: workspace_id, user_id } = server.first;
+    for (const { type, kind, rest } of [
+      { type: 'organisation', kind: 'service', rest: { scopes: ['workspaces.list'] } },
+      { type: 'workspace', kind: 'service', rest: { scopes: ['completions.write'], workspace_id } },
+      { type: 'workspace', kind: 'user', rest: { scopes: ['completions.write'], workspace_id, user_id } },
+    ]) {
+      const made = await apiKeys.create({ type, 'sub-type': kind, name: 'k', ...rest });
+      const id = String(made.id);
+      await apiKeys.update({ id, name: 'renamed' });
+      expect(await apiKeys.retrieve({ id })).toMatchObject({ name: 'renamed', type: `${type}-${kind}` });
+      expect((await apiKeys.list({ workspace_id, page_size: 100 })).data?.some((key) => key.id === id)).toBe(
+        type === 'workspace',
+      );
+      await apiKeys.delete({ id });
+      await expect(apiKeys.retrieve({ id })).rejects.toMatchObject({ status: 404 });
+    }
+  });
 });
 
 describe('errors are the client’s own classes', () => {

@@ -45,7 +45,7 @@ export function checkTable(rows: readonly AdminRow[]): void {
   }
 }
 
-/** The scopes of a call: `{type}` and `{sub}` stand for path parameters. */
+/** The scopes of a call: `{type}` and `{subType}` stand for path parameters. */
 export function scopesFor(row: AdminRow, params: Readonly<Record<string, unknown>>): string[] {
   return row.scopes.map((scope) => scope.replace(/\{(\w+)\}/g, (_match, name: string) => String(params[name])));
 }

@@ -21,8 +21,8 @@ export function validate<T>(schema: z.ZodType<T>, value: unknown): T {
 }
 
 /**
- * Query or body without the path parameters that they repeat with the same value (`workspaceId` or `workspace_id`), as
- * some clients do: it says nothing new. Another value, or a name that the schema knows, is left for the schema to judge.
+ * Query or body without the path parameters that they repeat with the same value (`workspaceId`, `workspace_id` or
+ * `workspace-id`), as some clients do: it says nothing new. Another value, or a name that the schema knows, is left for the schema to judge.
  */
 export function withoutRepeated<T extends Readonly<Record<string, unknown>>>(
   schema: z.ZodType | null,
@@ -32,7 +32,8 @@ export function withoutRepeated<T extends Readonly<Record<string, unknown>>>(
   const known = schema instanceof z.ZodObject ? schema.shape : {};
   const repeated = new Set<string>();
   for (const [param, value] of Object.entries((params ?? {}) as Record<string, unknown>)) {
-    for (const name of [param, param.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)]) {
+    const parted = (mark: string) => param.replace(/[A-Z]/g, (letter) => mark + letter.toLowerCase());
+    for (const name of [param, parted('_'), parted('-')]) {
       if (Object.hasOwn(input, name) && input[name] === value && !Object.hasOwn(known, name)) repeated.add(name);
     }
   }

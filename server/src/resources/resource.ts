@@ -33,7 +33,7 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
   readonly example?: { readonly body?: unknown; readonly response?: unknown };
   readonly tag: string;
   readonly auth: Exclude<RouteAuth, 'operator'>;
-  /** Any one of these suffices; empty only for `public`, `login` and `operator`. `{type}` and `{sub}` stand for path parameters. */
+  /** Any one of these suffices; empty only for `public`, `login` and `operator`. `{type}` and `{subType}` stand for path parameters. */
   readonly scopes: readonly string[];
   /**
    * Where the tenant comes from. `workspace`: the key's own, or `workspace_id` (query or body) with an

@@ -20,9 +20,9 @@ import { type KeyRow, mintSecret } from './secrets.ts';
 
 /** Type and sub-type of the path; there is no organisation-wide user key. */
 const createParams = z
-  .strictObject({ type: z.enum(['organisation', 'workspace']), sub: z.enum(['service', 'user']) })
-  .refine(({ type, sub }) => type === 'workspace' || sub === 'service', {
-    path: ['sub'],
+  .strictObject({ type: z.enum(['organisation', 'workspace']), subType: z.enum(['service', 'user']) })
+  .refine(({ type, subType }) => type === 'workspace' || subType === 'service', {
+    path: ['subType'],
     message: 'must be service: an organisation has no user keys',
   });
 
@@ -48,7 +48,7 @@ export function countUserKeys(tx: TenantTx, workspaceId: string, userId: string)
 async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<KeyRow> {
   const { params, body, principal, tenant, tx, clock } = call;
   const now = clock.now();
-  const type: KeyRow['type'] = params.type === 'organisation' ? 'organisation-service' : `workspace-${params.sub}`;
+  const type: KeyRow['type'] = params.type === 'organisation' ? 'organisation-service' : `workspace-${params.subType}`;
   const { workspaceId } = tenant;
   if (params.type === 'workspace' && workspaceId === null) {
     throw new SluiceError('validation', 'workspace_id is required: your credential is not bound to a workspace.', {
@@ -60,7 +60,7 @@ async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<Ke
       param: 'workspace_id',
     });
   }
-  if (params.sub === 'service' && body.user_id !== undefined) {
+  if (params.subType === 'service' && body.user_id !== undefined) {
     throw new SluiceError('validation', 'user_id cannot be given for a service key.', { param: 'user_id' });
   }
   const scopes = checkScopes(principal, type, body.scopes);
@@ -112,12 +112,12 @@ async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<Ke
 export const createKey: Action<CreateParams, unknown, CreateBody> = {
   id: 'api-keys.create',
   method: 'POST',
-  path: '/api-keys/:type/:sub',
+  path: '/api-keys/:type/:subType',
   summary: 'Create an API key',
   description: 'The answer is the only place where the whole key is ever shown.',
   tag: 'API keys',
   auth: 'key_or_login',
-  scopes: ['{type}_{sub}_api_keys.create'],
+  scopes: ['{type}_{subType}_api_keys.create'],
   tenant: 'workspace_optional',
   params: createParams,
   query: null,
