@@ -191,6 +191,31 @@ describe('callers × routes × everything that can be named', () => {
     expect(calls).toBeGreaterThan(5_000);
   }, 240_000);
 
+  it('I-04 ids of others are left out, of what is shown and of what is counted', async () => {
+    const lists = tenantRoutes.flatMap(({ channels }) => channels.filter(({ field }) => field === 'ids'));
+    expect(lists.length).toBeGreaterThan(0);
+    const { a1, a2, b1 } = matrix.tenants;
+    for (const caller of matrix.people.callers) {
+      for (const channel of lists) {
+        const { id } = caller.own.objects[channel.kind];
+        const all = [a1, a2, b1].map((tenant) => tenant.objects[channel.kind].id);
+        const own =
+          caller.bound === null ? all.filter((_one, at) => (at === 2 ? caller.own === b1 : caller.own !== b1)) : [id];
+        const value = [...all, id, 'f0000000-0000-7000-8000-000000000000'].join();
+        const nameWorkspace = caller.member;
+        const told = await matrix.send(
+          build(channel.route, caller.own, { channel, value, nameWorkspace }),
+          caller.headers,
+        );
+        if (told.status === 403) continue;
+        const shown = (told.body.data as { id: string }[]).map((one) => one.id).sort();
+        // A member sees keys of his own only.
+        const wanted = caller.member && shown.length === 0 ? [] : own.sort();
+        expect([caller.name, told.body.total, shown]).toEqual([caller.name, wanted.length, wanted]);
+      }
+    }
+  });
+
   it.each(LEAK_NAMES)('a route that %s is found', async (name) => {
     const planted = readRoutes(plantedRows(matrix.admin.tables).filter(({ id }) => id === leakId(name)));
     expect(planted.faults).toEqual([]);
