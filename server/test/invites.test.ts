@@ -12,7 +12,7 @@ import { type CreatedOrganisation, createOrganisation } from '../src/resources/o
 import { workspaceRow } from '../src/store/conformance/rows.ts';
 import type { Row } from '../src/store/schema.ts';
 import { refused } from './support/accounts.ts';
-import { type AdminHarness, type Answer, emptyTables, plainVault, startAdmin } from './support/admin.ts';
+import { type AdminHarness, type Answer, type Call, emptyTables, plainVault, startAdmin } from './support/admin.ts';
 import { addUser, PUBLIC_URL, signIn } from './support/people.ts';
 
 const TIME = /^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$/;
@@ -393,6 +393,47 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       const made = await api.call('POST', '/v1/admin/users/invites', { key: null, headers, body });
       await api.call('PUT', `/v1/admin/users/${admin.id}`, { body: { role: 'member' } });
       expect((await at(api.a).get(`/${made.body.id}`)).body.status).toBe('cancelled');
+    });
+  });
+
+  describe('invites of keys', () => {
+    const keyOf = async (creator: Call = {}) => {
+      const scopes = ['organisation_users.create', 'organisation_users.list'];
+      const body = { name: 'people', scopes };
+      const made = await api.call('POST', '/v1/api-keys/organisation/service', { ...creator, body });
+      expect(made.status, made.text).toBe(200);
+      return made.body as { id: string; key: string };
+    };
+
+    it.each([
+      ['was revoked', 'DELETE', undefined],
+      ['lost the scope', 'PUT', { scopes: ['organisation_users.list'] }],
+    ])('a key that %s leaves no open invites behind', async (_what, method, body) => {
+      const { id, key } = await keyOf();
+      const made = await invite(api.a, {}, key);
+      expect((await api.call(method, `/v1/api-keys/${id}`, { body })).status).toBe(200);
+      expect((await at(api.a).get(`/${made.body.id}`)).body.status).toBe('cancelled');
+      await withConsole(async ({ accept }) => {
+        expect((await accept(tokenOf(made.body.invite_link))).status).toBe(401);
+      });
+    });
+
+    it('P-02 an invite gives no role that its sender could not give any more when it is accepted', async () => {
+      const admin = await addUser(api.tables, api.a.organisation_id, { role: 'admin' });
+      const { key } = await keyOf({ key: null, headers: await signIn(api.tables, sessions, admin) });
+      const above = await invite(api.a, { role: 'admin' }, key);
+      await api.call('PUT', `/v1/admin/users/${admin.id}`, { body: { role: 'member' } });
+      await withConsole(async ({ look, accept }) => {
+        for (const answer of [
+          await look(tokenOf(above.body.invite_link)),
+          await accept(tokenOf(above.body.invite_link)),
+        ]) {
+          expect([answer.status, answer.body.error.message]).toEqual([
+            401,
+            'Whoever sent this invite may no longer do so. Ask an administrator for a new one.',
+          ]);
+        }
+      });
     });
   });
 

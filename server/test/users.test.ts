@@ -340,6 +340,24 @@ describe.each(['sqlite', 'postgres'] as const)('users on %s', (engine) => {
       expect(await roleOf(org.user_id)).toEqual(['owner', 'active']);
     });
 
+    it('P-02 keys of somebody who was demoted do not rise again when he is removed, nor through a long line of keys', async () => {
+      const org = await organisation();
+      const admin = await user(org, { role: 'admin' });
+      const key = await organisationKey({ headers: await signIn(api.tables, sessions, admin) });
+      let last = key;
+      for (let i = 0; i < 20; i++) last = await organisationKey({ key: last });
+      const peer = await user(org, { role: 'admin' });
+      const at = (id: string) => `/v1/admin/users/${id}`;
+      expect((await as(org).put(admin.id, { role: 'member' })).status).toBe(200);
+      refused(await api.call('DELETE', at(peer.id), { key: last }), 403, 'AB03', null);
+      refused(await api.call('DELETE', at(peer.id), { key }), 403, 'AB03', null);
+      // He is no more than a member, and may remove himself.
+      expect((await api.call('DELETE', at(admin.id), { key })).status).toBe(200);
+      refused(await api.call('DELETE', at(peer.id), { key }), 403, 'AB03', null);
+      refused(await api.call('DELETE', at(peer.id), { key: last }), 403, 'AB03', null);
+      expect(await roleOf(peer.id)).toEqual(['admin', 'active']);
+    });
+
     it('an owner removes another owner, and so does a key that goes back to him', async () => {
       const org = await organisation();
       const second = await organisationKey({ key: org.admin_api_key });

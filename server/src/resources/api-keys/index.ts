@@ -1,6 +1,7 @@
 /** API keys (api §11): the credentials that this administration API and the gateway accept. */
 import { z } from 'zod';
 import type { Where } from '../../store/ports.ts';
+import { cancelInvites } from '../admin/invites/cancel.ts';
 import { defineResource, emptyAnswer, findRow } from '../define.ts';
 import { queryBoolean, queryList, tenantFields, uuid } from '../fields.ts';
 import type { Action, AnyAction, Call, ItemVerb } from '../resource.ts';
@@ -30,6 +31,9 @@ import {
   updateBody,
 } from './schema.ts';
 import type { KeyRow } from './secrets.ts';
+
+/** The scope without which a key leaves no open invites behind. */
+const INVITES = 'organisation_users.create';
 
 const TYPES = Object.keys(PREFIXES) as KeyRow['type'][];
 
@@ -166,11 +170,17 @@ export const apiKeys: readonly AnyAction[] = [
     update: {
       body: updateBody,
       response: emptyAnswer,
-      run: async (call, row) => ({ patch: await updatePatch(call, row), answer: {} }),
+      run: async (call, row) => {
+        const patch = await updatePatch(call, row);
+        if (patch.scopes !== undefined && !patch.scopes.includes(INVITES)) await cancelInvites(call, row.id);
+        return { patch, answer: {} };
+      },
     },
     remove: {
       // Its row stays as archived; nothing is due any more.
-      clean: async ({ tx }, row) => {
+      clean: async (call, row) => {
+        const { tx } = call;
+        await cancelInvites(call, row.id);
         await tx.update('api_keys', { id: row.id }, { rotation_due_at: null, version: row.version + 1 });
       },
     },

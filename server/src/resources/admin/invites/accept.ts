@@ -5,6 +5,7 @@ import { uuidv7 } from '../../../kernel/id.ts';
 import type { SystemTx, TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import type { AutoKey } from '../../api-keys/auto.ts';
+import { mayStillInvite } from '../rank.ts';
 import { joinWorkspace } from '../workspaces/membership.ts';
 import { inviteStatus } from './index.ts';
 import { digestOfToken } from './link.ts';
@@ -24,8 +25,8 @@ export interface OfferedInvite {
 }
 
 /**
- * The invite of a link. Throws 401 when the link is unknown, used, cancelled or expired, told apart in the message, and
- * 403 when the organisation is suspended.
+ * The invite of a link. Throws 401 when the link is unknown, used, cancelled or expired, or its sender may no longer
+ * invite, told apart in the message, and 403 when the organisation is suspended.
  */
 export async function findInvite(tx: SystemTx, token: string): Promise<OfferedInvite> {
   const digest = digestOfToken(token);
@@ -36,6 +37,7 @@ export async function findInvite(tx: SystemTx, token: string): Promise<OfferedIn
   const organisation = await tx.find('organisations', { id: organisation_id });
   if (!organisation) throw unknownLink();
   checkActive(organisation);
+  await checkInviter(tx, invite);
   const ids = invite.workspaces.map((workspace) => workspace.workspace_id);
   const rows = await tx.list('workspaces', { where: { organisation_id, id: { in: ids }, status: 'active' } });
   const found = new Map(rows.map((row) => [row.id, row]));
@@ -70,6 +72,7 @@ export async function acceptInvite(tx: TenantTx, clock: Clock, acceptance: Accep
   const now = await tx.now();
   checkOpen(invite, now);
   checkActive(await tx.organisation());
+  await checkInviter(tx, invite);
   await tx.update('invites', { id: invite.id }, { status: 'accepted', accepted_at: now, last_updated_at: now });
   tx.changed({ workspaceId: null, topic: 'invites', entityId: invite.id });
   const user = await welcome(tx, clock, invite, acceptance);
@@ -126,6 +129,12 @@ function checkOpen(invite: InviteRow, now: number): void {
 function checkActive(organisation: Row<'organisations'>): void {
   if (organisation.status === 'active') return;
   throw new SluiceError('forbidden', 'This organisation is suspended. Ask whoever runs this installation.');
+}
+
+/** An invite gives what its sender could give, for as long as he could. */
+async function checkInviter(tx: TenantTx | SystemTx, invite: InviteRow): Promise<void> {
+  if (await mayStillInvite(tx, invite.invited_by, invite.role)) return;
+  throw refused('Whoever sent this invite may no longer do so. Ask an administrator for a new one.');
 }
 
 const refused = (message: string) => new SluiceError('unauthenticated', message);

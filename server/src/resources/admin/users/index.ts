@@ -7,6 +7,7 @@ import { actorId } from '../../common.ts';
 import { defineResource, emptyAnswer } from '../../define.ts';
 import { userEmail } from '../../fields.ts';
 import type { AnyAction, Call } from '../../resource.ts';
+import { cancelInvites } from '../invites/cancel.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
 import { readWorkspaceRoles, type WorkspaceRoleRow, workspaceRoles } from '../workspace-roles.ts';
@@ -93,15 +94,6 @@ async function setWorkspaces(call: Call<unknown, unknown, unknown>, userId: stri
     const before = now.get(workspaceId);
     if (before === undefined) await joinWorkspace({ ...place, role, actorId: actorId(call.principal) });
     else if (before !== role) await changeRole(place, role);
-  }
-}
-
-/** Whoever may no longer invite leaves no open invites behind. */
-async function cancelInvites({ tx, clock }: Call<unknown, unknown, unknown>, userId: string): Promise<void> {
-  const open = await tx.list('invites', { where: { invited_by: userId, status: 'pending' } });
-  for (const { id } of open) {
-    await tx.update('invites', { id }, { status: 'cancelled', last_updated_at: clock.now() });
-    tx.changed({ workspaceId: null, topic: 'invites', entityId: id });
   }
 }
 
