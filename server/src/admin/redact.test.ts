@@ -33,6 +33,15 @@ const SECRET_NAMES = [
   'secret_key',
   'Authorization',
   'token_digest',
+  'password2',
+  'passWord',
+  'PASS-WORD',
+  'SECRETKEY',
+  'client.secrets.old',
+  'masterkey',
+  'API_KEY_2',
+  'tokens',
+  'accesstokens',
 ];
 
 /** A canary that no pattern of known secrets matches. */
@@ -157,5 +166,9 @@ describe('headers and paths', () => {
     expect(maskedPath('/v1/api-keys/slc_wks_abc', mark)).toMatch(/^\/v1\/api-keys\/\*{7}[0-9a-f]{8}$/);
     expect(maskedPath('/v1/api-keys/x', mark)).toBe('/v1/api-keys/x');
     expect(maskedPath('/slc_'.repeat(400), mark)).toHaveLength(1_024);
+    for (const other of ['slc%5Fwks_abc', '%73lc_wks_abc', 'Bearer%20abcdefgh1234', 'slc%5Fwks%zz']) {
+      expect(maskedPath(`/v1/configs/${other}`, mark)).toMatch(/^\/v1\/configs\/\*{7}[0-9a-f]{8}$/);
+    }
+    expect(maskedPath('/v1/configs/a%zz', mark)).toBe('/v1/configs/a%zz');
   });
 });

@@ -56,8 +56,12 @@ const SECRET_WORDS = new Set([
 ]);
 
 /** Words that hide texts only: `key_transition_period_ms` and the price of a `request_token` are numbers to be seen. */
-const TEXT_WORDS = new Set(['bearer', 'key', 'keys', 'private', 'token']);
+const TEXT_WORDS = new Set(['bearer', 'jwt', 'key', 'keys', 'pin', 'private', 'token', 'tokens']);
+/** `MASTERKEY`, `sessionkeys`, `accesstokens`: words that were written as one. */
+const TEXT_ENDING = /(?:keys?|tokens)$/;
 const SECRET_ENDING = /(?:secret|password|passwd|passphrase|credentials?|apikey|accesskey|privatekey|token)$/;
+/** Anywhere in a name, however it is cut into words: `passWord2`, `SECRETKEY`, `client-secrets_old`. */
+const SECRET_WITHIN = /secret|passw(?:or)?d|passphrase|credential/;
 
 /** Fields of the contract that sound secret and hold names, references or settings. Their values are looked at all the same. */
 const PLAIN_NAMES = new Set([
@@ -92,11 +96,14 @@ const PLAIN_NAMES = new Set([
 function hiddenBy(name: string): Hidden {
   const snake = name.replace(/([a-z0-9])([A-Z])/g, '$1_$2').toLowerCase();
   if (PLAIN_NAMES.has(snake)) return 'none';
+  if (SECRET_WITHIN.test(snake.replace(/[^a-z]/g, ''))) return 'all';
   let hidden: Hidden = 'none';
-  for (const word of snake.split(/[^a-z0-9]+/)) {
+  for (const numbered of snake.split(/[^a-z0-9]+/)) {
+    const word = numbered.replace(/\d+$/, '');
     if (SECRET_WORDS.has(word)) return 'all';
     if (TEXT_WORDS.has(word)) hidden = 'texts';
     else if (SECRET_ENDING.test(word)) return 'all';
+    else if (TEXT_ENDING.test(word)) hidden = 'texts';
   }
   return hidden;
 }
@@ -131,9 +138,14 @@ export function maskedPath(path: string, mark: Mark): string {
   return path
     .slice(0, MAX_PATH)
     .split('/')
-    .map((part) => (looksSecret(part) ? mark(part) : part))
+    .map((part) => (looksSecret(part) || looksSecret(decoded(part)) ? mark(part) : part))
     .join('/')
     .slice(0, MAX_PATH);
+}
+
+/** Byte by byte: the secrets that are looked for are ASCII, and no bad escape beside them may hide one. */
+function decoded(part: string): string {
+  return part.replace(/%[0-9a-f]{2}/gi, (byte) => String.fromCharCode(Number.parseInt(byte.slice(1), 16)));
 }
 
 function bounded(text: string): string {
