@@ -48,6 +48,7 @@ export async function main(args: readonly string[]): Promise<void> {
     // One line for what the operator can mend; the whole stack only for what he cannot.
     const known = error instanceof ConfigError || error instanceof SluiceError;
     output.err(`sluice: ${known ? error.message : ((error as Error)?.stack ?? String(error))}\n`);
-    process.exit(known ? 2 : 1);
+    // 1 is what `audit verify` says of a log that was changed.
+    process.exit(known || command === 'audit' ? 2 : 1);
   }
 }

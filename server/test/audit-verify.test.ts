@@ -1,7 +1,7 @@
 /** `sluice audit verify` beside a running server: what it prints and how it exits. */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { audit } from '../src/cli/audit.ts';
@@ -122,6 +122,20 @@ describe.each(['sqlite', 'postgres'] as const)('sluice audit verify on %s', (eng
   it('exits with 2 and one line when it cannot look', async () => {
     const { code, err } = await verify('--organisation=x');
     expect([code, err]).toEqual([2, 'sluice: There is no organisation x in this store.\n']);
+  });
+
+  it('exits with 2 for a directory that holds no store, which it leaves as it was, and for one that is none', async () => {
+    const dir = await mkdtemp(join(server.dataDir, 'elsewhere-'));
+    const elsewhere = { SLUICE_DATA_DIR: dir, SLUICE_DATABASE_URL: '' };
+    const file = join(dir, 'control.db');
+    const none = await run(['verify'], elsewhere);
+    expect([none.code, none.err]).toEqual([
+      2,
+      `sluice: There is no ${file}: check SLUICE_DATA_DIR or SLUICE_DATABASE_URL, or start Sluice once first.\n`,
+    ]);
+    expect(await readdir(dir)).toEqual([]);
+    await writeFile(file, 'This is no database. '.repeat(1000));
+    expect((await run(['verify'], elsewhere)).code).toBe(2);
   });
 
   it.each([

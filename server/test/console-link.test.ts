@@ -1,4 +1,6 @@
 /** `sluice console-link [e-mail]`, beside a running server: the way in for users who have no other yet. */
+import { access } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { consoleLink } from '../src/cli/console-link.ts';
 import { startServer, type TestServer } from './support/server.ts';
@@ -33,7 +35,7 @@ async function signsIn(text: string): Promise<{ email: string; organisation: str
 }
 
 /** Invites an address with this key and accepts. */
-async function join(email: string, key?: string): Promise<void> {
+async function joins(email: string, key?: string): Promise<void> {
   const made = await server.admin('POST', '/admin/users/invites', { email, role: 'member', workspaces: [] }, key);
   const token = String(made.body.invite_link).split('#')[1];
   const accepted = await post('invite/acceptance', { token, first_name: 'Ada', last_name: 'Lovelace' });
@@ -45,7 +47,7 @@ it('without an address signs the first owner in', async () => {
 });
 
 it('with an address, in any case, signs this user in', async () => {
-  await join('ada@x.example');
+  await joins('ada@x.example');
   const text = await printed('Ada@X.example');
   expect(text).toContain('The link works once, for 15 minutes.');
   expect(await signsIn(text)).toMatchObject({ email: 'ada@x.example' });
@@ -59,8 +61,8 @@ it('an address that two organisations know gets a link for each, with its name',
     { name: 'Second', owner },
     server.first.operator_api_key,
   );
-  await join('both@x.example');
-  await join('both@x.example', String(other.body.admin_api_key));
+  await joins('both@x.example');
+  await joins('both@x.example', String(other.body.admin_api_key));
   const parts = (await printed('both@x.example')).split(/^(?=\S.*:\n)/m);
   expect(parts.map((part) => part.split('\n')[0])).toEqual(['My organisation:', 'Second:']);
   expect(await Promise.all(parts.map(signsIn))).toEqual([
@@ -75,4 +77,11 @@ it('an address of nobody, or of somebody who was removed, says so', async () => 
   const [user] = body.data as { id: string }[];
   expect((await server.admin('DELETE', `/admin/users/${user?.id}`)).status).toBe(200);
   await expect(printed('ada@x.example')).rejects.toThrow('No user has the address');
+});
+
+it('in a directory without a store says so, and makes none', async () => {
+  const dir = join(server.dataDir, 'elsewhere');
+  const quiet = { out: () => undefined, err: () => undefined };
+  await expect(consoleLink([`--data-dir=${dir}`], quiet)).rejects.toThrow(`There is no ${join(dir, 'control.db')}`);
+  await expect(access(dir)).rejects.toThrow('ENOENT');
 });

@@ -1,11 +1,10 @@
-import { openTables } from '../compose.ts';
 import { type Config, loadConfig } from '../config.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { silentLog } from '../kernel/log.ts';
 import type { Output } from '../main.ts';
 import { type Finding, type Verified, verifyAudit } from '../resources/audit-logs/verify.ts';
 import { loadKeyring } from '../store/keyring.ts';
 import type { Tables } from '../store/ports.ts';
+import { openStoredTables } from './stored-tables.ts';
 
 const USAGE = 'usage: sluice audit verify [--organisation ID] [settings]';
 const PAGE = 100;
@@ -17,7 +16,7 @@ const PAGE = 100;
 export async function audit(args: readonly string[], output: Output): Promise<void> {
   const { organisation, settings } = parse(args);
   const config = loadConfig(settings);
-  const tables = await openTables(config, silentLog);
+  const tables = await openStoredTables(config);
   try {
     await tables.migrate();
     const broken = await verify(tables, config, organisation, output);

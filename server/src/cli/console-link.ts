@@ -1,12 +1,11 @@
 import { createLink, linkUrl } from '../auth/console-session.ts';
-import { openTables } from '../compose.ts';
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { silentLog } from '../kernel/log.ts';
 import type { Output } from '../main.ts';
 import type { SystemTx } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
+import { openStoredTables } from './stored-tables.ts';
 
 /**
  * `console-link [e-mail] [flags]`: makes a one-time sign-in link for the user with this address, else for the first
@@ -16,7 +15,7 @@ export async function consoleLink(args: readonly string[], output: Output): Prom
   const [first] = args;
   const address = first === undefined || first.startsWith('-') ? null : first;
   const config = loadConfig(address === null ? args : args.slice(1));
-  const tables = await openTables(config, silentLog);
+  const tables = await openStoredTables(config);
   try {
     await tables.migrate();
     const users = await tables.systemRead((tx) => findUsers(tx, address));
