@@ -336,6 +336,19 @@ describe('A-01 the table is what is served and what is documented', () => {
     expect(unique(heads)).toEqual(unique(gets));
   });
 
+  it('what begins like one of these paths and is none is 404 on every method, and never goes to a provider', async () => {
+    const areas = unique(served.map((route) => route.split(' ')[1]?.split('/').slice(0, 3).join('/') ?? ''));
+    expect(areas).toContain('/v1/admin');
+    for (const area of areas) {
+      for (const method of ['GET', 'POST', 'DELETE', 'PATCH']) {
+        const { status, body } = await admin.call(method, `${area}/none/of/these/x/y`, { key: null });
+        expect([method, area, status, body.error.code]).toEqual([method, area, 404, 'AB08']);
+      }
+    }
+    const { body } = await admin.call('POST', '/v1/admin/workspacez', { key: null });
+    expect(body.error.message).toBe('There is no such path; the API reference is at /docs.');
+  });
+
   it('OpenAPI documents exactly these operations', () => {
     const document = buildOpenApi(ACTIONS, '1.2.3') as {
       paths: Record<string, Record<string, { operationId: string }>>;

@@ -236,6 +236,10 @@ onBothStores((on) => {
       expect(await get()).toEqual(before);
     });
 
+    it('a flag of 2 is answered with both values that would do', async () => {
+      expect((await on.put(SETTINGS, { debug_log: 2 })).body.error.message).toBe('debug_log must be one of 0, 1.');
+    });
+
     it('a default life is judged with the longest one that stands', async () => {
       await put({ user_api_key_ttl: 100, user_api_key_max_ttl: 100 });
       refused(await on.put(SETTINGS, { user_api_key_max_ttl: 99 }), 400, 'AB01', 'user_api_key_max_ttl');

@@ -62,7 +62,8 @@ export function registerAdmin(app: FastifyInstance, deps: AdminDeps): void {
 const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
 /**
- * Registers rows on `app`, HEAD beside each GET, and 405 for the other methods of their paths. The work is done in
+ * Registers rows on `app`, HEAD beside each GET, 405 for the other methods of their paths, and 404 for what else begins
+ * like them: a misspelt path must not fall through to a provider. The work is done in
  * `onRequest`, before fastify would look at a content type or a body: credentials come first.
  */
 export function registerRows(app: FastifyInstance, rows: readonly AdminRow[], deps: AdminDeps): void {
@@ -95,6 +96,21 @@ export function registerRows(app: FastifyInstance, rows: readonly AdminRow[], de
       onRequest: async (_request, reply) => {
         const error = new SluiceError('method_not_allowed', `This path answers ${allow} only.`);
         return send(reply.header('allow', allow), adminError(error, uuidv7(deps.clock), deps.log));
+      },
+      handler: unreachable,
+    });
+  }
+  const areas = new Set(
+    [...methods.keys()].map((url) => /^\/v1\/[^/]+/.exec(url)?.[0]).filter((area) => area !== undefined),
+  );
+  for (const url of [...areas].flatMap((area) => (methods.has(area) ? [`${area}/*`] : [area, `${area}/*`]))) {
+    app.route({
+      method: [...METHODS],
+      url,
+      exposeHeadRoute: false,
+      onRequest: async (_request, reply) => {
+        const error = new SluiceError('not_found', 'There is no such path; the API reference is at /docs.');
+        return send(reply, adminError(error, uuidv7(deps.clock), deps.log));
       },
       handler: unreachable,
     });

@@ -30,7 +30,7 @@ const TEN_YEARS_SECONDS = 315_360_000;
 const MAX_CACHE_AGE = 25_923_000;
 const MAX_KEYS = 100_000;
 
-const flag = z.union([z.literal(0), z.literal(1)]);
+const flag = z.literal([0, 1]);
 const seconds = z.int().min(0).max(TEN_YEARS_SECONDS);
 
 /** Days; `weekly` and `monthly` are other words for 7 and 30. */

@@ -129,8 +129,8 @@ export const update: Action<unknown, unknown, z.output<typeof body>> = {
   method: 'PUT',
   summary: 'Change the settings of the organisation',
   description:
-    'What is left out stays as it is, also inside a section; null goes back to the default. A change holds on every ' +
-    'node within a second. Opening export_settings or data_plane_security_settings to the workspaces copies the ' +
+    'What is left out stays as it is, also inside a section; null goes back to the default, but block_inline_config and ' +
+    'the categories of workspace_overrides are true or false. A change holds on every node within a second. Opening export_settings or data_plane_security_settings to the workspaces copies the ' +
     'organisation’s values to them.',
   scopes: ['organisation_settings.update'],
   query: null,
