@@ -1,6 +1,6 @@
 /** Rotation of API keys as callers see it, by hand and by the job, on both engines. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { DAY_MS, type KeyHarness, NOWHERE, startKeys } from './support/api-keys.ts';
+import { DAY_MS, type KeyHarness, NOWHERE, type SignedIn, startKeys } from './support/api-keys.ts';
 
 const HALF_HOUR = 1_800_000;
 const SCOPES = ['workspace_service_api_keys.list'];
@@ -222,6 +222,36 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
       expect(await attempt('member', await ofUser(people.manager))).toBe(404);
       expect(await attempt('member', await service())).toBe(404);
       expect(await attempt('stranger', await service())).toBe(403);
+    });
+
+    it('P-02 nobody gets a service key that acts with a role above his own by rotating it', async () => {
+      const { workspace_id } = keys.admin.a;
+      const rotate = (call: SignedIn, id: string) => call('POST', `/v1/api-keys/${id}/rotate`, { workspace_id });
+      const manager = await keys.signIn(await keys.addUser('member', 'manager'));
+      const admin = await keys.signIn(await keys.addUser('member', 'admin'));
+      const people = ['workspace_users.update', 'workspaces.update'];
+      for (const scope of people) {
+        const above = await keys.makeKey([scope]);
+        keys.fails(await rotate(manager, above.id), 403, 'AB03');
+        expect(await keys.secrets(above.id)).toHaveLength(1);
+        expect((await rotate(admin, above.id)).status).toBe(200);
+      }
+      const body = { name: 'x', workspace_id, scopes: people };
+      const own = (await manager('POST', '/v1/api-keys/workspace/service', body)).body;
+      expect((await rotate(manager, own.id)).status).toBe(200);
+
+      // The organisation's own key goes back to its owner, and with it one removes owners.
+      const [owners] = (await keys.admin.call('GET', '/v1/api-keys')).body.data.filter(
+        (key: { type: string; creation_mode: string }) =>
+          key.type === 'organisation-service' && key.creation_mode === 'auto',
+      );
+      const second = await keys.signIn(await keys.addUser('admin', null));
+      keys.fails(await second('POST', `/v1/api-keys/${owners.id}/rotate`), 403, 'AB03');
+      expect(await keys.secrets(owners.id)).toHaveLength(1);
+      const plain = await keys.makeKey(['configs.list'], {}, 'organisation/service');
+      expect((await second('POST', `/v1/api-keys/${plain.id}/rotate`)).status).toBe(200);
+      const owner = await keys.signIn(keys.admin.a.user_id);
+      expect((await owner('POST', `/v1/api-keys/${owners.id}/rotate`)).status).toBe(200);
     });
 
     it('a member whose role fell cannot rotate what is above it now', async () => {

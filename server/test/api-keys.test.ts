@@ -146,6 +146,25 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
       }
     });
 
+    it('P-02 a key of somebody above gets no more scopes over people and keys, and does not come back', async () => {
+      const { workspace_id } = keys.admin.a;
+      const manager = await keys.signIn(await keys.addUser('member', 'manager'));
+      const put = (id: string, body: object) => manager('PUT', `/v1/api-keys/${id}`, { workspace_id, ...body });
+      const scopes = ['completions.write'];
+      const { id } = await keys.makeKey(scopes);
+      for (const more of ['workspace_users.update', 'workspaces.update', 'workspace_service_api_keys.rotate']) {
+        keys.fails(await put(id, { scopes: [...scopes, more] }), 403, 'AB03');
+      }
+      expect((await keys.read(id)).scopes).toEqual(scopes);
+      expect((await put(id, { scopes: [...scopes, 'configs.list'] })).status).toBe(200);
+
+      const expires_at = new Date(keys.clock.now() + DAY_MS).toISOString();
+      const above = await keys.makeKey(['workspace_users.update'], { expires_at });
+      keys.fails(await put(above.id, { expires_at: null }), 403, 'AB03');
+      expect((await put(above.id, { name: 'renamed' })).status).toBe(200);
+      expect((await put(above.id, { scopes: [] })).status).toBe(200);
+    });
+
     it('a rotation policy on a new key needs the update scope of its type', async () => {
       const scopes: string[] = [];
       const maker = await keys.makeKey(['workspace_service_api_keys.create', 'workspace_user_api_keys.update']);

@@ -34,7 +34,7 @@ export async function rankOf(call: Call<unknown, unknown, unknown>): Promise<Org
  * as an admin: owners are for owners. So do the keys of an owner who was removed. Whoever else was removed leaves his
  * keys where he stood, or those of somebody who was demoted would rise again when he goes.
  */
-async function rankOfKey(tx: Finds, keyId: string | null): Promise<OrganisationRole> {
+export async function rankOfKey(tx: Finds, keyId: string | null): Promise<OrganisationRole> {
   let behind = keyId;
   for (let link = 0; link < MAX_LINKS; link++) {
     if (behind === null) return 'admin';

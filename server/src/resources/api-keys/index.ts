@@ -8,7 +8,7 @@ import type { Action, AnyAction, Call, ItemVerb } from '../resource.ts';
 import { toIsoOrNull } from '../shapes.ts';
 import { createKey } from './create.ts';
 import { presentDetail, presentKeys, statusOf } from './present.ts';
-import { checkOutranks } from './rank.ts';
+import { checkMayGet, isRanked } from './rank.ts';
 import { rotateKey } from './rotate.ts';
 import { afterRotation, policyColumns, policyOf } from './rotation.ts';
 import {
@@ -68,7 +68,12 @@ async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow
   const patch: Patch = { version: row.version + 1 };
   if (body.name !== undefined) patch.name = body.name;
   if (body.description !== undefined) patch.description = body.description;
-  if (body.scopes !== undefined) patch.scopes = checkScopes(principal, row.type, body.scopes);
+  if (body.scopes !== undefined) {
+    patch.scopes = checkScopes(principal, row.type, body.scopes);
+    // Whoever has the key's secret would do with its role what he may not do with his own.
+    const more = patch.scopes.filter((scope) => !row.scopes.includes(scope));
+    if (more.some(isRanked)) await checkMayGet(call, { ...row, scopes: more });
+  }
   if (body.rate_limits !== undefined) patch.rate_limits = body.rate_limits;
   if (body.alert_emails !== undefined) patch.alert_emails = body.alert_emails;
   if (body.defaults !== undefined) {
@@ -96,7 +101,9 @@ async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow
   revives ||= patch.status === 'active';
   if (revives) {
     const param = body.expires_at === undefined ? null : 'expires_at';
-    checkHolds(principal, { ...row, scopes: patch.scopes ?? row.scopes }, 'prolong or bring back', param);
+    const revived = { ...row, scopes: patch.scopes ?? row.scopes };
+    checkHolds(principal, revived, 'prolong or bring back', param);
+    await checkMayGet(call, revived);
   }
   const policy = policyOf(row);
   if (body.rotation_policy !== undefined) {
@@ -132,8 +139,7 @@ const rotate: Action<{ id: string }, unknown, RotateBody> = {
     const keys = { table: 'api_keys', param: 'id', archives: true } as const;
     const row = await findRow({ ...keys, visible: (own) => visible(own, 'rotate') }, call, 'update');
     checkHolds(call.principal, row, 'rotate');
-    if (row.workspace_id !== null && row.user_id !== null)
-      await checkOutranks(call, row.workspace_id, row.user_id, null);
+    await checkMayGet(call, row);
     const { key, transitionExpiresAt, facts } = await rotateKey(call.tx, row, call.body.key_transition_period_ms);
     call.audited(row.id, { before: null, after: facts });
     return { id: row.id, key, key_transition_expires_at: toIsoOrNull(transitionExpiresAt), object: 'api-key' };
