@@ -639,6 +639,9 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       ['101 characters', { first_name: 'a'.repeat(101), last_name: 'L' }, 'first_name'],
       ['U+0000', { first_name: 'A\u0000', last_name: 'L' }, 'first_name'],
       ['a line feed inside', { first_name: 'A\nB', last_name: 'L' }, 'first_name'],
+      ['a mark that turns the direction of writing', { first_name: 'A\u202e', last_name: 'L' }, 'first_name'],
+      ['a space without width', { first_name: 'Ada', last_name: 'L\u200bL' }, 'last_name'],
+      ['a line separator', { first_name: 'A\u2028B', last_name: 'L' }, 'first_name'],
       ['half a surrogate pair', { first_name: 'A\ud800', last_name: 'L' }, 'first_name'],
     ])('%s is a 400 that names the field, and the link stays usable', async (_title, names, param) => {
       const { id, token } = await invited(api.a);
