@@ -445,6 +445,7 @@ describe('P-04 principal × route', () => {
     const token = become('user', [], 'member');
     const outside = await admin.call('GET', '/v1/configs', { key: token });
     expect([outside.status, outside.body.error.param]).toEqual([400, 'workspace_id']);
+    expect(outside.body.error.message).toContain('you have rights in workspaces only');
     const mine = await admin.call('GET', `/v1/configs?workspace_id=${admin.a.workspace_slug}`, { key: token });
     expect(mine.status, mine.text).toBe(200);
     const names = ['ws-invented', admin.b.workspace_id, admin.b.workspace_slug, ID];
@@ -453,6 +454,7 @@ describe('P-04 principal × route', () => {
     );
     expect(new Set(answers.map(({ status, text }) => `${status} ${text}`)).size).toBe(1);
     expect(answers[0]?.body.error.code).toBe('AB03');
+    expect(answers[0]?.body.error.message).toBe('workspace_id is not a workspace that you belong to.');
     const { workspace_id, user_id } = admin.a;
     await admin.tables.systemWrite((tx) =>
       tx.update('workspace_members', { workspace_id, user_id }, { role: 'member' }),

@@ -250,6 +250,25 @@ describe('credentials', () => {
     expect(upstream.received.length).toBe(before);
   });
 
+  it('a key whose default config was deleted is told so, and what to change', async () => {
+    const workspace_id = server.first.workspace_id;
+    const config = { retry: { attempts: 1 } };
+    const { body: saved } = await server.admin('POST', '/configs', { name: 'c', workspace_id, config });
+    const { body: made } = await server.admin('POST', '/api-keys/workspace/service', {
+      name: 'k',
+      workspace_id,
+      scopes: ['completions.write'],
+      defaults: { config_id: saved.slug },
+    });
+    await server.admin('DELETE', `/configs/${saved.slug}?workspace_id=${workspace_id}`);
+    const headers = { 'x-gateway-api-key': String(made.key) };
+    const answer = await server.call('/chat/completions', { model: '@sandbox/echo', messages: [] }, headers);
+    expect(answer.status).toBe(400);
+    expect(((await answer.json()) as { message: string }).message).toBe(
+      `No config "${saved.slug}" exists in this workspace; it is the default of your API key: change defaults.config_id of the key.`,
+    );
+  });
+
   it('401 for a missing, malformed or unknown gateway key, 403 for an organisation key', async () => {
     for (const headers of [
       {},

@@ -48,7 +48,8 @@ export async function resolveWorkspace(
   const { scopes } = principal;
   if (tenant === 'none') return { workspaceId: null, scopes };
   if (principal.workspaceId !== null) {
-    if (name !== null && !(await isOwn(tables, principal, name))) throw otherWorkspace();
+    if (name !== null && !(await isOwn(tables, principal, name)))
+      throw otherWorkspace('the workspace of your credential');
     return { workspaceId: tenant === 'organisation' ? null : principal.workspaceId, scopes };
   }
   const member = principal.kind === 'user' && principal.role === 'member';
@@ -60,16 +61,17 @@ export async function resolveWorkspace(
       return { workspaceId: null, scopes: roleScopes('member', 'member', security) };
     }
     if (tenant === 'workspace' || member) {
-      throw new SluiceError('validation', 'workspace_id is required: your credential is not bound to a workspace.', {
-        param: 'workspace_id',
-      });
+      const why = member
+        ? 'as a member of the organisation you have rights in workspaces only'
+        : 'your credential is not bound to a workspace';
+      throw new SluiceError('validation', `workspace_id is required: ${why}.`, { param: 'workspace_id' });
     }
     return { workspaceId: null, scopes };
   }
   const found = await tables.read(tenantOf(principal, null), (tx) => findWorkspace(tx, name));
   const rights = found === undefined ? null : await rightsIn(tables, principal, found);
   if (found === undefined || rights === null) {
-    if (member) throw otherWorkspace();
+    if (member) throw otherWorkspace('a workspace that you belong to');
     throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
       param: 'workspace_id',
     });
@@ -106,10 +108,8 @@ async function findArchived(tx: TenantTx, name: string): Promise<Row<'workspaces
   return last;
 }
 
-function otherWorkspace(): SluiceError {
-  return new SluiceError('forbidden', 'workspace_id is not the workspace of your credential.', {
-    param: 'workspace_id',
-  });
+function otherWorkspace(allowed: string): SluiceError {
+  return new SluiceError('forbidden', `workspace_id is not ${allowed}.`, { param: 'workspace_id' });
 }
 
 /** The value that query and body give a field; 400 when they differ. */

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Query, Where } from '../store/ports.ts';
 import { type Row, SCHEMA, type TableName, type TenantTable } from '../store/schema.ts';
-import { isUuid, queryInteger, tenantFields } from './fields.ts';
+import { isUuid, organisationTenantFields, queryInteger, tenantFields } from './fields.ts';
 import type { Action, AnyAction, AuditedChange, Call, Filter, ItemVerb, ResourceSpec } from './resource.ts';
 
 /** Offset of the last row a list reaches (rule D-07): beyond it a page costs more than it is worth. */
@@ -38,7 +38,7 @@ function listAction<N extends TenantTable, C, U>(
   list: NonNullable<ResourceSpec<N, C, U>['list']>,
 ): AnyAction {
   const camel = list.style === 'camel';
-  const query = list.query.extend({ ...tenantFields, ...pageFields(list.maxPageSize, camel) }).strict();
+  const query = list.query.extend({ ...tenantFieldsOf(spec), ...pageFields(list.maxPageSize, camel) }).strict();
   return {
     ...common(spec, 'list', 'GET', `List ${plural(spec)}`),
     query,
@@ -92,7 +92,7 @@ function createAction<N extends TenantTable, C, U>(
 function getAction<N extends TenantTable, C, U>(spec: ResourceSpec<N, C, U>): AnyAction {
   return {
     ...common(spec, 'read', 'GET', `Get ${one(spec)}`),
-    query: itemQuery(spec.get?.query),
+    query: itemQuery(spec, spec.get?.query),
     response: spec.detail,
     run: async (call: Call<LooseRow>) => spec.present(await findRow(spec, call, 'read'), call, true),
   };
@@ -104,7 +104,7 @@ function updateAction<N extends TenantTable, C, U>(
 ): AnyAction {
   return {
     ...common(spec, 'update', 'PUT', `Update ${one(spec)}`),
-    query: itemQuery(undefined),
+    query: itemQuery(spec, undefined),
     body: update.body,
     response: update.response,
     run: async (call: Call<LooseRow, unknown, U>) => {
@@ -127,7 +127,7 @@ function removeAction<N extends TenantTable, C, U>(
 ): AnyAction {
   return {
     ...common(spec, 'delete', 'DELETE', `Delete ${one(spec)}`),
-    query: itemQuery(remove.query),
+    query: itemQuery(spec, remove.query),
     response: emptyAnswer,
     run: async (call: Call<LooseRow>) => {
       const row = await findRow(spec, call, 'delete');
@@ -175,8 +175,12 @@ function common<N extends TenantTable, C, U>(
   };
 }
 
-function itemQuery(own: z.ZodObject | undefined) {
-  return (own ?? z.strictObject({})).extend(tenantFields).strict();
+function itemQuery(spec: Pick<Action, 'tenant'>, own: z.ZodObject | undefined) {
+  return (own ?? z.strictObject({})).extend(tenantFieldsOf(spec)).strict();
+}
+
+function tenantFieldsOf({ tenant }: Pick<Action, 'tenant'>) {
+  return tenant === 'organisation' ? organisationTenantFields : tenantFields;
 }
 
 /**

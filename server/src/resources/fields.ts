@@ -62,3 +62,13 @@ export const tenantFields = {
   workspace_id: reference.optional().describe('UUID or slug. Needed where the credential is not bound to a workspace.'),
   organisation_id: uuid.optional().describe('Taken from the credential when omitted.'),
 } as const;
+
+/** The same for what belongs to the organisation: `workspace_id` only says where the rights of a member come from. */
+export const organisationTenantFields = {
+  ...tenantFields,
+  workspace_id: reference
+    .optional()
+    .describe(
+      'Only users who are members of the organisation name one, to use their rights there. It filters nothing.',
+    ),
+} as const;

@@ -68,7 +68,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     return;
   }
 
-  const stored = reference === undefined || inline ? null : storedConfig(snapshot, reference);
+  const stored = reference === undefined || inline ? null : storedConfig(snapshot, reference, header === undefined);
   const root = inline ? inlineConfig(x, reference ?? '') : (stored?.config ?? null);
   if (wantsIntegratedModels(x, root)) {
     answerModels(x, snapshot, root);
@@ -122,12 +122,15 @@ function isNeutral(x: Exchange): boolean {
   return true;
 }
 
-function storedConfig(snapshot: WorkspaceSnapshot, reference: string): StoredConfig {
+function storedConfig(snapshot: WorkspaceSnapshot, reference: string, ofKey: boolean): StoredConfig {
   const found = snapshot.configs.get(reference);
   if (found === undefined) {
+    const remedy = ofKey
+      ? 'it is the default of your API key: change defaults.config_id of the key'
+      : 'send the slug of a saved config (pc-…) or a JSON object';
     throw new SluiceError(
       'bad_call',
-      `No config ${JSON.stringify(reference.slice(0, 100))} exists in this workspace; send the slug of a saved config (pc-…) or a JSON object.`,
+      `No config ${JSON.stringify(reference.slice(0, 100))} exists in this workspace; ${remedy}.`,
     );
   }
   if (found.broken !== null) throw new SluiceError('gateway_unavailable', found.broken);

@@ -9,7 +9,7 @@ import type { InvitedKey, Row } from '../../../store/schema.ts';
 import { metadata } from '../../api-keys/schema.ts';
 import { actorId, refuse } from '../../common.ts';
 import { defineResource, emptyAnswer, findRow } from '../../define.ts';
-import { queryList, tenantFields, userEmail } from '../../fields.ts';
+import { organisationTenantFields, queryList, tenantFields, userEmail } from '../../fields.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
 import { name, text } from '../../shapes.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
@@ -133,7 +133,7 @@ const common = {
   tag: 'Users',
   auth: 'key_or_login',
   tenant: 'organisation',
-  query: z.strictObject(tenantFields),
+  query: z.strictObject(organisationTenantFields),
   writes: true,
 } as const;
 
