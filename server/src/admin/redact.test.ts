@@ -121,6 +121,41 @@ describe('E-01 bodies in the audit log', () => {
     );
   });
 
+  it('D-05 take a time that grows with the body and not faster, whatever stands in it', () => {
+    const most = 200_000;
+    for (const piece of [
+      '://:',
+      ':',
+      'eyJaaaaaaaa-',
+      '1',
+      'a1',
+      '\\',
+      '%5F',
+      ' ',
+      'bearer ',
+      'secret:',
+      '-----BEGIN A',
+      'token',
+    ]) {
+      const long = piece.repeat(most / piece.length);
+      for (const text of [long, `://${long}`, `password ${long}`, `"${long}`]) {
+        const started = performance.now();
+        maskedBody({ name: text, [`${text}x`]: 1 }, mark);
+        // A quadratic pattern takes minutes here.
+        expect([piece, performance.now() - started < 2_000]).toEqual([piece, true]);
+      }
+    }
+  });
+
+  it('show no secret of a text that is escaped once more', () => {
+    const inner = JSON.stringify({ api_key: 'plumcanary4711', note: 'seen' });
+    for (const text of [JSON.stringify(inner), JSON.stringify(JSON.stringify(inner)), `x ${JSON.stringify(inner)}`]) {
+      expect(maskedBody({ config: text }, mark)).not.toContain('plum');
+    }
+    expect(masked({ note: 'client_secret%3Dplumcanary4711' })).toEqual({ note: MARK });
+    expect(masked({ note: '"quoted" words' })).toEqual({ note: '"quoted" words' });
+  });
+
   it('are bounded: a huge body is recorded by its size, a very deep one only so far', () => {
     expect(masked({ text: 'x'.repeat(100_000) })).toEqual({ omitted: '100011 characters' });
     const deep = `${'['.repeat(50_000)}${']'.repeat(50_000)}`;

@@ -99,7 +99,7 @@ function hiddenBy(name: string): Hidden {
   if (SECRET_WITHIN.test(snake.replace(/[^a-z]/g, ''))) return 'all';
   let hidden: Hidden = 'none';
   for (const numbered of snake.split(/[^a-z0-9]+/)) {
-    const word = numbered.replace(/\d+$/, '');
+    const word = numbered.replace(/(?<!\d)\d+$/, '');
     if (SECRET_WORDS.has(word)) return 'all';
     if (TEXT_WORDS.has(word)) hidden = 'texts';
     else if (SECRET_ENDING.test(word)) return 'all';
@@ -108,25 +108,39 @@ function hiddenBy(name: string): Hidden {
   return hidden;
 }
 
-/** Values that give themselves away, wherever they stand. */
+/**
+ * Values that give themselves away, wherever they stand. Callers choose the texts, up to a megabyte of them: no pattern
+ * may look at a character more often than a few times.
+ */
 const SECRET_VALUES: readonly RegExp[] = [
   /slc_/,
   // A sealed value of ours.
   /^slc1\./,
   /-----BEGIN [A-Z ]*(?:PRIVATE KEY|CERTIFICATE)/,
-  /\beyJ[\w-]{8,}\.[\w-]+/,
+  /\beyJ[\w-]{8,}/,
   /\b(?:bearer|basic)\s+[\w+/=.~-]{8,}/i,
   /\b(?:sk|pk|rk)[-_][\w-]{12,}/,
   /\bA(?:KI|SI)A[A-Z0-9]{12,}/,
   /\bAIza[\w-]{20,}/,
   /\bgh[opsur]_\w{16,}|\bgithub_pat_\w{16,}/,
   /\bxox[a-z]-[\w-]{8,}/,
-  // Name and password in an address.
-  /:\/\/[^/?#\s@]*:[^/?#\s@]+@/,
   /(?:secret|passw(?:or)?d|passphrase|token|api[-_ ]?key|access[-_ ]?key)["']?\s*[:=]\s*["']?[^\s"']{6,}/i,
 ];
 
-const looksSecret = (value: string): boolean => SECRET_VALUES.some((pattern) => pattern.test(value));
+/** What stands before the host of an address. */
+const USER_OF_ADDRESS = /:\/\/([^/?#\s@]*)@/g;
+
+const looksSecret = (value: string): boolean =>
+  SECRET_VALUES.some((pattern) => pattern.test(value)) || holdsPassword(value);
+
+/** Name and password in an address. */
+function holdsPassword(value: string): boolean {
+  for (const [, user = ''] of value.matchAll(USER_OF_ADDRESS)) {
+    const colon = user.indexOf(':');
+    if (colon >= 0 && colon < user.length - 1) return true;
+  }
+  return false;
+}
 
 /** JSON text of a request body or of query parameters; null stays null. */
 export function maskedBody(body: JsonObject | null, mark: Mark): string | null {
@@ -143,7 +157,7 @@ export function maskedPath(path: string, mark: Mark): string {
     .slice(0, MAX_PATH);
 }
 
-/** Byte by byte: the secrets that are looked for are ASCII, and no bad escape beside them may hide one. */
+/** A text without its percent escapes, byte by byte: the secrets that are looked for are ASCII, and no bad escape beside them may hide one. */
 function decoded(part: string): string {
   return part.replace(/%[0-9a-f]{2}/gi, (byte) => String.fromCharCode(Number.parseInt(byte.slice(1), 16)));
 }
@@ -177,18 +191,21 @@ function depthless(value: JsonValue[] | JsonObject): string {
   }
 }
 
-/** A text that is JSON itself, as configs may be sent, is masked like the object it holds. */
+/** A text that is JSON itself, as configs may be sent, once or twice over, is masked like the object it holds. */
 function maskText(text: string, mark: Mark, depth: number): string {
-  if (/^\s*[[{]/.test(text)) {
-    let parsed: JsonValue;
+  const [, first] = /^\s*([[{"])/.exec(text) ?? [];
+  if (first !== undefined) {
+    let parsed: JsonValue | undefined;
     try {
       parsed = JSON.parse(text) as JsonValue;
     } catch {
-      return mark(text);
+      if (first !== '"') return mark(text);
     }
-    return JSON.stringify(mask(parsed, 'none', mark, depth + 1));
+    if (parsed !== undefined)
+      return JSON.stringify(depth < MAX_DEPTH ? mask(parsed, 'none', mark, depth + 1) : mark(text));
   }
-  return looksSecret(text) ? mark(text) : text;
+  const plain = text.replaceAll('\\', '');
+  return [text, plain, decoded(plain)].some(looksSecret) ? mark(text) : text;
 }
 
 /** JSON texts of an object before and after, secrets masked by column, by name and by look. */
