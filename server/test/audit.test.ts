@@ -337,6 +337,33 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
       expect((await ok('GET', from)).body.total).toBe(within.length);
     });
 
+    it('the workspace of a row is that of its object, also where an organisation key named none', async () => {
+      const workspace = await ok('POST', '/v1/admin/workspaces', { body: { name: 'Own' } });
+      const inside = { workspace_id: workspace.body.id, name: 'n' };
+      const config = await ok('POST', '/v1/configs', { body: { ...inside, config: { retry: { attempts: 1 } } } });
+      await ok('PUT', `/v1/configs/${config.body.slug}`, { body: { name: 'm' } });
+      const key = await ok('POST', '/v1/api-keys/workspace/service', { body: { ...inside, scopes: ['logs.list'] } });
+      await ok('POST', `/v1/api-keys/${key.body.id}/rotate`);
+      const again = await admin.call('POST', `/v1/api-keys/${key.body.id}/rotate`);
+      expect(again.status).toBe(409);
+      await ok('DELETE', `/v1/api-keys/${key.body.id}`);
+      await ok('DELETE', `/v1/configs/${config.body.slug}`);
+      const { records } = (await list(`workspace_id=${workspace.body.slug}`)).body;
+      const said = records.map((row: { action: string; resource_type: string; response_status_code: number }) =>
+        [row.action, row.resource_type, row.response_status_code].join(' '),
+      );
+      expect(said.reverse()).toEqual([
+        'create workspaces 200',
+        'create configs 200',
+        'update configs 200',
+        'create api keys 200',
+        'rotate api keys 200',
+        'rotate api keys 409',
+        'delete api keys 200',
+        'delete configs 200',
+      ]);
+    });
+
     it('takes a workspace by slug, and a deleted one too', async () => {
       const body = { name: 'Short lived', slug: 'short-lived' };
       const made = await ok('POST', '/v1/admin/workspaces', { body });

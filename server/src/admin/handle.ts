@@ -249,8 +249,9 @@ async function act(
       checkHost: deps.checkHost,
       requestId: trail.requestId,
       publicUrl: deps.publicUrl().replace(/\/+$/, ''),
-      audited: (resourceId, change) => {
+      audited: (resourceId, change, workspaceId) => {
         trail.resourceId = resourceId;
+        trail.workspaceId ??= workspaceId ?? null;
         trail.change = joinChanges(trail.change, change);
       },
       references: (to) => findReferences(deps.references ?? REFERENCES, tx, to),

@@ -204,7 +204,7 @@ export async function findRow<N extends TenantTable>(
     const where = merge(base, { [name]: key }) as Where<N>;
     const [row] = await call.tx.list(spec.table, { where, ...alternatives<N>(own?.anyOf), limit: 1 });
     if (row) {
-      call.audited(idOf(row));
+      call.audited(idOf(row), undefined, workspaceOf(row));
       return row;
     }
   }
@@ -233,13 +233,13 @@ function announce<N extends TenantTable, C, U>(
   row: Row<N>,
 ): void {
   const id = idOf(row);
-  const workspaceId = (row as LooseRow).workspace_id;
   call.audited(id);
-  call.tx.changed({
-    workspaceId: typeof workspaceId === 'string' ? workspaceId : null,
-    topic: spec.topic ?? spec.table,
-    entityId: id,
-  });
+  call.tx.changed({ workspaceId: workspaceOf(row), topic: spec.topic ?? spec.table, entityId: id });
+}
+
+function workspaceOf(row: unknown): string | null {
+  const { workspace_id } = row as LooseRow;
+  return typeof workspace_id === 'string' ? workspace_id : null;
 }
 
 function idOf(row: unknown): string {

@@ -85,8 +85,9 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
    * Names the object in the audit row, and the object as it was and as it is: rows or answers, whose secrets the audit
    * masks by column and by name. `defineResource` does this for its five verbs; what a rule adds is put beside it, so an
    * action may call this several times. Not for anything that is larger than its object: texts are cut at 64 KiB.
+   * The workspace of the object counts where the call has named none.
    */
-  audited(resourceId: string, change?: AuditedChange): void;
+  audited(resourceId: string, change?: AuditedChange, workspaceId?: string | null): void;
   /** What still refers to an object, asked of every resource that has something to say (`resources/references.ts`). */
   references(to: ReferredTo): Promise<readonly Reference[]>;
   /** Runs after the commit (cache invalidation on this node and the like); failures are logged, not answered. */

@@ -179,7 +179,7 @@ function createAction(ports: ReferencePorts): Action<unknown, unknown, CreateBod
       };
       await tx.insert('workspaces', row);
       await join(call, row);
-      call.audited(id, { before: null, after: row });
+      call.audited(id, { before: null, after: row }, id);
       tx.changed({ workspaceId: id, topic: 'workspaces', entityId: id });
       return presentCall(call, row, undefined);
     },
