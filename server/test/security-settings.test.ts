@@ -7,12 +7,7 @@ import { z } from 'zod';
 import { ConsoleSessions, createLink } from '../src/auth/console-session.ts';
 import { mintKey } from '../src/auth/keys.ts';
 import { scopesOf } from '../src/auth/scopes.ts';
-import {
-  OVERRIDE_CATEGORIES,
-  SECURITY_CATEGORY,
-  SECURITY_DEFAULTS,
-  SECURITY_KEYS,
-} from '../src/auth/security-settings.ts';
+import { categoryOf, OVERRIDE_CATEGORIES, SECURITY_DEFAULTS, SECURITY_KEYS } from '../src/auth/security-settings.ts';
 import { systemClock, TestClock } from '../src/kernel/clock.ts';
 import { SluiceError } from '../src/kernel/errors.ts';
 import { uuidv7 } from '../src/kernel/id.ts';
@@ -435,7 +430,7 @@ describe('P-05 category × state: what a workspace may set', () => {
   };
 
   it.each(keys)('%s: with its own category open, and with no other', (key) => {
-    const category = (SECURITY_CATEGORY as Record<string, string>)[key] ?? key;
+    const category = categoryOf(key);
     for (const value of [values[key] ?? false, null]) {
       expect(refusal([category], { [key]: value })).toBeNull();
       expect(refusal([], { [key]: value })).toBe(`security_settings.${key}`);

@@ -17,9 +17,9 @@ import type { Vault } from '../store/vault.ts';
 import type { AdminRow } from './route.ts';
 
 /** How long an answer is repeated, milliseconds. */
-export const REPLAY_MS = 24 * 3_600_000;
+const REPLAY_MS = 24 * 3_600_000;
 /** How long one that shows a secret is repeated; its key stays taken for `REPLAY_MS` all the same. */
-export const SECRET_REPLAY_MS = 10 * 60_000;
+const SECRET_REPLAY_MS = 10 * 60_000;
 
 const HEADER = 'Idempotency-Key';
 const VALUE = /^[\x21-\x7e]{1,255}$/;

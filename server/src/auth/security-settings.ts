@@ -52,9 +52,14 @@ export const OVERRIDE_CATEGORIES = [
 export type OverrideCategory = (typeof OVERRIDE_CATEGORIES)[number];
 
 /** Category of each switch. */
-export const SECURITY_CATEGORY = Object.fromEntries(
+const SECURITY_CATEGORY = Object.fromEntries(
   TABLE.flatMap(([category, on, off]) => [...on, ...off].map((key) => [key, category])),
 ) as Readonly<Record<SecurityKey, OverrideCategory>>;
+
+/** The category that decides about a field of a workspace's `security_settings`: a switch, or an object of its own. */
+export function categoryOf(field: string): OverrideCategory {
+  return (SECURITY_CATEGORY as Record<string, OverrideCategory>)[field] ?? (field as OverrideCategory);
+}
 
 export const SECURITY_KEYS = Object.keys(SECURITY_CATEGORY) as readonly SecurityKey[];
 

@@ -201,6 +201,7 @@ async function enforceIn(options: TurnOptions, workspace: Row<'workspaces'>, day
           if (key === undefined) return;
           const before = policyOf(key);
           const policy = enforcedPolicy(before, days, key.last_rotated_at ?? key.created_at, now);
+          if (policy === before) return;
           await tx.update('api_keys', { id }, { ...policyColumns(policy), version: key.version + 1 });
           const deed = { organisationId, workspaceId, action: 'update', resource: 'api-keys', resourceId: id } as const;
           const change = { before: { rotation_policy: before }, after: { rotation_policy: policy } };

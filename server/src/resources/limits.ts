@@ -1,7 +1,7 @@
 /** The limits, dates and state that providers and virtual keys share: from a body to a row and back. */
 import type { RateLimit, Row, UsageLimit } from '../store/schema.ts';
 import { statusOf } from './common.ts';
-import { asList, checkUsageLimit, presentUsageLimit, toIso, toIsoOrNull, toMillis } from './shapes.ts';
+import { asList, presentUsageLimit, toIso, toIsoOrNull, toMillis, usageLimitOf } from './shapes.ts';
 
 type Limited = Pick<
   Row<'providers'>,
@@ -18,9 +18,10 @@ export interface LimitInput {
 
 /** The columns a body changes: what it leaves out stays, null clears. Throws 400 for a reset date in the past. */
 export function limitPatch(input: LimitInput, status: Row<'providers'>['status'], now: number) {
-  checkUsageLimit(input.usage_limits, now, 'usage_limits');
   const patch: { -readonly [K in keyof Limited]?: Limited[K] } = {};
-  if (input.usage_limits !== undefined) patch.usage_limits = input.usage_limits;
+  if (input.usage_limits !== undefined) {
+    patch.usage_limits = input.usage_limits && usageLimitOf(input.usage_limits, now, 'usage_limits');
+  }
   if (input.rate_limits !== undefined) {
     patch.rate_limits = input.rate_limits === null ? null : asList<RateLimit>(input.rate_limits);
   }

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { SluiceError } from '../kernel/errors.ts';
 import { METADATA_HEADERS } from '../kernel/header-names.ts';
 import type { UsageLimit } from '../store/schema.ts';
+import { utcMidnight } from './fields.ts';
 
 /**
  * Answers null for a host that may be stored, else what is wrong with it as a sentence for the caller (api §33.5).
@@ -121,7 +122,7 @@ export function asList<T>(value: readonly T[] | T): T[] {
 /** Money and token amounts stay exact in micro-units below this. */
 const MAX_AMOUNT = 1_000_000_000_000;
 
-/** api §11.5. `checkUsageLimit` adds what depends on the time. */
+/** api §11.5. `usageLimitOf` adds what depends on the time. */
 export const usageLimit = z
   .strictObject({
     credit_limit: z.int().min(1).max(MAX_AMOUNT).optional(),
@@ -160,13 +161,29 @@ export const usageLimitAnswer = z.looseObject({
   last_reset_at: z.string().nullable().optional(),
 });
 
-/** Throws 400 when the next reset lies in the past. `param` is the path of the usage-limit object. */
-export function checkUsageLimit(limit: UsageLimit | null | undefined, now: number, param: string): void {
-  if (limit?.next_usage_reset_at && Date.parse(limit.next_usage_reset_at) <= now) {
-    throw new SluiceError('validation', `${param}.next_usage_reset_at must lie in the future`, {
-      param: `${param}.next_usage_reset_at`,
-    });
-  }
+/**
+ * A usage limit as it is stored: its next reset is a UTC midnight. Throws 400 when that has passed.
+ *
+ * @param param path of the usage-limit object
+ */
+export function usageLimitOf(limit: UsageLimit, now: number, param: string): UsageLimit {
+  const { next_usage_reset_at: given } = limit;
+  if (given == null) return limit;
+  const at = utcMidnight(toMillis(given));
+  if (at > now) return { ...limit, next_usage_reset_at: toIso(at) };
+  throw new SluiceError('validation', `${param}.next_usage_reset_at must be a later day than today (UTC).`, {
+    param: `${param}.next_usage_reset_at`,
+  });
+}
+
+/** A list of them; null and absent stay what they are. */
+export function usageLimitsOf<L extends readonly UsageLimit[] | null | undefined>(
+  limits: L,
+  now: number,
+  param: string,
+): UsageLimit[] | Extract<L, null | undefined> {
+  if (limits == null) return limits as Extract<L, null | undefined>;
+  return limits.map((limit, index) => usageLimitOf(limit, now, `${param}[${index}]`));
 }
 
 /** Adds the defaults and the state to a stored usage limit. */

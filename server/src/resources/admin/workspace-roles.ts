@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { TenantTx } from '../../store/ports.ts';
 import { findWorkspace, refuse, unknownReference } from '../common.ts';
 import { reference } from '../fields.ts';
-import type { WorkspaceRole } from './workspaces/membership.ts';
+import type { WorkspaceRole } from './rank.ts';
 
 /** Far more than an organisation has; each costs two look-ups. */
 const MAX_WORKSPACES = 500;

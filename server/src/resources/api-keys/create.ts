@@ -3,14 +3,15 @@ import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx } from '../../store/ports.ts';
+import { actorId } from '../common.ts';
 import type { Action, Call } from '../resource.ts';
+import { usageLimitOf } from '../shapes.ts';
 import { policyColumns } from './rotation.ts';
 import {
   checkDefaults,
   checkOwner,
   checkRotation,
   checkScopes,
-  checkUsage,
   newExpiry,
   PREFIXES,
   userKeySettings,
@@ -94,13 +95,13 @@ async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<Ke
     status: 'active',
     scopes,
     rate_limits: body.rate_limits ?? null,
-    usage_limits: checkUsage(body.usage_limits, now),
+    usage_limits: body.usage_limits ? usageLimitOf(body.usage_limits, now, 'usage_limits') : null,
     defaults: await checkDefaults(tx, workspaceId, null, pinned ? { ...given, ...pinned } : given),
     alert_emails: body.alert_emails ?? null,
     expires_at: newExpiry(body.expires_at, settings, now),
     ...policyColumns(checkRotation(body.rotation_policy, null, settings, now, now)),
     creation_mode: principal.kind === 'user' ? 'ui' : 'api',
-    created_by: principal.userId ?? principal.keyId,
+    created_by: actorId(principal),
     last_rotated_at: null,
     last_reset_at: null,
     version: 1,

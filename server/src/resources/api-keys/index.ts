@@ -5,7 +5,7 @@ import { cancelInvites } from '../admin/invites/cancel.ts';
 import { defineResource, emptyAnswer, findRow } from '../define.ts';
 import { queryBoolean, queryList, tenantFields, uuid } from '../fields.ts';
 import type { Action, AnyAction, Call, ItemVerb } from '../resource.ts';
-import { toIsoOrNull } from '../shapes.ts';
+import { toIsoOrNull, usageLimitOf } from '../shapes.ts';
 import { createKey } from './create.ts';
 import { presentDetail, presentKeys, statusOf } from './present.ts';
 import { checkMayGet, isRanked } from './rank.ts';
@@ -17,7 +17,6 @@ import {
   checkHolds,
   checkRotation,
   checkScopes,
-  checkUsage,
   PREFIXES,
   userKeySettings,
 } from './rules.ts';
@@ -89,7 +88,7 @@ async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow
     revives = wasExpired || next === null || (row.expires_at !== null && next >= row.expires_at);
   }
   if (body.usage_limits !== undefined) {
-    const next = checkUsage(body.usage_limits, now);
+    const next = body.usage_limits && usageLimitOf(body.usage_limits, now, 'usage_limits');
     patch.usage_limits = next;
     const raised = (next?.credit_limit ?? Infinity) > (row.usage_limits?.credit_limit ?? Infinity);
     if (row.status === 'exhausted' && (raised || next === null)) patch.status = 'active';

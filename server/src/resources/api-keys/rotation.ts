@@ -1,6 +1,6 @@
 /** Rotation policies as they are stored (api §11.4). The rotating itself is in `rotate.ts`. */
-import { SluiceError } from '../../kernel/errors.ts';
 import type { Row } from '../../store/schema.ts';
+import { refuse } from '../common.ts';
 import { utcMidnight } from '../fields.ts';
 import { MIN_TRANSITION_MS } from './schema.ts';
 
@@ -119,8 +119,4 @@ export function enforcedPolicy(
   return planned < Date.parse(enforced.next_rotation_at)
     ? { ...enforced, next_rotation_at: new Date(planned).toISOString() }
     : enforced;
-}
-
-function refuse(param: string, problem: string): SluiceError {
-  return new SluiceError('validation', `${param} ${problem}.`, { param });
 }

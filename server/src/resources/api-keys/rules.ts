@@ -3,13 +3,12 @@ import type { Principal } from '../../auth/principal.ts';
 import { grantable, scopesOf } from '../../auth/scopes.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx } from '../../store/ports.ts';
-import type { KeyDefaults, Row, UsageLimit } from '../../store/schema.ts';
-import { findNamed } from '../common.ts';
+import type { KeyDefaults, Row } from '../../store/schema.ts';
+import { findNamed, refuse } from '../common.ts';
 import { utcMidnight } from '../fields.ts';
 import type { Call } from '../resource.ts';
 import { applyMetadataSchema } from '../settings/metadata.ts';
 import { effectiveSetting, metadataSchemaOf } from '../settings/settings.ts';
-import { checkUsageLimit } from '../shapes.ts';
 import { checkOutranks } from './rank.ts';
 import { cadenceDays, completeRotation, nextRotation, type RotationInput, type RotationPolicy } from './rotation.ts';
 import type { CreateBody } from './schema.ts';
@@ -22,24 +21,28 @@ export const PREFIXES = {
   'workspace-user': 'workspace_user_api_keys',
 } as const;
 
-function invalid(param: string, problem: string): SluiceError {
-  return new SluiceError('validation', `${param} ${problem}.`, { param });
-}
-
-/** The scopes to store: known for the type (else 400) and held by the caller (else 403, rule P-01). */
-export function checkScopes(principal: Principal, type: KeyRow['type'], scopes: readonly string[]): string[] {
+/**
+ * The scopes to store: known for the type (else 400) and held by the caller (else 403, rule P-01).
+ *
+ * @param path where the scopes stand in the body
+ */
+export function checkScopes(
+  principal: Principal,
+  type: KeyRow['type'],
+  scopes: readonly string[],
+  path = 'scopes',
+): string[] {
   const known = scopesOf(type);
+  const unknown = scopes.findIndex((scope) => !known.has(scope));
+  if (unknown >= 0) throw refuse(`${path}[${unknown}]`, `is not a scope of ${type} keys`);
   const own = grantable(principal);
-  for (const [index, scope] of scopes.entries()) {
-    const param = `scopes[${index}]`;
-    if (!known.has(scope)) throw invalid(param, `is not a scope of ${type} keys`);
-  }
-  for (const [index, scope] of scopes.entries()) {
-    if (!own.has(scope)) {
-      throw new SluiceError('forbidden', `You cannot grant the scope ${scope}, because your own credential lacks it.`, {
-        param: `scopes[${index}]`,
-      });
-    }
+  const above = scopes.findIndex((scope) => !own.has(scope));
+  if (above >= 0) {
+    throw new SluiceError(
+      'forbidden',
+      `You cannot grant the scope ${scopes[above]}, because your own credential lacks it.`,
+      { param: `${path}[${above}]` },
+    );
   }
   return [...new Set(scopes)];
 }
@@ -61,7 +64,7 @@ export function checkHolds(principal: Principal, key: KeyRow, what: string, para
 
 /** The owner of a user key: an active member of the workspace, or an owner or admin of the organisation. */
 export async function checkOwner(call: Call, workspaceId: string, userId: string | undefined): Promise<string> {
-  if (userId === undefined) throw invalid('user_id', 'is required for a user key');
+  if (userId === undefined) throw refuse('user_id', 'is required for a user key');
   const { principal, tx } = call;
   // Managers hold the scope that makes service keys; whoever lacks it may make user keys for himself only.
   const others = principal.kind !== 'user' || principal.scopes.has('workspace_service_api_keys.create');
@@ -110,14 +113,6 @@ export async function checkDefaults(
 async function configSlug(tx: TenantTx, workspaceId: string | null, name: string): Promise<string | null> {
   const where = { status: 'active' as const, ...(workspaceId === null ? {} : { workspace_id: workspaceId }) };
   return (await findNamed(tx, 'configs', name, where))?.slug ?? null;
-}
-
-/** `next_usage_reset_at` in the future, at UTC midnight. */
-export function checkUsage(limit: CreateBody['usage_limits'], now: number): UsageLimit | null {
-  if (limit == null) return null;
-  checkUsageLimit(limit, now, 'usage_limits');
-  const at = limit.next_usage_reset_at;
-  return at == null ? limit : { ...limit, next_usage_reset_at: new Date(utcMidnight(Date.parse(at))).toISOString() };
 }
 
 /** Settings of api §20.4 that rule user keys; a workspace value replaces the organisation's. */
@@ -171,18 +166,15 @@ export function changedExpiry(
   const max = settings?.maxTtlSeconds == null ? null : created + settings.maxTtlSeconds * 1000;
   if (given !== null) return checkExpiry(given, max, now);
   if (max !== null && max <= now)
-    throw invalid('expires_at', 'cannot be cleared: the longest life of a user key is over');
+    throw refuse('expires_at', 'cannot be cleared: the longest life of a user key is over');
   return max;
 }
 
 function checkExpiry(given: string, max: number | null, now: number): number {
   const at = Date.parse(given);
-  if (at <= now) throw invalid('expires_at', 'must lie in the future');
+  if (at <= now) throw refuse('expires_at', 'must lie in the future');
   if (max !== null && at > max) {
-    throw invalid(
-      'expires_at',
-      `must not be later than ${new Date(max).toISOString()}, the longest life of a user key`,
-    );
+    throw refuse('expires_at', `must not be later than ${new Date(max).toISOString()}, the longest life of a user key`);
   }
   return at;
 }
@@ -207,11 +199,11 @@ export function checkRotation(
   if (given == null) return kept ?? completeRotation({ rotation_period_days: enforced }, base, now);
   const { rotation_period = null, rotation_period_days = null, next_rotation_at: next } = given;
   if (cadenceDays({ rotation_period, rotation_period_days }) !== enforced) {
-    throw invalid('rotation_policy', `must keep the cadence that the organisation enforces: every ${enforced} days`);
+    throw refuse('rotation_policy', `must keep the cadence that the organisation enforces: every ${enforced} days`);
   }
   if (kept !== null) {
     if (next != null && utcMidnight(Date.parse(next)) !== Date.parse(kept.next_rotation_at)) {
-      throw invalid('rotation_policy.next_rotation_at', 'cannot be changed: the organisation enforces the cadence');
+      throw refuse('rotation_policy.next_rotation_at', 'cannot be changed: the organisation enforces the cadence');
     }
     // Due or not, the planned day stays: else naming the policy again would put the rotation off.
     const policy = completeRotation({ ...given, next_rotation_at: null }, base, now);
@@ -220,7 +212,7 @@ export function checkRotation(
   const policy = completeRotation(given, base, now);
   const latest = nextRotation(Math.max(base, now), rotation_period, rotation_period_days);
   if (Date.parse(policy.next_rotation_at) > latest) {
-    throw invalid('rotation_policy.next_rotation_at', 'is later than the cadence that the organisation enforces');
+    throw refuse('rotation_policy.next_rotation_at', 'is later than the cadence that the organisation enforces');
   }
   return policy;
 }

@@ -80,13 +80,13 @@ function canonical(row: AuditEntry, seq: number, previous: string): Buffer {
 }
 
 /** The hash of a row at a place after the row whose hash is `previous`, with the current key. */
-export function rowHash(macs: Macs, row: AuditEntry, seq: number, previous: string): string {
+function rowHash(macs: Macs, row: AuditEntry, seq: number, previous: string): string {
   const { keyId, digest } = macs.mac(ROW_USE, canonical(row, seq, previous));
   return `${keyId}.${digest.toString('hex')}`;
 }
 
 /** The text of a head: the hash of the last row, and the proof that no row was behind it. */
-export function headHash(macs: Macs, organisationId: string, seq: number, last: string): string {
+function headHash(macs: Macs, organisationId: string, seq: number, last: string): string {
   const proof = macs.mac(HEAD_USE, headBytes(organisationId, seq, last), keyIdOf(last));
   return `${last}.${proof?.digest.toString('hex') ?? ''}`;
 }

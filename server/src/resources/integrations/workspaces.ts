@@ -11,7 +11,7 @@ import { emptyAnswer, findRow } from '../define.ts';
 import { tenantFields } from '../fields.ts';
 import { isOpenTo } from '../openable.ts';
 import type { AnyAction, Call } from '../resource.ts';
-import { checkUsageLimit } from '../shapes.ts';
+import { usageLimitsOf } from '../shapes.ts';
 import { createDefaultProvider, type Integration, levelOf, requireLevel, visible } from './rules.ts';
 import { type WorkspacesBody, workspacesAnswer, workspacesBody } from './schema.ts';
 
@@ -103,7 +103,6 @@ async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Prom
   const { body, tx } = call;
   const now = call.clock.now();
   const entries = await resolve(call);
-  checkLimits(body.global_workspace_access?.usage_limits, now, 'global_workspace_access');
 
   const existing = await tx.list('integration_workspaces', { where: { integration_id: row.id } });
   const old = new Map(existing.map((entry) => [entry.workspace_id, entry]));
@@ -114,7 +113,7 @@ async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Prom
       await tx.remove('integration_workspaces', { integration_id: row.id, workspace_id });
     }
   }
-  const global = body.global_workspace_access ?? (row.global_workspace_access === null ? { enabled: false } : null);
+  const global = globalAccess(body, now) ?? (row.global_workspace_access === null ? { enabled: false } : null);
   await tx.update(
     'integrations',
     { id: row.id },
@@ -144,6 +143,11 @@ async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Prom
   tx.changed({ workspaceId: null, topic: 'integrations', entityId: row.id });
 }
 
+function globalAccess({ global_workspace_access: given }: WorkspacesBody, now: number) {
+  if (given?.usage_limits == null) return given;
+  return { ...given, usage_limits: usageLimitsOf(given.usage_limits, now, 'global_workspace_access.usage_limits') };
+}
+
 type Entry = NonNullable<WorkspacesBody['workspaces']>[number];
 
 /** The workspaces that the body names, each once. Throws 404 for an unknown one. */
@@ -155,14 +159,10 @@ async function resolve(call: PathCall<WorkspacesBody>): Promise<{ entry: Entry; 
     if (!workspace) throw unknownReference(`workspaces[${index}].id`, 'workspace');
     if (seen.has(workspace.id)) throw refuse(`workspaces[${index}].id`, 'names a workspace that is named already');
     seen.add(workspace.id);
-    checkLimits(entry.usage_limits, call.clock.now(), `workspaces[${index}]`);
-    out.push({ entry, workspace });
+    const limits = usageLimitsOf(entry.usage_limits, call.clock.now(), `workspaces[${index}].usage_limits`);
+    out.push({ entry: { ...entry, usage_limits: limits }, workspace });
   }
   return out;
-}
-
-function checkLimits(limits: readonly UsageLimit[] | null | undefined, now: number, param: string): void {
-  for (const [index, limit] of (limits ?? []).entries()) checkUsageLimit(limit, now, `${param}.usage_limits[${index}]`);
 }
 
 /** Gives an enabled workspace its first provider, and lifts exhaustion when asked to. */

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { ok, onBothStores, refused, unique } from '../../../test/support/accounts.ts';
+import { systemClock } from '../../kernel/clock.ts';
 
 onBothStores((on) => {
   const provider = (more: object = {}) => ({ name: unique('Prov'), integration_id: 'sandbox', ...more });
@@ -77,6 +78,17 @@ onBothStores((on) => {
       'usage_limits.next_usage_reset_at',
     ],
     [
+      'a reset later today',
+      {
+        usage_limits: {
+          next_usage_reset_at: `${new Date(systemClock.now()).toISOString().slice(0, 10)}T23:59:59.999Z`,
+        },
+      },
+      400,
+      'AB01',
+      'usage_limits.next_usage_reset_at',
+    ],
+    [
       'an unknown unit',
       { rate_limits: [{ type: 'requests', unit: 'rpy', value: 1 }] },
       400,
@@ -94,6 +106,16 @@ onBothStores((on) => {
     ],
   ])('create with %s is refused', async (_case, more, status, code, param) => {
     refused(await on.post('/providers', provider(more), on.mine), status, code, param);
+  });
+
+  it('the next reset of a usage limit is kept at its UTC midnight', async () => {
+    const made = await on.post(
+      '/providers',
+      provider({ slug: 'reset', usage_limits: { next_usage_reset_at: '2999-05-20T15:00:00+02:00' } }),
+      on.mine,
+    );
+    const { body } = await on.get(`/providers/${made.body.slug}`, on.mine);
+    expect(body.usage_limits.next_usage_reset_at).toBe('2999-05-20T00:00:00.000Z');
   });
 
   it('an organisation key lists them per workspace', async () => {

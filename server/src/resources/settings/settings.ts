@@ -4,7 +4,7 @@
  */
 
 import { scopesOf } from '../../auth/scopes.ts';
-import { isOpenToWorkspaces, type OverrideCategory, SECURITY_CATEGORY } from '../../auth/security-settings.ts';
+import { categoryOf, isOpenToWorkspaces } from '../../auth/security-settings.ts';
 import type { Row } from '../../store/schema.ts';
 import { refuse } from '../common.ts';
 import type { MetadataSchema } from './metadata.ts';
@@ -69,7 +69,7 @@ export function deniedExportFields(
 export function checkWorkspaceSecurity(organisation: Organisation, patch: WorkspaceSecurity | null | undefined): void {
   for (const [key, value] of Object.entries(patch ?? {})) {
     if (value === undefined) continue;
-    const category = (SECURITY_CATEGORY as Record<string, OverrideCategory>)[key] ?? (key as OverrideCategory);
+    const category = categoryOf(key);
     if (!isOpenToWorkspaces(organisation, category)) {
       throw refuse(
         `security_settings.${key}`,

@@ -1,13 +1,13 @@
 /** Invites to an organisation (api §18.3, §18.4): pending until they are accepted, cancelled or a week old. */
 import { z } from 'zod';
 import type { Principal } from '../../../auth/principal.ts';
-import { grantable, scopesOf } from '../../../auth/scopes.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
 import { uuidv7 } from '../../../kernel/id.ts';
 import type { TenantTx, Where } from '../../../store/ports.ts';
 import type { InvitedKey, Row } from '../../../store/schema.ts';
+import { checkScopes } from '../../api-keys/rules.ts';
 import { metadata } from '../../api-keys/schema.ts';
-import { actorId, refuse } from '../../common.ts';
+import { actorId } from '../../common.ts';
 import { defineResource, emptyAnswer, findRow } from '../../define.ts';
 import { organisationTenantFields, queryList, tenantFields, userEmail } from '../../fields.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
@@ -94,24 +94,15 @@ async function presentAll(rows: readonly InviteRow[], { tx, clock }: Call): Prom
 /** The scopes must be a user key's (400), and the caller must be able to make such a key himself (403, rule P-01). */
 function checkInvitedKey(principal: Principal, key: InvitedKey | null | undefined): void {
   if (key == null) return;
-  const base = 'workspace_api_key_details';
-  const unknown = key.scopes.findIndex((scope) => !scopesOf('workspace-user').has(scope));
-  if (unknown >= 0) throw refuse(`${base}.scopes[${unknown}]`, 'is not a scope of workspace-user keys');
+  const path = 'workspace_api_key_details';
   if (!principal.scopes.has('workspace_user_api_keys.create')) {
     throw new SluiceError(
       'forbidden',
       'An invite that brings a key needs the scope workspace_user_api_keys.create, which your credential does not have.',
-      { param: base },
+      { param: path },
     );
   }
-  const own = grantable(principal);
-  const above = key.scopes.findIndex((scope) => !own.has(scope));
-  if (above < 0) return;
-  throw new SluiceError(
-    'forbidden',
-    `You cannot grant the scope ${key.scopes[above]}, because your own credential lacks it.`,
-    { param: `${base}.scopes[${above}]` },
-  );
+  checkScopes(principal, 'workspace-user', key.scopes, `${path}.scopes`);
 }
 
 /** Refuses an address that is a user's or has an open invite (409); an expired invite gives its place up. */

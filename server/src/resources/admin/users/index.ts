@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { SluiceError } from '../../../kernel/errors.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
+import { archiveKeys } from '../../api-keys/archive.ts';
 import { actorId } from '../../common.ts';
 import { defineResource, emptyAnswer } from '../../define.ts';
 import { userEmail } from '../../fields.ts';
@@ -11,7 +12,7 @@ import { cancelInvites } from '../invites/cancel.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
 import { readWorkspaceRoles, type WorkspaceRoleRow, workspaceRoles } from '../workspace-roles.ts';
-import { archiveKeys, changeRole, joinWorkspace, leaveWorkspace } from '../workspaces/membership.ts';
+import { changeRole, joinWorkspace, leaveWorkspace } from '../workspaces/membership.ts';
 
 type UserRow = Row<'users'>;
 

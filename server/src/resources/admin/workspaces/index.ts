@@ -1,6 +1,6 @@
 /** Workspaces (api §16, interface §4.8): `/admin/workspaces`, and without `/admin` on `/v2`. */
 import { z } from 'zod';
-import { isOpenToWorkspaces, type OverrideCategory, SECURITY_CATEGORY } from '../../../auth/security-settings.ts';
+import { categoryOf, isOpenToWorkspaces } from '../../../auth/security-settings.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../../kernel/id.ts';
 import type { TenantTx, Where } from '../../../store/ports.ts';
@@ -15,12 +15,13 @@ import {
   mergeSettings,
   settingsForNewWorkspace,
 } from '../../settings/settings.ts';
+import { usageLimitsOf } from '../../shapes.ts';
+import { checkRank, roleIn } from '../rank.ts';
 import { mergeDefaults } from './defaults.ts';
-import { checkUsageLimits, replaceLimits, resetLimits } from './limits.ts';
+import { replaceLimits, resetLimits } from './limits.ts';
 import { members } from './members.ts';
 import { joinWorkspace } from './membership.ts';
 import { presentDetail, presentItem } from './present.ts';
-import { checkRole, roleIn } from './rank.ts';
 import { removeWorkspace } from './remove.ts';
 import {
   type CreateBody,
@@ -168,7 +169,7 @@ function createAction(ports: ReferencePorts): Action<unknown, unknown, CreateBod
         status: 'active',
         defaults: await mergeDefaults(ports, tx, { id, defaults: undefined }, body.defaults),
         ...settingsForNewWorkspace(await tx.organisation()),
-        usage_limits: checkUsageLimits(body.usage_limits, now),
+        usage_limits: usageLimitsOf(body.usage_limits, now, 'usage_limits') ?? null,
         rate_limits: body.rate_limits ?? null,
         created_by: actorId(principal),
         creation_source: principal.kind === 'user' ? 'ui' : 'api',
@@ -236,7 +237,7 @@ async function changesOf(
   const patch: Patch<'workspaces'> = {};
   if (body.security_settings !== undefined) {
     // Whoever a restriction is meant for must not lift it.
-    checkRole(await roleIn(call, row.id), 'admin', 'security_settings');
+    checkRank(await roleIn(call, row.id), 'admin', 'security_settings');
     patch.security_settings = await mergeSecurity(tx, row, body.security_settings);
   }
   if (body.name !== undefined) patch.name = body.name;
@@ -245,7 +246,8 @@ async function changesOf(
   if (body.defaults !== undefined) patch.defaults = await mergeDefaults(ports, tx, row, body.defaults);
   if (body.rate_limits !== undefined) patch.rate_limits = body.rate_limits;
   if (body.usage_limits !== undefined) {
-    patch.usage_limits = replaceLimits(row.usage_limits, checkUsageLimits(body.usage_limits, clock.now()));
+    const limits = usageLimitsOf(body.usage_limits, clock.now(), 'usage_limits');
+    patch.usage_limits = replaceLimits(row.usage_limits, limits);
   }
   if (body.settings !== undefined) {
     const settings = body.settings === null ? {} : mergeSettings(row.settings, body.settings);
@@ -269,9 +271,8 @@ async function mergeSecurity(
   const organisation = await tx.organisation();
   checkWorkspaceSecurity(organisation, given);
   if (given !== null) return mergeSettings(row.security_settings, given);
-  const categories: Readonly<Record<string, OverrideCategory>> = SECURITY_CATEGORY;
   const closed = Object.entries(row.security_settings).filter(
-    ([key]) => !isOpenToWorkspaces(organisation, categories[key] ?? (key as OverrideCategory)),
+    ([key]) => !isOpenToWorkspaces(organisation, categoryOf(key)),
   );
   return Object.fromEntries(closed);
 }

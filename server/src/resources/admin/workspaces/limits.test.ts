@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { checkUsageLimits, presentLimits, replaceLimits, resetLimits } from './limits.ts';
+import { usageLimitsOf } from '../../shapes.ts';
+import { presentLimits, replaceLimits, resetLimits } from './limits.ts';
 
 const exhausted = { status: 'exhausted' } as const;
 const monthly = { type: 'cost', credit_limit: 10, periodic_reset: 'monthly' } as const;
@@ -48,10 +49,14 @@ describe('usage limits of a workspace', () => {
 
   it('a reset date is kept as its UTC midnight, and one in the past is refused by its path', () => {
     const now = Date.UTC(2026, 4, 6, 10);
-    const [kept] = checkUsageLimits([{ ...monthly, next_usage_reset_at: '2026-05-20T15:00:00+02:00' }], now) ?? [];
+    const [kept] = usageLimitsOf(
+      [{ ...monthly, next_usage_reset_at: '2026-05-20T15:00:00+02:00' }],
+      now,
+      'usage_limits',
+    );
     expect(kept?.next_usage_reset_at).toBe('2026-05-20T00:00:00.000Z');
     for (const passed of ['2026-05-05T09:00:00Z', '2026-05-06T23:00:00Z']) {
-      expect(() => checkUsageLimits([monthly, { ...monthly, next_usage_reset_at: passed }], now)).toThrow(
+      expect(() => usageLimitsOf([monthly, { ...monthly, next_usage_reset_at: passed }], now, 'usage_limits')).toThrow(
         'usage_limits[1].next_usage_reset_at',
       );
     }

@@ -1,18 +1,6 @@
 /** The usage limits of a workspace: several, each with a state of its own (api §11.5, §16.2). */
 import type { Row, UsageLimit } from '../../../store/schema.ts';
-import { utcMidnight } from '../../fields.ts';
-import { checkUsageLimit, presentUsageLimit, toIso } from '../../shapes.ts';
-
-/** The limits to store. Resets happen at UTC midnight; throws 400 for one whose midnight has passed. */
-export function checkUsageLimits(limits: readonly UsageLimit[] | null | undefined, now: number): UsageLimit[] | null {
-  if (limits == null) return null;
-  return limits.map((limit, index) => {
-    const at = limit.next_usage_reset_at;
-    const kept = at == null ? limit : { ...limit, next_usage_reset_at: toIso(utcMidnight(Date.parse(at))) };
-    checkUsageLimit(kept, now, `usage_limits[${index}]`);
-    return kept;
-  });
-}
+import { presentUsageLimit } from '../../shapes.ts';
 
 /**
  * New limits over the stored ones. A limit that is exhausted stays so under the same kind and period, unless it was

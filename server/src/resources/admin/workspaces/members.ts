@@ -10,6 +10,7 @@ import { actorId, unknownReference } from '../../common.ts';
 import { emptyAnswer, listOf, notFound, pageOf } from '../../define.ts';
 import { isUuid } from '../../fields.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
+import { checkRank, roleIn } from '../rank.ts';
 import {
   type AddBody,
   addBody,
@@ -21,7 +22,6 @@ import {
 } from './members-schema.ts';
 import { changeRole, findMember, joinWorkspace, leaveWorkspace, type MemberRow } from './membership.ts';
 import { presentMembers } from './present.ts';
-import { checkRole, roleIn } from './rank.ts';
 import { BASES, openWorkspace } from './workspace.ts';
 
 type Params = { workspaceId: string; userId: string };
@@ -128,7 +128,7 @@ const add: Action<unknown, unknown, AddBody> = {
     const workspace = await openWorkspace(call);
     const { body, tx, clock, principal } = call;
     const own = await roleIn(call, workspace.id);
-    for (const [index, { role }] of body.users.entries()) checkRole(own, role, `users[${index}].role`);
+    for (const [index, { role }] of body.users.entries()) checkRank(own, role, `users[${index}].role`);
     const added: { id: string; role: string }[] = [];
     for (const [index, { id, role }] of body.users.entries()) {
       const param = `users[${index}].id`;
@@ -167,9 +167,9 @@ const update: Action<Params, unknown, RoleBody> = {
     const workspace = await openWorkspace(call);
     const { role } = call.body;
     const own = await roleIn(call, workspace.id);
-    checkRole(own, role, 'role');
+    checkRank(own, role, 'role');
     const member = await memberInPath(call, workspace.id);
-    checkRole(own, member.role, null);
+    checkRank(own, member.role, null);
     const place = { tx: call.tx, clock: call.clock, workspaceId: workspace.id, userId: member.user_id };
     if (member.role !== role) await changeRole(place, role);
     audit(call, workspace, member, { role });
@@ -193,7 +193,7 @@ const remove: Action<Params> = {
   run: async (call) => {
     const workspace = await openWorkspace(call);
     const member = await memberInPath(call, workspace.id);
-    checkRole(await roleIn(call, workspace.id), member.role, null);
+    checkRank(await roleIn(call, workspace.id), member.role, null);
     await leaveWorkspace({ tx: call.tx, clock: call.clock, workspaceId: workspace.id, userId: member.user_id });
     audit(call, workspace, member, null);
     return {};

@@ -1,11 +1,12 @@
 /** Who belongs to a workspace: joining, leaving, and what goes with them. Users, invites and members share it. */
 import type { Clock } from '../../../kernel/clock.ts';
-import type { TenantTx, Where } from '../../../store/ports.ts';
+import type { TenantTx } from '../../../store/ports.ts';
 import type { InvitedKey, Row } from '../../../store/schema.ts';
+import { archiveKeys } from '../../api-keys/archive.ts';
 import { type AutoKey, autoCreateUserKey } from '../../api-keys/auto.ts';
+import type { WorkspaceRole } from '../rank.ts';
 
 export type MemberRow = Row<'workspace_members'>;
-export type WorkspaceRole = MemberRow['role'];
 
 /** Whose membership, and where. */
 interface Place {
@@ -72,20 +73,4 @@ export async function leaveWorkspace({ tx, clock, workspaceId, userId }: Place):
   await tx.update('workspace_members', { workspace_id: workspaceId, user_id: userId }, patch);
   tx.changed({ workspaceId, topic: 'workspace_members', entityId: userId });
   await archiveKeys(tx, clock, { workspace_id: workspaceId, user_id: userId, type: 'workspace-user' });
-}
-
-/** Revokes every key that `where` names. Answers how many there were. */
-export async function archiveKeys(tx: TenantTx, clock: Clock, where: Where<'api_keys'>): Promise<number> {
-  const keys = await tx.list('api_keys', { where: { ...where, status: { not: 'archived' } } });
-  for (const key of keys) {
-    const patch = {
-      status: 'archived' as const,
-      rotation_due_at: null,
-      version: key.version + 1,
-      last_updated_at: clock.now(),
-    };
-    await tx.update('api_keys', { id: key.id }, patch);
-    tx.changed({ workspaceId: key.workspace_id, topic: 'api_keys', entityId: key.id });
-  }
-  return keys.length;
 }

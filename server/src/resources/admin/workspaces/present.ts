@@ -4,9 +4,10 @@ import { securityOf } from '../../../auth/security-settings.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { toIso, toIsoOrNull } from '../../shapes.ts';
+import type { WorkspaceRole } from '../rank.ts';
 import { presentDefaults } from './defaults.ts';
 import { presentLimits } from './limits.ts';
-import type { MemberRow, WorkspaceRole } from './membership.ts';
+import type { MemberRow } from './membership.ts';
 import { formatName, type NameFormat } from './name.ts';
 
 type Workspace = Row<'workspaces'>;

@@ -2,9 +2,9 @@
 import { SluiceError } from '../../../kernel/errors.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
+import { archiveKeys } from '../../api-keys/archive.ts';
 import { refuse } from '../../common.ts';
 import type { Call } from '../../resource.ts';
-import { archiveKeys } from './membership.ts';
 import type { RemoveBody } from './schema.ts';
 
 /** Names of what is in the way that an answer lists. */
