@@ -59,6 +59,17 @@ describe('a metadata schema (api §20.5)', () => {
       'properties.a.pattern',
     ],
     [
+      'patterns that are too large together',
+      {
+        type: 'object',
+        properties: {
+          a: { ...string, pattern: '(a?){160}a{160}|a*' },
+          b: { ...string, pattern: '(b?){160}b{160}|b*' },
+        },
+      },
+      'properties.b.pattern',
+    ],
+    [
       'a pattern that is too large',
       { type: 'object', properties: { a: { ...string, pattern: '(a{99}){99}' } } },
       'properties.a.pattern',
@@ -143,5 +154,35 @@ describe('applying it', () => {
         }
       }),
     );
+  });
+});
+
+describe('D-05 a metadata schema', () => {
+  const nasty = (count: number) => ({
+    type: 'object',
+    properties: Object.fromEntries(
+      Array.from({ length: count }, (_, i) => [`k${i}`, { type: 'string', pattern: `(a?){160}a{160}|a*|${i}` }]),
+    ),
+  });
+  const timed = (run: () => unknown) => {
+    const started = performance.now();
+    run();
+    return performance.now() - started;
+  };
+
+  it('of thousands of patterns is refused before any of them is compiled', () => {
+    const refused = metadataSchema.safeParse(nasty(5_000));
+    expect(refused.error?.issues.map(({ path, message }) => [path.join('.'), message])).toEqual([
+      ['properties', 'must have at most 64 keys'],
+    ]);
+    expect(timed(() => metadataSchema.safeParse(nasty(5_000)))).toBeLessThan(1_000);
+  });
+
+  it('costs a write a fraction of a second at most, whatever patterns it was allowed', () => {
+    let most: unknown;
+    for (let count = 1; metadataSchema.safeParse(nasty(count)).success; count++) most = nasty(count);
+    const metadata = Object.fromEntries(Array.from({ length: 64 }, (_, i) => [`k${i}`, 'a'.repeat(128)]));
+    expect(most).toBeDefined();
+    expect(timed(() => applyMetadataSchema(schema(most), metadata))).toBeLessThan(1_000);
   });
 });

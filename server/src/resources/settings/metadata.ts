@@ -5,39 +5,41 @@
 import { z } from 'zod';
 import { refuse } from '../common.ts';
 import { codePoints, text } from '../shapes.ts';
-import { matchesPattern, patternProblem } from './pattern.ts';
+import { matchesPattern, patternProblem, patternSize } from './pattern.ts';
 
 const MAX_PROPERTIES = 64;
+/** Of all patterns together: a tenant's schema runs on every write of a key, on a thread that all tenants share. */
+const MAX_PATTERNS_SIZE = 1_000;
 /** api §39: a metadata value. */
 const MAX_VALUE = 128;
 
 const name = text(128, 1);
 const note = text(1024);
 
-const property = z
-  .strictObject({
-    type: z.literal('string'),
-    title: note.optional(),
-    description: note.optional(),
-    default: text(MAX_VALUE).optional(),
-    enum: z.array(text(MAX_VALUE)).min(1).max(100).optional(),
-    const: text(MAX_VALUE).optional(),
-    minLength: z.int().min(0).max(MAX_VALUE).optional(),
-    maxLength: z.int().min(0).max(MAX_VALUE).optional(),
-    pattern: z.string().optional().describe('RE2 syntax, at most 512 characters.'),
-    examples: z.array(text(MAX_VALUE)).max(20).optional(),
-  })
-  .superRefine((value, context) => {
-    const issue = (path: string, message: string) => context.addIssue({ code: 'custom', path: [path], message });
-    const problem = value.pattern === undefined ? null : patternProblem(value.pattern);
-    if (problem !== null) return issue('pattern', problem);
-    if ((value.minLength ?? 0) > (value.maxLength ?? MAX_VALUE)) return issue('minLength', 'must not exceed maxLength');
-    // A default that the property itself refuses would refuse every key.
-    const wrong = value.default === undefined ? null : problemOf(value, value.default);
-    if (wrong !== null) issue('default', wrong);
-  });
+const property = z.strictObject({
+  type: z.literal('string'),
+  title: note.optional(),
+  description: note.optional(),
+  default: text(MAX_VALUE).optional(),
+  enum: z.array(text(MAX_VALUE)).min(1).max(100).optional(),
+  const: text(MAX_VALUE).optional(),
+  minLength: z.int().min(0).max(MAX_VALUE).optional(),
+  maxLength: z.int().min(0).max(MAX_VALUE).optional(),
+  pattern: z.string().optional().describe('RE2 syntax, at most 512 characters.'),
+  examples: z.array(text(MAX_VALUE)).max(20).optional(),
+});
 
 type Property = z.infer<typeof property>;
+
+/** The first thing that is wrong with a property by itself: field and phrase. */
+function faultOf(value: Property): readonly [string, string] | null {
+  const problem = value.pattern === undefined ? null : patternProblem(value.pattern);
+  if (problem !== null) return ['pattern', problem];
+  if ((value.minLength ?? 0) > (value.maxLength ?? MAX_VALUE)) return ['minLength', 'must not exceed maxLength'];
+  // A default that the property itself refuses would refuse every key.
+  const wrong = value.default === undefined ? null : problemOf(value, value.default);
+  return wrong === null ? null : ['default', wrong];
+}
 
 /** The `metadata_schemas.*` of the organisation's settings. */
 export const metadataSchema = z
@@ -53,8 +55,16 @@ export const metadataSchema = z
   })
   .superRefine((value, context) => {
     const issue = (path: (string | number)[], message: string) => context.addIssue({ code: 'custom', path, message });
-    if (Object.keys(value.properties ?? {}).length > MAX_PROPERTIES) {
-      issue(['properties'], `must have at most ${MAX_PROPERTIES} keys`);
+    const rules = Object.entries(value.properties ?? {});
+    // How many there are is judged first: a pattern must be compiled to be judged.
+    if (rules.length > MAX_PROPERTIES) return issue(['properties'], `must have at most ${MAX_PROPERTIES} keys`);
+    let size = 0;
+    for (const [key, rule] of rules) {
+      const fault = faultOf(rule);
+      if (fault !== null) return issue(['properties', key, fault[0]], fault[1]);
+      if (rule.pattern !== undefined) size += patternSize(rule.pattern);
+      if (size <= MAX_PATTERNS_SIZE) continue;
+      return issue(['properties', key, 'pattern'], 'is too much beside the other patterns: use simpler or fewer ones');
     }
     const { required = [] } = value;
     for (const [index, entry] of required.entries()) {

@@ -25,6 +25,11 @@ export function patternProblem(pattern: string): string | null {
   }
 }
 
+/** Instructions of the program, which each character of a text may cost; of a pattern without problem only. */
+export function patternSize(pattern: string): number {
+  return compile(pattern).programSize();
+}
+
 /** Whether the whole pattern is found in `text`; null when the text is too long to be searched. */
 export function matchesPattern(pattern: string, text: string): boolean | null {
   const expression = compile(pattern);
