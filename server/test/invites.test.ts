@@ -190,6 +190,30 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       refused(answer, status, 'AB01', `workspace_api_key_details.${param}`);
     });
 
+    it('key details must satisfy the metadata schema of the organisation, and get its defaults', async () => {
+      const org = await organisation();
+      const team = { type: 'string', enum: ['search', 'ads'] };
+      const env = { type: 'string', default: 'dev' };
+      const schema = { type: 'object', required: ['team'], properties: { team, env } };
+      const settings = { key: org.admin_api_key, body: { metadata_schemas: { api_key: schema } } };
+      expect((await api.call('PUT', '/v1/admin/organisation/settings', settings)).status).toBe(200);
+      const workspaces = [{ id: org.workspace_slug, role: 'member' }];
+      const send = (defaults?: object) =>
+        invite(org, { workspaces, workspace_api_key_details: { scopes: [], ...(defaults && { defaults }) } });
+      const param = 'workspace_api_key_details.defaults.metadata.team';
+      refused(await send(), 400, 'AB01', param);
+      refused(await send({ metadata: { team: 'sales' } }), 400, 'AB01', param);
+      const made = await send({ metadata: { team: 'ads' } });
+      expect(made.status, made.text).toBe(200);
+      await withConsole(async (console) => {
+        const [{ id }] = (await console.accept(tokenOf(made.body.invite_link))).body.api_keys;
+        const { body } = await api.call('GET', `/v1/api-keys/${id}`, { key: org.admin_api_key });
+        expect(body.defaults.metadata).toEqual({ team: 'ads', env: 'dev' });
+      });
+      // An invite without a key of its own asks for nothing that could break the schema.
+      expect((await invite(org, { workspaces })).status).toBe(200);
+    });
+
     it('a foreign or invented workspace is one 404, a repeated one 400, and no invite is left', async () => {
       const email = address();
       const send = (...ids: string[]) =>

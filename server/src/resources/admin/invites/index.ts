@@ -11,6 +11,8 @@ import { actorId } from '../../common.ts';
 import { defineResource, emptyAnswer, findRow } from '../../define.ts';
 import { organisationTenantFields, queryList, tenantFields, userEmail } from '../../fields.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
+import { applyMetadataSchema } from '../../settings/metadata.ts';
+import { metadataSchemaOf } from '../../settings/settings.ts';
 import { name, text } from '../../shapes.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
@@ -105,6 +107,13 @@ function checkInvitedKey(principal: Principal, key: InvitedKey | null | undefine
   checkScopes(principal, 'workspace-user', key.scopes, `${path}.scopes`);
 }
 
+/** Whoever accepts could not mend metadata that the organisation's schema refuses (400), so the invite is the place for it. */
+async function checkInvitedMetadata(tx: TenantTx, key: InvitedKey | undefined): Promise<void> {
+  if (key === undefined) return;
+  const schema = metadataSchemaOf(await tx.organisation(), 'api_key');
+  applyMetadataSchema(schema, key.defaults?.metadata, 'workspace_api_key_details.defaults.metadata');
+}
+
 /** Refuses an address that is a user's or has an open invite (409); an expired invite gives its place up. */
 async function claimAddress(tx: TenantTx, address: string, now: number): Promise<void> {
   if (await tx.find('users', { email: address, status: 'active' })) {
@@ -148,6 +157,7 @@ const create: Action<unknown, unknown, CreateBody> = {
     checkRank(await rankOf(call), body.role, 'role');
     const details = body.workspace_api_key_details;
     checkInvitedKey(principal, details);
+    await checkInvitedMetadata(tx, details);
     const workspaces = await readWorkspaceRoles(tx, body.workspaces);
     await claimAddress(tx, body.email, now);
     const link = newLink(call.publicUrl);
