@@ -147,6 +147,27 @@ describe('E-01 bodies in the audit log', () => {
     }
   });
 
+  it('D-05 mark no more secrets than can be recorded', () => {
+    let marks = 0;
+    const counting = (secret: string) => {
+      marks += 1;
+      return mark(secret);
+    };
+    const keys = Array<string>(200_000).fill('a');
+    for (const body of [
+      { keys },
+      { name: JSON.stringify({ keys }) },
+      Object.fromEntries(keys.map((_, i) => [`key${i}`, 'a'])),
+    ]) {
+      marks = 0;
+      expect(JSON.parse(maskedBody(body, counting) ?? '')).toEqual({
+        omitted: expect.stringMatching(/^\d+ characters$/),
+      });
+      expect(marks).toBeLessThanOrEqual(4_096);
+    }
+    expect(masked({ keys: keys.slice(0, 3_000) }).keys).toHaveLength(3_000);
+  });
+
   it('show no secret of a text that is escaped once more', () => {
     const inner = JSON.stringify({ api_key: 'plumcanary4711', note: 'seen' });
     for (const text of [JSON.stringify(inner), JSON.stringify(JSON.stringify(inner)), `x ${JSON.stringify(inner)}`]) {

@@ -142,9 +142,27 @@ function holdsPassword(value: string): boolean {
   return false;
 }
 
+/** So many marks, each with its quotes, are longer than what is recorded. */
+const MAX_MARKS = MAX_CHARS / 16;
+
+class TooManyMarks extends Error {}
+
 /** JSON text of a request body or of query parameters; null stays null. */
 export function maskedBody(body: JsonObject | null, mark: Mark): string | null {
-  return body === null ? null : bounded(JSON.stringify(mask(body, 'none', mark, 0)));
+  if (body === null) return null;
+  let left = MAX_MARKS;
+  // A mark costs microseconds, and a body may have hundreds of thousands of texts to be marked.
+  const counted: Mark = (secret) => {
+    left -= 1;
+    if (left < 0) throw new TooManyMarks();
+    return mark(secret);
+  };
+  try {
+    return bounded(JSON.stringify(mask(body, 'none', counted, 0)));
+  } catch (error) {
+    if (!(error instanceof TooManyMarks)) throw error;
+    return omitted(JSON.stringify(body).length);
+  }
 }
 
 /** A path as it was called, without its query; the column is indexed, so it is short. */
@@ -163,8 +181,10 @@ function decoded(part: string): string {
 }
 
 function bounded(text: string): string {
-  return text.length <= MAX_CHARS ? text : JSON.stringify({ omitted: `${text.length} characters` });
+  return text.length <= MAX_CHARS ? text : omitted(text.length);
 }
+
+const omitted = (characters: number): string => JSON.stringify({ omitted: `${characters} characters` });
 
 function mask(value: JsonValue | undefined, hidden: Hidden, mark: Mark, depth: number): JsonValue {
   if (typeof value === 'string') return hidden === 'none' ? maskText(value, mark, depth) : mark(value);
