@@ -33,7 +33,7 @@ const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
 
 /**
  * Registers every operation under `/v1`. Routes with a name of their own come first in the router whatever the order;
- * any other `/v1/*` path goes to the provider unchanged.
+ * any other `/v1/*` path goes to the provider unchanged, unless it begins like one of the administration (`admin/handle.ts`).
  */
 export function registerDataPlane(app: FastifyInstance, services: Services, express: Express): DataPlane {
   // An array with each exchange's own place: adding and removing allocate nothing.
