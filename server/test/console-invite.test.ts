@@ -82,6 +82,9 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     await heading('Make your first request').waitFor();
     expect(await page.locator('body').textContent()).toContain(email);
     expect(await page.content()).not.toContain(key);
+    // The file of the first run is the owner's: who was invited uses the key of the invite.
+    await page.getByRole('heading', { name: '1. Set your key' }).waitFor();
+    expect(await page.locator('body').textContent()).not.toContain('first-run.json');
     await page.reload();
     await heading('Make your first request').waitFor();
     expect((await server.admin('GET', `/admin/users/invites/${id}`)).body.status).toBe('accepted');

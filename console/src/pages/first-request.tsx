@@ -12,7 +12,9 @@ import { snippets } from './snippets.ts';
 
 const OTHER = 'other';
 const FIRST_PROMPT = 'What does an AI gateway do?';
+/** For the owner, who has the machine before him; an invited user has the key that he was shown. */
 const READ_KEY = `export SLUICE_API_KEY=$(node -p "require('./data/first-run.json').workspace_api_key")`;
+const SET_KEY = 'export SLUICE_API_KEY=slc_usr_…';
 
 /** "Make your first request": the same request, run here or copied into a program. */
 export function FirstRequestPage(props: { session: Session; onSignedOut: (reason: string | null) => void }) {
@@ -126,7 +128,12 @@ export function FirstRequestPage(props: { session: Session; onSignedOut: (reason
             </form>
             {run && sent && <Answer run={run} record={record} request={sent} baseUrl={session.base_url} />}
           </section>
-          <Code baseUrl={session.base_url} model={model || '@provider/model'} prompt={prompt} />
+          <Code
+            baseUrl={session.base_url}
+            model={model || '@provider/model'}
+            prompt={prompt}
+            owner={session.user.role === 'owner'}
+          />
         </div>
       </main>
     </>
@@ -182,7 +189,14 @@ function ModelField(props: {
   );
 }
 
-function Code({ baseUrl, model, prompt }: { baseUrl: string; model: string; prompt: string }) {
+interface CodeProps {
+  baseUrl: string;
+  model: string;
+  prompt: string;
+  owner: boolean;
+}
+
+function Code({ baseUrl, model, prompt, owner }: CodeProps) {
   const all = useMemo(() => snippets({ baseUrl, model, prompt }), [baseUrl, model, prompt]);
   const [selected, setSelected] = useState('curl');
   const snippet = all.find((one) => one.id === selected) ?? all[0];
@@ -190,12 +204,25 @@ function Code({ baseUrl, model, prompt }: { baseUrl: string; model: string; prom
     <section className="card" aria-labelledby="code-heading">
       <h2 id="code-heading">From your own program</h2>
       <CopyLine label="Base URL" value={baseUrl} />
-      <h3>1. Read your key</h3>
-      <p className="muted">
-        The first start wrote <code>workspace_api_key</code> to <code>first-run.json</code> in the data folder. In the
-        folder of Sluice:
-      </p>
-      <CodeBlock code={READ_KEY} what="the command that reads the key" />
+      {owner ? (
+        <>
+          <h3>1. Read your key</h3>
+          <p className="muted">
+            The first start wrote <code>workspace_api_key</code> to <code>first-run.json</code> in the data folder. In
+            the folder of Sluice:
+          </p>
+          <CodeBlock code={READ_KEY} what="the command that reads the key" />
+        </>
+      ) : (
+        <>
+          <h3>1. Set your key</h3>
+          <p className="muted">
+            The API key that you were shown when you accepted your invite, or one that an administrator of the workspace
+            makes for you:
+          </p>
+          <CodeBlock code={SET_KEY} what="the command that sets the key" />
+        </>
+      )}
       <h3>2. Send the request</h3>
       <Tabs label="Language" tabs={all} selected={selected} onSelect={setSelected}>
         {snippet?.install && (
