@@ -4,6 +4,7 @@ import { readBody } from '../http/read-body.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
+import { itemsOf, MAX_ITEMS } from '../kernel/json-items.ts';
 import { JsonScanError, scanJson } from '../kernel/json-scan.ts';
 
 /** 1 MB (security 8.1). */
@@ -38,6 +39,7 @@ export function parseJsonObject(body: Buffer): JsonObject {
     throw new SluiceError('validation', `${error.message}.`);
   }
   const value = JSON.parse(body.toString('utf8')) as JsonObject;
+  if (itemsOf(value) > MAX_ITEMS) throw refuse('', `must not have more than ${MAX_ITEMS} items in its lists`);
   checkText(value, '');
   return value;
 }

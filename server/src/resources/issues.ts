@@ -29,7 +29,10 @@ type RawIssue = z.core.$ZodIssue;
 /** The issues of a failed parse as path and message, at most 20, in the order found. */
 export function issuesOf(error: z.core.$ZodError, prefix = ''): Issue[] {
   const out: Issue[] = [];
-  for (const issue of error.issues) collect(issue, [], prefix, out);
+  for (const issue of error.issues) {
+    if (out.length >= MAX_ISSUES) break;
+    collect(issue, [], prefix, out);
+  }
   return out.slice(0, MAX_ISSUES);
 }
 

@@ -96,21 +96,27 @@ export const rateLimit = z.strictObject({
   value: z.int().min(0),
 });
 
+/** Two types, five units. */
+const MAX_RATE_LIMITS = 10;
+
 /** One limit per pair of type and unit, so a request never counts against more than ten windows of one list. */
-export const rateLimits = z.array(rateLimit).superRefine((limits, context) => {
-  const seen = new Set<string>();
-  for (const [index, limit] of limits.entries()) {
-    const key = `${limit.type} ${limit.unit}`;
-    if (seen.has(key)) {
-      context.addIssue({
-        code: 'custom',
-        path: [index],
-        message: `repeats the limit of ${limit.type} per ${limit.unit}`,
-      });
+export const rateLimits = z
+  .array(rateLimit)
+  .max(MAX_RATE_LIMITS)
+  .superRefine((limits, context) => {
+    const seen = new Set<string>();
+    for (const [index, limit] of limits.entries()) {
+      const key = `${limit.type} ${limit.unit}`;
+      if (seen.has(key)) {
+        context.addIssue({
+          code: 'custom',
+          path: [index],
+          message: `repeats the limit of ${limit.type} per ${limit.unit}`,
+        });
+      }
+      seen.add(key);
     }
-    seen.add(key);
-  }
-});
+  });
 
 /** Providers and virtual keys also take a single object; `asList` makes it a list. */
 export const rateLimitsOrOne = z.union([rateLimits, rateLimit]);
@@ -200,6 +206,9 @@ export function presentUsageLimit(
   };
 }
 
+/** Far more fields than any provider has. */
+const MAX_MAPPINGS = 100;
+
 /** api §19.4. `prefix` is `configurations` or `model_config`. */
 export function secretMappings(prefix: string) {
   return z
@@ -221,6 +230,7 @@ export function secretMappings(prefix: string) {
         value_format: z.enum(['json', 'string']).nullable().optional(),
       }),
     )
+    .max(MAX_MAPPINGS)
     .superRefine((mappings, context) => {
       const seen = new Set<string>();
       for (const [index, mapping] of mappings.entries()) {

@@ -2,6 +2,8 @@
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
+import type { JsonValue } from '../../kernel/json.ts';
+import { itemsOf, MAX_ITEMS } from '../../kernel/json-items.ts';
 import { JsonScanError, scanJson } from '../../kernel/json-scan.ts';
 import type { Row } from '../../store/schema.ts';
 import { actorId, type Patch, refuse, refuseIssues, requireWorkspace } from '../common.ts';
@@ -341,7 +343,9 @@ async function refuseWhileUsed(call: Call<never, never, never> | Call, row: Row<
 function parseText(text: string): unknown {
   try {
     scanJson(Buffer.from(text), []);
-    return JSON.parse(text);
+    const value = JSON.parse(text) as JsonValue;
+    if (itemsOf(value) > MAX_ITEMS) throw refuse('config', `must not have more than ${MAX_ITEMS} items in its lists`);
+    return value;
   } catch (error) {
     if (error instanceof JsonScanError) {
       throw refuse('config', `${error.message.replace(/^The body/, 'The text')}.`);

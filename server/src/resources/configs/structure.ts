@@ -176,10 +176,13 @@ export interface Config extends z.output<typeof withoutTargets> {
   targets?: Config[] | undefined;
 }
 
+/** What no strategy takes; `rules.ts` says how many each does. */
+const MAX_TARGETS = 1_000;
+
 export const configSchema: z.ZodType<Config> = z.strictObject({
   ...keys,
   get targets() {
-    return z.array(configSchema).min(1).optional();
+    return z.array(configSchema).min(1).max(MAX_TARGETS).optional();
   },
 });
 /** JSON Schema of the root, for the API description; a target is described by the same keys. */

@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest';
+import { configSchema } from '../resources/configs/structure.ts';
+import { rateLimits, secretMappings } from '../resources/shapes.ts';
+import { parseJsonObject } from './json-body.ts';
+
+const timed = (run: () => unknown) => {
+  const started = performance.now();
+  run();
+  return performance.now() - started;
+};
+
+describe('D-05 lists in administration bodies', () => {
+  it.each([
+    ['one list', (n: number) => ({ a: Array(n).fill(0) })],
+    ['a list of lists', (n: number) => ({ a: Array(n / 10).fill(Array(9).fill(0)) })],
+    ['lists in objects', (n: number) => ({ a: Array.from({ length: n / 10 }, () => ({ b: Array(9).fill('x') })) })],
+  ])('%s has 50000 items at most', (_what, bodyOf) => {
+    const parse = (n: number) => parseJsonObject(Buffer.from(JSON.stringify(bodyOf(n))));
+    expect(Object.keys(parse(50_000))).toEqual(['a']);
+    expect(() => parse(50_010)).toThrow('must not have more than 50000 items in its lists');
+  });
+
+  it.each([
+    ['rate limits', rateLimits, 10],
+    ['secret mappings', secretMappings('configurations'), 100],
+    ['targets', configSchema, 1_000],
+  ])('too many %s are refused without a look at each', (what, schema, most) => {
+    const list = Array(50_000).fill({});
+    const check = () => schema.safeParse(what === 'targets' ? { targets: list } : list);
+    expect(check().error?.issues.map((issue) => [issue.code, 'maximum' in issue && issue.maximum])).toEqual([
+      ['too_big', most],
+    ]);
+    expect(timed(check)).toBeLessThan(500);
+  });
+});
