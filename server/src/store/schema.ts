@@ -57,6 +57,17 @@ export interface UsageLimit {
   status?: 'exhausted';
 }
 
+/** One condition of a policy (api §15.2): a request must have one of `value` and none of `excludes` under `key`. */
+export interface PolicyCondition {
+  key: string;
+  value?: string | string[];
+  excludes?: string | string[];
+}
+
+export interface PolicyGroup {
+  key: string;
+}
+
 export interface SecretMapping {
   target_field: string;
   secret_reference_id: string;
