@@ -36,6 +36,7 @@ import { SluiceError } from './kernel/errors.ts';
 import { type Closable, Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
 import { createAdmission } from './limits/admission.ts';
+import { countLiveNodes } from './limits/live-nodes.ts';
 import { createInner } from './llm/inner.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
 import { run } from './llm/pipeline.ts';
@@ -54,6 +55,7 @@ import { openJournal } from './store/disk/journal.ts';
 import { openDiskScratch } from './store/disk/scratch.ts';
 import { type Shipper, startShipper } from './store/disk/shipper.ts';
 import { openVault } from './store/envelope.ts';
+import { countersByClock } from './store/ipc/ipc.ts';
 import { loadKeyring } from './store/keyring.ts';
 import { memoryCounters } from './store/memory/counters.ts';
 import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables } from './store/ports.ts';
@@ -137,10 +139,15 @@ async function openBlobs(config: Config, clock: Clock, log: Log): Promise<Blobs>
   return openS3Blobs({ ...config.blobs, clock, log });
 }
 
-async function openShared(config: Config, log: Log) {
+/** Counters that the processes of this machine share, or this process alone has. */
+function countersOfMachine({ shared }: WorkerRole, windows: Clock, machine: Clock): Counters {
+  return shared === null ? memoryCounters({ clock: windows }) : countersByClock(shared.counters, windows, machine);
+}
+
+async function openShared(config: Config, log: Log, clock: Clock) {
   if (config.redisUrl === null) return null;
   const { openRedis } = await import('./store/redis/redis.ts');
-  return openRedis({ url: config.redisUrl, log });
+  return openRedis({ url: config.redisUrl, log, clock });
 }
 
 /** Opens the stores, starts the jobs and listens. Whatever fails closes what was opened before. */
@@ -162,6 +169,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
   const dataDir = lifecycle.own('data directory', await openDataDir(config.dataDir, { lock: worker.shared === null }));
   const tables = lifecycle.own('control store', await openTables(config, log));
   await tables.migrate();
+  const storeClock = lifecycle.own('store clock', await startStoreClock({ tables, clock, log }));
   const logs = lifecycle.own('log store', await openLogs(config, log));
   await logs.migrate();
   const keyring = await loadKeyring({
@@ -173,10 +181,17 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
   const vault = lifecycle.own('vault', openVault({ keyring, tables, clock }));
   await vault.verify();
 
-  const shared = await openShared(config, log);
+  const shared = await openShared(config, log, storeClock);
   const redis = shared === null ? null : lifecycle.own('redis', shared);
-  const counters: Counters =
-    redis?.counters ?? worker.shared?.counters ?? lifecycle.own('counters', memoryCounters({ clock }));
+  const counters = redis?.counters ?? lifecycle.own('counters', countersOfMachine(worker, storeClock, clock));
+  // With Redis away every node admits its share of a limit.
+  const share =
+    redis === null
+      ? null
+      : {
+          counters: memoryCounters({ clock: storeClock }),
+          nodes: lifecycle.own('live nodes', countLiveNodes({ counters, clock: storeClock })),
+        };
   const feed: Feed | null = redis?.feed ?? worker.shared?.feed ?? null;
 
   const spool = join(config.dataDir, 'spool');
@@ -199,7 +214,6 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     log,
   });
   const upstream = lifecycle.own('upstream', createUpstream({ guard, clock }));
-  const storeClock = lifecycle.own('store clock', await startStoreClock({ tables, clock, log }));
   const authenticator = createAuthenticator({ tables, clock: storeClock, log });
   const runtime = createRuntime({ tables, vault, clock, log, blockInlineConfig: config.blockInlineConfig });
   const sessions = new ConsoleSessions({ tables, clock: storeClock, publicUrl });
@@ -271,7 +285,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     upstream,
     recorder: createRecorder(nodeRunId(dataDir.nodeId, clock, worker.index), journal),
     pricer,
-    admission: createAdmission({ counters, clock, log }),
+    admission: createAdmission({ counters, share, clock: storeClock, log }),
     objects: own,
     clock,
     log,
@@ -293,7 +307,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       sessions,
       publicUrl,
       version,
-      limiter: createAdminLimiter(counters, clock, log, config.adminRequestsPerMinute),
+      limiter: createAdminLimiter(counters, storeClock, log, config.adminRequestsPerMinute),
       checkHost: (host: string) => hostFault(guard, host),
       caughtUp: () => watch.catchUp(),
       health: async () => ({

@@ -95,6 +95,23 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
       [`organisation.${part}.update`, 'PUT', path, path, ['organisation_settings.update']],
     ] as const;
   }),
+  ['policies.rate-limits.list', 'GET', '/policies/rate-limits', '/policies/rate-limits', ['policies.list']],
+  ['policies.rate-limits.create', 'POST', '/policies/rate-limits', '/policies/rate-limits', ['policies.create']],
+  ['policies.rate-limits.read', 'GET', '/policies/rate-limits/:id', `/policies/rate-limits/${ID}`, ['policies.read']],
+  [
+    'policies.rate-limits.update',
+    'PUT',
+    '/policies/rate-limits/:id',
+    `/policies/rate-limits/${ID}`,
+    ['policies.update'],
+  ],
+  [
+    'policies.rate-limits.delete',
+    'DELETE',
+    '/policies/rate-limits/:id',
+    `/policies/rate-limits/${ID}`,
+    ['policies.delete'],
+  ],
   ['providers.list', 'GET', '/providers', '/providers', ['providers.list']],
   ['providers.create', 'POST', '/providers', '/providers', ['providers.create']],
   ['providers.models', 'GET', '/providers/models', '/providers/models', ['providers.list']],

@@ -697,7 +697,9 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
         blockInlineConfig: false,
       });
       const snapshot = await runtime.workspace(on.admin.a.organisation_id, id);
-      expect(snapshot.providers.get(made.slug)?.rateLimits).toEqual([{ type: 'requests', unit: 'rpm', value: 7 }]);
+      expect(snapshot.providers.get(made.slug)?.limited.map(({ kind, limits }) => ({ kind, limits }))).toEqual([
+        { kind: 'integration', limits: [{ type: 'requests', unit: 'rpm', value: 7 }] },
+      ]);
     });
 
     it('an update is in the next snapshot of the workspace only, and a deleted one is served no more', async () => {
@@ -726,7 +728,7 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
       ok(await put(id, { name: 'Live on', defaults: { metadata: { v: '2' } }, rate_limits: [rate] }));
       expect(await follow()).toEqual([['workspaces', id, id]]);
       const second = await runtime.workspace(organisation_id, id);
-      expect([second.metadata, second.rateLimits]).toEqual([{ v: '2' }, [rate]]);
+      expect([second.metadata, second.limited?.limits]).toEqual([{ v: '2' }, [rate]]);
       expect(second.generation).toBeGreaterThan(first.generation);
       expect(runtime.workspace(organisation_id, other.id)).toBe(bystander);
       ok(await call('DELETE', `${PATH}/${id}`));

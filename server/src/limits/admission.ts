@@ -1,32 +1,69 @@
 /**
- * Rate limits of keys, providers and workspaces: fixed windows aligned to the unit's start (api §15.5). Requests are
- * counted when admitted, all or nothing over every window a request touches; tokens are added when they are known, and
- * a window whose tokens are used up refuses the next request.
+ * Rate limits of keys, workspaces, providers, integrations and policies: fixed windows aligned to the unit's start (api
+ * §15.5). Requests are counted when admitted, all or nothing over every window a request touches; tokens are added when
+ * they are known, and a window whose tokens are used up refuses the next request.
  */
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
-import type { Counters, WindowHit } from '../store/ports.ts';
+import type { Counters, WindowHit, WindowResult } from '../store/ports.ts';
 import type { RateLimit } from '../store/schema.ts';
+
+type Rate = Readonly<RateLimit>;
 
 /** Limits of one entity a request belongs to. */
 export interface LimitedEntity {
-  /** `key`, `workspace`, `provider`. */
-  readonly kind: string;
+  readonly kind: 'key' | 'workspace' | 'provider' | 'integration' | 'policy';
+  /** Part of the counters' keys, unique within workspace and kind. */
   readonly id: string;
   /** Readable name for the refusal: a slug or key name, never a masked id. */
   readonly label: string;
-  readonly limits: readonly RateLimit[];
+  /** One per type and unit. */
+  readonly limits: readonly Rate[];
+}
+
+/** An entity with its limits; null when it has none. Of two limits of one type and unit the lower one counts. */
+export function limitedEntity(
+  kind: LimitedEntity['kind'],
+  id: string,
+  label: string,
+  rates: readonly Rate[] | null | undefined,
+): LimitedEntity | null {
+  if (rates == null || rates.length === 0) return null;
+  if (rates.length === 1) return { kind, id, label, limits: rates };
+  const lowest = new Map<string, Rate>();
+  for (const rate of rates) {
+    const name = `${rate.type} ${rate.unit}`;
+    const known = lowest.get(name);
+    if (known === undefined || rate.value < known.value) lowest.set(name, rate);
+  }
+  return { kind, id, label, limits: [...lowest.values()] };
+}
+
+/** Where the tightest limit of one type stands. */
+export interface Left {
+  readonly limit: number;
+  readonly remaining: number;
+  /** Whole seconds until its window ends. */
+  readonly reset: number;
+}
+
+export interface Quota {
+  readonly requests: Left | null;
+  readonly tokens: Left | null;
 }
 
 export interface Reservation {
+  readonly quota: Quota;
+  /** Set when a limit refused the request: `rate_limit_exceeded` with the seconds to wait. Nothing was counted then. */
+  readonly refusal: SluiceError | null;
   /** Books the tokens of the finished request into the windows it was admitted in. */
   settle(tokens: number): void;
 }
 
 export interface Admission {
-  /** Null when nothing limits the request. Throws `rate_limit_exceeded` with the seconds to wait. */
-  admit(workspaceId: string, entities: readonly LimitedEntity[]): Promise<Reservation | null>;
+  /** Counts a request against everything that limits it, in the order given: the first limit that is used up refuses. */
+  admit(workspaceId: string, entities: readonly LimitedEntity[]): Promise<Reservation>;
 }
 
 const MINUTE = 60_000;
@@ -49,46 +86,167 @@ export function windowOf(unit: RateLimit['unit'], now: number): { start: number;
   return { start, end: start + length };
 }
 
-export function createAdmission(options: { counters: Counters; clock: Clock; log: Log }): Admission {
-  const { counters, clock, log } = options;
+interface Hit extends WindowHit {
+  readonly entity: LimitedEntity;
+  readonly rate: Rate;
+}
+
+/** What a node admits by itself while the shared counters are away: every limit divided by the nodes, at least 1. */
+export interface LocalShare {
+  readonly counters: Counters;
+  readonly nodes: { readonly count: number };
+}
+
+/** After a failure nobody asks the shared counters for this long, so that not every request waits for their time-out. */
+const AWAY_MS = 250;
+/** Bookings kept for when the shared counters are back; past it they are forgotten, oldest first. */
+const MAX_LATE = 10_000;
+
+type Booking = readonly Omit<WindowHit, 'limit'>[];
+
+/**
+ * `clock` is the one that windows go by, on every node the same: the store's. `share` is null where the counters are this
+ * node's own and cannot be away.
+ */
+export function createAdmission(options: {
+  readonly counters: Counters;
+  readonly share: LocalShare | null;
+  readonly clock: Clock;
+  readonly log: Log;
+}): Admission {
+  const { counters, share, clock, log } = options;
+  let awayUntil = Number.NEGATIVE_INFINITY;
+  let late: Booking[] = [];
+  let told = false;
+
+  const isAway = () => share !== null && clock.monotonic() < awayUntil;
+  const lost = (error: unknown) => {
+    if (!told) log.warn('limits are counted on this node alone', { error: String(error) });
+    told = true;
+    awayUntil = clock.monotonic() + AWAY_MS;
+  };
+
+  async function hitShared(hits: readonly Hit[]): Promise<WindowResult | null> {
+    if (share === null) return counters.hit(hits);
+    if (isAway()) return null;
+    try {
+      const result = await counters.hit(hits);
+      if (told) log.info('limits are counted over all nodes again');
+      told = false;
+      if (late.length > 0) catchUp();
+      return result;
+    } catch (error) {
+      lost(error);
+      return null;
+    }
+  }
+
+  /** One call per request, as each of them stays within one workspace and so within one slot of a cluster. */
+  function catchUp(): void {
+    const waiting = late;
+    late = [];
+    const now = clock.now();
+    for (const booking of waiting) {
+      const open = booking.filter((window) => window.expiresAt > now);
+      if (open.length > 0) counters.add(open).catch(lost);
+    }
+  }
+
+  function book(booking: Booking, locally: boolean): void {
+    if (share !== null && (locally || isAway())) {
+      void share.counters.add(booking);
+      // What was not sent at all is sent later; what was, may have been counted.
+      if (late.length >= MAX_LATE) late.shift();
+      late.push(booking);
+      return;
+    }
+    counters.add(booking).catch((error: unknown) => {
+      if (share === null) log.error('token counters could not be updated', { error: String(error) });
+      else lost(error);
+    });
+  }
+
   return {
     async admit(workspaceId, entities) {
       const now = clock.now();
-      const hits: (WindowHit & { entity: LimitedEntity; limit: number; rate: RateLimit })[] = [];
-      for (const entity of entities) {
-        for (const rate of entity.limits) {
-          const { start, end } = windowOf(rate.unit, now);
-          hits.push({
-            key: `{${workspaceId}}:rate:${entity.kind}:${entity.id}:${rate.type}:${rate.unit}:${start}`,
-            // A token window takes nothing now, but refuses once it is full: that is a hit of one below the limit.
-            amount: rate.type === 'requests' ? 1 : 0,
-            limit: rate.type === 'requests' ? rate.value : rate.value - 1,
-            expiresAt: end,
-            entity,
-            rate,
-          });
-        }
+      let hits = hitsOf(workspaceId, entities, now, 1);
+      let result = await hitShared(hits);
+      const locally = result === null;
+      if (result === null) {
+        hits = hitsOf(workspaceId, entities, now, share?.nodes.count ?? 1);
+        result = await (share?.counters ?? counters).hit(hits);
       }
-      if (hits.length === 0) return null;
-      const result = await counters.hit(hits);
-      const refused = hits[result.refusedBy];
-      if (!result.allowed && refused !== undefined) {
-        const seconds = Math.max(1, Math.ceil((refused.expiresAt - now) / 1000));
-        throw new SluiceError(
-          'rate_limit_exceeded',
-          `Rate limit of ${refused.entity.kind} ${refused.entity.label} exceeded: ${refused.rate.value} ${refused.rate.type === 'tokens' ? 'tokens, ' : ''}${refused.rate.unit}. Try again in ${seconds} s.`,
-          { retryAfter: seconds },
-        );
-      }
-      const tokenWindows = hits.filter((hit) => hit.rate.type === 'tokens');
+      const { allowed, refusedBy, used } = result;
+      const refused = allowed ? undefined : hits[refusedBy];
       return {
+        quota: { requests: tightest('requests', hits, used, now), tokens: tightest('tokens', hits, used, now) },
+        refusal: refused === undefined ? null : refusal(refused, now),
         settle(tokens) {
-          if (tokens <= 0 || tokenWindows.length === 0) return;
-          counters
-            .add(tokenWindows.map((hit) => ({ key: hit.key, amount: tokens, expiresAt: hit.expiresAt })))
-            .catch((error: unknown) => log.error('token counters could not be updated', { error: String(error) }));
+          if (tokens <= 0) return;
+          const windows = hits.filter((hit) => hit.rate.type === 'tokens');
+          if (windows.length === 0) return;
+          book(
+            windows.map(({ key, expiresAt }) => ({ key, amount: tokens, expiresAt })),
+            locally,
+          );
         },
       };
     },
   };
+}
+
+/** The windows that a request touches, with the part of each limit that one of so many nodes has. */
+function hitsOf(workspaceId: string, entities: readonly LimitedEntity[], now: number, nodes: number): Hit[] {
+  const hits: Hit[] = [];
+  for (const entity of entities) {
+    for (const rate of entity.limits) {
+      const { start, end } = windowOf(rate.unit, now);
+      const value = rate.value === 0 ? 0 : Math.max(1, Math.floor(rate.value / nodes));
+      const counted = rate.type === 'requests';
+      hits.push({
+        key: `{${workspaceId}}:rate:${entity.kind}:${entity.id}:${rate.type}:${rate.unit}:${start}`,
+        // A token window takes nothing now, but refuses once it is full: that is a hit of one below the limit.
+        amount: counted ? 1 : 0,
+        limit: counted ? value : value - 1,
+        expiresAt: end,
+        entity,
+        rate: nodes === 1 ? rate : { ...rate, value },
+      });
+    }
+  }
+  return hits;
+}
+
+const secondsTo = (end: number, now: number): number => Math.max(1, Math.ceil((end - now) / 1000));
+
+/** The limit with the least left; of several the one that lasts longest. */
+function tightest(type: Rate['type'], hits: readonly Hit[], used: readonly number[], now: number): Left | null {
+  let least: Hit | null = null;
+  let remaining = 0;
+  for (let i = 0; i < hits.length; i++) {
+    const hit = hits[i];
+    if (hit === undefined || hit.rate.type !== type) continue;
+    const left = Math.max(0, hit.rate.value - (used[i] ?? 0));
+    if (least !== null && (left > remaining || (left === remaining && hit.expiresAt <= least.expiresAt))) continue;
+    least = hit;
+    remaining = left;
+  }
+  return least === null ? null : { limit: least.rate.value, remaining, reset: secondsTo(least.expiresAt, now) };
+}
+
+const PER: Readonly<Record<RateLimit['unit'], string>> = {
+  rps: 'second',
+  rpm: 'minute',
+  rph: 'hour',
+  rpd: 'day',
+  rpw: 'week',
+};
+
+function refusal({ entity, rate, expiresAt }: Hit, now: number): SluiceError {
+  const seconds = secondsTo(expiresAt, now);
+  return new SluiceError(
+    'rate_limit_exceeded',
+    `Rate limit of ${entity.kind} ${entity.label} exceeded: ${rate.value} ${rate.type} per ${PER[rate.unit]}. Try again in ${seconds} s.`,
+    { retryAfter: seconds },
+  );
 }

@@ -4,7 +4,7 @@ import type { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { ScanResult } from '../kernel/json-scan.ts';
 import type { WireControl } from '../kernel/wire.ts';
-import type { Reservation } from '../limits/admission.ts';
+import type { Quota, Reservation } from '../limits/admission.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
@@ -62,6 +62,8 @@ export class Exchange {
   plan: Plan | null;
   target: Target | null;
   reservation: Reservation | null;
+  /** What is left of the limits that the request was counted in, or refused by. */
+  quota: Quota | null;
   readonly attempts: AttemptRecord[];
   /** Upstream calls begun. */
   tries: number;
@@ -122,6 +124,7 @@ export class Exchange {
     this.plan = null;
     this.target = null;
     this.reservation = null;
+    this.quota = null;
     this.attempts = [];
     this.tries = 0;
     this.control = null;

@@ -1,3 +1,4 @@
+import type { Left, Quota } from '../limits/admission.ts';
 import type { Exchange } from './exchange.ts';
 
 /**
@@ -6,6 +7,7 @@ import type { Exchange } from './exchange.ts';
  */
 export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): void {
   into.push('x-gateway-trace-id', x.traceId, 'x-gateway-cache-status', 'DISABLED');
+  if (x.quota !== null) quotaHeaders(x.quota, into);
   const target = x.target;
   if (target === null) {
     into.push('x-gateway-retry-attempt-count', '0', 'x-gateway-last-used-option-index', 'config');
@@ -19,4 +21,13 @@ export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): 
     'x-gateway-last-used-option-index',
     target.path,
   );
+}
+
+function quotaHeaders(quota: Quota, into: string[]): void {
+  if (quota.requests !== null) left('x-gateway-limit-requests', quota.requests, into);
+  if (quota.tokens !== null) left('x-gateway-limit-tokens', quota.tokens, into);
+}
+
+function left(name: string, { limit, remaining, reset }: Left, into: string[]): void {
+  into.push(`${name}-limit`, String(limit), `${name}-remaining`, String(remaining), `${name}-reset`, String(reset));
 }

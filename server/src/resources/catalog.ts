@@ -9,6 +9,7 @@ import { auditLogs } from './audit-logs/index.ts';
 import { batches } from './batches/index.ts';
 import { configs } from './configs/index.ts';
 import { integrations } from './integrations/index.ts';
+import { rateLimits } from './policies/rate-limits/index.ts';
 import { providers } from './providers/index.ts';
 import type { FindReferences } from './references.ts';
 import type { AnyAction } from './resource.ts';
@@ -24,6 +25,7 @@ export const ACTIONS: readonly AnyAction[] = [
   ...invites,
   ...organisation,
   ...providers,
+  ...rateLimits,
   ...users,
   ...virtualKeys,
   ...workspaceExclusions,

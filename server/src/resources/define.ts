@@ -94,7 +94,10 @@ function getAction<N extends TenantTable, C, U>(spec: ResourceSpec<N, C, U>): An
     ...common(spec, 'read', 'GET', `Get ${one(spec)}`),
     query: itemQuery(spec, spec.get?.query),
     response: spec.detail,
-    run: async (call: Call<LooseRow>) => spec.present(await findRow(spec, call, 'read'), call, true),
+    run: async (call: Call<LooseRow, LooseRow>) => {
+      const row = await findRow(spec, call, 'read', spec.get?.where?.(call));
+      return spec.present(row, call, true);
+    },
   };
 }
 
@@ -185,7 +188,8 @@ function tenantFieldsOf({ tenant }: Pick<Action, 'tenant'>) {
 
 /**
  * The row that the path names, among those the caller may see. For further actions on one object: `param` is read from
- * `call.params`. Throws the one 404 otherwise.
+ * `call.params`. `wanted` stands in place of a condition on the same column, such as that of archived rows; it must not
+ * name what decides who sees a row. Throws the one 404 otherwise.
  */
 export async function findRow<N extends TenantTable>(
   spec: Pick<ResourceSpec<N, never, never>, 'table' | 'param' | 'archives'> & {
@@ -193,11 +197,15 @@ export async function findRow<N extends TenantTable>(
   },
   call: Call<LooseRow>,
   verb: ItemVerb,
+  wanted?: Where<N>,
 ): Promise<Row<N>> {
   const value = call.params[spec.param];
   if (typeof value !== 'string' || !/^[A-Za-z0-9_-]{1,255}$/.test(value)) throw notFound();
   const own = await spec.visible?.(call, verb);
-  const base = merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined);
+  const base = {
+    ...merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined),
+    ...wanted,
+  };
   const names = [...(isUuid(value) ? ['id'] : []), ...('slug' in SCHEMA[spec.table].columns ? ['slug'] : [])];
   for (const name of names) {
     const key = name === 'id' ? value.toLowerCase() : value;
@@ -316,6 +324,7 @@ function alternatives<N extends TenantTable>(
   return { anyOf: a.flatMap((x) => b.map((y) => merge(x as Conditions, y as Conditions) as Where<N>)) };
 }
 
-const noun = (spec: { readonly object: string }) => spec.object.replace(/[-_]/g, ' ').replace(/\bapi\b/, 'API');
-const one = (spec: { readonly object: string }) => `${/^[aeiou]/i.test(noun(spec)) ? 'an' : 'a'} ${noun(spec)}`;
-const plural = (spec: { readonly object: string }) => `${noun(spec)}s`;
+type Named = { readonly object: string; readonly noun?: string };
+const noun = (spec: Named) => spec.noun ?? spec.object.replace(/[-_]/g, ' ').replace(/\bapi\b/, 'API');
+const one = (spec: Named) => `${/^[aeiou]/i.test(noun(spec)) ? 'an' : 'a'} ${noun(spec)}`;
+const plural = (spec: Named) => `${noun(spec)}s`.replace(/ys$/, 'ies');

@@ -50,6 +50,8 @@ export interface WorkspaceRows {
   readonly providers: readonly ProviderRow[];
   /** Those that were not migrated: a migrated one is served by the provider that took its slug over. */
   readonly virtualKeys: readonly VirtualKeyRow[];
+  /** Active rate-limits policies, oldest first: the order in which they refuse. */
+  readonly ratePolicies: readonly Row<'rate_policies'>[];
 }
 
 /**
@@ -64,6 +66,11 @@ export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: str
   const configs = await tx.list('configs', { where: here });
   const providers = await tx.list('providers', { where: here });
   const virtualKeys = await tx.list('virtual_keys', { where: { ...here, integration_id: null } });
+
+  const ratePolicies = await tx.list('rate_policies', {
+    where: { workspace_id: workspaceId, status: 'active' },
+    orderBy: [['created_at', 'asc']],
+  });
 
   const versions = byId(
     await listIn(
@@ -86,6 +93,7 @@ export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: str
     }),
     providers: usable.map((one) => ({ ...one, open: () => openIntegration(tx, vault, one.integration) })),
     virtualKeys: virtualKeys.map((row) => ({ row, open: () => openVirtualKey(tx, vault, row) })),
+    ratePolicies,
   };
 }
 

@@ -134,6 +134,8 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
   readonly auth?: Action['auth'];
   /** Value of `object` in answers. */
   readonly object: string;
+  /** What the API reference calls one, where that is not `object`. */
+  readonly noun?: string;
   /** Rows a delete leaves behind with `status: archived` are hidden from list and get. */
   readonly archives: boolean;
   /** Topic in the change feed; default the table's name. */
@@ -155,8 +157,12 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
     /** Presents a whole page at once, where one by one would need a query per row. */
     readonly presentAll?: (rows: readonly Row<N>[], call: Call) => Promise<unknown[]>;
   } | null;
-  /** Query parameters of get beside `workspace_id` and `organisation_id`. */
-  readonly get?: { readonly query?: z.ZodObject };
+  readonly get?: {
+    /** Query parameters beside `workspace_id` and `organisation_id`. */
+    readonly query?: z.ZodObject;
+    /** A condition on status, in place of the one that hides archived rows. */
+    readonly where?: (call: Call<Record<string, unknown>, Record<string, unknown>>) => Where<N>;
+  };
   readonly detail: z.ZodType;
   /** Row to answer. `full` is true for get, false in lists. */
   readonly present: (row: Row<N>, call: Call, full: boolean) => unknown | Promise<unknown>;

@@ -1,4 +1,6 @@
 import type { Log } from '../kernel/log.ts';
+import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
+import { compileRatePolicies } from '../limits/policies/rates.ts';
 import { providerById } from '../providers/catalog.ts';
 import type { OpenedAccount, ProviderRow, VirtualKeyRow, WorkspaceRows } from '../resources/openable.ts';
 import { blocksInlineConfig } from '../resources/settings/settings.ts';
@@ -51,7 +53,12 @@ export async function compileWorkspace(
     generation,
     blockInlineConfig: options.blockInlineConfig || blocksInlineConfig(organisation, workspace),
     metadata: isTextMap(metadata) ? metadata : null,
-    rateLimits: workspace.rate_limits ?? [],
+    limited: limitedEntity('workspace', workspace.id, workspace.slug, workspace.rate_limits),
+    ratePolicies: compileRatePolicies(rows.ratePolicies, {
+      workspaceId: workspace.id,
+      workspaceSlug: workspace.slug,
+      organisationId: organisation.id,
+    }),
     providers,
     configs,
     plans: new Map(),
@@ -69,7 +76,7 @@ async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProv
     models: entry.models,
     allowAllModels: integration.allow_all_models,
     pricingAdjustments: integration.pricing_adjustments,
-    rateLimits: [...(row.rate_limits ?? []), ...(entry.access?.rate_limits ?? [])],
+    limited: [limitedEntity('integration', integration.id, integration.slug, entry.access?.rate_limits)],
     log,
   });
 }
@@ -85,7 +92,7 @@ function compileVirtualKey(entry: VirtualKeyRow, log: Log): Promise<StoredProvid
     models: [],
     allowAllModels: true,
     pricingAdjustments: null,
-    rateLimits: row.rate_limits ?? [],
+    limited: [],
     log,
   });
 }
@@ -99,7 +106,8 @@ async function compileAccount(parts: {
   readonly models: readonly Row<'integration_models'>[];
   readonly allowAllModels: boolean;
   readonly pricingAdjustments: Record<string, unknown> | null;
-  readonly rateLimits: StoredProvider['rateLimits'];
+  /** What else limits its requests, after its own limits. */
+  readonly limited: readonly (LimitedEntity | null)[];
   readonly log: Log;
 }): Promise<StoredProvider> {
   const { row } = parts;
@@ -131,7 +139,9 @@ async function compileAccount(parts: {
     allowAllModels: parts.allowAllModels,
     pricingAdjustments: parts.pricingAdjustments,
     expiresAt: row.expires_at,
-    rateLimits: parts.rateLimits,
+    limited: [limitedEntity('provider', row.id, row.slug, row.rate_limits), ...parts.limited].filter(
+      (entity) => entity !== null,
+    ),
     usageLimits: row.usage_limits,
     broken,
   };

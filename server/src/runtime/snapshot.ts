@@ -1,7 +1,9 @@
 import type { Secret } from '../kernel/secret.ts';
+import type { LimitedEntity } from '../limits/admission.ts';
+import type { RatePolicies } from '../limits/policies/rates.ts';
 import type { Provider } from '../providers/provider.ts';
 import type { Config as RoutingConfig } from '../resources/configs/schema.ts';
-import type { RateLimit, UsageLimit } from '../store/schema.ts';
+import type { UsageLimit } from '../store/schema.ts';
 
 /** A stored provider or virtual key, opened and ready to be called. */
 export interface StoredProvider {
@@ -22,7 +24,8 @@ export interface StoredProvider {
   readonly allowAllModels: boolean;
   readonly pricingAdjustments: Readonly<Record<string, unknown>> | null;
   readonly expiresAt: number | null;
-  readonly rateLimits: readonly RateLimit[];
+  /** Its own rate limits, then those of the workspace on its integration; none for what has no limit. */
+  readonly limited: readonly LimitedEntity[];
   readonly usageLimits: UsageLimit | null;
   /** Set when the row cannot be used (its key does not open, unknown base provider): the caller's message. */
   readonly broken: string | null;
@@ -55,7 +58,9 @@ export interface WorkspaceSnapshot {
   readonly blockInlineConfig: boolean;
   /** Metadata that wins over the key's and the request's. */
   readonly metadata: Readonly<Record<string, string>> | null;
-  readonly rateLimits: readonly RateLimit[];
+  /** The workspace with its own rate limits; null without any. */
+  readonly limited: LimitedEntity | null;
+  readonly ratePolicies: RatePolicies;
   readonly providers: ReadonlyMap<string, StoredProvider>;
   /** By slug and by id. */
   readonly configs: ReadonlyMap<string, StoredConfig>;

@@ -166,7 +166,7 @@ export interface WindowHit {
   readonly key: string;
   readonly amount: number;
   readonly limit: number;
-  /** End of the window, milliseconds since the epoch. */
+  /** End of the window, milliseconds since the epoch by the clock that the counters were opened with. */
   readonly expiresAt: number;
 }
 

@@ -375,6 +375,22 @@ export const SCHEMA = {
     expires_at: time(),
     created_at: time(),
   }),
+  /** Rate limits of the requests that their conditions select, one counter per combination of `group_by` values. */
+  rate_policies: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    name: nullable(text()),
+    description: nullable(text()),
+    target: text<'llm' | 'mcp_tools'>(),
+    conditions: json<PolicyCondition[]>(),
+    group_by: json<PolicyGroup[]>(),
+    type: text<RateLimit['type']>(),
+    unit: text<Exclude<RateLimit['unit'], 'rps'>>(),
+    value: int(),
+    status: text<'active' | 'archived'>(),
+    ...audit,
+  }),
   /** The change feed's truth: written in the transaction of the change, in commit order. */
   changes: table(['seq'], 'none', {
     /** Assigned by the store. */

@@ -36,6 +36,7 @@ export type Kind =
   | 'shared_integration'
   | 'provider'
   | 'virtual_key'
+  | 'rate_policy'
   | 'batch'
   | 'file'
   | 'job';
@@ -102,6 +103,7 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       shared_integration: { id: newId(), slug: `sh-${shared}` },
       provider: named('pr'),
       virtual_key: named('vk'),
+      rate_policy: { id: newId() },
       batch: { id: `gw_batch_${canary}` },
       file: { id: `gw_file_${canary}` },
       job: { id: `gw_ftjob_${canary}` },
@@ -167,6 +169,23 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       direction,
       created_at: now,
     })),
+  rate_policies: (t) => [
+    {
+      id: t.objects.rate_policy.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      name: `Policy ${t.canary}`,
+      description: `About ${t.canary}`,
+      target: 'llm',
+      conditions: [{ key: 'metadata.team', value: `nobody ${t.canary}` }],
+      group_by: [{ key: `metadata.${t.canary}` }],
+      type: 'requests',
+      unit: 'rpm',
+      value: 1_000_000,
+      status: 'active',
+      ...stamps,
+    },
+  ],
   configs: (t) => [
     configRow(t.organisationId, t.workspaceId, t.objects.config.id, {
       slug: t.objects.config.slug ?? '',

@@ -139,7 +139,7 @@ export async function batchWorld(
     allowAllModels: true,
     pricingAdjustments: null,
     expiresAt: null,
-    rateLimits: [],
+    limited: [],
     usageLimits: null,
     broken: null,
     ...more,
@@ -152,7 +152,8 @@ export async function batchWorld(
     generation: 1,
     blockInlineConfig: false,
     metadata: null,
-    rateLimits: [],
+    limited: null,
+    ratePolicies: { llm: null, mcpTools: null },
     providers: new Map([
       ['sb', stored('sb')],
       ['few', stored('few', { models: new Map([['echo', off]]) })],

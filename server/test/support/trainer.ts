@@ -323,7 +323,7 @@ export function startNode(options: NodeOptions): TrainerNode {
     allowAllModels: true,
     pricingAdjustments: null,
     expiresAt: null,
-    rateLimits: [],
+    limited: [],
     usageLimits: null,
     broken: null,
   };

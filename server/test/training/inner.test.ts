@@ -44,7 +44,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       allowAllModels: true,
       pricingAdjustments: null,
       expiresAt: null,
-      rateLimits: [],
+      limited: [],
       usageLimits: null,
       broken: null,
     } as const;
@@ -55,7 +55,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       generation: 1,
       blockInlineConfig: false,
       metadata: null,
-      rateLimits: [],
+      limited: null,
+      ratePolicies: { llm: null, mcpTools: null },
       providers: new Map([['sb', provider]]),
       configs: new Map([
         [
@@ -79,7 +80,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
         },
       },
       pricer: createPricer(),
-      admission: createAdmission({ counters, clock, log: silentLog }),
+      admission: createAdmission({ counters, share: null, clock, log: silentLog }),
       objects: { handle: () => Promise.reject(new Error('no object is asked for')) },
       clock,
       log: silentLog,

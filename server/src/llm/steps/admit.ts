@@ -1,30 +1,48 @@
-import type { LimitedEntity } from '../../limits/admission.ts';
+import { type LimitedEntity, limitedEntity, type Reservation } from '../../limits/admission.ts';
+import { type Facts, requestModel } from '../../limits/policies/conditions.ts';
+import { addPolicies } from '../../limits/policies/rates.ts';
 import type { Exchange } from '../exchange.ts';
 
-/** Rate limits of the key, the workspace and the provider, in this order (api §15.5). */
-export async function admit(x: Exchange): Promise<void> {
+/** Rate limits of the key, the workspace, the provider, its integration and the policies, in this order (api §15.5). */
+export function admit(x: Exchange): void | Promise<void> {
   const { principal, snapshot } = x;
   if (x.dryRun || principal === null || snapshot === null) return;
   const entities: LimitedEntity[] = [];
   if (principal.rateLimits.length > 0 && principal.keyId !== null) {
-    entities.push({
-      kind: 'key',
-      id: principal.keyId,
-      label: principal.keyName ?? principal.keyId,
-      limits: principal.rateLimits,
-    });
+    const name = principal.keyName ?? principal.keyId;
+    const key = limitedEntity('key', principal.keyId, name, principal.rateLimits);
+    if (key !== null) entities.push(key);
   }
-  if (snapshot.rateLimits.length > 0) {
-    entities.push({
-      kind: 'workspace',
-      id: snapshot.workspaceId,
-      label: snapshot.workspaceSlug,
-      limits: snapshot.rateLimits,
-    });
-  }
+  if (snapshot.limited !== null) entities.push(snapshot.limited);
   const stored = x.target?.stored;
-  if (stored && stored.rateLimits.length > 0) {
-    entities.push({ kind: 'provider', id: stored.entityId, label: stored.slug, limits: stored.rateLimits });
-  }
-  x.reservation = await x.services.admission.admit(snapshot.workspaceId, entities);
+  if (stored) entities.push(...stored.limited);
+  if (snapshot.ratePolicies.llm !== null) addPolicies(snapshot.ratePolicies.llm, factsOf(x), entities);
+  if (entities.length === 0) return;
+  return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x, reservation));
+}
+
+function keep(x: Exchange, reservation: Reservation): void {
+  x.quota = reservation.quota;
+  if (reservation.refusal !== null) throw reservation.refusal;
+  x.reservation = reservation;
+}
+
+/** What policies see of a request before it is sent: the model as it was asked for. */
+export function factsOf(x: Exchange): Facts {
+  const { principal, snapshot, target } = x;
+  const slug = target === null ? null : (target.stored?.slug ?? target.provider.id);
+  return {
+    workspace_id: snapshot?.workspaceId ?? '',
+    organisation_id: snapshot?.organisationId ?? '',
+    api_key: principal?.keyId ?? null,
+    virtual_key: target?.stored?.slug ?? null,
+    provider: target?.provider.id ?? null,
+    config: x.plan?.configSlug ?? null,
+    prompt: null,
+    model: slug === null || x.model === '' ? null : requestModel(slug, x.model),
+    endpoint_type: x.operation.requestType,
+    mcp_server: null,
+    mcp_tool: null,
+    metadata: x.metadata,
+  };
 }

@@ -57,10 +57,12 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
 
   const objects = x.operation.family === 'J';
   const managed = objects && isManaged(x);
+  // Limits of the key belong to the caller: a plan is shared between keys that all have some, or none.
+  const limitedKey = (x.principal?.rateLimits.length ?? 0) > 0;
   const memoKey =
     inline || !isNeutral(x) || managed
       ? null
-      : `${x.operation.id}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
+      : `${limitedKey ? 'limited' : ''}|${x.operation.id}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
   if (known !== undefined && (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.plan = known;
@@ -91,21 +93,22 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
     target = findTarget(x, selection);
   }
+  // What only reads is free (api §15.5).
   const limited =
-    snapshot.rateLimits.length > 0 ||
-    (x.principal?.rateLimits.length ?? 0) > 0 ||
-    (target?.stored?.rateLimits.length ?? 0) > 0;
+    x.operation.method !== 'GET' &&
+    (limitedKey ||
+      snapshot.limited !== null ||
+      snapshot.ratePolicies.llm !== null ||
+      (target?.stored?.limited.length ?? 0) > 0);
   x.target = target;
   x.plan = makePlan(x.operation, target, stored?.slug ?? null, { limits: limited });
-  // Whether the key is limited belongs to the caller, so limited plans are not shared between keys.
-  if (memoKey !== null && target?.stored != null && !limited) {
+  if (memoKey !== null && target?.stored != null) {
     if (snapshot.plans.size >= MAX_PLANS) snapshot.plans.clear();
     snapshot.plans.set(memoKey, x.plan);
   }
 }
 
 function isNeutral(x: Exchange): boolean {
-  if ((x.principal?.rateLimits.length ?? 0) > 0) return false;
   const raw = x.request.rawHeaders;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] ?? '';

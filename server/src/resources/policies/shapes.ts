@@ -48,6 +48,19 @@ export const conditionsAnswer = z.array(
 
 export const groupByAnswer = z.array(z.object({ key: z.string() }));
 
+/** A field that is fixed when the policy is made (P-69). */
+export const unchangeable = z
+  .never({ error: 'cannot be changed: archive this policy and create another one' })
+  .optional()
+  .describe('Cannot be changed.');
+
+/** An update that changes nothing is a mistake. */
+export function atLeastOne<T extends z.ZodType<Record<string, unknown>>>(body: T): T {
+  return body.refine((fields) => Object.values(fields).some((field) => field !== undefined), {
+    message: 'must name at least one field to change',
+  }) as T;
+}
+
 /** `usage`: usage-limits policies. `llm`, `mcp_tools`: targets of rate-limits policies. */
 export type PolicyKind = 'usage' | 'llm' | 'mcp_tools';
 

@@ -2,6 +2,7 @@
  * Shared counters and change hints of the worker processes of one machine: the primary process holds the counters and
  * passes hints on, the workers ask it over their IPC channel. With Redis configured none of this is used.
  */
+import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Counters, Feed, WindowHit, WindowResult } from '../ports.ts';
 
@@ -94,5 +95,19 @@ export function workerShared(
         listeners.clear();
       },
     },
+  };
+}
+
+/** `counters` for callers whose windows go by `windows`, where they themselves are held by the clock of this machine. */
+export function countersByClock(counters: Counters, windows: Clock, machine: Clock): Counters {
+  const moved = <T extends { readonly expiresAt: number }>(all: readonly T[]): T[] => {
+    const difference = machine.now() - windows.now();
+    return all.map((window) => ({ ...window, expiresAt: window.expiresAt + difference }));
+  };
+  return {
+    hit: (all) => counters.hit(moved(all)),
+    add: (all) => counters.add(moved(all)),
+    get: (keys) => counters.get(keys),
+    close: () => counters.close(),
   };
 }

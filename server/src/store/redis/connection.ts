@@ -4,12 +4,12 @@ import { systemClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
 
-/** Longest a command may wait for its answer, milliseconds. */
-export const COMMAND_TIMEOUT_MS = 50;
+/** Longest a command may wait for its answer, milliseconds: what a request can lose to a server that hangs. */
+export const COMMAND_TIMEOUT_MS = 20;
 /** Longest `openRedis` waits for the first connection before it goes on without. */
 const FIRST_CONNECT_MS = 2_000;
 /** Silence after which the connection is given up: from then on commands fail at once until a new one is ready. */
-const HUNG_AFTER_MS = 3 * COMMAND_TIMEOUT_MS;
+const HUNG_AFTER_MS = 150;
 
 /**
  * With these a command fails in 0–5 ms when the server is down; the defaults make every request wait up to 4 s. The
@@ -46,7 +46,10 @@ export class Connection {
   #silentSince: number | null = null;
   #closed = false;
 
-  constructor(url: string, log: Log, use: string) {
+  readonly #timeoutMs: number;
+
+  constructor(url: string, log: Log, use: string, timeoutMs: number) {
+    this.#timeoutMs = timeoutMs;
     checkUrl(url);
     this.client = new Redis(url, { ...OPTIONS, connectionName: `sluice-${use}` });
     let lost = false;
@@ -82,12 +85,12 @@ export class Connection {
     });
   }
 
-  /** Runs a command, waits at most `COMMAND_TIMEOUT_MS`, and notices a server that accepts but does not answer. */
+  /** Runs a command, waits at most the time-out for its answer, and notices a server that accepts but does not answer. */
   run<T>(command: (client: Redis) => Promise<T>): Promise<T> {
     const sentAt = systemClock.monotonic();
     return new Promise((resolve, reject) => {
       // The immediate lets answers be read first that arrived while this process itself was busy.
-      const cancel = systemClock.after(COMMAND_TIMEOUT_MS, () => setImmediate(expire));
+      const cancel = systemClock.after(this.#timeoutMs, () => setImmediate(expire));
       const expire = (): void => {
         if (settled) return;
         reject(new Error('redis did not answer in time'));

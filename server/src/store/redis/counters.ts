@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Redis } from 'ioredis';
+import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Counters, WindowHit, WindowResult } from '../ports.ts';
 import type { Connection } from './connection.ts';
@@ -8,7 +9,8 @@ const PREFIX = 'sluice:c1:';
 
 /**
  * All windows of one call in one script, so nothing happens between check and take. Values of the wrong type or form
- * count as 0. Arguments: amount, limit and end of the window (ms) per key. Answer: index of the refusing window or 0,
+ * count as 0. Arguments: amount, limit and time to the end of the window (ms) per key: time to go, because the server's
+ * clock may be minutes from the one that windows go by. Answer: index of the refusing window or 0,
  * then the used amounts as texts, because the client's reader is not exact for integers near 2^53.
  */
 const SCRIPT = `
@@ -33,7 +35,8 @@ for i, key in ipairs(KEYS) do
     answer[i + 1] = string.format('%.0f', read(key))
   else
     answer[i + 1] = string.format('%.0f', value[key])
-    redis.call('SET', key, answer[i + 1], 'PXAT', ARGV[i * 3])
+    if tonumber(ARGV[i * 3]) > 0 then redis.call('SET', key, answer[i + 1], 'PX', ARGV[i * 3])
+    else redis.call('DEL', key) end
   end
 end
 return answer
@@ -44,9 +47,12 @@ const NO_LIMIT = 1e300;
 
 export class RedisCounters implements Counters {
   readonly #connection: Connection;
+  readonly #clock: Clock;
 
-  constructor(connection: Connection) {
+  /** `clock` is the one that the ends of windows are told by. */
+  constructor(connection: Connection, clock: Clock) {
     this.#connection = connection;
+    this.#clock = clock;
   }
 
   async hit(windows: readonly WindowHit[]): Promise<WindowResult> {
@@ -73,9 +79,10 @@ export class RedisCounters implements Counters {
   async #run(windows: readonly (Omit<WindowHit, 'limit'> & { readonly limit?: number })[]): Promise<number[]> {
     const keys: string[] = [];
     const numbers: number[] = [];
+    const now = this.#clock.now();
     for (const { key, amount, limit = NO_LIMIT, expiresAt } of windows) {
       keys.push(PREFIX + key);
-      numbers.push(amount, limit, Math.ceil(expiresAt));
+      numbers.push(amount, limit, Math.ceil(expiresAt - now));
     }
     const answer = await this.#guarded(async (client) => {
       try {

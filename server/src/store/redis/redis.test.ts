@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { anyRedis, ownRedisMissing, redisMissing, startRedis } from '../../../test/support/redis.ts';
+import { systemClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { cacheSuite } from '../conformance/cache.ts';
@@ -8,7 +9,7 @@ import { countersSuite } from '../conformance/counters.ts';
 import { feedSuite } from '../conformance/feed.ts';
 import { openRedis } from './redis.ts';
 
-const open = (url: string) => openRedis({ url, log: silentLog });
+const open = (url: string) => openRedis({ url, log: silentLog, clock: systemClock });
 
 describe.skipIf(redisMissing !== null)(redisMissing ?? 'on a real server', () => {
   countersSuite('Redis', async () => {
@@ -102,7 +103,7 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     expect(first.error).toMatchObject({ kind: 'unavailable' });
     expect(first.ms).toBeLessThan(120);
     expect((await timed(() => cache.get('c'))).ms).toBeLessThan(120);
-    await timed(hit);
+    for (const end = performance.now() + 200; performance.now() < end; ) await timed(hit);
     const later = [];
     for (let i = 0; i < 10; i++) later.push((await timed(hit)).ms);
     expect(Math.max(...later)).toBeLessThan(45);

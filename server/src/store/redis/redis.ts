@@ -1,8 +1,9 @@
+import type { Clock } from '../../kernel/clock.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Cache, Counters, Feed } from '../ports.ts';
 import { RedisCache } from './cache.ts';
-import { Connection } from './connection.ts';
+import { COMMAND_TIMEOUT_MS, Connection } from './connection.ts';
 import { RedisCounters } from './counters.ts';
 import { RedisFeed } from './feed.ts';
 
@@ -14,16 +15,27 @@ export interface RedisStore extends Closable {
 
 /**
  * Counters, cache and change hints shared by several nodes, on Redis 6.2 or Valkey and newer. A server that is down
- * at the start or later is no error here: counters throw SluiceError('unavailable') within 50 ms, the cache misses, the
- * feed is silent, and all recover by themselves. Throws SluiceError('validation') for a URL it cannot read.
+ * at the start or later is no error here: counters throw SluiceError('unavailable') within 20 ms, the cache misses, the
+ * feed is silent, and all recover by themselves. Windows of counters go by `clock`. Throws SluiceError('validation') for a URL it cannot read.
  */
-export async function openRedis({ url, log }: { readonly url: string; readonly log: Log }): Promise<RedisStore> {
-  const commands = new Connection(url, log, 'commands');
-  const subscriber = new Connection(url, log, 'feed');
+export async function openRedis({
+  url,
+  log,
+  clock,
+  timeoutMs = COMMAND_TIMEOUT_MS,
+}: {
+  readonly url: string;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** Longest a command may wait for its answer. */
+  readonly timeoutMs?: number;
+}): Promise<RedisStore> {
+  const commands = new Connection(url, log, 'commands', timeoutMs);
+  const subscriber = new Connection(url, log, 'feed', timeoutMs);
   const feed = new RedisFeed(commands, subscriber, log);
   await Promise.all([commands.firstConnect(), subscriber.firstConnect()]);
   return {
-    counters: new RedisCounters(commands),
+    counters: new RedisCounters(commands, clock),
     cache: new RedisCache(commands),
     feed,
     async close() {

@@ -1,0 +1,32 @@
+/** Rate-limits policies as requests meet them (api §15.4, §15.5): which ones count a request, and in which counter. */
+import type { Row } from '../../store/schema.ts';
+import { type LimitedEntity, limitedEntity } from '../admission.ts';
+import { compilePolicies, type Facts, type Place, type PolicyIndex } from './conditions.ts';
+
+type RatePolicy = Row<'rate_policies'>;
+
+/** The active policies of a workspace by target; null where there are none. */
+export interface RatePolicies {
+  readonly llm: PolicyIndex<RatePolicy> | null;
+  /** Asked before every `tools/call`. */
+  readonly mcpTools: PolicyIndex<RatePolicy> | null;
+}
+
+/** `rows` in the order in which they refuse. */
+export function compileRatePolicies(rows: readonly RatePolicy[], place: Place): RatePolicies {
+  const of = (target: RatePolicy['target']) =>
+    compilePolicies(
+      rows.filter((row) => row.target === target && row.status === 'active'),
+      place,
+    );
+  return { llm: of('llm'), mcpTools: of('mcp_tools') };
+}
+
+/** Adds what limits a request by policies to what limits it otherwise. */
+export function addPolicies(index: PolicyIndex<RatePolicy>, facts: Facts, into: LimitedEntity[]): void {
+  for (const { policy, valueKey, bucket } of index.match(facts)) {
+    const label = `${policy.name ?? policy.id} for ${valueKey}`;
+    const entity = limitedEntity('policy', `${policy.id}:${bucket}`, label, [policy]);
+    if (entity !== null) into.push(entity);
+  }
+}
