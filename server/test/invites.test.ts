@@ -190,6 +190,14 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       refused(answer, status, 'AB01', `workspace_api_key_details.${param}`);
     });
 
+    it('says how long a text must be, in whole words', async () => {
+      const workspaces = [{ id: api.a.workspace_slug, role: 'member' }];
+      const named = (name: string) => invite(api.a, { workspaces, workspace_api_key_details: { scopes: [], name } });
+      const start = 'workspace_api_key_details.name must have at';
+      expect((await named('')).body.error.message).toBe(`${start} least 1 character.`);
+      expect((await named('n'.repeat(256))).body.error.message).toBe(`${start} most 255 characters.`);
+    });
+
     it('key details must satisfy the metadata schema of the organisation, and get its defaults', async () => {
       const org = await organisation();
       const team = { type: 'string', enum: ['search', 'ads'] };

@@ -78,8 +78,17 @@ function describe(issue: RawIssue): string {
 }
 
 function bound(origin: string, side: 'least' | 'most', value: number | bigint): string {
-  if (origin === 'string') return `have at ${side} ${value} characters`;
-  if (origin === 'array' || origin === 'set') return `have at ${side} ${value} items`;
-  if (origin === 'object' || origin === 'record' || origin === 'map') return `have at ${side} ${value} keys`;
-  return `be at ${side} ${value}`;
+  const counted = UNITS.get(origin);
+  if (counted === undefined) return `be at ${side} ${value}`;
+  return `have at ${side} ${value} ${counted}${Number(value) === 1 ? '' : 's'}`;
 }
+
+/** What the size of a value is counted in. */
+const UNITS: ReadonlyMap<string, string> = new Map([
+  ['string', 'character'],
+  ['array', 'item'],
+  ['set', 'item'],
+  ['object', 'key'],
+  ['record', 'key'],
+  ['map', 'key'],
+]);

@@ -42,7 +42,7 @@ export function text(max: number, min = 0) {
       } else if (length > max) {
         context.addIssue({ code: 'custom', message: `must have at most ${max} characters` });
       } else if (length < min) {
-        context.addIssue({ code: 'custom', message: `must have at least ${min} characters` });
+        context.addIssue({ code: 'custom', message: `must have at least ${min} character${min === 1 ? '' : 's'}` });
       }
     })
     .meta(min > 0 ? { minLength: min, maxLength: max } : { maxLength: max });
