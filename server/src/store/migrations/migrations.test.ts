@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { postgresDatabase } from '../../../test/support/postgres.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
+import { apiKeyRow, organisationRow } from '../conformance/rows.ts';
 import { PostgresEngine } from '../postgres/engine.ts';
 import { openPostgresLogs } from '../postgres/logs.ts';
 import { openPostgresTables } from '../postgres/tables.ts';
@@ -15,6 +16,7 @@ import type { Engine } from '../sql/engine.ts';
 import { SqliteEngine } from '../sqlite/engine.ts';
 import { openSqliteLogs } from '../sqlite/logs.ts';
 import { openSqliteTables } from '../sqlite/tables.ts';
+import { dueRotations } from './0005-due-rotations.ts';
 import { LOG_MIGRATIONS, MIGRATIONS } from './index.ts';
 import { type Migration, TYPES } from './migration.ts';
 import { checksumOf } from './run.ts';
@@ -199,6 +201,53 @@ describe.each(['sqlite', 'postgres'] as const)('migrations on %s', (name) => {
     expect((error as Error).message).toMatch(/^Migration \d{4}-more is not the one [^\n]+$/);
   });
 });
+
+describe.each(['sqlite', 'postgres'] as const)(
+  'rotation policies from before rotations were carried out, on %s',
+  (name) => {
+    it('become due on their day, and in a week when that has passed or is near; keys without one never', async () => {
+      const shared = { log: silentLog, clock: systemClock, migrations: MIGRATIONS };
+      const engine: Engine =
+        name === 'sqlite'
+          ? await SqliteEngine.open({ ...shared, file: file() })
+          : new PostgresEngine({ ...shared, url: await postgresDatabase(), poolSize: 2 });
+      await engine.migrate();
+      const week = 7 * 86_400_000;
+      const from = systemClock.now();
+      const far = from - (from % 86_400_000) + 2 * week;
+      const policy = (time: number) => ({ rotation_period: 'weekly', next_rotation_at: new Date(time).toISOString() });
+      const own = { user_id: null, created_by: null, rotation_due_at: null };
+      const keys = [
+        apiKeyRow('o', 'far', { ...own, rotation_policy: policy(far) }),
+        apiKeyRow('o', 'past', { ...own, rotation_policy: policy(from - week) }),
+        apiKeyRow('o', 'revoked', { ...own, rotation_policy: policy(far), status: 'archived' }),
+        apiKeyRow('o', 'without', own),
+      ].map((row) => ({ ...row, workspace_id: null, type: 'organisation-service' }));
+
+      await engine.write(null, async (execute) => {
+        for (const [table, row] of [['organisations', organisationRow('o')], ...keys.map((key) => ['api_keys', key])]) {
+          const values = Object.entries(row as object).map(([, value]) =>
+            typeof value === 'object' && value !== null
+              ? JSON.stringify(value)
+              : typeof value === 'boolean'
+                ? +value
+                : value,
+          );
+          const places = values.map((_, i) => (name === 'sqlite' ? '?' : `$${i + 1}`)).join();
+          await execute(`INSERT INTO ${table} (${Object.keys(row as object).join()}) VALUES (${places})`, values);
+        }
+        for (const statement of dueRotations.statements(TYPES[name])) await execute(statement, []);
+      });
+      const rows = await engine.query('due', 'SELECT id, rotation_due_at FROM api_keys ORDER BY id', []);
+      await engine.close();
+      const due = new Map(
+        rows.map((row) => [row.id, row.rotation_due_at === null ? null : Number(row.rotation_due_at)]),
+      );
+      expect([due.get('far'), due.get('revoked'), due.get('without')]).toEqual([far, null, null]);
+      expect(Math.abs((due.get('past') ?? 0) - from - week)).toBeLessThan(60_000);
+    });
+  },
+);
 
 describe('a store that cannot be opened', () => {
   it('says which file, in one line: no SQLite file, a missing folder', async () => {
