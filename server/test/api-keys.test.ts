@@ -117,6 +117,26 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
       keys.fails(await create({ scopes: ['configs.list'] }, maker.key), 403, 'AB03', 'scopes[0]');
     });
 
+    it('a member makes, sees, changes and revokes user keys of his own only', async () => {
+      const { workspace_id } = keys.admin.a;
+      const [mine, his] = [await keys.addUser('member', 'member'), await keys.addUser('member', 'member')];
+      const call = await keys.signIn(mine);
+      const make = (user_id: string) =>
+        call('POST', '/v1/api-keys/workspace/user', { name: 'x', workspace_id, user_id, scopes: ['configs.list'] });
+      const own = await make(mine);
+      expect(own.status, own.text).toBe(200);
+      keys.fails(await make(his), 403, 'AB03', 'user_id');
+      const other = await keys.makeKey(['configs.list'], { user_id: his }, 'workspace/user');
+      const listed = await call('GET', `/v1/api-keys?workspace_id=${workspace_id}`);
+      expect(listed.body.data.map((key: { id: string }) => key.id)).toEqual([own.body.id]);
+      const path = `/v1/api-keys/${other.id}`;
+      const where = `?workspace_id=${workspace_id}`;
+      expect((await call('GET', `${path}${where}`)).status).toBe(404);
+      expect((await call('PUT', path, { workspace_id, name: 'y' })).status).toBe(404);
+      expect((await call('POST', `${path}/rotate`, { workspace_id })).status).toBe(404);
+      expect((await call('DELETE', `${path}${where}`)).status).toBe(404);
+    });
+
     it('P-02 nobody gets a user key of somebody above him, neither a new one nor by rotating', async () => {
       const { workspace_id, user_id: owner } = keys.admin.a;
       const people = {

@@ -74,6 +74,9 @@ onBothStores((on) => {
       expect([await listed(INPUT), await listed(OUTPUT)]).toEqual([[], ['ws-second']]);
       await put({ workspaces: [], override_existing: true }, INPUT);
       expect(await listed(OUTPUT)).toEqual(['ws-second']);
+      await put({ workspaces: entries(true, 'ws-second') }, INPUT);
+      await put({ workspaces: entries(false, 'ws-second') }, INPUT);
+      expect([await listed(INPUT), await listed(OUTPUT)]).toEqual([[], ['ws-second']]);
     });
 
     it.each<[string, unknown, string]>([

@@ -269,6 +269,11 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
         'AB03',
         'workspace_api_key_details.scopes[1]',
       );
+      // The link of an invite hands its key out again.
+      const sent = await invite(org, { workspaces, workspace_api_key_details: { scopes: ['configs.update'] } });
+      const resend = (key: string) => api.call('POST', `/v1/admin/users/invites/${sent.body.id}/resend`, { key });
+      refused(await resend(without), 403, 'AB03', 'workspace_api_key_details');
+      refused(await resend(narrow), 403, 'AB03', 'workspace_api_key_details.scopes[0]');
       // What no organisation key can hold may be granted by one that makes workspace keys, as anywhere else.
       expect((await send(narrow, ['configs.read', 'completions.write'])).status).toBe(200);
     });
@@ -430,7 +435,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
 
   describe('invites of keys', () => {
     const keyOf = async (creator: Call = {}) => {
-      const scopes = ['organisation_users.create', 'organisation_users.list'];
+      const scopes = ['organisation_users.create', 'organisation_users.list', 'organisation_users.delete'];
       const body = { name: 'people', scopes };
       const made = await api.call('POST', '/v1/api-keys/organisation/service', { ...creator, body });
       expect(made.status, made.text).toBe(200);
@@ -455,6 +460,9 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       const { key } = await keyOf({ key: null, headers: await signIn(api.tables, sessions, admin) });
       const above = await invite(api.a, { role: 'admin' }, key);
       await api.call('PUT', `/v1/admin/users/${admin.id}`, { body: { role: 'member' } });
+      const path = `/v1/admin/users/invites/${above.body.id}`;
+      refused(await api.call('DELETE', path, { key }), 403, 'AB03', null);
+      refused(await api.call('POST', `${path}/resend`, { key }), 403, 'AB03', null);
       await withConsole(async ({ look, accept }) => {
         for (const answer of [
           await look(tokenOf(above.body.invite_link)),

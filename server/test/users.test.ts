@@ -351,6 +351,7 @@ describe.each(['sqlite', 'postgres'] as const)('users on %s', (engine) => {
       expect((await as(org).put(admin.id, { role: 'member' })).status).toBe(200);
       refused(await api.call('DELETE', at(peer.id), { key: last }), 403, 'AB03', null);
       refused(await api.call('DELETE', at(peer.id), { key }), 403, 'AB03', null);
+      refused(await api.call('PUT', at(peer.id), { key, body: { workspaces: [] } }), 403, 'AB03', null);
       // He is no more than a member, and may remove himself.
       expect((await api.call('DELETE', at(admin.id), { key })).status).toBe(200);
       refused(await api.call('DELETE', at(peer.id), { key }), 403, 'AB03', null);
@@ -398,6 +399,17 @@ describe.each(['sqlite', 'postgres'] as const)('users on %s', (engine) => {
         expect(await tx.count('api_keys', { where: { user_id: admin.id, status: { not: 'archived' } } })).toBe(0);
       });
       refused(await as(org).del(admin.id), 404, 'AB08', null);
+    });
+
+    it('ends his keys of workspaces that he never joined, so that they do not come back with him', async () => {
+      const org = await organisation();
+      const admin = await user(org, { role: 'admin' });
+      const body = { name: 'his', workspace_id: org.workspace_id, user_id: admin.id, scopes: ['configs.list'] };
+      const made = await api.call('POST', '/v1/api-keys/workspace/user', { key: org.admin_api_key, body });
+      expect(made.status, made.text).toBe(200);
+      expect((await as(org).del(admin.id)).status).toBe(200);
+      await api.tables.systemWrite((tx) => tx.update('users', { id: admin.id }, { status: 'active' }));
+      expect((await api.call('GET', '/v1/configs', { key: made.body.key })).status).toBe(401);
     });
 
     it('another node learns of it by the change feed', async () => {

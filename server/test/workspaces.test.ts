@@ -487,6 +487,13 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
       expect((await get(id)).security_settings.managersUpdateWs).toBe(false);
       ok(await put(id, { security_settings: null }));
       expect((await get(id)).security_settings).not.toHaveProperty('managersUpdateWs');
+      // What was set while its category was open, and is closed now, is not the workspace's to clear.
+      await organisation({ workspace_overrides: { workspace: true, logs: true } });
+      ok(await put(id, { security_settings: { managersUpdateWs: false, membersViewLogs: false } }));
+      await organisation({ workspace_overrides: { workspace: true, logs: false } });
+      ok(await put(id, { security_settings: null }));
+      const { security_settings: left } = await get(id);
+      expect([left.managersUpdateWs, left.membersViewLogs]).toEqual([undefined, false]);
       await organisation({});
     });
 

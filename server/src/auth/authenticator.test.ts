@@ -304,6 +304,47 @@ describe('S-04 changes reach known keys', () => {
     expect([...after.scopes]).toEqual(['completions.write']);
   });
 
+  it('a removed user, an archived workspace and an ended secret take the keys with them, each by its own topic', async () => {
+    const user = await addMember('member');
+    const { organisation_id, workspace_id } = organisation;
+    const { key, id } = await addKey({ type: 'workspace-user', user_id: user });
+    const other = await addKey();
+    const steps = [
+      [
+        'users',
+        user,
+        key,
+        (status: 'active' | 'archived') => tables.systemWrite((tx) => tx.update('users', { id: user }, { status })),
+      ],
+      [
+        'workspaces',
+        workspace_id,
+        other.key,
+        (status: 'active' | 'archived') =>
+          tables.systemWrite((tx) => tx.update('workspaces', { id: workspace_id, organisation_id }, { status })),
+      ],
+      [
+        'api_key_secrets',
+        id,
+        key,
+        (status: 'active' | 'archived') =>
+          tables.systemWrite((tx) =>
+            tx.update('api_key_secrets', { api_key_id: id }, { expires_at: status === 'active' ? null : clock.now() }),
+          ),
+      ],
+    ] as const;
+    for (const [topic, entity, token, set] of steps) {
+      expect(await outcome(token), topic).toMatchObject({ organisationId: organisation_id });
+      await set('archived');
+      authenticator.invalidate(change('prompts', entity));
+      expect(await outcome(token), topic).toMatchObject({ organisationId: organisation_id });
+      authenticator.invalidate(change(topic, entity));
+      expect(await outcome(token), topic).toBe('unauthenticated');
+      await set('active');
+      authenticator.invalidate(change(topic, entity));
+    }
+  });
+
   it('without a feed a change is seen within five seconds', async () => {
     const { key, id } = await addKey();
     await authenticator.authenticate(key);
