@@ -104,6 +104,8 @@ export function registerRows(app: FastifyInstance, rows: readonly AdminRow[], de
     [...methods.keys()].map((url) => /^\/v1\/[^/]+/.exec(url)?.[0]).filter((area) => area !== undefined),
   );
   for (const url of [...areas].flatMap((area) => (methods.has(area) ? [`${area}/*`] : [area, `${area}/*`]))) {
+    // Another list of rows may stand in the same area.
+    if (app.hasRoute({ method: 'GET', url })) continue;
     app.route({
       method: [...METHODS],
       url,
