@@ -110,6 +110,12 @@ describe('an answer', () => {
     ],
     ['HTTP/1.0', 'HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n', {}, { ended: true, reusable: false }],
     [
+      'close among other options',
+      'HTTP/1.1 200 OK\r\nconnection: x-hop, Close\r\ncontent-length: 0\r\n\r\n',
+      {},
+      { ended: true, reusable: false },
+    ],
+    [
       'HTTP/1.0 that stays',
       'HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 0\r\n\r\n',
       {},
