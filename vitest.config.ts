@@ -8,7 +8,8 @@ export default defineConfig({
     globalSetup: ['server/test/support/postgres-setup.ts'],
     reporters: ['default', new SummaryReporter()],
     pool: 'forks',
-    maxWorkers: 2,
+    // One more than the cores of a small machine: several suites mostly wait, for a second to pass on real nodes.
+    maxWorkers: 3,
     testTimeout: 20_000,
     hookTimeout: 60_000,
   },

@@ -20,7 +20,7 @@ import { ownRedisMissing, startRedis, type TestRedis } from './support/redis.ts'
 import { startServer, type TestServer } from './support/server.ts';
 
 /** The long form has 1,000: `SLUICE_TEST_REVOCATIONS=1000 npx vitest run server/test/revocation.test.ts`. */
-const REVOCATIONS = Number(process.env.SLUICE_TEST_REVOCATIONS ?? 200);
+const REVOCATIONS = Number(process.env.SLUICE_TEST_REVOCATIONS ?? 100);
 const SECOND = 1_000;
 
 /** Status of one request to the other node. */

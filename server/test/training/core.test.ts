@@ -762,10 +762,14 @@ describe('rules of the organisation', () => {
     expect(made.status, JSON.stringify(made.body)).toBe(200);
     const statuses: number[] = [];
     for (const provider of ['gateway', '@sandbox', 'gateway']) {
-      const answer = await fetch(`${server.url}/v1/files`, {
-        headers: { 'x-gateway-api-key': String(made.body.key), 'x-gateway-provider': provider },
-      });
+      const headers = { 'x-gateway-api-key': String(made.body.key), 'x-gateway-provider': provider };
+      const form = new FormData();
+      form.set('purpose', 'batch');
+      form.set('file', new Blob(['{}\n']), 'lines.jsonl');
+      const answer = await fetch(`${server.url}/v1/files`, { method: 'POST', headers, body: form });
       statuses.push(answer.status);
+      // A list takes nothing from the limit.
+      await fetch(`${server.url}/v1/files`, { headers });
     }
     expect(statuses).toEqual([200, 200, 429]);
   });
