@@ -36,7 +36,7 @@ export async function walk<T extends { readonly id: string }>(
 ): Promise<string[]> {
   const ids: string[] = [];
   let after: string | null = null;
-  for (let pages = 0; pages < 100; pages++) {
+  for (let pages = 0; pages < 400; pages++) {
     const page: Page<T> = await list({ after, limit });
     ids.push(...page.data.map((one) => one.id));
     if (!page.has_more) return ids;
