@@ -1,7 +1,7 @@
 /**
- * Keep-alive connections to one origin over HTTP/1.1, one request at a time on each. Bytes go from the socket into
- * views of one copy and from there to the call: a general client puts a stream, a parser's callbacks and an iterator
- * between, which cost more than everything else a small request does (docs/decisions).
+ * Keep-alive connections to one origin over HTTP/1.1, one request at a time on each. The kernel's bytes are copied once,
+ * and views of that copy go to the call, without a stream or a general parser between
+ * (docs/decisions/2026-11-22-own-client-towards-upstreams.md).
  */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
