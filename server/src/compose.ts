@@ -2,7 +2,7 @@
  * The composition root: the only file that names concrete adapters. Opens everything in order, closes it in reverse,
  * and knows nothing about requests.
  */
-import { mkdir, readdir, readFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -31,11 +31,15 @@ import { createUpstream } from './http/upstream.ts';
 import { startKeyRotation } from './jobs/key-rotation.ts';
 import { startLeader } from './jobs/leader.ts';
 import { createScheduler, type Scheduler } from './jobs/scheduler.ts';
+import { startUsageLimits } from './jobs/usage-limits.ts';
 import { type Clock, systemClock } from './kernel/clock.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { type Closable, Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
 import { createAdmission } from './limits/admission.ts';
+import { settlementSink } from './limits/ledger/journal.ts';
+import { createLedger } from './limits/ledger/ledger.ts';
+import { createOutputs } from './limits/ledger/outputs.ts';
 import { countLiveNodes } from './limits/live-nodes.ts';
 import { createInner } from './llm/inner.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
@@ -50,10 +54,11 @@ import type { ObjectAnswer, ObjectCall, ObjectHandler } from './runtime/object-c
 import { createRuntime } from './runtime/runtime.ts';
 import { startStoreClock } from './runtime/store-clock.ts';
 import { startWatch } from './runtime/watch.ts';
+import { adoptJournals } from './store/disk/adopt.ts';
 import { openDataDir } from './store/disk/data-dir.ts';
 import { openJournal } from './store/disk/journal.ts';
 import { openDiskScratch } from './store/disk/scratch.ts';
-import { type Shipper, startShipper } from './store/disk/shipper.ts';
+import { startShipper } from './store/disk/shipper.ts';
 import { openVault } from './store/envelope.ts';
 import { countersByClock } from './store/ipc/ipc.ts';
 import { loadKeyring } from './store/keyring.ts';
@@ -75,6 +80,8 @@ const MAX_BATCH_BYTES = 100 * 1024 * 1024;
 const JOBS_AT_ONCE = 16;
 const BATCHES_AT_ONCE = 8;
 const MAX_TOKEN_FILE = 64 * 1024;
+/** How soon what was used is in the books: until then it counts as reserved. */
+const SETTLE_MS = 20;
 const SWEEP_FILES_MS = 60 * 60_000;
 const SWEEP_ANSWERS_MS = 5 * 60_000;
 const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
@@ -109,6 +116,11 @@ const ALONE: WorkerRole = { index: 1, shared: null };
 
 function journalName(index: number): string {
   return index === 1 ? 'journal' : `journal-${index}`;
+}
+
+/** What requests used under usage limits, on its way into the books. */
+function ledgerName(index: number): string {
+  return index === 1 ? 'ledger' : `ledger-${index}`;
 }
 
 /** Adapters are loaded only when they are used: a start with the embedded store never reads the others' code. */
@@ -200,7 +212,17 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
   const journal = lifecycle.own('journal', await openJournal({ dir: journalDir, clock, log }));
   const shipper = lifecycle.own('shipper', startShipper({ dir: journalDir, journal, sink: logs, clock, log }));
 
-  if (worker.index === 1) lifecycle.own('adopted journals', adoptJournals(spool, config.workers, { logs, clock, log }));
+  const books = settlementSink({ tables, clock });
+  const ledgerDir = join(spool, ledgerName(worker.index));
+  const settlements = lifecycle.own('ledger journal', await openJournal({ dir: ledgerDir, clock, log }));
+  const settling = startShipper({ dir: ledgerDir, journal: settlements, sink: books, clock, log, everyMs: SETTLE_MS });
+  lifecycle.own('ledger shipper', settling);
+
+  if (worker.index === 1) {
+    const { workers } = config;
+    lifecycle.own('adopted journals', adoptJournals(spool, /^journal-(\d+)$/, { workers, sink: logs, clock, log }));
+    lifecycle.own('adopted ledgers', adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink: books, clock, log }));
+  }
 
   let url = '';
   let draining = false;
@@ -252,6 +274,16 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
 
   const pricer = createPricer();
   const roles = config.roles;
+  const ledger = lifecycle.own(
+    'usage limits',
+    createLedger({
+      tables,
+      journal: settlements,
+      clock: storeClock,
+      log,
+      node: nodeRunId(dataDir.nodeId, clock, worker.index),
+    }),
+  );
   let runLine: TrainingServices['runLine'] | null = null;
   const blobs = lifecycle.own('blobs', await openBlobs(config, clock, log));
   const training: SharedServices = {
@@ -286,6 +318,8 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     recorder: createRecorder(nodeRunId(dataDir.nodeId, clock, worker.index), journal),
     pricer,
     admission: createAdmission({ counters, share, clock: storeClock, log }),
+    ledger,
+    outputs: createOutputs(),
     objects: own,
     clock,
     log,
@@ -363,6 +397,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
   if (roles.has('jobs')) {
     const rotation = startKeyRotation({ tables, clock, log, macs: vault, node: training.node });
     lifecycle.own('key rotation', rotation);
+    lifecycle.own('usage limits in time', startUsageLimits({ tables, clock, log, macs: vault, node: training.node }));
   }
   // The price list takes 45 ms to load: better now than within somebody's request.
   setImmediate(() => pricer.warm());
@@ -409,9 +444,12 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       app.server.closeAllConnections();
       await closed;
       await workEnded;
-      await journal.sync();
+      await Promise.all([journal.sync(), settlements.sync()]);
       // What is not in the store by then is shipped by the next start.
-      await Promise.race([shipper.drain(), new Promise<void>((resolve) => clock.after(SHIP_MS, resolve))]);
+      await Promise.race([
+        Promise.all([shipper.drain(), settling.drain()]),
+        new Promise<void>((resolve) => clock.after(SHIP_MS, resolve)),
+      ]);
       await lifecycle.close();
     },
   };
@@ -424,55 +462,6 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       fn();
     });
   }
-}
-
-/**
- * Ships in the background what processes left behind whose number is not in use any more. Closing it ends the shipping
- * and waits for the insert that runs; what is left then stays for the next start.
- */
-function adoptJournals(
-  spool: string,
-  workers: number,
-  parts: { readonly logs: LogSink; readonly clock: Clock; readonly log: Log },
-): Closable {
-  const { logs, clock, log } = parts;
-  let closed = false;
-  let shipping: Shipper | null = null;
-
-  async function adopt(dir: string): Promise<void> {
-    const journal = await openJournal({ dir, clock, log });
-    try {
-      shipping = startShipper({ dir, journal, sink: logs, clock, log });
-      if (closed) return;
-      await shipping.drain();
-    } finally {
-      await shipping?.close();
-      shipping = null;
-      await journal.close();
-    }
-  }
-
-  async function run(): Promise<void> {
-    for (const name of await readdir(spool)) {
-      const index = Number(/^journal-(\d+)$/.exec(name)?.[1] ?? 1);
-      if (closed) return;
-      if (index > workers) await adopt(join(spool, name));
-    }
-  }
-
-  const done = run().catch((error: unknown) => {
-    if (closed) return;
-    log.error('records of an earlier worker could not be shipped yet; the next start tries again', {
-      error: String(error),
-    });
-  });
-  return {
-    async close() {
-      closed = true;
-      await shipping?.close();
-      await done;
-    },
-  };
 }
 
 /** Read when the first file, batch or job is asked for or falls due: most nodes never need it, and idle memory counts. */

@@ -12,7 +12,7 @@ import { PROVIDERS } from '../src/providers/catalog.ts';
 const SRC = fileURLToPath(new URL('../src', import.meta.url));
 const ROOT = resolve(SRC, '../..');
 
-/** Area → areas it may import, besides itself. `store` means the ports: store/{ports,schema,vault}.ts. */
+/** Area → areas it may import, besides itself. `store` means the ports: store/{ports,schema,column,limit-types,vault}.ts. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   kernel: [],
   http: ['kernel'],
@@ -25,7 +25,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   auth: ['kernel', 'store', 'operations', 'pricing'],
   limits: ['kernel', 'store', 'operations', 'pricing'],
   telemetry: ['kernel', 'store', 'operations', 'pricing'],
-  resources: ['kernel', 'store', 'operations', 'pricing', 'auth', 'providers', 'guardrails'],
+  resources: ['kernel', 'store', 'operations', 'pricing', 'auth', 'providers', 'guardrails', 'limits'],
   runtime: [
     'kernel',
     'store',
@@ -72,7 +72,7 @@ const BEYOND_TENANTS: Readonly<Record<string, string>> = {
   'resources/organisations.ts SystemTx': 'first run and operator: an organisation is made',
   'resources/resource.ts SystemTx': 'the type of the operator’s actions',
 };
-const PORT_FILES = new Set(['ports.ts', 'schema.ts', 'vault.ts']);
+const PORT_FILES = new Set(['ports.ts', 'schema.ts', 'column.ts', 'limit-types.ts', 'vault.ts']);
 
 interface Source {
   readonly path: string;

@@ -94,6 +94,7 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
             alert_threshold: 8,
             periodic_reset: 'monthly',
             type: 'cost',
+            current_usage: 0,
             status: 'active',
             last_reset_at: null,
           },

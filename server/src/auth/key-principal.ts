@@ -47,6 +47,7 @@ export async function principalOfRow(
     defaults: key.defaults ?? {},
     rateLimits: key.rate_limits ?? [],
     usageLimits: key.usage_limits,
+    changedAt: key.last_updated_at,
     expiresAt: key.expires_at,
   };
 }

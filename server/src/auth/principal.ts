@@ -22,6 +22,8 @@ export interface Principal {
   readonly defaults: KeyDefaults;
   readonly rateLimits: readonly RateLimit[];
   readonly usageLimits: UsageLimit | null;
+  /** When the key's row was last changed, milliseconds since the epoch: which usage limit is the newer one. */
+  readonly changedAt?: number;
   /** Milliseconds since the epoch, or null. Checked again on every use. */
   readonly expiresAt: number | null;
 }

@@ -5,6 +5,7 @@ import { uuidv7 } from '../kernel/id.ts';
 import type { ScanResult } from '../kernel/json-scan.ts';
 import type { WireControl } from '../kernel/wire.ts';
 import type { Quota, Reservation } from '../limits/admission.ts';
+import type { Hold } from '../limits/ledger/ledger.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
@@ -64,6 +65,8 @@ export class Exchange {
   reservation: Reservation | null;
   /** What is left of the limits that the request was counted in, or refused by. */
   quota: Quota | null;
+  /** What is reserved under usage limits. */
+  held: Hold | null;
   readonly attempts: AttemptRecord[];
   /** Upstream calls begun. */
   tries: number;
@@ -125,6 +128,7 @@ export class Exchange {
     this.target = null;
     this.reservation = null;
     this.quota = null;
+    this.held = null;
     this.attempts = [];
     this.tries = 0;
     this.control = null;

@@ -14,6 +14,7 @@ import { dispatch } from './steps/dispatch.ts';
 import { answerObject } from './steps/objects.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
+import { reserve } from './steps/reserve.ts';
 import { resolve } from './steps/resolve.ts';
 import { savedOnly } from './steps/saved-only.ts';
 import { settle } from './steps/settle.ts';
@@ -24,6 +25,8 @@ export type Step = (x: Exchange) => void | Promise<void>;
 /** What a plan asks for; a row's condition reads it. */
 export interface Demand {
   readonly limits: boolean;
+  /** Usage limits. */
+  readonly budgets: boolean;
 }
 
 interface StepRow {
@@ -45,6 +48,7 @@ export const HEAD: readonly Step[] = [authenticate, savedOnly, readRequestBody, 
 /** C chat-like, T text, B binary or form, F small reads, J files, batches and jobs, P passed through. */
 export const TABLE: readonly StepRow[] = [
   row(admit, (demand) => demand.limits, 'C', 'T', 'B', 'F', 'J', 'P'),
+  row(reserve, (demand) => demand.budgets, 'C', 'T', 'B', 'F', 'J', 'P'),
   row(dispatch, always, 'C', 'T', 'B', 'F', 'P'),
   row(answerObject, always, 'J'),
 ];

@@ -5,6 +5,8 @@ import type { Upstream } from '../http/upstream.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Admission } from '../limits/admission.ts';
+import type { Ledger } from '../limits/ledger/ledger.ts';
+import type { Outputs } from '../limits/ledger/outputs.ts';
 import type { Pricer } from '../pricing/price.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Runtime } from '../runtime/runtime.ts';
@@ -19,6 +21,8 @@ export interface Services {
   readonly recorder: Recorder;
   readonly pricer: Pricer;
   readonly admission: Admission;
+  readonly ledger: Ledger;
+  readonly outputs: Outputs;
   /** Files, batches and fine-tuning jobs. */
   readonly objects: ObjectHandler;
   readonly clock: Clock;

@@ -10,6 +10,7 @@ import { batches } from './batches/index.ts';
 import { configs } from './configs/index.ts';
 import { integrations } from './integrations/index.ts';
 import { rateLimits } from './policies/rate-limits/index.ts';
+import { usageLimits } from './policies/usage-limits/index.ts';
 import { providers } from './providers/index.ts';
 import type { FindReferences } from './references.ts';
 import type { AnyAction } from './resource.ts';
@@ -26,6 +27,7 @@ export const ACTIONS: readonly AnyAction[] = [
   ...organisation,
   ...providers,
   ...rateLimits,
+  ...usageLimits,
   ...users,
   ...virtualKeys,
   ...workspaceExclusions,

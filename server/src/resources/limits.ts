@@ -1,7 +1,8 @@
 /** The limits, dates and state that providers and virtual keys share: from a body to a row and back. */
 import type { RateLimit, Row, UsageLimit } from '../store/schema.ts';
 import { statusOf } from './common.ts';
-import { asList, presentUsageLimit, toIso, toIsoOrNull, toMillis, usageLimitOf } from './shapes.ts';
+import { asList, toIso, toIsoOrNull, toMillis, usageLimitOf } from './shapes.ts';
+import { presentUsage, type UsageOf } from './usage.ts';
 
 type Limited = Pick<
   Row<'providers'>,
@@ -27,21 +28,27 @@ export function limitPatch(input: LimitInput, status: Row<'providers'>['status']
   }
   if (input.expires_at !== undefined) patch.expires_at = input.expires_at === null ? null : toMillis(input.expires_at);
   if (input.tags !== undefined) patch.tags = input.tags;
-  if (input.reset_usage === true || input.reset_usage === 1) {
+  if (resets(input)) {
     patch.last_reset_at = now;
     if (status === 'exhausted') patch.status = 'active';
   }
   return patch;
 }
 
+/** Whether a body asks to begin counting anew. */
+export function resets(input: Pick<LimitInput, 'reset_usage'>): boolean {
+  return input.reset_usage === true || input.reset_usage === 1;
+}
+
 /** The same columns as they are answered. */
-export function presentLimits(row: Limited, now: number) {
+export function presentLimits(row: Limited & { readonly id: string }, now: number, usage: UsageOf) {
   return {
     status: statusOf(row, now),
-    usage_limits: presentUsageLimit(row.usage_limits, {
-      exhausted: row.status === 'exhausted',
-      lastResetAt: row.last_reset_at,
-    }),
+    usage_limits: presentUsage(
+      row.usage_limits,
+      row.usage_limits === null ? undefined : usage(row.id, row.usage_limits),
+      { exhausted: row.status === 'exhausted', lastResetAt: row.last_reset_at },
+    ),
     rate_limits: row.rate_limits,
     reset_usage: null,
     expires_at: toIsoOrNull(row.expires_at),

@@ -30,7 +30,7 @@ export interface ProviderRow {
   readonly row: Row<'providers'>;
   readonly integration: Row<'integrations'>;
   /** Limits of this workspace on the integration: its own entry's, else those for all workspaces; null when there are none. */
-  readonly access: Pick<Row<'integration_workspaces'>, 'usage_limits' | 'rate_limits'> | null;
+  readonly access: Pick<Row<'integration_workspaces'>, 'usage_limits' | 'rate_limits' | 'last_updated_at'> | null;
   readonly models: readonly Row<'integration_models'>[];
   /** Throws SluiceError('unavailable') when the key or the secret settings do not open. */
   open(): Promise<OpenedAccount>;
@@ -52,6 +52,8 @@ export interface WorkspaceRows {
   readonly virtualKeys: readonly VirtualKeyRow[];
   /** Active rate-limits policies, oldest first: the order in which they refuse. */
   readonly ratePolicies: readonly Row<'rate_policies'>[];
+  /** Active usage-limits policies, oldest first. */
+  readonly usagePolicies: readonly Row<'usage_policies'>[];
 }
 
 /**
@@ -68,6 +70,11 @@ export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: str
   const virtualKeys = await tx.list('virtual_keys', { where: { ...here, integration_id: null } });
 
   const ratePolicies = await tx.list('rate_policies', {
+    where: { workspace_id: workspaceId, status: 'active' },
+    orderBy: [['created_at', 'asc']],
+  });
+
+  const usagePolicies = await tx.list('usage_policies', {
     where: { workspace_id: workspaceId, status: 'active' },
     orderBy: [['created_at', 'asc']],
   });
@@ -94,6 +101,7 @@ export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: str
     providers: usable.map((one) => ({ ...one, open: () => openIntegration(tx, vault, one.integration) })),
     virtualKeys: virtualKeys.map((row) => ({ row, open: () => openVirtualKey(tx, vault, row) })),
     ratePolicies,
+    usagePolicies,
   };
 }
 
@@ -127,7 +135,8 @@ function globalLimits(integration: Row<'integrations'>): ProviderRow['access'] {
     usage_limits?: UsageLimit[] | null;
     rate_limits?: RateLimit[] | null;
   };
-  return { usage_limits: usage_limits ?? null, rate_limits: rate_limits ?? null };
+  const { last_updated_at } = integration;
+  return { usage_limits: usage_limits ?? null, rate_limits: rate_limits ?? null, last_updated_at };
 }
 
 /**

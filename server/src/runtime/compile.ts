@@ -1,6 +1,8 @@
 import type { Log } from '../kernel/log.ts';
 import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
+import { limitTerms, type Terms, workspaceTerms } from '../limits/ledger/terms.ts';
 import { compileRatePolicies } from '../limits/policies/rates.ts';
+import { compileUsagePolicies } from '../limits/policies/usage.ts';
 import { providerById } from '../providers/catalog.ts';
 import type { OpenedAccount, ProviderRow, VirtualKeyRow, WorkspaceRows } from '../resources/openable.ts';
 import { blocksInlineConfig } from '../resources/settings/settings.ts';
@@ -45,6 +47,7 @@ export async function compileWorkspace(
     configs.set(entry.row.id, compiled);
   }
 
+  const place = { workspaceId: workspace.id, workspaceSlug: workspace.slug, organisationId: organisation.id };
   const metadata = workspace.defaults?.metadata;
   return {
     organisationId: organisation.id,
@@ -54,11 +57,9 @@ export async function compileWorkspace(
     blockInlineConfig: options.blockInlineConfig || blocksInlineConfig(organisation, workspace),
     metadata: isTextMap(metadata) ? metadata : null,
     limited: limitedEntity('workspace', workspace.id, workspace.slug, workspace.rate_limits),
-    ratePolicies: compileRatePolicies(rows.ratePolicies, {
-      workspaceId: workspace.id,
-      workspaceSlug: workspace.slug,
-      organisationId: organisation.id,
-    }),
+    ratePolicies: compileRatePolicies(rows.ratePolicies, place),
+    budgets: workspaceTerms(workspace),
+    usagePolicies: compileUsagePolicies(rows.usagePolicies, place),
     providers,
     configs,
     plans: new Map(),
@@ -77,6 +78,10 @@ async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProv
     allowAllModels: integration.allow_all_models,
     pricingAdjustments: integration.pricing_adjustments,
     limited: [limitedEntity('integration', integration.id, integration.slug, entry.access?.rate_limits)],
+    accessBudget: limitTerms(
+      { kind: 'integration', id: integration.id, label: integration.slug, at: entry.access?.last_updated_at ?? 0 },
+      entry.access?.usage_limits?.[0] ?? null,
+    ),
     log,
   });
 }
@@ -93,6 +98,7 @@ function compileVirtualKey(entry: VirtualKeyRow, log: Log): Promise<StoredProvid
     allowAllModels: true,
     pricingAdjustments: null,
     limited: [],
+    accessBudget: null,
     log,
   });
 }
@@ -108,6 +114,8 @@ async function compileAccount(parts: {
   readonly pricingAdjustments: Record<string, unknown> | null;
   /** What else limits its requests, after its own limits. */
   readonly limited: readonly (LimitedEntity | null)[];
+  /** The usage limit of the workspace on the integration. */
+  readonly accessBudget: Terms | null;
   readonly log: Log;
 }): Promise<StoredProvider> {
   const { row } = parts;
@@ -142,7 +150,10 @@ async function compileAccount(parts: {
     limited: [limitedEntity('provider', row.id, row.slug, row.rate_limits), ...parts.limited].filter(
       (entity) => entity !== null,
     ),
-    usageLimits: row.usage_limits,
+    budgets: [
+      limitTerms({ kind: parts.kind, id: row.id, label: row.slug, at: row.last_updated_at }, row.usage_limits),
+      parts.accessBudget,
+    ].filter((terms) => terms !== null),
     broken,
   };
 }

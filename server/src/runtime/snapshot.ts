@@ -1,9 +1,11 @@
 import type { Secret } from '../kernel/secret.ts';
 import type { LimitedEntity } from '../limits/admission.ts';
+import type { Terms } from '../limits/ledger/terms.ts';
+import type { PolicyIndex } from '../limits/policies/conditions.ts';
 import type { RatePolicies } from '../limits/policies/rates.ts';
+import type { UsagePolicy } from '../limits/policies/usage.ts';
 import type { Provider } from '../providers/provider.ts';
 import type { Config as RoutingConfig } from '../resources/configs/schema.ts';
-import type { UsageLimit } from '../store/schema.ts';
 
 /** A stored provider or virtual key, opened and ready to be called. */
 export interface StoredProvider {
@@ -26,7 +28,8 @@ export interface StoredProvider {
   readonly expiresAt: number | null;
   /** Its own rate limits, then those of the workspace on its integration; none for what has no limit. */
   readonly limited: readonly LimitedEntity[];
-  readonly usageLimits: UsageLimit | null;
+  /** Its own usage limit, then that of the workspace on its integration. */
+  readonly budgets: readonly Terms[];
   /** Set when the row cannot be used (its key does not open, unknown base provider): the caller's message. */
   readonly broken: string | null;
 }
@@ -61,6 +64,10 @@ export interface WorkspaceSnapshot {
   /** The workspace with its own rate limits; null without any. */
   readonly limited: LimitedEntity | null;
   readonly ratePolicies: RatePolicies;
+  /** Usage limits of the workspace itself. */
+  readonly budgets: readonly Terms[];
+  /** Null without any, which costs a request nothing. */
+  readonly usagePolicies: PolicyIndex<UsagePolicy> | null;
   readonly providers: ReadonlyMap<string, StoredProvider>;
   /** By slug and by id. */
   readonly configs: ReadonlyMap<string, StoredConfig>;

@@ -1,72 +1,9 @@
-/**
- * The control tables as data: one entry per column says how it is stored on both engines and which TypeScript type the
- * rest of the code sees. The migrations create these tables; a test compares the two. Log tables live behind `LogSink`.
- *
- * Stored forms: `text` TEXT; `int` and `time` (milliseconds since the epoch) BIGINT within 2^53; `bool` 0 or 1;
- * `json` TEXT; `sealed` TEXT holding an envelope (`store/vault.ts`), never plain.
- */
-export interface Column<T> {
-  readonly kind: 'text' | 'int' | 'time' | 'bool' | 'json' | 'sealed';
-  readonly nullable: boolean;
-  /** Carries only the type. */
-  readonly type?: T;
-}
+import { bool, type Column, int, json, nullable, sealed, table, text, time } from './column.ts';
 
-const column =
-  <T>(kind: Column<T>['kind']) =>
-  (): Column<T> => ({ kind, nullable: false });
-const text = <T extends string = string>(): Column<T> => ({ kind: 'text', nullable: false });
-const int = column<number>('int');
-const time = column<number>('time');
-const bool = column<boolean>('bool');
-const json = <T>(): Column<T> => ({ kind: 'json', nullable: false });
-const sealed = column<string>('sealed');
-const nullable = <T>(inner: Column<T>): Column<T | null> => ({ kind: inner.kind, nullable: true });
+import type { LimitOwner, LimitType, PolicyCondition, PolicyGroup, RateLimit, UsageLimit } from './limit-types.ts';
 
-export interface Table<
-  C extends Record<string, Column<unknown>> = Record<string, Column<unknown>>,
-  T extends 'organisation' | 'none' = 'organisation' | 'none',
-> {
-  /** Columns of the primary key. */
-  readonly key: readonly string[];
-  /** `organisation`: every statement carries `organisation_id`. `none`: installation-wide, reachable by system code only. */
-  readonly tenant: T;
-  readonly columns: C;
-}
-
-const table = <const C extends Record<string, Column<unknown>>, const T extends 'organisation' | 'none'>(
-  key: readonly (keyof C & string)[],
-  tenant: T,
-  columns: C,
-): Table<C, T> => ({ key, tenant, columns });
-
-export interface RateLimit {
-  type: 'requests' | 'tokens';
-  unit: 'rps' | 'rpm' | 'rph' | 'rpd' | 'rpw';
-  value: number;
-}
-
-export interface UsageLimit {
-  credit_limit?: number;
-  type?: 'cost' | 'tokens';
-  alert_threshold?: number;
-  periodic_reset?: 'monthly' | 'weekly' | null;
-  periodic_reset_days?: number | null;
-  next_usage_reset_at?: string | null;
-  /** Where a row holds several limits; absent means active. Set by whoever counts, never by a body. */
-  status?: 'exhausted';
-}
-
-/** One condition of a policy (api §15.2): a request must have one of `value` and none of `excludes` under `key`. */
-export interface PolicyCondition {
-  key: string;
-  value?: string | string[];
-  excludes?: string | string[];
-}
-
-export interface PolicyGroup {
-  key: string;
-}
+export type { Column, Table } from './column.ts';
+export type * from './limit-types.ts';
 
 export interface SecretMapping {
   target_field: string;
@@ -90,6 +27,13 @@ export interface InvitedKey {
 
 const audit = { created_at: time(), last_updated_at: time() };
 
+/**
+ * The control tables as data: one entry per column says how it is stored on both engines and which TypeScript type the
+ * rest of the code sees. The migrations create these tables; a test compares the two. Log tables live behind `LogSink`.
+ *
+ * Stored forms: `text` TEXT; `int` and `time` (milliseconds since the epoch) BIGINT within 2^53; `bool` 0 or 1;
+ * `json` TEXT; `sealed` TEXT holding an envelope (`store/vault.ts`), never plain.
+ */
 export const SCHEMA = {
   meta: table(['key'], 'none', { key: text(), value: text() }),
   organisations: table(['id'], 'none', {
@@ -518,6 +462,107 @@ export const SCHEMA = {
     data: json<Record<string, unknown>>(),
     created_at: time(),
   }),
+  /** Usage-limits policies (api §15.3). Amounts as they were given: dollars, tokens or requests. */
+  usage_policies: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    name: nullable(text()),
+    description: nullable(text()),
+    conditions: json<PolicyCondition[]>(),
+    group_by: json<PolicyGroup[]>(),
+    type: text<LimitType>(),
+    credit_limit: json<number>(),
+    alert_threshold: nullable(json<number>()),
+    periodic_reset: nullable(text<'monthly' | 'weekly'>()),
+    periodic_reset_days: nullable(int()),
+    next_usage_reset_at: nullable(time()),
+    last_reset_at: nullable(time()),
+    status: text<'active' | 'archived'>(),
+    ...audit,
+  }),
+  /**
+   * What one limit counts for one value. Amounts in micro-dollars, tokens or requests. Changed only by
+   * `limits/ledger/books.ts`, which writes the entries that explain it in the same transaction.
+   */
+  usage_buckets: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    owner_kind: text<LimitOwner>(),
+    owner_id: text(),
+    /** Tells the buckets of an owner apart; `value_key` is how people read it. */
+    bucket_key: text(),
+    value_key: text(),
+    label: text(),
+    type: text<LimitType>(),
+    credit_limit: int(),
+    alert_threshold: nullable(int()),
+    /** When the terms above and `period` were set by their owner: older ones are not taken. */
+    terms_at: time(),
+    /** `monthly`, `weekly`, `days:30`, or null for once or never. */
+    period: nullable(text()),
+    /** From 1; a reset begins the next one. */
+    window_no: int(),
+    used: int(),
+    /** Of `used`, what is below one micro-dollar: 0 to 999,999 picodollars. */
+    carry: int(),
+    reserved: int(),
+    /** Requests of this window whose price is not known. */
+    unpriced: int(),
+    resets_at: nullable(time()),
+    last_reset_at: nullable(time()),
+    /** `exhausted` from the moment `used` reaches the limit. */
+    status: text<'active' | 'exhausted'>(),
+    threshold_alerted: bool(),
+    exhausted_alerted: bool(),
+    ...audit,
+  }),
+  /** Leases: what is reserved of a bucket for one process. */
+  reservations: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    bucket_id: text(),
+    window_no: int(),
+    node: text(),
+    /** Still reserved. */
+    amount: int(),
+    expires_at: time(),
+    created_at: time(),
+  }),
+  /** Double entry: an amount moves from one account of a bucket's window to another. */
+  ledger_entries: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    bucket_id: text(),
+    window_no: int(),
+    kind: text<'grant' | 'settle' | 'release' | 'expiry'>(),
+    from_account: text<'open' | 'reserved' | 'used'>(),
+    to_account: text<'open' | 'reserved' | 'used'>(),
+    amount: int(),
+    /** Picodollars beside `amount`. */
+    carry: int(),
+    /** Requests it stands for. */
+    requests: int(),
+    unpriced: int(),
+    created_at: time(),
+  }),
+  /** Alerts that wait for their audit row: one for each bucket, window and kind. */
+  usage_alerts: table(['bucket_id', 'window_no', 'kind'], 'organisation', {
+    organisation_id: text(),
+    workspace_id: text(),
+    bucket_id: text(),
+    window_no: int(),
+    kind: text<'threshold' | 'exhausted'>(),
+    used: int(),
+    created_at: time(),
+    /** When its audit row was written. */
+    done_at: nullable(time()),
+  }),
+  /** How far each journal of settled requests has been applied. */
+  ledger_positions: table(['journal'], 'none', { journal: text(), segment: text(), position: int() }),
   /** One leader per job. */
   leases: table(['name'], 'none', { name: text(), holder: text(), expires_at: time() }),
 } as const;

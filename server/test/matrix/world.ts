@@ -39,7 +39,9 @@ export type Kind =
   | 'rate_policy'
   | 'batch'
   | 'file'
-  | 'job';
+  | 'job'
+  | 'usage_policy'
+  | 'usage_entity';
 
 /** What belongs to the organisation and is seen from all of its workspaces, by whoever may see it at all. */
 export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
@@ -107,6 +109,8 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       batch: { id: `gw_batch_${canary}` },
       file: { id: `gw_file_${canary}` },
       job: { id: `gw_ftjob_${canary}` },
+      usage_policy: { id: newId() },
+      usage_entity: { id: newId() },
     },
   };
 }
@@ -451,6 +455,96 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       ok: true,
       result: JSON.stringify({ custom_id: t.canary }),
       created_at: now,
+    },
+  ],
+  usage_policies: (t) => [
+    {
+      id: t.objects.usage_policy.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      name: `Policy ${t.canary}`,
+      description: `About ${t.canary}`,
+      conditions: [{ key: 'metadata.team', value: t.canary }],
+      group_by: [{ key: 'metadata._user' }],
+      type: 'cost',
+      credit_limit: 10,
+      alert_threshold: null,
+      periodic_reset: null,
+      periodic_reset_days: null,
+      next_usage_reset_at: null,
+      last_reset_at: null,
+      status: 'active',
+      ...stamps,
+    },
+  ],
+  usage_buckets: (t) => [
+    {
+      id: t.objects.usage_entity.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      owner_kind: 'policy',
+      owner_id: t.objects.usage_policy.id,
+      bucket_key: `metadata._user:${t.canary}`,
+      value_key: `metadata._user:${t.canary}`,
+      label: `Policy ${t.canary}`,
+      type: 'cost',
+      credit_limit: 10_000_000,
+      alert_threshold: null,
+      terms_at: 0,
+      period: null,
+      window_no: 1,
+      used: 1,
+      carry: 0,
+      reserved: 0,
+      unpriced: 0,
+      resets_at: null,
+      last_reset_at: null,
+      status: 'active',
+      threshold_alerted: false,
+      exhausted_alerted: false,
+      ...stamps,
+    },
+  ],
+  reservations: (t) => [
+    {
+      id: newId(),
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      bucket_id: t.objects.usage_entity.id,
+      window_no: 1,
+      node: `node-${t.canary}`,
+      amount: 0,
+      expires_at: now + YEAR,
+      created_at: now,
+    },
+  ],
+  ledger_entries: (t) => [
+    {
+      id: newId(),
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      bucket_id: t.objects.usage_entity.id,
+      window_no: 1,
+      kind: 'settle',
+      from_account: 'open',
+      to_account: 'used',
+      amount: 1,
+      carry: 0,
+      requests: 1,
+      unpriced: 0,
+      created_at: now,
+    },
+  ],
+  usage_alerts: (t) => [
+    {
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      bucket_id: t.objects.usage_entity.id,
+      window_no: 1,
+      kind: 'threshold',
+      used: 1,
+      created_at: now,
+      done_at: now,
     },
   ],
   sandbox_objects: (t) => [

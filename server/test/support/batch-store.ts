@@ -140,7 +140,7 @@ export async function batchWorld(
     pricingAdjustments: null,
     expiresAt: null,
     limited: [],
-    usageLimits: null,
+    budgets: [],
     broken: null,
     ...more,
   });
@@ -154,6 +154,8 @@ export async function batchWorld(
     metadata: null,
     limited: null,
     ratePolicies: { llm: null, mcpTools: null },
+    budgets: [],
+    usagePolicies: null,
     providers: new Map([
       ['sb', stored('sb')],
       ['few', stored('few', { models: new Map([['echo', off]]) })],

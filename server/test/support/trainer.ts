@@ -324,7 +324,7 @@ export function startNode(options: NodeOptions): TrainerNode {
     pricingAdjustments: null,
     expiresAt: null,
     limited: [],
-    usageLimits: null,
+    budgets: [],
     broken: null,
   };
   const providers = new Map([[stored.slug, stored]]);

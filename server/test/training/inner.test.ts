@@ -5,6 +5,8 @@ import { BodyBudget } from '../../src/http/body-budget.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { createAdmission } from '../../src/limits/admission.ts';
+import { createLedger } from '../../src/limits/ledger/ledger.ts';
+import { createOutputs } from '../../src/limits/ledger/outputs.ts';
 import { createInner, type InnerAnswer, type InnerRequest } from '../../src/llm/inner.ts';
 import { run } from '../../src/llm/pipeline.ts';
 import type { Services } from '../../src/llm/services.ts';
@@ -22,6 +24,7 @@ const messages = [{ role: 'user', content: 'Hello, batch' }];
 describe.each(ENGINES)('inner requests on %s', (engine) => {
   const clock = new TestClock();
   const records: LogRecord[] = [];
+  const settled: string[] = [];
   let store: JobStore;
   let snapshot: WorkspaceSnapshot;
   let inner: (request: InnerRequest) => Promise<InnerAnswer>;
@@ -45,7 +48,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       pricingAdjustments: null,
       expiresAt: null,
       limited: [],
-      usageLimits: null,
+      budgets: [],
       broken: null,
     } as const;
     snapshot = {
@@ -57,6 +60,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       metadata: null,
       limited: null,
       ratePolicies: { llm: null, mcpTools: null },
+      budgets: [],
+      usagePolicies: null,
       providers: new Map([['sb', provider]]),
       configs: new Map([
         [
@@ -81,6 +86,20 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       },
       pricer: createPricer(),
       admission: createAdmission({ counters, share: null, clock, log: silentLog }),
+      ledger: createLedger({
+        tables,
+        journal: {
+          failing: false,
+          append(line, done) {
+            settled.push(line);
+            done();
+          },
+        },
+        clock,
+        log: silentLog,
+        node: 'n',
+      }),
+      outputs: createOutputs(),
       objects: { handle: () => Promise.reject(new Error('no object is asked for')) },
       clock,
       log: silentLog,

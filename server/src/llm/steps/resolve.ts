@@ -59,10 +59,11 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   const managed = objects && isManaged(x);
   // Limits of the key belong to the caller: a plan is shared between keys that all have some, or none.
   const limitedKey = (x.principal?.rateLimits.length ?? 0) > 0;
+  const budgetedKey = x.principal?.usageLimits != null;
   const memoKey =
     inline || !isNeutral(x) || managed
       ? null
-      : `${limitedKey ? 'limited' : ''}|${x.operation.id}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
+      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
   if (known !== undefined && (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.plan = known;
@@ -94,14 +95,21 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     target = findTarget(x, selection);
   }
   // What only reads is free (api §15.5).
+  const counted = x.operation.method !== 'GET';
   const limited =
-    x.operation.method !== 'GET' &&
+    counted &&
     (limitedKey ||
       snapshot.limited !== null ||
       snapshot.ratePolicies.llm !== null ||
       (target?.stored?.limited.length ?? 0) > 0);
+  const budgeted =
+    counted &&
+    (budgetedKey ||
+      snapshot.budgets.length > 0 ||
+      snapshot.usagePolicies !== null ||
+      (target?.stored?.budgets.length ?? 0) > 0);
   x.target = target;
-  x.plan = makePlan(x.operation, target, stored?.slug ?? null, { limits: limited });
+  x.plan = makePlan(x.operation, target, stored?.slug ?? null, { limits: limited, budgets: budgeted });
   if (memoKey !== null && target?.stored != null) {
     if (snapshot.plans.size >= MAX_PLANS) snapshot.plans.clear();
     snapshot.plans.set(memoKey, x.plan);

@@ -6,6 +6,7 @@ import { defineResource, emptyAnswer, findRow } from '../define.ts';
 import { queryBoolean, queryList, tenantFields, uuid } from '../fields.ts';
 import type { Action, AnyAction, Call, ItemVerb } from '../resource.ts';
 import { toIsoOrNull, usageLimitOf } from '../shapes.ts';
+import { followPatch } from '../usage.ts';
 import { createKey } from './create.ts';
 import { presentDetail, presentKeys, statusOf } from './present.ts';
 import { checkMayGet, isRanked } from './rank.ts';
@@ -97,6 +98,8 @@ async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow
     patch.last_reset_at = now;
     if (row.status === 'exhausted') patch.status = 'active';
   }
+  const own = { ...row, label: row.name ?? row.id };
+  await followPatch(call, 'key', own, patch, body.reset_usage === true);
   revives ||= patch.status === 'active';
   if (revives) {
     const param = body.expires_at === undefined ? null : 'expires_at';

@@ -2,7 +2,8 @@
 import { maskKey } from '../../auth/keys.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Call } from '../resource.ts';
-import { presentUsageLimit, toIso, toIsoOrNull } from '../shapes.ts';
+import { toIso, toIsoOrNull } from '../shapes.ts';
+import { latest, presentUsage, type UsageOf, usageOf } from '../usage.ts';
 import { keySettings } from './rules.ts';
 import { type KeyRow, type KeySecrets, secretsOf, UNCOLLECTED } from './secrets.ts';
 
@@ -16,7 +17,8 @@ export async function presentKeys(rows: readonly KeyRow[], { tx, clock }: Pick<C
   const ids = rows.map((row) => row.id);
   const secrets = await secretsOf(tx, ids, now);
   const enforced = await expiryEnforced(tx, rows);
-  return rows.map((row) => presentKey(row, secrets(row.id), now, enforced(row)));
+  const usage = await usageOf(tx, 'key', rows);
+  return rows.map((row) => presentKey(row, secrets(row.id), now, enforced(row), usage));
 }
 
 /** One key, with what only details tell. */
@@ -46,8 +48,9 @@ async function expiryEnforced(tx: TenantTx, rows: readonly KeyRow[]): Promise<(r
   return (row) => row.type === 'workspace-user' && row.workspace_id !== null && enforced.has(row.workspace_id);
 }
 
-function presentKey(row: KeyRow, secrets: KeySecrets, now: number, expiryEnforced: boolean) {
+function presentKey(row: KeyRow, secrets: KeySecrets, now: number, expiryEnforced: boolean, usage: UsageOf) {
   const { current, previous } = secrets;
+  const counted = row.usage_limits === null ? undefined : usage(row.id, row.usage_limits);
   return {
     object: 'api-key',
     id: row.id,
@@ -62,7 +65,7 @@ function presentKey(row: KeyRow, secrets: KeySecrets, now: number, expiryEnforce
     creation_mode: row.creation_mode,
     scopes: row.scopes,
     rate_limits: row.rate_limits ?? [],
-    usage_limits: presentUsageLimit(row.usage_limits, {
+    usage_limits: presentUsage(row.usage_limits, counted, {
       exhausted: row.status === 'exhausted',
       lastResetAt: row.last_reset_at,
     }),
@@ -74,8 +77,8 @@ function presentKey(row: KeyRow, secrets: KeySecrets, now: number, expiryEnforce
     last_rotated_at: toIsoOrNull(row.last_rotated_at),
     key_transition_expires_at: toIsoOrNull(previous?.expires_at ?? null),
     uncollected_key: current?.digest === UNCOLLECTED,
-    last_reset_at: toIsoOrNull(row.last_reset_at),
-    next_usage_reset_at: row.usage_limits?.next_usage_reset_at ?? null,
+    last_reset_at: toIsoOrNull(latest(counted?.last_reset_at ?? null, row.last_reset_at)),
+    next_usage_reset_at: toIsoOrNull(counted?.resets_at ?? null) ?? row.usage_limits?.next_usage_reset_at ?? null,
     created_at: toIso(row.created_at),
     last_updated_at: toIso(row.last_updated_at),
   };

@@ -12,6 +12,7 @@ import { tenantFields } from '../fields.ts';
 import { isOpenTo } from '../openable.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { usageLimitsOf } from '../shapes.ts';
+import { followUpdate } from '../usage.ts';
 import { createDefaultProvider, type Integration, levelOf, requireLevel, visible } from './rules.ts';
 import { type WorkspacesBody, workspacesAnswer, workspacesBody } from './schema.ts';
 
@@ -176,6 +177,15 @@ async function settleProviders(
   const mine = { integration_id: row.id, workspace_id: workspaceId } as const;
   if (entry.reset_usage === true) {
     const now = call.clock.now();
+    const owner = {
+      kind: 'integration',
+      id: row.id,
+      label: row.slug,
+      at: now,
+      usage_limits: null,
+      workspaceId,
+    } as const;
+    await followUpdate(call.tx, call.clock, owner, true);
     await call.tx.update('providers', { ...mine, status: 'exhausted' }, { status: 'active', last_reset_at: now });
   }
   if (!entry.enabled || (entry.create_default_provider ?? call.body.create_default_provider) === false) return;

@@ -17,16 +17,17 @@ import {
 import { defineResource } from '../define.ts';
 import { queryBoolean, tenantFields } from '../fields.ts';
 import { fieldNames } from '../integrations/configurations.ts';
-import { limitPatch, presentLimits } from '../limits.ts';
+import { limitPatch, presentLimits, resets } from '../limits.ts';
 import { isOpenTo, loadProviders } from '../openable.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
 import type { AnyAction, Call } from '../resource.ts';
+import { followPatch, type UsageOf, usageOf } from '../usage.ts';
 import { answer, type CreateBody, catalogueAnswer, createBody, saved, type UpdateBody, updateBody } from './schema.ts';
 
 type ProviderRow = Row<'providers'>;
 type AnyCall = Call<never, never, never> | Call;
 
-function present(row: ProviderRow, integration: string, now: number) {
+function present(row: ProviderRow, integration: string, now: number, usage: UsageOf) {
   return {
     id: row.id,
     slug: row.slug,
@@ -34,7 +35,7 @@ function present(row: ProviderRow, integration: string, now: number) {
     note: row.note,
     integration_id: integration,
     workspace_id: row.workspace_id,
-    ...presentLimits(row, now),
+    ...presentLimits(row, now, usage),
     object: 'provider',
   };
 }
@@ -43,7 +44,8 @@ async function presentAll(rows: readonly ProviderRow[], call: Call) {
   const ids = [...new Set(rows.map((row) => row.integration_id))];
   const integrations = ids.length === 0 ? [] : await call.tx.list('integrations', { where: { id: { in: ids } } });
   const slugs = new Map(integrations.map((row) => [row.id, row.slug]));
-  return rows.map((row) => present(row, slugs.get(row.integration_id) ?? '', call.clock.now()));
+  const usage = await usageOf(call.tx, 'provider', rows);
+  return rows.map((row) => present(row, slugs.get(row.integration_id) ?? '', call.clock.now(), usage));
 }
 
 /** An active integration that the workspace may use. Throws 404 `AB02`, the same for one that does not exist. */
@@ -135,6 +137,7 @@ export function providersResource(ports: ReferencePorts): AnyAction[] {
         const patch: Patch<'providers'> = limitPatch(call.body, row.status, call.clock.now());
         if (call.body.name !== undefined) patch.name = call.body.name;
         if (call.body.note !== undefined) patch.note = call.body.note;
+        await followPatch(call, 'provider', { ...row, label: row.slug }, patch, resets(call.body));
         return { patch, answer: { id: row.id, slug: row.slug } };
       },
     },

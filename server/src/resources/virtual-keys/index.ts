@@ -27,10 +27,11 @@ import {
   sealKey,
   sealSettings,
 } from '../integrations/secrets.ts';
-import { limitPatch, presentLimits } from '../limits.ts';
+import { limitPatch, presentLimits, resets } from '../limits.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { maskOf } from '../shapes.ts';
+import { followPatch, type UsageOf, usageOf } from '../usage.ts';
 import {
   type CreateBody,
   createBody,
@@ -48,7 +49,7 @@ type AnyCall = Call<never, never, never> | Call;
 
 const place = (row: string): AccountPlace => ({ table: 'virtual_keys', column: 'secret_model_config', row });
 
-function presentItem(row: KeyRow, integration: string | null, now: number) {
+function presentItem(row: KeyRow, integration: string | null, now: number, usage: UsageOf) {
   return {
     id: row.id,
     slug: row.slug,
@@ -57,7 +58,7 @@ function presentItem(row: KeyRow, integration: string | null, now: number) {
     provider: row.ai_provider_id,
     workspace_id: row.workspace_id,
     integration_id: integration,
-    ...presentLimits(row, now),
+    ...presentLimits(row, now, usage),
     object: 'virtual-key',
   };
 }
@@ -67,8 +68,9 @@ async function presentAll(rows: readonly KeyRow[], call: Call) {
   const integrations = ids.length === 0 ? [] : await call.tx.list('integrations', { where: { id: { in: ids } } });
   const slugs = new Map(integrations.map((row) => [row.id, row.slug]));
   const now = call.clock.now();
+  const usage = await usageOf(call.tx, 'virtual-key', rows);
   return rows.map((row) =>
-    presentItem(row, row.integration_id === null ? null : (slugs.get(row.integration_id) ?? null), now),
+    presentItem(row, row.integration_id === null ? null : (slugs.get(row.integration_id) ?? null), now, usage),
   );
 }
 
@@ -177,6 +179,7 @@ export function virtualKeysResource(ports: ReferencePorts): AnyAction[] {
         const { body, vault, tenant } = call;
         refuseMigrated(row);
         const patch: Patch<'virtual_keys'> = limitPatch(body, row.status, call.clock.now());
+        await followPatch(call, 'virtual-key', { ...row, label: row.slug }, patch, resets(body));
         if (body.name !== undefined) patch.name = body.name;
         if (body.note !== undefined) patch.note = body.note;
         if (body.key !== undefined) patch.key = await sealKey(vault, tenant, place(row.id), body.key);

@@ -9,11 +9,14 @@ import type { JournalPosition, LogSink } from '../ports.ts';
 import { errorCode } from './files.ts';
 import type { Journal, SegmentInfo } from './journal.ts';
 
+export type ShipTarget = Pick<LogSink, 'insert' | 'position' | 'settle'>;
+
 export interface ShipperOptions {
   /** The journal's directory. */
   readonly dir: string;
   readonly journal: Journal;
-  readonly sink: LogSink;
+  /** The log store, or another place that takes each batch together with its position. */
+  readonly sink: ShipTarget;
   readonly clock: Clock;
   readonly log: Log;
   /** Pause between looks for new records, milliseconds. */
@@ -92,7 +95,7 @@ const NO_LINES = Buffer.alloc(0);
 class JournalShipper implements Shipper {
   readonly #dir: string;
   readonly #journal: Journal;
-  readonly #sink: LogSink;
+  readonly #sink: ShipTarget;
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #everyMs: number;

@@ -16,6 +16,7 @@ import {
   settingsForNewWorkspace,
 } from '../../settings/settings.ts';
 import { usageLimitsOf } from '../../shapes.ts';
+import { followUpdate, usageOf } from '../../usage.ts';
 import { checkRank, roleIn } from '../rank.ts';
 import { mergeDefaults } from './defaults.ts';
 import { replaceLimits, resetLimits } from './limits.ts';
@@ -98,7 +99,8 @@ const list: Action<unknown, ListQuery> = {
     };
     const total = await tx.count('workspaces', { where });
     const rows = await tx.list('workspaces', { where, orderBy: [['created_at', 'desc']], ...page });
-    return { object: 'list', total, data: rows.map((row) => presentItem(row, query.name_format)) };
+    const usage = await usageOf(tx, 'workspace', rows);
+    return { object: 'list', total, data: rows.map((row) => presentItem(row, query.name_format, usage)) };
   },
 };
 
@@ -258,6 +260,11 @@ async function changesOf(
   if (body.reset_usage === true) {
     patch.usage_limits = resetLimits(patch.usage_limits ?? row.usage_limits);
     patch.last_reset_at = clock.now();
+  }
+  if (body.usage_limits !== undefined || body.reset_usage === true) {
+    const limits = patch.usage_limits === undefined ? row.usage_limits : patch.usage_limits;
+    const owner = { kind: 'workspace', id: row.id, label: row.slug, at: clock.now(), usage_limits: limits } as const;
+    await followUpdate(tx, clock, owner, body.reset_usage === true);
   }
   return patch;
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { tenantRows } from '../../../store/conformance/rows.ts';
 import { usageLimitsOf } from '../../shapes.ts';
 import { presentLimits, replaceLimits, resetLimits } from './limits.ts';
 
@@ -39,12 +40,30 @@ describe('usage limits of a workspace', () => {
   });
 
   it('are answered with their kind, state and last reset', () => {
-    const row = { usage_limits: [{ credit_limit: 5, ...exhausted }, monthly], last_reset_at: 0 };
-    expect(presentLimits(row)).toEqual([
-      { credit_limit: 5, type: 'cost', status: 'exhausted', last_reset_at: '1970-01-01T00:00:00.000Z' },
-      { ...monthly, status: 'active', last_reset_at: '1970-01-01T00:00:00.000Z' },
+    const row = { id: 'w', usage_limits: [{ credit_limit: 5 }, monthly], last_reset_at: 0 };
+    const bucket = {
+      ...tenantRows('o', 'w').usage_buckets,
+      used: 5_500_000,
+      status: 'exhausted' as const,
+      last_reset_at: 86_400_000,
+    };
+    const shown = presentLimits(row, (_, limit) => (limit === monthly ? undefined : bucket));
+    expect(shown).toEqual([
+      {
+        credit_limit: 5,
+        type: 'cost',
+        current_usage: 5.5,
+        status: 'exhausted',
+        last_reset_at: '1970-01-02T00:00:00.000Z',
+      },
+      {
+        ...monthly,
+        current_usage: 0,
+        status: 'active',
+        last_reset_at: '1970-01-01T00:00:00.000Z',
+      },
     ]);
-    expect(presentLimits({ usage_limits: null, last_reset_at: null })).toBeNull();
+    expect(presentLimits({ id: 'w', usage_limits: null, last_reset_at: null }, () => undefined)).toBeNull();
   });
 
   it('a reset date is kept as its UTC midnight, and one in the past is refused by its path', () => {

@@ -1,6 +1,6 @@
 /** The usage limits of a workspace: several, each with a state of its own (api §11.5, §16.2). */
 import type { Row, UsageLimit } from '../../../store/schema.ts';
-import { presentUsageLimit } from '../../shapes.ts';
+import { presentUsage, type UsageOf } from '../../usage.ts';
 
 /**
  * New limits over the stored ones. A limit that is exhausted stays so under the same kind and period, unless it was
@@ -25,10 +25,13 @@ export function resetLimits(limits: readonly UsageLimit[] | null): UsageLimit[] 
   return limits?.map(({ status: _status, ...limit }) => limit) ?? null;
 }
 
-export function presentLimits(row: Pick<Row<'workspaces'>, 'usage_limits' | 'last_reset_at'>) {
+export function presentLimits(row: Pick<Row<'workspaces'>, 'id' | 'usage_limits' | 'last_reset_at'>, usage: UsageOf) {
   return (
     row.usage_limits?.map((limit) =>
-      presentUsageLimit(limit, { exhausted: limit.status === 'exhausted', lastResetAt: row.last_reset_at }),
+      presentUsage(limit, usage(row.id, limit), {
+        exhausted: limit.status === 'exhausted',
+        lastResetAt: row.last_reset_at,
+      }),
     ) ?? null
   );
 }

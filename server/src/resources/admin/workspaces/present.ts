@@ -4,6 +4,7 @@ import { securityOf } from '../../../auth/security-settings.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { toIso, toIsoOrNull } from '../../shapes.ts';
+import { type UsageOf, usageOf } from '../../usage.ts';
 import type { WorkspaceRole } from '../rank.ts';
 import { presentDefaults } from './defaults.ts';
 import { presentLimits } from './limits.ts';
@@ -12,7 +13,7 @@ import { formatName, type NameFormat } from './name.ts';
 
 type Workspace = Row<'workspaces'>;
 
-export function presentItem(row: Workspace, format: NameFormat | undefined) {
+export function presentItem(row: Workspace, format: NameFormat | undefined, usage: UsageOf) {
   return {
     object: 'workspace' as const,
     id: row.id,
@@ -23,7 +24,7 @@ export function presentItem(row: Workspace, format: NameFormat | undefined) {
     is_default: row.is_default ? 1 : 0,
     status: row.status,
     defaults: presentDefaults(row.defaults),
-    usage_limits: presentLimits(row),
+    usage_limits: presentLimits(row, usage),
     rate_limits: row.rate_limits,
     security_settings: row.security_settings,
     settings: row.settings,
@@ -36,7 +37,7 @@ export function presentItem(row: Workspace, format: NameFormat | undefined) {
 /** @param members whether the caller may see who belongs to it */
 export async function presentDetail(tx: TenantTx, row: Workspace, format: NameFormat | undefined, members: boolean) {
   return {
-    ...presentItem(row, format),
+    ...presentItem(row, format, await usageOf(tx, 'workspace', [row])),
     organisation_id: row.organisation_id,
     created_by: row.created_by,
     creation_source: row.creation_source,

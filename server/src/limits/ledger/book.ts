@@ -1,0 +1,404 @@
+/**
+ * One bucket within one transaction: every change of its counters is a movement between two of its accounts, written as
+ * ledger entries when it is closed (docs/decisions/2026-11-22-budgets.md). Nothing else changes `usage_buckets`.
+ */
+import type { Clock } from '../../kernel/clock.ts';
+import { uuidv7 } from '../../kernel/id.ts';
+import type { TenantTx } from '../../store/ports.ts';
+import type { Row } from '../../store/schema.ts';
+import { firstReset, nextReset, type Terms } from './terms.ts';
+
+/** What the books need of a transaction, a tenant's or the system's. */
+export type BooksTx = Pick<TenantTx, 'find' | 'list' | 'insert' | 'update' | 'remove' | 'now'>;
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+type Bucket = Mutable<Row<'usage_buckets'>>;
+type Entry = Mutable<Row<'ledger_entries'>>;
+type Held = { readonly row: Mutable<Row<'reservations'>>; readonly stored: boolean };
+type Account = Entry['from_account'];
+
+/** What a request used, and what it had reserved. */
+export interface Settled {
+  readonly window: number;
+  readonly lease: string;
+  readonly reserved: number;
+  readonly used: number;
+  /** Picodollars beside `used`, may be negative. */
+  readonly carry: number;
+  readonly requests: number;
+  readonly unpriced: number;
+  /** What was reserved and not used goes back to the bucket, not to the lease. */
+  readonly giveBack: boolean;
+}
+
+const PICO = 1_000_000;
+
+export class Book {
+  readonly #row: Bucket;
+  readonly #clock: Clock;
+  readonly #entries = new Map<string, Entry>();
+  readonly #alerts: Row<'usage_alerts'>['kind'][] = [];
+  /** Leases touched here, by id. A missing one is null. */
+  readonly #leases = new Map<string, Held | null>();
+  #cleared: Row<'usage_alerts'>['kind'][] = [];
+  #turned = false;
+  #dirty: boolean;
+  readonly #fresh: boolean;
+  readonly #wasStatus: Bucket['status'];
+
+  private constructor(row: Bucket, clock: Clock, fresh: boolean) {
+    this.#row = { ...row };
+    this.#clock = clock;
+    this.#fresh = fresh;
+    this.#dirty = fresh;
+    this.#wasStatus = row.status;
+  }
+
+  /** The bucket of `terms`, made when there is none, turned when its window is over, with the newest terms. */
+  static async open(
+    tx: BooksTx,
+    place: { readonly organisationId: string; readonly workspaceId: string },
+    terms: Terms,
+    clock: Clock,
+    now: number,
+  ): Promise<Book> {
+    const row = await tx.find('usage_buckets', {
+      workspace_id: place.workspaceId,
+      owner_kind: terms.ownerKind,
+      owner_id: terms.ownerId,
+      bucket_key: terms.bucketKey,
+    });
+    if (row === undefined) {
+      const book = new Book(newBucket(place, terms, clock, now), clock, true);
+      book.#judge();
+      return book;
+    }
+    const book = Book.of(row, clock);
+    book.turn(now);
+    book.adopt(terms, now);
+    return book;
+  }
+
+  static of(row: Bucket, clock: Clock): Book {
+    return new Book(row, clock, false);
+  }
+
+  get id(): string {
+    return this.#row.id;
+  }
+
+  get row(): Readonly<Bucket> {
+    return this.#row;
+  }
+
+  /** What is spoken for: at the limit nothing more is admitted. */
+  get committed(): number {
+    return this.#row.used + this.#row.reserved;
+  }
+
+  get admits(): boolean {
+    return this.committed < this.#row.credit_limit;
+  }
+
+  /** Begins the next window when this one is over. True when it did. */
+  turn(now: number): boolean {
+    const { resets_at: due, period } = this.#row;
+    if (due === null || due > now) return false;
+    this.#begin(due);
+    this.#row.resets_at = nextReset(period, due, now);
+    return true;
+  }
+
+  /** Begins a new window by hand; the day of the next turn stays. */
+  reset(now: number): void {
+    this.#begin(now);
+  }
+
+  #begin(at: number): void {
+    const row = this.#row;
+    if (row.reserved > 0) this.#move('expiry', 'reserved', 'open', row.reserved);
+    row.window_no += 1;
+    row.used = 0;
+    row.carry = 0;
+    row.reserved = 0;
+    row.unpriced = 0;
+    row.last_reset_at = at;
+    row.threshold_alerted = false;
+    row.exhausted_alerted = false;
+    this.#leases.clear();
+    this.#turned = true;
+    this.#dirty = true;
+    this.#judge();
+  }
+
+  /** Takes terms that are newer than those it has. */
+  adopt(terms: Terms, now: number): void {
+    const row = this.#row;
+    if (terms.at <= row.terms_at) return;
+    this.#dirty = true;
+    row.terms_at = terms.at;
+    row.label = terms.label;
+    const raised = terms.limit > row.credit_limit;
+    const quieter = terms.alert === null || (row.alert_threshold !== null && terms.alert > row.alert_threshold);
+    row.credit_limit = terms.limit;
+    row.alert_threshold = terms.alert;
+    if (raised) this.#quiet('exhausted');
+    if (raised || quieter) this.#quiet('threshold');
+    if (row.period !== terms.period) {
+      row.period = terms.period;
+      row.resets_at = firstReset(terms, now);
+    } else if (terms.resetsAt !== null && terms.resetsAt > now) {
+      row.resets_at = terms.resetsAt;
+    }
+    this.#judge();
+  }
+
+  #quiet(kind: Row<'usage_alerts'>['kind']): void {
+    const flag = `${kind}_alerted` as const;
+    if (!this.#row[flag]) return;
+    this.#row[flag] = false;
+    this.#cleared.push(kind);
+  }
+
+  /** Reserves for a lease. */
+  async grant(tx: BooksTx, lease: { id: string; node: string; expiresAt: number }, amount: number, now: number) {
+    let held = await this.#lease(tx, lease.id);
+    if (held === null) {
+      const { organisation_id, workspace_id, window_no } = this.#row;
+      held = {
+        row: {
+          id: lease.id,
+          organisation_id,
+          workspace_id,
+          bucket_id: this.id,
+          window_no,
+          node: lease.node,
+          amount: 0,
+          expires_at: lease.expiresAt,
+          created_at: now,
+        },
+        stored: false,
+      };
+      this.#leases.set(lease.id, held);
+    }
+    held.row.expires_at = lease.expiresAt;
+    this.#dirty = true;
+    held.row.amount += amount;
+    this.#row.reserved += amount;
+    this.#move('grant', 'open', 'reserved', amount);
+  }
+
+  /** Puts up to `amount` of a lease back. */
+  async release(tx: BooksTx, leaseId: string, amount: number, kind: 'release' | 'expiry' = 'release'): Promise<void> {
+    const held = await this.#lease(tx, leaseId);
+    const given = Math.min(amount, held?.row.amount ?? 0, this.#row.reserved);
+    if (held === null || given <= 0) return;
+    held.row.amount -= given;
+    this.#row.reserved -= given;
+    this.#move(kind, 'reserved', 'open', given);
+  }
+
+  /** Books what a request used, in the window it was admitted in. */
+  async settle(tx: BooksTx, done: Settled): Promise<void> {
+    const row = this.#row;
+    const extra = { carry: done.carry, requests: done.requests, unpriced: done.unpriced };
+    if (done.window !== row.window_no) {
+      this.#move('settle', 'open', 'used', done.used, extra, done.window);
+      return;
+    }
+    const held = await this.#lease(tx, done.lease);
+    const mine = held === null ? 0 : Math.min(done.reserved, held.row.amount, row.reserved);
+    const paid = Math.min(done.used, mine);
+    if (held !== null && mine > 0) {
+      held.row.amount -= paid;
+      row.reserved -= paid;
+    }
+    this.#move('settle', 'reserved', 'used', paid, paid === done.used ? extra : undefined);
+    if (paid < done.used) this.#move('settle', 'open', 'used', done.used - paid, extra);
+    else if (paid === 0) this.#note(extra);
+    const picos = row.carry + done.carry;
+    const whole = Math.floor(picos / PICO);
+    row.carry = picos - whole * PICO;
+    row.used = Math.max(0, row.used + done.used + whole);
+    row.unpriced += done.unpriced;
+    this.#dirty = true;
+    if (done.giveBack && mine > paid) await this.release(tx, done.lease, mine - paid);
+    this.#judge();
+  }
+
+  async #lease(tx: BooksTx, id: string) {
+    let held = this.#leases.get(id);
+    if (held === undefined) {
+      const row = await tx.find('reservations', { id });
+      held = row === undefined || row.window_no !== this.#row.window_no ? null : { row: { ...row }, stored: true };
+      this.#leases.set(id, held);
+    }
+    return held;
+  }
+
+  /** Whether it is exhausted, and whom that concerns. */
+  #judge(): void {
+    const row = this.#row;
+    const status = row.used >= row.credit_limit ? 'exhausted' : 'active';
+    if (status !== row.status) {
+      row.status = status;
+      this.#dirty = true;
+    }
+    if (status === 'exhausted') this.#alert('exhausted');
+    if (row.alert_threshold !== null && row.used >= row.alert_threshold) this.#alert('threshold');
+  }
+
+  #alert(kind: Row<'usage_alerts'>['kind']): void {
+    const flag = `${kind}_alerted` as const;
+    if (this.#row[flag] || (this.#row.used === 0 && kind === 'exhausted')) return;
+    this.#row[flag] = true;
+    this.#alerts.push(kind);
+    this.#dirty = true;
+  }
+
+  /** A request that used nothing that could be moved. */
+  #note(extra: Pick<Entry, 'carry' | 'requests' | 'unpriced'>): void {
+    this.#entry('settle', 'open', 'used', this.#row.window_no, 0, extra);
+  }
+
+  #move(
+    kind: Entry['kind'],
+    from: Account,
+    to: Account,
+    amount: number,
+    extra: Pick<Entry, 'carry' | 'requests' | 'unpriced'> = { carry: 0, requests: 0, unpriced: 0 },
+    window = this.#row.window_no,
+  ): void {
+    if (amount === 0 && window === this.#row.window_no) return;
+    this.#entry(kind, from, to, window, amount, extra);
+  }
+
+  /** Movements of one kind are one entry. */
+  #entry(
+    kind: Entry['kind'],
+    from: Account,
+    to: Account,
+    window: number,
+    amount: number,
+    extra: Pick<Entry, 'carry' | 'requests' | 'unpriced'>,
+  ): void {
+    this.#dirty = true;
+    const key = `${kind} ${from} ${to} ${window}`;
+    const entry = this.#entries.get(key);
+    if (entry !== undefined) {
+      entry.amount += amount;
+      entry.carry += extra.carry;
+      entry.requests += extra.requests;
+      entry.unpriced += extra.unpriced;
+      return;
+    }
+    const { organisation_id, workspace_id, id } = this.#row;
+    this.#entries.set(key, {
+      id: uuidv7(this.#clock),
+      organisation_id,
+      workspace_id,
+      bucket_id: id,
+      window_no: window,
+      kind,
+      from_account: from,
+      to_account: to,
+      amount,
+      ...extra,
+      created_at: 0,
+    });
+  }
+
+  /** Writes what was changed. */
+  async close(tx: BooksTx, now: number): Promise<void> {
+    if (!this.#dirty) return;
+    const row = this.#row;
+    row.last_updated_at = now;
+    if (this.#fresh) await tx.insert('usage_buckets', row);
+    else await tx.update('usage_buckets', { id: row.id }, row);
+    if (this.#turned) await tx.remove('reservations', { bucket_id: row.id, window_no: { lt: row.window_no } });
+    for (const held of this.#leases.values()) {
+      if (held === null) continue;
+      const { id, amount, expires_at } = held.row;
+      if (!held.stored) await tx.insert('reservations', held.row);
+      else await tx.update('reservations', { id }, { amount, expires_at });
+    }
+    for (const entry of this.#entries.values()) await tx.insert('ledger_entries', { ...entry, created_at: now });
+    for (const kind of this.#cleared) {
+      await tx.remove('usage_alerts', { bucket_id: row.id, window_no: row.window_no, kind });
+    }
+    for (const kind of new Set(this.#alerts)) {
+      const alert = { bucket_id: row.id, window_no: row.window_no, kind };
+      const { organisation_id, workspace_id, used } = row;
+      await tx.insert('usage_alerts', {
+        organisation_id,
+        workspace_id,
+        ...alert,
+        used,
+        created_at: now,
+        done_at: null,
+      });
+    }
+    if (row.status !== this.#wasStatus) await markOwner(tx, row);
+  }
+}
+
+function newBucket(
+  place: { readonly organisationId: string; readonly workspaceId: string },
+  terms: Terms,
+  clock: Clock,
+  now: number,
+): Bucket {
+  return {
+    id: uuidv7(clock),
+    organisation_id: place.organisationId,
+    workspace_id: place.workspaceId,
+    owner_kind: terms.ownerKind,
+    owner_id: terms.ownerId,
+    bucket_key: terms.bucketKey,
+    value_key: terms.valueKey,
+    label: terms.label,
+    type: terms.type,
+    credit_limit: terms.limit,
+    alert_threshold: terms.alert,
+    terms_at: terms.at,
+    period: terms.period,
+    window_no: 1,
+    used: 0,
+    carry: 0,
+    reserved: 0,
+    unpriced: 0,
+    resets_at: firstReset(terms, now),
+    last_reset_at: null,
+    status: 'active',
+    threshold_alerted: false,
+    exhausted_alerted: false,
+    created_at: now,
+    last_updated_at: now,
+  };
+}
+
+/** Keys, providers and virtual keys are listed by their status, so it stands in their row too. */
+async function markOwner(tx: BooksTx, bucket: Bucket): Promise<void> {
+  const { owner_kind: kind, owner_id: id, status } = bucket;
+  const table =
+    kind === 'key' ? 'api_keys' : kind === 'provider' ? 'providers' : kind === 'virtual-key' ? 'virtual_keys' : null;
+  if (table === null) return;
+  await tx.update(table, { id, status: status === 'active' ? 'exhausted' : 'active' }, { status });
+}
+
+/** The counters of a bucket's present window as its ledger entries say; they must be what the bucket holds. */
+export async function rebuilt(tx: BooksTx, bucket: Bucket): Promise<{ used: number; carry: number; reserved: number }> {
+  const entries = await tx.list('ledger_entries', { where: { bucket_id: bucket.id, window_no: bucket.window_no } });
+  let used = 0;
+  let reserved = 0;
+  let picos = 0;
+  for (const entry of entries) {
+    if (entry.to_account === 'used') used += entry.amount;
+    if (entry.from_account === 'used') used -= entry.amount;
+    if (entry.to_account === 'reserved') reserved += entry.amount;
+    if (entry.from_account === 'reserved') reserved -= entry.amount;
+    picos += entry.carry;
+  }
+  const whole = Math.floor(picos / PICO);
+  return { used: used + whole, carry: picos - whole * PICO, reserved };
+}

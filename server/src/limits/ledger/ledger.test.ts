@@ -1,0 +1,222 @@
+import fc from 'fast-check';
+import { afterEach, describe, expect, it } from 'vitest';
+import {
+  audited,
+  booksStore,
+  buckets,
+  type LedgerNode,
+  ledgerNode,
+  NOTHING,
+  termsWith,
+} from '../../../test/support/ledger-node.ts';
+import { systemClock, TestClock } from '../../kernel/clock.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { Tables } from '../../store/ports.ts';
+import type { Demand, Used } from './ledger.ts';
+import { sweepBooks } from './sweep.ts';
+
+let open: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of open.reverse()) await one.close();
+  open = [];
+});
+function own<T extends { close(): Promise<void> }>(one: T): T {
+  open.push(one);
+  return one;
+}
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+/** Sends until `stop` requests in a row were refused; what was admitted used `used`. */
+async function caller(node: LedgerNode, demand: Demand, used: Used, admitted: { count: number }, until: () => boolean) {
+  while (!until()) {
+    try {
+      const settle = await node.reserve([demand]);
+      admitted.count += 1;
+      await turn();
+      await settle(used);
+    } catch (error) {
+      if (!(error instanceof SluiceError) || error.kind !== 'usage_limit_exceeded') throw error;
+      await new Promise((resolve) => systemClock.after(2, () => resolve(undefined)));
+    }
+  }
+}
+
+async function consistent(tables: Tables) {
+  for (const { counters, entries, leased } of await audited(tables)) {
+    expect(entries).toEqual(counters);
+    expect(leased).toBe(counters.reserved);
+  }
+}
+
+describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) => {
+  const kinds = [
+    { type: 'requests', limit: 2000, amount: 1, used: { ...NOTHING, requests: 1 } },
+    { type: 'tokens', limit: 200_000, amount: 100, used: { ...NOTHING, requests: 1, tokens: 100 } },
+    { type: 'cost', limit: 2_000_000, amount: 1500, used: { ...NOTHING, requests: 1, cost: 1000 } },
+  ] as const;
+
+  it.each(kinds)('$type: two nodes with 64 callers each use all of a limit and nothing beyond it', async (kind) => {
+    const tables = own(await booksStore(engine));
+    const nodes = [own(await ledgerNode(tables, { name: 'a' })), own(await ledgerNode(tables, { name: 'b' }))];
+    const terms = termsWith({ type: kind.type, limit: kind.limit });
+    const demand = { terms, amount: kind.amount, bounded: true };
+    const admitted = { count: 0 };
+    let full = false;
+    const callers = nodes.flatMap((node) =>
+      Array.from({ length: 64 }, () => caller(node, demand, kind.used, admitted, () => full)),
+    );
+    const deadline = systemClock.monotonic() + 20_000;
+    while (systemClock.monotonic() < deadline && (await buckets(tables))[0]?.status !== 'exhausted') {
+      await new Promise((resolve) => systemClock.after(50, () => resolve(undefined)));
+    }
+    full = true;
+    await Promise.all(callers);
+    for (const node of nodes) await node.drain();
+    await consistent(tables);
+    const [bucket] = await buckets(tables);
+    const one = kind.type === 'cost' ? kind.used.cost : kind.amount;
+    expect(bucket?.used).toBe(admitted.count * one);
+    expect(bucket?.used).toBe(kind.limit);
+    expect(bucket).toMatchObject({ status: 'exhausted', exhausted_alerted: true });
+  });
+
+  it('a request that needs several limits gets all of them or none', async () => {
+    const tables = own(await booksStore(engine));
+    const node = own(await ledgerNode(tables));
+    const wide = { terms: termsWith({ bucketKey: 'wide', limit: 100 }), amount: 1, bounded: true };
+    const narrow = { terms: termsWith({ bucketKey: 'narrow', limit: 1, label: 'narrow' }), amount: 1, bounded: true };
+    const settle = await node.reserve([wide, narrow]);
+    await expect(node.reserve([wide, narrow])).rejects.toMatchObject({
+      kind: 'usage_limit_exceeded',
+      message: expect.stringMatching(/policy narrow for all/),
+    });
+    await settle(NOTHING);
+    await node.drain();
+    expect((await buckets(tables)).map(({ used, reserved }) => [used, reserved])).toEqual([
+      [0, 0],
+      [0, 0],
+    ]);
+    await consistent(tables);
+  });
+
+  it('400 windows over a year on two nodes: each turns once, at its midnight', async () => {
+    const clock = new TestClock(Date.UTC(2027, 11, 31, 23, 30));
+    const tables = own(await booksStore(engine, clock));
+    const nodes = [
+      own(await ledgerNode(tables, { name: 'a', clock })),
+      own(await ledgerNode(tables, { name: 'b', clock })),
+    ];
+    const once = Date.UTC(2028, 1, 29);
+    const limits = [
+      { period: 'monthly', resetsAt: null },
+      { period: 'weekly', resetsAt: null },
+      { period: 'days:1', resetsAt: null },
+      { period: null, resetsAt: once },
+    ].map((more, i) => termsWith({ ...more, bucketKey: String(i), limit: 1_000_000 }));
+    const demands = limits.map((terms) => ({ terms, amount: 1, bounded: true }));
+    const seen = limits.map(() => [] as (number | null)[]);
+    const short = engine === 'postgres';
+    // A moment past each midnight of a leap year; on the slower store of its first nine weeks.
+    for (let day = 0; day < (short ? 62 : 367); day++) {
+      clock.jump(Date.UTC(2028, 0, 1) + day * 86_400_000 + 1000 - clock.now());
+      const settles = await Promise.all(nodes.map((node) => node.reserve(demands)));
+      await Promise.all([
+        sweepBooks({ tables, clock }),
+        ...settles.map((settle) => settle({ ...NOTHING, requests: 1 })),
+      ]);
+      for (const row of await buckets(tables)) {
+        const list = seen[Number(row.bucket_key)];
+        if (row.last_reset_at !== null && list?.at(-1) !== row.last_reset_at) list?.push(row.last_reset_at);
+      }
+    }
+    for (const node of nodes) await node.drain();
+    const rows = (await buckets(tables)).sort((a, b) => (a.bucket_key < b.bucket_key ? -1 : 1));
+    // Twelve 1sts and 53 Mondays after the first of January, every midnight, and the leap day alone: 432 in all.
+    const expected = short ? [2, 9, 61, 1] : [12, 53, 366, 1];
+    expect(rows.map((row) => row.window_no - 1)).toEqual(expected);
+    expect(seen.map((list) => list.length)).toEqual(expected);
+    for (const at of seen.flat()) expect((at ?? 1) % 86_400_000).toBe(0);
+    for (const at of seen[0] ?? []) expect(new Date(at ?? 0).getUTCDate()).toBe(1);
+    for (const at of seen[1] ?? []) expect(new Date(at ?? 0).getUTCDay()).toBe(1);
+    expect(seen[3]).toEqual([once]);
+    await consistent(tables);
+    // What each window used is in its own entries: two requests a day.
+    const entries = await tables.systemRead((tx) =>
+      tx.list('ledger_entries', { where: { kind: 'settle', bucket_id: rows[3]?.id ?? '' } }),
+    );
+    expect(entries.reduce((sum, entry) => sum + entry.requests, 0)).toBe((short ? 62 : 367) * 2);
+  }, 120_000);
+
+  it('what a killed node had acknowledged is counted once, and its lease ends', async () => {
+    const clock = new TestClock(Date.now());
+    const tables = own(await booksStore(engine, clock));
+    const node = await ledgerNode(tables, { name: 'a', clock });
+    const demand = { terms: termsWith({ type: 'tokens', limit: 10_000 }), amount: 10, bounded: true };
+    for (let i = 0; i < 20; i++) await (await node.reserve([demand]))({ ...NOTHING, tokens: 7, requests: 1 });
+    for (let i = 0; i < 5; i++) await node.reserve([demand]);
+    await node.kill();
+    clock.jump(31_000);
+    await sweepBooks({ tables, clock });
+    const again = own(await ledgerNode(tables, { name: 'b', clock, dir: node.dir }));
+    await again.drain();
+    expect(await buckets(tables)).toMatchObject([{ used: 140, reserved: 0 }]);
+    await consistent(tables);
+  });
+
+  it('whatever two nodes do in whatever order, the counters are what the entries say', async () => {
+    const action = fc.record({
+      node: fc.nat(1),
+      bucket: fc.nat(1),
+      amount: fc.nat(60),
+      used: fc.nat(90),
+      carry: fc.integer({ min: -500_000, max: 500_000 }),
+      next: fc.constantFrom('settle', 'leave', 'sweep', 'maintain', 'day'),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(action, { minLength: 5, maxLength: 30 }), async (actions) => {
+        const clock = new TestClock(Date.UTC(2026, 1, 27, 12));
+        const tables = await booksStore(engine, clock);
+        const nodes = [await ledgerNode(tables, { name: 'a', clock }), await ledgerNode(tables, { name: 'b', clock })];
+        const open: { settle: (used: Used) => Promise<void>; used: Used }[] = [];
+        try {
+          for (const { node: at, bucket, amount, used, carry, next } of actions) {
+            const node = nodes[at] as LedgerNode;
+            const terms = termsWith({
+              bucketKey: String(bucket),
+              type: 'cost',
+              limit: 500 + bucket * 20_000,
+              alert: 100,
+              period: bucket === 0 ? 'days:1' : null,
+            });
+            const got = await node.reserve([{ terms, amount, bounded: amount % 2 === 0 }]).catch((error: unknown) => {
+              expect(error).toMatchObject({ kind: 'usage_limit_exceeded' });
+              return null;
+            });
+            if (got !== null) open.push({ settle: got, used: { ...NOTHING, cost: used, carry, requests: 1 } });
+            if (next === 'settle') for (const { settle, used: spent } of open.splice(0)) await settle(spent);
+            if (next === 'sweep') {
+              clock.jump(31_000);
+              await sweepBooks({ tables, clock });
+            }
+            if (next === 'maintain') await node.ledger.maintain();
+            if (next === 'day') clock.jump(86_400_000);
+          }
+          for (const { settle, used } of open) await settle(used);
+          for (const node of nodes) await node.drain();
+          await consistent(tables);
+          clock.jump(31_000);
+          await sweepBooks({ tables, clock });
+          expect((await buckets(tables)).map(({ reserved }) => reserved).filter((reserved) => reserved > 0)).toEqual(
+            [],
+          );
+          await consistent(tables);
+        } finally {
+          for (const node of nodes) await node.close();
+          await tables.close();
+        }
+      }),
+      { numRuns: engine === 'sqlite' ? 25 : 3 },
+    );
+  }, 60_000);
+});

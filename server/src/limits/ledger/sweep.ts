@@ -1,0 +1,65 @@
+/** What time does to the books: leases end, windows turn. Anyone may do it at any time; each happens once. */
+import type { Clock } from '../../kernel/clock.ts';
+import type { Tables } from '../../store/ports.ts';
+import { Book } from './book.ts';
+import { booksQueue } from './ledger.ts';
+import { nextReset, periodOf } from './terms.ts';
+
+const PAGE = 200;
+
+export interface SweepOptions {
+  readonly tables: Tables;
+  readonly clock: Clock;
+}
+
+/** Puts back what ended leases still hold, and turns windows that are over. True when there may be more. */
+export async function sweepBooks({ tables, clock }: SweepOptions): Promise<boolean> {
+  const { ended, due, policies } = await tables.systemRead(async (tx) => {
+    const now = await tx.now();
+    return {
+      ended: await tx.list('reservations', { where: { expires_at: { lte: now } }, limit: PAGE }),
+      due: await tx.list('usage_buckets', { where: { resets_at: { lte: now } }, limit: PAGE }),
+      policies: await tx.list('usage_policies', { where: { next_usage_reset_at: { lte: now } }, limit: PAGE }),
+    };
+  });
+  const work = new Map<string, { readonly workspaceId: string; readonly leases: string[] }>();
+  for (const { id, workspace_id: workspaceId } of due) work.set(id, { workspaceId, leases: [] });
+  for (const { bucket_id: bucket, workspace_id: workspaceId, id } of ended) {
+    const entry = work.get(bucket) ?? { workspaceId, leases: [] };
+    entry.leases.push(id);
+    work.set(bucket, entry);
+  }
+  for (const [bucket, { workspaceId, leases }] of work) {
+    await tables.systemWrite(
+      async (tx) => {
+        const now = await tx.now();
+        const row = await tx.find('usage_buckets', { id: bucket });
+        if (row === undefined) return;
+        const book = Book.of(row, clock);
+        book.turn(now);
+        const over = { id: { in: leases }, expires_at: { lte: now } };
+        const still = leases.length === 0 ? [] : await tx.list('reservations', { where: over });
+        for (const { id, amount } of still) await book.release(tx, id, amount, 'expiry');
+        await book.close(tx, now);
+        if (still.length > 0) await tx.remove('reservations', over);
+      },
+      { queue: booksQueue(workspaceId) },
+    );
+  }
+  for (const { id } of policies) await advancePolicy(tables, id);
+  return ended.length === PAGE || due.length === PAGE || policies.length === PAGE;
+}
+
+/** The dates that a policy shows; its buckets turn by their own. */
+async function advancePolicy(tables: Tables, id: string): Promise<void> {
+  await tables.systemWrite(async (tx) => {
+    const now = await tx.now();
+    const row = await tx.find('usage_policies', { id });
+    const due = row?.next_usage_reset_at;
+    if (row === undefined || due == null || due > now) return;
+    const patch = { last_reset_at: due, next_usage_reset_at: nextReset(periodOf(row), due, now) };
+    await tx.update('usage_policies', { id, next_usage_reset_at: due }, patch);
+    const change = { topic: 'usage_policies', entityId: id };
+    tx.changed({ organisationId: row.organisation_id, workspaceId: row.workspace_id, ...change });
+  });
+}

@@ -1,0 +1,43 @@
+/** Usage-limits policies as requests meet them: found by an index, counted in the ledger (api §15.3). */
+import { createHash } from 'node:crypto';
+import type { Row } from '../../store/schema.ts';
+import { amountOf, periodOf, type Terms } from '../ledger/terms.ts';
+import { compilePolicies, type Facts, type Place, type PolicyIndex, type Selects } from './conditions.ts';
+
+export interface UsagePolicy extends Selects {
+  readonly terms: Omit<Terms, 'bucketKey' | 'valueKey'>;
+}
+
+/** Keys of buckets longer than this are digests: a caller chooses the values, and an index takes no text of any length. */
+const MAX_KEY = 200;
+const MAX_SHOWN = 512;
+
+export function usageTerms(row: Row<'usage_policies'>): UsagePolicy['terms'] {
+  return {
+    ownerKind: 'policy',
+    ownerId: row.id,
+    label: row.name ?? row.id,
+    type: row.type,
+    limit: amountOf(row.type, row.credit_limit),
+    alert: row.alert_threshold === null ? null : amountOf(row.type, row.alert_threshold),
+    period: periodOf({ periodic_reset: row.periodic_reset, periodic_reset_days: row.periodic_reset_days }),
+    resetsAt: row.next_usage_reset_at,
+    at: row.last_updated_at,
+  };
+}
+
+export function compileUsagePolicies(
+  rows: readonly Row<'usage_policies'>[],
+  place: Place,
+): PolicyIndex<UsagePolicy> | null {
+  const policies = rows.map((row) => ({ conditions: row.conditions, group_by: row.group_by, terms: usageTerms(row) }));
+  return compilePolicies<UsagePolicy>(policies, place);
+}
+
+/** Adds the terms of every policy that a request belongs to. */
+export function addBudgets(policies: PolicyIndex<UsagePolicy>, facts: Facts, into: Terms[]): void {
+  for (const { policy, bucket, valueKey } of policies.match(facts)) {
+    const bucketKey = bucket.length <= MAX_KEY ? bucket : createHash('sha256').update(bucket).digest('hex');
+    into.push({ ...policy.terms, bucketKey, valueKey: valueKey.slice(0, MAX_SHOWN) });
+  }
+}

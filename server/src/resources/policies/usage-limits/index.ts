@@ -1,0 +1,305 @@
+/** Usage-limits policies: how much the requests they select may cost or count, for each value they are grouped by (api §15.3). */
+import { z } from 'zod';
+import type { Clock } from '../../../kernel/clock.ts';
+import { uuidv7 } from '../../../kernel/id.ts';
+import { Book } from '../../../limits/ledger/book.ts';
+import { nextReset, periodOf, shownAmount } from '../../../limits/ledger/terms.ts';
+import { usageTerms } from '../../../limits/policies/usage.ts';
+import type { TenantTx, Where } from '../../../store/ports.ts';
+import type { Row } from '../../../store/schema.ts';
+import { type Patch, refuse, requireWorkspace } from '../../common.ts';
+import { defineResource, emptyAnswer, findRow, listOf, notFound } from '../../define.ts';
+import { queryBoolean, queryInteger, tenantFields, utcMidnight } from '../../fields.ts';
+import type { Action, AnyAction, Call } from '../../resource.ts';
+import { text, toIso, toIsoOrNull } from '../../shapes.ts';
+import { checkConditions, checkGroups } from '../shapes.ts';
+import {
+  answer,
+  type CreateBody,
+  createBody,
+  entity,
+  entityId,
+  filters,
+  status,
+  type UpdateBody,
+  updateBody,
+} from './schema.ts';
+
+type PolicyRow = Row<'usage_policies'>;
+type Bucket = Row<'usage_buckets'>;
+
+/** Counters a policy answers within itself; more are paged (`/entities`). */
+const MAX_USAGE = 1000;
+const PAGE = 500;
+
+const OBJECT = 'policy_usage_limits' as const;
+const spec = { table: 'usage_policies', param: 'id', archives: true } as const;
+
+function present(row: PolicyRow): z.input<typeof answer> {
+  return {
+    id: row.id,
+    name: row.name,
+    description: row.description,
+    conditions: row.conditions,
+    group_by: row.group_by,
+    type: row.type,
+    credit_limit: row.credit_limit,
+    alert_threshold: row.alert_threshold,
+    periodic_reset: row.periodic_reset,
+    periodic_reset_days: row.periodic_reset_days,
+    next_usage_reset_at: toIsoOrNull(row.next_usage_reset_at),
+    last_reset_at: toIsoOrNull(row.last_reset_at),
+    status: row.status,
+    workspace_id: row.workspace_id,
+    organisation_id: row.organisation_id,
+    created_at: toIso(row.created_at),
+    last_updated_at: toIso(row.last_updated_at),
+    object: OBJECT,
+  };
+}
+
+const ofPolicy = (id: string) => ({ owner_kind: 'policy', owner_id: id }) as const;
+
+async function presentDetail(row: PolicyRow, call: Call, detail: boolean) {
+  const { include_usage: wanted } = call.query as { include_usage?: boolean };
+  if (!detail || wanted !== true) return present(row);
+  const buckets = await call.tx.list('usage_buckets', { where: ofPolicy(row.id), limit: MAX_USAGE });
+  const usage = buckets.map((bucket) => [
+    bucket.value_key,
+    {
+      current_usage: shownAmount(bucket.type, bucket.used),
+      status: bucket.status,
+      is_threshold_alerts_sent: bucket.threshold_alerted,
+      is_exhausted_alerts_sent: bucket.exhausted_alerted,
+    },
+  ]);
+  return { ...present(row), value_key_usage_map: Object.fromEntries(usage) };
+}
+
+/** Rules between fields, over the row as it will be. */
+function checkPolicy(row: PolicyRow): void {
+  if (row.alert_threshold !== null && row.alert_threshold >= row.credit_limit) {
+    throw refuse('alert_threshold', 'must be below credit_limit');
+  }
+  if (row.periodic_reset !== null && row.periodic_reset_days !== null) {
+    throw refuse('periodic_reset_days', 'cannot be combined with periodic_reset: give one of the two');
+  }
+}
+
+/** When a policy resets next: the midnight that was asked for, or the next one of its period. */
+function resetOf(asked: string | null | undefined, period: string | null, now: number): number | null {
+  if (asked == null) return nextReset(period, now, now);
+  const at = utcMidnight(Date.parse(asked));
+  if (at <= now) throw refuse('next_usage_reset_at', 'must lie in the future: resets happen at 00:00 UTC of the day');
+  return at;
+}
+
+async function create(call: Call<unknown, unknown, CreateBody>) {
+  const { body, tenant, clock } = call;
+  const workspaceId = requireWorkspace(call);
+  checkConditions('usage', body.conditions);
+  checkGroups('usage', body.group_by);
+  const now = clock.now();
+  const row: PolicyRow = {
+    id: uuidv7(clock),
+    organisation_id: tenant.organisationId,
+    workspace_id: workspaceId,
+    name: body.name ?? null,
+    description: body.description ?? null,
+    conditions: body.conditions,
+    group_by: body.group_by,
+    type: body.type,
+    credit_limit: body.credit_limit,
+    alert_threshold: body.alert_threshold ?? null,
+    periodic_reset: body.periodic_reset ?? null,
+    periodic_reset_days: body.periodic_reset_days ?? null,
+    next_usage_reset_at: null,
+    last_reset_at: null,
+    status: 'active',
+    created_at: now,
+    last_updated_at: now,
+  };
+  checkPolicy(row);
+  const next = resetOf(body.next_usage_reset_at, periodOf(row), now);
+  return { row: { ...row, next_usage_reset_at: next }, answer: { id: row.id, object: OBJECT } };
+}
+
+async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) {
+  const { body, tx, clock } = call;
+  const now = clock.now();
+  const patch: Patch<'usage_policies'> = {};
+  if (body.conditions !== undefined) {
+    checkConditions('usage', body.conditions);
+    patch.conditions = body.conditions;
+  }
+  if (body.name !== undefined) patch.name = body.name;
+  if (body.description !== undefined) patch.description = body.description;
+  if (body.credit_limit !== undefined) patch.credit_limit = body.credit_limit;
+  if (body.alert_threshold !== undefined) patch.alert_threshold = body.alert_threshold;
+  if (body.periodic_reset !== undefined) patch.periodic_reset = body.periodic_reset;
+  if (body.periodic_reset_days !== undefined) patch.periodic_reset_days = body.periodic_reset_days;
+  // Who names the other cadence switches to it.
+  if (body.periodic_reset != null && body.periodic_reset_days === undefined) patch.periodic_reset_days = null;
+  if (body.periodic_reset_days != null && body.periodic_reset === undefined) patch.periodic_reset = null;
+  // Newer than what nodes know, however coarse the clock: terms are compared by it.
+  let next: PolicyRow = { ...row, ...patch, last_updated_at: Math.max(now, row.last_updated_at + 1) };
+  checkPolicy(next);
+  const period = periodOf(next);
+  if (body.next_usage_reset_at !== undefined || period !== periodOf(row)) {
+    patch.next_usage_reset_at = resetOf(body.next_usage_reset_at, period, now);
+    next = { ...next, ...patch };
+  }
+  const changed = Object.keys(patch).length > 0;
+  if (changed) await adopt(tx, next, clock, now);
+  if (body.reset_usage_for_value !== undefined) {
+    const buckets = await tx.list('usage_buckets', {
+      where: { ...ofPolicy(row.id), value_key: body.reset_usage_for_value },
+    });
+    if (buckets.length === 0) throw refuse('reset_usage_for_value', 'names no value key of this policy');
+    for (const bucket of buckets) await resetBucket(call, bucket, now);
+  }
+  return { patch: changed ? { ...patch, last_updated_at: next.last_updated_at } : patch, answer: {} };
+}
+
+/** Every counter of the policy follows at once: a raised limit opens what was exhausted (api §15.3). */
+async function adopt(tx: TenantTx, row: PolicyRow, clock: Clock, now: number): Promise<void> {
+  const terms = usageTerms(row);
+  let after = '';
+  for (;;) {
+    const where = { ...ofPolicy(row.id), id: { gt: after } };
+    const buckets = await tx.list('usage_buckets', { where, orderBy: [['id', 'asc']], limit: PAGE });
+    for (const bucket of buckets) {
+      const book = Book.of(bucket, clock);
+      book.turn(now);
+      book.adopt({ ...terms, bucketKey: bucket.bucket_key, valueKey: bucket.value_key }, now);
+      await book.close(tx, now);
+    }
+    const last = buckets.at(-1);
+    if (buckets.length < PAGE || last === undefined) return;
+    after = last.id;
+  }
+}
+
+async function resetBucket({ tx, clock }: Pick<Call, 'tx' | 'clock'>, bucket: Bucket, now: number): Promise<void> {
+  const book = Book.of(bucket, clock);
+  book.turn(now);
+  book.reset(now);
+  await book.close(tx, now);
+}
+
+const entityStatus = z.enum(['active', 'exhausted']);
+const entityQuery = z.strictObject({
+  ...tenantFields,
+  status: entityStatus.optional(),
+  search: text(512).optional().describe('Part of the value key.'),
+  page_size: queryInteger(1, 100).optional(),
+  current_page: queryInteger(0, 1_000_000).optional(),
+});
+
+const entities: Action<{ id: string }, z.output<typeof entityQuery>> = {
+  id: 'policies.usage-limits.entities',
+  method: 'GET',
+  path: '/policies/usage-limits/:id/entities',
+  summary: 'List the counters of a usage-limits policy',
+  description: 'One for each value that was seen: `value_key` is like `metadata._user:alice`.',
+  tag: 'Policies',
+  auth: 'key_or_login',
+  scopes: ['policies.read'],
+  tenant: 'workspace_optional',
+  params: z.strictObject({ id: z.string() }),
+  query: entityQuery,
+  body: null,
+  response: listOf(entity),
+  writes: false,
+  audit: null,
+  run: async (call) => {
+    const policy = await findRow(spec, call, 'read');
+    const { status: state, search, page_size: size = 50, current_page: page = 0 } = call.query;
+    const where: Where<'usage_buckets'> = {
+      ...ofPolicy(policy.id),
+      ...(state === undefined ? {} : { status: state }),
+      ...(search === undefined || search === '' ? {} : { value_key: { contains: search } }),
+    };
+    const total = await call.tx.count('usage_buckets', { where });
+    const rows = await call.tx.list('usage_buckets', {
+      where,
+      orderBy: [['created_at', 'asc']],
+      limit: size,
+      offset: page * size,
+    });
+    const data = rows.map((row) => ({
+      id: row.id,
+      value_key: row.value_key,
+      current_usage: shownAmount(row.type, row.used),
+      status: row.status,
+      last_reset_at: toIsoOrNull(row.last_reset_at),
+    }));
+    return { object: 'list' as const, total, data };
+  },
+};
+
+const resetEntity: Action<{ id: string; entityId: string }> = {
+  id: 'policies.usage-limits.reset',
+  method: 'PUT',
+  path: '/policies/usage-limits/:id/entities/:entityId/reset',
+  summary: 'Reset a counter of a usage-limits policy',
+  description: 'Usage begins at 0, the counter is active, and its alerts may be raised again.',
+  tag: 'Policies',
+  auth: 'key_or_login',
+  scopes: ['policies.update'],
+  tenant: 'workspace_optional',
+  params: z.strictObject({ id: z.string(), entityId: z.string() }),
+  query: z.strictObject(tenantFields),
+  body: null,
+  response: emptyAnswer,
+  writes: true,
+  audit: { action: 'update', resource: 'policies.usage-limits' },
+  run: async (call) => {
+    const policy = await findRow(spec, call, 'update');
+    const id = entityId(call.params.entityId);
+    const bucket = id === null ? undefined : await call.tx.find('usage_buckets', { ...ofPolicy(policy.id), id });
+    if (bucket === undefined) throw notFound();
+    const shown = (used: number) => ({ id: bucket.id, value_key: bucket.value_key, used });
+    call.audited(policy.id, { before: shown(bucket.used), after: shown(0) });
+    await resetBucket(call, bucket, call.clock.now());
+    return {};
+  },
+};
+
+export const usageLimits: readonly AnyAction[] = [
+  ...defineResource<'usage_policies', CreateBody, UpdateBody>({
+    name: 'policies.usage-limits',
+    tag: 'Policies',
+    ...spec,
+    path: '/policies/usage-limits',
+    scopes: ['policies'],
+    tenant: 'workspace_optional',
+    object: OBJECT,
+    noun: 'usage-limits policy',
+    list: {
+      query: filters,
+      where: ({ query }) => {
+        const { search, status: state, type: kind } = query as z.output<typeof filters>;
+        return {
+          status: state,
+          ...(kind === undefined ? {} : { type: kind }),
+          ...(search === undefined || search === '' ? {} : { name: { contains: search } }),
+        } satisfies Where<'usage_policies'>;
+      },
+      defaultPageSize: 50,
+      maxPageSize: 100,
+      item: answer,
+    },
+    get: {
+      query: z.object({ status: status.default('active'), include_usage: queryBoolean.optional() }),
+      where: ({ query }) => ({ status: query.status as PolicyRow['status'] }),
+    },
+    detail: answer,
+    present: presentDetail,
+    create: { body: createBody, response: z.object({ id: z.string(), object: z.literal(OBJECT) }), run: create },
+    update: { body: updateBody, response: emptyAnswer, run: update },
+    remove: {},
+  }),
+  entities,
+  resetEntity,
+];

@@ -1,0 +1,102 @@
+/** Bodies, filters and answers of usage-limits policies (api §15.3). */
+import { z } from 'zod';
+import { isUuid, tenantFields } from '../../fields.ts';
+import { isoDate, name, text } from '../../shapes.ts';
+import { atLeastOne, conditions, conditionsAnswer, groupBy, groupByAnswer, unchangeable } from '../shapes.ts';
+
+/** Below this, micro-dollars stay exact. */
+const MAX_AMOUNT = 1_000_000_000;
+
+export const type = z.enum(['cost', 'tokens', 'requests']);
+export const status = z.enum(['active', 'archived']);
+const amount = z.number().min(0).max(MAX_AMOUNT);
+const description = text(500).nullable().optional();
+
+const resets = {
+  periodic_reset: z
+    .enum(['monthly', 'weekly'])
+    .nullable()
+    .optional()
+    .describe('The 1st of a month, or Mondays, at 00:00 UTC. Without a period the limit is cumulative.'),
+  periodic_reset_days: z.int().min(1).max(365).nullable().optional(),
+  next_usage_reset_at: isoDate
+    .nullable()
+    .optional()
+    .describe('The next reset, at 00:00 UTC of its day; later ones follow the period. Without a period, the only one.'),
+};
+
+export const createBody = z.strictObject({
+  ...tenantFields,
+  name: name.nullable().optional(),
+  description,
+  conditions,
+  group_by: groupBy,
+  type,
+  credit_limit: amount.describe('US dollars, tokens or requests.'),
+  alert_threshold: amount.nullable().optional(),
+  ...resets,
+});
+
+export const updateBody = atLeastOne(
+  z.strictObject({
+    name: name.nullable().optional(),
+    description,
+    conditions: conditions.optional(),
+    credit_limit: amount.optional(),
+    alert_threshold: amount.nullable().optional(),
+    ...resets,
+    reset_usage_for_value: text(512, 1).optional().describe('Value key whose usage begins anew.'),
+    type: unchangeable,
+    group_by: unchangeable,
+    workspace_id: unchangeable,
+    organisation_id: unchangeable,
+  }),
+);
+
+export type CreateBody = z.output<typeof createBody>;
+export type UpdateBody = z.output<typeof updateBody>;
+
+export const filters = z.object({
+  status: status.default('active'),
+  type: type.optional(),
+  search: text(255).optional().describe('Part of the name.'),
+});
+
+const usage = z.object({
+  current_usage: z.number(),
+  status: z.enum(['active', 'exhausted']),
+  is_threshold_alerts_sent: z.boolean(),
+  is_exhausted_alerts_sent: z.boolean(),
+});
+
+export const answer = z.object({
+  id: z.string(),
+  name: z.string().nullable(),
+  description: z.string().nullable(),
+  conditions: conditionsAnswer,
+  group_by: groupByAnswer,
+  type,
+  credit_limit: z.number(),
+  alert_threshold: z.number().nullable(),
+  periodic_reset: z.enum(['monthly', 'weekly']).nullable(),
+  periodic_reset_days: z.int().nullable(),
+  next_usage_reset_at: z.string().nullable(),
+  last_reset_at: z.string().nullable(),
+  status,
+  workspace_id: z.string(),
+  organisation_id: z.string(),
+  created_at: z.string(),
+  last_updated_at: z.string(),
+  value_key_usage_map: z.record(z.string(), usage).optional(),
+  object: z.literal('policy_usage_limits'),
+});
+
+export const entity = z.object({
+  id: z.string(),
+  value_key: z.string(),
+  current_usage: z.number(),
+  status: z.enum(['active', 'exhausted']),
+  last_reset_at: z.string().nullable(),
+});
+
+export const entityId = (value: string): string | null => (isUuid(value) ? value.toLowerCase() : null);

@@ -1,0 +1,33 @@
+/** What rows hold of limits and policies. */
+export interface RateLimit {
+  type: 'requests' | 'tokens';
+  unit: 'rps' | 'rpm' | 'rph' | 'rpd' | 'rpw';
+  value: number;
+}
+
+/** What a usage limit counts (api §15.3). */
+export type LimitType = 'cost' | 'tokens' | 'requests';
+/** Whose limit a bucket is; an integration's is its limit in one workspace. */
+export type LimitOwner = 'key' | 'workspace' | 'provider' | 'virtual-key' | 'integration' | 'policy';
+
+export interface UsageLimit {
+  credit_limit?: number;
+  type?: 'cost' | 'tokens';
+  alert_threshold?: number;
+  periodic_reset?: 'monthly' | 'weekly' | null;
+  periodic_reset_days?: number | null;
+  next_usage_reset_at?: string | null;
+  /** Where a row holds several limits; absent means active. Set by whoever counts, never by a body. */
+  status?: 'exhausted';
+}
+
+/** One condition of a policy (api §15.2): a request must have one of `value` and none of `excludes` under `key`. */
+export interface PolicyCondition {
+  key: string;
+  value?: string | string[];
+  excludes?: string | string[];
+}
+
+export interface PolicyGroup {
+  key: string;
+}
