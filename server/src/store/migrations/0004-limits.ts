@@ -1,16 +1,14 @@
 import { ddl } from './ddl.ts';
 import type { Migration, Types } from './migration.ts';
 
-/** Policies, and the books of usage limits. */
+/** Policies. */
 export const limits: Migration = { name: '0004-limits', statements };
 
 function statements(types: Types): string[] {
-  const { text, int } = types;
-  const { T, I, B, audit, inOrganisation, part, table, one, refers, index, unique } = ddl(types);
+  const { text } = types;
+  const { T, I, audit, inOrganisation, table, one, refers, index } = ddl(types);
   const inside = { id: `${T} PRIMARY KEY`, organisation_id: T, workspace_id: T };
   const workspace = refers('workspace_id', 'workspaces');
-  const bucket = refers('bucket_id', 'usage_buckets', part);
-  const account = one('open', 'reserved', 'used');
 
   return [
     table(
@@ -32,103 +30,5 @@ function statements(types: Types): string[] {
       workspace,
     ),
     index('rate_policies_list', 'rate_policies (workspace_id, status, created_at)'),
-    table(
-      'usage_policies',
-      {
-        ...inside,
-        name: text,
-        description: text,
-        conditions: T,
-        group_by: T,
-        type: one('cost', 'tokens', 'requests'),
-        credit_limit: T,
-        alert_threshold: text,
-        periodic_reset: text,
-        periodic_reset_days: int,
-        next_usage_reset_at: int,
-        last_reset_at: int,
-        status: one('active', 'archived'),
-        ...audit,
-      },
-      inOrganisation,
-      workspace,
-    ),
-    index('usage_policies_list', 'usage_policies (workspace_id, status, created_at)'),
-    index('usage_policies_due', 'usage_policies (next_usage_reset_at)'),
-    table(
-      'usage_buckets',
-      {
-        ...inside,
-        owner_kind: one('key', 'workspace', 'provider', 'virtual-key', 'integration', 'policy'),
-        owner_id: T,
-        bucket_key: T,
-        value_key: T,
-        label: T,
-        type: one('cost', 'tokens', 'requests'),
-        credit_limit: I,
-        alert_threshold: int,
-        terms_at: I,
-        period: text,
-        window_no: I,
-        used: I,
-        carry: I,
-        reserved: I,
-        unpriced: I,
-        resets_at: int,
-        last_reset_at: int,
-        status: one('active', 'exhausted'),
-        threshold_alerted: B,
-        exhausted_alerted: B,
-        ...audit,
-      },
-      inOrganisation,
-      workspace,
-      'CHECK (reserved >= 0)',
-      'CHECK (used >= 0)',
-    ),
-    unique('usage_buckets_owner', 'usage_buckets (workspace_id, owner_kind, owner_id, bucket_key)'),
-    index('usage_buckets_due', 'usage_buckets (resets_at)'),
-    table(
-      'reservations',
-      { ...inside, bucket_id: T, window_no: I, node: T, amount: `${I} CHECK (%s >= 0)`, expires_at: I, created_at: I },
-      bucket,
-    ),
-    index('reservations_bucket', 'reservations (bucket_id)'),
-    index('reservations_expiry', 'reservations (expires_at)'),
-    table(
-      'ledger_entries',
-      {
-        ...inside,
-        bucket_id: T,
-        window_no: I,
-        kind: one('grant', 'settle', 'release', 'expiry'),
-        from_account: account,
-        to_account: account,
-        amount: I,
-        carry: I,
-        requests: I,
-        unpriced: I,
-        created_at: I,
-      },
-      bucket,
-    ),
-    index('ledger_entries_window', 'ledger_entries (bucket_id, window_no)'),
-    table(
-      'usage_alerts',
-      {
-        organisation_id: T,
-        workspace_id: T,
-        bucket_id: T,
-        window_no: I,
-        kind: one('threshold', 'exhausted'),
-        used: I,
-        created_at: I,
-        done_at: int,
-      },
-      'PRIMARY KEY (bucket_id, window_no, kind)',
-      bucket,
-    ),
-    index('usage_alerts_waiting', 'usage_alerts (done_at, created_at)'),
-    table('ledger_positions', { journal: `${T} PRIMARY KEY`, segment: T, position: I }),
   ];
 }

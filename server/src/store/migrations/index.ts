@@ -3,11 +3,12 @@ import { training } from './0002-training.ts';
 import { identity } from './0003-identity.ts';
 import { limits } from './0004-limits.ts';
 import { dueRotations } from './0005-due-rotations.ts';
+import { budgets } from './0006-budgets.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
-export const MIGRATIONS: readonly Migration[] = [start, training, identity, limits, dueRotations];
+export const MIGRATIONS: readonly Migration[] = [start, training, identity, limits, dueRotations, budgets];
 
 /** The log tables, which may stand in another database. Append-only. */
 export const LOG_MIGRATIONS: readonly Migration[] = [logsStart];
