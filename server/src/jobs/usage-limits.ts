@@ -103,6 +103,7 @@ const RESOURCES: Readonly<Record<Row<'usage_buckets'>['owner_kind'], string>> = 
   'virtual-key': 'virtual-keys',
   integration: 'integrations',
   policy: 'policies.usage-limits',
+  token: 'workspaces',
 };
 
 function told(alert: Row<'usage_alerts'>, bucket: Row<'usage_buckets'>): Record<string, unknown> {

@@ -128,6 +128,20 @@ export function asList<T>(value: readonly T[] | T): T[] {
 /** Money and token amounts stay exact in micro-units below this. */
 const MAX_AMOUNT = 1_000_000_000_000;
 
+const tokenPrice = z.number().min(0).max(1_000_000);
+
+/** What a `cost` limit does where no price is known (`UnpricedRule`). */
+export const unpricedRule = z
+  .union([z.enum(['deny', 'serve']), z.strictObject({ input: tokenPrice, output: tokenPrice })])
+  .describe(
+    'For requests whose price is not known: `deny` refuses them, an object sets a price in dollars per million tokens, `serve` lets them pass, marked and told once in a window. Without it: the rule of the installation.',
+  );
+export const outageRule = z
+  .enum(['refuse', 'serve'])
+  .describe(
+    'While usage cannot be read and what this node holds of the limit is spent: refuse with 503 (default), or serve and count later.',
+  );
+
 /** api §11.5. `usageLimitOf` adds what depends on the time. */
 export const usageLimit = z
   .strictObject({
@@ -137,8 +151,13 @@ export const usageLimit = z
     periodic_reset: z.enum(['monthly', 'weekly']).nullable().optional(),
     periodic_reset_days: z.int().min(1).max(365).nullable().optional(),
     next_usage_reset_at: isoDate.nullable().optional(),
+    unpriced: unpricedRule.optional(),
+    on_outage: outageRule.optional(),
   })
   .superRefine((limit, context) => {
+    if (limit.unpriced !== undefined && limit.type === 'tokens') {
+      context.addIssue({ code: 'custom', path: ['unpriced'], message: 'belongs to limits of type cost' });
+    }
     if (
       limit.alert_threshold !== undefined &&
       limit.credit_limit !== undefined &&

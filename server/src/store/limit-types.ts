@@ -7,8 +7,16 @@ export interface RateLimit {
 
 /** What a usage limit counts (api §15.3). */
 export type LimitType = 'cost' | 'tokens' | 'requests';
-/** Whose limit a bucket is; an integration's is its limit in one workspace. */
-export type LimitOwner = 'key' | 'workspace' | 'provider' | 'virtual-key' | 'integration' | 'policy';
+/** Whose limit a bucket is; an integration's is its limit in one workspace, a token's is claimed by a JWT. */
+export type LimitOwner = 'key' | 'workspace' | 'provider' | 'virtual-key' | 'integration' | 'policy' | 'token';
+/** What is told of a limit, each once in a window. */
+export type AlertKind = 'threshold' | 'exhausted' | 'unpriced';
+
+/**
+ * What a `cost` limit does with a request whose price is not known: refuses it, counts it at a set price (dollars per
+ * million tokens), or serves it uncounted, marked and told once in a window.
+ */
+export type UnpricedRule = 'deny' | 'serve' | { input: number; output: number };
 
 export interface UsageLimit {
   credit_limit?: number;
@@ -17,6 +25,8 @@ export interface UsageLimit {
   periodic_reset?: 'monthly' | 'weekly' | null;
   periodic_reset_days?: number | null;
   next_usage_reset_at?: string | null;
+  unpriced?: UnpricedRule;
+  on_outage?: 'refuse' | 'serve';
   /** Where a row holds several limits; absent means active. Set by whoever counts, never by a body. */
   status?: 'exhausted';
 }

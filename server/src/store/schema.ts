@@ -1,6 +1,15 @@
 import { bool, type Column, int, json, nullable, sealed, table, text, time } from './column.ts';
 
-import type { LimitOwner, LimitType, PolicyCondition, PolicyGroup, RateLimit, UsageLimit } from './limit-types.ts';
+import type {
+  AlertKind,
+  LimitOwner,
+  LimitType,
+  PolicyCondition,
+  PolicyGroup,
+  RateLimit,
+  UnpricedRule,
+  UsageLimit,
+} from './limit-types.ts';
 
 export type { Column, Table } from './column.ts';
 export type * from './limit-types.ts';
@@ -478,12 +487,18 @@ export const SCHEMA = {
     periodic_reset_days: nullable(int()),
     next_usage_reset_at: nullable(time()),
     last_reset_at: nullable(time()),
+    /** What a `cost` policy does with a model that has no known price; null: the installation's rule. */
+    unpriced: nullable(json<UnpricedRule>()),
+    /** While the books cannot be reached and the lease is spent. */
+    on_outage: text<'refuse' | 'serve'>(),
+    alert_emails: nullable(json<string[]>()),
+    alert_webhook_url: nullable(text()),
     status: text<'active' | 'archived'>(),
     ...audit,
   }),
   /**
    * What one limit counts for one value. Amounts in micro-dollars, tokens or requests. Changed only by
-   * `limits/ledger/books.ts`, which writes the entries that explain it in the same transaction.
+   * `limits/ledger/book.ts`, which writes the entries that explain it in the same transaction.
    */
   usage_buckets: table(['id'], 'organisation', {
     id: text(),
@@ -516,6 +531,7 @@ export const SCHEMA = {
     status: text<'active' | 'exhausted'>(),
     threshold_alerted: bool(),
     exhausted_alerted: bool(),
+    unpriced_alerted: bool(),
     ...audit,
   }),
   /** Leases: what is reserved of a bucket for one process. */
@@ -555,11 +571,31 @@ export const SCHEMA = {
     workspace_id: text(),
     bucket_id: text(),
     window_no: int(),
-    kind: text<'threshold' | 'exhausted'>(),
+    kind: text<AlertKind>(),
     used: int(),
     created_at: time(),
     /** When its audit row was written. */
     done_at: nullable(time()),
+  }),
+  /** Alerts on their way to people and programs: one for each alert, channel and recipient. */
+  alert_deliveries: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    bucket_id: text(),
+    window_no: int(),
+    kind: text<AlertKind>(),
+    channel: text<'webhook' | 'email'>(),
+    /** Address or URL. */
+    recipient: text(),
+    /** What is told, as it was when the alert was raised. */
+    body: json<Record<string, unknown>>(),
+    tries: int(),
+    /** When it is tried next; null once it is delivered or given up. */
+    next_at: nullable(time()),
+    delivered_at: nullable(time()),
+    last_error: nullable(text()),
+    created_at: time(),
   }),
   /** How far each journal of settled requests has been applied. */
   ledger_positions: table(['journal'], 'none', { journal: text(), segment: text(), position: int() }),

@@ -36,6 +36,8 @@ export function termsWith(more: Partial<Terms> = {}): Terms {
     alert: null,
     period: null,
     resetsAt: null,
+    unpriced: null,
+    onOutage: 'refuse',
     at: 1,
     ...more,
   };

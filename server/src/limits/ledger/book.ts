@@ -125,6 +125,7 @@ export class Book {
     row.last_reset_at = at;
     row.threshold_alerted = false;
     row.exhausted_alerted = false;
+    row.unpriced_alerted = false;
     this.#leases.clear();
     this.#turned = true;
     this.#dirty = true;
@@ -221,6 +222,7 @@ export class Book {
     row.carry = picos - whole * PICO;
     row.used = Math.max(0, row.used + done.used + whole);
     row.unpriced += done.unpriced;
+    if (done.unpriced > 0) this.#alert('unpriced');
     this.#dirty = true;
     if (done.giveBack && mine > paid) await this.release(tx, done.lease, mine - paid);
     this.#judge();
@@ -372,6 +374,7 @@ function newBucket(
     status: 'active',
     threshold_alerted: false,
     exhausted_alerted: false,
+    unpriced_alerted: false,
     created_at: now,
     last_updated_at: now,
   };

@@ -127,6 +127,7 @@ const NAMES: Readonly<Record<Terms['ownerKind'], string>> = {
   'virtual-key': 'virtual key',
   integration: 'integration',
   policy: 'policy',
+  token: 'token',
 };
 
 function exceeded(

@@ -1,5 +1,5 @@
 /** What a usage limit demands, whoever it belongs to, and when its windows turn (api §11.5, §15.3). */
-import type { LimitOwner, LimitType, Row, UsageLimit } from '../../store/schema.ts';
+import type { LimitOwner, LimitType, Row, UnpricedRule, UsageLimit } from '../../store/schema.ts';
 
 /** One limit for one value, as the owner's row says now. Amounts in micro-dollars, tokens or requests. */
 export interface Terms {
@@ -18,6 +18,9 @@ export interface Terms {
   readonly period: string | null;
   /** A reset that the owner set, milliseconds since the epoch; null: the next one of the period. */
   readonly resetsAt: number | null;
+  /** For `cost`: what to do with a request of unknown price; null: the installation's rule. */
+  readonly unpriced: UnpricedRule | null;
+  readonly onOutage: 'refuse' | 'serve';
   /** When the owner's row was last changed: a node with older terms does not bring them back. */
   readonly at: number;
 }
@@ -91,6 +94,8 @@ export function limitTerms(
     alert: limit.alert_threshold === undefined ? null : amountOf(type, limit.alert_threshold),
     period,
     resetsAt: next === null ? null : Math.floor(next / DAY) * DAY,
+    unpriced: limit.unpriced ?? null,
+    onOutage: limit.on_outage ?? 'refuse',
     at: owner.at,
   };
 }

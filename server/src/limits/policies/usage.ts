@@ -22,6 +22,8 @@ export function usageTerms(row: Row<'usage_policies'>): UsagePolicy['terms'] {
     alert: row.alert_threshold === null ? null : amountOf(row.type, row.alert_threshold),
     period: periodOf({ periodic_reset: row.periodic_reset, periodic_reset_days: row.periodic_reset_days }),
     resetsAt: row.next_usage_reset_at,
+    unpriced: row.unpriced,
+    onOutage: row.on_outage,
     at: row.last_updated_at,
   };
 }

@@ -47,6 +47,8 @@ function present(row: PolicyRow): z.input<typeof answer> {
     alert_threshold: row.alert_threshold,
     periodic_reset: row.periodic_reset,
     periodic_reset_days: row.periodic_reset_days,
+    unpriced: row.unpriced,
+    on_outage: row.on_outage,
     next_usage_reset_at: toIsoOrNull(row.next_usage_reset_at),
     last_reset_at: toIsoOrNull(row.last_reset_at),
     status: row.status,
@@ -81,6 +83,7 @@ function checkPolicy(row: PolicyRow): void {
   if (row.alert_threshold !== null && row.alert_threshold >= row.credit_limit) {
     throw refuse('alert_threshold', 'must be below credit_limit');
   }
+  if (row.unpriced !== null && row.type !== 'cost') throw refuse('unpriced', 'belongs to policies of type cost');
   if (row.periodic_reset !== null && row.periodic_reset_days !== null) {
     throw refuse('periodic_reset_days', 'cannot be combined with periodic_reset: give one of the two');
   }
@@ -115,6 +118,10 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     periodic_reset_days: body.periodic_reset_days ?? null,
     next_usage_reset_at: null,
     last_reset_at: null,
+    unpriced: body.unpriced ?? null,
+    on_outage: body.on_outage ?? 'refuse',
+    alert_emails: null,
+    alert_webhook_url: null,
     status: 'active',
     created_at: now,
     last_updated_at: now,
@@ -138,6 +145,8 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
   if (body.alert_threshold !== undefined) patch.alert_threshold = body.alert_threshold;
   if (body.periodic_reset !== undefined) patch.periodic_reset = body.periodic_reset;
   if (body.periodic_reset_days !== undefined) patch.periodic_reset_days = body.periodic_reset_days;
+  if (body.unpriced !== undefined) patch.unpriced = body.unpriced;
+  if (body.on_outage !== undefined) patch.on_outage = body.on_outage ?? 'refuse';
   // Who names the other cadence switches to it.
   if (body.periodic_reset != null && body.periodic_reset_days === undefined) patch.periodic_reset_days = null;
   if (body.periodic_reset_days != null && body.periodic_reset === undefined) patch.periodic_reset = null;

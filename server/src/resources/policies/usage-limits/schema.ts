@@ -1,7 +1,7 @@
 /** Bodies, filters and answers of usage-limits policies (api §15.3). */
 import { z } from 'zod';
 import { isUuid, tenantFields } from '../../fields.ts';
-import { isoDate, name, text } from '../../shapes.ts';
+import { isoDate, name, outageRule, text, unpricedRule } from '../../shapes.ts';
 import { atLeastOne, conditions, conditionsAnswer, groupBy, groupByAnswer, unchangeable } from '../shapes.ts';
 
 /** Below this, micro-dollars stay exact. */
@@ -11,6 +11,11 @@ export const type = z.enum(['cost', 'tokens', 'requests']);
 export const status = z.enum(['active', 'archived']);
 const amount = z.number().min(0).max(MAX_AMOUNT);
 const description = text(500).nullable().optional();
+
+const more = {
+  unpriced: unpricedRule.nullable().optional(),
+  on_outage: outageRule.nullable().optional(),
+};
 
 const resets = {
   periodic_reset: z
@@ -35,6 +40,7 @@ export const createBody = z.strictObject({
   credit_limit: amount.describe('US dollars, tokens or requests.'),
   alert_threshold: amount.nullable().optional(),
   ...resets,
+  ...more,
 });
 
 export const updateBody = atLeastOne(
@@ -45,6 +51,7 @@ export const updateBody = atLeastOne(
     credit_limit: amount.optional(),
     alert_threshold: amount.nullable().optional(),
     ...resets,
+    ...more,
     reset_usage_for_value: text(512, 1).optional().describe('Value key whose usage begins anew.'),
     type: unchangeable,
     group_by: unchangeable,
@@ -80,6 +87,8 @@ export const answer = z.object({
   alert_threshold: z.number().nullable(),
   periodic_reset: z.enum(['monthly', 'weekly']).nullable(),
   periodic_reset_days: z.int().nullable(),
+  unpriced: unpricedRule.nullable(),
+  on_outage: outageRule,
   next_usage_reset_at: z.string().nullable(),
   last_reset_at: z.string().nullable(),
   status,
