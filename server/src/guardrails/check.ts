@@ -1,0 +1,103 @@
+/**
+ * What a guardrail check is (api §7.5): parameters, the phases it judges, and a judgement over what a request or an answer
+ * says. Checks are pure where they can be: whatever reaches outside does it through `Outside`, never by itself.
+ */
+import type { z } from 'zod';
+
+/** `input` before the call, `output` after it. */
+export type Phase = 'input' | 'output';
+/** Whose traffic: calls of models, or of MCP tools. */
+export type Target = 'llm' | 'mcp_tools';
+
+/** One text of a request or answer. Every message and content part is one, tool results and tool-call arguments included. */
+export interface TextPart {
+  /** Where it stands, as people write it: `messages[2].content[0].text`. Names what a replacement replaces. */
+  readonly path: string;
+  readonly role: 'system' | 'user' | 'assistant' | 'tool' | null;
+  readonly text: string;
+}
+
+/** What a check judges. Functions read on demand and remember: most checks need little of it. */
+export interface Subject {
+  readonly phase: Phase;
+  /** In order; which messages are looked at is the guardrail's choice and already applied. */
+  readonly texts: readonly TextPart[];
+  /** The texts of the last message (input) or of the whole answer (output), joined by line breaks. */
+  latest(): string;
+  /** The request's body as JSON, or undefined where it has none. */
+  request(): unknown;
+  /** The answer as JSON; undefined in the input phase. */
+  answer(): unknown;
+  /** Whether the answer calls tools. */
+  readonly callsTools: boolean;
+  /** Model as it was asked for, without a provider slug; null where there is none. */
+  readonly model: string | null;
+  readonly provider: string | null;
+  /** api §7.6. */
+  readonly requestType: string;
+  readonly streams: boolean;
+  /** Status of the answer; null in the input phase. */
+  readonly status: number | null;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** A header of the caller's request, name in lower case. */
+  header(name: string): string | undefined;
+}
+
+/** A text that a check wants in place of another. */
+export interface Replacement {
+  readonly path: string;
+  readonly text: string;
+}
+
+/** Where something was found, without the thing itself: never holds what a check was made to keep out of sight. */
+export interface Excerpt {
+  readonly path: string;
+  /** Offsets in UTF-16 units into the text at `path`. */
+  readonly start: number;
+  readonly end: number;
+  /** What it is: `EMAIL_ADDRESS`, `word 2`, `line 3`. */
+  readonly kind: string;
+}
+
+export interface Judgement {
+  readonly verdict: boolean;
+  /** Why, for the record and the answer: JSON, no secrets, no matched text. */
+  readonly data: Readonly<Record<string, unknown>> | null;
+  readonly excerpts?: readonly Excerpt[];
+  /** Texts to send on in place of those that were judged (redaction, prefixes). */
+  readonly replacements?: readonly Replacement[];
+  /** The whole request or answer in place of the one that was judged (webhooks). */
+  readonly replaced?: unknown;
+}
+
+/** What checks that call others may use: everything passes the egress guard, ends with `signal`, and is limited in size. */
+export interface Outside {
+  readonly signal: AbortSignal;
+  /** POST or GET with JSON; throws for network faults, for answers over 1 MiB and for what the guard refuses. */
+  call(request: {
+    readonly url: string;
+    readonly method: 'GET' | 'POST' | 'PUT';
+    readonly headers: Readonly<Record<string, string>>;
+    readonly body: string | Uint8Array | null;
+  }): Promise<{ readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: Buffer }>;
+  /** Milliseconds since the epoch. */
+  now(): number;
+}
+
+export interface Check<P = never> {
+  /** `default.regexMatch`. */
+  readonly id: string;
+  readonly phases: readonly Phase[];
+  readonly targets: readonly Target[];
+  /** Strict; messages say what to do. Common parameters (`timeout`, `failOnError`, `forwardHeaders`, `credentials`) are added by the catalog where `common` names them. */
+  readonly parameters: z.ZodType<P>;
+  /**
+   * How an output check may judge a stream before its end: with this many characters seen before each new piece. Null:
+   * only the whole answer can be judged.
+   */
+  readonly lookBehind: number | null;
+  /** Whether it may replace texts. */
+  readonly mutates: boolean;
+  /** Makes the judge of one guardrail's parameters: what can be prepared is prepared once. */
+  compile(parameters: P): (subject: Subject, outside: Outside) => Judgement | Promise<Judgement>;
+}
