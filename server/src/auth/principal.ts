@@ -2,6 +2,15 @@ import type { KeyDefaults, RateLimit, UsageLimit } from '../store/schema.ts';
 
 export type PrincipalKind = 'organisation-service' | 'workspace-service' | 'workspace-user' | 'operator' | 'user';
 
+/** Whom the counters of a token's limits belong to, over all tokens of the same subject (`resources/claim-limits.ts`). */
+export interface LimitOwnerOfToken {
+  readonly kind: 'token';
+  /** UUID form of a digest. */
+  readonly id: string;
+  /** For refusals: the subject. */
+  readonly label: string;
+}
+
 /**
  * Who calls, after authentication. Steps and handlers get this and never the headers. Immutable and shared between
  * requests of the same credential.
@@ -22,6 +31,8 @@ export interface Principal {
   readonly defaults: KeyDefaults;
   readonly rateLimits: readonly RateLimit[];
   readonly usageLimits: UsageLimit | null;
+  /** Whose the two limits above are where they are not the key's: claims of a token (api §2.6). */
+  readonly limitOwner?: LimitOwnerOfToken;
   /** When the key's row was last changed, milliseconds since the epoch: which usage limit is the newer one. */
   readonly changedAt?: number;
   /** Milliseconds since the epoch, or null. Checked again on every use. */

@@ -13,7 +13,7 @@ type Rate = Readonly<RateLimit>;
 
 /** Limits of one entity a request belongs to. */
 export interface LimitedEntity {
-  readonly kind: 'key' | 'workspace' | 'provider' | 'integration' | 'policy';
+  readonly kind: 'key' | 'token' | 'workspace' | 'provider' | 'virtual-key' | 'integration' | 'policy';
   /** Part of the counters' keys, unique within workspace and kind. */
   readonly id: string;
   /** Readable name for the refusal: a slug or key name, never a masked id. */
@@ -246,7 +246,7 @@ function refusal({ entity, rate, expiresAt }: Hit, now: number): SluiceError {
   const seconds = secondsTo(expiresAt, now);
   return new SluiceError(
     'rate_limit_exceeded',
-    `Rate limit of ${entity.kind} ${entity.label} exceeded: ${rate.value} ${rate.type} per ${PER[rate.unit]}. Try again in ${seconds} s.`,
+    `Rate limit of ${entity.kind === 'virtual-key' ? 'virtual key' : entity.kind} ${entity.label} exceeded: ${rate.value} ${rate.type} per ${PER[rate.unit]}. Try again in ${seconds} s.`,
     { retryAfter: seconds },
   );
 }

@@ -147,7 +147,7 @@ async function compileAccount(parts: {
     allowAllModels: parts.allowAllModels,
     pricingAdjustments: parts.pricingAdjustments,
     expiresAt: row.expires_at,
-    limited: [limitedEntity('provider', row.id, row.slug, row.rate_limits), ...parts.limited].filter(
+    limited: [limitedEntity(parts.kind, row.id, row.slug, row.rate_limits), ...parts.limited].filter(
       (entity) => entity !== null,
     ),
     budgets: [

@@ -1,3 +1,4 @@
+import type { Principal } from '../../auth/principal.ts';
 import { type LimitedEntity, limitedEntity, type Reservation } from '../../limits/admission.ts';
 import { type Facts, requestModel } from '../../limits/policies/conditions.ts';
 import { addPolicies } from '../../limits/policies/rates.ts';
@@ -8,17 +9,22 @@ export function admit(x: Exchange): void | Promise<void> {
   const { principal, snapshot } = x;
   if (x.dryRun || principal === null || snapshot === null) return;
   const entities: LimitedEntity[] = [];
-  if (principal.rateLimits.length > 0 && principal.keyId !== null) {
-    const name = principal.keyName ?? principal.keyId;
-    const key = limitedEntity('key', principal.keyId, name, principal.rateLimits);
-    if (key !== null) entities.push(key);
-  }
+  const owner = principal.rateLimits.length > 0 ? limitOwner(principal) : null;
+  const own = owner === null ? null : limitedEntity(owner.kind, owner.id, owner.label, principal.rateLimits);
+  if (own !== null) entities.push(own);
   if (snapshot.limited !== null) entities.push(snapshot.limited);
   const stored = x.target?.stored;
   if (stored) entities.push(...stored.limited);
   if (snapshot.ratePolicies.llm !== null) addPolicies(snapshot.ratePolicies.llm, factsOf(x), entities);
   if (entities.length === 0) return;
   return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x, reservation));
+}
+
+/** Whom the limits that a caller brings along belong to: its key, or the subject of its token. */
+export function limitOwner(principal: Principal): { kind: 'key' | 'token'; id: string; label: string } | null {
+  if (principal.limitOwner !== undefined) return principal.limitOwner;
+  const { keyId: id } = principal;
+  return id === null ? null : { kind: 'key', id, label: principal.keyName ?? id };
 }
 
 function keep(x: Exchange, reservation: Reservation): void {

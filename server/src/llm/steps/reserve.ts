@@ -5,16 +5,16 @@ import { limitTerms, type Terms } from '../../limits/ledger/terms.ts';
 import { addBudgets } from '../../limits/policies/usage.ts';
 import { estimateUse } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
-import { factsOf } from './admit.ts';
+import { factsOf, limitOwner } from './admit.ts';
 
 const NO_TERMS = new WeakMap<Principal, Terms | null>();
 
-/** The limit of a key is the same for all its requests. */
+/** The limit of a key, or of a token's claims, is the same for all its requests. */
 function keyTerms(principal: Principal): Terms | null {
   let terms = NO_TERMS.get(principal);
   if (terms === undefined) {
-    const { keyId: id, keyName, changedAt: at = 0 } = principal;
-    terms = id === null ? null : limitTerms({ kind: 'key', id, label: keyName ?? id, at }, principal.usageLimits);
+    const owner = limitOwner(principal);
+    terms = owner === null ? null : limitTerms({ ...owner, at: principal.changedAt ?? 0 }, principal.usageLimits);
     NO_TERMS.set(principal, terms);
   }
   return terms;
