@@ -322,6 +322,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     outputs: createOutputs(),
     objects: own,
     clock,
+    storeClock,
     log,
     maxBodyBytes: config.maxBodyBytes,
     bodies,

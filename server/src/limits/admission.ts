@@ -4,10 +4,12 @@
  * they are known, and a window whose tokens are used up refuses the next request.
  */
 import type { Clock } from '../kernel/clock.ts';
-import { SluiceError } from '../kernel/errors.ts';
+import type { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Counters, WindowHit, WindowResult } from '../store/ports.ts';
 import type { RateLimit } from '../store/schema.ts';
+import { LimitRefused } from './refused.ts';
+import { stamp } from './stamp.ts';
 
 type Rate = Readonly<RateLimit>;
 
@@ -18,6 +20,8 @@ export interface LimitedEntity {
   readonly id: string;
   /** Readable name for the refusal: a slug or key name, never a masked id. */
   readonly label: string;
+  /** Of a policy: its id, and whose counter it is. */
+  readonly policy: { readonly id: string; readonly valueKey: string } | null;
   /** One per type and unit. */
   readonly limits: readonly Rate[];
 }
@@ -30,14 +34,14 @@ export function limitedEntity(
   rates: readonly Rate[] | null | undefined,
 ): LimitedEntity | null {
   if (rates == null || rates.length === 0) return null;
-  if (rates.length === 1) return { kind, id, label, limits: rates };
+  if (rates.length === 1) return { kind, id, label, policy: null, limits: rates };
   const lowest = new Map<string, Rate>();
   for (const rate of rates) {
     const name = `${rate.type} ${rate.unit}`;
     const known = lowest.get(name);
     if (known === undefined || rate.value < known.value) lowest.set(name, rate);
   }
-  return { kind, id, label, limits: [...lowest.values()] };
+  return { kind, id, label, policy: null, limits: [...lowest.values()] };
 }
 
 /** Where the tightest limit of one type stands. */
@@ -54,6 +58,8 @@ export interface Quota {
 }
 
 export interface Reservation {
+  /** When it was counted, as `stamp` says it. */
+  readonly at: number;
   readonly quota: Quota;
   /** Set when a limit refused the request: `rate_limit_exceeded` with the seconds to wait. Nothing was counted then. */
   readonly refusal: SluiceError | null;
@@ -169,6 +175,7 @@ export function createAdmission(options: {
   return {
     async admit(workspaceId, entities) {
       const now = clock.now();
+      const at = stamp(now);
       let hits = hitsOf(workspaceId, entities, now, 1);
       let result = await hitShared(hits);
       const locally = result === null;
@@ -179,6 +186,7 @@ export function createAdmission(options: {
       const { allowed, refusedBy, used } = result;
       const refused = allowed ? undefined : hits[refusedBy];
       return {
+        at,
         quota: { requests: tightest('requests', hits, used, now), tokens: tightest('tokens', hits, used, now) },
         refusal: refused === undefined ? null : refusal(refused, now),
         settle(tokens) {
@@ -244,9 +252,11 @@ const PER: Readonly<Record<RateLimit['unit'], string>> = {
 
 function refusal({ entity, rate, expiresAt }: Hit, now: number): SluiceError {
   const seconds = secondsTo(expiresAt, now);
-  return new SluiceError(
+  const by = { limit: 'rate', kind: entity.kind, id: entity.policy?.id ?? entity.id } as const;
+  return new LimitRefused(
     'rate_limit_exceeded',
     `Rate limit of ${entity.kind === 'virtual-key' ? 'virtual key' : entity.kind} ${entity.label} exceeded: ${rate.value} ${rate.type} per ${PER[rate.unit]}. Try again in ${seconds} s.`,
+    { ...by, value_key: entity.policy?.valueKey ?? null },
     { retryAfter: seconds },
   );
 }

@@ -9,6 +9,7 @@ import type { Hold } from '../limits/ledger/ledger.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
+import type { LimitFacts } from '../store/limit-types.ts';
 import type { AttemptRecord } from '../telemetry/record.ts';
 import type { Plan } from './plan.ts';
 import type { Services } from './services.ts';
@@ -67,6 +68,8 @@ export class Exchange {
   quota: Quota | null;
   /** What is reserved under usage limits. */
   held: Hold | null;
+  /** What limits had to do with it, for the record; null while none was asked. */
+  limits: LimitFacts | null;
   readonly attempts: AttemptRecord[];
   /** Upstream calls begun. */
   tries: number;
@@ -129,6 +132,7 @@ export class Exchange {
     this.reservation = null;
     this.quota = null;
     this.held = null;
+    this.limits = null;
     this.attempts = [];
     this.tries = 0;
     this.control = null;

@@ -1,4 +1,5 @@
 import { SluiceError } from '../kernel/errors.ts';
+import { LimitRefused } from '../limits/refused.ts';
 import { errorBody } from '../operations/dialects/errors.ts';
 import { streamErrorEvent } from '../operations/dialects/stream.ts';
 import type { Exchange } from './exchange.ts';
@@ -35,6 +36,7 @@ export function respondError(x: Exchange, thrown: unknown): void {
   }
   x.errorCode = error.code ?? error.kind;
   x.errorMessage = error.message.slice(0, 500);
+  if (error instanceof LimitRefused && x.limits !== null) x.limits.refused = error.by;
   if (x.clientGone || error.kind === 'client_closed') {
     x.outcome = 'aborted';
     if (x.status === 0) x.status = 499;

@@ -26,6 +26,8 @@ export interface Services {
   /** Files, batches and fine-tuning jobs. */
   readonly objects: ObjectHandler;
   readonly clock: Clock;
+  /** The store's time, by which limits go. */
+  readonly storeClock: Clock;
   readonly log: Log;
   /** Largest inference body, bytes. */
   readonly maxBodyBytes: number;

@@ -41,3 +41,40 @@ export interface PolicyCondition {
 export interface PolicyGroup {
   key: string;
 }
+
+/** Which limit refused a request, as its record says. */
+export interface RefusedBy {
+  readonly limit: 'rate' | 'usage';
+  /** Owner of the limit: a kind of `LimitOwner`. */
+  readonly kind: string;
+  readonly id: string;
+  /** Of a policy: whose counter it was, `metadata._user:alice`. */
+  readonly value_key: string | null;
+}
+
+/**
+ * What limits had to do with a request, for its record: enough to decide again later as it was decided. Only what was
+ * asked is there. Amounts in micro-dollars, tokens and requests; times in milliseconds by the store's clock, with a
+ * fraction that keeps the order of one process.
+ */
+export interface LimitFacts {
+  /** When rate limits counted or refused it. */
+  rates_at?: number;
+  /** When usage limits were asked. */
+  usage_at?: number;
+  /** What it was expected to use, and whether it could not use more. */
+  estimate?: { readonly cost: number; readonly tokens: number; readonly bounded: boolean };
+  /** What usage policies had used and reserved when the books were asked, by policy; not there where a lease sufficed. */
+  committed?: Readonly<Record<string, number>>;
+  refused?: RefusedBy;
+  /** When it was settled. */
+  ended_at?: number;
+  /** What usage limits counted: `carry` is picodollars beside `cost`. */
+  used?: {
+    readonly cost: number;
+    readonly carry: number;
+    readonly tokens: number;
+    readonly requests: number;
+    readonly unpriced: number;
+  };
+}

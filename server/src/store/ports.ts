@@ -254,6 +254,11 @@ export interface LogSink extends Closable {
   settle?(): Promise<boolean>;
   find(tenant: TenantContext, id: string): Promise<StoredLog | null>;
   list(tenant: TenantContext, query: LogQuery): Promise<{ total: number; rows: StoredLog[] }>;
+  /**
+   * A page of records, oldest first; those of one millisecond in a fixed order. The next page begins after the last
+   * record of this one, so a walk costs the same at its end as at its beginning.
+   */
+  walk(tenant: TenantContext, query: LogWalk): Promise<StoredLog[]>;
   /** Over all tenants, for tests and the operator: number of stored records. */
   count(): Promise<number>;
   ping(): Promise<void>;
@@ -265,6 +270,15 @@ export interface LogQuery {
   readonly limit: number;
   readonly offset?: number;
   readonly traceId?: string;
+}
+
+export interface LogWalk {
+  /** Milliseconds since the epoch: from (included), to (excluded). */
+  readonly from: number;
+  readonly to: number;
+  /** The last record that was read; null for the first page. */
+  readonly after: Pick<StoredLog, 'time' | 'node' | 'seq'> | null;
+  readonly limit: number;
 }
 
 /** A record as it was written by `telemetry/record.ts`, parsed. */

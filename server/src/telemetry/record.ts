@@ -1,4 +1,5 @@
 import type { TokenUsage } from '../operations/usage.ts';
+import type { LimitFacts } from '../store/limit-types.ts';
 
 /**
  * The record of one data-plane request: exactly one per request, also for refused, aborted and failed ones. Written to
@@ -49,6 +50,8 @@ export interface LogRecord {
   readonly upstream_bytes_in: number;
   readonly metadata: Readonly<Record<string, string>> | null;
   readonly cache_status: string;
+  /** Absent when no limit was asked. */
+  readonly limits?: LimitFacts | undefined;
   /** True when the caller asked what would happen and nothing was called or charged. */
   readonly dry_run: boolean;
 }

@@ -57,6 +57,10 @@ export class RecordingSink implements LogSink {
     return { total: 0, rows: [] };
   }
 
+  async walk(): Promise<[]> {
+    return [];
+  }
+
   async count(): Promise<number> {
     return this.lines.length;
   }

@@ -102,6 +102,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       outputs: createOutputs(),
       objects: { handle: () => Promise.reject(new Error('no object is asked for')) },
       clock,
+      storeClock: clock,
       log: silentLog,
       maxBodyBytes: 10_000,
       bodies: new BodyBudget(1_000_000),

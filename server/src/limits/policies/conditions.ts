@@ -31,6 +31,39 @@ export function requestModel(slug: string, model: string): string {
   return `@${slug}/${model}`.toLowerCase();
 }
 
+/** What of a request of a model decides which policies see it, when it comes and when its record is read. */
+export interface Asked {
+  readonly workspaceId: string;
+  readonly organisationId: string;
+  readonly keyId: string | null;
+  /** Base provider, and the slug of the stored provider or virtual key. */
+  readonly provider: string | null;
+  readonly slug: string | null;
+  readonly config: string | null;
+  /** As it was asked for; empty where there is none. */
+  readonly model: string;
+  readonly requestType: string;
+  readonly metadata: Readonly<Record<string, string>> | null;
+}
+
+export function requestFacts(asked: Asked): Facts {
+  const slug = asked.slug ?? asked.provider;
+  return {
+    workspace_id: asked.workspaceId,
+    organisation_id: asked.organisationId,
+    api_key: asked.keyId,
+    virtual_key: asked.slug,
+    provider: asked.provider,
+    config: asked.config,
+    prompt: null,
+    model: slug === null || asked.model === '' ? null : requestModel(slug, asked.model),
+    endpoint_type: asked.requestType,
+    mcp_server: null,
+    mcp_tool: null,
+    metadata: asked.metadata,
+  };
+}
+
 /** The workspace that the policies belong to. */
 export interface Place {
   readonly workspaceId: string;

@@ -1,6 +1,6 @@
 /** Rate-limits policies as requests meet them (api §15.4, §15.5): which ones count a request, and in which counter. */
 import type { Row } from '../../store/schema.ts';
-import { type LimitedEntity, limitedEntity } from '../admission.ts';
+import type { LimitedEntity } from '../admission.ts';
 import { compilePolicies, type Facts, type Place, type PolicyIndex } from './conditions.ts';
 
 type RatePolicy = Row<'rate_policies'>;
@@ -26,7 +26,12 @@ export function compileRatePolicies(rows: readonly RatePolicy[], place: Place): 
 export function addPolicies(index: PolicyIndex<RatePolicy>, facts: Facts, into: LimitedEntity[]): void {
   for (const { policy, valueKey, bucket } of index.match(facts)) {
     const label = `${policy.name ?? policy.id} for ${valueKey}`;
-    const entity = limitedEntity('policy', `${policy.id}:${bucket}`, label, [policy]);
-    if (entity !== null) into.push(entity);
+    into.push({
+      kind: 'policy',
+      id: `${policy.id}:${bucket}`,
+      label,
+      policy: { id: policy.id, valueKey },
+      limits: [policy],
+    });
   }
 }

@@ -1,6 +1,6 @@
 import type { Principal } from '../../auth/principal.ts';
 import { type LimitedEntity, limitedEntity, type Reservation } from '../../limits/admission.ts';
-import { type Facts, requestModel } from '../../limits/policies/conditions.ts';
+import { type Facts, requestFacts } from '../../limits/policies/conditions.ts';
 import { addPolicies } from '../../limits/policies/rates.ts';
 import type { Exchange } from '../exchange.ts';
 
@@ -29,26 +29,23 @@ export function limitOwner(principal: Principal): { kind: 'key' | 'token'; id: s
 
 function keep(x: Exchange, reservation: Reservation): void {
   x.quota = reservation.quota;
+  x.limits = { rates_at: reservation.at };
   if (reservation.refusal !== null) throw reservation.refusal;
   x.reservation = reservation;
 }
 
-/** What policies see of a request before it is sent: the model as it was asked for. */
+/** What policies see of a request before it is sent. */
 export function factsOf(x: Exchange): Facts {
   const { principal, snapshot, target } = x;
-  const slug = target === null ? null : (target.stored?.slug ?? target.provider.id);
-  return {
-    workspace_id: snapshot?.workspaceId ?? '',
-    organisation_id: snapshot?.organisationId ?? '',
-    api_key: principal?.keyId ?? null,
-    virtual_key: target?.stored?.slug ?? null,
+  return requestFacts({
+    workspaceId: snapshot?.workspaceId ?? '',
+    organisationId: snapshot?.organisationId ?? '',
+    keyId: principal?.keyId ?? null,
     provider: target?.provider.id ?? null,
+    slug: target?.stored?.slug ?? null,
     config: x.plan?.configSlug ?? null,
-    prompt: null,
-    model: slug === null || x.model === '' ? null : requestModel(slug, x.model),
-    endpoint_type: x.operation.requestType,
-    mcp_server: null,
-    mcp_tool: null,
+    model: x.model,
+    requestType: x.operation.requestType,
     metadata: x.metadata,
-  };
+  });
 }

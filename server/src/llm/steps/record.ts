@@ -49,6 +49,7 @@ export function record(x: Exchange): Promise<void> {
     upstream_bytes_in: x.upstreamBytesIn,
     metadata: x.metadata,
     cache_status: 'DISABLED',
+    limits: x.limits ?? undefined,
     dry_run: x.dryRun,
   };
   return new Promise((resolve) => {

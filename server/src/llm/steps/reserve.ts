@@ -3,6 +3,7 @@ import { tenantOf } from '../../auth/tenant.ts';
 import type { Demand, Hold } from '../../limits/ledger/ledger.ts';
 import { limitTerms, type Terms } from '../../limits/ledger/terms.ts';
 import { addBudgets } from '../../limits/policies/usage.ts';
+import { stamp } from '../../limits/stamp.ts';
 import { estimateUse } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { factsOf, limitOwner } from './admit.ts';
@@ -39,6 +40,9 @@ export function reserve(x: Exchange): void | Promise<void> {
     if (one.type === 'requests') return { terms: one, amount: 1, bounded: true };
     return { terms: one, amount: one.type === 'cost' ? use.cost : use.tokens, bounded: use.bounded };
   });
+  x.limits ??= {};
+  x.limits.usage_at = stamp(x.services.storeClock.now());
+  x.limits.estimate = use;
   const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
   if (held instanceof Promise) return held.then((hold) => keep(x, hold));
   keep(x, held);

@@ -1,4 +1,5 @@
 import type { Used } from '../../limits/ledger/ledger.ts';
+import { stamp } from '../../limits/stamp.ts';
 import { type Cost, costMicros } from '../../pricing/cost.ts';
 import { modelKey } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
@@ -10,7 +11,8 @@ export function settle(x: Exchange): void | Promise<void> {
   const cost = price(x);
   const { usage } = x;
   if (usage !== null && x.target !== null) x.reservation?.settle(usage.input + usage.output);
-  const { held } = x;
+  const { held, limits } = x;
+  if (limits !== null && limits.refused === undefined) limits.ended_at = stamp(x.services.storeClock.now());
   if (held === null) return;
   x.held = null;
   if (usage !== null && usage.output > 0) x.services.outputs.learn(modelKey(x), usage.output);
@@ -22,6 +24,7 @@ export function settle(x: Exchange): void | Promise<void> {
     requests: accepted ? 1 : 0,
     unpriced: accepted && x.costMicros === null && (usage !== null || x.outcome === 'ok') ? 1 : 0,
   };
+  if (limits !== null) limits.used = used;
   // The client sees the end of its answer only when what it used will be counted, whatever kills the process.
   return new Promise((resolve) => held.settle(used, resolve));
 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type LogSink, type StoredLog, unsafeTenant } from '../ports.ts';
+import { type LogSink, type StoredLog, type TenantContext, unsafeTenant } from '../ports.ts';
 
 export interface LogsUnderTest {
   readonly logs: LogSink;
@@ -149,6 +149,36 @@ export function logsConformance(name: string, open: () => Promise<LogsUnderTest>
         expect(await logs.find(unsafeTenant('', null), 's5')).toBeNull();
         expect((await logs.find(B, 's1'))?.id).toBe('s1');
       });
+    });
+
+    it('is walked from the oldest on, each record once, also those of one millisecond', async () => {
+      const many = Array.from({ length: 25 }, (_, i) =>
+        logRecord(i, {
+          node: `walk-${i % 3}`,
+          id: `w${i}`,
+          time: 500 + Math.floor(i / 10),
+          organisation_id: 'org-walk',
+          workspace_id: i % 5 === 0 ? 'ws-other' : 'ws-walk',
+          limits: { usage_at: 500.001, estimate: { cost: 1, tokens: 2, bounded: true } },
+        }),
+      );
+      await logs.insert('walk', lines(...many), { segment: '1', offset: 1 });
+      const walk = async (tenant: TenantContext, from: number, to: number, limit: number) => {
+        const found: StoredLog[] = [];
+        for (let after: StoredLog | null = null; ; ) {
+          const page: StoredLog[] = await logs.walk(tenant, { from, to, after, limit });
+          found.push(...page);
+          after = page.at(-1) ?? null;
+          if (page.length < limit || after === null) return found;
+        }
+      };
+      const sorted = [...many].sort((a, b) => a.time - b.time || a.node.localeCompare(b.node) || a.seq - b.seq);
+      const all = unsafeTenant('org-walk', null);
+      for (const limit of [1, 4, 25, 100]) expect(await walk(all, 0, 10_000, limit)).toEqual(sorted);
+      const own = sorted.filter((record) => record.workspace_id === 'ws-walk');
+      expect(await walk(unsafeTenant('org-walk', 'ws-walk'), 0, 10_000, 3)).toEqual(own);
+      expect(await walk(all, 501, 502, 3)).toEqual(sorted.filter(({ time }) => time === 501));
+      expect(await walk(unsafeTenant('org-b', 'ws-walk'), 0, 10_000, 3)).toEqual([]);
     });
 
     it('two openers store batches at the same time and lose none', async () => {

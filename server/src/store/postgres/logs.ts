@@ -1,11 +1,11 @@
 import type pg from 'pg';
 import type { Log } from '../../kernel/log.ts';
 import { LOG_MIGRATIONS } from '../migrations/index.ts';
-import type { JournalPosition, LogQuery, LogSink, StoredLog, TenantContext } from '../ports.ts';
+import type { JournalPosition, LogQuery, LogSink, LogWalk, StoredLog, TenantContext } from '../ports.ts';
 import { misuse } from '../sql/columns.ts';
 import type { Scope } from '../sql/engine.ts';
 import { storeError } from '../sql/failure.ts';
-import { countLogs, findLog, type LogStatement, listLogs, parseLogs, TRACE_LENGTH } from '../sql/logs.ts';
+import { countLogs, findLog, type LogStatement, listLogs, parseLogs, TRACE_LENGTH, walkLogs } from '../sql/logs.ts';
 import { alone, classifyPostgres, openPool, send, transaction } from './client.ts';
 import { migratePostgres } from './engine.ts';
 import { LOG_RULES, SYSTEM_SCOPE, Tenancy } from './row-security.ts';
@@ -86,6 +86,10 @@ class PostgresLogs implements LogSink {
       this.#rows(tenant, listLogs(tenant, query, 'postgres')),
     ]);
     return { total: Number(counted[0]?.total), rows: parseLogs(tenant, rows, misuse) };
+  }
+
+  async walk(tenant: TenantContext, query: LogWalk): Promise<StoredLog[]> {
+    return parseLogs(tenant, await this.#rows(tenant, walkLogs(tenant, query)), misuse);
   }
 
   async count(): Promise<number> {

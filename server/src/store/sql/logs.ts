@@ -1,4 +1,4 @@
-import type { LogQuery, StoredLog, TenantContext } from '../ports.ts';
+import type { LogQuery, LogWalk, StoredLog, TenantContext } from '../ports.ts';
 
 /** A statement with `?` for each parameter. */
 export interface LogStatement {
@@ -47,6 +47,16 @@ export function listLogs(tenant: TenantContext, query: LogQuery, engine: 'sqlite
   return {
     sql: `SELECT record FROM logs WHERE ${from} ${sql} ${rest}`,
     parameters: [...parameters, query.limit, query.offset ?? 0],
+  };
+}
+
+/** Within the index on organisation and time: only records of one millisecond are sorted. */
+export function walkLogs(tenant: TenantContext, { from, to, after, limit }: LogWalk): LogStatement {
+  const { sql, parameters } = conditions(tenant, { from: after?.time ?? from, to });
+  const rest = after === null ? '' : ' AND (time > ? OR (node, seq) > (?, ?))';
+  return {
+    sql: `SELECT record FROM logs WHERE ${sql}${rest} ORDER BY time, node, seq LIMIT ?`,
+    parameters: [...parameters, ...(after === null ? [] : [after.time, after.node, after.seq]), limit],
   };
 }
 

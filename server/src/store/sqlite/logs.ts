@@ -2,10 +2,10 @@ import { type Clock, systemClock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { LOG_MIGRATIONS } from '../migrations/index.ts';
 import { type MigrationHost, runMigrations } from '../migrations/run.ts';
-import type { JournalPosition, LogQuery, LogSink, StoredLog, TenantContext } from '../ports.ts';
+import type { JournalPosition, LogQuery, LogSink, LogWalk, StoredLog, TenantContext } from '../ports.ts';
 import { misuse } from '../sql/columns.ts';
 import { storeError } from '../sql/failure.ts';
-import { countLogs, findLog, type LogStatement, listLogs, parseLogs } from '../sql/logs.ts';
+import { countLogs, findLog, type LogStatement, listLogs, parseLogs, walkLogs } from '../sql/logs.ts';
 import { begin, classifySqlite } from './engine.ts';
 import { INSERT_LOGS } from './protocol.ts';
 import { SqliteThread } from './thread.ts';
@@ -103,6 +103,10 @@ class SqliteLogs implements LogSink {
       this.#rows(this.#reader, listLogs(tenant, query, 'sqlite')),
     ]);
     return { total: Number(counted[0]?.total), rows: parseLogs(tenant, rows, misuse) };
+  }
+
+  async walk(tenant: TenantContext, query: LogWalk): Promise<StoredLog[]> {
+    return parseLogs(tenant, await this.#rows(this.#reader, walkLogs(tenant, query)), misuse);
   }
 
   async count(): Promise<number> {
