@@ -253,7 +253,24 @@ describe('without the shared counters', () => {
     state.away = false;
     clock.jump(300);
     expect((await admission.admit('w', limited)).quota.requests).toMatchObject({ remaining: 999 });
-    expect(state.asked).toBe(2);
+    // Once for this request, and once to count those that were admitted meanwhile.
+    expect(state.asked).toBe(3);
+  });
+
+  it('requests that were admitted meanwhile are counted when the counters are back, once', async () => {
+    const { clock, state, node } = setup(2);
+    const [a, b] = [node(), node()];
+    const limited = [entity('key', 'k', rate('requests', 'rpd', 100))];
+    state.away = true;
+    // The first of each found out that nobody answers: it may have been counted before that.
+    expect([await admitted(a, limited, 21), await admitted(b, limited, 11)]).toEqual([21, 11]);
+    state.away = false;
+    clock.jump(300);
+    await a.admit('w', limited);
+    await b.admit('w', limited);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect((await a.admit('w', limited)).quota.requests).toMatchObject({ remaining: 100 - 20 - 10 - 3 });
+    expect((await b.admit('w', limited)).quota.requests).toMatchObject({ remaining: 100 - 20 - 10 - 4 });
   });
 
   it('tokens that were used meanwhile are booked when the counters are back, once', async () => {
@@ -275,17 +292,24 @@ describe('without the shared counters', () => {
 
   it('nodes count each other, and keep the number while they cannot', async () => {
     const clock = new TestClock(START);
-    const { shared, state } = losable(clock);
+    const { counters, shared, state } = losable(clock);
     const [a, b, c] = [0, 1, 2].map(() => countLiveNodes({ counters: shared, clock }));
     await new Promise((resolve) => setImmediate(resolve));
     await clock.advance(6_000);
     expect([a?.count, b?.count, c?.count]).toEqual([3, 3, 3]);
     await c?.close();
-    await clock.advance(11_000);
+    await clock.advance(16_000);
     expect([a?.count, b?.count]).toEqual([2, 2]);
     state.away = true;
     await clock.advance(60_000);
     expect([a?.count, b?.count]).toEqual([2, 2]);
+    state.away = false;
+    for (let i = 0; i < 20; i++) {
+      await clock.advance(1_000);
+      // Empty again and again, as a server that restarts.
+      if (i < 4) await counters.close();
+      expect([a?.count, b?.count], `second ${i}`).toEqual([2, 2]);
+    }
     await Promise.all([a?.close(), b?.close()]);
   });
 });

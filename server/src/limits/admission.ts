@@ -95,6 +95,8 @@ export function windowOf(unit: RateLimit['unit'], now: number): { start: number;
 interface Hit extends WindowHit {
   readonly entity: LimitedEntity;
   readonly rate: Rate;
+  /** Of the window; its counter is kept a little longer. */
+  readonly end: number;
 }
 
 /** What a node admits by itself while the shared counters are away: every limit divided by the nodes, at least 1. */
@@ -105,8 +107,15 @@ export interface LocalShare {
 
 /** After a failure nobody asks the shared counters for this long, so that not every request waits for their time-out. */
 const AWAY_MS = 250;
-/** Bookings kept for when the shared counters are back; past it they are forgotten, oldest first. */
+/** Windows whose bookings are kept for when the shared counters are back; past it they are forgotten, oldest first. */
 const MAX_LATE = 10_000;
+/** Windows that are booked in one call then. */
+const LATE_AT_ONCE = 200;
+/**
+ * A counter outlives its window by this. What nodes know of the store's time differs by milliseconds: where the first
+ * node for which a window is over would take the counter away, the last one would find it empty and admit it all again.
+ */
+const GRACE_MS = 5_000;
 
 type Booking = readonly Omit<WindowHit, 'limit'>[];
 
@@ -122,7 +131,8 @@ export function createAdmission(options: {
 }): Admission {
   const { counters, share, clock, log } = options;
   let awayUntil = Number.NEGATIVE_INFINITY;
-  let late: Booking[] = [];
+  /** What was counted here alone, by the key of its window. */
+  let late = new Map<string, { amount: number; readonly expiresAt: number }>();
   let told = false;
 
   const isAway = () => share !== null && clock.monotonic() < awayUntil;
@@ -139,7 +149,7 @@ export function createAdmission(options: {
       const result = await counters.hit(hits);
       if (told) log.info('limits are counted over all nodes again');
       told = false;
-      if (late.length > 0) catchUp();
+      if (late.size > 0) catchUp();
       return result;
     } catch (error) {
       lost(error);
@@ -147,14 +157,33 @@ export function createAdmission(options: {
     }
   }
 
-  /** One call per request, as each of them stays within one workspace and so within one slot of a cluster. */
+  /** Calls of windows of one workspace each, which are in one slot of a cluster. */
   function catchUp(): void {
-    const waiting = late;
-    late = [];
     const now = clock.now();
-    for (const booking of waiting) {
-      const open = booking.filter((window) => window.expiresAt > now);
-      if (open.length > 0) counters.add(open).catch(lost);
+    const calls = new Map<string, Omit<WindowHit, 'limit'>[]>();
+    for (const [key, { amount, expiresAt }] of late) {
+      if (expiresAt <= now) continue;
+      const tag = key.slice(0, key.indexOf('}'));
+      const call = calls.get(tag);
+      if (call === undefined) calls.set(tag, [{ key, amount, expiresAt }]);
+      else call.push({ key, amount, expiresAt });
+    }
+    late = new Map();
+    for (const call of calls.values()) {
+      for (let i = 0; i < call.length; i += LATE_AT_ONCE) counters.add(call.slice(i, i + LATE_AT_ONCE)).catch(lost);
+    }
+  }
+
+  function bookLate(booking: Booking): void {
+    for (const { key, amount, expiresAt } of booking) {
+      const known = late.get(key);
+      if (known !== undefined) {
+        known.amount += amount;
+        continue;
+      }
+      const oldest = late.size >= MAX_LATE ? late.keys().next().value : undefined;
+      if (oldest !== undefined) late.delete(oldest);
+      late.set(key, { amount, expiresAt });
     }
   }
 
@@ -162,8 +191,7 @@ export function createAdmission(options: {
     if (share !== null && (locally || isAway())) {
       void share.counters.add(booking);
       // What was not sent at all is sent later; what was, may have been counted.
-      if (late.length >= MAX_LATE) late.shift();
-      late.push(booking);
+      bookLate(booking);
       return;
     }
     counters.add(booking).catch((error: unknown) => {
@@ -177,11 +205,13 @@ export function createAdmission(options: {
       const now = clock.now();
       const at = stamp(now);
       let hits = hitsOf(workspaceId, entities, now, 1);
+      const asked = !isAway();
       let result = await hitShared(hits);
       const locally = result === null;
       if (result === null) {
         hits = hitsOf(workspaceId, entities, now, share?.nodes.count ?? 1);
         result = await (share?.counters ?? counters).hit(hits);
+        if (result.allowed && !asked) bookLate(hits.filter((hit) => hit.amount > 0));
       }
       const { allowed, refusedBy, used } = result;
       const refused = allowed ? undefined : hits[refusedBy];
@@ -216,7 +246,8 @@ function hitsOf(workspaceId: string, entities: readonly LimitedEntity[], now: nu
         // A token window takes nothing now, but refuses once it is full: that is a hit of one below the limit.
         amount: counted ? 1 : 0,
         limit: counted ? value : value - 1,
-        expiresAt: end,
+        expiresAt: end + GRACE_MS,
+        end,
         entity,
         rate: nodes === 1 ? rate : { ...rate, value },
       });
@@ -235,11 +266,11 @@ function tightest(type: Rate['type'], hits: readonly Hit[], used: readonly numbe
     const hit = hits[i];
     if (hit === undefined || hit.rate.type !== type) continue;
     const left = Math.max(0, hit.rate.value - (used[i] ?? 0));
-    if (least !== null && (left > remaining || (left === remaining && hit.expiresAt <= least.expiresAt))) continue;
+    if (least !== null && (left > remaining || (left === remaining && hit.end <= least.end))) continue;
     least = hit;
     remaining = left;
   }
-  return least === null ? null : { limit: least.rate.value, remaining, reset: secondsTo(least.expiresAt, now) };
+  return least === null ? null : { limit: least.rate.value, remaining, reset: secondsTo(least.end, now) };
 }
 
 const PER: Readonly<Record<RateLimit['unit'], string>> = {
@@ -250,8 +281,8 @@ const PER: Readonly<Record<RateLimit['unit'], string>> = {
   rpw: 'week',
 };
 
-function refusal({ entity, rate, expiresAt }: Hit, now: number): SluiceError {
-  const seconds = secondsTo(expiresAt, now);
+function refusal({ entity, rate, end }: Hit, now: number): SluiceError {
+  const seconds = secondsTo(end, now);
   const by = { limit: 'rate', kind: entity.kind, id: entity.policy?.id ?? entity.id } as const;
   return new LimitRefused(
     'rate_limit_exceeded',

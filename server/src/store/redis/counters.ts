@@ -9,33 +9,39 @@ const PREFIX = 'sluice:c1:';
 
 /**
  * All windows of one call in one script, so nothing happens between check and take. Values of the wrong type or form
- * count as 0. Arguments: amount, limit and time to the end of the window (ms) per key: time to go, because the server's
- * clock may be minutes from the one that windows go by. Answer: index of the refusing window or 0,
+ * count as 0. Arguments: amount, limit, time to the end of the window (ms) and floor per key. Time to go, because the
+ * server's clock may be minutes from the one that windows go by. The floor is what the caller has last seen there: a server
+ * that has lost its data, or part of it, is reminded, as counters only grow within a window. Answer: index of the refusing window or 0,
  * then the used amounts as texts, because the client's reader is not exact for integers near 2^53.
  */
 const SCRIPT = `
 local value, refused = {}, 0
-local function read(key)
+local function read(i, key)
   local stored = redis.pcall('GET', key)
-  if type(stored) == 'table' then redis.call('DEL', key) return 0 end
+  if type(stored) == 'table' then redis.call('DEL', key) stored = false end
   local number = stored and tonumber(stored) or 0
-  if number ~= number or number < 0 or number > 9007199254740992 then return 0 end
+  if number ~= number or number < 0 or number > 9007199254740992 then number = 0 end
+  local floor, left = tonumber(ARGV[i * 4]), tonumber(ARGV[i * 4 - 1])
+  if floor > number and left > 0 then
+    number = floor
+    redis.call('SET', key, string.format('%.0f', number), 'PX', left)
+  end
   return number
 end
 for i, key in ipairs(KEYS) do
-  if value[key] == nil then value[key] = read(key) end
-  local sum = value[key] + tonumber(ARGV[i * 3 - 2])
-  if sum > tonumber(ARGV[i * 3 - 1]) then refused = i break end
+  if value[key] == nil then value[key] = read(i, key) end
+  local sum = value[key] + tonumber(ARGV[i * 4 - 3])
+  if sum > tonumber(ARGV[i * 4 - 2]) then refused = i break end
   if sum < 0 then sum = 0 end
   value[key] = sum
 end
 local answer = { refused }
 for i, key in ipairs(KEYS) do
   if refused > 0 then
-    answer[i + 1] = string.format('%.0f', read(key))
+    answer[i + 1] = string.format('%.0f', read(i, key))
   else
     answer[i + 1] = string.format('%.0f', value[key])
-    if tonumber(ARGV[i * 3]) > 0 then redis.call('SET', key, answer[i + 1], 'PX', ARGV[i * 3])
+    if tonumber(ARGV[i * 4 - 1]) > 0 then redis.call('SET', key, answer[i + 1], 'PX', ARGV[i * 4 - 1])
     else redis.call('DEL', key) end
   end
 end
@@ -44,10 +50,19 @@ return answer
 const SHA = createHash('sha1').update(SCRIPT).digest('hex');
 /** Larger than any sum: `add` never refuses. */
 const NO_LIMIT = 1e300;
+/** Windows this node remembers for a server that comes back empty; past it the oldest are forgotten. */
+const MAX_SEEN = 100_000;
+
+interface Seen {
+  used: number;
+  expiresAt: number;
+}
 
 export class RedisCounters implements Counters {
   readonly #connection: Connection;
   readonly #clock: Clock;
+  readonly #seen = new Map<string, Seen>();
+  #sweep = this.#seen.entries();
 
   /** `clock` is the one that the ends of windows are told by. */
   constructor(connection: Connection, clock: Clock) {
@@ -82,7 +97,9 @@ export class RedisCounters implements Counters {
     const now = this.#clock.now();
     for (const { key, amount, limit = NO_LIMIT, expiresAt } of windows) {
       keys.push(PREFIX + key);
-      numbers.push(amount, limit, Math.ceil(expiresAt - now));
+      const seen = this.#seen.get(key);
+      const floor = seen === undefined || seen.expiresAt <= now ? 0 : seen.used;
+      numbers.push(amount, limit, Math.ceil(expiresAt - now), floor);
     }
     const answer = await this.#guarded(async (client) => {
       try {
@@ -93,7 +110,27 @@ export class RedisCounters implements Counters {
         return await client.eval(SCRIPT, keys.length, ...keys, ...numbers);
       }
     });
-    return (answer as unknown[]).map(Number);
+    const result = (answer as unknown[]).map(Number);
+    this.#remember(windows, result, now);
+    return result;
+  }
+
+  #remember(windows: readonly { readonly key: string; readonly expiresAt: number }[], result: number[], now: number) {
+    for (const [index, { key, expiresAt }] of windows.entries()) {
+      const used = result[index + 1] ?? 0;
+      const known = this.#seen.get(key);
+      if (known !== undefined) {
+        known.used = used;
+        known.expiresAt = expiresAt;
+      } else if (used > 0 && expiresAt > now) this.#seen.set(key, { used, expiresAt });
+      const next = this.#sweep.next();
+      if (next.done) this.#sweep = this.#seen.entries();
+      else if (next.value[1].expiresAt <= now) this.#seen.delete(next.value[0]);
+    }
+    for (const key of this.#seen.keys()) {
+      if (this.#seen.size <= MAX_SEEN) return;
+      this.#seen.delete(key);
+    }
   }
 
   async #guarded<T>(command: (client: Redis) => Promise<T>): Promise<T> {

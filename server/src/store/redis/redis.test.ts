@@ -149,27 +149,39 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     await vi.waitFor(() => expect(seen).toContain(1_000));
   });
 
-  it('F-13 counters go on when the server has forgotten their script', async () => {
+  it('F-13 counters go on when the server has forgotten their script, and remind it of what it has forgotten', async () => {
     const { server, hit, key, counters } = await setup();
     await hit();
     await server.client.script('FLUSH');
     expect((await hit()).used).toEqual([2]);
     await server.client.flushall();
-    expect((await hit()).used).toEqual([1]);
-    expect(await counters.get([key])).toEqual([1]);
+    expect((await hit()).used).toEqual([3]);
+    expect(await counters.get([key])).toEqual([3]);
+  });
+
+  it('F-13 a call that is refused reminds the server too, and a window that is over is not brought back', async () => {
+    const { server, counters, key } = await setup();
+    const window = (limit: number, expiresAt = Date.now() + 60_000) => [{ key, amount: 1, limit, expiresAt }];
+    for (let i = 0; i < 3; i++) await counters.hit(window(3));
+    await server.client.flushall();
+    expect(await counters.hit(window(3))).toEqual({ allowed: false, refusedBy: 0, used: [3] });
+    expect(await counters.get([key])).toEqual([3]);
+    await counters.add([{ key, amount: 1, expiresAt: Date.now() - 1 }]);
+    expect((await counters.hit(window(3))).used).toEqual([1]);
   });
 
   it('F-13 wrong data under a key counts as nothing and is replaced', async () => {
     const { server, hit, key, counters, cache, feed } = await setup();
     const wrong = [randomBytes(40), 'nan', '-5', '1e400', ''];
-    for (const value of wrong) {
+    for (const [index, value] of wrong.entries()) {
       await server.client.set(`sluice:c1:${key}`, value);
       expect(await counters.get([key])).toEqual([0]);
-      expect((await hit()).used).toEqual([1]);
+      // What this node knows itself stays.
+      expect((await hit()).used).toEqual([index + 1]);
     }
     await server.client.del(`sluice:c1:${key}`);
     await server.client.rpush(`sluice:c1:${key}`, 'a');
-    expect((await hit()).used).toEqual([1]);
+    expect((await hit()).used).toEqual([wrong.length + 1]);
 
     await cache.set('k', Buffer.from('value'), 60_000);
     const stored = await server.client.getBuffer('sluice:k1:k');
