@@ -174,6 +174,23 @@ export const usageLimit = z
     }
   });
 
+/** A workspace has several; two of one type and period would be two limits on one counter. */
+export function usageLimits(max: number) {
+  return z
+    .array(usageLimit)
+    .max(max)
+    .superRefine((limits, context) => {
+      const seen = new Set<string>();
+      for (const [index, limit] of limits.entries()) {
+        const days = limit.periodic_reset_days;
+        const period = limit.periodic_reset ?? (days == null ? 'no period' : `every ${days} days`);
+        const key = `${limit.type ?? 'cost'}, ${period}`;
+        if (seen.has(key)) context.addIssue({ code: 'custom', path: [index], message: `repeats the limit of ${key}` });
+        seen.add(key);
+      }
+    });
+}
+
 /** Workspaces of an integration take at most one limit of each kind (api §13.6). */
 export const atMostOneUsageLimit = z.array(usageLimit).max(1);
 export const atMostOneRateLimit = z.array(rateLimit).max(1);

@@ -1,10 +1,10 @@
 /** What usage limits have counted: for answers, and for updates that reset, raise or lower them (api §11.5, §16.2). */
 import type { Clock } from '../kernel/clock.ts';
 import { Book } from '../limits/ledger/book.ts';
-import { limitTerms, shownAmount, type Terms } from '../limits/ledger/terms.ts';
+import { limitTerms, MAX_AMOUNT, shownAmount, type Terms } from '../limits/ledger/terms.ts';
 import type { TenantTx } from '../store/ports.ts';
 import type { LimitOwner, Row, UsageLimit } from '../store/schema.ts';
-import { toIso, toIsoOrNull } from './shapes.ts';
+import { toIsoOrNull } from './shapes.ts';
 
 type Bucket = Row<'usage_buckets'>;
 
@@ -28,6 +28,32 @@ export async function usageOf(
   };
 }
 
+/** The counters of the limits that workspaces have on an integration, by workspace, in one query. */
+export async function accessUsage(
+  tx: TenantTx,
+  integrationId: string,
+): Promise<(workspaceId: string, limit: UsageLimit) => Bucket | undefined> {
+  const rows = await tx.list('usage_buckets', { where: { owner_kind: 'integration', owner_id: integrationId } });
+  const byKey = new Map(rows.map((row) => [`${row.workspace_id} ${row.bucket_key}`, row]));
+  return (workspaceId, limit) => {
+    const terms = limitTerms({ kind: 'integration', id: integrationId, label: '', at: 0 }, limit);
+    return terms === null ? undefined : byKey.get(`${workspaceId} ${terms.bucketKey}`);
+  };
+}
+
+/**
+ * Gives the counters of an owner to the one that takes its place. Requests of the old one that still run are counted
+ * by the same rows.
+ */
+export async function moveUsage(
+  tx: TenantTx,
+  from: { readonly kind: LimitOwner; readonly id: string },
+  to: { readonly kind: LimitOwner; readonly id: string },
+): Promise<void> {
+  const mine = { owner_kind: from.kind, owner_id: from.id } as const;
+  await tx.update('usage_buckets', mine, { owner_kind: to.kind, owner_id: to.id });
+}
+
 /** A usage limit as it is answered, with what it has counted. */
 export function presentUsage(
   limit: UsageLimit | null,
@@ -40,7 +66,9 @@ export function presentUsage(
   return {
     ...given,
     type,
-    ...(bucket?.resets_at == null ? {} : { next_usage_reset_at: toIso(bucket.resets_at) }),
+    ...(bucket === undefined || (bucket.resets_at === null && given.next_usage_reset_at == null)
+      ? {}
+      : { next_usage_reset_at: toIsoOrNull(bucket.resets_at) }),
     current_usage: bucket === undefined ? 0 : shownAmount(bucket.type, bucket.used),
     status: bucket?.status ?? (row.exhausted ? 'exhausted' : 'active'),
     last_reset_at: toIsoOrNull(latest(bucket?.last_reset_at ?? null, row.lastResetAt)),
@@ -94,7 +122,8 @@ export async function followUpdate(
     book.turn(now);
     const next = terms.get(bucket.bucket_key);
     if (next !== undefined) book.adopt({ ...next, at: Math.max(next.at, bucket.terms_at + 1) }, now);
-    if (reset) book.reset(now);
+    else if (bucket.credit_limit !== MAX_AMOUNT) book.retire(now);
+    if (reset && next !== undefined) book.reset(now);
     exhausted ||= next !== undefined && book.row.status === 'exhausted';
     await book.close(tx, now);
   }

@@ -6,7 +6,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
-import { firstReset, nextReset, type Terms } from './terms.ts';
+import { firstReset, MAX_AMOUNT, nextReset, type Terms } from './terms.ts';
 
 /** What the books need of a transaction, a tenant's or the system's. */
 export type BooksTx = Pick<TenantTx, 'find' | 'list' | 'insert' | 'update' | 'remove' | 'now'>;
@@ -111,6 +111,17 @@ export class Book {
 
   /** Begins a new window by hand; the day of the next turn stays. */
   reset(now: number): void {
+    this.#begin(now);
+  }
+
+  /** The owner has no such limit any more: nothing is refused, and one that comes back begins at nothing. */
+  retire(now: number): void {
+    const row = this.#row;
+    row.credit_limit = MAX_AMOUNT;
+    row.alert_threshold = null;
+    row.period = null;
+    row.resets_at = null;
+    row.terms_at = Math.max(row.terms_at + 1, now);
     this.#begin(now);
   }
 

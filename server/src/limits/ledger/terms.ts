@@ -30,7 +30,7 @@ const DAY = 86_400_000;
 const MONDAY = 4 * DAY;
 const MICROS = 1_000_000;
 /** Four and a half billion dollars: sums of a limit and one more request stay exact. */
-const MAX_AMOUNT = 2 ** 52;
+export const MAX_AMOUNT = 2 ** 52;
 
 /** Whole amounts of a limit; a fraction of a token or request is as good as the next whole one, because `used < limit` is asked. */
 export function amountOf(type: LimitType, value: number): number {
@@ -105,5 +105,13 @@ export function workspaceTerms(
   row: Pick<Row<'workspaces'>, 'id' | 'slug' | 'usage_limits' | 'last_updated_at'>,
 ): readonly Terms[] {
   const owner = { kind: 'workspace', id: row.id, label: row.slug, at: row.last_updated_at } as const;
-  return (row.usage_limits ?? []).map((limit) => limitTerms(owner, limit, true)).filter((terms) => terms !== null);
+  const byBucket = new Map<string, Terms>();
+  for (const limit of row.usage_limits ?? []) {
+    const terms = limitTerms(owner, limit, true);
+    if (terms === null) continue;
+    // Rows from before repetitions were refused: of two limits on one counter the lower one holds.
+    const known = byBucket.get(terms.bucketKey);
+    if (known === undefined || terms.limit < known.limit) byBucket.set(terms.bucketKey, terms);
+  }
+  return [...byBucket.values()];
 }

@@ -91,7 +91,16 @@ onBothStores((on) => {
       expect(ok(await on.put(`/integrations/${slug}/workspaces`, { workspaces: [entry] }))).toEqual({});
       expect(ok(await on.get(`/integrations/${slug}/workspaces`))).toEqual({
         total: 1,
-        workspaces: [{ ...entry, id: on.api.a.workspace_id, slug: on.api.a.workspace_slug }],
+        workspaces: [
+          {
+            ...entry,
+            id: on.api.a.workspace_id,
+            slug: on.api.a.workspace_slug,
+            usage_limits: [
+              { ...limits.usage_limits[0], type: 'cost', current_usage: 0, status: 'active', last_reset_at: null },
+            ],
+          },
+        ],
       });
       expect(ok(await on.get(`/integrations/${slug}`))).toMatchObject({
         workspace_count: 1,

@@ -12,7 +12,7 @@ import { tenantFields } from '../fields.ts';
 import { isOpenTo } from '../openable.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { usageLimitsOf } from '../shapes.ts';
-import { followUpdate } from '../usage.ts';
+import { accessUsage, followUpdate, presentUsage } from '../usage.ts';
 import { createDefaultProvider, type Integration, levelOf, requireLevel, visible } from './rules.ts';
 import { type WorkspacesBody, workspacesAnswer, workspacesBody } from './schema.ts';
 
@@ -70,10 +70,14 @@ export function workspaceActions(): AnyAction[] {
         const ids = access.map((entry) => entry.workspace_id);
         const workspaces = ids.length === 0 ? [] : await call.tx.list('workspaces', { where: { id: { in: ids } } });
         const slugs = new Map(workspaces.map((workspace) => [workspace.id, workspace.slug]));
+        const counted = await accessUsage(call.tx, row.id);
         const data = access.map((entry) => ({
           id: entry.workspace_id,
           slug: slugs.get(entry.workspace_id) ?? '',
           ...presentAccess(entry),
+          usage_limits: (entry.usage_limits ?? []).map((limit) =>
+            presentUsage(limit, counted(entry.workspace_id, limit), { exhausted: false, lastResetAt: null }),
+          ),
         }));
         return { total: data.length, workspaces: data };
       },
@@ -137,6 +141,13 @@ async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Prom
     await settleProviders(call, row, workspace.id, entry, index);
   }
   const workspaces = await tx.list('integration_workspaces', { where: { integration_id: row.id } });
+  await followAccess(call, row, {
+    now,
+    entries,
+    removed: existing.filter((entry) => !workspaces.some(({ workspace_id: id }) => id === entry.workspace_id)),
+    workspaces,
+    global: global as Access | null,
+  });
   call.audited(row.id, {
     before: { workspaces: existing, global_workspace_access: row.global_workspace_access },
     after: { workspaces, global_workspace_access: global ?? row.global_workspace_access },
@@ -166,7 +177,37 @@ async function resolve(call: PathCall<WorkspacesBody>): Promise<{ entry: Entry; 
   return out;
 }
 
-/** Gives an enabled workspace its first provider, and lifts exhaustion when asked to. */
+/**
+ * Makes what was counted follow: of the workspaces that were named, of those that lost their entry, and, when the limits
+ * of all others were set, of all that have counted without an entry.
+ */
+async function followAccess(
+  { body, tx, clock }: PathCall<WorkspacesBody>,
+  row: Integration,
+  done: {
+    readonly now: number;
+    readonly entries: readonly { readonly entry: Entry; readonly workspace: Row<'workspaces'> }[];
+    readonly removed: readonly Row<'integration_workspaces'>[];
+    readonly workspaces: readonly Row<'integration_workspaces'>[];
+    readonly global: Access | null;
+  },
+): Promise<void> {
+  const own = new Map(done.workspaces.map((entry) => [entry.workspace_id, entry.usage_limits]));
+  const others = ((done.global ?? row.global_workspace_access)?.usage_limits ?? null) as UsageLimit[] | null;
+  const changed = new Map(done.entries.map(({ entry, workspace }) => [workspace.id, entry.reset_usage === true]));
+  for (const { workspace_id: id } of done.removed) changed.set(id, false);
+  if (body.global_workspace_access !== undefined) {
+    const counted = await tx.list('usage_buckets', { where: { owner_kind: 'integration', owner_id: row.id } });
+    for (const { workspace_id: id } of counted) if (!own.has(id) && !changed.has(id)) changed.set(id, false);
+  }
+  for (const [workspaceId, reset] of changed) {
+    const limits = own.has(workspaceId) ? (own.get(workspaceId) ?? null) : others;
+    const owner = { kind: 'integration', id: row.id, label: row.slug, at: done.now } as const;
+    await followUpdate(tx, clock, { ...owner, usage_limits: limits, workspaceId }, reset);
+  }
+}
+
+/** Gives an enabled workspace its first provider. */
 async function settleProviders(
   call: PathCall<WorkspacesBody>,
   row: Integration,
@@ -175,19 +216,6 @@ async function settleProviders(
   index: number,
 ): Promise<void> {
   const mine = { integration_id: row.id, workspace_id: workspaceId } as const;
-  if (entry.reset_usage === true) {
-    const now = call.clock.now();
-    const owner = {
-      kind: 'integration',
-      id: row.id,
-      label: row.slug,
-      at: now,
-      usage_limits: null,
-      workspaceId,
-    } as const;
-    await followUpdate(call.tx, call.clock, owner, true);
-    await call.tx.update('providers', { ...mine, status: 'exhausted' }, { status: 'active', last_reset_at: now });
-  }
   if (!entry.enabled || (entry.create_default_provider ?? call.body.create_default_provider) === false) return;
   if ((await call.tx.count('providers', { where: { ...mine, status: { not: 'archived' } } })) > 0) return;
   const own = entry.default_provider_slug;

@@ -31,7 +31,7 @@ import { limitPatch, presentLimits, resets } from '../limits.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { maskOf } from '../shapes.ts';
-import { followPatch, type UsageOf, usageOf } from '../usage.ts';
+import { followPatch, moveUsage, type UsageOf, usageOf } from '../usage.ts';
 import {
   type CreateBody,
   createBody,
@@ -287,6 +287,7 @@ const migrate: AnyAction = {
       last_updated_at: now,
     };
     await tx.insert('providers', provider);
+    await moveUsage(tx, { kind: 'virtual-key', id: row.id }, { kind: 'provider', id: provider.id });
     // The credentials have moved: two copies would be one too many to rotate.
     await tx.update(
       'virtual_keys',

@@ -51,6 +51,7 @@ async function removeResources(tx: TenantTx, workspaceId: string, now: number): 
   await tx.update('virtual_keys', living, gone);
   await tx.update('integrations', living, gone);
   await tx.update('rate_policies', living, gone);
+  await tx.update('usage_policies', living, gone);
   await tx.update('workspace_members', living, gone);
   await tx.remove('integration_workspaces', here);
   await tx.remove('guardrail_exclusions', here);

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { pageFields } from '../../define.ts';
 import { isUuid, queryBoolean, queryList, reference, tenantFields, uuid } from '../../fields.ts';
 import { workspaceSecurity, workspaceSettings } from '../../settings/schema.ts';
-import { description, name, rateLimits, slug as slugText, text, usageLimit, usageLimitAnswer } from '../../shapes.ts';
+import { description, name, rateLimits, slug as slugText, text, usageLimitAnswer, usageLimits } from '../../shapes.ts';
 import { memberAnswer } from './members-schema.ts';
 
 /** At most 64 pairs; a value has at most 128 characters (api §39). */
@@ -45,7 +45,7 @@ const shared = {
   description: description.nullable().optional(),
   icon: text(64).nullable().optional(),
   defaults: defaults.nullable().optional(),
-  usage_limits: z.array(usageLimit).max(MAX_USAGE_LIMITS).nullable().optional(),
+  usage_limits: usageLimits(MAX_USAGE_LIMITS).nullable().optional(),
   rate_limits: rateLimits.nullable().optional(),
 };
 
