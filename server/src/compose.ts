@@ -57,6 +57,7 @@ import { startWatch } from './runtime/watch.ts';
 import { adoptJournals } from './store/disk/adopt.ts';
 import { openDataDir } from './store/disk/data-dir.ts';
 import { openJournal } from './store/disk/journal.ts';
+import { openLazyJournal } from './store/disk/lazy-journal.ts';
 import { openDiskScratch } from './store/disk/scratch.ts';
 import { startShipper } from './store/disk/shipper.ts';
 import { openVault } from './store/envelope.ts';
@@ -214,9 +215,10 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
 
   const books = settlementSink({ tables, clock });
   const ledgerDir = join(spool, ledgerName(worker.index));
-  const settlements = lifecycle.own('ledger journal', await openJournal({ dir: ledgerDir, clock, log }));
-  const settling = startShipper({ dir: ledgerDir, journal: settlements, sink: books, clock, log, everyMs: SETTLE_MS });
-  lifecycle.own('ledger shipper', settling);
+  const settlements = lifecycle.own(
+    'ledger journal',
+    await openLazyJournal({ dir: ledgerDir, sink: books, clock, log, everyMs: SETTLE_MS }),
+  );
 
   if (worker.index === 1) {
     const { workers } = config;
@@ -278,7 +280,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     'usage limits',
     createLedger({
       tables,
-      journal: settlements,
+      journal: settlements.open,
       clock: storeClock,
       log,
       node: nodeRunId(dataDir.nodeId, clock, worker.index),
@@ -448,7 +450,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       await Promise.all([journal.sync(), settlements.sync()]);
       // What is not in the store by then is shipped by the next start.
       await Promise.race([
-        Promise.all([shipper.drain(), settling.drain()]),
+        Promise.all([shipper.drain(), settlements.drain()]),
         new Promise<void>((resolve) => clock.after(SHIP_MS, resolve)),
       ]);
       await lifecycle.close();

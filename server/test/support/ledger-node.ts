@@ -106,7 +106,7 @@ export async function ledgerNode(
   });
   const ledger = createLedger({
     tables,
-    journal,
+    journal: async () => journal,
     clock,
     log: silentLog,
     node: options.name ?? 'node',

@@ -88,13 +88,13 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       admission: createAdmission({ counters, share: null, clock, log: silentLog }),
       ledger: createLedger({
         tables,
-        journal: {
+        journal: async () => ({
           failing: false,
           append(line, done) {
             settled.push(line);
             done();
           },
-        },
+        }),
         clock,
         log: silentLog,
         node: 'n',

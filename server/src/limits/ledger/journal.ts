@@ -4,7 +4,10 @@
  */
 import type { Clock } from '../../kernel/clock.ts';
 import type { JournalPosition, SystemTx, Tables } from '../../store/ports.ts';
+import type { Row, TableName } from '../../store/schema.ts';
 import { Book, type Settled } from './book.ts';
+import { keyOf } from './hold.ts';
+import type { Terms } from './terms.ts';
 
 /** The part of a journal that settling needs (`store/disk/journal.ts`). */
 export interface SettlementJournal {
@@ -17,18 +20,29 @@ export interface SettlementLine extends Settled {
   readonly bucket: string;
 }
 
-export function lineOf(line: SettlementLine): string {
-  const { bucket, window, lease, reserved, used, carry, requests, unpriced, giveBack } = line;
-  return JSON.stringify([bucket, window, lease, reserved, used, carry, requests, unpriced, giveBack ? 1 : 0]);
+/** What a request used that was admitted while the books were away: its bucket may never have been opened. */
+export interface ServedLine extends Pick<Settled, 'used' | 'carry' | 'requests' | 'unpriced'> {
+  readonly organisationId: string;
+  readonly workspaceId: string;
+  readonly terms: Terms;
+  /** When it was admitted, milliseconds since the epoch by the store's clock. */
+  readonly at: number;
 }
 
-function parseLine(text: string): SettlementLine {
-  const [bucket, window, lease, reserved, used, carry, requests, unpriced, giveBack] = JSON.parse(text) as [
-    string,
-    number,
-    string,
-    ...number[],
-  ];
+/** Ids need no escapes, so this is JSON at a fifth of the price of `JSON.stringify`. */
+export function lineOf(line: SettlementLine): string {
+  const { bucket, window, lease, reserved, used, carry, requests, unpriced, giveBack } = line;
+  return `["${bucket}",${window},"${lease}",${reserved},${used},${carry},${requests},${unpriced},${giveBack ? 1 : 0}]`;
+}
+
+export function servedLineOf(line: ServedLine): string {
+  return JSON.stringify(line);
+}
+
+function parseLine(text: string): SettlementLine | ServedLine {
+  const parsed = JSON.parse(text) as [string, number, string, ...number[]] | ServedLine;
+  if (!Array.isArray(parsed)) return parsed;
+  const [bucket, window, lease, reserved, used, carry, requests, unpriced, giveBack] = parsed;
   const whole = (value: number | undefined) => (Number.isSafeInteger(value) ? (value as number) : 0);
   return {
     bucket,
@@ -74,23 +88,68 @@ function isBehind(stored: { segment: string; position: number }, to: JournalPosi
   return stored.segment < to.segment || (stored.segment === to.segment && stored.position < to.offset);
 }
 
-async function apply(tx: SystemTx, lines: readonly SettlementLine[], clock: Clock): Promise<void> {
+async function apply(tx: SystemTx, lines: readonly (SettlementLine | ServedLine)[], clock: Clock): Promise<void> {
   if (lines.length === 0) return;
   const now = await tx.now();
-  const byBucket = new Map<string, SettlementLine[]>();
+  const byBucket = new Map<string, (SettlementLine | ServedLine)[]>();
+  const opened = new Map<string, string | null>();
   for (const line of lines) {
-    const list = byBucket.get(line.bucket);
-    if (list === undefined) byBucket.set(line.bucket, [line]);
+    const id = 'bucket' in line ? line.bucket : await bucketOf(tx, line, clock, opened);
+    // Whoever removed the limit does not count any more.
+    if (id === null) continue;
+    const list = byBucket.get(id);
+    if (list === undefined) byBucket.set(id, [line]);
     else list.push(line);
   }
   // Always in the same order: two nodes that change the same buckets wait for each other instead of undoing each other.
   for (const id of [...byBucket.keys()].sort()) {
     const row = await tx.find('usage_buckets', { id });
-    // Whoever removed the bucket does not count any more.
     if (row === undefined) continue;
     const book = Book.of(row, clock);
     book.turn(now);
-    for (const line of byBucket.get(id) ?? []) await book.settle(tx, line);
+    for (const line of byBucket.get(id) ?? []) {
+      await book.settle(tx, 'bucket' in line ? line : settledOf(line, book.row));
+    }
     await book.close(tx, now);
   }
+}
+
+/** The bucket of a line that does not know it, opened as of when its request was admitted; null when its owner is gone. */
+async function bucketOf(
+  tx: SystemTx,
+  { organisationId, workspaceId, terms, at }: ServedLine,
+  clock: Clock,
+  opened: Map<string, string | null>,
+): Promise<string | null> {
+  const key = keyOf(workspaceId, terms);
+  const known = opened.get(key);
+  if (known !== undefined) return known;
+  const owner = OWNERS[terms.ownerKind];
+  const there =
+    (await tx.find('workspaces', { id: workspaceId, organisation_id: organisationId })) !== undefined &&
+    (owner === null || (await tx.find(owner, { id: terms.ownerId, organisation_id: organisationId })) !== undefined);
+  let id: string | null = null;
+  if (there) {
+    const book = await Book.open(tx, { organisationId, workspaceId }, terms, clock, at);
+    await book.close(tx, await tx.now());
+    id = book.id;
+  }
+  opened.set(key, id);
+  return id;
+}
+
+const OWNERS = {
+  key: 'api_keys',
+  workspace: 'workspaces',
+  provider: 'providers',
+  'virtual-key': 'virtual_keys',
+  integration: 'integrations',
+  policy: 'usage_policies',
+  token: null,
+} as const satisfies Readonly<Record<Terms['ownerKind'], TableName | null>>;
+
+/** In the window that was open when it was admitted: this one, or one before. */
+function settledOf({ at, used, carry, requests, unpriced }: ServedLine, bucket: Row<'usage_buckets'>): Settled {
+  const window = at < (bucket.last_reset_at ?? 0) ? bucket.window_no - 1 : bucket.window_no;
+  return { window, lease: '', reserved: 0, used, carry, requests, unpriced, giveBack: false };
 }

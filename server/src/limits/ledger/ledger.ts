@@ -4,43 +4,32 @@
  */
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import { uuidv7 } from '../../kernel/id.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { Tables, TenantContext, TenantTx } from '../../store/ports.ts';
-import { Book } from './book.ts';
-import { lineOf, type SettlementJournal } from './journal.ts';
-import { shownAmount, type Terms } from './terms.ts';
+import type { Tables, TenantContext } from '../../store/ports.ts';
+import { type Asking, type Granted, grantAll, NEAR, type Renewal, renewAll } from './grants.ts';
+import {
+  type Demand,
+  type Hold,
+  type Holder,
+  keyOf,
+  type Local,
+  NodeHold,
+  newLocal,
+  type Part,
+  type Used,
+} from './hold.ts';
+import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
+import { unreachable, unrecordable } from './refusal.ts';
+import type { Terms } from './terms.ts';
 
-export interface Demand {
-  readonly terms: Terms;
-  /** Estimate, in the unit of the limit. */
-  readonly amount: number;
-  /** Whether the request cannot use more than `amount`. One that can is alone in the last hundredth of a limit. */
-  readonly bounded: boolean;
-}
-
-/** What a request used in the end; everything 0 releases what was reserved. */
-export interface Used {
-  /** Micro-dollars, and picodollars beside them. */
-  readonly cost: number;
-  readonly carry: number;
-  readonly tokens: number;
-  /** 1 when it was accepted. */
-  readonly requests: number;
-  /** 1 when it used what has no known price. */
-  readonly unpriced: number;
-}
-
-export interface Hold {
-  /** Once; later calls do nothing. `done` runs when the process may be killed without losing it. */
-  settle(used: Used, done: () => void): void;
-}
+export type { Demand, Hold, LimitState, Used } from './hold.ts';
 
 export interface Ledger extends Closable {
   /**
-   * Reserves for every demand or for none, all of one workspace. Throws `usage_limit_exceeded`, or `gateway_unavailable`
-   * while the books cannot be reached and no lease is left.
+   * Reserves for every demand or for none, all of one workspace. Throws `usage_limit_exceeded`. While the books cannot be
+   * reached and a lease is spent, `onOutage` decides: `gateway_unavailable` (one such limit is enough), or the request is
+   * served and what it used is booked when they are back.
    */
   reserve(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Hold | Promise<Hold>;
   /** Renews leases and gives back what is idle or near its limit. By itself every second. */
@@ -49,7 +38,8 @@ export interface Ledger extends Closable {
 
 export interface LedgerOptions {
   readonly tables: Tables;
-  readonly journal: SettlementJournal;
+  /** Opens the journal, or gives the open one; asked for when a request with a limit comes. */
+  readonly journal: () => Promise<SettlementJournal>;
   /** The store's time (`runtime/store-clock.ts`). */
   readonly clock: Clock;
   readonly log: Log;
@@ -66,53 +56,23 @@ const IDLE_MS = 1_000;
 const FORGET_MS = 60_000;
 /** How long a node refuses from memory before it asks the books again. */
 const REFUSE_MS = 250;
-/** Requests whose reservations share one transaction. */
+/** How long a request whose limits may be passed in an outage waits for the books. */
+const SERVE_MS = 1_000;
+/** How long books that could not be reached are left alone. */
+const AWAY_MS = 250;
+/** Requests whose reservations, or leases whose renewals, share one transaction. */
 const BATCH = 256;
-/** A lease drawn ahead is this part of the limit; none is drawn once `NEAR` of the limit is committed. */
-const AHEAD = 1 / 256;
-const NEAR = 0.9;
 
-/** What this node knows of a bucket. */
-interface Local {
-  readonly key: string;
-  bucket: string;
-  window: number;
-  lease: string;
-  /** Milliseconds, monotonic: when others may take the lease for dead. 0: there is none. */
-  leaseUntil: number;
-  resetsAt: number;
-  /** Of the lease, what no request has. */
-  available: number;
-  /** Largest `available` that is kept. */
-  most: number;
-  /** Requests that hold something of the lease. */
-  holders: number;
-  near: boolean;
-  termsAt: number;
-  usedAt: number;
-  refusedUntil: number;
-  refusal: SluiceError | null;
-}
-
-interface Part {
-  readonly demand: Demand;
-  readonly local: Local;
-  readonly lease: string;
-  readonly bucket: string;
-  readonly window: number;
-  readonly amount: number;
-}
-
+/** A request that waits for the books; or one that runs, and whose part grows. */
 interface Waiting {
   readonly tenant: TenantContext;
   readonly workspaceId: string;
   readonly demands: readonly Demand[];
+  readonly grows: { readonly part: Part; readonly hold: NodeHold; readonly by: number } | null;
+  /** Once; what comes later is not wanted any more. */
+  answered: boolean;
   readonly resolve: (hold: Hold) => void;
   readonly reject: (error: unknown) => void;
-}
-
-export function keyOf(workspaceId: string, { ownerKind, ownerId, bucketKey }: Terms): string {
-  return `${workspaceId} ${ownerKind} ${ownerId} ${bucketKey}`;
 }
 
 /** Writes that change the books of one workspace wait for each other under this name. */
@@ -120,187 +80,201 @@ export function booksQueue(workspaceId: string): string {
   return `usage ${workspaceId}`;
 }
 
-const NAMES: Readonly<Record<Terms['ownerKind'], string>> = {
-  key: 'API key',
-  workspace: 'workspace',
-  provider: 'provider',
-  'virtual-key': 'virtual key',
-  integration: 'integration',
-  policy: 'policy',
-  token: 'token',
-};
-
-function exceeded(
-  terms: Terms,
-  row: { used: number; credit_limit: number; resets_at: number | null; value_key: string },
-) {
-  const { type } = terms;
-  const amount = (value: number) =>
-    type === 'cost'
-      ? `$${shownAmount(type, value)}`
-      : `${shownAmount(type, value)} ${type === 'tokens' ? 'tokens' : 'requests'}`;
-  const whom = terms.ownerKind === 'policy' ? ` for ${row.value_key}` : '';
-  const reset =
-    row.resets_at === null ? 'It does not reset by itself.' : `It resets at ${new Date(row.resets_at).toISOString()}.`;
-  const left = Math.max(0, row.credit_limit - row.used);
-  const state =
-    left === 0
-      ? `is exhausted: ${amount(row.used)} of ${amount(row.credit_limit)} used.`
-      : `is taken up: ${amount(row.used)} of ${amount(row.credit_limit)} used, the rest is reserved by requests that still run.`;
-  return new SluiceError(
-    'usage_limit_exceeded',
-    `The usage limit of ${NAMES[terms.ownerKind]} ${terms.label}${whom} ${state} ${reset}`,
-  );
-}
-
 export function createLedger(options: LedgerOptions): Ledger {
   return new NodeLedger(options);
 }
 
-class NodeLedger implements Ledger {
+class NodeLedger implements Ledger, Holder {
   readonly #options: LedgerOptions;
   readonly #leaseMs: number;
   readonly #locals = new Map<string, Local>();
   /** Requests that wait for the books, by workspace. */
   readonly #lanes = new Map<string, Waiting[]>();
-  #cancel: () => void = () => {};
+  readonly #running = new Set<Promise<void>>();
+  #journal: SettlementJournal | null = null;
+  /** Monotonic: the books could not be reached, and are not asked again before. 0: they answered. */
+  #awayUntil = 0;
+  #probing = false;
+  #cancel: (() => void) | null = null;
   #maintaining: Promise<void> | null = null;
   #closed = false;
 
   constructor(options: LedgerOptions) {
     this.#options = options;
     this.#leaseMs = options.leaseMs ?? LEASE_MS;
-    this.#schedule();
   }
 
   reserve(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Hold | Promise<Hold> {
-    if (this.#options.journal.failing) {
-      throw new SluiceError(
-        'gateway_unavailable',
-        'Usage cannot be recorded at the moment, and this request has a usage limit.',
-      );
-    }
+    if (this.#closed) throw new SluiceError('gateway_unavailable', 'Sluice is shutting down; send the request again.');
+    if (this.#journal?.failing) throw unrecordable();
     const now = this.#options.clock.now();
     const monotonic = this.#options.clock.monotonic();
     const locals: Local[] = [];
-    let inMemory = true;
+    let inMemory = this.#journal !== null;
     for (const demand of demands) {
       const local = this.#local(workspaceId, demand.terms);
       local.usedAt = monotonic;
-      const { terms, amount } = demand;
-      const fresh = terms.at === local.termsAt && now < local.resetsAt;
-      if (fresh && local.refusal !== null && monotonic < local.refusedUntil) throw local.refusal;
-      // What may use more than it says asks the books where the limit is near.
-      inMemory &&=
-        fresh &&
-        monotonic < local.leaseUntil &&
-        local.available >= Math.max(amount, 1) &&
-        !(local.near && !demand.bounded);
+      if (local.refusal !== null && monotonic < local.refusedUntil && isFresh(local, demand, now)) throw local.refusal;
+      inMemory &&= covers(local, demand, now, monotonic);
       locals.push(local);
     }
     if (!inMemory) return this.#wait(tenant, workspaceId, demands);
-    return this.#hold(
-      demands.map((demand, i) => {
-        const local = locals[i] as Local;
-        local.available -= demand.amount;
-        local.holders += 1;
-        return { demand, local, lease: local.lease, bucket: local.bucket, window: local.window, amount: demand.amount };
-      }),
-    );
+    const parts = demands.map((demand, i) => takeFrom(locals[i] as Local, demand));
+    return new NodeHold(this, tenant, workspaceId, parts);
   }
 
   #local(workspaceId: string, terms: Terms): Local {
     const key = keyOf(workspaceId, terms);
     let local = this.#locals.get(key);
     if (local === undefined) {
-      local = {
-        key,
-        bucket: '',
-        window: 0,
-        lease: '',
-        leaseUntil: 0,
-        resetsAt: 0,
-        available: 0,
-        most: 0,
-        holders: 0,
-        near: false,
-        termsAt: -1,
-        usedAt: 0,
-        refusedUntil: 0,
-        refusal: null,
-      };
+      local = newLocal(key);
       this.#locals.set(key, local);
+      this.#schedule();
     }
     return local;
   }
 
-  #hold(parts: readonly Part[]): Hold {
-    let settled = false;
-    return {
-      settle: (used, done) => {
-        if (settled) return done();
-        settled = true;
-        let left = parts.length;
-        const one = () => {
-          left -= 1;
-          if (left === 0) done();
-        };
-        for (const part of parts) this.#settle(part, used, one);
-      },
-    };
-  }
-
-  #settle(part: Part, used: Used, done: () => void): void {
+  settlePart(hold: NodeHold, part: Part, used: Used, done: () => void): void {
     const { local, demand, amount } = part;
-    const { type } = demand.terms;
+    const { terms } = demand;
+    const { type } = terms;
     const mine = type === 'cost' ? used.cost : type === 'tokens' ? used.tokens : used.requests;
     const actual = Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, Math.round(mine)));
-    local.holders -= 1;
-    const surplus = Math.max(0, amount - actual);
-    const alive = local.lease === part.lease && this.#options.clock.monotonic() < local.leaseUntil;
-    const kept = alive && !local.near && local.available + surplus <= local.most;
-    if (kept) local.available += surplus;
-    const line = lineOf({
-      bucket: part.bucket,
-      window: part.window,
-      lease: part.lease,
-      reserved: amount,
+    const spent = {
       used: actual,
       carry: type === 'cost' ? used.carry : 0,
       requests: used.requests,
       unpriced: type === 'cost' ? used.unpriced : 0,
-      giveBack: !kept,
-    });
-    this.#options.journal.append(line, done);
+    };
+    if (part.servedAt > 0) {
+      const { organisationId } = hold.tenant;
+      const { workspaceId } = hold;
+      this.#journal?.append(servedLineOf({ organisationId, workspaceId, terms, at: part.servedAt, ...spent }), done);
+      return;
+    }
+    local.holders -= 1;
+    const surplus = Math.max(0, amount - actual);
+    const alive = local.lease === part.lease && this.#options.clock.monotonic() < local.leaseUntil;
+    const kept = alive && !local.near && !this.#closed && local.available + surplus <= local.most;
+    if (kept) local.available += surplus;
+    const { bucket, window, lease } = part;
+    const line = lineOf({ bucket, window, lease, reserved: amount, ...spent, giveBack: !kept });
+    this.#journal?.append(line, done);
   }
 
-  #wait(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Promise<Hold> {
+  growPart(hold: NodeHold, part: Part): void {
+    const { local, demand, lease } = part;
+    // A lease that was lost cannot grow: what is used beyond it is added at the end.
+    if (lease !== local.lease || this.#options.clock.monotonic() >= local.leaseUntil || part.growing) return;
+    const by = part.wanted - part.amount;
+    if (local.available >= by) {
+      local.available -= by;
+      part.amount += by;
+      return;
+    }
+    if (this.#closed || this.#isAway()) return;
+    part.growing = true;
+    const { tenant, workspaceId } = hold;
+    const end = () => {
+      part.growing = false;
+    };
+    const grows = { part, hold, by };
+    this.#queue({ tenant, workspaceId, demands: [demand], grows, answered: false, resolve: end, reject: end });
+  }
+
+  async #wait(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Promise<Hold> {
+    this.#journal ??= await this.#options.journal().catch((error: unknown) => {
+      throw unrecordable(error);
+    });
     return new Promise((resolve, reject) => {
-      const waiting = { tenant, workspaceId, demands, resolve, reject };
-      const lane = this.#lanes.get(workspaceId);
-      if (lane !== undefined) {
-        lane.push(waiting);
+      let cancel = () => {};
+      const waiting: Waiting = {
+        tenant,
+        workspaceId,
+        demands,
+        grows: null,
+        answered: false,
+        resolve: (hold) => {
+          cancel();
+          resolve(hold);
+        },
+        reject: (error) => {
+          cancel();
+          reject(error);
+        },
+      };
+      if (this.#isAway()) {
+        this.#without(waiting, 'the books could not be reached a moment ago');
         return;
       }
-      const fresh = [waiting];
-      this.#lanes.set(workspaceId, fresh);
-      void this.#run(workspaceId, fresh);
+      if (demands.every(({ terms }) => terms.onOutage === 'serve')) {
+        cancel = this.#options.clock.after(SERVE_MS, () => this.#without(waiting, 'the books are slow'));
+      }
+      this.#queue(waiting);
     });
+  }
+
+  /** Whether the books are away as far as is known. Now and then one request tries them. */
+  #isAway(): boolean {
+    return this.#awayUntil > 0 && (this.#probing || this.#options.clock.monotonic() < this.#awayUntil);
+  }
+
+  /** Answers a request that the books cannot be asked about: by leases in memory and by what its limits say of outages. */
+  #without(waiting: Waiting, reason: unknown): void {
+    const { tenant, workspaceId, demands, answered } = waiting;
+    if (answered) return;
+    waiting.answered = true;
+    if (waiting.grows !== null) {
+      waiting.reject(reason);
+      return;
+    }
+    const now = this.#options.clock.now();
+    const monotonic = this.#options.clock.monotonic();
+    for (const demand of demands) {
+      const local = this.#local(workspaceId, demand.terms);
+      // What was used up when the books were last seen still is.
+      if (local.refusal !== null && isFresh(local, demand, now)) {
+        waiting.reject(local.refusal);
+        return;
+      }
+      if (demand.terms.onOutage !== 'serve' && !covers(local, demand, now, monotonic)) {
+        waiting.reject(unreachable(reason));
+        return;
+      }
+    }
+    const parts = demands.map((demand) => {
+      const local = this.#local(workspaceId, demand.terms);
+      return covers(local, demand, now, monotonic) ? takeFrom(local, demand) : servedPart(local, demand, now);
+    });
+    waiting.resolve(new NodeHold(this, tenant, workspaceId, parts));
+  }
+
+  #queue(waiting: Waiting): void {
+    const { workspaceId } = waiting;
+    const lane = this.#lanes.get(workspaceId);
+    if (lane !== undefined) {
+      lane.push(waiting);
+      return;
+    }
+    const fresh = [waiting];
+    this.#lanes.set(workspaceId, fresh);
+    const running = this.#run(workspaceId, fresh).finally(() => this.#running.delete(running));
+    this.#running.add(running);
   }
 
   async #run(workspaceId: string, lane: Waiting[]): Promise<void> {
     while (lane.length > 0) {
-      const batch = lane.splice(0, BATCH);
+      const batch = lane.splice(0, BATCH).filter(({ answered, grows }) => !answered && grows?.part.ended !== true);
+      this.#probing = this.#awayUntil > 0;
       try {
         await this.#ask(batch);
+        this.#awayUntil = 0;
       } catch (error) {
-        const unavailable = new SluiceError(
-          'gateway_unavailable',
-          'The usage limits of this request cannot be read at the moment; try again in a few seconds.',
-          { detail: error },
-        );
-        for (const waiting of batch) waiting.reject(unavailable);
+        this.#awayUntil = this.#options.clock.monotonic() + AWAY_MS;
+        // Those that came meanwhile would only wait for the same.
+        for (const waiting of [...batch, ...lane.splice(0)]) this.#without(waiting, error);
       }
+      this.#probing = false;
     }
     this.#lanes.delete(workspaceId);
   }
@@ -310,10 +284,10 @@ class NodeLedger implements Ledger {
     const [first] = batch;
     if (first === undefined) return;
     const { tenant, workspaceId } = first;
-    const { clock } = this.#options;
+    const { tables, clock, node } = this.#options;
     const asked = clock.monotonic();
     // What is unspent here goes back first: at the limit it is the last that can be had.
-    const involved = new Map<string, { local: Local; terms: Terms; surplus: number; lease: string }>();
+    const involved = new Map<string, Asking>();
     for (const waiting of batch) {
       for (const { terms } of waiting.demands) {
         const local = this.#local(workspaceId, terms);
@@ -323,24 +297,33 @@ class NodeLedger implements Ledger {
           continue;
         }
         const alive = asked < local.leaseUntil;
-        involved.set(local.key, {
-          local,
-          terms,
-          surplus: alive ? local.available : 0,
-          lease: alive ? local.lease : '',
-        });
+        const lease = alive ? local.lease : '';
+        involved.set(local.key, { key: local.key, local, terms, surplus: alive ? local.available : 0, lease });
         local.available = 0;
       }
     }
-    const ordered = [...involved.values()].sort((a, b) => (a.local.key < b.local.key ? -1 : 1));
+    const ordered = [...involved.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
+    const place = { organisationId: tenant.organisationId, workspaceId };
+    const leases = { clock, node, leaseMs: this.#leaseMs };
+    let computed = false;
     let granted: Granted;
     try {
-      granted = await this.#options.tables.write(tenant, (tx) => this.#grant(tx, first, batch, ordered), {
-        queue: booksQueue(workspaceId),
-      });
+      granted = await tables.write(
+        tenant,
+        async (tx) => {
+          computed = false;
+          const result = await grantAll(tx, place, batch, ordered, leases);
+          computed = true;
+          return result;
+        },
+        { queue: booksQueue(workspaceId) },
+      );
     } catch (error) {
-      // Whether it was committed is not known: the lease is left to the sweeper, which gives back what it holds.
-      for (const { local } of ordered) local.leaseUntil = 0;
+      for (const { local, surplus, lease } of ordered) {
+        // Never at its end, it was not committed. Else that is not known: the lease is left to the sweeper.
+        if (computed) local.leaseUntil = 0;
+        else if (lease !== '' && local.lease === lease) local.available += surplus;
+      }
       throw error;
     }
     for (const [i, { local, terms }] of ordered.entries()) {
@@ -355,82 +338,46 @@ class NodeLedger implements Ledger {
       local.resetsAt = now.resetsAt ?? Number.POSITIVE_INFINITY;
       local.near = now.near;
       local.most = now.most;
+      local.open = now.open;
       local.available += now.ahead;
       local.termsAt = terms.at;
       local.refusal = now.refusal;
       local.refusedUntil = clock.monotonic() + REFUSE_MS;
     }
-    for (const [i, waiting] of batch.entries()) {
-      const answer = granted.answers[i];
-      if (answer === undefined || answer instanceof SluiceError) {
-        waiting.reject(answer ?? new SluiceError('internal', 'A reservation has no answer.'));
-        continue;
-      }
-      waiting.resolve(
-        this.#hold(
-          waiting.demands.map((demand, j) => {
-            const local = this.#local(workspaceId, demand.terms);
-            local.holders += 1;
-            const { lease, bucket, window } = local;
-            return { demand, local, lease, bucket, window, amount: answer[j] ?? 0 };
-          }),
-        ),
-      );
-    }
+    for (const [i, waiting] of batch.entries()) this.#answer(waiting, granted.answers[i]);
   }
 
-  /** Only reads, computes and writes: it may run again. */
-  async #grant(
-    tx: TenantTx,
-    { tenant, workspaceId }: Waiting,
-    batch: readonly Waiting[],
-    ordered: readonly { local: Local; terms: Terms; surplus: number; lease: string }[],
-  ): Promise<Granted> {
-    const { clock, node } = this.#options;
-    const now = await tx.now();
-    const books = new Map<string, Open>();
-    for (const { local, terms, surplus, lease } of ordered) {
-      const book = await Book.open(tx, { organisationId: tenant.organisationId, workspaceId }, terms, clock, now);
-      const same = lease !== '' && book.row.window_no === local.window;
-      if (same) await book.release(tx, lease, surplus);
-      books.set(local.key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0 });
-    }
-    const answers = batch.map((waiting): SluiceError | number[] => {
-      const mine = waiting.demands.map(({ terms }) => books.get(keyOf(workspaceId, terms)));
-      for (const one of mine) {
-        if (one !== undefined && one.book.committed + one.wanted >= one.book.row.credit_limit) {
-          return exceeded(one.terms, one.book.row);
-        }
+  #answer(waiting: Waiting, answer: SluiceError | readonly number[] | undefined): void {
+    const { tenant, workspaceId, demands, grows } = waiting;
+    if (grows !== null) {
+      const { part, hold } = grows;
+      part.growing = false;
+      const by = answer === undefined || answer instanceof SluiceError ? 0 : (answer[0] ?? 0);
+      if (part.ended || by === 0) {
+        part.local.available += by;
+        return;
       }
-      return waiting.demands.map((demand, i) => {
-        const one = mine[i];
-        if (one === undefined) return 0;
-        const left = one.book.row.credit_limit - one.book.committed - one.wanted;
-        const alone = !demand.bounded && left <= one.book.row.credit_limit / 100;
-        const amount = alone ? Math.max(demand.amount, left) : demand.amount;
-        one.wanted += amount;
-        return amount;
-      });
-    });
-    const locals: Granted['locals'][number][] = [];
-    for (const { local } of ordered) {
-      const open = books.get(local.key);
-      if (open === undefined) continue;
-      const { book, lease, same, wanted, terms } = open;
-      const limit = book.row.credit_limit;
-      const near = book.committed + wanted > limit * NEAR;
-      const most = Math.floor(limit * AHEAD);
-      const ahead = near ? 0 : most;
-      const leased = same || wanted + ahead > 0;
-      const held = { id: lease, node, expiresAt: now + this.#leaseMs };
-      if (leased) await book.grant(tx, held, wanted + ahead, now);
-      // Only a limit that is used up is refused from memory: what others have reserved may come back any time.
-      const refusal = book.row.used >= limit ? exceeded(terms, book.row) : null;
-      await book.close(tx, now);
-      const { id: bucket, window_no: window, resets_at: resetsAt } = book.row;
-      locals.push({ bucket, window, lease, leased, resetsAt, near, most, ahead, refusal });
+      part.amount += by;
+      if (part.wanted > part.amount) this.growPart(hold, part);
+      return;
     }
-    return { answers, locals };
+    if (answer === undefined || answer instanceof SluiceError) {
+      if (waiting.answered) return;
+      waiting.answered = true;
+      waiting.reject(answer ?? new SluiceError('internal', 'A reservation has no answer.'));
+      return;
+    }
+    const parts = demands.map((demand, i) => {
+      const local = this.#local(workspaceId, demand.terms);
+      const amount = answer[i] ?? 0;
+      // Whoever was served without them leaves what it would have had to the others.
+      if (waiting.answered) local.available += amount;
+      else local.holders += 1;
+      return partOf(local, demand, amount);
+    });
+    if (waiting.answered) return;
+    waiting.answered = true;
+    waiting.resolve(new NodeHold(this, tenant, workspaceId, parts));
   }
 
   maintain(): Promise<void> {
@@ -459,15 +406,17 @@ class NodeLedger implements Ledger {
       if (list === undefined) byWorkspace.set(workspaceId, [local]);
       else list.push(local);
     }
-    for (const locals of byWorkspace.values()) {
-      await this.#renew(locals, now).catch((error: unknown) =>
-        log.warn('leases of usage limits could not be renewed', { error: String(error) }),
-      );
+    for (const [workspaceId, locals] of byWorkspace) {
+      for (let at = 0; at < locals.length; at += BATCH) {
+        await this.#renew(workspaceId, locals.slice(at, at + BATCH), now).catch((error: unknown) =>
+          log.warn('leases of usage limits could not be renewed', { error: String(error) }),
+        );
+      }
     }
   }
 
-  async #renew(locals: readonly Local[], now: number): Promise<void> {
-    const { tables, log } = this.#options;
+  async #renew(workspaceId: string, locals: readonly Local[], now: number): Promise<void> {
+    const { tables, clock } = this.#options;
     const ids = locals.map((local) => local.bucket);
     const rows = new Map(
       (await tables.systemRead((tx) => tx.list('usage_buckets', { where: { id: { in: ids } } }))).map((row) => [
@@ -475,6 +424,7 @@ class NodeLedger implements Ledger {
         row,
       ]),
     );
+    const renewals: Renewal[] = [];
     for (const local of locals) {
       const row = rows.get(local.bucket);
       if (row === undefined || row.window_no !== local.window) {
@@ -488,33 +438,27 @@ class NodeLedger implements Ledger {
       const back = near || idle || this.#closed ? local.available : 0;
       const due = local.leaseUntil - now < this.#leaseMs * (1 - RENEW);
       local.near ||= near;
+      local.open = row.credit_limit - row.used - row.reserved;
       if (back === 0 && !due) continue;
       local.available -= back;
-      const { lease } = local;
-      const asked = this.#options.clock.monotonic();
-      const alive = await tables
-        .systemWrite(
-          async (tx) => {
-            const time = await tx.now();
-            const held = await tx.find('reservations', { id: lease });
-            if (held === undefined) return false;
-            await tx.update('reservations', { id: lease }, { expires_at: time + this.#leaseMs });
-            if (back === 0) return true;
-            const bucket = await tx.find('usage_buckets', { id: held.bucket_id });
-            if (bucket === undefined || bucket.window_no !== held.window_no) return false;
-            const book = Book.of(bucket, this.#options.clock);
-            await book.release(tx, lease, back);
-            await book.close(tx, time);
-            return true;
-          },
-          { queue: booksQueue(row.workspace_id) },
-        )
-        .catch((error: unknown) => {
-          log.warn('a lease of a usage limit could not be renewed', { error: String(error) });
-          return false;
-        });
+      renewals.push({ local, lease: local.lease, back });
+    }
+    if (renewals.length === 0) return;
+    renewals.sort((a, b) => (a.local.key < b.local.key ? -1 : 1));
+    const asked = clock.monotonic();
+    let alive: ReadonlySet<string>;
+    try {
+      alive = await tables.systemWrite((tx) => renewAll(tx, renewals, { clock, leaseMs: this.#leaseMs }), {
+        queue: booksQueue(workspaceId),
+      });
+    } catch (error) {
+      // What was to go back may have gone: the leases are left to their end.
+      for (const { local, lease, back } of renewals) if (local.lease === lease && back > 0) local.leaseUntil = 0;
+      throw error;
+    }
+    for (const { local, lease } of renewals) {
       if (local.lease !== lease) continue;
-      if (alive) local.leaseUntil = asked + this.#leaseMs;
+      if (alive.has(lease)) local.leaseUntil = asked + this.#leaseMs;
       else {
         local.available = 0;
         local.leaseUntil = 0;
@@ -522,46 +466,54 @@ class NodeLedger implements Ledger {
     }
   }
 
+  /** A node where nothing is limited does nothing. */
   #schedule(): void {
+    if (this.#cancel !== null || this.#closed || this.#locals.size === 0) return;
     this.#cancel = this.#options.clock.after(MAINTAIN_MS, () => {
       void this.maintain().finally(() => {
-        if (!this.#closed) this.#schedule();
+        this.#cancel = null;
+        this.#schedule();
       });
     });
   }
 
-  /** Gives back what is unspent, so that nobody waits for the leases to end. */
+  /** Gives back what is unspent, so that nobody waits for the leases to end. What still runs keeps what it has. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#cancel();
+    this.#cancel?.();
+    await Promise.all(this.#running);
     await this.#maintaining;
     await this.#keep();
   }
 }
 
-interface Granted {
-  /** What each request has, per demand; or why not. */
-  readonly answers: readonly (SluiceError | number[])[];
-  readonly locals: readonly {
-    readonly bucket: string;
-    readonly window: number;
-    readonly lease: string;
-    readonly leased: boolean;
-    readonly resetsAt: number | null;
-    readonly near: boolean;
-    readonly most: number;
-    readonly ahead: number;
-    readonly refusal: SluiceError | null;
-  }[];
+/** Whether what is known of a bucket is of the present window, by the present terms. */
+function isFresh(local: Local, { terms }: Demand, now: number): boolean {
+  return terms.at === local.termsAt && now < local.resetsAt;
 }
 
-/** A bucket in the transaction of a batch. */
-interface Open {
-  readonly book: Book;
-  readonly terms: Terms;
-  readonly lease: string;
-  /** Whether the lease is the one the node had. */
-  readonly same: boolean;
-  /** What the requests of the batch take, all together. */
-  wanted: number;
+/** Whether the lease in memory has room. What may use more than it says asks the books where the limit is near. */
+function covers(local: Local, demand: Demand, now: number, monotonic: number): boolean {
+  return (
+    isFresh(local, demand, now) &&
+    monotonic < local.leaseUntil &&
+    local.available >= Math.max(demand.amount, 1) &&
+    !(local.near && !demand.bounded)
+  );
+}
+
+function takeFrom(local: Local, demand: Demand): Part {
+  local.available -= demand.amount;
+  local.holders += 1;
+  return partOf(local, demand, demand.amount);
+}
+
+function partOf(local: Local, demand: Demand, amount: number): Part {
+  const { lease, bucket, window } = local;
+  return { demand, local, lease, bucket, window, amount, wanted: 0, growing: false, ended: false, servedAt: 0 };
+}
+
+/** Of a request that is served although neither lease nor books have anything for it. */
+function servedPart(local: Local, demand: Demand, servedAt: number): Part {
+  return { ...partOf(local, demand, 0), lease: '', servedAt };
 }

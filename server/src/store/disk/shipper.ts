@@ -23,6 +23,8 @@ export interface ShipperOptions {
   readonly everyMs?: number;
   /** Most records in one `sink.insert`. */
   readonly batch?: number;
+  /** Looks only after `wake`, and until all is shipped. */
+  readonly onDemand?: boolean;
 }
 
 export interface ShipperStats {
@@ -40,6 +42,8 @@ export interface ShipperStats {
 /** Moves records from the journal to the sink, in order, each exactly once. */
 export interface Shipper extends Closable {
   readonly stats: ShipperStats;
+  /** Something was appended: looks after `everyMs`. */
+  wake(): void;
   /** Resolves when everything appended before the call is in the sink; rejects when the shipper is closed first. */
   drain(): Promise<void>;
 }
@@ -100,6 +104,7 @@ class JournalShipper implements Shipper {
   readonly #log: Log;
   readonly #everyMs: number;
   readonly #batch: number;
+  readonly #onDemand: boolean;
 
   /** Null until the sink has told where it stands. */
   #at: { segment: string; offset: number } | null = null;
@@ -124,11 +129,17 @@ class JournalShipper implements Shipper {
     this.#log = options.log;
     this.#everyMs = options.everyMs ?? 200;
     this.#batch = options.batch ?? 1000;
+    this.#onDemand = options.onDemand ?? false;
     this.#kick();
   }
 
   get stats(): ShipperStats {
     return this.#stats;
+  }
+
+  wake(): void {
+    if (this.#closed || this.#running !== null || this.#cancelTick !== null) return;
+    this.#cancelTick = this.#clock.after(this.#everyMs, () => this.#kick());
   }
 
   drain(): Promise<void> {
@@ -157,14 +168,15 @@ class JournalShipper implements Shipper {
       return;
     }
     this.#cancelTick?.();
+    this.#cancelTick = null;
     this.#running = this.#run().finally(() => {
       this.#running = null;
       if (this.#closed) return;
       if (this.#again) {
         this.#again = false;
         this.#kick();
-      } else {
-        this.#cancelTick = this.#clock.after(this.#everyMs, () => this.#kick());
+      } else if (!this.#onDemand || this.#journal.depth() > 0) {
+        this.wake();
       }
     });
   }

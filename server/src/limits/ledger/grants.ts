@@ -1,0 +1,159 @@
+/** What a node asks of the books, each in one transaction: reservations for a batch of requests, and its leases renewed. */
+import type { Clock } from '../../kernel/clock.ts';
+import type { SluiceError } from '../../kernel/errors.ts';
+import { uuidv7 } from '../../kernel/id.ts';
+import { Book, type BooksTx } from './book.ts';
+import { type Demand, keyOf, type Local, type Part } from './hold.ts';
+import { exceeded } from './refusal.ts';
+import type { Terms } from './terms.ts';
+
+/** A lease drawn ahead is this part of the limit; none is drawn once `NEAR` of the limit is committed. */
+const AHEAD = 1 / 256;
+export const NEAR = 0.9;
+
+export interface Leases {
+  readonly clock: Clock;
+  readonly node: string;
+  readonly leaseMs: number;
+}
+
+/** One that waits for an answer: a request, or a part of one that grows `by` so much. */
+export interface Asker {
+  readonly demands: readonly Demand[];
+  readonly grows: { readonly part: Part; readonly by: number } | null;
+}
+
+/** A bucket that a batch needs, and what of the node's lease goes back before anything is granted. */
+export interface Asking {
+  readonly key: string;
+  readonly local: Local;
+  terms: Terms;
+  readonly surplus: number;
+  /** '' when the node has none. */
+  readonly lease: string;
+}
+
+export interface Granted {
+  /** What each asker has, per demand; or why not. */
+  readonly answers: readonly (SluiceError | readonly number[])[];
+  readonly locals: readonly {
+    readonly bucket: string;
+    readonly window: number;
+    readonly lease: string;
+    readonly leased: boolean;
+    readonly resetsAt: number | null;
+    readonly near: boolean;
+    readonly most: number;
+    readonly ahead: number;
+    /** Of the limit, what nobody has now. */
+    readonly open: number;
+    readonly refusal: SluiceError | null;
+  }[];
+}
+
+interface Open {
+  readonly book: Book;
+  readonly terms: Terms;
+  readonly lease: string;
+  /** Whether the lease is the one the node had. */
+  readonly same: boolean;
+  /** What the requests of the batch take, all together. */
+  wanted: number;
+}
+
+/** Only reads, computes and writes: it may run again. */
+export async function grantAll(
+  tx: BooksTx,
+  place: { readonly organisationId: string; readonly workspaceId: string },
+  askers: readonly Asker[],
+  ordered: readonly Asking[],
+  { clock, node, leaseMs }: Leases,
+): Promise<Granted> {
+  const now = await tx.now();
+  const books = new Map<string, Open>();
+  for (const { key, local, terms, surplus, lease } of ordered) {
+    const book = await Book.open(tx, place, terms, clock, now);
+    const same = lease !== '' && book.row.window_no === local.window;
+    if (same) await book.release(tx, lease, surplus);
+    books.set(key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0 });
+  }
+  const find = (demand: Demand) => books.get(keyOf(place.workspaceId, demand.terms));
+  // What runs already comes before what is new.
+  const grown = askers.map(({ demands, grows }) => {
+    const [demand] = demands;
+    const open = grows === null || demand === undefined ? undefined : find(demand);
+    if (grows === null || open === undefined || !open.same || open.lease !== grows.part.lease) return 0;
+    open.wanted += grows.by;
+    return grows.by;
+  });
+  const answers = askers.map(({ demands, grows }, n): SluiceError | number[] => {
+    if (grows !== null) return [grown[n] ?? 0];
+    const mine = demands.map(find);
+    for (const one of mine) {
+      if (one !== undefined && one.book.committed + one.wanted >= one.book.row.credit_limit) {
+        return exceeded(one.terms, one.book.row);
+      }
+    }
+    return demands.map((demand, i) => {
+      const one = mine[i];
+      if (one === undefined) return 0;
+      const left = one.book.row.credit_limit - one.book.committed - one.wanted;
+      const alone = !demand.bounded && left <= one.book.row.credit_limit / 100;
+      const amount = alone ? Math.max(demand.amount, left) : demand.amount;
+      one.wanted += amount;
+      return amount;
+    });
+  });
+  const locals: Granted['locals'][number][] = [];
+  for (const { key } of ordered) {
+    const open = books.get(key);
+    if (open === undefined) continue;
+    const { book, lease, same, wanted, terms } = open;
+    const limit = book.row.credit_limit;
+    const near = book.committed + wanted > limit * NEAR;
+    const most = Math.floor(limit * AHEAD);
+    const ahead = near ? 0 : most;
+    const leased = same || wanted + ahead > 0;
+    const held = { id: lease, node, expiresAt: now + leaseMs };
+    if (leased) await book.grant(tx, held, wanted + ahead, now);
+    // Only a limit that is used up is refused from memory: what others have reserved may come back any time.
+    const refusal = book.row.used >= limit ? exceeded(terms, book.row) : null;
+    await book.close(tx, now);
+    const { id: bucket, window_no: window, resets_at: resetsAt } = book.row;
+    const left = limit - book.committed;
+    locals.push({ bucket, window, lease, leased, resetsAt, near, most, ahead, open: left, refusal });
+  }
+  return { answers, locals };
+}
+
+/** A lease that is kept, and what of it goes back. */
+export interface Renewal {
+  readonly local: Local;
+  readonly lease: string;
+  readonly back: number;
+}
+
+/** The leases that are still alive. Only reads, computes and writes. */
+export async function renewAll(
+  tx: BooksTx,
+  renewals: readonly Renewal[],
+  { clock, leaseMs }: Pick<Leases, 'clock' | 'leaseMs'>,
+): Promise<ReadonlySet<string>> {
+  const now = await tx.now();
+  const alive = new Set<string>();
+  const ids = renewals.map(({ lease }) => lease);
+  const held = new Map((await tx.list('reservations', { where: { id: { in: ids } } })).map((row) => [row.id, row]));
+  for (const { lease, back } of renewals) {
+    const row = held.get(lease);
+    if (row === undefined) continue;
+    const bucket = back === 0 ? undefined : await tx.find('usage_buckets', { id: row.bucket_id });
+    if (back > 0 && (bucket === undefined || bucket.window_no !== row.window_no)) continue;
+    alive.add(lease);
+    if (bucket === undefined) continue;
+    const book = Book.of(bucket, clock);
+    await book.release(tx, lease, back);
+    await book.close(tx, now);
+  }
+  if (alive.size > 0) await tx.update('reservations', { id: { in: [...alive] } }, { expires_at: now + leaseMs });
+  return alive;
+}

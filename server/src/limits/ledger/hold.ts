@@ -1,0 +1,171 @@
+/** What one request holds of its limits, from its admission to its end. */
+import type { SluiceError } from '../../kernel/errors.ts';
+import type { TenantContext } from '../../store/ports.ts';
+import type { Terms } from './terms.ts';
+
+/** What a request used in the end; everything 0 releases what was reserved. */
+export interface Used {
+  /** Micro-dollars, and picodollars beside them. */
+  readonly cost: number;
+  readonly carry: number;
+  readonly tokens: number;
+  /** 1 when it was accepted. */
+  readonly requests: number;
+  /** 1 when it used what has no known price. */
+  readonly unpriced: number;
+}
+
+export interface Demand {
+  readonly terms: Terms;
+  /** Estimate, in the unit of the limit. */
+  readonly amount: number;
+  /** Whether the request cannot use more than `amount`. One that can is alone in the last hundredth of a limit. */
+  readonly bounded: boolean;
+}
+
+/** A limit as this node knows it. */
+export interface LimitState {
+  readonly terms: Terms;
+  /** At least so much can still be had, in the unit of the limit, beside what the request holds itself. */
+  readonly left: number;
+  /** Milliseconds since the epoch; null: it does not reset by itself, or it is not known while the books are away. */
+  readonly resetsAt: number | null;
+}
+
+export interface Hold {
+  /**
+   * The request is expected to use so much in all (micro-dollars, tokens): the difference is reserved too, from the lease or
+   * soon by the books. Never refuses, never waits; less than before changes nothing.
+   */
+  grow(total: { readonly cost: number; readonly tokens: number }): void;
+  /** One for each demand, as of now. */
+  readonly states: readonly LimitState[];
+  /** Once; later calls do nothing. `done` runs when the process may be killed without losing it. */
+  settle(used: Used, done: () => void): void;
+}
+
+export function keyOf(workspaceId: string, { ownerKind, ownerId, bucketKey }: Terms): string {
+  return `${workspaceId} ${ownerKind} ${ownerId} ${bucketKey}`;
+}
+
+/** What this node knows of a bucket. */
+export interface Local {
+  readonly key: string;
+  bucket: string;
+  window: number;
+  lease: string;
+  /** Milliseconds, monotonic: when others may take the lease for dead. 0: there is none. */
+  leaseUntil: number;
+  resetsAt: number;
+  /** Of the lease, what no request has. */
+  available: number;
+  /** Largest `available` that is kept. */
+  most: number;
+  /** Of the limit, what nobody had when the books were last seen. */
+  open: number;
+  /** Requests that hold something of the lease. */
+  holders: number;
+  near: boolean;
+  termsAt: number;
+  usedAt: number;
+  refusedUntil: number;
+  refusal: SluiceError | null;
+}
+
+export function newLocal(key: string): Local {
+  return {
+    key,
+    bucket: '',
+    window: 0,
+    lease: '',
+    leaseUntil: 0,
+    resetsAt: 0,
+    available: 0,
+    most: 0,
+    open: 0,
+    holders: 0,
+    near: false,
+    termsAt: -1,
+    usedAt: 0,
+    refusedUntil: 0,
+    refusal: null,
+  };
+}
+
+/** What a request holds under one limit. */
+export interface Part {
+  readonly demand: Demand;
+  readonly local: Local;
+  readonly lease: string;
+  readonly bucket: string;
+  readonly window: number;
+  /** Reserved of the lease. */
+  amount: number;
+  /** What it is expected to use by now, when that has become more. */
+  wanted: number;
+  /** Whether the books are asked for the difference. */
+  growing: boolean;
+  ended: boolean;
+  /** When it was admitted without the books (by the store's clock), or 0. */
+  readonly servedAt: number;
+}
+
+/** What holds need of their node. */
+export interface Holder {
+  settlePart(hold: NodeHold, part: Part, used: Used, done: () => void): void;
+  growPart(hold: NodeHold, part: Part): void;
+}
+
+export class NodeHold implements Hold {
+  readonly tenant: TenantContext;
+  readonly workspaceId: string;
+  readonly #holder: Holder;
+  readonly #parts: readonly Part[];
+  #settled = false;
+
+  constructor(holder: Holder, tenant: TenantContext, workspaceId: string, parts: readonly Part[]) {
+    this.tenant = tenant;
+    this.workspaceId = workspaceId;
+    this.#holder = holder;
+    this.#parts = parts;
+  }
+
+  get states(): readonly LimitState[] {
+    return this.#parts.map(({ demand: { terms }, local }) => ({
+      terms,
+      left: Math.max(0, local.open + local.available),
+      resetsAt: local.resetsAt > 0 && local.resetsAt < Number.POSITIVE_INFINITY ? local.resetsAt : null,
+    }));
+  }
+
+  grow(total: { readonly cost: number; readonly tokens: number }): void {
+    if (this.#settled) return;
+    for (const part of this.#parts) {
+      const { type } = part.demand.terms;
+      if (type === 'requests' || part.servedAt > 0) continue;
+      const wanted = Math.ceil(type === 'cost' ? total.cost : total.tokens);
+      if (!(wanted > part.wanted && wanted > part.amount)) continue;
+      part.wanted = Math.min(wanted, Number.MAX_SAFE_INTEGER);
+      this.#holder.growPart(this, part);
+    }
+  }
+
+  settle(used: Used, done: () => void): void {
+    if (this.#settled) {
+      done();
+      return;
+    }
+    this.#settled = true;
+    const parts = this.#parts;
+    let left = parts.length;
+    // One journal line each; all of them must be written.
+    const one = () => {
+      left -= 1;
+      if (left === 0) done();
+    };
+    for (const part of parts) {
+      part.ended = true;
+      this.#holder.settlePart(this, part, used, one);
+    }
+  }
+}
