@@ -27,7 +27,9 @@ import { createEgressGuard, parseTrustedHosts } from './http/egress-guard.ts';
 import { createFetcher } from './http/fetcher.ts';
 import { registerHealth } from './http/health.ts';
 import { hostFault } from './http/host-fault.ts';
+import { webhookPoster } from './http/post-webhook.ts';
 import { createUpstream } from './http/upstream.ts';
+import { startAlertDeliveries } from './jobs/alerts/deliver.ts';
 import { startKeyRotation } from './jobs/key-rotation.ts';
 import { startLeader } from './jobs/leader.ts';
 import { createScheduler, type Scheduler } from './jobs/scheduler.ts';
@@ -46,6 +48,7 @@ import { dataPlanePaths } from './llm/openapi.ts';
 import { run } from './llm/pipeline.ts';
 import { type Express, registerDataPlane } from './llm/routes.ts';
 import type { Services } from './llm/services.ts';
+import { smtpMailer } from './mail/smtp.ts';
 import { OPERATIONS } from './operations/operation.ts';
 import { createPricer } from './pricing/pricer.ts';
 import { createTokenCache } from './providers/token-cache.ts';
@@ -81,6 +84,8 @@ const MAX_BATCH_BYTES = 100 * 1024 * 1024;
 const JOBS_AT_ONCE = 16;
 const BATCHES_AT_ONCE = 8;
 const MAX_TOKEN_FILE = 64 * 1024;
+/** The whole of one call of a webhook. */
+const WEBHOOK_MS = 10_000;
 /** How soon what was used is in the books: until then it counts as reserved. */
 const SETTLE_MS = 20;
 const SWEEP_FILES_MS = 60 * 60_000;
@@ -400,7 +405,12 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
   if (roles.has('jobs')) {
     const rotation = startKeyRotation({ tables, clock, log, macs: vault, node: training.node });
     lifecycle.own('key rotation', rotation);
-    lifecycle.own('usage limits in time', startUsageLimits({ tables, clock, log, macs: vault, node: training.node }));
+    const { node, fetcher } = training;
+    lifecycle.own('usage limits in time', startUsageLimits({ tables, clock, log, macs: vault, node, publicUrl }));
+    const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
+    const post = webhookPoster({ fetcher, clock, limitMs: WEBHOOK_MS });
+    const deliveries = startAlertDeliveries({ tables, clock, log, macs: vault, node, mailer, post });
+    lifecycle.own('alert deliveries', deliveries);
   }
   // The price list takes 45 ms to load: better now than within somebody's request.
   setImmediate(() => pricer.warm());

@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { Secret } from './kernel/secret.ts';
 
 /** Thrown for a wrong value; its message is the one line to print. */
 export class ConfigError extends Error {}
@@ -20,6 +21,8 @@ export interface Config {
   readonly redisUrl: string | null;
   /** Object store for files; null keeps them in `dataDir`. */
   readonly blobs: BlobsConfig | null;
+  /** Mail server; null: no mail is sent. */
+  readonly smtp: SmtpConfig | null;
   readonly roles: ReadonlySet<Role>;
   readonly workers: number;
   readonly masterKey: string | null;
@@ -57,6 +60,21 @@ export interface BlobsConfig {
     readonly secretAccessKey: string;
     readonly sessionToken: string | null;
   } | null;
+}
+
+export interface SmtpConfig {
+  readonly host: string;
+  readonly port: number;
+  /** TLS from the first byte. */
+  readonly secure: boolean;
+  readonly login: { readonly user: string; readonly password: Secret } | null;
+  readonly from: MailAddress;
+}
+
+interface MailAddress {
+  /** May be empty. */
+  readonly name: string;
+  readonly address: string;
 }
 
 interface Variable<T> {
@@ -131,6 +149,31 @@ function readBlobs(url: NonNullable<ReturnType<typeof blobsUrl>> | null, env: No
   };
 }
 
+/** Undefined for anything that would be ignored. */
+function smtpUrl(text: string): Omit<SmtpConfig, 'from'> | undefined {
+  const parsed = URL.parse(text);
+  if (parsed === null || !['smtp:', 'smtps:'].includes(parsed.protocol) || parsed.hostname === '') return;
+  if (!['', '/'].includes(parsed.pathname) || parsed.search !== '' || parsed.hash !== '') return;
+  if ((parsed.username === '') !== (parsed.password === '')) return;
+  const secure = parsed.protocol === 'smtps:';
+  const port = parsed.port === '' ? (secure ? 465 : 587) : Number(parsed.port);
+  const host = parsed.hostname.replace(/^\[|\]$/g, '');
+  try {
+    const user = decodeURIComponent(parsed.username);
+    const password = new Secret(decodeURIComponent(parsed.password));
+    return { host, port, secure, login: user === '' ? null : { user, password } };
+  } catch {
+    return;
+  }
+}
+
+/** `alerts@example.com` or `Sluice <alerts@example.com>`. */
+function mailAddress(text: string): MailAddress | undefined {
+  const match = /^(?:([^<>"\p{Cc}]{0,100}?) ?<([^<>\s]{3,254})>|([^<>\s]{3,254}))$/u.exec(text.trim());
+  const address = match?.[2] ?? match?.[3] ?? '';
+  return /^[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+$/.test(address) ? { name: match?.[1] ?? '', address } : undefined;
+}
+
 const VARIABLES = {
   SLUICE_HOST: variable({
     fallback: '127.0.0.1',
@@ -162,6 +205,16 @@ const VARIABLES = {
     allowed:
       's3://bucket/prefix?region=…&endpoint=https://…&path_style=true, without credentials: those are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
     parse: blobsUrl,
+  }),
+  SLUICE_SMTP_URL: variable({
+    fallback: null,
+    allowed: 'smtp://user:password@host:port or smtps://…, name and password percent-encoded, both or neither',
+    parse: smtpUrl,
+  }),
+  SLUICE_MAIL_FROM: variable({
+    fallback: null,
+    allowed: 'an address such as alerts@example.com or Sluice <alerts@example.com>',
+    parse: mailAddress,
   }),
   SLUICE_ROLES: variable({
     fallback: 'gateway,admin,jobs',
@@ -234,6 +287,13 @@ const VARIABLES = {
   }),
 } as const;
 
+function withSender(smtp: Omit<SmtpConfig, 'from'> | null, from: MailAddress | null): SmtpConfig | null {
+  if (smtp === null) return null;
+  if (from === null)
+    throw new ConfigError('SLUICE_MAIL_FROM is not set; SLUICE_SMTP_URL needs it: the address mails are sent from');
+  return { ...smtp, from };
+}
+
 type Name = keyof typeof VARIABLES;
 
 /** `--port 1`, `--port=1`, `--sluice-port=1` and `--SLUICE_PORT=1` all name SLUICE_PORT. */
@@ -304,6 +364,7 @@ const SECRET_NAMES = new Set<Name>([
   'SLUICE_DATABASE_URL',
   'SLUICE_REDIS_URL',
   'SLUICE_BLOBS_URL',
+  'SLUICE_SMTP_URL',
 ]);
 
 /** Reads and checks the whole configuration. Throws ConfigError. */
@@ -335,6 +396,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     databaseUrl: get('SLUICE_DATABASE_URL'),
     redisUrl: get('SLUICE_REDIS_URL'),
     blobs: readBlobs(get('SLUICE_BLOBS_URL'), env),
+    smtp: withSender(get('SLUICE_SMTP_URL'), get('SLUICE_MAIL_FROM')),
     roles: must(get('SLUICE_ROLES')),
     workers: must(get('SLUICE_WORKERS')),
     masterKey: get('SLUICE_MASTER_KEY'),

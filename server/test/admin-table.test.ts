@@ -95,6 +95,20 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
       [`organisation.${part}.update`, 'PUT', path, path, ['organisation_settings.update']],
     ] as const;
   }),
+  [
+    'organisation.webhook_secret.create',
+    'POST',
+    '/admin/organisation/webhook-secret',
+    '/admin/organisation/webhook-secret',
+    ['organisation_settings.update'],
+  ],
+  [
+    'policies.usage-limits.alerts',
+    'GET',
+    '/policies/usage-limits/:id/alerts',
+    `/policies/usage-limits/${ID}/alerts`,
+    ['policies.read'],
+  ],
   ['policies.usage-limits.list', 'GET', '/policies/usage-limits', '/policies/usage-limits', ['policies.list']],
   ['policies.usage-limits.create', 'POST', '/policies/usage-limits', '/policies/usage-limits', ['policies.create']],
   [

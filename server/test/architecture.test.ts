@@ -39,7 +39,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'pricing',
   ],
   admin: ['kernel', 'http', 'store', 'auth', 'resources', 'limits', 'telemetry'],
-  jobs: ['kernel', 'store', 'auth', 'resources', 'limits', 'telemetry'],
+  mail: ['kernel'],
+  jobs: ['kernel', 'store', 'auth', 'resources', 'limits', 'telemetry', 'mail'],
   training: ['kernel', 'http', 'auth', 'operations', 'providers', 'limits', 'pricing', 'telemetry', 'runtime', 'store'],
   llm: [
     'kernel',

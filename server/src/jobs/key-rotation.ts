@@ -16,6 +16,7 @@ import type { Query, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { Macs } from '../store/vault.ts';
 import { startLeader } from './leader.ts';
+import { pause } from './pause.ts';
 
 export interface KeyRotationOptions {
   readonly tables: Tables;
@@ -59,19 +60,6 @@ export function startKeyRotation(options: KeyRotationOptions): Closable {
         await pause(clock, Math.min(everyMs, Math.max(wait, 1_000)), signal);
       }
     },
-  });
-}
-
-function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => {
-    const end = () => {
-      cancel();
-      signal.removeEventListener('abort', end);
-      resolve();
-    };
-    const cancel = clock.after(ms, end);
-    signal.addEventListener('abort', end);
   });
 }
 

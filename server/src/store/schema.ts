@@ -582,6 +582,8 @@ export const SCHEMA = {
     id: text(),
     organisation_id: text(),
     workspace_id: text(),
+    owner_kind: text<LimitOwner>(),
+    owner_id: text(),
     bucket_id: text(),
     window_no: int(),
     kind: text<AlertKind>(),

@@ -557,6 +557,8 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       id: newId(),
       organisation_id: t.organisationId,
       workspace_id: t.workspaceId,
+      owner_kind: 'policy',
+      owner_id: t.objects.usage_policy.id,
       bucket_id: t.objects.usage_entity.id,
       window_no: 1,
       kind: 'threshold',

@@ -1,6 +1,7 @@
 /** Bodies and answers of API keys (api §11). */
 import { z } from 'zod';
-import { email, reference, tenantFields, uuid } from '../fields.ts';
+import { reference, tenantFields, uuid } from '../fields.ts';
+import { alertEmails } from '../settings/alerts.ts';
 import { description, isoDate, name, rateLimits, text, usageLimit } from '../shapes.ts';
 
 export const MIN_TRANSITION_MS = 1_800_000;
@@ -52,7 +53,7 @@ const shared = {
   rate_limits: rateLimits.nullable().optional(),
   usage_limits: usageLimit.nullable().optional(),
   defaults: defaults.nullable().optional(),
-  alert_emails: z.array(email).max(50).nullable().optional(),
+  alert_emails: alertEmails.nullable().optional(),
   expires_at: isoDate.nullable().optional(),
   rotation_policy: rotationPolicy.nullable().optional(),
 };

@@ -1,6 +1,7 @@
 /** Bodies of the organisation's settings and of what a workspace sets for itself (api §20.3 to §20.6). */
 import { z } from 'zod';
 import { OVERRIDE_CATEGORIES, SECURITY_KEYS } from '../../auth/security-settings.ts';
+import { alertSettings } from './alerts.ts';
 import { metadataSchema } from './metadata.ts';
 
 /** Fields of a log export that may be denied (api §24.5, §24.6). */
@@ -84,7 +85,7 @@ const overrides = Object.fromEntries(OVERRIDE_CATEGORIES.map((key) => [key, z.bo
 >;
 
 /** `settings` of a workspace: each replaces the organisation's value, null falls back to it. */
-export const workspaceSettings = z.strictObject(userKeyFields);
+export const workspaceSettings = z.strictObject({ ...userKeyFields, alerts: alertSettings.nullable().optional() });
 
 /**
  * `security_settings` of a workspace: the switches of §20.3 and the two sections with an object of their own. Whether
@@ -145,6 +146,7 @@ export const organisationSettings = z.strictObject({
     .nullable()
     .optional()
     .describe('Default and upper bound of the age of cached answers, seconds.'),
+  alerts: alertSettings.nullable().optional(),
 });
 
 export type WorkspaceSettings = z.infer<typeof workspaceSettings>;

@@ -151,6 +151,7 @@ const SECTIONS: ReadonlySet<string> = new Set([
   'export_settings',
   'data_plane_security_settings',
   'metadata_schemas',
+  'alerts',
 ]);
 
 function mergeFields(current: Json, patch: Json): Json {

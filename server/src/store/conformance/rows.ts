@@ -468,6 +468,8 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
     alert_deliveries: {
       id: `${name}-delivery`,
       ...inside,
+      owner_kind: 'policy',
+      owner_id: `${name}-usage-policy`,
       bucket_id: `${name}-bucket`,
       window_no: 1,
       kind: 'threshold',

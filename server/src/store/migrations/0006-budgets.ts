@@ -10,6 +10,7 @@ function statements(types: Types): string[] {
   const inside = { id: `${T} PRIMARY KEY`, organisation_id: T, workspace_id: T };
   const workspace = refers('workspace_id', 'workspaces');
   const bucket = refers('bucket_id', 'usage_buckets', part);
+  const owner = one('key', 'workspace', 'provider', 'virtual-key', 'integration', 'policy', 'token');
   const account = one('open', 'reserved', 'used');
 
   return [
@@ -44,7 +45,7 @@ function statements(types: Types): string[] {
       'usage_buckets',
       {
         ...inside,
-        owner_kind: one('key', 'workspace', 'provider', 'virtual-key', 'integration', 'policy', 'token'),
+        owner_kind: owner,
         owner_id: T,
         bucket_key: T,
         value_key: T,
@@ -119,6 +120,8 @@ function statements(types: Types): string[] {
       'alert_deliveries',
       {
         ...inside,
+        owner_kind: owner,
+        owner_id: T,
         bucket_id: T,
         window_no: I,
         kind: one('threshold', 'exhausted', 'unpriced'),
@@ -133,8 +136,9 @@ function statements(types: Types): string[] {
       },
       bucket,
     ),
-    unique('alert_deliveries_once', 'alert_deliveries (bucket_id, window_no, kind, channel, recipient)'),
+    index('alert_deliveries_owner', 'alert_deliveries (owner_kind, owner_id, created_at)'),
     index('alert_deliveries_due', 'alert_deliveries (next_at)'),
+    index('alert_deliveries_age', 'alert_deliveries (created_at)'),
     table('ledger_positions', { journal: `${T} PRIMARY KEY`, segment: T, position: I }),
   ];
 }

@@ -3,5 +3,11 @@ import { NO_GUARDRAILS } from '../../ports.ts';
 import type { AnyAction } from '../../resource.ts';
 import { organisationDefaults } from './defaults.ts';
 import { read, update } from './settings.ts';
+import { makeWebhookSecret } from './webhook-secret.ts';
 
-export const organisation: readonly AnyAction[] = [read, update, ...organisationDefaults(NO_GUARDRAILS)];
+export const organisation: readonly AnyAction[] = [
+  read,
+  update,
+  makeWebhookSecret,
+  ...organisationDefaults(NO_GUARDRAILS),
+];

@@ -14,6 +14,7 @@ import { refuse } from '../../common.ts';
 import { emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
 import type { Action, Call } from '../../resource.ts';
+import { alertSettingsAnswer, checkAlertUrl, presentAlerts } from '../../settings/alerts.ts';
 import { EXPORT_FIELDS, type OrganisationSettings, organisationSettings } from '../../settings/schema.ts';
 import {
   COPIED_CATEGORIES,
@@ -61,6 +62,7 @@ const answer = z.object({
   ai_gateway_url: z.string().nullable(),
   mcp_gateway_url: z.string().nullable(),
   cache_max_age: z.number().nullable(),
+  alerts: alertSettingsAnswer,
 });
 
 /** Every setting with the value that holds, also in the audit log. */
@@ -94,6 +96,7 @@ function present(organisation: Row<'organisations'>) {
     ai_gateway_url: or('ai_gateway_url', null),
     mcp_gateway_url: or('mcp_gateway_url', null),
     cache_max_age: or('cache_max_age', null),
+    alerts: presentAlerts(settings),
   };
 }
 
@@ -151,6 +154,7 @@ export const update: Action<unknown, unknown, z.output<typeof body>> = {
     const { tx, clock } = call;
     const before = await tx.organisation();
     const { organisation_id: _own, data_plane_security_settings: dataPlane, ...patch } = call.body;
+    checkAlertUrl(call, patch.alerts?.webhook_url, 'alerts.webhook_url');
     // This one stands beside the sections, where it stood before there were any.
     const { block_inline_config = before.settings.block_inline_config } = dataPlane ?? {};
     const merged = mergeSettings(before.settings, { ...patch, ...checkUrls(call, patch) });

@@ -9,6 +9,7 @@ import { actorId, type Patch, unknownReference } from '../../common.ts';
 import { emptyAnswer, listOf, pageOf } from '../../define.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../../ports.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
+import { checkAlertUrl } from '../../settings/alerts.ts';
 import {
   checkUserKeySettings,
   checkWorkspaceSecurity,
@@ -252,6 +253,7 @@ async function changesOf(
     patch.usage_limits = replaceLimits(row.usage_limits, limits);
   }
   if (body.settings !== undefined) {
+    checkAlertUrl(call, body.settings?.alerts?.webhook_url, 'settings.alerts.webhook_url');
     const settings = body.settings === null ? {} : mergeSettings(row.settings, body.settings);
     const { settings: general } = await tx.organisation();
     checkUserKeySettings(body.settings, { ...general, ...settings }, 'settings.');

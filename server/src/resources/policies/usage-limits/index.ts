@@ -11,8 +11,10 @@ import { type Patch, refuse, requireWorkspace } from '../../common.ts';
 import { defineResource, emptyAnswer, findRow, listOf, notFound } from '../../define.ts';
 import { queryBoolean, queryInteger, tenantFields, utcMidnight } from '../../fields.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
+import { checkAlertUrl } from '../../settings/alerts.ts';
 import { text, toIso, toIsoOrNull } from '../../shapes.ts';
 import { checkConditions, checkGroups } from '../shapes.ts';
+import { alerts } from './alerts.ts';
 import {
   answer,
   type CreateBody,
@@ -49,6 +51,8 @@ function present(row: PolicyRow): z.input<typeof answer> {
     periodic_reset_days: row.periodic_reset_days,
     unpriced: row.unpriced,
     on_outage: row.on_outage,
+    alert_emails: row.alert_emails ?? [],
+    alert_webhook_url: row.alert_webhook_url,
     next_usage_reset_at: toIsoOrNull(row.next_usage_reset_at),
     last_reset_at: toIsoOrNull(row.last_reset_at),
     status: row.status,
@@ -102,6 +106,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
   const workspaceId = requireWorkspace(call);
   checkConditions('usage', body.conditions);
   checkGroups('usage', body.group_by);
+  checkAlertUrl(call, body.alert_webhook_url, 'alert_webhook_url');
   const now = clock.now();
   const row: PolicyRow = {
     id: uuidv7(clock),
@@ -120,8 +125,8 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     last_reset_at: null,
     unpriced: body.unpriced ?? null,
     on_outage: body.on_outage ?? 'refuse',
-    alert_emails: null,
-    alert_webhook_url: null,
+    alert_emails: body.alert_emails ?? null,
+    alert_webhook_url: body.alert_webhook_url ?? null,
     status: 'active',
     created_at: now,
     last_updated_at: now,
@@ -147,6 +152,11 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
   if (body.periodic_reset_days !== undefined) patch.periodic_reset_days = body.periodic_reset_days;
   if (body.unpriced !== undefined) patch.unpriced = body.unpriced;
   if (body.on_outage !== undefined) patch.on_outage = body.on_outage ?? 'refuse';
+  if (body.alert_emails !== undefined) patch.alert_emails = body.alert_emails;
+  if (body.alert_webhook_url !== undefined) {
+    checkAlertUrl(call, body.alert_webhook_url, 'alert_webhook_url');
+    patch.alert_webhook_url = body.alert_webhook_url;
+  }
   // Who names the other cadence switches to it.
   if (body.periodic_reset != null && body.periodic_reset_days === undefined) patch.periodic_reset_days = null;
   if (body.periodic_reset_days != null && body.periodic_reset === undefined) patch.periodic_reset = null;
@@ -311,4 +321,5 @@ export const usageLimits: readonly AnyAction[] = [
   }),
   entities,
   resetEntity,
+  alerts,
 ];

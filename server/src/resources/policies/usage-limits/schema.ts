@@ -1,6 +1,7 @@
 /** Bodies, filters and answers of usage-limits policies (api §15.3). */
 import { z } from 'zod';
 import { isUuid, tenantFields } from '../../fields.ts';
+import { alertEmails, alertWebhookUrl } from '../../settings/alerts.ts';
 import { isoDate, name, outageRule, text, unpricedRule } from '../../shapes.ts';
 import { atLeastOne, conditions, conditionsAnswer, groupBy, groupByAnswer, unchangeable } from '../shapes.ts';
 
@@ -15,6 +16,8 @@ const description = text(500).nullable().optional();
 const more = {
   unpriced: unpricedRule.nullable().optional(),
   on_outage: outageRule.nullable().optional(),
+  alert_emails: alertEmails.nullable().optional(),
+  alert_webhook_url: alertWebhookUrl.nullable().optional(),
 };
 
 const resets = {
@@ -89,6 +92,8 @@ export const answer = z.object({
   periodic_reset_days: z.int().nullable(),
   unpriced: unpricedRule.nullable(),
   on_outage: outageRule,
+  alert_emails: z.array(z.string()),
+  alert_webhook_url: z.string().nullable(),
   next_usage_reset_at: z.string().nullable(),
   last_reset_at: z.string().nullable(),
   status,

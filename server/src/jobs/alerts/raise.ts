@@ -1,0 +1,144 @@
+/**
+ * What the books noted becomes an alert: its row in the audit log and one delivery for each recipient, in one transaction
+ * with the mark that it was done, so each happens once however many leaders there are and wherever one is killed.
+ */
+import { systemTenant } from '../../auth/tenant.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { uuidv7 } from '../../kernel/id.ts';
+import type { Log } from '../../kernel/log.ts';
+import { shownAmount } from '../../limits/ledger/terms.ts';
+import { appendAudit, systemEntry } from '../../resources/audit-logs/chain.ts';
+import { type AlertRecipients, alertRecipients } from '../../resources/settings/alerts.ts';
+import type { Tables, TenantTx } from '../../store/ports.ts';
+import type { Row } from '../../store/schema.ts';
+import type { Macs } from '../../store/vault.ts';
+import { alertEvent } from './event.ts';
+
+export interface RaiseOptions {
+  readonly tables: Tables;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Signs the audit log. */
+  readonly macs: Macs;
+  /** Where links in alerts lead, without a trailing slash. */
+  readonly publicUrl: () => string;
+}
+
+type Alert = Row<'usage_alerts'>;
+type Bucket = Row<'usage_buckets'>;
+
+const PAGE = 100;
+
+/** Raises every alert that waits, oldest first. One that fails is left for the next turn and holds up no other. */
+export async function raiseAlerts(options: RaiseOptions): Promise<void> {
+  const { tables, log } = options;
+  // Behind the last one of the page before, by the whole primary key: alerts of one moment are many.
+  let skip = 0;
+  for (;;) {
+    const waiting = await tables.systemRead((tx) =>
+      tx.list('usage_alerts', {
+        where: { done_at: null },
+        orderBy: [['created_at', 'asc']],
+        limit: PAGE,
+        offset: skip,
+      }),
+    );
+    for (const alert of waiting) {
+      try {
+        await raiseOne(options, alert);
+      } catch (error) {
+        skip += 1;
+        const { organisation_id, bucket_id, kind } = alert;
+        const fields = { organisation_id, bucket_id, kind, error: String(error) };
+        log.error('an alert could not be raised; it is tried again', fields);
+      }
+    }
+    if (waiting.length < PAGE) return;
+  }
+}
+
+async function raiseOne({ tables, clock, macs, publicUrl }: RaiseOptions, found: Alert): Promise<void> {
+  const { organisation_id: organisationId, bucket_id, window_no, kind } = found;
+  const own = { bucket_id, window_no, kind, done_at: null };
+  await tables.write(
+    systemTenant(organisationId),
+    async (tx) => {
+      const alert = await tx.find('usage_alerts', own);
+      const bucket = alert === undefined ? undefined : await tx.find('usage_buckets', { id: bucket_id });
+      if (alert === undefined || bucket === undefined) return;
+      const now = await tx.now();
+      if ((await tx.update('usage_alerts', own, { done_at: now })) === 0) return;
+      const entry = systemEntry(clock, {
+        organisationId,
+        workspaceId: bucket.workspace_id,
+        resource: RESOURCES[bucket.owner_kind],
+        resourceId: bucket.owner_id,
+        action: 'manage',
+        before: null,
+        after: audited(alert, bucket),
+      });
+      await appendAudit(tx, macs, entry);
+      const workspace = await tx.find('workspaces', { id: bucket.workspace_id });
+      const recipients = alertRecipients(await ownerOf(tx, bucket), workspace, await tx.organisation());
+      const body = { ...alertEvent(alert, bucket, workspace?.slug ?? null, publicUrl()) };
+      for (const [channel, recipient] of channelsOf(recipients)) {
+        await tx.insert('alert_deliveries', {
+          id: uuidv7(clock),
+          organisation_id: organisationId,
+          workspace_id: bucket.workspace_id,
+          owner_kind: bucket.owner_kind,
+          owner_id: bucket.owner_id,
+          bucket_id,
+          window_no,
+          kind,
+          channel,
+          recipient,
+          body,
+          tries: 0,
+          next_at: now,
+          delivered_at: null,
+          last_error: null,
+          created_at: now,
+        });
+      }
+    },
+    { queue: organisationId },
+  );
+}
+
+function channelsOf({ emails, webhookUrls }: AlertRecipients): (readonly ['webhook' | 'email', string])[] {
+  return [
+    ...webhookUrls.map((url) => ['webhook', url] as const),
+    ...emails.map((address) => ['email', address] as const),
+  ];
+}
+
+/** Who is named at the limit's owner itself. */
+async function ownerOf(tx: TenantTx, { owner_kind: kind, owner_id: id }: Bucket) {
+  if (kind === 'key') return { alert_emails: (await tx.find('api_keys', { id }))?.alert_emails ?? null };
+  if (kind === 'policy') return (await tx.find('usage_policies', { id })) ?? {};
+  return {};
+}
+
+const RESOURCES: Readonly<Record<Bucket['owner_kind'], string>> = {
+  key: 'api-keys',
+  workspace: 'workspaces',
+  provider: 'providers',
+  'virtual-key': 'virtual-keys',
+  integration: 'integrations',
+  policy: 'policies.usage-limits',
+  token: 'workspaces',
+};
+
+function audited(alert: Alert, bucket: Bucket): Record<string, unknown> {
+  const { type } = bucket;
+  return {
+    alert: alert.kind,
+    value_key: bucket.value_key,
+    type,
+    current_usage: shownAmount(type, alert.used),
+    credit_limit: shownAmount(type, bucket.credit_limit),
+    alert_threshold: bucket.alert_threshold === null ? null : shownAmount(type, bucket.alert_threshold),
+    window: alert.window_no,
+  };
+}

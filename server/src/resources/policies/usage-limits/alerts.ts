@@ -1,0 +1,69 @@
+/** `GET /policies/usage-limits/{id}/alerts`: the alerts of a policy and whom they have reached. */
+import { z } from 'zod';
+import type { Row } from '../../../store/schema.ts';
+import { findRow, listOf } from '../../define.ts';
+import { queryInteger, tenantFields } from '../../fields.ts';
+import type { Action } from '../../resource.ts';
+import { toIso, toIsoOrNull } from '../../shapes.ts';
+
+const query = z.strictObject({
+  ...tenantFields,
+  page_size: queryInteger(1, 100).optional(),
+  current_page: queryInteger(0, 1_000_000).optional(),
+});
+
+const item = z.object({
+  id: z.string().describe('Also the webhook-id.'),
+  alert: z.enum(['threshold', 'exhausted', 'unpriced']),
+  channel: z.enum(['webhook', 'email']),
+  recipient: z.string().describe('The address, or the host of the webhook.'),
+  status: z.enum(['waiting', 'delivered', 'failed']),
+  tries: z.int(),
+  next_try_at: z.string().nullable(),
+  delivered_at: z.string().nullable(),
+  last_error: z.string().nullable(),
+  created_at: z.string(),
+});
+
+function present(row: Row<'alert_deliveries'>): z.input<typeof item> {
+  return {
+    id: row.id,
+    alert: row.kind,
+    channel: row.channel,
+    // A webhook of the organisation may have a secret in its path, and this is read with rights in a workspace.
+    recipient: row.channel === 'webhook' ? (URL.parse(row.recipient)?.host ?? '') : row.recipient,
+    status: row.delivered_at !== null ? 'delivered' : row.next_at === null ? 'failed' : 'waiting',
+    tries: row.tries,
+    next_try_at: toIsoOrNull(row.next_at),
+    delivered_at: toIsoOrNull(row.delivered_at),
+    last_error: row.last_error,
+    created_at: toIso(row.created_at),
+  };
+}
+
+export const alerts: Action<{ id: string }, z.output<typeof query>> = {
+  id: 'policies.usage-limits.alerts',
+  method: 'GET',
+  path: '/policies/usage-limits/:id/alerts',
+  summary: 'List the alerts of a usage-limits policy',
+  description: 'One for each recipient, newest first, for 30 days.',
+  tag: 'Policies',
+  auth: 'key_or_login',
+  scopes: ['policies.read'],
+  tenant: 'workspace_optional',
+  params: z.strictObject({ id: z.string() }),
+  query,
+  body: null,
+  response: listOf(item),
+  writes: false,
+  audit: null,
+  run: async (call) => {
+    const policy = await findRow({ table: 'usage_policies', param: 'id', archives: true }, call, 'read');
+    const { page_size: size = 50, current_page: page = 0 } = call.query;
+    const where = { owner_kind: 'policy', owner_id: policy.id } as const;
+    const total = await call.tx.count('alert_deliveries', { where });
+    const orderBy = [['created_at', 'desc']] as const;
+    const rows = await call.tx.list('alert_deliveries', { where, orderBy, limit: size, offset: page * size });
+    return { object: 'list' as const, total, data: rows.map(present) };
+  },
+};
