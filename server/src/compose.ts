@@ -327,6 +327,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     admission: createAdmission({ counters, share, clock: storeClock, log }),
     ledger,
     outputs: createOutputs(),
+    unpriced: config.unpriced,
     objects: own,
     clock,
     storeClock,

@@ -41,6 +41,8 @@ export interface Config {
   readonly cloudIdentity: boolean;
   /** Saved-only mode for every organisation. */
   readonly blockInlineConfig: boolean;
+  /** What a limit on cost does with a model of unknown price, where the limit has no rule of its own; rates in dollars per million tokens. */
+  readonly unpriced: 'serve' | 'deny' | { readonly input: number; readonly output: number };
   /** Administration requests per minute and key. */
   readonly adminRequestsPerMinute: number;
 }
@@ -275,6 +277,15 @@ const VARIABLES = {
     allowed: 'a whole number from 1 to 1000000',
     parse: whole(1, 1_000_000),
   }),
+  SLUICE_UNPRICED: variable({
+    fallback: 'serve',
+    allowed: 'serve, deny or <input>:<output> in dollars per million tokens, such as 2.5:10',
+    parse: (text): Config['unpriced'] | undefined => {
+      if (text === 'serve' || text === 'deny') return text;
+      const [, input, output] = /^(\d{1,6}(?:\.\d{1,6})?):(\d{1,6}(?:\.\d{1,6})?)$/.exec(text) ?? [];
+      return input === undefined || output === undefined ? undefined : { input: Number(input), output: Number(output) };
+    },
+  }),
   SLUICE_CLOUD_IDENTITY: variable({
     fallback: 'false',
     allowed: 'true or false',
@@ -411,6 +422,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),
     cloudIdentity: must(get('SLUICE_CLOUD_IDENTITY')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
+    unpriced: must(get('SLUICE_UNPRICED')),
     adminRequestsPerMinute: must(get('SLUICE_ADMIN_REQUESTS_PER_MINUTE')),
   });
 }

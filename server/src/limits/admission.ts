@@ -65,6 +65,11 @@ export interface Reservation {
   readonly refusal: SluiceError | null;
   /** Books the tokens of the finished request into the windows it was admitted in. */
   settle(tokens: number): void;
+  /**
+   * Gives back the count of a request that was refused after all: only accepted requests count (api §15.5). Once, and not
+   * after `settle`. What is left now.
+   */
+  release(): Quota;
 }
 
 export interface Admission {
@@ -215,10 +220,23 @@ export function createAdmission(options: {
       }
       const { allowed, refusedBy, used } = result;
       const refused = allowed ? undefined : hits[refusedBy];
+      const requests = tightest('requests', hits, used, now);
+      const tokens = tightest('tokens', hits, used, now);
+      let released = !allowed;
       return {
         at,
-        quota: { requests: tightest('requests', hits, used, now), tokens: tightest('tokens', hits, used, now) },
+        quota: { requests, tokens },
         refusal: refused === undefined ? null : refusal(refused, now),
+        release() {
+          if (released || requests === null) return { requests, tokens };
+          released = true;
+          const windows = hits.filter((hit) => hit.amount > 0);
+          const back = windows.map(({ key, expiresAt }) => ({ key, amount: -1, expiresAt }));
+          // What the shared counters never saw is not taken from them later.
+          if (locally && share !== null) void share.counters.add(back);
+          else book(back, false);
+          return { requests: { ...requests, remaining: requests.remaining + 1 }, tokens };
+        },
         settle(tokens) {
           if (tokens <= 0) return;
           const windows = hits.filter((hit) => hit.rate.type === 'tokens');

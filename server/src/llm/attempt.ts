@@ -203,6 +203,11 @@ export function attempt(x: Exchange, target: Target, prepared: Prepared): Promis
   const { services } = x;
   const started = services.clock.monotonic();
   x.tries += 1;
+  // An attempt that was broken off has used what it has used, whatever the next one answers.
+  if (x.usage !== null) {
+    x.spent = [...(x.spent ?? []), x.usage];
+    x.usage = null;
+  }
   return new Promise((resolve) => {
     let cancelTimer: (() => void) | null = null;
     let control: WireControl | null = null;

@@ -1,62 +1,186 @@
-/** What a request may use at most, or will most likely use, before it is sent. */
-import { JsonScanError, scanJson } from '../kernel/json-scan.ts';
+/**
+ * What a request may use at most, or will most likely use, before it is sent. A bounded estimate is never below what is
+ * used, whatever the model: input is counted as one token for each byte, about four times what prose has. The price of
+ * that is paid near a limit only, where requests that run at once take up more of it than they will need.
+ */
+import { isObject, type JsonObject } from '../kernel/json.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
-import { costMicros } from '../pricing/cost.ts';
+import { costMicros, mostMicros } from '../pricing/cost.ts';
+import type { Price } from '../pricing/price.ts';
 import type { Exchange } from './exchange.ts';
+import { shape } from './shaping.ts';
+import { isTextOnly } from './text-only.ts';
 
 export interface Estimate {
-  /** Micro-dollars; 0 where no price is known. */
-  readonly cost: number;
-  readonly tokens: number;
+  /** Tokens. */
+  readonly input: number;
+  readonly output: number;
   /** Whether it cannot become more. */
   readonly bounded: boolean;
+  /** Of the model as it was asked for; null when none is known. */
+  readonly price: Price | null;
+  /** Nothing is charged for it, by whatever model. */
+  readonly free: boolean;
 }
 
-const MAXIMA = ['max_completion_tokens', 'max_output_tokens', 'max_tokens'];
-const WANTED = [...MAXIMA, 'n'];
-/** Larger bodies are not looked through a second time. */
-const MAX_SCAN = 256 * 1024;
+/** What was reserved for a request that runs. */
+export interface Reserved {
+  readonly estimate: Estimate;
+  /** The price of its model, or those that its limits set for it. */
+  readonly prices: readonly Price[];
+}
+
+/** Larger bodies are not parsed for it: they count four bytes a token and have no bound. */
+const MAX_PARSED = 256 * 1024;
 /** No answer is longer; larger maxima are callers' ways of saying none. */
 const MAX_OUTPUT = 1_000_000;
-const NOTHING: Estimate = { cost: 0, tokens: 0, bounded: true };
+/** What templates put around a request, beyond what its JSON does; and around tools, where vendors add instructions. */
+const AROUND = 16;
+const AROUND_TOOLS = 1024;
+/** Pictures and sound in base64 are far fewer tokens than bytes. */
+const MEDIA_TOKENS = 16_384;
+const BASE64 = 'base64';
+/** Output tokens of the largest published size of one image. */
+const IMAGE_TOKENS: Readonly<Record<string, number>> = { low: 408, medium: 1584 };
+const LARGEST_IMAGE = 6240;
+
+const FREE: Estimate = { input: 0, output: 0, bounded: true, price: null, free: true };
 
 export function modelKey(x: Exchange): string {
   return `${x.target?.provider.id ?? ''} ${x.model}`;
 }
 
-export function estimateUse(x: Exchange): Estimate {
-  const { target, operation } = x;
-  // Files, batches and jobs are free to ask for: their requests count when they run.
-  if (target === null || operation.family === 'J' || operation.family === 'F') return NOTHING;
-  const input = x.services.pricer.estimateTokens(x.body);
-  const answers = operation.family === 'C' || operation.id === 'completions' || operation.family === 'P';
-  const most = answers ? maximum(x) : 0;
-  const output = most ?? x.services.outputs.expected(modelKey(x));
-  const price = x.services.pricer.price(target.provider.id, null, x.model, target.stored, x.time);
-  const bounded = most !== null && operation.family !== 'B' && price !== null;
-  const cost = price === null ? 0 : costMicros(price, { ...NO_TOKENS, input, output }).micros;
-  return { cost, tokens: input + output, bounded };
+/**
+ * Whether the operation itself costs nothing: moderation, counting and deleting do not, and files, batches and jobs count
+ * when their requests run.
+ */
+export function isFree({ operation: { family, shape: form } }: Exchange): boolean {
+  return family === 'J' || family === 'F' || form === 'moderations' || form === 'count_tokens';
 }
 
-/** Most output tokens the body allows; null when it does not say. */
-function maximum(x: Exchange): number | null {
-  const { body } = x;
-  if (x.scan === null || body.length > MAX_SCAN) return null;
-  let found: number | null = null;
-  let choices = 1;
-  try {
-    const scan = scanJson(body, WANTED);
-    for (const name of WANTED) {
-      const range = scan.get(name);
-      if (range?.kind !== 'number') continue;
-      const value = Number(body.toString('latin1', range.start, range.end));
-      if (!(value >= 1 && value <= MAX_OUTPUT)) continue;
-      if (name === 'n') choices = value;
-      else found = Math.max(found ?? 0, value);
+export function estimateUse(x: Exchange): Estimate {
+  const { target } = x;
+  if (target === null || isFree(x)) return FREE;
+  const price = x.services.pricer.price(target.provider.id, null, x.model, target.stored, x.time);
+  const body = bodyOf(x);
+  const sized = body === null ? null : size(x, body);
+  if (sized !== null) return { ...sized, price, free: false };
+  const expected = x.operation.shape === 'images' ? LARGEST_IMAGE : x.services.outputs.expected(modelKey(x));
+  return { input: likelyInput(x), output: expected, bounded: false, price, free: false };
+}
+
+/** Micro-dollars of an estimate at a price; null, an unknown price: 0. */
+export function estimatedCost({ input, output, bounded }: Estimate, price: Price | null): number {
+  if (price === null) return 0;
+  return bounded ? mostMicros(price, input, output) : costMicros(price, { ...NO_TOKENS, input, output }).micros;
+}
+
+/** Output tokens by which a reservation grows at least when a stream runs past it, and the part of what it has written. */
+const GROW_TOKENS = 256;
+const GROW_PART = 0.25;
+
+/**
+ * A stream has written `output` tokens, which is more than was reserved for: more is reserved, so that others are refused
+ * in time. It is never cut itself (api §15.5). Tells at how many tokens to ask again.
+ */
+export function growReservation(x: Exchange, output: number): number {
+  const { held, reserved } = x;
+  if (held === null || reserved === null) return Number.POSITIVE_INFINITY;
+  const next = output + Math.max(GROW_TOKENS, Math.ceil(output * GROW_PART));
+  const estimate = { ...reserved.estimate, output: next };
+  const cost = Math.max(0, ...reserved.prices.map((price) => estimatedCost(estimate, price)));
+  held.grow({ cost, tokens: estimate.input + next });
+  return next;
+}
+
+/** The body as it will go to the provider, as far as its config changes it; null when it is too large to parse, or no JSON object. */
+function bodyOf(x: Exchange): JsonObject | null {
+  if (x.scan === null || x.body.length > MAX_PARSED) return null;
+  const parsed: unknown = JSON.parse(x.body.toString('utf8'));
+  if (!isObject(parsed)) return null;
+  const shaping = x.target?.shaping ?? null;
+  return shaping === null ? parsed : shape(parsed, shaping);
+}
+
+function size(x: Exchange, body: JsonObject): Pick<Estimate, 'input' | 'output' | 'bounded'> | null {
+  const text = isTextOnly(body);
+  const input = text ? mostInput(x, body) : likelyInput(x);
+  switch (x.operation.shape) {
+    case 'chat':
+    case 'messages':
+    case 'responses':
+    case 'completions': {
+      const answers = choices(body);
+      const each = maximum(body);
+      const most = answers === null || each === null ? null : answers * each;
+      if (most !== null && most <= MAX_OUTPUT) return { input, output: most, bounded: text };
+      // What was learned is of whole answers, with as many choices as they had.
+      return { input, output: x.services.outputs.expected(modelKey(x)), bounded: false };
     }
-  } catch (error) {
-    if (error instanceof JsonScanError) return null;
-    throw error;
+    case 'embeddings':
+      return { input, output: 0, bounded: text };
+    case 'rerank': {
+      // Some vendors count the query once for each document.
+      const documents = Array.isArray(body.documents) ? body.documents.length : 1;
+      const query = typeof body.query === 'string' ? Buffer.byteLength(body.query) : input;
+      return { input: input + documents * query, output: 0, bounded: text };
+    }
+    case 'images': {
+      const each = typeof body.quality === 'string' ? (IMAGE_TOKENS[body.quality] ?? LARGEST_IMAGE) : LARGEST_IMAGE;
+      return { input: likelyInput(x), output: each * (whole(body.n) ?? 1), bounded: false };
+    }
+    case 'speech':
+      // About 20 tokens a second, in which some 15 characters are spoken.
+      return { input: likelyInput(x), output: 2 * lengthOf(body.input), bounded: false };
+    default:
+      return null;
   }
-  return found === null ? null : Math.min(MAX_OUTPUT, Math.ceil(found * choices));
+}
+
+/** No text has more tokens than bytes, in any encoding that works on bytes. */
+function mostInput(x: Exchange, body: JsonObject): number {
+  const shaped = x.target?.shaping == null ? 0 : Buffer.byteLength(JSON.stringify(body));
+  const tools = body.tools == null && body.functions == null && body.response_format == null ? 0 : AROUND_TOOLS;
+  return Math.max(x.body.length, shaped) + AROUND + tools;
+}
+
+/** Input tokens that a body most likely stands for. */
+export function likelyInput(x: Exchange): number {
+  const tokens = x.services.pricer.estimateTokens(x.body);
+  const media = x.operation.body === 'multipart' || (tokens > MEDIA_TOKENS && x.body.includes(BASE64));
+  return media ? Math.min(tokens, MEDIA_TOKENS) : tokens;
+}
+
+const lengthOf = (value: unknown): number => (typeof value === 'string' ? value.length : 0);
+
+/** A whole number from 1 to what no answer reaches; null for anything else, also for a text that a lenient provider would take. */
+function whole(value: unknown): number | null {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MAX_OUTPUT ? value : null;
+}
+
+/** The largest maximum of one answer that the body allows; null when it says none, or one that is no bound. */
+function maximum(body: JsonObject): number | null {
+  let most: number | null = null;
+  for (const name of ['max_completion_tokens', 'max_output_tokens', 'max_tokens'] as const) {
+    const value = body[name];
+    if (value === undefined || value === null) continue;
+    const one = whole(value);
+    if (one === null) return null;
+    most = Math.max(most ?? 0, one);
+  }
+  return most;
+}
+
+/** How many answers are written, seen or not; null when it cannot be told. */
+function choices({ n, best_of: best, prompt }: JsonObject): number | null {
+  let each = 1;
+  for (const value of [n, best]) {
+    if (value === undefined || value === null) continue;
+    const one = whole(value);
+    if (one === null) return null;
+    each = Math.max(each, one);
+  }
+  // A list of texts, or of lists of tokens, is as many prompts; a list of numbers is one.
+  const several = Array.isArray(prompt) && typeof prompt[0] !== 'number';
+  return each * (several ? Math.max(1, prompt.length) : 1);
 }

@@ -5,12 +5,13 @@ import { uuidv7 } from '../kernel/id.ts';
 import type { ScanResult } from '../kernel/json-scan.ts';
 import type { WireControl } from '../kernel/wire.ts';
 import type { Quota, Reservation } from '../limits/admission.ts';
-import type { Hold } from '../limits/ledger/ledger.ts';
+import type { Hold, LimitState } from '../limits/ledger/ledger.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { LimitFacts } from '../store/limit-types.ts';
 import type { AttemptRecord } from '../telemetry/record.ts';
+import type { Reserved } from './estimate.ts';
 import type { Plan } from './plan.ts';
 import type { Services } from './services.ts';
 import type { Target } from './target.ts';
@@ -70,6 +71,10 @@ export class Exchange {
   held: Hold | null;
   /** What limits had to do with it, for the record; null while none was asked. */
   limits: LimitFacts | null;
+  /** What was reserved for, to reserve more when it becomes more. */
+  reserved: Reserved | null;
+  /** The usage limit that refused the request. */
+  exhausted: LimitState | null;
   readonly attempts: AttemptRecord[];
   /** Upstream calls begun. */
   tries: number;
@@ -87,6 +92,8 @@ export class Exchange {
   errorMessage: string | null;
   modelAnswered: string | null;
   usage: TokenUsage | null;
+  /** What earlier attempts used whose answers never came to their end; null when there is nothing. */
+  spent: TokenUsage[] | null;
   usageEstimated: boolean;
   costMicros: number | null;
   price: { readonly source: string; readonly rates: Readonly<Record<string, number>> } | null;
@@ -133,6 +140,8 @@ export class Exchange {
     this.quota = null;
     this.held = null;
     this.limits = null;
+    this.reserved = null;
+    this.exhausted = null;
     this.attempts = [];
     this.tries = 0;
     this.control = null;
@@ -146,6 +155,7 @@ export class Exchange {
     this.errorMessage = null;
     this.modelAnswered = null;
     this.usage = null;
+    this.spent = null;
     this.usageEstimated = false;
     this.costMicros = null;
     this.price = null;

@@ -1,5 +1,8 @@
 import type { Left, Quota } from '../limits/admission.ts';
+import type { LimitState } from '../limits/ledger/ledger.ts';
 import type { Exchange } from './exchange.ts';
+
+const MICROS = 1_000_000;
 
 /**
  * Pushes Sluice's own response headers (api §34.1) onto a flat list. `exhausted` says that every allowed try failed,
@@ -8,6 +11,8 @@ import type { Exchange } from './exchange.ts';
 export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): void {
   into.push('x-gateway-trace-id', x.traceId, 'x-gateway-cache-status', 'DISABLED');
   if (x.quota !== null) quotaHeaders(x.quota, into);
+  if (x.held !== null) usageHeaders(x, x.held.states, into);
+  else if (x.exhausted !== null) usageHeaders(x, [x.exhausted], into);
   const target = x.target;
   if (target === null) {
     into.push('x-gateway-retry-attempt-count', '0', 'x-gateway-last-used-option-index', 'config');
@@ -26,6 +31,35 @@ export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): 
 function quotaHeaders(quota: Quota, into: string[]): void {
   if (quota.requests !== null) left('x-gateway-limit-requests', quota.requests, into);
   if (quota.tokens !== null) left('x-gateway-limit-tokens', quota.tokens, into);
+}
+
+/** Limits on cost, tokens and requests used: of each type the one with the least left. Dollars with at most six decimals. */
+function usageHeaders(x: Exchange, states: readonly LimitState[], into: string[]): void {
+  for (const type of ['cost', 'tokens', 'requests'] as const) {
+    let least: LimitState | null = null;
+    for (const state of states) {
+      if (state.terms.type === type && (least === null || state.left < least.left)) least = state;
+    }
+    if (least === null) continue;
+    const name = `x-gateway-limit-usage-${type}`;
+    const { terms, left: remaining, resetsAt } = least;
+    into.push(
+      `${name}-limit`,
+      shown(type, terms.limit),
+      `${name}-remaining`,
+      shown(type, Math.min(remaining, terms.limit)),
+    );
+    if (resetsAt === null) continue;
+    into.push(`${name}-reset`, String(Math.max(1, Math.ceil((resetsAt - x.services.storeClock.now()) / 1000))));
+  }
+}
+
+function shown(type: LimitState['terms']['type'], amount: number): string {
+  if (type !== 'cost') return String(amount);
+  const fraction = String(amount % MICROS)
+    .padStart(6, '0')
+    .replace(/0+$/, '');
+  return `${Math.floor(amount / MICROS)}${fraction === '' ? '' : `.${fraction}`}`;
 }
 
 function left(name: string, { limit, remaining, reset }: Left, into: string[]): void {

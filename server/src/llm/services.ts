@@ -10,6 +10,7 @@ import type { Outputs } from '../limits/ledger/outputs.ts';
 import type { Pricer } from '../pricing/price.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Runtime } from '../runtime/runtime.ts';
+import type { UnpricedRule } from '../store/schema.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 
 /** What the steps of the data plane may use. Made once in `compose.ts`. */
@@ -23,6 +24,8 @@ export interface Services {
   readonly admission: Admission;
   readonly ledger: Ledger;
   readonly outputs: Outputs;
+  /** What limits on cost do with models of unknown price, where a limit has no rule of its own. */
+  readonly unpriced: Readonly<UnpricedRule>;
   /** Files, batches and fine-tuning jobs. */
   readonly objects: ObjectHandler;
   readonly clock: Clock;

@@ -22,6 +22,8 @@ export const NO_TOKENS: TokenUsage = {
   audio_output: 0,
 };
 
+const CLASSES = Object.keys(NO_TOKENS) as (keyof TokenUsage)[];
+
 /**
  * No single call reads or writes a billion tokens: a larger count is an upstream fault and reads as absent, so that
  * one bad answer cannot empty a budget or overflow a sum.
@@ -31,6 +33,38 @@ const ABSURD = 1_000_000_000;
 /** A count as reported, or null when it is missing, negative, absurd or no number. */
 export function tokenCount(value: JsonValue | undefined): number | null {
   return typeof value === 'number' && value >= 0 && value < ABSURD ? Math.floor(value) : null;
+}
+
+/** A usage in which every count is one that a call can have, whoever read it; the same object when it already is. */
+export function wholeUsage(usage: TokenUsage): TokenUsage {
+  const { input, output, cache_read, cache_write, reasoning, audio_input, audio_output } = usage;
+  const fine =
+    isCount(input) &&
+    isCount(output) &&
+    isCount(cache_read) &&
+    isCount(cache_write) &&
+    isCount(reasoning) &&
+    isCount(audio_input) &&
+    isCount(audio_output);
+  if (fine) return usage;
+  return {
+    input: tokenCount(input) ?? 0,
+    output: tokenCount(output) ?? 0,
+    cache_read: tokenCount(cache_read) ?? 0,
+    cache_write: tokenCount(cache_write) ?? 0,
+    reasoning: tokenCount(reasoning) ?? 0,
+    audio_input: tokenCount(audio_input) ?? 0,
+    audio_output: tokenCount(audio_output) ?? 0,
+  };
+}
+
+const isCount = (value: number): boolean => Number.isInteger(value) && value >= 0 && value < ABSURD;
+
+/** What several attempts used together. */
+export function totalUsage(parts: readonly TokenUsage[]): TokenUsage {
+  const total = { ...NO_TOKENS };
+  for (const part of parts) for (const name of CLASSES) total[name] += part[name];
+  return total;
 }
 
 const details = (value: JsonValue | undefined): JsonObject => (isObject(value) ? value : {});

@@ -16,6 +16,7 @@ export interface Cost {
 }
 
 const PICO = 1_000_000n;
+const ATTO_PER_MICRO = PICO * PICO;
 
 function tierFor(price: Price, input: number): Tier {
   const { tiers } = price;
@@ -57,4 +58,41 @@ export function costMicros(price: Price, usage: TokenUsage): Cost {
   // No real price comes near; an absurd one must not wrap around or lose digits unseen.
   if (micros > BigInt(Number.MAX_SAFE_INTEGER)) return { micros: Number.MAX_SAFE_INTEGER, carry: 0, rates };
   return { micros: Number(micros), carry: Number(picos - micros * PICO), rates };
+}
+
+/** Several costs as one, with nothing lost to rounding. */
+export function sumOfCosts(first: Cost, rest: readonly Cost[]): Cost {
+  if (rest.length === 0) return first;
+  let { micros, carry } = first;
+  for (const cost of rest) {
+    micros += cost.micros;
+    carry += cost.carry;
+  }
+  const whole = Math.round(carry / Number(PICO));
+  return {
+    micros: Math.min(Number.MAX_SAFE_INTEGER, micros + whole),
+    carry: carry - whole * Number(PICO),
+    rates: first.rates,
+  };
+}
+
+/** The most that so many tokens can cost, of whatever class but sound and at whatever context length up to `input`. */
+export function mostMicros(price: Price, input: number, output: number): number {
+  let most = 0n;
+  for (const { above, units, request } of price.tiers) {
+    if (above > 0 && input <= above) continue;
+    const sum =
+      request +
+      BigInt(input) * largest(units.input, units.cache_read, units.cache_write) +
+      BigInt(output) * largest(units.output, units.reasoning);
+    most = largest(most, sum);
+  }
+  const micros = (most + ATTO_PER_MICRO - 1n) / ATTO_PER_MICRO;
+  return micros > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(micros);
+}
+
+function largest(first: bigint, ...rest: readonly bigint[]): bigint {
+  let most = first;
+  for (const value of rest) if (value > most) most = value;
+  return most;
 }

@@ -99,6 +99,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
         log: silentLog,
         node: 'n',
       }),
+      unpriced: 'serve',
       outputs: createOutputs(),
       objects: { handle: () => Promise.reject(new Error('no object is asked for')) },
       clock,

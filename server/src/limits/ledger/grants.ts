@@ -91,7 +91,7 @@ export async function grantAll(
     const mine = demands.map(find);
     for (const one of mine) {
       if (one !== undefined && one.book.committed + one.wanted >= one.book.row.credit_limit) {
-        return exceeded(one.terms, one.book.row);
+        return exceeded(one.terms, one.book.row, now);
       }
     }
     return demands.map((demand, i) => {
@@ -117,7 +117,7 @@ export async function grantAll(
     const held = { id: lease, node, expiresAt: now + leaseMs };
     if (leased) await book.grant(tx, held, wanted + ahead, now);
     // Only a limit that is used up is refused from memory: what others have reserved may come back any time.
-    const refusal = book.row.used >= limit ? exceeded(terms, book.row) : null;
+    const refusal = book.row.used >= limit ? exceeded(terms, book.row, now) : null;
     await book.close(tx, now);
     const { id: bucket, window_no: window, resets_at: resetsAt } = book.row;
     const left = limit - book.committed;

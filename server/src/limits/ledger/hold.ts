@@ -13,7 +13,12 @@ export interface Used {
   readonly requests: number;
   /** 1 when it used what has no known price. */
   readonly unpriced: number;
+  /** What a limit on cost is charged instead, where limits set prices of their own. */
+  readonly charge?: (terms: Terms) => Charge;
 }
+
+/** As in `Used`. */
+export type Charge = Pick<Used, 'cost' | 'carry' | 'unpriced'>;
 
 export interface Demand {
   readonly terms: Terms;

@@ -23,7 +23,7 @@ import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
 import { unreachable, unrecordable } from './refusal.ts';
 import type { Terms } from './terms.ts';
 
-export type { Demand, Hold, LimitState, Used } from './hold.ts';
+export type { Charge, Demand, Hold, LimitState, Used } from './hold.ts';
 
 export interface Ledger extends Closable {
   /**
@@ -138,13 +138,14 @@ class NodeLedger implements Ledger, Holder {
     const { local, demand, amount } = part;
     const { terms } = demand;
     const { type } = terms;
-    const mine = type === 'cost' ? used.cost : type === 'tokens' ? used.tokens : used.requests;
+    const charge = used.charge?.(terms) ?? used;
+    const mine = type === 'cost' ? charge.cost : type === 'tokens' ? used.tokens : used.requests;
     const actual = Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, Math.round(mine)));
     const spent = {
       used: actual,
-      carry: type === 'cost' ? used.carry : 0,
+      carry: type === 'cost' ? charge.carry : 0,
       requests: used.requests,
-      unpriced: type === 'cost' ? used.unpriced : 0,
+      unpriced: type === 'cost' ? charge.unpriced : 0,
     };
     if (part.servedAt > 0) {
       const { organisationId } = hold.tenant;

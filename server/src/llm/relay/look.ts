@@ -86,3 +86,17 @@ export function touchBytes(texts: readonly string[]): readonly Buffer[] {
   }
   return bytes;
 }
+
+/** Bytes around the text of an event, and how many stand for a token beyond them. */
+const FRAME = 512;
+const BYTES_A_TOKEN = 4;
+
+/** Tokens that an event stands for, at a glance: one, and more when it is larger than the frame of a token can be. */
+export function piecesOf(event: Buffer): number {
+  return event.length <= FRAME ? 1 : 1 + Math.floor((event.length - FRAME) / BYTES_A_TOKEN);
+}
+
+/** The same for an answer in one piece. */
+export function tokensOf(bytes: number): number {
+  return Math.ceil(bytes / BYTES_A_TOKEN);
+}

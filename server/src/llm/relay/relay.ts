@@ -23,6 +23,7 @@ import { mergeUsage, readUsage, type TokenUsage } from '../../operations/usage.t
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
+import { growReservation, likelyInput } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import type { Target } from '../target.ts';
@@ -36,6 +37,8 @@ import {
   modelIn,
   nameOf,
   parsed,
+  piecesOf,
+  tokensOf,
   touchBytes,
 } from './look.ts';
 
@@ -95,7 +98,11 @@ export class Relay implements WireHandler {
   #inspect = false;
   #tracker: TerminalTracker | null = null;
   #rawUsage: JsonObject | null = null;
-  #events = 0;
+  #answerBytes = 0;
+  /** Tokens written as far as events tell: about one each, and more in large ones. */
+  #pieces = 0;
+  /** Pieces at which more is reserved under usage limits. */
+  #growAt = Number.POSITIVE_INFINITY;
   #firstData: (() => void) | null;
   #paused = false;
 
@@ -150,6 +157,7 @@ export class Relay implements WireHandler {
       this.#touches = this.#answerTouches();
       this.#splitter = new SseSplitter();
       this.#tracker = new TerminalTracker(this.#x.operation.dialect);
+      this.#growAt = this.#x.reserved?.estimate.output ?? Number.POSITIVE_INFINITY;
       return;
     }
     this.#touches = this.#answerTouches();
@@ -160,6 +168,7 @@ export class Relay implements WireHandler {
     if (this.#settled) return;
     const x = this.#x;
     x.upstreamBytesIn += chunk.length;
+    this.#answerBytes += chunk.length;
     if (this.#firstData !== null && this.#mode !== 'error') {
       x.ttft ??= x.elapsed();
       if (x.stream) {
@@ -396,6 +405,7 @@ export class Relay implements WireHandler {
         else this.#passEvent(event, out);
       }
       this.#forward(out);
+      if (this.#pieces > this.#growAt) this.#growAt = growReservation(this.#x, this.#pieces);
     } catch (error) {
       this.#fail(error);
     }
@@ -432,7 +442,7 @@ export class Relay implements WireHandler {
   }
 
   #passEvent(event: Buffer, out: Buffer[]): void {
-    if (!isSilent(event)) this.#events += 1;
+    if (!isSilent(event)) this.#pieces += piecesOf(event);
     if (event.indexOf(USAGE) !== -1) {
       const body = parsed(parseEvent(event));
       const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
@@ -448,7 +458,7 @@ export class Relay implements WireHandler {
   #transformEvent(bytes: Buffer, out: Buffer[]): void {
     const event = parseEvent(bytes);
     if (event === null) return;
-    this.#events += 1;
+    this.#pieces += piecesOf(bytes);
     if (bytes.indexOf(USAGE) !== -1) {
       const body = parsed(event);
       const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
@@ -546,16 +556,25 @@ export class Relay implements WireHandler {
     if (usage === null) this.#estimateUsage();
   }
 
-  /** What a generation that reported no usage must have cost at least: about a token an event. Never below what was reported. */
+  /** Output tokens of which something arrived: pieces of a stream, or the bytes of an answer in one piece. */
+  #received(): number {
+    if (this.#mode === 'sse' || this.#mode === 'events') return this.#pieces;
+    if (!streamMustEnd(this.#x.operation) || !isJson(this.#headers)) return 0;
+    return tokensOf(this.#answerBytes);
+  }
+
+  /** What a generation that reported no usage must have cost at least. Never below what was reported. */
   #estimateUsage(): void {
     const x = this.#x;
-    if (x.usage !== null || this.#mode === 'error' || this.#mode === 'none' || this.#events === 0) return;
+    if (x.usage !== null || this.#mode === 'error' || this.#mode === 'none') return;
+    const received = this.#received();
+    if (received === 0) return;
     if (this.#rawUsage !== null)
       x.usage = this.#bound.binding.usage?.(this.#rawUsage) ?? readUsage(this.#bound.binding.shape, this.#rawUsage);
-    const output = Math.max(x.usage?.output ?? 0, this.#events);
+    const output = Math.max(x.usage?.output ?? 0, received);
     x.usageEstimated = true;
     x.usage = {
-      input: x.usage?.input || x.services.pricer.estimateTokens(x.body),
+      input: x.usage?.input || likelyInput(x),
       output,
       cache_read: x.usage?.cache_read ?? 0,
       cache_write: x.usage?.cache_write ?? 0,

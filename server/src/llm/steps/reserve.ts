@@ -4,7 +4,10 @@ import type { Demand, Hold } from '../../limits/ledger/ledger.ts';
 import { limitTerms, type Terms } from '../../limits/ledger/terms.ts';
 import { addBudgets } from '../../limits/policies/usage.ts';
 import { stamp } from '../../limits/stamp.ts';
-import { estimateUse } from '../estimate.ts';
+import { UsageRefused, unpricedRefused } from '../../limits/usage-refused.ts';
+import type { Price } from '../../pricing/price.ts';
+import { setPrice } from '../../pricing/set-price.ts';
+import { type Estimate, estimatedCost, estimateUse } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { factsOf, limitOwner } from './admit.ts';
 
@@ -35,19 +38,60 @@ export function reserve(x: Exchange): void | Promise<void> {
   if (x.target?.stored) terms.push(...x.target.stored.budgets);
   if (snapshot.usagePolicies !== null) addBudgets(snapshot.usagePolicies, factsOf(x), terms);
   if (terms.length === 0) return;
-  const use = estimateUse(x);
-  const demands = terms.map((one): Demand => {
-    if (one.type === 'requests') return { terms: one, amount: 1, bounded: true };
-    return { terms: one, amount: one.type === 'cost' ? use.cost : use.tokens, bounded: use.bounded };
-  });
-  x.limits ??= {};
-  x.limits.usage_at = stamp(x.services.storeClock.now());
-  x.limits.estimate = use;
-  const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
-  if (held instanceof Promise) return held.then((hold) => keep(x, hold));
-  keep(x, held);
+  try {
+    const estimate = estimateUse(x);
+    const prices: Price[] = [];
+    const demands = terms.map((one) => demandOf(x, one, estimate, prices));
+    x.limits ??= {};
+    x.limits.usage_at = stamp(x.services.storeClock.now());
+    x.limits.estimate = {
+      cost: Math.max(0, ...prices.map((price) => estimatedCost(estimate, price))),
+      tokens: estimate.input + estimate.output,
+      bounded: estimate.bounded,
+    };
+    const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
+    x.reserved = { estimate, prices };
+    if (held instanceof Promise) {
+      return held.then(
+        (hold) => keep(x, hold),
+        (error: unknown) => refuse(x, error),
+      );
+    }
+    keep(x, held);
+  } catch (error) {
+    refuse(x, error);
+  }
 }
 
 function keep(x: Exchange, hold: Hold): void {
   x.held = hold;
+}
+
+/** Only accepted requests count in rate limits (api §15.5), and those came first. */
+function refuse(x: Exchange, error: unknown): never {
+  if (x.reservation !== null) x.quota = x.reservation.release();
+  x.reservation = null;
+  if (error instanceof UsageRefused) x.exhausted = error.state;
+  throw error;
+}
+
+/** What one limit is asked for. `prices` gains the price its cost was told by. */
+function demandOf(x: Exchange, terms: Terms, estimate: Estimate, prices: Price[]): Demand {
+  const { input, output, bounded, free } = estimate;
+  if (terms.type === 'requests') return { terms, amount: 1, bounded: true };
+  if (terms.type === 'tokens') return { terms, amount: input + output, bounded };
+  if (free) return { terms, amount: 0, bounded: true };
+  const rule = terms.unpriced ?? x.services.unpriced;
+  if (estimate.price === null && rule === 'deny') {
+    throw unpricedRefused(terms, `${x.target?.provider.id ?? ''}/${x.model}`);
+  }
+  const price = estimate.price ?? unpricedRate(x, terms);
+  if (price !== null && !prices.includes(price)) prices.push(price);
+  return { terms, amount: estimatedCost(estimate, price), bounded: bounded && price !== null };
+}
+
+/** The price that a limit, or else the installation, sets for models whose price is not known; null where it serves them unpriced. */
+export function unpricedRate(x: Exchange, terms: Terms): Price | null {
+  const rule = terms.unpriced ?? x.services.unpriced;
+  return typeof rule === 'object' ? setPrice(rule) : null;
 }
