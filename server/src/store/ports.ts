@@ -120,9 +120,9 @@ export interface WriteOptions {
   /**
    * Writes of one queue run one after another in the whole cluster, in about the order they came, instead of undoing each
    * other where they all change the same row. Costs nothing where writes are one at a time anyway. The audited writes of an
-   * organisation queue under its id.
+   * organisation queue under its id. A write of several queues waits for its turn in all of them.
    */
-  readonly queue?: string;
+  readonly queue?: string | readonly string[];
 }
 
 /** Control tables. A returned promise of a write means the commit is on disk. */

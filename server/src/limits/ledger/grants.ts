@@ -2,7 +2,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
-import { Book, type BooksTx } from './book.ts';
+import { Book, type BooksTx, byId } from './book.ts';
 import { type Demand, keyOf, type Local, type Part } from './hold.ts';
 import { exceeded } from './refusal.ts';
 import type { Terms } from './terms.ts';
@@ -71,8 +71,10 @@ export async function grantAll(
 ): Promise<Granted> {
   const now = await tx.now();
   const books = new Map<string, Open>();
+  const rows = await byId(tx, 'usage_buckets', ordered.map(({ local }) => local.bucket).filter(Boolean));
+  const leases = await byId(tx, 'reservations', ordered.map(({ lease }) => lease).filter(Boolean));
   for (const { key, local, terms, surplus, lease } of ordered) {
-    const book = await Book.open(tx, place, terms, clock, now);
+    const book = await Book.open(tx, place, terms, clock, now, { row: rows.get(local.bucket), leases });
     const same = lease !== '' && book.row.window_no === local.window;
     if (same) await book.release(tx, lease, surplus);
     books.set(key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0 });
@@ -142,15 +144,20 @@ export async function renewAll(
   const now = await tx.now();
   const alive = new Set<string>();
   const ids = renewals.map(({ lease }) => lease);
-  const held = new Map((await tx.list('reservations', { where: { id: { in: ids } } })).map((row) => [row.id, row]));
+  const held = await byId(tx, 'reservations', ids);
+  const buckets = await byId(
+    tx,
+    'usage_buckets',
+    [...held.values()].map((row) => row.bucket_id),
+  );
   for (const { lease, back } of renewals) {
     const row = held.get(lease);
     if (row === undefined) continue;
-    const bucket = back === 0 ? undefined : await tx.find('usage_buckets', { id: row.bucket_id });
+    const bucket = back === 0 ? undefined : buckets.get(row.bucket_id);
     if (back > 0 && (bucket === undefined || bucket.window_no !== row.window_no)) continue;
     alive.add(lease);
     if (bucket === undefined) continue;
-    const book = Book.of(bucket, clock);
+    const book = Book.of(bucket, clock, held);
     await book.release(tx, lease, back);
     await book.close(tx, now);
   }

@@ -53,6 +53,11 @@ export function keyOf(workspaceId: string, { ownerKind, ownerId, bucketKey }: Te
   return `${workspaceId} ${ownerKind} ${ownerId} ${bucketKey}`;
 }
 
+/** Writes that change the books of one workspace wait for each other under this name. */
+export function booksQueue(workspaceId: string): string {
+  return `usage ${workspaceId}`;
+}
+
 /** What this node knows of a bucket. */
 export interface Local {
   readonly key: string;

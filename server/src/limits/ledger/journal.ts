@@ -5,8 +5,8 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { JournalPosition, SystemTx, Tables } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
-import { Book, type Settled } from './book.ts';
-import { keyOf } from './hold.ts';
+import { Book, byId, type Settled } from './book.ts';
+import { booksQueue, keyOf } from './hold.ts';
 import type { Terms } from './terms.ts';
 
 /** The part of a journal that settling needs (`store/disk/journal.ts`). */
@@ -17,6 +17,7 @@ export interface SettlementJournal {
 }
 
 export interface SettlementLine extends Settled {
+  readonly workspaceId: string;
   readonly bucket: string;
 }
 
@@ -31,8 +32,8 @@ export interface ServedLine extends Pick<Settled, 'used' | 'carry' | 'requests' 
 
 /** Ids need no escapes, so this is JSON at a fifth of the price of `JSON.stringify`. */
 export function lineOf(line: SettlementLine): string {
-  const { bucket, window, lease, reserved, used, carry, requests, unpriced, giveBack } = line;
-  return `["${bucket}",${window},"${lease}",${reserved},${used},${carry},${requests},${unpriced},${giveBack ? 1 : 0}]`;
+  const { workspaceId, bucket, window, lease, reserved, used, carry, requests, unpriced, giveBack } = line;
+  return `["${workspaceId}","${bucket}",${window},"${lease}",${reserved},${used},${carry},${requests},${unpriced},${giveBack ? 1 : 0}]`;
 }
 
 export function servedLineOf(line: ServedLine): string {
@@ -40,11 +41,12 @@ export function servedLineOf(line: ServedLine): string {
 }
 
 function parseLine(text: string): SettlementLine | ServedLine {
-  const parsed = JSON.parse(text) as [string, number, string, ...number[]] | ServedLine;
+  const parsed = JSON.parse(text) as [string, string, number, string, ...number[]] | ServedLine;
   if (!Array.isArray(parsed)) return parsed;
-  const [bucket, window, lease, reserved, used, carry, requests, unpriced, giveBack] = parsed;
+  const [workspaceId, bucket, window, lease, reserved, used, carry, requests, unpriced, giveBack] = parsed;
   const whole = (value: number | undefined) => (Number.isSafeInteger(value) ? (value as number) : 0);
   return {
+    workspaceId,
     bucket,
     window,
     lease,
@@ -56,6 +58,9 @@ function parseLine(text: string): SettlementLine | ServedLine {
     giveBack: giveBack === 1,
   };
 }
+
+/** Turns taken for one batch; what is beyond them is left to the store. */
+const MAX_QUEUES = 100;
 
 /** What a shipper needs of where it ships to (`LogSink` without its reading half). */
 export interface SettlementSink {
@@ -72,14 +77,19 @@ export function settlementSink(options: { readonly tables: Tables; readonly cloc
     },
     async insert(journal, bytes, position) {
       const lines = bytes.toString('utf8').split('\n').filter(Boolean).map(parseLine);
-      await tables.systemWrite(async (tx) => {
-        const stored = await tx.find('ledger_positions', { journal });
-        if (stored !== undefined && !isBehind(stored, position)) return;
-        await apply(tx, lines, clock);
-        const at = { segment: position.segment, position: position.offset };
-        if (stored === undefined) await tx.insert('ledger_positions', { journal, ...at });
-        else await tx.update('ledger_positions', { journal }, at);
-      });
+      // Without their queues the requests that are waiting for a grant and this would undo each other.
+      const queue = [...new Set(lines.map(({ workspaceId }) => booksQueue(workspaceId)))].slice(0, MAX_QUEUES);
+      await tables.systemWrite(
+        async (tx) => {
+          const stored = await tx.find('ledger_positions', { journal });
+          if (stored !== undefined && !isBehind(stored, position)) return;
+          await apply(tx, lines, clock);
+          const at = { segment: position.segment, position: position.offset };
+          if (stored === undefined) await tx.insert('ledger_positions', { journal, ...at });
+          else await tx.update('ledger_positions', { journal }, at);
+        },
+        { queue },
+      );
     },
   };
 }
@@ -101,11 +111,14 @@ async function apply(tx: SystemTx, lines: readonly (SettlementLine | ServedLine)
     if (list === undefined) byBucket.set(id, [line]);
     else list.push(line);
   }
+  const rows = await byId(tx, 'usage_buckets', [...byBucket.keys()]);
+  const leaseIds = lines.map((line) => ('lease' in line ? line.lease : '')).filter(Boolean);
+  const leases = await byId(tx, 'reservations', [...new Set(leaseIds)]);
   // Always in the same order: two nodes that change the same buckets wait for each other instead of undoing each other.
   for (const id of [...byBucket.keys()].sort()) {
-    const row = await tx.find('usage_buckets', { id });
+    const row = rows.get(id);
     if (row === undefined) continue;
-    const book = Book.of(row, clock);
+    const book = Book.of(row, clock, leases);
     book.turn(now);
     for (const line of byBucket.get(id) ?? []) {
       await book.settle(tx, 'bucket' in line ? line : settledOf(line, book.row));

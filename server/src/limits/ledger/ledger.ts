@@ -9,6 +9,7 @@ import type { Log } from '../../kernel/log.ts';
 import type { Tables, TenantContext } from '../../store/ports.ts';
 import { type Asking, type Granted, grantAll, NEAR, type Renewal, renewAll } from './grants.ts';
 import {
+  booksQueue,
   type Demand,
   type Hold,
   type Holder,
@@ -73,11 +74,6 @@ interface Waiting {
   answered: boolean;
   readonly resolve: (hold: Hold) => void;
   readonly reject: (error: unknown) => void;
-}
-
-/** Writes that change the books of one workspace wait for each other under this name. */
-export function booksQueue(workspaceId: string): string {
-  return `usage ${workspaceId}`;
 }
 
 export function createLedger(options: LedgerOptions): Ledger {
@@ -159,7 +155,8 @@ class NodeLedger implements Ledger, Holder {
     const kept = alive && !local.near && !this.#closed && local.available + surplus <= local.most;
     if (kept) local.available += surplus;
     const { bucket, window, lease } = part;
-    const line = lineOf({ bucket, window, lease, reserved: amount, ...spent, giveBack: !kept });
+    const { workspaceId } = hold;
+    const line = lineOf({ workspaceId, bucket, window, lease, reserved: amount, ...spent, giveBack: !kept });
     this.#journal?.append(line, done);
   }
 

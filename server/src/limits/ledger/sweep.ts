@@ -2,7 +2,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
 import { Book } from './book.ts';
-import { booksQueue } from './ledger.ts';
+import { booksQueue } from './hold.ts';
 import { nextReset, periodOf } from './terms.ts';
 
 const PAGE = 200;

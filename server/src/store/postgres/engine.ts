@@ -99,9 +99,9 @@ export class PostgresEngine implements Engine {
     return transaction(this.pool, `${READ}; ${await this.#tenancy.enter(scope)}`, run);
   }
 
-  write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, queue?: string): Promise<T> {
-    if (queue === undefined) return this.#write(scope, run);
-    return this.#queues.run(queue, () => this.#write(scope, run));
+  write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, queue?: string | readonly string[]): Promise<T> {
+    if (queue === undefined || queue.length === 0) return this.#write(scope, run);
+    return this.#queues.run(typeof queue === 'string' ? [queue] : queue, () => this.#write(scope, run));
   }
 
   async #write<T>(scope: Scope, run: (execute: Execute) => Promise<T>): Promise<T> {

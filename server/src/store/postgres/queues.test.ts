@@ -19,7 +19,7 @@ describe('a queue over two nodes on PostgreSQL', () => {
     for (const node of nodes) await node.close();
   });
 
-  const count = async (node: Tables, attempts: { n: number }, queue: string) =>
+  const count = async (node: Tables, attempts: { n: number }, queue: string | readonly string[]) =>
     node.systemWrite(
       async (tx) => {
         attempts.n += 1;
@@ -34,6 +34,13 @@ describe('a queue over two nodes on PostgreSQL', () => {
     await Promise.all(Array.from({ length: 60 }, (_, i) => count(nodes[i % 2] as Tables, attempts, 'one')));
     expect(attempts.n).toBe(60);
     expect(await nodes[0]?.systemRead((tx) => tx.find('meta', { key: 'counter' }))).toMatchObject({ value: '60' });
+  });
+
+  it('a write of several queues is undone by none of them, whatever the order they are named in', async () => {
+    const attempts = { n: 0 };
+    const both = (i: number) => (i % 3 === 0 ? ['one', 'two'] : i % 3 === 1 ? ['two', 'one'] : ['two']);
+    await Promise.all(Array.from({ length: 60 }, (_, i) => count(nodes[i % 2] as Tables, attempts, both(i))));
+    expect(attempts.n).toBe(60);
   });
 
   it('runs the writes of a node in the order they came, and does not wait for another queue', async () => {

@@ -28,26 +28,31 @@ export class Queues {
     this.#log = log;
   }
 
-  async run<T>(queue: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#last.get(queue);
+  /** In several queues at once: the place in all of them is taken now, so that no two wait for each other. */
+  async run<T>(queues: readonly string[], work: () => Promise<T>): Promise<T> {
+    const before = queues.map((queue) => this.#last.get(queue));
     const mine = (async () => {
-      await before?.catch(() => undefined);
-      return this.#locked(queue, work);
+      for (const one of before) await one?.catch(() => undefined);
+      return this.#locked(queues, work);
     })();
-    this.#last.set(queue, mine);
+    for (const queue of queues) this.#last.set(queue, mine);
     try {
       return await mine;
     } finally {
-      if (this.#last.get(queue) === mine) this.#last.delete(queue);
+      for (const queue of queues) if (this.#last.get(queue) === mine) this.#last.delete(queue);
     }
   }
 
-  async #locked<T>(queue: string, work: () => Promise<T>): Promise<T> {
+  async #locked<T>(queues: readonly string[], work: () => Promise<T>): Promise<T> {
     this.#pool ??= openPool(this.#url, CONNECTIONS, this.#log);
-    const lock = createHash('sha256').update(queue).digest().readInt32BE();
+    const locks = queues.map((queue) => createHash('sha256').update(queue).digest().readInt32BE());
+    // In the same order on every node, for the same reason.
+    const taken = [...new Set(locks)]
+      .sort((a, b) => a - b)
+      .map((lock) => `pg_advisory_xact_lock(${QUEUE_LOCKS}, ${lock})`);
     let done: { readonly value: T } | null = null;
     try {
-      return await transaction(this.#pool, `BEGIN; SELECT pg_advisory_xact_lock(${QUEUE_LOCKS}, ${lock})`, async () => {
+      return await transaction(this.#pool, `BEGIN; SELECT ${taken.join(', ')}`, async () => {
         done = { value: await work() };
         return done.value;
       });

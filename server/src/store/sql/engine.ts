@@ -58,7 +58,7 @@ export interface Engine extends Closable {
    * One transaction, committed when `run` resolves. May call `run` again after a serialisation failure; with a `queue`,
    * waits for those before it in the same one.
    */
-  write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, queue?: string): Promise<T>;
+  write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, queue?: string | readonly string[]): Promise<T>;
   /** One reading statement of system code on its own, prepared under `name`. */
   query(name: string, sql: string, parameters: readonly unknown[]): Promise<Result['rows']>;
   /**
