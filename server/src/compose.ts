@@ -83,6 +83,7 @@ const MAX_BATCH_BYTES = 100 * 1024 * 1024;
 /** Rows one process works on at the same time: jobs mostly wait for their provider, batches mostly call it. */
 const JOBS_AT_ONCE = 16;
 const BATCHES_AT_ONCE = 8;
+const USAGE_AT_ONCE = 4;
 const MAX_TOKEN_FILE = 64 * 1024;
 /** The whole of one call of a webhook. */
 const WEBHOOK_MS = 10_000;
@@ -291,6 +292,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       node: nodeRunId(dataDir.nodeId, clock, worker.index),
     }),
   );
+  const recorder = createRecorder(nodeRunId(dataDir.nodeId, clock, worker.index), journal);
   let runLine: TrainingServices['runLine'] | null = null;
   const blobs = lifecycle.own('blobs', await openBlobs(config, clock, log));
   const training: SharedServices = {
@@ -311,6 +313,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       runLine === null
         ? Promise.reject(new SluiceError('gateway_unavailable', 'The server is still starting.'))
         : runLine(line),
+    recordOnce: (key, draft) => new Promise((resolve) => recorder.once(key, draft, resolve)),
     maxUploadBytes: config.maxUploadBytes,
     maxBatchBytes: MAX_BATCH_BYTES,
   };
@@ -322,7 +325,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     runtime,
     guard,
     upstream,
-    recorder: createRecorder(nodeRunId(dataDir.nodeId, clock, worker.index), journal),
+    recorder,
     pricer,
     admission: createAdmission({ counters, share, clock: storeClock, log }),
     ledger,
@@ -519,6 +522,11 @@ function startWork(lifecycle: Lifecycle, scheduler: Scheduler, training: Trainin
     table: 'batches',
     concurrency: BATCHES_AT_ONCE,
     run: async (claim) => (await training.open()).runBatch(claim),
+  });
+  scheduler.add({
+    table: 'object_usage',
+    concurrency: USAGE_AT_ONCE,
+    run: async (claim) => (await training.open()).runUsage(claim),
   });
   lifecycle.own('due work', scheduler);
   scheduler.start();

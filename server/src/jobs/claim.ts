@@ -7,8 +7,8 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { SystemTx, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 
-/** Tables whose rows are work: both have the columns step, due_at, holder, held_until, failures, cancel_requested. */
-export type WorkTable = 'training_jobs' | 'batches';
+/** Tables whose rows are work: all have the columns step, due_at, holder, held_until, failures, cancel_requested. */
+export type WorkTable = 'training_jobs' | 'batches' | 'object_usage';
 
 /** `due_at` of a row with nothing left to do: past every poll, so that finished rows cost none. */
 export const NEVER = Number.MAX_SAFE_INTEGER;

@@ -96,6 +96,8 @@ export class Exchange {
   spent: TokenUsage[] | null;
   usageEstimated: boolean;
   costMicros: number | null;
+  /** It began something whose usage nobody will be able to read. */
+  uncounted: boolean;
   price: { readonly source: string; readonly rates: Readonly<Record<string, number>> } | null;
   ttft: number | null;
   bytesIn: number;
@@ -158,6 +160,7 @@ export class Exchange {
     this.spent = null;
     this.usageEstimated = false;
     this.costMicros = null;
+    this.uncounted = false;
     this.price = null;
     this.ttft = null;
     this.bytesIn = 0;

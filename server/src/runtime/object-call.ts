@@ -6,6 +6,7 @@ import type { Readable } from 'node:stream';
 import type { Principal } from '../auth/principal.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
+import type { Terms } from '../limits/ledger/terms.ts';
 import type { OperationId } from '../operations/operation.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
@@ -74,6 +75,14 @@ export interface ObjectCall {
   named(model: string): void;
   /** What the operation used, priced by the caller. */
   used(usage: TokenUsage): void;
+  /**
+   * Usage limits that a batch or job of `account` will count in, told before it is begun; null where no one provider is
+   * meant. `metadata`: of its `gateway_options`. Throws `usage_limit_exceeded` when one of them is exhausted. Call
+   * `named` first: policies ask for the model.
+   */
+  limits?(account: Account | null, metadata: Readonly<Record<string, string>> | null): Promise<Counted>;
+  /** What was begun will cost something that cannot be read later: the record and the limits say so. */
+  uncounted?(): void;
 }
 
 export interface ObjectAnswer {
@@ -84,6 +93,14 @@ export interface ObjectAnswer {
   /** Exact size of a streamed body when known. */
   readonly length?: number | null;
 }
+
+export interface Counted {
+  readonly terms: readonly Terms[];
+  /** As policies see it. */
+  readonly metadata: Readonly<Record<string, string>> | null;
+}
+
+export const UNLIMITED: Counted = { terms: [], metadata: null };
 
 /** Throws SluiceError for every refusal. */
 export interface ObjectHandler {

@@ -34,6 +34,17 @@ export interface InvitedKey {
   defaults?: { metadata?: Record<string, string> };
 }
 
+/** Of rows that are work (`jobs/claim.ts`). */
+const claimed = {
+  cancel_requested: bool(),
+  failures: int(),
+  /** When the step is due. */
+  due_at: time(),
+  holder: nullable(text()),
+  held_until: time(),
+  created_by: nullable(text()),
+};
+
 const audit = { created_at: time(), last_updated_at: time() };
 
 /**
@@ -409,13 +420,7 @@ export const SCHEMA = {
     /** What earlier steps left behind: uploaded objects, open multipart uploads, report. */
     progress: json<Record<string, unknown>>(),
     upstream_id: nullable(text()),
-    cancel_requested: bool(),
-    failures: int(),
-    /** When the step is due. */
-    due_at: time(),
-    holder: nullable(text()),
-    held_until: time(),
-    created_by: nullable(text()),
+    ...claimed,
     ...audit,
   }),
   training_events: table(['id'], 'organisation', {
@@ -442,12 +447,7 @@ export const SCHEMA = {
     step: text(),
     progress: json<Record<string, unknown>>(),
     upstream_id: nullable(text()),
-    cancel_requested: bool(),
-    failures: int(),
-    due_at: time(),
-    holder: nullable(text()),
-    held_until: time(),
-    created_by: nullable(text()),
+    ...claimed,
     ...audit,
   }),
   /** Lines of a batch that have their result; kept until the output file is written. */
@@ -461,6 +461,30 @@ export const SCHEMA = {
     /** JSON text of the output line. */
     result: text(),
     created_at: time(),
+  }),
+  /**
+   * Batches and fine-tuning jobs that a provider runs, until what they used is booked and recorded. The row is what makes
+   * that happen once.
+   */
+  object_usage: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    kind: text<'batch' | 'job'>(),
+    provider_slug: text(),
+    /** Of the account at the provider, as in `object_owners`. */
+    account: text(),
+    /** Id of the object at the provider, or of Sluice's own; empty while its creation is under way. */
+    object_id: text(),
+    /** Limits it counts in (`limits/ledger/late.ts`). */
+    terms: json<unknown[]>(),
+    /** Model, endpoint, metadata, caller: what its record says. */
+    about: json<Record<string, unknown>>(),
+    /** What it used, once that is booked. */
+    result: nullable(json<Record<string, unknown>>()),
+    step: text(),
+    ...claimed,
+    ...audit,
   }),
   /** What the sandbox's own files, jobs and batches remember; the rest follows from the clock. */
   sandbox_objects: table(['id'], 'organisation', {

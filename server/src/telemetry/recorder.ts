@@ -14,6 +14,11 @@ export type RecordDraft = Omit<LogRecord, 'node' | 'seq'>;
 export interface Recorder {
   /** `done` runs once the record would survive the process being killed (or was given up because the disk is full). */
   record(draft: RecordDraft, done: () => void): void;
+  /**
+   * The same for what may be recorded again after the process was killed: `key` stands for node and place in one, and a
+   * store keeps the first record of a key.
+   */
+  once(key: string, draft: RecordDraft, done: () => void): void;
   readonly recorded: number;
 }
 
@@ -28,6 +33,9 @@ export function createRecorder(node: string, journal: JournalAppender): Recorder
       seq += 1;
       // The two members the recorder adds go to the end of the text: copying the draft would cost as much again.
       journal.append(JSON.stringify(draft).slice(0, -1), done, `${nodeMember}${seq}}`);
+    },
+    once(key, draft, done) {
+      journal.append(JSON.stringify(draft).slice(0, -1), done, `,"node":${JSON.stringify(key)},"seq":1}`);
     },
     get recorded() {
       return seq;

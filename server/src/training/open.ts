@@ -9,6 +9,7 @@ import type { JobClaim, Turn } from './managed/job-services.ts';
 import { createManagedJobs } from './managed/jobs.ts';
 import { sandboxTraining } from './sandbox/sandbox.ts';
 import type { TrainingServices } from './services.ts';
+import { runUsageTurn, type UsageClaim } from './usage/work.ts';
 
 /** Files, batches and fine-tuning jobs of one process: the answers to requests, and the turns of work without one. */
 export interface OpenTraining extends Closable {
@@ -16,6 +17,8 @@ export interface OpenTraining extends Closable {
   /** One turn at a claimed row of `training_jobs`, of `batches`. */
   runJob(claim: JobClaim): Promise<Turn>;
   runBatch(claim: BatchClaim): Promise<Turn>;
+  /** One turn at a row of `object_usage`. */
+  runUsage(claim: UsageClaim): Promise<Turn>;
   /** Finishes or removes what a killed process left of its uploads; for one node at a time. */
   sweep(signal: AbortSignal): Promise<void>;
 }
@@ -35,6 +38,7 @@ export function openTraining(shared: SharedServices, wake: (id: string) => void)
     handler: createTraining(services, { files, jobs, batches }),
     runJob: (claim) => jobs.run(claim),
     runBatch: (claim) => runBatchTurn(claim, services),
+    runUsage: (claim) => runUsageTurn(claim, services),
     async sweep(signal) {
       const { removed, checked } = await files.sweep(signal);
       if (removed + checked > 0) log.info('files that a lost process left were settled', { removed, checked });

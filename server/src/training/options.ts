@@ -1,6 +1,6 @@
 /** `gateway_options` and `provider_options` of a create request (api §4.3, §6.2). */
 import { SluiceError } from '../kernel/errors.ts';
-import type { JsonObject, JsonValue } from '../kernel/json.ts';
+import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { Account, ObjectCall } from '../runtime/object-call.ts';
 import { invalid, object, optionalText } from './fields.ts';
 
@@ -64,6 +64,25 @@ export function readGatewayOptions(
 export function slugOf(options: GatewayOptions | null): string | null {
   const slug = options?.['x-gateway-virtual-key'] ?? options?.['x-gateway-provider'];
   return slug === undefined ? null : slug.replace(/^@/, '');
+}
+
+export const METADATA = 'x-gateway-metadata';
+
+/** The metadata that `gateway_options` name, null when they name none; 400 when it is no object of texts. */
+export function metadataOf(options: GatewayOptions): Readonly<Record<string, string>> | null {
+  const text = options[METADATA];
+  if (text === undefined) return null;
+  let value: unknown = null;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // Told below.
+  }
+  if (!isObject(value) || Object.values(value).some((entry) => typeof entry !== 'string')) {
+    const param = `gateway_options.${METADATA}`;
+    throw invalid(param, 'It must be a JSON object of texts, for example {"team":"search"}.');
+  }
+  return value as Record<string, string>;
 }
 
 /** The members of `provider_options`, each a text; null where absent. */

@@ -7,6 +7,7 @@ import type { Pricer } from '../pricing/price.ts';
 import type { AmbientIdentity, TokenCache, TrainingAdapter } from '../providers/training.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Blobs, Scratch, Tables, TenantContext } from '../store/ports.ts';
+import type { RecordDraft } from '../telemetry/recorder.ts';
 
 /** One line of a batch, run through the whole data plane: limits, guardrails, accounting, one record. */
 export interface LineRequest {
@@ -53,6 +54,8 @@ export interface TrainingServices {
   /** Files, jobs and batches of the provider that answers inside the process, for one workspace. */
   readonly local: (tenant: TenantContext) => TrainingAdapter;
   readonly runLine: (line: LineRequest) => Promise<LineAnswer>;
+  /** Journals a record; resolves when it would survive a kill. The log store keeps one of each key. */
+  readonly recordOnce: (key: string, draft: RecordDraft) => Promise<void>;
   /** Largest upload, and largest batch input, bytes. */
   readonly maxUploadBytes: number;
   readonly maxBatchBytes: number;

@@ -457,6 +457,28 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       created_at: now,
     },
   ],
+  object_usage: (t) => [
+    {
+      id: t.objects.batch.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      kind: 'batch',
+      provider_slug: t.objects.provider.slug ?? '',
+      account: t.objects.provider.id,
+      object_id: t.objects.batch.id,
+      terms: [],
+      about: { model: t.canary },
+      result: null,
+      step: 'done',
+      cancel_requested: false,
+      failures: 0,
+      due_at: now + YEAR,
+      holder: null,
+      held_until: 0,
+      created_by: `by-${t.canary}`,
+      ...stamps,
+    },
+  ],
   usage_policies: (t) => [
     {
       id: t.objects.usage_policy.id,

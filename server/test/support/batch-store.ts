@@ -10,6 +10,7 @@ import { SluiceError } from '../../src/kernel/errors.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { Batch } from '../../src/operations/training.ts';
+import { createPricer } from '../../src/pricing/pricer.ts';
 import type { ResultLine } from '../../src/providers/batch-lines.ts';
 import { sandbox } from '../../src/providers/sandbox/sandbox.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
@@ -166,6 +167,7 @@ export async function batchWorld(
     plans: new Map(),
   });
 
+  const pricer = createPricer();
   const services: BatchServices = {
     tables: store.tables,
     blobs,
@@ -173,6 +175,7 @@ export async function batchWorld(
     log: silentLog,
     runtime: { workspace: (_o, workspaceId) => snapshotOf(workspaceId), invalidate() {}, invalidateAll() {} },
     guard: null as never,
+    pricer,
     fetcher: { send: () => Promise.reject(new Error('nothing is called')), close: async () => {} },
     tokens: { get: () => Promise.reject(new Error('no token is needed')) },
     local: (tenant) => world.local(tenant),

@@ -79,6 +79,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       upstream: null as never,
       recorder: {
         recorded: 0,
+        once: (_key, _draft, done) => done(),
         record(draft, done) {
           records.push(JSON.parse(JSON.stringify({ ...draft, node: 'n', seq: records.length })) as LogRecord);
           done();

@@ -1,22 +1,31 @@
 /** Files, batches and fine-tuning jobs: builds the call for `training/` and sends what it answers. */
 import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
+import { tenantOf } from '../../auth/tenant.ts';
 import { uploadBody } from '../../http/upload-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { hasControls } from '../../kernel/text.ts';
-import type { Account, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
+import type { Hold } from '../../limits/ledger/ledger.ts';
+import type { Terms } from '../../limits/ledger/terms.ts';
+import { requestModel } from '../../limits/policies/conditions.ts';
+import { unpricedRefused } from '../../limits/usage-refused.ts';
+import type { OperationId } from '../../operations/operation.ts';
+import type { Account, Counted, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
 import { forward } from '../attempt.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import { namedTarget, unnamedProvider } from '../select.ts';
 import { shape } from '../shaping.ts';
 import type { Target } from '../target.ts';
+import { factsOf } from './admit.ts';
 import { contentType } from './read-body.ts';
+import { budgetsOf } from './reserve.ts';
 
 /** Ids that Sluice gave itself, whatever provider the headers name. */
 const OWN_ID = /^gw_(?:file|ftjob|batch)_/;
 const NOTHING: ReadonlySet<string> = new Set();
+const BEGINS: ReadonlySet<OperationId> = new Set(['batch_create', 'finetune_create']);
 
 /** Whether the request is about Sluice's own files, jobs and batches by its headers or by the id in its path. */
 export function isManaged(x: Exchange): boolean {
@@ -40,9 +49,15 @@ export async function answerObject(x: Exchange): Promise<void> {
           abort.abort(new SluiceError('timeout', `There was no answer within the request timeout of ${timeoutMs} ms.`)),
         );
   let upload: Readable | null = null;
+  const budgets = new ObjectBudgets(x);
   try {
     upload = openUpload(x);
-    const answer = await x.services.objects.handle(callOf(x, upload, abort.signal));
+    const call = callOf(x, upload, abort.signal, budgets);
+    const answer = await x.services.objects.handle(call).catch(async (error: unknown) => {
+      await budgets.settle(0);
+      throw error;
+    });
+    await budgets.settle(1);
     cancelTimer?.();
     await send(x, answer, abort.signal);
   } catch (error) {
@@ -85,7 +100,7 @@ function openUpload(x: Exchange): Readable | null {
   });
 }
 
-function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal): ObjectCall {
+function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal, budgets: ObjectBudgets): ObjectCall {
   const { principal, snapshot, target } = x;
   if (principal === null || snapshot === null) throw new SluiceError('internal', 'The caller is not known yet.');
   const shaping = target?.shaping ?? null;
@@ -126,7 +141,75 @@ function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal): Obje
     used(usage) {
       x.usage = usage;
     },
+    limits: (account, metadata) => budgets.of(account, metadata),
+    uncounted() {
+      x.uncounted = true;
+    },
   };
+}
+
+/**
+ * Usage limits of the batch or job that a request begins. Account, model and metadata may stand in its body, where
+ * `reserve` has not looked: limits that only they lead to are asked here, before anything is begun.
+ */
+class ObjectBudgets {
+  readonly #x: Exchange;
+  readonly #reserved: readonly Terms[];
+  readonly #holds: Hold[] = [];
+
+  constructor(x: Exchange) {
+    this.#x = x;
+    this.#reserved = BEGINS.has(x.operation.id) ? budgetsOf(x, x.target?.stored ?? null, () => factsOf(x)) : [];
+  }
+
+  async of(account: Account | null, options: Readonly<Record<string, string>> | null): Promise<Counted> {
+    const x = this.#x;
+    const { principal, snapshot } = x;
+    if (principal === null || snapshot === null) throw new SluiceError('internal', 'The caller is not known yet.');
+    // As for a request with these headers (`metadata.ts`).
+    const all = { ...x.metadata, ...options, ...principal.defaults.metadata, ...snapshot.metadata };
+    const metadata = Object.keys(all).length === 0 ? null : all;
+    const stored = account?.stored ?? null;
+    const terms = budgetsOf(x, stored, () => {
+      const slug = stored?.slug ?? account?.provider.id ?? null;
+      return {
+        ...factsOf(x),
+        virtual_key: stored?.slug ?? null,
+        provider: account?.provider.id ?? null,
+        model: slug === null || x.model === '' ? null : requestModel(slug, x.model),
+        metadata,
+      };
+    });
+    const fresh = terms.filter((one) => !this.#reserved.some((other) => isSame(one, other)));
+    if (fresh.length > 0 && !x.dryRun) {
+      const demands = fresh.map((one) => ({ terms: one, amount: one.type === 'requests' ? 1 : 0, bounded: true }));
+      this.#holds.push(await x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands));
+    }
+    return { terms: terms.map((one) => this.#ruled(one, account)), metadata };
+  }
+
+  /** With the rule for unknown prices that holds now; refuses what a limit does not serve without a price. */
+  #ruled(terms: Terms, account: Account | null): Terms {
+    const { services, model, time } = this.#x;
+    const unpriced = terms.unpriced ?? services.unpriced;
+    if (terms.type === 'cost' && unpriced === 'deny' && account !== null && model !== '' && !this.#x.dryRun) {
+      const { provider, stored } = account;
+      const own = stored?.models.get(model.toLowerCase())?.pricing?.finetune_config;
+      const price = services.pricer.price(provider.id, null, model, stored, time);
+      if (price === null && !own) throw unpricedRefused(terms, `${provider.id}/${model}`);
+    }
+    return { ...terms, unpriced };
+  }
+
+  /** The request itself counts under the limits asked here, when it was accepted. */
+  async settle(requests: 0 | 1): Promise<void> {
+    const used = { cost: 0, carry: 0, tokens: 0, requests, unpriced: 0 };
+    for (const hold of this.#holds.splice(0)) await new Promise<void>((resolve) => hold.settle(used, resolve));
+  }
+}
+
+function isSame(a: Terms, b: Terms): boolean {
+  return a.ownerKind === b.ownerKind && a.ownerId === b.ownerId && a.bucketKey === b.bucketKey;
 }
 
 function accountOf(x: Exchange, target: Target): Account {

@@ -2,11 +2,13 @@ import type { Principal } from '../../auth/principal.ts';
 import { tenantOf } from '../../auth/tenant.ts';
 import type { Demand, Hold } from '../../limits/ledger/ledger.ts';
 import { limitTerms, type Terms } from '../../limits/ledger/terms.ts';
+import type { Facts } from '../../limits/policies/conditions.ts';
 import { addBudgets } from '../../limits/policies/usage.ts';
 import { stamp } from '../../limits/stamp.ts';
 import { UsageRefused, unpricedRefused } from '../../limits/usage-refused.ts';
 import type { Price } from '../../pricing/price.ts';
 import { setPrice } from '../../pricing/set-price.ts';
+import type { StoredProvider } from '../../runtime/snapshot.ts';
 import { type Estimate, estimatedCost, estimateUse } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { factsOf, limitOwner } from './admit.ts';
@@ -24,19 +26,24 @@ function keyTerms(principal: Principal): Terms | null {
   return terms;
 }
 
-/**
- * Usage limits of the key, the workspace, the provider, its integration and the policies, in this order (api §15.5): an
- * estimate is reserved under all of them before the call, or the request is refused.
- */
-export function reserve(x: Exchange): void | Promise<void> {
+/** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order (api §15.5). */
+export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () => Facts): Terms[] {
   const { principal, snapshot } = x;
-  if (x.dryRun || principal === null || snapshot === null) return;
   const terms: Terms[] = [];
+  if (principal === null || snapshot === null) return terms;
   const own = principal.usageLimits === null ? null : keyTerms(principal);
   if (own !== null) terms.push(own);
   terms.push(...snapshot.budgets);
-  if (x.target?.stored) terms.push(...x.target.stored.budgets);
-  if (snapshot.usagePolicies !== null) addBudgets(snapshot.usagePolicies, factsOf(x), terms);
+  if (stored !== null) terms.push(...stored.budgets);
+  if (snapshot.usagePolicies !== null) addBudgets(snapshot.usagePolicies, facts(), terms);
+  return terms;
+}
+
+/** An estimate is reserved under every usage limit before the call, or the request is refused. */
+export function reserve(x: Exchange): void | Promise<void> {
+  const { principal, snapshot } = x;
+  if (x.dryRun || principal === null || snapshot === null) return;
+  const terms = budgetsOf(x, x.target?.stored ?? null, () => factsOf(x));
   if (terms.length === 0) return;
   try {
     const estimate = estimateUse(x);

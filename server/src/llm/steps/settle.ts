@@ -51,7 +51,7 @@ function price(x: Exchange, parts: readonly TokenUsage[]): Cost | null {
   const { target } = x;
   if (parts.length === 0) {
     // Files, batches and jobs are free to ask for: what a job or batch used is told when it is known.
-    if ((target !== null && x.attempts.length === 0) || x.operation.family === 'J') x.costMicros = 0;
+    if ((target !== null && x.attempts.length === 0) || (x.operation.family === 'J' && !x.uncounted)) x.costMicros = 0;
     return null;
   }
   if (target === null) return null;

@@ -97,6 +97,8 @@ const update: Action<z.infer<typeof params>, unknown, z.infer<typeof body>> = {
         ...(FINAL_BATCH.has(status) ? { step: 'done' } : {}),
       },
     );
+    // What the provider's batch used is read by whoever follows it now.
+    if (FINAL_BATCH.has(status)) await tx.update('object_usage', { id: row.id, step: 'wait' }, { due_at: 0 });
     return {};
   },
 };

@@ -9,6 +9,7 @@ import { invalid } from '../fields.ts';
 import { listAnswer, ownedPage, queryOf, readPage, unknownAfter } from '../paging.ts';
 import type { ReadBatch } from '../requests.ts';
 import type { TrainingServices } from '../services.ts';
+import { begun } from '../usage/begin.ts';
 import { about, type Backed, backed, checkFile, claimNew, guarded, namedAccount, ownId, part } from './backed.ts';
 import { cursorFault, finalState } from './final.ts';
 
@@ -48,8 +49,12 @@ export class BackedBatches {
       }
       await checkFile(side, batch.input_file_id, 'input_file_id');
       if (call.dryRun) return dryRunAnswer(call, account, batch.model, prepared);
-      const created = await batches.create(batch, side.context);
-      await claimNew(side, 'batch', created.id);
+      const about = { kind: 'batch', model: batch.model, endpoint: batch.endpoint } as const;
+      const created = await begun(this.#services, call, side, about, async () => {
+        const made = await batches.create(batch, side.context);
+        await claimNew(side, 'batch', made.id);
+        return made;
+      });
       return this.#answer(side, created, false);
     });
   }

@@ -10,6 +10,7 @@ import { accountFor, headersWith } from '../options.ts';
 import { listAnswer, ownedPage, queryOf, readPage, unknownAfter } from '../paging.ts';
 import type { ReadJob } from '../requests.ts';
 import type { TrainingServices } from '../services.ts';
+import { begun } from '../usage/begin.ts';
 import {
   about,
   type Backed,
@@ -43,8 +44,12 @@ export class BackedJobs {
       await checkFile(side, job.training_file, 'training_file');
       await checkFile(side, job.validation_file, 'validation_file');
       if (call.dryRun) return dryRunAnswer(call, account, job.upstreamModel, prepared);
-      const created = await jobs.create(job, side.context);
-      await claimNew(side, 'job', created.id);
+      const about = { kind: 'job', model: job.upstreamModel, endpoint: null } as const;
+      const created = await begun(this.#services, call, side, about, async () => {
+        const made = await jobs.create(job, side.context);
+        await claimNew(side, 'job', made.id);
+        return made;
+      });
       return this.#answer(side, created);
     });
   }

@@ -7,6 +7,7 @@ import { uuidv7 } from '../../kernel/id.ts';
 import type { BatchStatus } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
 import type { TenantContext } from '../../store/ports.ts';
+import type { ObjectUse } from '../usage/use.ts';
 import { type BatchLine, type BatchRules, isFault, readBatchLine } from './batch-input.ts';
 import { type BatchClaim, type BatchRow, changed, progressOf, publicOf, stored, workOf } from './batch-row.ts';
 import { type BatchServices, settingsOf } from './batch-services.ts';
@@ -130,7 +131,7 @@ function namesOf(row: BatchRow): { output: string; errors: string } {
 export async function writeFiles(
   services: BatchServices,
   row: BatchRow,
-  lines: AsyncIterable<ResultLine>,
+  lines: AsyncIterable<ResultLine> | Iterable<ResultLine>,
   signal: AbortSignal,
 ): Promise<Written> {
   const { output, errors } = namesOf(row);
@@ -177,6 +178,7 @@ export async function finish(
   written: Written,
   status: BatchStatus,
   more: object = {},
+  used?: ObjectUse,
 ): Promise<void> {
   await claim.write(async (tx, row, now) => {
     const { output, errors } = namesOf(row);
@@ -210,6 +212,7 @@ export async function finish(
         request_counts: { total: publicOf(row).request_counts?.total ?? completed + failed, completed, failed },
         ...more,
       }),
+      ...(used === undefined ? null : { progress: stored({ ...progressOf(row), used }) }),
       step: 'done',
     };
   });

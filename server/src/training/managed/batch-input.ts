@@ -39,6 +39,10 @@ export interface BatchReport {
   /** At most 100. */
   readonly errors: readonly BatchFault[];
   readonly errorCount: number;
+  /** Of the requests together. */
+  readonly bytes: number;
+  /** Output tokens they allow together; a guess for those that set no maximum. */
+  readonly output: number;
 }
 
 /** Reads one line; a fault says what is wrong with it. */
@@ -109,6 +113,8 @@ export async function checkBatchInput(stream: AsyncIterable<Buffer>, rules: Batc
   const errors: BatchFault[] = [];
   let total = 0;
   let errorCount = 0;
+  let bytes = 0;
+  let output = 0;
   const add = (fault: BatchFault) => {
     errorCount += 1;
     if (errors.length < MAX_ERRORS) errors.push(fault);
@@ -130,6 +136,8 @@ export async function checkBatchInput(stream: AsyncIterable<Buffer>, rules: Batc
       add(read);
       continue;
     }
+    bytes += line.length;
+    output += outputOf(rules.endpoint, read.body);
     const first = seen.get(read.custom_id);
     if (first === undefined) seen.set(read.custom_id, line.number);
     else {
@@ -144,5 +152,21 @@ export async function checkBatchInput(stream: AsyncIterable<Buffer>, rules: Batc
   if (total === 0) {
     add({ code: 'empty_file', message: 'The input file holds no request.', param: 'input_file_id', line: null });
   }
-  return { total, errors, errorCount };
+  return { total, errors, errorCount, bytes, output };
+}
+
+const MAXIMA = ['max_completion_tokens', 'max_output_tokens', 'max_tokens'] as const;
+const GUESSED_OUTPUT = 1024;
+/** Larger maxima are callers' ways of saying none. */
+const MAX_OUTPUT = 1_000_000;
+
+function outputOf(endpoint: string, body: JsonObject): number {
+  if (endpoint.endsWith('/embeddings')) return 0;
+  for (const name of MAXIMA) {
+    const most = body[name];
+    if (typeof most !== 'number' || !(most >= 1 && most <= MAX_OUTPUT)) continue;
+    const choices = typeof body.n === 'number' && body.n >= 1 && body.n <= 128 ? body.n : 1;
+    return Math.ceil(most * choices);
+  }
+  return GUESSED_OUTPUT;
 }

@@ -8,13 +8,13 @@
  */
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
-import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { parseExact } from '../../kernel/json-exact.ts';
-import { linesOf as jsonLines } from '../../kernel/lines.ts';
+import type { JsonObject } from '../../kernel/json.ts';
 import { type Batch, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
 import type { BatchesAdapter, FilesAdapter } from '../../providers/training.ts';
 import { cleaned } from '../errors.ts';
+import { BatchMeter } from '../usage/use.ts';
+import { resultLines, useWithoutOutput } from '../usage/work.ts';
 import { finish, inputLines, nameFiles, writeFiles } from './batch-files.ts';
 import {
   type BatchClaim,
@@ -26,11 +26,11 @@ import {
   requestOf,
   stored,
   type Turn,
+  workOf,
 } from './batch-row.ts';
 import { type BatchServices, inputName, type OpenAccount, openAccount, settingsOf } from './batch-services.ts';
 import { mayStillBegin } from './rights.ts';
 
-const LONGEST_RESULT = 64 * 1024 * 1024;
 /** Pages of the provider's batches that are searched for one that may exist already. */
 const SEARCHED = { pages: 3, limit: 100 };
 
@@ -302,7 +302,7 @@ function following(row: BatchRow, seen: BatchStatus): BatchStatus {
 export async function collect(claim: BatchClaim, services: BatchServices): Promise<Turn> {
   if (await overdue(claim, services)) return 'done';
   const { row } = claim;
-  const { context, batches } = await open(claim, services);
+  const { account, context, batches } = await open(claim, services);
   const seen = await batches.retrieve(row.upstream_id ?? '', context);
   if (!FINAL_BATCH.has(seen.status)) {
     await note(claim, {}, { step: 'poll' });
@@ -316,24 +316,32 @@ export async function collect(claim: BatchClaim, services: BatchServices): Promi
     if (seen.status === 'completed' || !isFinalFault(error)) throw error;
   }
   await nameFiles(claim, services);
-  const written = await writeFiles(services, claim.row, resultsIn(output), claim.signal);
+  const { endpoint, model } = workOf(row).batch;
+  const priced = { account, pricer: services.pricer, at: services.clock.now() };
+  const meter = new BatchMeter(priced, endpoint, model);
+  const lines = output === null ? [] : counted(resultLines(output), meter);
+  const written = await writeFiles(services, claim.row, lines, claim.signal);
+  const used = output === null ? useWithoutOutput(seen, priced, model) : meter.total();
   const counts = seen.request_counts;
   const total = publicOf(claim.row).request_counts?.total ?? counts?.total ?? written.completed + written.failed;
   const late = seen.status === 'completed' && publicOf(claim.row).status === 'cancelling';
-  await finish(claim, services, written, late ? 'cancelled' : seen.status, {
-    ...aboutOf(seen),
-    request_counts: { total, completed: written.completed, failed: written.failed },
-  });
+  await finish(
+    claim,
+    services,
+    written,
+    late ? 'cancelled' : seen.status,
+    {
+      ...aboutOf(seen),
+      request_counts: { total, completed: written.completed, failed: written.failed },
+    },
+    used,
+  );
   return 'done';
 }
 
-async function* resultsIn(output: Readable | null): AsyncGenerator<ResultLine> {
-  if (output === null) return;
-  for await (const line of jsonLines(output, LONGEST_RESULT)) {
-    const text = line.toString('utf8').trim();
-    if (text === '') continue;
-    const value = parseExact(text);
-    if (!isObject(value)) throw new SluiceError('upstream_invalid', 'A line of the batch output is no JSON object.');
-    yield value as unknown as ResultLine;
+async function* counted(lines: AsyncIterable<ResultLine>, meter: BatchMeter): AsyncGenerator<ResultLine> {
+  for await (const line of lines) {
+    meter.add(line);
+    yield line;
   }
 }

@@ -3,6 +3,7 @@ import { BATCH_STAMPS } from '../../operations/batch-states.ts';
 import { type Batch, type BatchRequest, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import type { SystemTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
+import type { ObjectUse } from '../usage/use.ts';
 import type { BatchFault } from './batch-input.ts';
 
 export type BatchRow = Row<'batches'>;
@@ -57,6 +58,8 @@ export interface BatchProgress {
   readonly uploaded: string | null;
   /** Whether the provider was told to cancel. */
   readonly told: boolean;
+  /** What the provider's batch used, once its output was read. */
+  readonly used?: ObjectUse;
 }
 
 export const workOf = (row: BatchRow): BatchWork => row.request as unknown as BatchWork;

@@ -5,10 +5,19 @@
  *     validate ─ lines ──▶ run ⟲ ─────────────────────────▶ write ──▶ done
  *              ╰ provider ▶ upload ──▶ start ──▶ poll ⟲ ──▶ collect ▶ done
  */
+
+import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import { reserveLate } from '../../limits/ledger/late.ts';
+import { estimateTokens } from '../../operations/tokens.ts';
 import { type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
+import { NO_TOKENS } from '../../operations/usage.ts';
+import { costMicros } from '../../pricing/cost.ts';
+import type { SystemTx } from '../../store/ports.ts';
+import { endObject, placeOf, termsOf } from '../usage/rows.ts';
+import { NOTHING_USED, type ObjectUse, unknownUse } from '../usage/use.ts';
 import { allResults, finish, GONE, nameFiles, openInput, rulesOf, writeFiles } from './batch-files.ts';
-import { type BatchFault, checkBatchInput } from './batch-input.ts';
+import { type BatchFault, type BatchReport, checkBatchInput } from './batch-input.ts';
 import { conclude, flush } from './batch-lines.ts';
 import { collect, poll, start, upload } from './batch-provider.ts';
 import { type BatchClaim, type BatchRow, changed, progressOf, publicOf, type Turn, workOf } from './batch-row.ts';
@@ -20,7 +29,7 @@ export type BatchStep = 'validate' | 'run' | 'write' | 'upload' | 'start' | 'pol
 class Ended extends Error {}
 
 /** A final state stays: what a worker would write after it is void. */
-function untilItsEnd(claim: BatchClaim): BatchClaim {
+function untilItsEnd(claim: BatchClaim, clock: Clock): BatchClaim {
   return {
     get row() {
       return claim.row;
@@ -28,16 +37,27 @@ function untilItsEnd(claim: BatchClaim): BatchClaim {
     signal: claim.signal,
     cancelled: claim.cancelled,
     write: (change) =>
-      claim.write((tx, row, now) => {
+      claim.write(async (tx, row, now) => {
         if (FINAL_BATCH.has(row.status as BatchStatus)) throw new Ended();
-        return change(tx, row, now);
+        const patch = await change(tx, row, now);
+        const after = { ...row, ...patch };
+        if (FINAL_BATCH.has(after.status as BatchStatus)) await endObject(tx, row.id, usedBy(after), clock, now);
+        return patch;
       }),
   };
 }
 
+/** What the provider's batch used as far as that is known when ours ends. */
+function usedBy(row: BatchRow): ObjectUse {
+  const { used, begun } = progressOf(row);
+  if (used !== undefined) return used;
+  if (row.upstream_id === null && begun !== 'start') return NOTHING_USED;
+  return unknownUse('What the batch used at the provider could not be read.');
+}
+
 /** Does what the row's step says and notes what comes next. Throws what may pass, to be tried again later. */
 export async function runBatchTurn(given: BatchClaim, services: BatchServices): Promise<Turn> {
-  const claim = untilItsEnd(given);
+  const claim = untilItsEnd(given, services.clock);
   try {
     return await turn(claim, services);
   } catch (error) {
@@ -88,14 +108,48 @@ async function validate(claim: BatchClaim, services: BatchServices): Promise<Tur
     claim.signal.removeEventListener('abort', stop),
   );
   if (report.errorCount > 0) return fail(claim, 'failed', report.errors, report.errorCount);
-  await claim.write(async (_tx, latest, now) => {
+  const reserve = mode === 'provider' ? await estimated(row, report, services) : null;
+  const begun = claim.write(async (tx, latest, now) => {
+    await reserve?.(tx, now);
     const counts = { request_counts: { total: report.total, completed: 0, failed: 0 } };
     const status: BatchStatus = latest.status === 'cancelling' ? 'cancelling' : 'in_progress';
     return mode === 'lines'
       ? { step: 'run', ...changed(latest, status, now, counts) }
       : { step: 'upload', ...changed(latest, latest.status as BatchStatus, now, counts) };
   });
-  return { again: 0 };
+  try {
+    await begun;
+    return { again: 0 };
+  } catch (error) {
+    if (!(error instanceof SluiceError) || error.kind !== 'usage_limit_exceeded') throw error;
+    return fail(claim, 'failed', [{ code: error.kind, message: error.message, param: null, line: null }], 1);
+  }
+}
+
+/** How much longer than the batch its reservation lasts: the provider's last word may come late. */
+const LATE_MS = 24 * 60 * 60_000;
+
+/** Reserves what the batch will use at most or most likely, before the provider hears of it. */
+async function estimated(row: BatchRow, report: BatchReport, services: BatchServices) {
+  const { pricer, clock } = services;
+  const { id } = row;
+  const { model } = workOf(row).batch;
+  const snapshot = await services.runtime.workspace(row.organisation_id, row.workspace_id);
+  const stored = snapshot.providers.get(row.provider_slug) ?? null;
+  const usage = { ...NO_TOKENS, input: estimateTokens(report.bytes), output: report.output };
+  const price =
+    model === null || stored?.provider == null
+      ? null
+      : pricer.price(stored.provider.id, null, model, stored, clock.now());
+  // No single request is that long: the first tier is theirs.
+  const cost = price === null ? 0 : costMicros({ ...price, tiers: [price.tiers[0]] }, usage).micros;
+  const estimate = { cost, tokens: usage.input + usage.output, requests: report.total };
+  return async (tx: SystemTx, now: number): Promise<void> => {
+    const counted = await tx.find('object_usage', { id });
+    if (counted === undefined) return;
+    const { expiresAt } = progressOf(row);
+    await reserveLate(tx, placeOf(counted), termsOf(counted), estimate, expiresAt + LATE_MS, clock, now);
+  };
 }
 
 /** Ends a batch that leaves no files. */

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { systemTenant } from '../../auth/tenant.ts';
 import type { AdapterContext, TrainingAdapter } from '../../providers/training.ts';
+import type { Account } from '../../runtime/object-call.ts';
 import { accountOfStored, adapterOf } from '../account.ts';
 import { adapterContext } from '../context.ts';
 import { type Ledger, ledgerOf } from '../ledger.ts';
@@ -10,6 +11,7 @@ import { NAMES } from './job-services.ts';
 
 /** An account's adapter, ready to be called without a request. */
 export interface OpenAccount {
+  readonly account: Account;
   readonly adapter: TrainingAdapter;
   readonly context: AdapterContext;
   /** Whose the provider's objects are; null where it keeps workspaces apart itself. */
@@ -33,6 +35,7 @@ export interface BatchServices
     | 'fetcher'
     | 'tokens'
     | 'local'
+    | 'pricer'
   > {
   readonly settings?: Partial<BatchSettings>;
 }
@@ -54,6 +57,7 @@ export async function openAccount(services: BatchServices, row: BatchRow, signal
   });
   const tenant = systemTenant(row.organisation_id, row.workspace_id);
   return {
+    account,
     adapter: adapterOf(services, account, tenant),
     context: { ...context, uuid: uuidsOf(row.id) },
     ledger: ledgerOf(services, account, { tenant, createdBy: row.created_by }),

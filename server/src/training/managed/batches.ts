@@ -7,7 +7,7 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { type Batch, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { parseModel } from '../../providers/models.ts';
 import type { AdapterContext, BatchesAdapter, PreparedCall } from '../../providers/training.ts';
-import type { Account, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
+import { type Account, type ObjectAnswer, type ObjectCall, UNLIMITED } from '../../runtime/object-call.ts';
 import type { TenantContext, TenantTx, Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { accountOfStored, adapterOf, checkModel } from '../account.ts';
@@ -16,9 +16,10 @@ import { adapterContext } from '../context.ts';
 import { shownCall } from '../dry-run.ts';
 import { invalid } from '../fields.ts';
 import { notFound } from '../ledger.ts';
-import { slugOf, unnamedAccount } from '../options.ts';
+import { METADATA, metadataOf, slugOf, unnamedAccount } from '../options.ts';
 import { listAnswer, queryOf, readPage, unknownAfter } from '../paging.ts';
 import { bodyOf, type ReadBatch, readBatch } from '../requests.ts';
+import { usageRow } from '../usage/rows.ts';
 import { checkBatchInput } from './batch-input.ts';
 import {
   type BatchProgress,
@@ -38,7 +39,10 @@ import { type BatchServices, headerOf, inputName, openAccount, settingsOf, uuids
 const ROUTING = new Set(['provider', 'virtual_key', 'strategy', 'targets']);
 /** Headers of the create request that are gateway options when the body has none of that name. */
 const INHERITED = ['x-gateway-config', 'x-gateway-virtual-key'] as const;
+
 const MAX_INPUT_PARAM = 'input_file_id';
+/** Longer than a batch that has expired is followed: what it used is then looked for in another way. */
+const FOLLOWED_MS = 12 * 60 * 60_000;
 
 export interface ManagedBatchesOptions extends BatchServices {
   /** Called when a row was added or changed, so that work on it starts now. */
@@ -82,6 +86,7 @@ export class ManagedBatches {
     if (route.mode === 'lines') refuseForLines(read, call.dropParams);
     if (call.dryRun) return this.#dryRun(call, read, route, tenant, prepared);
 
+    const counted = (await call.limits?.(route.account, metadataOf(route.options))) ?? UNLIMITED;
     const now = this.#services.clock.now();
     const { body: _body, ...asked } = batch;
     const work: BatchWork = {
@@ -129,8 +134,30 @@ export class ManagedBatches {
       hook_results: { before_request_hooks: [], after_request_hooks: [] },
       internal_output_file_id: null,
     };
-    await this.#services.tables.write(tenant, (tx) =>
-      tx.insert('batches', {
+    const { account } = route;
+    const usage =
+      route.mode !== 'provider' || account?.stored == null
+        ? null
+        : usageRow(
+            call,
+            {
+              id,
+              kind: 'batch',
+              step: 'wait',
+              slug: route.slug,
+              account: account.stored.accountId,
+              provider: account.provider.id,
+              model: batch.model,
+              endpoint: batch.endpoint,
+              terms: counted.terms,
+              metadata: { ...counted.metadata, _batch_id: id },
+              dueAt: expiresAt + FOLLOWED_MS,
+            },
+            this.#services.clock,
+            now,
+          );
+    await this.#services.tables.write(tenant, async (tx) => {
+      await tx.insert('batches', {
         id,
         organisation_id: tenant.organisationId,
         workspace_id: workspaceId,
@@ -149,8 +176,9 @@ export class ManagedBatches {
         created_by: keyId,
         created_at: now,
         last_updated_at: now,
-      }),
-    );
+      });
+      if (usage !== null) await tx.insert('object_usage', usage);
+    });
     this.#services.wake?.(id);
     return json(made);
   }
@@ -271,8 +299,11 @@ export class ManagedBatches {
         if (value !== undefined) options[name] = value;
       }
     }
+    // Limits by metadata hold for the requests of a batch as for the one that made it.
+    const told = call.header(METADATA);
+    if (told !== undefined) options[METADATA] ??= told;
     checkOptions(options);
-    checkMetadata(options['x-gateway-metadata']);
+    metadataOf(options);
     const { config_id: pinned, allow_config_override: override } = call.principal.defaults;
     if (override === false && options['x-gateway-config'] !== undefined) {
       const param = 'gateway_options.x-gateway-config';
@@ -403,20 +434,6 @@ function checkOptions(options: Readonly<Record<string, string>>): void {
     if (!/secret|token|password|credential|access-key|private|authorization/.test(name)) continue;
     const param = `gateway_options.${name}`;
     throw invalid(param, `${param} is a secret; store it with the provider instead of sending it with a batch.`);
-  }
-}
-
-function checkMetadata(text: string | undefined): void {
-  if (text === undefined) return;
-  const param = 'gateway_options.x-gateway-metadata';
-  let value: unknown = null;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // Told below.
-  }
-  if (!isObject(value) || Object.values(value).some((entry) => typeof entry !== 'string')) {
-    throw invalid(param, 'It must be a JSON object of texts, for example {"team":"search"}.');
   }
 }
 

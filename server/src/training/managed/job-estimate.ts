@@ -1,8 +1,8 @@
-import { isObject } from '../../kernel/json.ts';
 import type { JobRequest } from '../../operations/training.ts';
 import type { Pricer } from '../../pricing/price.ts';
 import type { JobsAdapter } from '../../providers/training.ts';
 import type { Account } from '../../runtime/object-call.ts';
+import { type TrainingRate, trainingRate } from '../usage/use.ts';
 
 /** What a job will take, before it is started. Everything but the counted tokens is a guess. */
 export interface JobEstimate {
@@ -17,22 +17,15 @@ export interface JobEstimate {
   readonly seconds: number;
 }
 
-export interface JobCost {
+export interface JobCost extends TrainingRate {
   readonly usd: number;
-  /**
-   * `finetune_config`: the price of training of the integration's own model. `input_tokens`: no price of training is
-   * known, so the model's price of input tokens stands in for it; providers usually ask more.
-   */
-  readonly basis: 'finetune_config' | 'input_tokens';
-  readonly usd_per_million_tokens: number;
 }
 
-const USUAL_EPOCHS = 3;
+/** Where the provider chooses them. */
+export const USUAL_EPOCHS = 3;
 /** Waiting, starting and storing the model, and tokens trained in a second, as providers' own examples suggest. */
 const START_SECONDS = 600;
 const TOKENS_PER_SECOND = 2_000;
-/** A cent a token in dollars a million tokens. */
-const FROM_CENTS = 10_000;
 
 export function estimate(
   tokens: number,
@@ -45,7 +38,7 @@ export function estimate(
   const assumed = n_epochs === 'auto';
   const epochs = assumed ? USUAL_EPOCHS : n_epochs;
   const trained_tokens = tokens * epochs;
-  const rate = rateOf(job, account, pricer, now);
+  const rate = trainingRate(job.upstreamModel, { account, pricer, at: now });
   const cost =
     rate === null ? null : { usd: rounded((trained_tokens * rate.usd_per_million_tokens) / 1_000_000), ...rate };
   return {
@@ -56,18 +49,6 @@ export function estimate(
     cost,
     seconds: jobs.seconds?.(job) ?? START_SECONDS + Math.ceil(trained_tokens / TOKENS_PER_SECOND),
   };
-}
-
-function rateOf(job: JobRequest, account: Account, pricer: Pricer, now: number): Omit<JobCost, 'usd'> | null {
-  const { stored } = account;
-  const config = stored?.models.get(job.upstreamModel.toLowerCase())?.pricing?.finetune_config;
-  const paid = isObject(config) && isObject(config.pay_per_token) ? config.pay_per_token.price : undefined;
-  if (typeof paid === 'number' && Number.isFinite(paid) && paid >= 0) {
-    return { basis: 'finetune_config', usd_per_million_tokens: rounded(paid * FROM_CENTS) };
-  }
-  const price = pricer.price(account.provider.id, null, job.upstreamModel, stored, now);
-  const input = price?.rates.input;
-  return input === undefined ? null : { basis: 'input_tokens', usd_per_million_tokens: input };
 }
 
 /** Without the digits that floating point adds. */

@@ -6,6 +6,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
+import { reserveLate } from '../../limits/ledger/late.ts';
 import {
   FINAL_JOB,
   type FineTuningJob,
@@ -18,8 +19,10 @@ import type { JobsAdapter } from '../../providers/training.ts';
 import { cleaned, isMissing } from '../errors.ts';
 import { ledgerOf } from '../ledger.ts';
 import { readJob } from '../requests.ts';
+import { aboutOf, endObject, placeOf, termsOf } from '../usage/rows.ts';
+import { jobUse, NOTHING_USED, type ObjectUse, type Priced } from '../usage/use.ts';
 import { checked, DatasetRefused, refusedRows } from './job-dataset.ts';
-import { estimate, estimateText } from './job-estimate.ts';
+import { estimate, estimateText, USUAL_EPOCHS } from './job-estimate.ts';
 import {
   advance,
   advanced,
@@ -59,6 +62,7 @@ const EVENT_PAGE = 100;
 /** How far back a job whose creation was not answered is searched. */
 const SEARCH_PAGES = 5;
 const SEARCH_PAGE = 50;
+const MICROS = 1_000_000;
 
 /** Ends the job at once with this error. */
 class GivenUp extends Error {
@@ -100,9 +104,12 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
     upstream: Partial<FineTuningJob> & Pick<FineTuningJob, 'status'>,
     more: { readonly columns?: Partial<JobRow>; readonly events?: readonly NewEvent[] } = {},
   ): Promise<void> {
+    const priced = FINAL_JOB.has(upstream.status) ? await pricedOf(claim.row) : null;
     await claim.write(async (tx, row, now) => {
       const next = advance(publicJob(row), upstream, now);
       const { job, entered } = next;
+      // The first end of the job books what it used; later ones find that done.
+      if (FINAL_JOB.has(job.status)) await endObject(tx, row.id, usedBy(row, job, priced), clock, now);
       const patch: Partial<JobRow> = {
         ...advanced(next, now),
         ...more.columns,
@@ -114,6 +121,12 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
       return patch;
     });
     changed(claim.row.id);
+  }
+
+  /** Null when the account is not there any more. */
+  async function pricedOf(row: JobRow): Promise<Priced | null> {
+    const connection = await connect(services, row).catch(() => null);
+    return connection === null ? null : { account: connection.account, pricer, at: clock.now() };
   }
 
   async function validate(claim: JobClaim): Promise<Turn> {
@@ -138,7 +151,16 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
       const one = found[role];
       return one === undefined ? [] : [`${FIELD[role]} has ${one.rows} rows and ${one.tokens} tokens`];
     });
-    await claim.write(async (tx, row, now) => {
+    const booked = claim.write(async (tx, row, now) => {
+      const counted = await tx.find('object_usage', { id: row.id });
+      if (counted !== undefined) {
+        const expected = {
+          cost: Math.ceil((costs.cost?.usd ?? 0) * MICROS),
+          tokens: costs.trained_tokens,
+          requests: 0,
+        };
+        await reserveLate(tx, placeOf(counted), termsOf(counted), expected, aboutOf(counted).until, clock, now);
+      }
       const patch: Partial<JobRow> = { ...noted(row, { checked: found }), step: 'upload' satisfies JobStep };
       await tx.update('training_jobs', { id: row.id }, patch);
       await append(tx, row, [
@@ -152,6 +174,12 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
       ]);
       return patch;
     });
+    try {
+      await booked;
+    } catch (error) {
+      if (!(error instanceof SluiceError) || error.kind !== 'usage_limit_exceeded') throw error;
+      throw new GivenUp('quota_exceeded', error.message);
+    }
     return NOW;
   }
 
@@ -453,6 +481,18 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
     const connection = await connect(services, row).catch(() => null);
     return connection?.account.secrets ?? [];
   }
+}
+
+/** What a job used that ends now as `job`; before it ran at the provider that is nothing. */
+function usedBy(row: JobRow, job: FineTuningJob, priced: Priced | null): ObjectUse {
+  const { asked, checked } = progressOf(row);
+  if (row.upstream_id === null && asked !== true) return NOTHING_USED;
+  const { upstreamModel, hyperparameters } = storedJob(row);
+  const epochs = typeof hyperparameters.n_epochs === 'number' ? hyperparameters.n_epochs : USUAL_EPOCHS;
+  const tokens = checked?.training?.tokens;
+  // A provider takes nothing for a job that failed, unless it tells otherwise.
+  const began = job.status !== 'failed' && row.status === 'running';
+  return jobUse(job, upstreamModel, priced, { began, expected: tokens === undefined ? null : tokens * epochs });
 }
 
 /** What to do about an error: see `JobSettings.patience`; `rejected` is final at once. */

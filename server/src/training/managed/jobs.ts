@@ -8,7 +8,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import { FINAL_JOB, type FineTuningJob, type JobRequest } from '../../operations/training.ts';
 import type { JobsAdapter } from '../../providers/training.ts';
-import type { Account, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
+import { type Account, type ObjectAnswer, type ObjectCall, UNLIMITED } from '../../runtime/object-call.ts';
 import type { TenantContext } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { checkModel } from '../account.ts';
@@ -18,9 +18,11 @@ import { shownCall } from '../dry-run.ts';
 import { cleaned } from '../errors.ts';
 import { invalid } from '../fields.ts';
 import { notFound } from '../ledger.ts';
-import { accountFor, type GatewayOptions, unnamedAccount } from '../options.ts';
+import { accountFor, type GatewayOptions, metadataOf, unnamedAccount } from '../options.ts';
 import { listAnswer, queryOf, readPage, unknownAfter } from '../paging.ts';
 import { bodyOf, readJob } from '../requests.ts';
+import { endObject, usageRow } from '../usage/rows.ts';
+import { NOTHING_USED } from '../usage/use.ts';
 import { datasetFile, inspect } from './job-dataset.ts';
 import { estimate } from './job-estimate.ts';
 import {
@@ -68,6 +70,8 @@ const PLACES = [
 const UNKNOWN_ID = 'file-of-this-job';
 /** While a cancel call waits, how often it looks at the row: another node may work on it. */
 const LOOK_MS = 500;
+/** Longer than any job takes: what it used is then looked for in another way. */
+const FOLLOWED_MS = 30 * 24 * 60 * 60_000;
 
 /** Steps before the provider can have heard of the job. */
 const EARLY: ReadonlySet<string> = new Set<JobStep>(['validate', 'upload']);
@@ -122,6 +126,7 @@ export function createManagedJobs(
     } catch (error) {
       throw cleaned(underOptions(error), account.secrets);
     }
+    const counted = (await call.limits?.(account, metadataOf(headers))) ?? UNLIMITED;
     const shown = firstJob(id, job, tenant, now);
     const request: StoredRequest = { body: JSON.stringify(body), headers, dropParams: [...call.dropParams] };
     const due = await tables.now();
@@ -145,8 +150,27 @@ export function createManagedJobs(
       created_at: now,
       last_updated_at: now,
     };
+    const usage = usageRow(
+      call,
+      {
+        id,
+        kind: 'job',
+        step: 'wait',
+        slug,
+        account: account.stored?.accountId ?? '',
+        provider: account.provider.id,
+        model: job.upstreamModel,
+        endpoint: null,
+        terms: counted.terms,
+        metadata: { ...counted.metadata, _job_id: id },
+        dueAt: due + FOLLOWED_MS,
+      },
+      clock,
+      due,
+    );
     await tables.write(tenant, async (tx) => {
       await tx.insert('training_jobs', row);
+      await tx.insert('object_usage', usage);
       await append(tx, row, [statusEvent(id, shown, 'validating_files', now)]);
     });
     options.wake(id);
@@ -269,6 +293,7 @@ export function createManagedJobs(
       const next = advance(publicJob(latest), { status: 'cancelled' }, now);
       const patch = { ...asked, ...advanced(next, now), step: 'clean' satisfies JobStep };
       await tx.update('training_jobs', { id }, patch);
+      await endObject(tx, id, NOTHING_USED, clock, due);
       await append(tx, latest, [statusEvent(id, next.job, 'cancelled', now)]);
       return { ...latest, ...patch };
     });

@@ -56,6 +56,7 @@ async function removeResources(tx: TenantTx, workspaceId: string, now: number): 
   await tx.remove('integration_workspaces', here);
   await tx.remove('guardrail_exclusions', here);
   await tx.remove('object_owners', here);
+  await tx.remove('object_usage', here);
   await tx.remove('sandbox_objects', here);
   await tx.remove('files', here);
 }
