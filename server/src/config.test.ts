@@ -60,3 +60,61 @@ describe('SLUICE_BLOBS_URL', () => {
     expect(loadConfig([], {}, '/nowhere').blobs).toBeNull();
   });
 });
+
+describe('SLUICE_SMTP_URL', () => {
+  const from = { SLUICE_MAIL_FROM: 'Sluice <alerts@example.com>' };
+  const smtp = (url: string, env: Record<string, string> = from) =>
+    loadConfig([], { SLUICE_SMTP_URL: url, ...env }, '/nowhere').smtp;
+
+  it('names server, port, encryption and login; the sender stands beside it', () => {
+    expect(smtp('smtp://mail.example.com')).toEqual({
+      host: 'mail.example.com',
+      port: 587,
+      secure: false,
+      login: null,
+      from: { name: 'Sluice', address: 'alerts@example.com' },
+    });
+    expect(smtp('smtps://user%40x:p%2Fw%3A@mail.example.com/', { SLUICE_MAIL_FROM: 'a@b.example' })).toMatchObject({
+      port: 465,
+      secure: true,
+      login: { user: 'user@x' },
+      from: { name: '', address: 'a@b.example' },
+    });
+    expect(smtp('smtps://user:p%2Fw%3A@mail.example.com')?.login?.password.reveal()).toBe('p/w:');
+    expect(smtp('smtp://[::1]:2525')).toMatchObject({ host: '::1', port: 2525 });
+    expect(loadConfig([], {}, '/nowhere').smtp).toBeNull();
+  });
+
+  it('its password is not printed', () => {
+    expect(JSON.stringify(smtp('smtp://user:geheim@mail.example.com'))).not.toContain('geheim');
+    expect(() => smtp('smtp://user:geheim@mail.example.com/path')).toThrow(
+      /^SLUICE_SMTP_URL is \(hidden\); allowed is/,
+    );
+  });
+
+  it.each([
+    'mail.example.com',
+    'http://mail.example.com',
+    'smtp://',
+    'smtp://user@mail.example.com',
+    'smtp://:pass@mail.example.com',
+    'smtp://mail.example.com/path',
+    'smtp://mail.example.com?tls=no',
+    'smtp://mail.example.com#x',
+    'smtp://us%zz:pass@mail.example.com',
+    'smtp://mail.example.com:99999',
+  ])('%s stops the start', (url) => {
+    expect(() => smtp(url)).toThrow(/^SLUICE_SMTP_URL is/);
+  });
+
+  it.each([
+    'nobody',
+    'a@b.example, c@d.example',
+    'x <a@b.example> y',
+    'a@b.example\r\nBcc: c@d.example',
+    '"x" <a@b.example>',
+  ])('a sender such as %j stops the start, and so does none', (text) => {
+    expect(() => smtp('smtp://mail.example.com', { SLUICE_MAIL_FROM: text })).toThrow(/^SLUICE_MAIL_FROM is/);
+    expect(() => smtp('smtp://mail.example.com', {})).toThrow(/^SLUICE_MAIL_FROM is not set/);
+  });
+});
