@@ -52,7 +52,7 @@ export function reserve(x: Exchange): void | Promise<void> {
     x.limits ??= {};
     x.limits.usage_at = stamp(x.services.storeClock.now());
     x.limits.estimate = {
-      cost: Math.max(0, ...prices.map((price) => estimatedCost(estimate, price))),
+      cost: estimatedCost(estimate, prices[0] ?? estimate.price),
       tokens: estimate.input + estimate.output,
       bounded: estimate.bounded,
     };
