@@ -1,6 +1,6 @@
 /** Usage limits through the whole server: what is refused, what is counted, what is shown (api §11.5, §15.3, §15.5). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock } from '../src/kernel/clock.ts';
+import { budgetKey, eventually, settledBooks } from './support/budgets.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 let server: TestServer;
@@ -13,16 +13,7 @@ afterAll(() => server.stop());
 
 const messages = [{ role: 'user', content: 'Hello, Sluice' }];
 
-async function key(more: object = {}): Promise<{ id: string; key: string }> {
-  const made = await server.admin('POST', '/api-keys/workspace/service', {
-    name: 'limited',
-    workspace_id: server.first.workspace_id,
-    scopes: ['completions.write'],
-    ...more,
-  });
-  expect(made).toMatchObject({ status: 200 });
-  return { id: String(made.body.id), key: String(made.body.key) };
-}
+const key = (more: object = {}) => budgetKey(server, more);
 
 const chat = (caller: string, more: object = {}, headers: Record<string, string> = {}) =>
   server.call(
@@ -42,15 +33,6 @@ async function policy(more: object): Promise<string> {
   });
   expect(made.body).toEqual({ id: expect.any(String), object: 'policy_usage_limits' });
   return String(made.body.id);
-}
-
-/** Until what was settled is in the books, and nodes know of a change. */
-async function eventually<T>(read: () => Promise<T>, good: (value: T) => boolean): Promise<T> {
-  for (let i = 0; ; i++) {
-    const value = await read();
-    if (good(value) || i > 100) return value;
-    await new Promise((resolve) => systemClock.after(20, () => resolve(undefined)));
-  }
 }
 
 describe('a usage-limits policy', () => {
@@ -100,18 +82,13 @@ describe('a usage-limits policy', () => {
   it('counts what a stream cost, to the micro-dollar', async () => {
     const caller = await key();
     const id = await policy({ conditions: [{ key: 'api_key', value: caller.id }], type: 'cost', credit_limit: 1 });
-    await eventually(
-      async () => {
-        await (await chat(caller.key, { stream: true })).text();
-        return (await server.admin('GET', `/policies/usage-limits/${id}/entities`)).body;
-      },
-      (body) => body.total === 1,
-    );
-    await new Promise((resolve) => systemClock.after(300, () => resolve(undefined)));
-    const { body } = await server.admin('GET', `/policies/usage-limits/${id}/entities`);
+    for (let i = 0; i < 5; i++) await (await chat(caller.key, { stream: true })).text();
     const mine = (await server.records()).filter((record) => record.api_key_id === caller.id);
+    const { used } = await settledBooks(server, id);
     const cost = mine.reduce((sum, record) => sum + Number(record.cost_micros), 0);
-    const used = Math.round(((body.data as { current_usage: number }[])[0]?.current_usage as number) * 1e6);
+    const shown = await server.admin('GET', `/policies/usage-limits/${id}/entities`);
+    expect(shown.body.data).toMatchObject([{ current_usage: used / 1e6 }]);
+    expect(mine).toHaveLength(5);
     expect(cost).toBeGreaterThan(0);
     expect(Math.abs(used - cost)).toBeLessThanOrEqual(mine.length);
   });
@@ -165,6 +142,8 @@ describe('limits of keys, workspaces and providers', () => {
     const caller = await key({ usage_limits: { type: 'tokens', credit_limit: 100_000 } });
     expect((await chat(caller.key, {}, { 'x-gateway-dry-run': 'true' })).status).toBe(200);
     expect((await chat(caller.key, { model: '@nowhere/model' })).status).toBe(400);
+    await server.records();
+    expect(await settledBooks(server, caller.id)).toEqual({ used: 0, reserved: 0, unpriced: 0 });
     const { body } = await server.admin('GET', `/api-keys/${caller.id}`);
     expect(body).toMatchObject({ usage_limits: { current_usage: 0, status: 'active' } });
   });
