@@ -20,6 +20,16 @@ export interface TextPart {
 /** What a check judges. Functions read on demand and remember: most checks need little of it. */
 export interface Subject {
   readonly phase: Phase;
+  /**
+   * Null: the texts are whole. In a stream that is judged while it runs, the texts are a window of the answer: what was
+   * judged last, cut to the judge's `lookBehind`, and the new piece.
+   */
+  readonly window: {
+    /** Whether the window begins where the answer does. */
+    readonly starts: boolean;
+    /** Whether nothing follows: what touches the end of a window that does not end is judged again with more behind it. */
+    readonly ends: boolean;
+  } | null;
   /** In order; which messages are looked at is the guardrail's choice and already applied. */
   readonly texts: readonly TextPart[];
   /** The texts of the last message (input) or of the whole answer (output), joined by line breaks. */
@@ -36,6 +46,8 @@ export interface Subject {
   /** api §7.6. */
   readonly requestType: string;
   readonly streams: boolean;
+  /** Whether a check before this one changed the request (input) or the answer (output). */
+  readonly transformed: boolean;
   /** Status of the answer; null in the input phase. */
   readonly status: number | null;
   readonly metadata: Readonly<Record<string, string>>;
@@ -73,31 +85,66 @@ export interface Judgement {
 /** What checks that call others may use: everything passes the egress guard, ends with `signal`, and is limited in size. */
 export interface Outside {
   readonly signal: AbortSignal;
-  /** POST or GET with JSON; throws for network faults, for answers over 1 MiB and for what the guard refuses. */
+  /**
+   * Throws for network faults, for answers over `maxBytes` (1 MiB when absent), after `timeoutMs` where it is given and
+   * shorter than what is left, and for what the guard refuses. Follows no redirect.
+   */
   call(request: {
     readonly url: string;
-    readonly method: 'GET' | 'POST' | 'PUT';
+    readonly method: 'GET' | 'POST' | 'PUT' | 'HEAD';
     readonly headers: Readonly<Record<string, string>>;
     readonly body: string | Uint8Array | null;
+    readonly maxBytes?: number;
+    readonly timeoutMs?: number;
   }): Promise<{ readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: Buffer }>;
+  /** Whether a host name has an address that the guard lets calls go to. */
+  resolves(host: string): Promise<boolean>;
   /** Milliseconds since the epoch. */
   now(): number;
 }
 
-export interface Check<P = never> {
+/** A check could not be carried out; the message is for the record and the caller. How that counts is the runner's to say. */
+export class CheckError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'CheckError';
+  }
+}
+
+/** Parameters that every check may have (api §7.3, §7.7); the catalog reads them. */
+export interface Common {
+  /** Milliseconds the runner gives the check; null: its own default. */
+  readonly timeoutMs: number | null;
+  /** Whether a check that cannot be carried out counts as failed. */
+  readonly failOnError: boolean;
+  /** Headers of the caller's request that are sent along, lower case. */
+  readonly forwardHeaders: readonly string[];
+  /** What a check of a hosted service uses in place of the account's own. */
+  readonly credentials: Readonly<Record<string, unknown>> | null;
+}
+
+/** One guardrail's check, ready to judge. */
+export interface Judge {
+  /**
+   * How an output check may judge a stream before its end: with this many characters seen before each new piece. Then the
+   * whole answer fails exactly if one window does. Null: only the whole answer can be judged.
+   */
+  readonly lookBehind: number | null;
+  /** Throws `CheckError`, or what `Outside` throws. */
+  judge(subject: Subject, outside: Outside): Judgement | Promise<Judgement>;
+}
+
+export interface Check<P = unknown> {
   /** `default.regexMatch`. */
   readonly id: string;
   readonly phases: readonly Phase[];
   readonly targets: readonly Target[];
-  /** Strict; messages say what to do. Common parameters (`timeout`, `failOnError`, `forwardHeaders`, `credentials`) are added by the catalog where `common` names them. */
+  /** Strict; messages say what to do. The common parameters are not among them. */
   readonly parameters: z.ZodType<P>;
-  /**
-   * How an output check may judge a stream before its end: with this many characters seen before each new piece. Null:
-   * only the whole answer can be judged.
-   */
-  readonly lookBehind: number | null;
-  /** Whether it may replace texts. */
+  /** Milliseconds the runner gives a check that calls others; null: computed here, no limit of its own. */
+  readonly timeoutMs: number | null;
+  /** Whether it may replace texts or bodies. */
   readonly mutates: boolean;
   /** Makes the judge of one guardrail's parameters: what can be prepared is prepared once. */
-  compile(parameters: P): (subject: Subject, outside: Outside) => Judgement | Promise<Judgement>;
+  compile(parameters: P, common: Common): Judge;
 }

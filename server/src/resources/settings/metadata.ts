@@ -3,9 +3,9 @@
  * draft-07 that speaks of an object of strings. A schema is checked whole when it is saved, so that applying it cannot fail.
  */
 import { z } from 'zod';
+import { matchesPattern, patternProblem, patternSize } from '../../kernel/pattern.ts';
 import { refuse } from '../common.ts';
 import { codePoints, text } from '../shapes.ts';
-import { matchesPattern, patternProblem, patternSize } from './pattern.ts';
 
 const MAX_PROPERTIES = 64;
 /** Of all patterns together: a tenant's schema runs on every write of a key, on a thread that all tenants share. */

@@ -3,23 +3,28 @@
  * time still allows to be expensive, a large program over a long text, is bounded here.
  */
 import { RE2JS } from 're2js';
-import { Lru } from '../../kernel/lru.ts';
-import { codePoints } from '../shapes.ts';
+import { Lru } from './lru.ts';
 
-const MAX_CHARACTERS = 512;
-const MAX_PROGRAM = 1_000;
+/** What a pattern may cost: characters (code points) of its text and instructions of its program. */
+export interface PatternLimits {
+  readonly characters: number;
+  readonly program: number;
+}
+
+const SMALL: PatternLimits = { characters: 512, program: 1_000 };
 /** Program size × input length that is matched at once: about 14 ms. */
 const MAX_WORK = 500_000;
 
 const compiled = new Lru<string, RE2JS>({ maxEntries: 500 });
 
 /** What is wrong with a pattern, as a phrase; null for one that may be stored. */
-export function patternProblem(pattern: string): string | null {
-  if (codePoints(pattern) > MAX_CHARACTERS) return `must have at most ${MAX_CHARACTERS} characters`;
+export function patternProblem(pattern: string, limits = SMALL): string | null {
+  if (pattern.length > limits.characters * 2 || [...pattern].length > limits.characters)
+    return `must have at most ${limits.characters} characters`;
   // Compiling is what costs: a repetition of a repetition is unrolled. It is judged before it is done.
-  if (unrolled(pattern) > MAX_PROGRAM) return 'repeats too much: use smaller counts';
+  if (unrolled(pattern) > limits.program) return 'repeats too much: use smaller counts';
   try {
-    return compile(pattern).programSize() > MAX_PROGRAM ? 'is too large a pattern' : null;
+    return compile(pattern).programSize() > limits.program ? 'is too large a pattern' : null;
   } catch {
     return 'is not a pattern that can be used here (RE2 syntax, without look-around and back-references)';
   }
@@ -28,6 +33,17 @@ export function patternProblem(pattern: string): string | null {
 /** Instructions of the program, which each character of a text may cost; of a pattern without problem only. */
 export function patternSize(pattern: string): number {
   return compile(pattern).programSize();
+}
+
+/** Whether matching may be done at once: what is more is about 14 ms of work or more, and worth a thread of its own. */
+export function isQuickMatch(pattern: string, length: number): boolean {
+  return compile(pattern).programSize() * length <= MAX_WORK;
+}
+
+/** Where `pattern` is first found in `text`, in UTF-16 units; null where it is not. Costs several times a mere test. */
+export function findPattern(pattern: string, text: string): { readonly start: number; readonly end: number } | null {
+  const matcher = compile(pattern).matcher(text);
+  return matcher.find() ? { start: matcher.start(), end: matcher.end() } : null;
 }
 
 /** Whether the whole pattern is found in `text`; null when the text is too long to be searched. */

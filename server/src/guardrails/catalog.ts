@@ -1,0 +1,194 @@
+/**
+ * All checks by id, and what a guardrail's `checks` must be (api §7.3). A stored guardrail is validated again when it is
+ * compiled: rules become stricter, and a header that must not be forwarded must not be forwarded by an old row either.
+ */
+import { z } from 'zod';
+import type { Check, Common, Judge, Phase, Target } from './check.ts';
+import { containsCode } from './checks/code.ts';
+import { contains } from './checks/contains.ts';
+import { characterCount, sentenceCount, wordCount } from './checks/counts.ts';
+import { allUpperCase, endsWith, isAllLowerCase, notNull } from './checks/form.ts';
+import { inlineImageUrls } from './checks/images.ts';
+import { promptInjection } from './checks/injection.ts';
+import { jsonKeys, jsonSchema } from './checks/json.ts';
+import { jwt } from './checks/jwt.ts';
+import { gibberish, language } from './checks/language.ts';
+import { requiredMetadataKeyPairs, requiredMetadataKeys } from './checks/metadata.ts';
+import { pii } from './checks/pii.ts';
+import { addPrefix } from './checks/prefix.ts';
+import { regexMatch } from './checks/regex-match.ts';
+import { allowedRequestTypes, modelRules, modelWhitelist, requestParametersCheck } from './checks/request.ts';
+import { secrets } from './checks/secrets.ts';
+import { validUrls } from './checks/urls.ts';
+import { log, webhook } from './checks/webhook.ts';
+import { forwardHeaders } from './forward-headers.ts';
+
+export const CHECKS: ReadonlyMap<string, Check> = new Map(
+  [
+    regexMatch,
+    sentenceCount,
+    wordCount,
+    characterCount,
+    allUpperCase,
+    isAllLowerCase,
+    endsWith,
+    contains,
+    containsCode,
+    jsonSchema,
+    jsonKeys,
+    validUrls,
+    notNull,
+    modelWhitelist,
+    modelRules,
+    allowedRequestTypes,
+    requiredMetadataKeys,
+    requiredMetadataKeyPairs,
+    requestParametersCheck,
+    jwt,
+    addPrefix,
+    inlineImageUrls,
+    webhook,
+    log,
+    pii,
+    language,
+    gibberish,
+    secrets,
+    promptInjection,
+  ].map((one) => [one.id, one]),
+);
+
+/** Longest a check may be given, in milliseconds. */
+const MAX_TIMEOUT_MS = 60_000;
+const MAX_CHECKS = 100;
+
+/** Parameters that any check may have besides its own; they are taken out before the check's own schema sees the rest. */
+const common = z.object({
+  timeout: z.number().int('must be a whole number of milliseconds').min(1).max(MAX_TIMEOUT_MS).optional(),
+  failOnError: z.boolean().optional(),
+  forwardHeaders: forwardHeaders.optional(),
+  credentials: z.record(z.string(), z.unknown()).optional(),
+});
+const COMMON_KEYS = new Set(Object.keys(common.shape));
+
+/** One check as the administration API sends and shows it. Parameters are kept as they were sent: defaults may change. */
+export interface CheckEntry {
+  readonly id: string;
+  readonly name?: string;
+  readonly is_enabled: boolean;
+  readonly parameters?: Readonly<Record<string, unknown>>;
+}
+
+interface Parsed {
+  readonly check: Check;
+  readonly own: unknown;
+  readonly common: Common;
+}
+
+type Issues = readonly z.core.$ZodIssue[];
+
+/** The parameters of a check by its own schema and the common one, or what is wrong with them, with paths inside them. */
+function parse(made: Check, parameters: Readonly<Record<string, unknown>>): Parsed | Issues {
+  const own: Record<string, unknown> = {};
+  const shared: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(parameters)) {
+    // `__proto__` as a key of JSON is a key like others.
+    Object.defineProperty(COMMON_KEYS.has(key) ? shared : own, key, { value, enumerable: true, configurable: true });
+  }
+  const [mine, theirs] = [made.parameters.safeParse(own), common.safeParse(shared)];
+  if (!mine.success || !theirs.success) return [...(mine.error?.issues ?? []), ...(theirs.error?.issues ?? [])];
+  const { timeout = made.timeoutMs, failOnError = false, forwardHeaders: names = [], credentials = null } = theirs.data;
+  return {
+    check: made,
+    own: mine.data,
+    common: { timeoutMs: timeout, failOnError, forwardHeaders: names, credentials },
+  };
+}
+
+/** The known id that a wrong one was most likely meant to be. */
+export function nearestId(id: string): string | null {
+  const wanted = id.toLowerCase();
+  let best: string | null = null;
+  let least = Math.max(3, wanted.length / 4) + 1;
+  if (id.length <= 80)
+    for (const known of CHECKS.keys()) {
+      const lower = known.toLowerCase();
+      const short = lower.slice(lower.indexOf('.') + 1);
+      const distance = Math.min(edits(wanted, lower), edits(wanted.slice(wanted.indexOf('.') + 1), short) + 1);
+      if (distance < least) [best, least] = [known, distance];
+    }
+  return best;
+}
+
+/** Levenshtein distance of two short texts. */
+function edits(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++)
+      next.push(
+        Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1)),
+      );
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}
+
+const entry = z.strictObject({
+  id: z.string().min(1).max(100),
+  name: z.string().max(255).optional(),
+  is_enabled: z.boolean().default(true),
+  parameters: z.record(z.string(), z.unknown()).optional(),
+});
+
+function idProblem(id: string, target: Target): string | null {
+  const made = CHECKS.get(id);
+  if (made === undefined) {
+    const near = nearestId(id);
+    return `is not a known check${near === null ? '' : `; did you mean ${near}?`}`;
+  }
+  if (made.targets.includes(target)) return null;
+  return `cannot be used in a guardrail with target ${target}`;
+}
+
+/**
+ * The `checks` of a guardrail: at least one, known ids that the target allows, parameters that each check accepts. Issues
+ * carry the path inside the array (`[1].parameters.rule`), so that the schema can stand anywhere in a body.
+ */
+export function checksSchema(target: Target): z.ZodType<CheckEntry[]> {
+  return z
+    .array(entry)
+    .min(1)
+    .max(MAX_CHECKS)
+    .superRefine((entries, context) => {
+      entries.forEach(({ id, parameters = {} }, index) => {
+        const problem = idProblem(id, target);
+        if (problem !== null) {
+          context.addIssue({ code: 'custom', path: [index, 'id'], message: problem });
+          return;
+        }
+        const parsed = parse(CHECKS.get(id) as Check, parameters);
+        if ('check' in parsed) return;
+        for (const issue of parsed)
+          context.issues.push({ ...issue, path: [index, 'parameters', ...issue.path] } as never);
+      });
+    });
+}
+
+/** A check ready to judge, and what the runner must know of it. */
+export interface CompiledCheck {
+  readonly id: string;
+  readonly phases: readonly Phase[];
+  readonly mutates: boolean;
+  readonly common: Common;
+  readonly judge: Judge;
+}
+
+/** Makes the judge of a stored check; null where it is not (or no longer) valid, which must count as a check that fails. */
+export function compileCheck(stored: CheckEntry, target: Target): CompiledCheck | null {
+  const made = CHECKS.get(stored.id);
+  if (made === undefined || !made.targets.includes(target)) return null;
+  const parsed = parse(made, stored.parameters ?? {});
+  if (!('check' in parsed)) return null;
+  const { id, phases, mutates } = made;
+  return { id, phases, mutates, common: parsed.common, judge: made.compile(parsed.own, parsed.common) };
+}

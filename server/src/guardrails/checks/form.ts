@@ -1,0 +1,80 @@
+import { z } from 'zod';
+import type { Subject } from '../check.ts';
+import { ANY_TARGET, BOTH, check, not, OUTPUT, text, verdict } from './support.ts';
+
+const formed = (id: string, test: (subject: Subject) => boolean, [yes, no]: readonly [string, string]) =>
+  check({
+    id,
+    phases: BOTH,
+    targets: ANY_TARGET,
+    parameters: z.strictObject({ not }),
+    timeoutMs: null,
+    mutates: false,
+    compile: ({ not: inverted }) => ({
+      lookBehind: null,
+      judge(subject) {
+        const ok = test(subject);
+        return verdict(ok, inverted, ok ? yes : no);
+      },
+    }),
+  });
+
+/** `default.alluppercase`: the latest text has no letter that upper case would change. A text without letters passes. */
+export const allUpperCase = formed(
+  'default.alluppercase',
+  (subject) => {
+    const latest = subject.latest();
+    return latest === latest.toUpperCase();
+  },
+  ['The text is in upper case.', 'The text is not in upper case.'],
+);
+
+/** `default.isAllLowerCase`: the latest text has no letter that lower case would change. A text without letters passes. */
+export const isAllLowerCase = formed(
+  'default.isAllLowerCase',
+  (subject) => {
+    const latest = subject.latest();
+    return latest === latest.toLowerCase();
+  },
+  ['The text is in lower case.', 'The text is not in lower case.'],
+);
+
+/** `default.endsWith`: the latest text ends with `suffix`, code unit for code unit once both are in Unicode form C. */
+export const endsWith = check({
+  id: 'default.endsWith',
+  phases: BOTH,
+  targets: ANY_TARGET,
+  parameters: z.strictObject({ suffix: text(10_000), not }),
+  timeoutMs: null,
+  mutates: false,
+  compile({ suffix, not: inverted }) {
+    const wanted = suffix.normalize('NFC');
+    return {
+      lookBehind: null,
+      judge(subject) {
+        // Only the end is normalised: three times the length holds the suffix in any form.
+        const end = subject.latest().slice(-(suffix.length * 3 + 64));
+        const ok = end.endsWith(suffix) || end.normalize('NFC').endsWith(wanted);
+        return verdict(ok, inverted, ok ? 'The text ends with the suffix.' : 'The text does not end with the suffix.');
+      },
+    };
+  },
+});
+
+/** `default.notNull`: the answer's text holds something besides white space. An answer that calls tools is not judged. */
+export const notNull = check({
+  id: 'default.notNull',
+  phases: OUTPUT,
+  targets: ANY_TARGET,
+  parameters: z.strictObject({ not }),
+  timeoutMs: null,
+  mutates: false,
+  compile: ({ not: inverted }) => ({
+    lookBehind: null,
+    judge(subject) {
+      if (subject.callsTools) return { verdict: true, data: { explanation: 'The answer calls tools.', skipped: true } };
+      const ok = /\S/.test(subject.latest());
+      return verdict(ok, inverted, ok ? 'The answer has text.' : 'The answer has no text.');
+    },
+  }),
+});

@@ -1,0 +1,228 @@
+import { z } from 'zod';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import type { Subject } from '../check.ts';
+import { ANY_TARGET, check, INPUT, LLM, not, text, texts, verdict } from './support.ts';
+
+/** api §7.6. */
+export const REQUEST_TYPES = [
+  'complete',
+  'chatComplete',
+  'embed',
+  'rerank',
+  'moderate',
+  'proxy',
+  'imageGenerate',
+  'createSpeech',
+  'createTranscription',
+  'createTranslation',
+  'realtime',
+  'uploadFile',
+  'listFiles',
+  'retrieveFile',
+  'deleteFile',
+  'retrieveFileContent',
+  'createBatch',
+  'retrieveBatch',
+  'cancelBatch',
+  'listBatches',
+  'getBatchOutput',
+  'listFinetunes',
+  'createFinetune',
+  'retrieveFinetune',
+  'cancelFinetune',
+  'createModelResponse',
+  'getModelResponse',
+  'deleteModelResponse',
+  'listResponseInputItems',
+  'messages',
+] as const;
+
+const models = texts(2_000, 500);
+
+/** Whether a list names the model: by its id, or with the provider before it (`openai/gpt-5`, `@openai/gpt-5`). */
+function names(list: ReadonlySet<string>, { model, provider }: Subject): boolean {
+  if (model === null) return false;
+  return (
+    list.has(model) || (provider !== null && (list.has(`${provider}/${model}`) || list.has(`@${provider}/${model}`)))
+  );
+}
+
+/** `default.modelWhitelist`: the model asked for is listed (`not`, `inverse`: is not). A call without model is not judged. */
+export const modelWhitelist = check({
+  id: 'default.modelWhitelist',
+  phases: INPUT,
+  targets: LLM,
+  parameters: z.strictObject({ models, not, inverse: not }),
+  timeoutMs: null,
+  mutates: false,
+  compile({ models: listed, not: inverted, inverse }) {
+    const list = new Set(listed);
+    return {
+      lookBehind: null,
+      judge(subject) {
+        if (subject.model === null)
+          return { verdict: true, data: { explanation: 'The call names no model.', skipped: true } };
+        const ok = names(list, subject);
+        return verdict(ok, inverted || inverse, ok ? 'The model is listed.' : 'The model is not listed.');
+      },
+    };
+  },
+});
+
+/**
+ * `default.modelRules`: which models the request's metadata allow. The lists of all metadata entries that match are
+ * joined and take the place of `defaults`; `*` is every model. A call without model is not judged.
+ */
+export const modelRules = check({
+  id: 'default.modelRules',
+  phases: INPUT,
+  targets: LLM,
+  parameters: z.strictObject({
+    rules: z
+      .strictObject({
+        defaults: z.array(text(500)).max(2_000).default([]),
+        metadata: z.record(text(128), z.record(text(500), z.array(text(500)).max(2_000))).default({}),
+      })
+      .refine(
+        ({ defaults, metadata }) => defaults.length > 0 || Object.keys(metadata).length > 0,
+        'must have defaults or metadata',
+      ),
+    not,
+  }),
+  timeoutMs: null,
+  mutates: false,
+  compile({ rules, not: inverted }) {
+    const defaults = new Set(rules.defaults);
+    const byMetadata = Object.entries(rules.metadata).map(
+      ([key, values]) => [key, new Map(Object.entries(values).map(([value, list]) => [value, new Set(list)]))] as const,
+    );
+    return {
+      lookBehind: null,
+      judge(subject) {
+        if (subject.model === null)
+          return { verdict: true, data: { explanation: 'The call names no model.', skipped: true } };
+        const lists: ReadonlySet<string>[] = [];
+        for (const [key, values] of byMetadata) {
+          const value = Object.hasOwn(subject.metadata, key) ? subject.metadata[key] : undefined;
+          const list = value === undefined ? undefined : values.get(value);
+          if (list !== undefined) lists.push(list);
+        }
+        const source = lists.length > 0 ? 'metadata' : 'defaults';
+        const ok = (lists.length > 0 ? lists : [defaults]).some((list) => list.has('*') || names(list, subject));
+        return verdict(ok, inverted, `The model is ${ok ? '' : 'not '}allowed by ${source}.`, { rule: source });
+      },
+    };
+  },
+});
+
+const types = z.array(z.enum(REQUEST_TYPES)).max(REQUEST_TYPES.length);
+
+/** `default.allowedRequestTypes`: blocked wins; without `allowedTypes` everything that is not blocked is allowed. */
+export const allowedRequestTypes = check({
+  id: 'default.allowedRequestTypes',
+  phases: INPUT,
+  targets: LLM,
+  parameters: z
+    .strictObject({ allowedTypes: types.optional(), blockedTypes: types.optional() })
+    .refine(
+      (value) => (value.allowedTypes?.length ?? 0) + (value.blockedTypes?.length ?? 0) > 0,
+      'must have allowedTypes or blockedTypes',
+    ),
+  timeoutMs: null,
+  mutates: false,
+  compile({ allowedTypes = [], blockedTypes = [] }) {
+    const allowed = new Set<string>(allowedTypes);
+    const blocked = new Set<string>(blockedTypes);
+    return {
+      lookBehind: null,
+      judge({ requestType }) {
+        const ok = !blocked.has(requestType) && (allowed.size === 0 || allowed.has(requestType));
+        return verdict(ok, false, `Requests of type ${requestType} are ${ok ? '' : 'not '}allowed.`);
+      },
+    };
+  },
+});
+
+const primitive = z.union([z.string().max(2_000), z.number(), z.boolean(), z.null()]);
+const list = z.array(text(500)).max(1_000).optional();
+const values = z.array(primitive).max(1_000).optional();
+
+/** What a request is about rather than how it is carried out: allowed whatever `allowedKeys` says, unless it is blocked. */
+const CONTENT_KEYS = new Set(['model', 'messages', 'input', 'prompt', 'system', 'instructions', 'contents']);
+
+/**
+ * `default.requestParametersCheck`: tools by type and function name, top-level keys of the body, and their values. Blocked
+ * wins over allowed; a list that is absent allows everything, an empty one nothing. `values` judges keys that are there.
+ */
+export const requestParametersCheck = check({
+  id: 'default.requestParametersCheck',
+  phases: INPUT,
+  targets: ANY_TARGET,
+  parameters: z.strictObject({
+    tools: z
+      .strictObject({ allowedTypes: list, blockedTypes: list, allowedFunctionNames: list, blockedFunctionNames: list })
+      .optional(),
+    params: z
+      .strictObject({
+        allowedKeys: list,
+        blockedKeys: list,
+        values: z.record(text(500), z.strictObject({ allowedValues: values, blockedValues: values })).optional(),
+      })
+      .optional(),
+  }),
+  timeoutMs: null,
+  mutates: false,
+  compile({ tools = {}, params = {} }) {
+    const fits = <T>(value: T, allowed: readonly T[] | undefined, blocked: readonly T[] | undefined): boolean =>
+      !blocked?.includes(value) && (allowed === undefined || allowed.includes(value));
+    return {
+      lookBehind: null,
+      judge(subject) {
+        const body = subject.request();
+        if (!isObject(body)) return verdict(true, false, 'The request has no JSON object.');
+        const faults: string[] = [];
+        for (const [at, { type, name }] of toolsOf(body).entries()) {
+          if (type !== null && !fits(type, tools.allowedTypes, tools.blockedTypes)) faults.push(`${at}: type`);
+          if (name !== null && !fits(name, tools.allowedFunctionNames, tools.blockedFunctionNames))
+            faults.push(`${at}: function name`);
+        }
+        const toolFaults = faults.map((fault) => `tool ${fault}`);
+        const keyFaults = Object.keys(body).flatMap((key) => {
+          const allowed = CONTENT_KEYS.has(key) ? undefined : params.allowedKeys;
+          return fits(key, allowed, params.blockedKeys) ? [] : [`key ${key.slice(0, 64)}`];
+        });
+        const valueFaults = Object.entries(params.values ?? {}).flatMap(([key, { allowedValues, blockedValues }]) =>
+          !Object.hasOwn(body, key) || fits(body[key] as string, allowedValues as string[], blockedValues as string[])
+            ? []
+            : [`value of ${key}`],
+        );
+        const all = [...toolFaults, ...keyFaults, ...valueFaults].slice(0, 20);
+        return verdict(
+          all.length === 0,
+          false,
+          all.length === 0 ? 'Tools and parameters are allowed.' : `Not allowed: ${all.join(', ')}.`,
+        );
+      },
+    };
+  },
+});
+
+/** Tools of a body in any dialect: with a `function` object, flat, or as the older `functions`; forced choices too. */
+function toolsOf(body: JsonObject): { readonly type: string | null; readonly name: string | null }[] {
+  const out: { type: string | null; name: string | null }[] = [];
+  const add = (tool: unknown, fallback: string) => {
+    if (!isObject(tool)) return;
+    const inner = isObject(tool['function']) ? tool['function'] : tool;
+    out.push({
+      type: typeof tool['type'] === 'string' ? tool['type'] : fallback,
+      name: typeof inner['name'] === 'string' ? inner['name'] : null,
+    });
+  };
+  for (const tool of Array.isArray(body['tools']) ? body['tools'] : []) {
+    const declared = isObject(tool) ? (tool['functionDeclarations'] ?? tool['function_declarations']) : undefined;
+    if (Array.isArray(declared)) for (const one of declared) add(one, 'function');
+    else add(tool, 'function');
+  }
+  for (const tool of Array.isArray(body['functions']) ? body['functions'] : []) add(tool, 'function');
+  return out;
+}

@@ -1,0 +1,139 @@
+import { z } from 'zod';
+import { isObject } from '../../kernel/json.ts';
+import { CheckError, type Common, type Outside, type Subject } from '../check.ts';
+import { forwarded } from '../forward-headers.ts';
+import { ANY_TARGET, BOTH, check, OUTPUT, url } from './support.ts';
+
+/** Headers sent to a webhook; they win over forwarded ones. */
+export const headers = z
+  .record(
+    z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_|~-]{1,200}$/, 'must be a header name'),
+    z
+      .string()
+      .max(8_192)
+      .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'must be a header value without line breaks'),
+  )
+  .refine((given) => Object.keys(given).length <= 50, 'must have at most 50 headers')
+  .refine(
+    (given) =>
+      Object.keys(given).every((name) => !/^(?:host|content-length|transfer-encoding|connection)$/i.test(name)),
+    'must not have host, content-length, transfer-encoding or connection: they belong to the call',
+  )
+  .default({});
+
+const joined = (subject: Subject): string => subject.texts.map((part) => part.text).join('\n');
+
+/** What a webhook and a log are sent (api §7.10). */
+function told(subject: Subject): string {
+  const input = subject.phase === 'input';
+  const tools = subject.requestType === 'toolCall';
+  return JSON.stringify({
+    request: {
+      json: subject.request() ?? null,
+      text: input ? joined(subject) : '',
+      isStreamingRequest: subject.streams,
+      isTransformed: input && subject.transformed,
+    },
+    response: {
+      json: subject.answer() ?? null,
+      text: input ? '' : joined(subject),
+      statusCode: subject.status,
+      isTransformed: !input && subject.transformed,
+    },
+    provider: subject.provider,
+    requestType: subject.requestType,
+    metadata: subject.metadata,
+    eventType: tools ? (input ? 'beforeToolCall' : 'afterToolCall') : input ? 'beforeRequestHook' : 'afterRequestHook',
+  });
+}
+
+async function send(
+  to: string,
+  own: Readonly<Record<string, string>>,
+  common: Common,
+  subject: Subject,
+  outside: Outside,
+) {
+  const given = Object.fromEntries(Object.entries(own).map(([name, value]) => [name.toLowerCase(), value]));
+  return outside.call({
+    url: to,
+    method: 'POST',
+    headers: { ...forwarded(common.forwardHeaders, subject), 'content-type': 'application/json', ...given },
+    body: told(subject),
+    maxBytes: 16 * 1024 * 1024,
+  });
+}
+
+/** Data a webhook gives for the record: kept as it is when it is small. */
+const MAX_DATA = 16_384;
+
+/**
+ * `default.webhook` (api §7.10): another server judges, and may replace the whole request or answer. Anything but 2xx and a
+ * JSON object with a boolean `verdict` is an error of the check.
+ */
+export const webhook = check({
+  id: 'default.webhook',
+  phases: BOTH,
+  targets: ANY_TARGET,
+  parameters: z.strictObject({ webhookURL: url, headers }),
+  timeoutMs: 3_000,
+  mutates: true,
+  compile: ({ webhookURL, headers: own }, common) => ({
+    lookBehind: null,
+    async judge(subject, outside) {
+      const answer = await send(webhookURL, own, common, subject, outside);
+      if (answer.status < 200 || answer.status > 299)
+        throw new CheckError(`The webhook answered with ${answer.status}.`);
+      let said: unknown;
+      try {
+        said = JSON.parse(answer.body.toString('utf8'));
+      } catch {
+        throw new CheckError('The webhook did not answer with JSON.');
+      }
+      if (!isObject(said) || typeof said['verdict'] !== 'boolean')
+        throw new CheckError('The webhook did not answer with a boolean verdict.');
+      const data = said['data'] ?? null;
+      const small = JSON.stringify(data).length <= MAX_DATA;
+      const side = isObject(said['transformedData'])
+        ? said['transformedData'][subject.phase === 'input' ? 'request' : 'response']
+        : undefined;
+      const replaced = isObject(side) ? side['json'] : undefined;
+      if (replaced !== undefined && replaced !== null && !isObject(replaced))
+        throw new CheckError('The webhook replaced the body by something that is not a JSON object.');
+      return {
+        verdict: said['verdict'],
+        data: small
+          ? isObject(data)
+            ? data
+            : data === null
+              ? null
+              : { data }
+          : { explanation: 'Data over 16 KiB is left out.' },
+        ...(isObject(replaced) ? { replaced } : null),
+      };
+    },
+  }),
+});
+
+/** `default.log`: tells another server what a webhook is told; passes whatever it answers, or whether it answers. */
+export const log = check({
+  id: 'default.log',
+  phases: OUTPUT,
+  targets: ANY_TARGET,
+  parameters: z.strictObject({ logURL: url, headers }),
+  timeoutMs: 5_000,
+  mutates: false,
+  compile: ({ logURL, headers: own }, common) => ({
+    lookBehind: null,
+    async judge(subject, outside) {
+      let said: string;
+      try {
+        const { status } = await send(logURL, own, common, subject, outside);
+        said = status < 300 ? 'The log was told.' : `The log answered with ${status}.`;
+      } catch {
+        said = 'The log could not be reached.';
+      }
+      return { verdict: true, data: { explanation: said } };
+    },
+  }),
+});

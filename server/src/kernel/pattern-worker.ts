@@ -1,0 +1,15 @@
+/** Matches in a thread of its own what would hold the event loop up: see `pattern-thread.ts`. */
+import { parentPort } from 'node:worker_threads';
+import { RE2JS } from 're2js';
+import { Lru } from './lru.ts';
+
+const compiled = new Lru<string, RE2JS>({ maxEntries: 100 });
+
+parentPort?.on('message', ({ id, pattern, text }: { id: number; pattern: string; text: string }) => {
+  let expression = compiled.get(pattern);
+  if (expression === undefined) {
+    expression = RE2JS.compile(pattern);
+    compiled.set(pattern, expression);
+  }
+  parentPort?.postMessage({ id, found: expression.test(text) });
+});
