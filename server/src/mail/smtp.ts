@@ -27,7 +27,7 @@ export function smtpMailer(options: SmtpOptions): Mailer {
   const { host, port, secure, login, from } = options;
   const opened = new Set<{ close(): void }>();
   return {
-    async send({ to, subject, text }: Mail) {
+    async send({ id, to, subject, text }: Mail) {
       const { createTransport } = await import('nodemailer');
       const transport = createTransport({
         host,
@@ -44,8 +44,15 @@ export function smtpMailer(options: SmtpOptions): Mailer {
       });
       opened.add(transport);
       try {
-        // Addresses as objects are taken as they are; texts would be parsed, as lists even.
-        await transport.sendMail({ from, to: { name: '', address: to }, subject: oneLine(subject), text });
+        await transport.sendMail({
+          from,
+          // As objects addresses are taken as they are; texts would be parsed, as lists even.
+          to: { name: '', address: to },
+          subject: oneLine(subject),
+          text,
+          messageId: `<${id}@${from.address.slice(from.address.indexOf('@') + 1)}>`,
+          headers: { 'auto-submitted': 'auto-generated' },
+        });
       } catch (error) {
         throw failureOf(error);
       } finally {

@@ -388,6 +388,8 @@ describe('mails', () => {
     ]) {
       expect(raw).toContain(text);
     }
+    expect(raw).toMatch(new RegExp(`^Message-ID: <${id}@sluice\\.example>\\r?$`, 'm'));
+    expect(raw).toMatch(/^Auto-Submitted: auto-generated\r?$/m);
     expect(raw).not.toContain('p@ss');
   });
 

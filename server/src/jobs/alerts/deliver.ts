@@ -279,7 +279,7 @@ class Lanes {
       return { error: 'E-mail is not configured on this installation (SLUICE_SMTP_URL).', permanent: true };
     }
     try {
-      await mailer.send(alertMail(row.body as unknown as AlertEvent, row.recipient));
+      await mailer.send(alertMail(row.body as unknown as AlertEvent, row.id, row.recipient));
       return { error: null };
     } catch (error) {
       return { error: reasonOf(error), permanent: error instanceof MailFailure && error.permanent };

@@ -79,7 +79,8 @@ const NEWS: Readonly<Record<Alert['kind'], readonly [string, string]>> = {
   ],
 };
 
-export function alertMail({ type, timestamp, data }: AlertEvent, to: string): Mail {
+/** @param id of the delivery */
+export function alertMail({ type, timestamp, data }: AlertEvent, id: string, to: string): Mail {
   const { owner, limit } = data;
   const [subject, sentence] = NEWS[type.slice('usage_limit.'.length) as Alert['kind']];
   const named = `${OWNERS[owner.kind]} ${owner.name}`;
@@ -95,6 +96,7 @@ export function alertMail({ type, timestamp, data }: AlertEvent, to: string): Ma
     ['Since', minute(timestamp)],
   ].map(([name, value]) => `${`${name}:`.padEnd(18)}${value}`);
   return {
+    id,
     to,
     subject: `${subject}: ${named}`.slice(0, 200),
     text: [`The usage limit of ${named} ${sentence}`, '', ...lines, '', `Console: ${data.console_url}`, ''].join('\n'),
