@@ -2,11 +2,8 @@
 import { z } from 'zod';
 import { isUuid, tenantFields } from '../../fields.ts';
 import { alertEmails, alertWebhookUrl } from '../../settings/alerts.ts';
-import { isoDate, name, outageRule, text, unpricedRule } from '../../shapes.ts';
+import { isoDate, MAX_AMOUNT, name, outageRule, text, unpricedRule } from '../../shapes.ts';
 import { atLeastOne, conditions, conditionsAnswer, groupBy, groupByAnswer, unchangeable } from '../shapes.ts';
-
-/** Below this, micro-dollars stay exact. */
-const MAX_AMOUNT = 1_000_000_000;
 
 export const type = z.enum(['cost', 'tokens', 'requests']);
 export const status = z.enum(['active', 'archived']);
