@@ -426,6 +426,8 @@ export const SCHEMA = {
     threshold_alerted: bool(),
     exhausted_alerted: bool(),
     unpriced_alerted: bool(),
+    /** Entries of this window since they were last drawn together. */
+    entry_count: int(),
     ...audit,
   }),
   /** Leases: what is reserved of a bucket for one process. */
@@ -448,7 +450,7 @@ export const SCHEMA = {
     workspace_id: text(),
     bucket_id: text(),
     window_no: int(),
-    kind: text<'grant' | 'settle' | 'release' | 'expiry'>(),
+    kind: text<'grant' | 'settle' | 'release' | 'expiry' | 'opening'>(),
     from_account: text<'open' | 'reserved' | 'used'>(),
     to_account: text<'open' | 'reserved' | 'used'>(),
     amount: int(),

@@ -529,6 +529,7 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       threshold_alerted: false,
       exhausted_alerted: false,
       unpriced_alerted: false,
+      entry_count: 0,
       ...stamps,
     },
   ],

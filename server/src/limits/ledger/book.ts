@@ -32,6 +32,10 @@ export interface Settled {
 }
 
 const PICO = 1_000_000;
+/** Windows before the present one whose entries are kept. */
+const KEPT_WINDOWS = 2;
+/** So many entries of one window become one for each account. */
+const COMPACT_AT = 1_000;
 
 export type Known<N extends TableName> = ReadonlyMap<string, Row<N>>;
 const NONE: Known<'reservations'> = new Map();
@@ -159,6 +163,7 @@ export class Book {
     row.threshold_alerted = false;
     row.exhausted_alerted = false;
     row.unpriced_alerted = false;
+    row.entry_count = 0;
     this.#leases.clear();
     this.#turned = true;
     this.#dirty = true;
@@ -343,6 +348,32 @@ export class Book {
     });
   }
 
+  /** What windows that are over leave behind. */
+  async #forget(tx: BooksTx): Promise<void> {
+    const { id: bucket_id, window_no } = this.#row;
+    await tx.remove('reservations', { bucket_id, window_no: { lt: window_no } });
+    const old = window_no - KEPT_WINDOWS;
+    if (old < 2) return;
+    await tx.remove('ledger_entries', { bucket_id, window_no: { lt: old } });
+    await tx.remove('usage_alerts', { bucket_id, window_no: { lt: old }, done_at: { gt: 0 } });
+  }
+
+  /** Whether its entries are so many that `compact` is due. */
+  get full(): boolean {
+    return this.#row.entry_count >= COMPACT_AT;
+  }
+
+  /** Draws the entries of this window together: what they say of the counters stays as it is. */
+  async compact(tx: BooksTx): Promise<void> {
+    const { id, window_no } = this.#row;
+    const entries = await tx.list('ledger_entries', { where: { bucket_id: id, window_no } });
+    const { used, reserved, ...extra } = totals(entries);
+    await tx.remove('ledger_entries', { bucket_id: id, window_no });
+    this.#row.entry_count = 0;
+    if (reserved !== 0) this.#move('opening', 'open', 'reserved', reserved);
+    this.#entry('opening', 'open', 'used', window_no, used, extra);
+  }
+
   /** What went back and was granted again in one transaction did not move. */
   #net(): void {
     const window = this.#row.window_no;
@@ -361,17 +392,19 @@ export class Book {
   async close(tx: BooksTx, now: number): Promise<void> {
     if (!this.#dirty) return;
     const row = this.#row;
-    row.last_updated_at = now;
+    this.#net();
+    for (const { window_no: window } of this.#entries.values()) if (window === row.window_no) row.entry_count += 1;
+    // A turn alone is no use: what nobody uses any more is found by this.
+    if (this.#entries.size > 0 || !this.#turned) row.last_updated_at = now;
     if (this.#fresh) await tx.insert('usage_buckets', row);
     else await tx.update('usage_buckets', { id: row.id }, row);
-    if (this.#turned) await tx.remove('reservations', { bucket_id: row.id, window_no: { lt: row.window_no } });
+    if (this.#turned) await this.#forget(tx);
     for (const held of this.#leases.values()) {
       if (held === null) continue;
       const { id, amount, expires_at } = held.row;
       if (!held.stored) await tx.insert('reservations', held.row);
       else await tx.update('reservations', { id }, { amount, expires_at });
     }
-    this.#net();
     for (const entry of this.#entries.values()) await tx.insert('ledger_entries', { ...entry, created_at: now });
     for (const kind of this.#cleared) {
       await tx.remove('usage_alerts', { bucket_id: row.id, window_no: row.window_no, kind });
@@ -423,6 +456,7 @@ function newBucket(
     threshold_alerted: false,
     exhausted_alerted: false,
     unpriced_alerted: false,
+    entry_count: 0,
     created_at: now,
     last_updated_at: now,
   };
@@ -440,16 +474,19 @@ async function markOwner(tx: BooksTx, bucket: Bucket): Promise<void> {
 /** The counters of a bucket's present window as its ledger entries say; they must be what the bucket holds. */
 export async function rebuilt(tx: BooksTx, bucket: Bucket): Promise<{ used: number; carry: number; reserved: number }> {
   const entries = await tx.list('ledger_entries', { where: { bucket_id: bucket.id, window_no: bucket.window_no } });
-  let used = 0;
-  let reserved = 0;
-  let picos = 0;
-  for (const entry of entries) {
-    if (entry.to_account === 'used') used += entry.amount;
-    if (entry.from_account === 'used') used -= entry.amount;
-    if (entry.to_account === 'reserved') reserved += entry.amount;
-    if (entry.from_account === 'reserved') reserved -= entry.amount;
-    picos += entry.carry;
-  }
+  const { used, reserved, carry: picos } = totals(entries);
   const whole = Math.floor(picos / PICO);
   return { used: used + whole, carry: picos - whole * PICO, reserved };
+}
+
+function totals(entries: readonly Entry[]) {
+  const sum = { used: 0, reserved: 0, carry: 0, requests: 0, unpriced: 0 };
+  for (const entry of entries) {
+    if (entry.to_account !== 'open') sum[entry.to_account] += entry.amount;
+    if (entry.from_account !== 'open') sum[entry.from_account] -= entry.amount;
+    sum.carry += entry.carry;
+    sum.requests += entry.requests;
+    sum.unpriced += entry.unpriced;
+  }
+  return sum;
 }

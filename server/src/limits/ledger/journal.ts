@@ -123,6 +123,7 @@ async function apply(tx: SystemTx, lines: readonly (SettlementLine | ServedLine)
     for (const line of byBucket.get(id) ?? []) {
       await book.settle(tx, 'bucket' in line ? line : settledOf(line, book.row));
     }
+    if (book.full) await book.compact(tx);
     await book.close(tx, now);
   }
 }

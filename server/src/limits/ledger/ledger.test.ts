@@ -8,11 +8,14 @@ import {
   ledgerNode,
   NOTHING,
   termsWith,
+  WORKSPACE,
 } from '../../../test/support/ledger-node.ts';
 import { type Clock, systemClock, TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Tables } from '../../store/ports.ts';
-import type { Demand, Used } from './ledger.ts';
+import type { Row } from '../../store/schema.ts';
+import { Book } from './book.ts';
+import { booksQueue, type Demand, type Used } from './hold.ts';
 import { sweepBooks } from './sweep.ts';
 
 let open: { close(): Promise<void> }[] = [];
@@ -55,6 +58,18 @@ async function consistent(tables: Tables) {
     expect(leased).toBe(counters.reserved);
   }
 }
+
+const compactAll = (tables: Tables, clock: Clock) =>
+  tables.systemWrite(
+    async (tx) => {
+      for (const row of await tx.list('usage_buckets')) {
+        const book = Book.of(row, clock);
+        await book.compact(tx);
+        await book.close(tx, await tx.now());
+      }
+    },
+    { queue: booksQueue(WORKSPACE) },
+  );
 
 describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) => {
   const kinds = [
@@ -134,6 +149,8 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
             : i === 2 || Math.abs(at - once) < 86_400_000,
       );
     const seen = demands.map(() => [] as (number | null)[]);
+    const daily = (rows: Row<'usage_buckets'>[]) => rows.find((row) => row.bucket_key === '2') as Row<'usage_buckets'>;
+    let late = 0;
     // Both nodes and the sweeper come at the same moment; what they admit ends in the next window.
     let running = await Promise.all(nodes.map((node) => node.reserve(demands)));
     for (let day = 0; day < 367; day++) {
@@ -147,10 +164,14 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
         const list = seen[Number(row.bucket_key)];
         if (row.last_reset_at !== null && list?.at(-1) !== row.last_reset_at) list?.push(row.last_reset_at);
       }
-      for (const settle of running) await settle({ ...NOTHING, requests: 1 });
+      await Promise.all(running.map((settle) => settle({ ...NOTHING, requests: 1 })));
+      await Promise.all(nodes.map((node) => node.drain()));
       running = next;
+      // What ran over midnight is in the window that it was admitted in.
+      const ended = { bucket_id: daily(await buckets(tables)).id, window_no: day + 1, kind: 'settle' } as const;
+      const entries = await tables.systemRead((tx) => tx.list('ledger_entries', { where: ended }));
+      late += entries.reduce((sum, { requests }) => sum + requests, 0);
     }
-    for (const node of nodes) await node.drain();
     const rows = (await buckets(tables)).sort((a, b) => (a.bucket_key < b.bucket_key ? -1 : 1));
     // Twelve 1sts of a month after the first and the 1st of the next year, 53 Mondays, every midnight, and the leap day.
     const expected = [13, 53, 367, 1];
@@ -161,16 +182,49 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     for (const at of seen[1] ?? []) expect(new Date(at ?? 0).getUTCDay()).toBe(1);
     expect(seen[3]).toEqual([once]);
     await consistent(tables);
-    // Each request is in the window that it was admitted in: two of them in every day that is over.
-    const entries = await tables.systemRead((tx) =>
-      tx.list('ledger_entries', { where: { kind: 'settle', bucket_id: rows[2]?.id ?? '' } }),
-    );
-    const byWindow = new Map<number, number>();
-    for (const { window_no: window, requests } of entries) {
-      byWindow.set(window, (byWindow.get(window) ?? 0) + requests);
-    }
-    expect([...byWindow.values()]).toEqual(Array.from({ length: 367 }, () => 2));
+    expect(late).toBe(367 * 2);
+    // What windows that are long over left behind is gone.
+    const left = await tables.systemRead((tx) => tx.list('ledger_entries', { where: { window_no: { lt: 11 } } }));
+    expect(left.filter(({ bucket_id }) => bucket_id !== rows[3]?.id)).toEqual([]);
   }, 120_000);
+
+  it('very many entries become one for each account, and values that nobody uses are forgotten', async () => {
+    const clock = new TestClock(Date.UTC(2026, 4, 5, 12));
+    const tables = own(await booksStore(engine, clock));
+    const node = own(await ledgerNode(tables, { clock }));
+    const demand = (bucketKey: string, period: string | null) => ({
+      terms: termsWith({ bucketKey, period, type: 'tokens', limit: 100_000 }),
+      amount: 10,
+      bounded: true,
+    });
+    const [busy, rare] = [demand('busy', null), demand('rare', 'days:1')];
+    await (await node.reserve([busy, rare]))({ ...NOTHING, requests: 1, tokens: 7 });
+    const running = await node.reserve([busy]);
+    await node.drain();
+    await tables.systemWrite((tx) => tx.update('usage_buckets', { bucket_key: 'busy' }, { entry_count: 1_000 }));
+    await (await node.reserve([busy]))({ ...NOTHING, requests: 1, tokens: 9 });
+    await node.drain();
+    const [bucket] = (await buckets(tables)).filter((row) => row.bucket_key === 'busy');
+    const entries = await tables.systemRead((tx) =>
+      tx.list('ledger_entries', { where: { bucket_id: bucket?.id ?? '' } }),
+    );
+    expect(entries.filter(({ kind }) => kind === 'opening').length).toBe(2);
+    expect(entries.length).toBeLessThan(6);
+    expect(entries.reduce((sum, { requests }) => sum + requests, 0)).toBe(2);
+    expect(bucket?.entry_count).toBeLessThan(4);
+    await consistent(tables);
+    await running({ ...NOTHING, requests: 1, tokens: 10 });
+    await node.drain();
+    for (let day = 0; day < 10; day++) {
+      clock.jump(86_400_000);
+      await sweepBooks({ tables, clock });
+    }
+    expect((await buckets(tables)).map((row) => [row.bucket_key, row.used])).toEqual([['busy', 26]]);
+    await (await node.reserve([rare]))({ ...NOTHING, requests: 1, tokens: 3 });
+    await node.drain();
+    await consistent(tables);
+    expect((await buckets(tables)).find((row) => row.bucket_key === 'rare')).toMatchObject({ used: 3, window_no: 1 });
+  });
 
   it('what a killed node had acknowledged is counted once, and its lease ends', async () => {
     const clock = new TestClock(Date.now());
@@ -195,7 +249,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
       amount: fc.nat(60),
       used: fc.nat(90),
       carry: fc.integer({ min: -500_000, max: 500_000 }),
-      next: fc.constantFrom('settle', 'leave', 'sweep', 'maintain', 'day'),
+      next: fc.constantFrom('settle', 'leave', 'sweep', 'maintain', 'day', 'compact'),
     });
     await fc.assert(
       fc.asyncProperty(fc.array(action, { minLength: 5, maxLength: 30 }), async (actions) => {
@@ -223,6 +277,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
               clock.jump(31_000);
               await sweepBooks({ tables, clock });
             }
+            if (next === 'compact') await compactAll(tables, clock);
             if (next === 'maintain') await node.ledger.maintain();
             if (next === 'day') clock.jump(86_400_000);
           }

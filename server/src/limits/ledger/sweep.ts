@@ -1,11 +1,13 @@
 /** What time does to the books: leases end, windows turn. Anyone may do it at any time; each happens once. */
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
+import type { Row } from '../../store/schema.ts';
 import { Book } from './book.ts';
 import { booksQueue } from './hold.ts';
 import { nextReset, periodOf } from './terms.ts';
 
 const PAGE = 200;
+const FORGET_MS = 7 * 86_400_000;
 
 export interface SweepOptions {
   readonly tables: Tables;
@@ -35,6 +37,10 @@ export async function sweepBooks({ tables, clock }: SweepOptions): Promise<boole
         const now = await tx.now();
         const row = await tx.find('usage_buckets', { id: bucket });
         if (row === undefined) return;
+        if (isForgotten(row, now)) {
+          await tx.remove('usage_buckets', { id: bucket });
+          return;
+        }
         const book = Book.of(row, clock);
         book.turn(now);
         const over = { id: { in: leases }, expires_at: { lte: now } };
@@ -48,6 +54,22 @@ export async function sweepBooks({ tables, clock }: SweepOptions): Promise<boole
   }
   for (const { id } of policies) await advancePolicy(tables, id);
   return ended.length === PAGE || due.length === PAGE || policies.length === PAGE;
+}
+
+/**
+ * One of many values of a policy, whose window ends with nothing in it, as those before. Callers choose such values: without
+ * this they would fill the store. One that comes back begins anew, which is what its turn would have made of it.
+ */
+function isForgotten(row: Row<'usage_buckets'>, now: number): boolean {
+  return (
+    row.owner_kind === 'policy' &&
+    row.resets_at !== null &&
+    row.resets_at <= now &&
+    row.period !== null &&
+    row.used === 0 &&
+    row.reserved === 0 &&
+    row.last_updated_at < now - FORGET_MS
+  );
 }
 
 /** The dates that a policy shows; its buckets turn by their own. */

@@ -449,6 +449,7 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
       threshold_alerted: false,
       exhausted_alerted: false,
       unpriced_alerted: false,
+      entry_count: 0,
       ...at,
     },
     reservations: {
