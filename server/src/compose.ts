@@ -43,6 +43,7 @@ import { settlementSink } from './limits/ledger/journal.ts';
 import { createLedger } from './limits/ledger/ledger.ts';
 import { createOutputs } from './limits/ledger/outputs.ts';
 import { countLiveNodes } from './limits/live-nodes.ts';
+import { createSimulationDesk } from './limits/simulation/desk.ts';
 import { createInner } from './llm/inner.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
 import { run } from './llm/pipeline.ts';
@@ -356,6 +357,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       limiter: createAdminLimiter(counters, storeClock, log, config.adminRequestsPerMinute),
       checkHost: (host: string) => hostFault(guard, host),
       caughtUp: () => watch.catchUp(),
+      simulations: createSimulationDesk({ logs, countersFor: (time) => memoryCounters({ clock: time }) }),
       health: async () => ({
         store: { engine: tables.engine, row_security: tables.rowSecurity, ok: await answers(tables.ping()) },
         logs: { ok: await answers(logs.ping()) },

@@ -146,6 +146,10 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
     `/policies/usage-limits/${ID}/entities/${ID}/reset`,
     ['policies.update'],
   ],
+  ...(['usage', 'rate'] as const).map((kind) => {
+    const path = `/policies/${kind}-limits/simulate`;
+    return [`policies.${kind}-limits.simulate`, 'POST', path, path, ['policies.read']] as const;
+  }),
   ['policies.rate-limits.list', 'GET', '/policies/rate-limits', '/policies/rate-limits', ['policies.list']],
   ['policies.rate-limits.create', 'POST', '/policies/rate-limits', '/policies/rate-limits', ['policies.create']],
   ['policies.rate-limits.read', 'GET', '/policies/rate-limits/:id', `/policies/rate-limits/${ID}`, ['policies.read']],

@@ -16,10 +16,11 @@ import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
+import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
 import { type FindReferences, findReferences } from '../resources/references.ts';
-import type { AnyAction, AnyOperatorAction } from '../resources/resource.ts';
+import type { AnyAction, AnyOperatorAction, Later } from '../resources/resource.ts';
 import type { CheckHost } from '../resources/shapes.ts';
 import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
@@ -52,6 +53,8 @@ export interface AdminDeps {
   readonly references?: readonly FindReferences[];
   /** Waits until this node acts on every change committed so far, so that a caller sees its own write take effect. */
   readonly caughtUp?: () => Promise<unknown>;
+  /** For policies that are tried on stored records; without it such a request is answered with 503. */
+  readonly simulations?: SimulationDesk;
 }
 
 /** Registers every action of the catalogue on `app`. Throws when the table is not complete (rule A-01). */
@@ -258,7 +261,9 @@ async function act(
       },
       references: (to) => findReferences(deps.references ?? REFERENCES, tx, to),
       afterCommit: (step) => after.push(step),
+      later: <R>(work: (later: Later) => Promise<R>) => new Deferred(work) as R,
     });
+    if (answer instanceof Deferred) return answer;
     const checked = checkAnswer(row, answer);
     if (row.writes) {
       await appendAudit(tx, deps.vault, auditRow(deps, row, request, trail, tenant.organisationId, 200));
@@ -272,7 +277,31 @@ async function act(
   const answer =
     once === null ? await carryOut() : await once.answer(carryOut, (find) => deps.tables.read(tenant, find));
   await committed(deps, answer instanceof Replay ? null : changes, after);
+  if (answer instanceof Deferred) return checkAnswer(row, await carryOn(deps, request, answer));
   return answer;
+}
+
+/** What an action does when its transaction has ended. */
+class Deferred {
+  readonly work: (later: Later) => Promise<unknown>;
+
+  constructor(work: (later: Later) => Promise<unknown>) {
+    this.work = work;
+  }
+}
+
+async function carryOn(deps: Serving, request: FastifyRequest, { work }: Deferred): Promise<unknown> {
+  const { simulations } = deps;
+  if (simulations === undefined) throw new SluiceError('unavailable', 'This node has no store of request records.');
+  const gone = new AbortController();
+  const { socket } = request.raw;
+  const leave = () => gone.abort();
+  socket.once('close', leave);
+  try {
+    return await work({ signal: gone.signal, simulations });
+  } finally {
+    socket.off('close', leave);
+  }
 }
 
 async function actAsOperator(

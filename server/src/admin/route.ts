@@ -35,7 +35,8 @@ export function checkTable(rows: readonly AdminRow[]): void {
     for (const scope of row.scopes) {
       if (!expandAll(scope, row.params).some((name) => SCOPES.has(name))) throw refuse(`unknown scope ${scope}`);
     }
-    if (row.writes === (row.method === 'GET')) throw refuse('GET reads and every other method writes');
+    const reads = row.method === 'GET' || (row.method === 'POST' && row.asks === true);
+    if (row.writes === reads) throw refuse('GET reads and every other method writes');
     if (row.standalone && (row.writes || row.auth !== 'operator'))
       throw refuse('only an operator read can stand alone');
     if (row.writes && row.audit === null) throw refuse('a write needs an audit action');

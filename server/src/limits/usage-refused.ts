@@ -18,12 +18,18 @@ const NAMES: Readonly<Record<LimitOwner, string>> = {
 export class UsageRefused extends LimitRefused {
   readonly state: LimitState | null;
 
-  constructor(message: string, terms: Terms, state: LimitState | null, retryAfter: number | null) {
+  constructor(message: string, terms: Terms, state: LimitState | null, retryAfter: number | null, committed?: number) {
     const { ownerKind: kind, ownerId: id, valueKey } = terms;
     super(
       'usage_limit_exceeded',
       message,
-      { limit: 'usage', kind, id, value_key: kind === 'policy' ? valueKey : null },
+      {
+        limit: 'usage',
+        kind,
+        id,
+        value_key: kind === 'policy' ? valueKey : null,
+        ...(committed === undefined ? {} : { committed }),
+      },
       retryAfter === null ? {} : { retryAfter },
     );
     this.state = state;

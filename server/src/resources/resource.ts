@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { Principal } from '../auth/principal.ts';
 import type { Clock } from '../kernel/clock.ts';
+import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import type { Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
 import type { Row, TableName, TenantTable } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
@@ -55,6 +56,8 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
   readonly response: z.ZodType<R>;
   /** Writes run in a write transaction and leave an audit row; reads do not. */
   readonly writes: boolean;
+  /** A POST that only reads: neither audited nor kept for an `Idempotency-Key`. */
+  readonly asks?: boolean;
   /** Runs outside any transaction, also when the store is lost; `call.tx` must not be touched. Reads only. */
   readonly standalone?: boolean;
   readonly audit: { readonly action: AuditAction; readonly resource: string } | null;
@@ -90,8 +93,18 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   audited(resourceId: string, change?: AuditedChange, workspaceId?: string | null): void;
   /** What still refers to an object, asked of every resource that has something to say (`resources/references.ts`). */
   references(to: ReferredTo): Promise<readonly Reference[]>;
+  /**
+   * For reads that take long: `work` runs when the transaction has ended, and what it returns is the answer of the
+   * action, which returns what this returns. `signal` is aborted when the client has gone.
+   */
+  later<R>(work: (later: Later) => Promise<R>): R;
   /** Runs after the commit (cache invalidation on this node and the like); failures are logged, not answered. */
   afterCommit(run: () => void | Promise<void>): void;
+}
+
+export interface Later {
+  readonly signal: AbortSignal;
+  readonly simulations: SimulationDesk;
 }
 
 /** An object before and after a write; null where there was or is none. */
@@ -213,7 +226,7 @@ export type AnyOperatorAction = OperatorAction<any, any, any, any>;
 export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
   extends Omit<
     Call<P, Q, B>,
-    'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost' | 'publicUrl' | 'references'
+    'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost' | 'publicUrl' | 'references' | 'later'
   > {
   readonly tx: SystemTx;
   /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */

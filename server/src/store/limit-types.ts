@@ -50,6 +50,8 @@ export interface RefusedBy {
   readonly id: string;
   /** Of a policy: whose counter it was, `metadata._user:alice`. */
   readonly value_key: string | null;
+  /** Of a usage limit: what was used and reserved then. */
+  readonly committed?: number;
 }
 
 /**

@@ -58,6 +58,8 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   // Refused with every value.
   'api-keys.create workspace service user_id': null,
   'api-keys.create organisation service user_id': null,
+  'policies.usage-limits.simulate policy_id': 'usage_policy',
+  'policies.rate-limits.simulate policy_id': 'rate_policy',
   // Names that the caller chooses, of the catalogue of providers, or of nothing that exists yet.
   slug: null,
   slugs: null,
@@ -141,6 +143,18 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
     group_by: [{ key: 'api_key' }],
     type: 'cost',
     credit_limit: 1_000_000,
+  }),
+  'policies.usage-limits.simulate': (t) => ({
+    workspace_id: t.workspaceId,
+    policy_id: t.objects.usage_policy.id,
+    start_time: '2026-01-01T00:00:00Z',
+    end_time: '2026-01-02T00:00:00Z',
+  }),
+  'policies.rate-limits.simulate': (t) => ({
+    workspace_id: t.workspaceId,
+    policy_id: t.objects.rate_policy.id,
+    start_time: '2026-01-01T00:00:00Z',
+    end_time: '2026-01-02T00:00:00Z',
   }),
   'policies.usage-limits.update': () => ({ credit_limit: 1_000_000 }),
   'workspaces.create': (_t, n) => ({ name: `made ${n}` }),

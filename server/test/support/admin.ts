@@ -11,7 +11,9 @@ import { createApp } from '../../src/http/app.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
+import { createSimulationDesk } from '../../src/limits/simulation/desk.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';
+import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import type { Vault } from '../../src/store/vault.ts';
@@ -118,6 +120,10 @@ export async function startAdmin(
     requestsPerMinute: 1_000_000,
     checkHost: (url) => (url.startsWith('https://') ? null : 'must start with https://'),
     publicUrl: () => 'https://sluice.example',
+    simulations: createSimulationDesk({
+      logs: { walk: async () => [] },
+      countersFor: (time) => memoryCounters({ clock: time }),
+    }),
     ...options.admin,
   };
   registerAdmin(app, deps);

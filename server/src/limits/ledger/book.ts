@@ -6,6 +6,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
+import { addUsed, admits } from './rule.ts';
 import { firstReset, MAX_AMOUNT, nextReset, type Terms } from './terms.ts';
 
 /** What the books need of a transaction, a tenant's or the system's. */
@@ -123,7 +124,7 @@ export class Book {
   }
 
   get admits(): boolean {
-    return this.committed < this.#row.credit_limit;
+    return admits(this.committed, this.#row.credit_limit);
   }
 
   /** Begins the next window when this one is over. True when it did. */
@@ -255,10 +256,7 @@ export class Book {
     this.#move('settle', 'reserved', 'used', paid, paid === done.used ? extra : undefined);
     if (paid < done.used) this.#move('settle', 'open', 'used', done.used - paid, extra);
     else if (paid === 0) this.#note(extra);
-    const picos = row.carry + done.carry;
-    const whole = Math.floor(picos / PICO);
-    row.carry = picos - whole * PICO;
-    row.used = Math.max(0, row.used + done.used + whole);
+    addUsed(row, done);
     row.unpriced += done.unpriced;
     if (done.unpriced > 0) this.#alert('unpriced');
     this.#dirty = true;

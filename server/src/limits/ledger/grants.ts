@@ -5,6 +5,7 @@ import { uuidv7 } from '../../kernel/id.ts';
 import { Book, type BooksTx, byId } from './book.ts';
 import { type Demand, keyOf, type Local, type Part } from './hold.ts';
 import { exceeded } from './refusal.ts';
+import { admits, grantOf } from './rule.ts';
 import type { Terms } from './terms.ts';
 
 /** A lease drawn ahead is this part of the limit; none is drawn once `NEAR` of the limit is committed. */
@@ -36,6 +37,8 @@ export interface Asking {
 export interface Granted {
   /** What each asker has, per demand; or why not. */
   readonly answers: readonly (SluiceError | readonly number[])[];
+  /** What was used and reserved, per demand, when it was granted. */
+  readonly seen: readonly (readonly number[])[];
   readonly locals: readonly {
     readonly bucket: string;
     readonly window: number;
@@ -88,20 +91,23 @@ export async function grantAll(
     open.wanted += grows.by;
     return grows.by;
   });
+  const seen = askers.map((): number[] => []);
   const answers = askers.map(({ demands, grows }, n): SluiceError | number[] => {
     if (grows !== null) return [grown[n] ?? 0];
     const mine = demands.map(find);
     for (const one of mine) {
-      if (one !== undefined && one.book.committed + one.wanted >= one.book.row.credit_limit) {
-        return exceeded(one.terms, one.book.row, now);
+      if (one === undefined) continue;
+      const committed = one.book.committed + one.wanted;
+      if (!admits(committed, one.book.row.credit_limit)) {
+        return exceeded(one.terms, one.book.row, now, committed);
       }
     }
     return demands.map((demand, i) => {
       const one = mine[i];
       if (one === undefined) return 0;
-      const left = one.book.row.credit_limit - one.book.committed - one.wanted;
-      const alone = !demand.bounded && left <= one.book.row.credit_limit / 100;
-      const amount = alone ? Math.max(demand.amount, left) : demand.amount;
+      const committed = one.book.committed + one.wanted;
+      seen[n]?.push(committed);
+      const amount = grantOf(demand, one.book.row.credit_limit, committed);
       one.wanted += amount;
       return amount;
     });
@@ -119,13 +125,13 @@ export async function grantAll(
     const held = { id: lease, node, expiresAt: now + leaseMs };
     if (leased) await book.grant(tx, held, wanted + ahead, now);
     // Only a limit that is used up is refused from memory: what others have reserved may come back any time.
-    const refusal = book.row.used >= limit ? exceeded(terms, book.row, now) : null;
+    const refusal = book.row.used >= limit ? exceeded(terms, book.row, now, book.committed) : null;
     await book.close(tx, now);
     const { id: bucket, window_no: window, resets_at: resetsAt } = book.row;
     const left = limit - book.committed;
     locals.push({ bucket, window, lease, leased, resetsAt, near, most, ahead, open: left, refusal });
   }
-  return { answers, locals };
+  return { answers, seen, locals };
 }
 
 /** A lease that is kept, and what of it goes back. */

@@ -43,6 +43,8 @@ export interface Hold {
    * soon by the books. Never refuses, never waits; less than before changes nothing.
    */
   grow(total: { readonly cost: number; readonly tokens: number }): void;
+  /** What was used and reserved under each demand when the books granted it; null where a lease sufficed. */
+  readonly seen: readonly number[] | null;
   /** One for each demand, as of now. */
   readonly states: readonly LimitState[];
   /** Once; later calls do nothing. `done` runs when the process may be killed without losing it. */
@@ -127,13 +129,21 @@ export interface Holder {
 }
 
 export class NodeHold implements Hold {
+  readonly seen: readonly number[] | null;
   readonly tenant: TenantContext;
   readonly workspaceId: string;
   readonly #holder: Holder;
   readonly #parts: readonly Part[];
   #settled = false;
 
-  constructor(holder: Holder, tenant: TenantContext, workspaceId: string, parts: readonly Part[]) {
+  constructor(
+    holder: Holder,
+    tenant: TenantContext,
+    workspaceId: string,
+    parts: readonly Part[],
+    seen: readonly number[] | null = null,
+  ) {
+    this.seen = seen;
     this.tenant = tenant;
     this.workspaceId = workspaceId;
     this.#holder = holder;

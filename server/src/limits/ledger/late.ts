@@ -69,7 +69,7 @@ export async function reserveLate(
   for (const { book, terms: one } of await booksOf(tx, place, terms, clock, now)) {
     const id = leaseOf(place, book.id);
     if ((await tx.find('reservations', { id })) !== undefined) continue;
-    if (!book.admits) throw exceeded(one, book.row, now);
+    if (!book.admits) throw exceeded(one, book.row, now, book.committed);
     const amount = partOf(one.type, estimate);
     if (amount > 0) await book.grant(tx, { id, node: 'late', expiresAt }, amount, now);
     await book.close(tx, now);

@@ -342,10 +342,10 @@ class NodeLedger implements Ledger, Holder {
       local.refusal = now.refusal;
       local.refusedUntil = clock.monotonic() + REFUSE_MS;
     }
-    for (const [i, waiting] of batch.entries()) this.#answer(waiting, granted.answers[i]);
+    for (const [i, waiting] of batch.entries()) this.#answer(waiting, granted.answers[i], granted.seen[i]);
   }
 
-  #answer(waiting: Waiting, answer: SluiceError | readonly number[] | undefined): void {
+  #answer(waiting: Waiting, answer: SluiceError | readonly number[] | undefined, seen: readonly number[] = []): void {
     const { tenant, workspaceId, demands, grows } = waiting;
     if (grows !== null) {
       const { part, hold } = grows;
@@ -375,7 +375,7 @@ class NodeLedger implements Ledger, Holder {
     });
     if (waiting.answered) return;
     waiting.answered = true;
-    waiting.resolve(new NodeHold(this, tenant, workspaceId, parts));
+    waiting.resolve(new NodeHold(this, tenant, workspaceId, parts, seen));
   }
 
   maintain(): Promise<void> {

@@ -13,8 +13,11 @@ const RESERVED_S = 1;
 
 type Counted = Pick<Row<'usage_buckets'>, 'used' | 'credit_limit' | 'resets_at' | 'value_key'>;
 
-/** `usage_limit_exceeded` (api §15.5), with what is used, of how much, and when it begins anew. `now` is the store's time. */
-export function exceeded(terms: Terms, row: Counted, now: number): UsageRefused {
+/**
+ * `usage_limit_exceeded` (api §15.5), with what is used, of how much, and when it begins anew. `now` is the store's time,
+ * `committed` what was used and reserved then.
+ */
+export function exceeded(terms: Terms, row: Counted, now: number, committed: number): UsageRefused {
   const { type } = terms;
   const { used, credit_limit: limit, resets_at: resetsAt } = row;
   const amount = (value: number) =>
@@ -34,6 +37,7 @@ export function exceeded(terms: Terms, row: Counted, now: number): UsageRefused 
     terms,
     { terms, left: 0, resetsAt },
     wait,
+    committed,
   );
 }
 

@@ -45,12 +45,12 @@ export function reserve(x: Exchange): void | Promise<void> {
   if (x.dryRun || principal === null || snapshot === null) return;
   const terms = budgetsOf(x, x.target?.stored ?? null, () => factsOf(x));
   if (terms.length === 0) return;
+  x.limits ??= {};
+  x.limits.usage_at = stamp(x.services.storeClock.now());
   try {
     const estimate = estimateUse(x);
     const prices: Price[] = [];
     const demands = terms.map((one) => demandOf(x, one, estimate, prices));
-    x.limits ??= {};
-    x.limits.usage_at = stamp(x.services.storeClock.now());
     x.limits.estimate = {
       cost: estimatedCost(estimate, prices[0] ?? estimate.price),
       tokens: estimate.input + estimate.output,
@@ -60,18 +60,26 @@ export function reserve(x: Exchange): void | Promise<void> {
     x.reserved = { estimate, prices };
     if (held instanceof Promise) {
       return held.then(
-        (hold) => keep(x, hold),
+        (hold) => keep(x, hold, terms),
         (error: unknown) => refuse(x, error),
       );
     }
-    keep(x, held);
+    keep(x, held, terms);
   } catch (error) {
     refuse(x, error);
   }
 }
 
-function keep(x: Exchange, hold: Hold): void {
+function keep(x: Exchange, hold: Hold, terms: readonly Terms[]): void {
   x.held = hold;
+  const { seen } = hold;
+  if (seen === null || x.limits === null) return;
+  const committed: Record<string, number> = {};
+  for (const [i, { ownerKind, ownerId }] of terms.entries()) {
+    const before = seen[i];
+    if (ownerKind === 'policy' && before !== undefined) committed[ownerId] = before;
+  }
+  x.limits.committed = committed;
 }
 
 /** Only accepted requests count in rate limits (api §15.5), and those came first. */

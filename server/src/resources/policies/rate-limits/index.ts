@@ -6,7 +6,7 @@ import type { Row } from '../../../store/schema.ts';
 import { type Patch, requireWorkspace } from '../../common.ts';
 import { defineResource, emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
-import type { AnyAction } from '../../resource.ts';
+import type { AnyAction, Call } from '../../resource.ts';
 import { name, text, toIso } from '../../shapes.ts';
 import {
   atLeastOne,
@@ -18,6 +18,7 @@ import {
   groupByAnswer,
   unchangeable,
 } from '../shapes.ts';
+import { simulateRates } from './simulate.ts';
 
 type PolicyRow = Row<'rate_policies'>;
 
@@ -104,82 +105,90 @@ const filters = z.object({
   search: text(255).optional().describe('Part of the name.'),
 });
 
-export const rateLimits: readonly AnyAction[] = defineResource<'rate_policies', CreateBody, UpdateBody>({
-  name: 'policies.rate-limits',
-  tag: 'Policies',
-  table: 'rate_policies',
-  path: '/policies/rate-limits',
-  param: 'id',
-  scopes: ['policies'],
-  tenant: 'workspace_optional',
-  object: 'policy_rate_limits',
-  noun: 'rate-limits policy',
-  archives: true,
-  list: {
-    query: filters,
-    where: ({ query }) => {
-      const { search, status: state, type: kind, unit: per, target: of } = query as z.output<typeof filters>;
-      return {
-        status: state,
-        ...(kind === undefined ? {} : { type: kind }),
-        ...(per === undefined ? {} : { unit: per }),
-        ...(of === undefined ? {} : { target: of }),
-        ...(search === undefined || search === '' ? {} : { name: { contains: search } }),
-      } satisfies Where<'rate_policies'>;
+async function create(call: Call<unknown, unknown, CreateBody>) {
+  const { body, tenant, clock } = call;
+  const workspaceId = requireWorkspace(call);
+  checkConditions(body.target, body.conditions);
+  checkGroups(body.target, body.group_by);
+  const now = clock.now();
+  const row: PolicyRow = {
+    id: uuidv7(clock),
+    organisation_id: tenant.organisationId,
+    workspace_id: workspaceId,
+    name: body.name ?? null,
+    description: body.description ?? null,
+    target: body.target,
+    conditions: body.conditions,
+    group_by: body.group_by,
+    type: body.type,
+    unit: body.unit,
+    value: body.value,
+    status: 'active',
+    created_at: now,
+    last_updated_at: now,
+  };
+  return { row, answer: { id: row.id, object: 'policy_rate_limits' } };
+}
+
+/** The columns that an update changes. */
+function changed(body: UpdateBody, row: PolicyRow): Patch<'rate_policies'> {
+  const patch: Patch<'rate_policies'> = {};
+  if (body.conditions !== undefined) {
+    checkConditions(row.target, body.conditions);
+    patch.conditions = body.conditions;
+  }
+  if (body.name !== undefined) patch.name = body.name;
+  if (body.description !== undefined) patch.description = body.description;
+  if (body.unit !== undefined) patch.unit = body.unit;
+  if (body.value !== undefined) patch.value = body.value;
+  return patch;
+}
+
+export const rateLimits: readonly AnyAction[] = [
+  ...defineResource<'rate_policies', CreateBody, UpdateBody>({
+    name: 'policies.rate-limits',
+    tag: 'Policies',
+    table: 'rate_policies',
+    path: '/policies/rate-limits',
+    param: 'id',
+    scopes: ['policies'],
+    tenant: 'workspace_optional',
+    object: 'policy_rate_limits',
+    noun: 'rate-limits policy',
+    archives: true,
+    list: {
+      query: filters,
+      where: ({ query }) => {
+        const { search, status: state, type: kind, unit: per, target: of } = query as z.output<typeof filters>;
+        return {
+          status: state,
+          ...(kind === undefined ? {} : { type: kind }),
+          ...(per === undefined ? {} : { unit: per }),
+          ...(of === undefined ? {} : { target: of }),
+          ...(search === undefined || search === '' ? {} : { name: { contains: search } }),
+        } satisfies Where<'rate_policies'>;
+      },
+      defaultPageSize: 50,
+      maxPageSize: 100,
+      item: answer,
     },
-    defaultPageSize: 50,
-    maxPageSize: 100,
-    item: answer,
-  },
-  get: {
-    query: z.object({ status: status.default('active') }),
-    where: ({ query }) => ({ status: query.status as PolicyRow['status'] }),
-  },
-  detail: answer,
-  present,
-  create: {
-    body: createBody,
-    response: z.object({ id: z.string(), object: z.literal('policy_rate_limits') }),
-    run: async (call) => {
-      const { body, tenant, clock } = call;
-      const workspaceId = requireWorkspace(call);
-      checkConditions(body.target, body.conditions);
-      checkGroups(body.target, body.group_by);
-      const now = clock.now();
-      const row: PolicyRow = {
-        id: uuidv7(clock),
-        organisation_id: tenant.organisationId,
-        workspace_id: workspaceId,
-        name: body.name ?? null,
-        description: body.description ?? null,
-        target: body.target,
-        conditions: body.conditions,
-        group_by: body.group_by,
-        type: body.type,
-        unit: body.unit,
-        value: body.value,
-        status: 'active',
-        created_at: now,
-        last_updated_at: now,
-      };
-      return { row, answer: { id: row.id, object: 'policy_rate_limits' } };
+    get: {
+      query: z.object({ status: status.default('active') }),
+      where: ({ query }) => ({ status: query.status as PolicyRow['status'] }),
     },
-  },
-  update: {
-    body: updateBody,
-    response: emptyAnswer,
-    run: async ({ body }, row) => {
-      const patch: Patch<'rate_policies'> = {};
-      if (body.conditions !== undefined) {
-        checkConditions(row.target, body.conditions);
-        patch.conditions = body.conditions;
-      }
-      if (body.name !== undefined) patch.name = body.name;
-      if (body.description !== undefined) patch.description = body.description;
-      if (body.unit !== undefined) patch.unit = body.unit;
-      if (body.value !== undefined) patch.value = body.value;
-      return { patch, answer: {} };
+    detail: answer,
+    present,
+    create: {
+      body: createBody,
+      response: z.object({ id: z.string(), object: z.literal('policy_rate_limits') }),
+      run: create,
     },
-  },
-  remove: {},
-});
+    update: {
+      body: updateBody,
+      response: emptyAnswer,
+      run: async ({ body }, row) => ({ patch: changed(body, row), answer: {} }),
+    },
+    remove: {},
+  }),
+  simulateRates(create, changed, createBody.omit({ workspace_id: true, organisation_id: true }), updateBody),
+];

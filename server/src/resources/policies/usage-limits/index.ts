@@ -26,6 +26,7 @@ import {
   type UpdateBody,
   updateBody,
 } from './schema.ts';
+import { simulateUsage } from './simulate.ts';
 
 type PolicyRow = Row<'usage_policies'>;
 type Bucket = Row<'usage_buckets'>;
@@ -136,9 +137,13 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
   return { row: { ...row, next_usage_reset_at: next }, answer: { id: row.id, object: OBJECT } };
 }
 
-async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) {
-  const { body, tx, clock } = call;
-  const now = clock.now();
+/** What an update makes of a policy, and the columns it changes. Throws 400 for what is no policy. */
+function changed(
+  call: Pick<Call, 'checkHost'>,
+  body: UpdateBody,
+  row: PolicyRow,
+  now: number,
+): { patch: Patch<'usage_policies'>; next: PolicyRow } {
   const patch: Patch<'usage_policies'> = {};
   if (body.conditions !== undefined) {
     checkConditions('usage', body.conditions);
@@ -168,8 +173,15 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
     patch.next_usage_reset_at = resetOf(body.next_usage_reset_at, period, now);
     next = { ...next, ...patch };
   }
-  const changed = Object.keys(patch).length > 0;
-  if (changed) await adopt(tx, next, clock, now);
+  return { patch, next };
+}
+
+async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) {
+  const { body, tx, clock } = call;
+  const now = clock.now();
+  const { patch, next } = changed(call, body, row, now);
+  const changes = Object.keys(patch).length > 0;
+  if (changes) await adopt(tx, next, clock, now);
   if (body.reset_usage_for_value !== undefined) {
     const buckets = await tx.list('usage_buckets', {
       where: { ...ofPolicy(row.id), value_key: body.reset_usage_for_value },
@@ -177,7 +189,7 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
     if (buckets.length === 0) throw refuse('reset_usage_for_value', 'names no value key of this policy');
     for (const bucket of buckets) await resetBucket(call, bucket, now);
   }
-  return { patch: changed ? { ...patch, last_updated_at: next.last_updated_at } : patch, answer: {} };
+  return { patch: changes ? { ...patch, last_updated_at: next.last_updated_at } : patch, answer: {} };
 }
 
 /** Every counter of the policy follows at once: a raised limit opens what was exhausted (api §15.3). */
@@ -322,4 +334,5 @@ export const usageLimits: readonly AnyAction[] = [
   entities,
   resetEntity,
   alerts,
+  simulateUsage(create, changed),
 ];
