@@ -27,7 +27,8 @@ export function settle(x: Exchange): void | Promise<void> {
   if (held === null) return;
   x.held = null;
   if (usage !== null && usage.output > 0) x.services.outputs.learn(modelKey(x), usage.output);
-  const unpriced = accepted && x.costMicros === null && (!isFree(x) || x.uncounted) && (usage !== null || x.outcome === 'ok');
+  const unpriced =
+    accepted && x.costMicros === null && (!isFree(x) || x.uncounted) && (usage !== null || x.outcome === 'ok');
   const used: Used = {
     cost: cost?.micros ?? 0,
     carry: cost?.carry ?? 0,
