@@ -35,6 +35,7 @@ export interface BatchWorld {
   readonly store: JobStore;
   readonly blobs: Blobs;
   readonly batches: ManagedBatches;
+  readonly services: BatchServices;
   /** Answers a line; replaced by tests. */
   answer: (line: LineRequest) => Promise<Partial<LineAnswer>> | Partial<LineAnswer>;
   /** Lines that were run, in order. */
@@ -210,6 +211,7 @@ export async function batchWorld(
     store,
     blobs: disk,
     batches: new ManagedBatches(services),
+    services,
     answer: () => ({}),
     lines: [],
     load: { most: 0, now: 0, starts: [] },
