@@ -228,3 +228,29 @@ describe('who sees what', () => {
     expect(uris.filter((uri: string) => uri.includes('simulate'))).toEqual([]);
   });
 });
+
+describe('what a counter says of the time to come', () => {
+  it('tells limit, rest, pace and when it is used up, in the list of counters and in the policy', async () => {
+    const marker = 'pace';
+    const id = await make('usage', marker, { type: 'requests', credit_limit: 1000, periodic_reset_days: 30 });
+    await traffic(marker, 30);
+    let data: Any[] = [];
+    for (let i = 0; i < 100; i++) {
+      ({ data } = (await server.admin('GET', `/policies/usage-limits/${id}/entities`)).body as Any);
+      if (data.length === 3 && data.every((entity) => entity.current_usage === 10 && entity.reserved === 0)) break;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    expect(data).toHaveLength(3);
+    for (const entity of data) {
+      expect(entity).toMatchObject({ current_usage: 10, credit_limit: 1000, remaining: 990, unpriced_requests: 0 });
+      expect(entity.burn_rate).toBeGreaterThanOrEqual(9);
+      expect(entity.burn_rate).toBeLessThanOrEqual(10);
+      const hours = (Date.parse(entity.exhausts_at) - Date.now()) / 3_600_000;
+      expect(hours).toBeGreaterThan(98);
+      expect(hours).toBeLessThan(111);
+      expect(Date.parse(entity.next_usage_reset_at)).toBeGreaterThan(Date.parse(entity.exhausts_at));
+    }
+    const { body } = await server.admin('GET', `/policies/usage-limits/${id}?include_usage=true`);
+    expect((body as Any).value_key_usage_map['metadata.user:user-1']).toMatchObject({ remaining: 990 });
+  }, 30_000);
+});

@@ -529,6 +529,8 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       threshold_alerted: false,
       exhausted_alerted: false,
       unpriced_alerted: false,
+      burn: 0,
+      burn_at: 0,
       entry_count: 0,
       ...stamps,
     },

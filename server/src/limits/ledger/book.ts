@@ -6,7 +6,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
-import { addUsed, admits } from './rule.ts';
+import { addUsed, admits, burnAt } from './rule.ts';
 import { firstReset, MAX_AMOUNT, nextReset, type Terms } from './terms.ts';
 
 /** What the books need of a transaction, a tenant's or the system's. */
@@ -63,6 +63,8 @@ export class Book {
   readonly #known: Known<'reservations'>;
   #cleared: Row<'usage_alerts'>['kind'][] = [];
   #turned = false;
+  /** Used since it was opened. */
+  #spent = 0;
   #dirty: boolean;
   readonly #fresh: boolean;
   readonly #wasStatus: Bucket['status'];
@@ -257,6 +259,7 @@ export class Book {
     if (paid < done.used) this.#move('settle', 'open', 'used', done.used - paid, extra);
     else if (paid === 0) this.#note(extra);
     addUsed(row, done);
+    this.#spent += done.used;
     row.unpriced += done.unpriced;
     if (done.unpriced > 0) this.#alert('unpriced');
     this.#dirty = true;
@@ -394,6 +397,10 @@ export class Book {
     for (const { window_no: window } of this.#entries.values()) if (window === row.window_no) row.entry_count += 1;
     // A turn alone is no use: what nobody uses any more is found by this.
     if (this.#entries.size > 0 || !this.#turned) row.last_updated_at = now;
+    if (this.#spent > 0) {
+      row.burn = burnAt(row, now) + this.#spent;
+      row.burn_at = now;
+    }
     if (this.#fresh) await tx.insert('usage_buckets', row);
     else await tx.update('usage_buckets', { id: row.id }, row);
     if (this.#turned) await this.#forget(tx);
@@ -454,6 +461,8 @@ function newBucket(
     threshold_alerted: false,
     exhausted_alerted: false,
     unpriced_alerted: false,
+    burn: 0,
+    burn_at: now,
     entry_count: 0,
     created_at: now,
     last_updated_at: now,

@@ -449,6 +449,8 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
       threshold_alerted: false,
       exhausted_alerted: false,
       unpriced_alerted: false,
+      burn: 0,
+      burn_at: 0,
       entry_count: 0,
       ...at,
     },

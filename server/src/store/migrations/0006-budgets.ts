@@ -66,6 +66,8 @@ function statements(types: Types): string[] {
         threshold_alerted: B,
         exhausted_alerted: B,
         unpriced_alerted: B,
+        burn: I,
+        burn_at: I,
         entry_count: I,
         ...audit,
       },

@@ -10,6 +10,7 @@ import type { Row } from '../../../store/schema.ts';
 import { type Patch, refuse, requireWorkspace } from '../../common.ts';
 import { defineResource, emptyAnswer, findRow, listOf, notFound } from '../../define.ts';
 import { queryBoolean, queryInteger, tenantFields, utcMidnight } from '../../fields.ts';
+import { foresight } from '../../foresight.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
 import { checkAlertUrl } from '../../settings/alerts.ts';
 import { text, toIso, toIsoOrNull } from '../../shapes.ts';
@@ -71,6 +72,7 @@ async function presentDetail(row: PolicyRow, call: Call, detail: boolean) {
   const { include_usage: wanted } = call.query as { include_usage?: boolean };
   if (!detail || wanted !== true) return present(row);
   const buckets = await call.tx.list('usage_buckets', { where: ofPolicy(row.id), limit: MAX_USAGE });
+  const now = call.clock.now();
   const usage = buckets.map((bucket) => [
     bucket.value_key,
     {
@@ -78,6 +80,7 @@ async function presentDetail(row: PolicyRow, call: Call, detail: boolean) {
       status: bucket.status,
       is_threshold_alerts_sent: bucket.threshold_alerted,
       is_exhausted_alerts_sent: bucket.exhausted_alerted,
+      ...foresight(bucket, now),
     },
   ]);
   return { ...present(row), value_key_usage_map: Object.fromEntries(usage) };
@@ -258,12 +261,14 @@ const entities: Action<{ id: string }, z.output<typeof entityQuery>> = {
       limit: size,
       offset: page * size,
     });
+    const now = call.clock.now();
     const data = rows.map((row) => ({
       id: row.id,
       value_key: row.value_key,
       current_usage: shownAmount(row.type, row.used),
       status: row.status,
       last_reset_at: toIsoOrNull(row.last_reset_at),
+      ...foresight(row, now),
     }));
     return { object: 'list' as const, total, data };
   },

@@ -1,6 +1,7 @@
 /** Bodies, filters and answers of usage-limits policies (api §15.3). */
 import { z } from 'zod';
 import { isUuid, tenantFields } from '../../fields.ts';
+import { foresightFields } from '../../foresight.ts';
 import { alertEmails, alertWebhookUrl } from '../../settings/alerts.ts';
 import { isoDate, MAX_AMOUNT, name, outageRule, text, unpricedRule } from '../../shapes.ts';
 import { atLeastOne, conditions, conditionsAnswer, groupBy, groupByAnswer, unchangeable } from '../shapes.ts';
@@ -74,6 +75,7 @@ const usage = z.object({
   status: z.enum(['active', 'exhausted']),
   is_threshold_alerts_sent: z.boolean(),
   is_exhausted_alerts_sent: z.boolean(),
+  ...foresightFields,
 });
 
 export const answer = z.object({
@@ -108,6 +110,7 @@ export const entity = z.object({
   current_usage: z.number(),
   status: z.enum(['active', 'exhausted']),
   last_reset_at: z.string().nullable(),
+  ...foresightFields,
 });
 
 export const entityId = (value: string): string | null => (isUuid(value) ? value.toLowerCase() : null);
