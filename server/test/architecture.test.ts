@@ -12,7 +12,7 @@ import { PROVIDERS } from '../src/providers/catalog.ts';
 const SRC = fileURLToPath(new URL('../src', import.meta.url));
 const ROOT = resolve(SRC, '../..');
 
-/** Area → areas it may import, besides itself. `store` means the ports: store/{ports,schema,column,limit-types,training-tables,vault}.ts. */
+/** Area → areas it may import, besides itself. `store` means the ports: store/{ports,schema,column,limit-types,guardrail-tables,training-tables,vault}.ts. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   kernel: [],
   http: ['kernel'],
@@ -73,7 +73,7 @@ const BEYOND_TENANTS: Readonly<Record<string, string>> = {
   'resources/organisations.ts SystemTx': 'first run and operator: an organisation is made',
   'resources/resource.ts SystemTx': 'the type of the operator’s actions',
 };
-const PORT_FILES = new Set(['ports.ts', 'schema.ts', 'column.ts', 'limit-types.ts', 'training-tables.ts', 'vault.ts']);
+const PORT_FILES = new Set(['ports.ts', 'schema.ts', 'column.ts', 'limit-types.ts', 'guardrail-tables.ts', 'training-tables.ts', 'vault.ts']);
 
 interface Source {
   readonly path: string;

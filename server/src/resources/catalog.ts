@@ -7,7 +7,9 @@ import { workspaces } from './admin/workspaces/index.ts';
 import { apiKeys } from './api-keys/index.ts';
 import { auditLogs } from './audit-logs/index.ts';
 import { batches } from './batches/index.ts';
-import { configs } from './configs/index.ts';
+import { configReferences, configs } from './configs/index.ts';
+import { guardrails } from './guardrails/index.ts';
+import { defaultReferences } from './guardrails/rules.ts';
 import { integrations } from './integrations/index.ts';
 import { rateLimits } from './policies/rate-limits/index.ts';
 import { usageLimits } from './policies/usage-limits/index.ts';
@@ -22,6 +24,7 @@ export const ACTIONS: readonly AnyAction[] = [
   ...auditLogs,
   ...batches,
   ...configs,
+  ...guardrails,
   ...integrations,
   ...invites,
   ...organisation,
@@ -35,4 +38,4 @@ export const ACTIONS: readonly AnyAction[] = [
 ];
 
 /** What can stand in the way of a delete: one line per resource that refers to others. */
-export const REFERENCES: readonly FindReferences[] = [workspaceReferences];
+export const REFERENCES: readonly FindReferences[] = [workspaceReferences, defaultReferences, configReferences];

@@ -23,11 +23,11 @@ export function refuse(param: string, message: string): SluiceError {
   return new SluiceError('validation', /[.!?]$/.test(sentence) ? sentence : `${sentence}.`, { param });
 }
 
-/** 400 for the first of several issues, whose paths are relative to `prefix`; says how many more there are. */
+/** 400 for the first of several issues, whose paths are relative to `prefix` (complete where it is empty); says how many more there are. */
 export function refuseIssues(prefix: string, issues: readonly Issue[]): SluiceError {
   const [first] = issues;
   const path = first?.path ?? '';
-  const param = path === '' ? prefix : `${prefix}.${path}`;
+  const param = path === '' || prefix === '' ? prefix + path : `${prefix}.${path}`;
   const error = refuse(param, first?.message ?? 'is not valid');
   if (issues.length < 2) return error;
   const rest = issues.length - 1;
@@ -54,6 +54,29 @@ export function requireWorkspace(call: Call<unknown, unknown, unknown>): string 
 export async function findWorkspace(tx: TenantTx, name: string): Promise<Row<'workspaces'> | undefined> {
   const byId = isUuid(name) ? await tx.find('workspaces', { id: name.toLowerCase(), status: 'active' }) : undefined;
   return byId ?? (await tx.find('workspaces', { slug: name, status: 'active' }));
+}
+
+/**
+ * The workspace the caller works in, or null for the whole organisation. For routes that are organisation-wide,
+ * because an organisation's own objects have no workspace; the handler has checked already that the name may be used.
+ */
+export async function workspaceOf(call: Call<never, never, never> | Call): Promise<string | null> {
+  const bound = call.principal.workspaceId ?? call.tenant.workspaceId;
+  if (bound !== null) return bound;
+  const named = nameIn(call.query) ?? nameIn(call.body);
+  if (named === null) return null;
+  const workspace = await findWorkspace(call.tx, named);
+  if (!workspace)
+    throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
+      param: 'workspace_id',
+    });
+  return workspace.id;
+}
+
+function nameIn(input: unknown): string | null {
+  if (typeof input !== 'object' || input === null) return null;
+  const value = (input as { workspace_id?: unknown }).workspace_id;
+  return typeof value === 'string' ? value : null;
 }
 
 /** A row by id or slug among those `where` allows. */

@@ -36,5 +36,3 @@ export interface DefaultGuardrails {
    */
   readonly organisationGuardrails: (tx: TenantTx, names: readonly string[]) => Promise<readonly GuardrailName[]>;
 }
-
-export const NO_GUARDRAILS: DefaultGuardrails = { organisationGuardrails: async () => [] };

@@ -7,11 +7,11 @@ import type { TenantTx } from '../store/ports.ts';
 
 /** The object that is about to go. `name` is its slug. */
 export interface ReferredTo {
-  readonly table: 'workspaces' | 'configs';
+  readonly table: 'workspaces' | 'configs' | 'guardrails';
   readonly id: string;
   readonly slug: string;
-  /** Workspace the object lives in, or is. */
-  readonly workspaceId: string;
+  /** Workspace the object lives in, or is; null for an object of the organisation. */
+  readonly workspaceId: string | null;
 }
 
 /** Something that refers to it. */

@@ -1,5 +1,6 @@
 import { bool, type Column, int, json, nullable, sealed, table, text, time } from './column.ts';
 
+import { GUARDRAIL_TABLES } from './guardrail-tables.ts';
 import type {
   AlertKind,
   LimitOwner,
@@ -13,6 +14,7 @@ import type {
 import { trainingTables } from './training-tables.ts';
 
 export type { Column, Table } from './column.ts';
+export type * from './guardrail-tables.ts';
 export type * from './limit-types.ts';
 
 export interface SecretMapping {
@@ -498,6 +500,7 @@ export const SCHEMA = {
     last_error: nullable(text()),
     created_at: time(),
   }),
+  ...GUARDRAIL_TABLES,
   /** How far each journal of settled requests has been applied. */
   ledger_positions: table(['journal'], 'none', { journal: text(), segment: text(), position: int() }),
   /** One leader per job. */

@@ -41,7 +41,9 @@ export type Kind =
   | 'file'
   | 'job'
   | 'usage_policy'
-  | 'usage_entity';
+  | 'usage_entity'
+  | 'guardrail'
+  | 'mcp_server';
 
 /** What belongs to the organisation and is seen from all of its workspaces, by whoever may see it at all. */
 export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
@@ -111,6 +113,8 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       job: { id: `gw_ftjob_${canary}` },
       usage_policy: { id: newId() },
       usage_entity: { id: newId() },
+      guardrail: { id: newId(), slug: `pg-${canary}` },
+      mcp_server: { id: newId() },
     },
   };
 }
@@ -595,6 +599,44 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       delivered_at: now,
       last_error: null,
       created_at: now,
+    },
+  ],
+  guardrails: (t) => [
+    {
+      id: t.objects.guardrail.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      slug: t.objects.guardrail.slug ?? '',
+      name: `Guardrail ${t.canary}`,
+      target: 'mcp_tools',
+      status: 'active',
+      version_id: `version-${t.canary}`,
+      owner_id: `owner-${t.canary}`,
+      updated_by: `by-${t.canary}`,
+      ...stamps,
+    },
+  ],
+  guardrail_versions: (t) => [
+    {
+      id: `version-${t.canary}`,
+      organisation_id: t.organisationId,
+      guardrail_id: t.objects.guardrail.id,
+      number: 1,
+      checks: [{ id: 'default.contains', is_enabled: true, parameters: { words: [t.canary] } }],
+      actions: { deny: true },
+      created_by: `by-${t.canary}`,
+      created_at: now,
+    },
+  ],
+  guardrail_mcp_servers: (t) => [
+    {
+      id: newId(),
+      organisation_id: t.organisationId,
+      guardrail_id: t.objects.guardrail.id,
+      mcp_server_id: t.objects.mcp_server.id,
+      run_on: ['beforeToolCall'],
+      capability_ids: [`capability-${t.canary}`],
+      ...stamps,
     },
   ],
   sandbox_objects: (t) => [

@@ -9,8 +9,10 @@ import type { Row } from '../../store/schema.ts';
 import { actorId, type Patch, refuse, refuseIssues, requireWorkspace } from '../common.ts';
 import { changedColumns, defineResource, findRow, listOf, notFound, pageFields, pageOf } from '../define.ts';
 import { queryBoolean, tenantFields } from '../fields.ts';
+import { missingGuardrails } from '../guardrails/rules.ts';
 import { formatPath } from '../issues.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
+import type { FindReferences, Reference } from '../references.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { name, toIso } from '../shapes.ts';
 import { type Config, guardrailSlugs, parseConfig } from './schema.ts';
@@ -354,4 +356,28 @@ function parseText(text: string): unknown {
   }
 }
 
-export const configs: readonly AnyAction[] = configsResource(NO_REFERENCES);
+const PAGE = 200;
+
+/** Active configs whose current version names a guardrail. */
+export const configReferences: FindReferences = async (tx, to) => {
+  if (to.table !== 'guardrails') return [];
+  const found: Reference[] = [];
+  const place = to.workspaceId === null ? {} : { workspace_id: to.workspaceId };
+  for (let after = ''; ; ) {
+    const where = { ...place, status: 'active', id: { gt: after } } as const;
+    const rows = await tx.list('configs', { where, orderBy: [['id', 'asc']], limit: PAGE });
+    const ids = rows.map((row) => row.version_id);
+    const versions = await tx.list('config_versions', { where: { id: { in: ids } } });
+    const naming = new Set(
+      versions
+        .filter(({ config }) => guardrailSlugs(config as Config).some(({ slug }) => slug === to.slug || slug === to.id))
+        .map(({ config_id }) => config_id),
+    );
+    for (const { id, slug } of rows) if (naming.has(id)) found.push({ kind: 'config', id, name: slug });
+    const last = rows.at(-1);
+    if (rows.length < PAGE || last === undefined) return found;
+    after = last.id;
+  }
+};
+
+export const configs: readonly AnyAction[] = configsResource({ ...NO_REFERENCES, missingGuardrails });

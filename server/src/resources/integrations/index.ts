@@ -4,7 +4,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
 import type { Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
-import { actorId, hasTags, type Patch, readTagsFilter } from '../common.ts';
+import { actorId, hasTags, type Patch, readTagsFilter, workspaceOf } from '../common.ts';
 import { defineResource } from '../define.ts';
 import { queryBoolean } from '../fields.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
@@ -19,7 +19,6 @@ import {
   levelOf,
   requireLevel,
   visible,
-  workspaceOf,
 } from './rules.ts';
 import { type CreateBody, createBody, detail, item, type UpdateBody, updateBody } from './schema.ts';
 import { type AccountPlace, maskSettings, openSettings, sealKey, sealSettings } from './secrets.ts';

@@ -3,7 +3,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row, SecretMapping } from '../../store/schema.ts';
-import { checkMappings, findWorkspace, freeSlug, refuse, refuseIssues, slugTaken } from '../common.ts';
+import { checkMappings, freeSlug, refuse, refuseIssues, slugTaken, workspaceOf } from '../common.ts';
 import { isOpenTo } from '../openable.ts';
 import type { ReferencePorts } from '../ports.ts';
 import type { Call, ItemVerb } from '../resource.ts';
@@ -11,29 +11,6 @@ import { checkSettings, fieldNames, isKnownProvider, knownProviders } from './co
 
 type AnyCall = Call<never, never, never> | Call;
 export type Integration = Row<'integrations'>;
-
-/**
- * The workspace the caller works in, or null for the whole organisation. The routes are organisation-wide, because an
- * organisation's integrations have no workspace; the handler has checked already that the name may be used.
- */
-export async function workspaceOf(call: AnyCall): Promise<string | null> {
-  const bound = call.principal.workspaceId ?? call.tenant.workspaceId;
-  if (bound !== null) return bound;
-  const named = nameIn(call.query) ?? nameIn(call.body);
-  if (named === null) return null;
-  const workspace = await findWorkspace(call.tx, named);
-  if (!workspace)
-    throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
-      param: 'workspace_id',
-    });
-  return workspace.id;
-}
-
-function nameIn(input: unknown): string | null {
-  if (typeof input !== 'object' || input === null) return null;
-  const value = (input as { workspace_id?: unknown }).workspace_id;
-  return typeof value === 'string' ? value : null;
-}
 
 export type Verb = ItemVerb | 'list' | 'create';
 

@@ -4,11 +4,12 @@ import { identity } from './0003-identity.ts';
 import { limits } from './0004-limits.ts';
 import { dueRotations } from './0005-due-rotations.ts';
 import { budgets } from './0006-budgets.ts';
+import { guardrails } from './0007-guardrails.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
-export const MIGRATIONS: readonly Migration[] = [start, training, identity, limits, dueRotations, budgets];
+export const MIGRATIONS: readonly Migration[] = [start, training, identity, limits, dueRotations, budgets, guardrails];
 
 /** The log tables, which may stand in another database. Append-only. */
 export const LOG_MIGRATIONS: readonly Migration[] = [logsStart];

@@ -1,5 +1,5 @@
 /** What an organisation decides for all of its workspaces (api §20). */
-import { NO_GUARDRAILS } from '../../ports.ts';
+import { organisationGuardrails } from '../../guardrails/rules.ts';
 import type { AnyAction } from '../../resource.ts';
 import { organisationDefaults } from './defaults.ts';
 import { read, update } from './settings.ts';
@@ -9,5 +9,5 @@ export const organisation: readonly AnyAction[] = [
   read,
   update,
   makeWebhookSecret,
-  ...organisationDefaults(NO_GUARDRAILS),
+  ...organisationDefaults({ organisationGuardrails }),
 ];

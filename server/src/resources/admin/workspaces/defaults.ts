@@ -57,7 +57,7 @@ export function presentDefaults(defaults: Stored): Record<string, unknown> | nul
 
 /** A config that a workspace gives to its user keys stands in the way of its own removal. */
 export const workspaceReferences: FindReferences = async (tx, to) => {
-  if (to.table !== 'configs') return [];
+  if (to.table !== 'configs' || to.workspaceId === null) return [];
   const workspace = await tx.find('workspaces', { id: to.workspaceId, status: 'active' });
   const config = workspace?.defaults?.user_api_key_config;
   if (!workspace || (config !== to.slug && config !== to.id)) return [];

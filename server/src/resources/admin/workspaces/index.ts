@@ -7,6 +7,7 @@ import type { TenantTx, Where } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { actorId, type Patch, unknownReference } from '../../common.ts';
 import { emptyAnswer, listOf, pageOf } from '../../define.ts';
+import { missingGuardrails } from '../../guardrails/rules.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../../ports.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
 import { checkAlertUrl } from '../../settings/alerts.ts';
@@ -312,4 +313,4 @@ export function workspacesResource(ports: ReferencePorts): AnyAction[] {
   return [list, createAction(ports), get, updateAction(ports), remove, ...members];
 }
 
-export const workspaces: readonly AnyAction[] = workspacesResource(NO_REFERENCES);
+export const workspaces: readonly AnyAction[] = workspacesResource({ ...NO_REFERENCES, missingGuardrails });
