@@ -73,7 +73,15 @@ const BEYOND_TENANTS: Readonly<Record<string, string>> = {
   'resources/organisations.ts SystemTx': 'first run and operator: an organisation is made',
   'resources/resource.ts SystemTx': 'the type of the operator’s actions',
 };
-const PORT_FILES = new Set(['ports.ts', 'schema.ts', 'column.ts', 'limit-types.ts', 'guardrail-tables.ts', 'training-tables.ts', 'vault.ts']);
+const PORT_FILES = new Set([
+  'ports.ts',
+  'schema.ts',
+  'column.ts',
+  'limit-types.ts',
+  'guardrail-tables.ts',
+  'training-tables.ts',
+  'vault.ts',
+]);
 
 interface Source {
   readonly path: string;
