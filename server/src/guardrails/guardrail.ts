@@ -5,7 +5,15 @@ import type { Excerpt, Phase, Replacement, Target } from './check.ts';
 export interface Feedback {
   readonly value: number;
   readonly weight: number;
-  readonly metadata: string;
+  /** A text, or in configs an object. */
+  readonly metadata: string | Readonly<Record<string, unknown>>;
+}
+
+/** Feedback as a run gives it: its metadata also tell which checks passed, failed and erred, ids separated by commas. */
+export interface GivenFeedback {
+  readonly value: number;
+  readonly weight: number;
+  readonly metadata: Readonly<Record<string, unknown>>;
 }
 
 /** What follows from a verdict, with every default filled in. */
@@ -61,10 +69,11 @@ export interface GuardrailResult {
   readonly id: string;
   readonly transformed: boolean;
   readonly checks: readonly CheckResult[];
-  readonly feedback: Feedback | null;
+  readonly feedback: GivenFeedback | null;
   readonly execution_time: number;
   readonly async: boolean;
   readonly deny: boolean;
+  /** No check of it judges this phase, or a guardrail before it has denied. */
   readonly skipped: boolean;
   readonly type: 'guardrail' | 'mutator';
   readonly created_at: string;

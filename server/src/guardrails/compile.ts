@@ -1,0 +1,132 @@
+/** Guardrails made ready: stored ones, and those that stand in a config itself (api §10.1). */
+import { isObject } from '../kernel/json.ts';
+import { CHECKS, type CheckEntry, compileCheck } from './catalog.ts';
+import type { Target } from './check.ts';
+import type { Actions, Feedback, Guardrail, GuardrailCheck } from './guardrail.ts';
+
+/** What a guardrail's `actions` say, in stored guardrails and in configs; what is absent has its default. */
+export interface GivenActions {
+  readonly deny?: boolean | undefined;
+  readonly async?: boolean | undefined;
+  readonly sequential?: boolean | undefined;
+  readonly soft_deny_200?: boolean | undefined;
+  readonly on_success?: GivenOutcome | undefined;
+  readonly on_fail?: GivenOutcome | undefined;
+  readonly on_error?: 'pass' | 'fail' | undefined;
+  readonly messages?: Actions['messages'] | undefined;
+  readonly stream?: Actions['stream'] | undefined;
+}
+
+interface GivenOutcome {
+  readonly feedback?:
+    | {
+        readonly value?: number | undefined;
+        readonly weight?: number | undefined;
+        readonly metadata?: Feedback['metadata'] | undefined;
+      }
+    | undefined;
+}
+
+export interface StoredGuardrail {
+  readonly id: string;
+  readonly slug: string;
+  readonly name: string;
+  readonly target: Target;
+  readonly actions: GivenActions;
+  /** With opened parameters; null stands for a check whose secrets do not open. */
+  readonly checks: readonly (
+    | CheckEntry
+    | { readonly id: string; readonly is_enabled: boolean; readonly broken: true }
+  )[];
+}
+
+/** A check that cannot be made ready stays in the list, without a judge: it fails when it runs. */
+export function compileGuardrail(stored: StoredGuardrail, type: Guardrail['type'] = 'guardrail'): Guardrail {
+  const { id, slug, name, target } = stored;
+  const checks = stored.checks.filter((check) => check.is_enabled).map((check) => compiled(check, target));
+  return { id, slug, name, target, type, actions: actionsOf(stored.actions), checks };
+}
+
+function compiled(check: StoredGuardrail['checks'][number], target: Target): GuardrailCheck {
+  let ready: GuardrailCheck | null = null;
+  if (!('broken' in check)) {
+    try {
+      ready = compileCheck(check, target);
+    } catch {
+      // What its own schema let through it could not use: as one that is not valid.
+    }
+  }
+  return ready ?? broken(check.id);
+}
+
+function broken(id: string): GuardrailCheck {
+  return {
+    id,
+    phases: CHECKS.get(id)?.phases ?? ['input', 'output'],
+    mutates: false,
+    common: { timeoutMs: null, failOnError: true, forwardHeaders: [], credentials: null },
+    judge: null,
+  };
+}
+
+export function actionsOf(given: GivenActions): Actions {
+  return {
+    deny: given.deny ?? false,
+    async: given.async ?? false,
+    sequential: given.sequential ?? false,
+    softDeny: given.soft_deny_200 ?? false,
+    onSuccess: feedback(given.on_success, 5),
+    onFail: feedback(given.on_fail, -5),
+    onError: given.on_error ?? 'pass',
+    messages: given.messages ?? 'all',
+    stream: given.stream ?? 'incremental',
+  };
+}
+
+function feedback(given: GivenOutcome | undefined, value: number): Feedback {
+  const { feedback: own = {} } = given ?? {};
+  return { value: own.value ?? value, weight: own.weight ?? 1, metadata: own.metadata ?? '' };
+}
+
+/** Members of an inline guardrail that are no check. */
+export const INLINE_ACTIONS: ReadonlySet<string> = new Set([
+  'id',
+  'type',
+  'name',
+  'deny',
+  'async',
+  'sequential',
+  'on_success',
+  'on_fail',
+]);
+
+/** The checks of an inline guardrail: those of its list `checks` (raw hooks), or each further member by its id. */
+export function inlineChecks(entry: Readonly<Record<string, unknown>>): CheckEntry[] {
+  const { checks } = entry;
+  if (Array.isArray(checks)) {
+    return checks.map((check: Partial<CheckEntry> & { readonly id: string }) => ({
+      ...check,
+      is_enabled: check.is_enabled ?? true,
+    }));
+  }
+  return Object.entries(entry)
+    .filter(([key]) => !INLINE_ACTIONS.has(key))
+    .map(([id, parameters]) => ({ id, is_enabled: true, parameters: isObject(parameters) ? parameters : {} }));
+}
+
+/**
+ * A guardrail that stands in a config.
+ *
+ * @param entry of a list of guardrails or mutators, or a raw hook
+ * @param place its name where it has no id: `input_guardrails[0]`
+ */
+export function compileInline(
+  entry: Readonly<Record<string, unknown>>,
+  place: string,
+  type: Guardrail['type'] = 'guardrail',
+): Guardrail {
+  const { id } = entry;
+  const slug = typeof id === 'string' ? id : place;
+  const stored = { id: slug, slug, name: slug, target: 'llm', actions: entry, checks: inlineChecks(entry) } as const;
+  return compileGuardrail(stored, entry['type'] === 'mutator' ? 'mutator' : type);
+}
