@@ -9,7 +9,8 @@ import type { WireControl, WireRequest } from '../kernel/wire.ts';
 import type { Bound } from '../providers/binding.ts';
 import type { CallContext } from '../providers/provider.ts';
 import type { Exchange } from './exchange.ts';
-import { type AttemptResult, Relay } from './relay/relay.ts';
+import type { AttemptResult } from './relay/answered.ts';
+import { Relay } from './relay/relay.ts';
 import { shape } from './shaping.ts';
 import type { Target } from './target.ts';
 
@@ -208,6 +209,8 @@ export function attempt(x: Exchange, target: Target, prepared: Prepared): Promis
     x.spent = [...(x.spent ?? []), x.usage];
     x.usage = null;
   }
+  // What guardrails said of an answer that nobody gets is not told with the next one.
+  if (x.guard !== null) x.guard.after = [];
   return new Promise((resolve) => {
     let cancelTimer: (() => void) | null = null;
     let control: WireControl | null = null;

@@ -12,6 +12,7 @@ import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { LimitFacts } from '../store/limit-types.ts';
 import type { AttemptRecord } from '../telemetry/record.ts';
 import type { Reserved } from './estimate.ts';
+import type { Guarded } from './guard/guarded.ts';
 import type { Plan } from './plan.ts';
 import type { Services } from './services.ts';
 import type { Target } from './target.ts';
@@ -75,6 +76,8 @@ export class Exchange {
   reserved: Reserved | null;
   /** The usage limit that refused the request. */
   exhausted: LimitState | null;
+  /** Its guardrails and what they said; null while there are none. */
+  guard: Guarded | null;
   readonly attempts: AttemptRecord[];
   /** Upstream calls begun. */
   tries: number;
@@ -144,6 +147,7 @@ export class Exchange {
     this.limits = null;
     this.reserved = null;
     this.exhausted = null;
+    this.guard = null;
     this.attempts = [];
     this.tries = 0;
     this.control = null;

@@ -4,6 +4,7 @@ import { errorBody } from '../operations/dialects/errors.ts';
 import { streamErrorEvent } from '../operations/dialects/stream.ts';
 import type { Exchange } from './exchange.ts';
 import { gatewayHeaders } from './gateway-headers.ts';
+import { hookResults } from './guard/guarded.ts';
 
 /** Kinds that mean Sluice refused the request, rather than something having failed. */
 function isRefusal(error: SluiceError): boolean {
@@ -43,16 +44,17 @@ export function respondError(x: Exchange, thrown: unknown): void {
     x.ending = { kind: 'destroy' };
     return;
   }
+  const extra = error.kind === 'hooks_failed' && x.guard !== null ? { hook_results: hookResults(x.guard) } : undefined;
   x.outcome = isRefusal(error) ? 'refused' : 'failed';
   if (x.headSent) {
     // The status is out already. A stream ends with an error event in the caller's dialect; anything else can only be
     // cut, so that the client's own framing check sees it was not complete.
     x.ending = x.stream
-      ? { kind: 'tail', body: [Buffer.from(streamErrorEvent(error, x.operation.dialect))] }
+      ? { kind: 'tail', body: [Buffer.from(streamErrorEvent(error, x.operation.dialect, 0, extra))] }
       : { kind: 'destroy' };
     return;
   }
-  const { status, body } = errorBody(error, x.operation.dialect);
+  const { status, body } = errorBody(error, x.operation.dialect, extra);
   const bytes = Buffer.from(body);
   const headers = [
     'content-type',

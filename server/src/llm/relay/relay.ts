@@ -5,29 +5,22 @@
  */
 
 import { startParts, writePart } from '../../http/answer-body.ts';
-import { filterUpstreamHeaders } from '../../http/headers.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent, SseSplitter } from '../../kernel/sse.ts';
 import type { WireControl, WireHandler } from '../../kernel/wire.ts';
-import {
-  embeddedError,
-  errorObject,
-  type ProviderError,
-  providerErrorBody,
-} from '../../operations/dialects/provider-error.ts';
+import { embeddedError, type ProviderError } from '../../operations/dialects/provider-error.ts';
 import { isTerminal, TerminalTracker } from '../../operations/dialects/stream.ts';
 import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
-import { mergeUsage, readUsage, type TokenUsage } from '../../operations/usage.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
-import { withoutSecrets } from '../../providers/sent-secrets.ts';
-import { growReservation, likelyInput } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
-import { gatewayHeaders } from '../gateway-headers.ts';
+import { denial, JUDGED_BYTES, judgeAnswer, judging, notJudged } from '../guard/output.ts';
+import { StreamGate } from '../guard/stream.ts';
 import type { Target } from '../target.ts';
-import { dialectOfShape, findUsage, readAnswerFacts, streamMustEnd } from './facts.ts';
+import { type AttemptResult, answerHead, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
+import { findUsage, readAnswerFacts, streamMustEnd } from './facts.ts';
 import {
   declaredLength,
   isEventStream,
@@ -37,10 +30,10 @@ import {
   modelIn,
   nameOf,
   parsed,
-  piecesOf,
   tokensOf,
   touchBytes,
 } from './look.ts';
+import { Meter } from './meter.ts';
 
 /** An answer this small is sent in one piece, head and body together. */
 const WHOLE_BYTES = 64 * 1024;
@@ -54,20 +47,6 @@ const ERROR_BYTES = 1024 * 1024;
 const CONVERT_BYTES = 64 * 1024 * 1024;
 
 const USAGE = Buffer.from('"usage"');
-
-export type AttemptResult =
-  /** `x.ending` holds what is left to send. */
-  | { readonly kind: 'done' }
-  /** The provider refused; nothing was sent to the client yet. */
-  | {
-      readonly kind: 'answered';
-      readonly status: number;
-      readonly headers: readonly string[];
-      readonly body: string;
-      readonly error: ProviderError;
-    }
-  /** Transport failure, timeout or a gone client. */
-  | { readonly kind: 'failed'; readonly error: SluiceError };
 
 type Mode = 'none' | 'error' | 'bytes' | 'json' | 'sse' | 'events';
 
@@ -97,14 +76,15 @@ export class Relay implements WireHandler {
   #touches: readonly Buffer[] | null = null;
   #inspect = false;
   #tracker: TerminalTracker | null = null;
-  #rawUsage: JsonObject | null = null;
+  readonly #meter: Meter;
   #answerBytes = 0;
-  /** Tokens written as far as events tell: about one each, and more in large ones. */
-  #pieces = 0;
-  /** Pieces at which more is reserved under usage limits. */
-  #growAt = Number.POSITIVE_INFINITY;
+  /** Guardrails judge the stream. */
+  #gate: StreamGate | null = null;
+  /** The answer in one piece is kept until guardrails have judged it. */
+  #kept = false;
   #firstData: (() => void) | null;
-  #paused = false;
+  /** Whoever wants the upstream to wait: a slow client, guardrails. */
+  readonly #waits = new Set<'client' | 'guard'>();
 
   constructor(parts: {
     x: Exchange;
@@ -123,6 +103,7 @@ export class Relay implements WireHandler {
     this.#stripUsage = parts.stripUsage;
     this.#firstData = parts.firstData;
     this.#settle = parts.settle;
+    this.#meter = new Meter(parts.x, parts.bound);
   }
 
   get status(): number | null {
@@ -157,15 +138,19 @@ export class Relay implements WireHandler {
       this.#touches = this.#answerTouches();
       this.#splitter = new SseSplitter();
       this.#tracker = new TerminalTracker(this.#x.operation.dialect);
-      this.#growAt = this.#x.reserved?.estimate.output ?? Number.POSITIVE_INFINITY;
+      this.#meter.watch();
+      if (this.#x.guard !== null) this.#guardStream();
       return;
     }
     this.#touches = this.#answerTouches();
     this.#mode = this.#bound.response === undefined ? 'bytes' : 'json';
+    const { guard } = this.#x;
+    // Results are shown in the answer where fields may be added, so that its end must be at hand.
+    if (guard !== null) this.#kept = judging(this.#x, guard).length > 0 || (!this.#context.strict && isJson(headers));
   }
 
   onData(chunk: Buffer): void {
-    if (this.#settled) return;
+    if (this.#settled || this.#gate?.over) return;
     const x = this.#x;
     x.upstreamBytesIn += chunk.length;
     this.#answerBytes += chunk.length;
@@ -182,7 +167,7 @@ export class Relay implements WireHandler {
   }
 
   onEnd(): void {
-    if (this.#settled) return;
+    if (this.#settled || this.#gate?.over) return;
     try {
       if (this.#mode === 'bytes') this.#endBytes();
       else if (this.#mode === 'json') this.#endJson();
@@ -194,7 +179,7 @@ export class Relay implements WireHandler {
   }
 
   onError(error: SluiceError): void {
-    if (this.#settled) return;
+    if (this.#settled || this.#gate?.over) return;
     this.#estimateUsage();
     const cut =
       this.#x.headSent && error.kind === 'upstream_unreachable'
@@ -207,6 +192,7 @@ export class Relay implements WireHandler {
 
   #finish(result: AttemptResult): void {
     this.#settled = true;
+    this.#gate?.close();
     this.#settle(result);
   }
 
@@ -236,36 +222,60 @@ export class Relay implements WireHandler {
     }
   }
 
-  /** Head of the answer to the client: the upstream's headers that may pass, then ours. */
   #head(length: number | null, contentType: string | null): string[] {
-    const out: string[] = [];
-    filterUpstreamHeaders(this.#headers, out, this.#target.sent);
-    if (contentType !== null) {
-      for (let i = out.length - 2; i >= 0; i -= 2) if (out[i]?.toLowerCase() === 'content-type') out.splice(i, 2);
-      out.push('content-type', contentType);
-    }
-    if (length !== null) out.push('content-length', String(length));
-    gatewayHeaders(this.#x, out);
-    return out;
+    return answerHead(this.#x, this.#target, this.#headers, length, contentType);
+  }
+
+  /** The upstream's status, unless a guardrail has failed that does not deny. */
+  #given(): number {
+    return this.#x.guard?.failed === true ? 246 : this.#status;
   }
 
   #start(length: number | null, contentType: string | null): void {
     const x = this.#x;
-    x.status = this.#status;
-    startParts(x.response, this.#status, this.#head(length, contentType));
+    x.status = this.#given();
+    startParts(x.response, x.status, this.#head(length, contentType));
     x.headSent = true;
   }
 
   #write(part: Buffer): void {
     const { response } = this.#x;
     this.#x.bytesOut += part.length;
-    if (writePart(response, part) || this.#paused) return;
-    this.#paused = true;
-    this.#control?.pause();
-    response.once('drain', () => {
-      this.#paused = false;
-      if (!this.#settled) this.#control?.resume();
-    });
+    if (writePart(response, part) || this.#waits.has('client')) return;
+    this.#wait('client', true);
+    response.once('drain', () => this.#wait('client', false));
+  }
+
+  #wait(who: 'client' | 'guard', on: boolean): void {
+    const before = this.#waits.size;
+    if (on) this.#waits.add(who);
+    else this.#waits.delete(who);
+    if (this.#settled) return;
+    if (before === 0 && on) this.#control?.pause();
+    else if (before === 1 && this.#waits.size === 0) this.#control?.resume();
+  }
+
+  #guardStream(): void {
+    const x = this.#x;
+    const { guard } = x;
+    if (guard === null) return;
+    const { strict } = this.#context;
+    if (StreamGate.refuses(x, guard)) this.#deny();
+    else if (StreamGate.judges(x, guard, strict))
+      this.#gate = new StreamGate(x, guard, strict, {
+        send: (events) => this.#send(events),
+        finish: (tail) => this.#endWith(tail.length === 0 ? null : joined(tail)),
+        deny: () => this.#deny(),
+        fail: (error) => this.#fail(error),
+        pause: (on) => this.#wait('guard', on),
+      });
+  }
+
+  /** Nothing more of the answer is shown; what it used is counted. */
+  #deny(): void {
+    this.#control?.abort();
+    this.#estimateUsage();
+    this.#finish({ kind: 'failed', error: denial() });
   }
 
   #bytes(chunk: Buffer): void {
@@ -277,6 +287,16 @@ export class Relay implements WireHandler {
     }
     this.#pending.push(chunk);
     this.#pendingBytes += chunk.length;
+    if (this.#kept) {
+      if (this.#pendingBytes <= JUDGED_BYTES) return;
+      this.#kept = false;
+      const { guard } = this.#x;
+      const why = `The answer has more than ${JUDGED_BYTES} bytes.`;
+      if (guard !== null && notJudged(this.#x, guard, judging(this.#x, guard), why)) {
+        this.#deny();
+        return;
+      }
+    }
     const slow = this.#x.services.clock.monotonic() - this.#headAt > WHOLE_MS;
     if (this.#pendingBytes <= WHOLE_BYTES && !slow) return;
     this.#start(declaredLength(this.#headers), null);
@@ -311,20 +331,50 @@ export class Relay implements WireHandler {
         }
       }
       x.modelAnswered = nameOf(facts.model);
-      if (facts.usage !== null) this.#seeUsage(facts.usage);
+      if (facts.usage !== null) this.#meter.see(facts.usage);
     }
     this.#takeUsage();
-    if (x.headSent) x.ending = { kind: 'tail', body: this.#held === null ? [] : [this.#held] };
-    else {
-      x.status = this.#status;
-      x.ending = {
-        kind: 'whole',
-        status: this.#status,
-        headers: this.#head(this.#pendingBytes, null),
-        body: this.#pending,
-      };
-    }
+    if (x.headSent) {
+      x.ending = { kind: 'tail', body: this.#held === null ? [] : [this.#held] };
+      this.#finish({ kind: 'done' });
+    } else if (this.#kept) this.#endJudged(Buffer.concat(this.#pending), null);
+    else this.#endWhole(this.#pending, this.#pendingBytes, null);
+  }
+
+  #endWhole(body: readonly Buffer[], length: number, contentType: string | null): void {
+    const x = this.#x;
+    x.status = this.#given();
+    x.ending = { kind: 'whole', status: x.status, headers: this.#head(length, contentType), body };
     this.#finish({ kind: 'done' });
+  }
+
+  /** Sends what guardrails make of an answer. */
+  #endJudged(raw: Buffer, contentType: string | null): void {
+    const { guard } = this.#x;
+    if (guard === null) {
+      this.#endWhole([raw], raw.length, contentType);
+      return;
+    }
+    // The provider has answered in time, however long the judging takes.
+    this.#firstData?.();
+    this.#firstData = null;
+    const headers = contentType === null ? this.#headers : ['content-type', contentType];
+    const take = (body: Buffer | null): void => {
+      if (this.#settled) return;
+      if (body === null) this.#deny();
+      else this.#endWhole([body], body.length, contentType);
+    };
+    const judged = judgeAnswer(this.#x, guard, {
+      status: this.#status,
+      headers,
+      body: raw,
+      strict: this.#context.strict,
+    });
+    if (judged instanceof Promise)
+      judged.then(take).catch((error: unknown) => {
+        if (!this.#settled) this.#fail(error);
+      });
+    else take(judged);
   }
 
   #endJson(): void {
@@ -347,52 +397,23 @@ export class Relay implements WireHandler {
     }
     x.modelAnswered = nameOf(body.model);
     const usage = findUsage(body, this.#bound.binding.usagePath);
-    if (usage !== null) this.#seeUsage(usage);
+    if (usage !== null) this.#meter.see(usage);
     const touched = this.#touches === null || this.#touches.some((text) => raw.includes(text));
     const out = touched ? (this.#bound.response?.(body, this.#context) ?? body) : body;
     this.#takeUsage();
     const bytes = touched ? Buffer.from(JSON.stringify(out)) : raw;
-    x.status = this.#status;
-    x.ending = {
-      kind: 'whole',
-      status: this.#status,
-      headers: this.#head(bytes.length, 'application/json'),
-      body: [bytes],
-    };
-    this.#finish({ kind: 'done' });
+    if (this.#kept) this.#endJudged(bytes, 'application/json');
+    else this.#endWhole([bytes], bytes.length, 'application/json');
   }
 
   #endError(): void {
-    const raw = withoutSecrets(Buffer.concat(this.#pending).toString('utf8'), this.#target.sent);
-    const upstream = dialectOfShape(this.#bound.binding.shape, this.#x.operation);
-    const read = this.#target.provider.error;
-    const { status, body, error } = providerErrorBody({
-      status: this.#status,
-      raw,
-      upstream,
-      caller: this.#x.operation.dialect,
-      ...(read === undefined ? {} : { error: read }),
-    });
-    // A redirect is never followed and means nothing to a caller of an API.
-    this.#finish({
-      kind: 'answered',
-      status: this.#status < 400 ? 502 : status,
-      headers: this.#head(null, 'application/json'),
-      body,
-      error,
-    });
+    const raw = Buffer.concat(this.#pending).toString('utf8');
+    const shape = this.#bound.binding.shape;
+    this.#finish(refusedAnswer(this.#x, this.#target, shape, this.#status, this.#headers, raw));
   }
 
   #answerError(found: ProviderError): void {
-    const error = JSON.parse(withoutSecrets(JSON.stringify(found), this.#target.sent)) as ProviderError;
-    const body = JSON.stringify(errorObject(error, this.#x.operation.dialect));
-    this.#finish({
-      kind: 'answered',
-      status: error.status,
-      headers: this.#head(null, 'application/json'),
-      body,
-      error,
-    });
+    this.#finish(errorAnswer(this.#x, this.#target, this.#headers, found));
   }
 
   #sse(chunk: Buffer): void {
@@ -405,7 +426,7 @@ export class Relay implements WireHandler {
         else this.#passEvent(event, out);
       }
       this.#forward(out);
-      if (this.#pieces > this.#growAt) this.#growAt = growReservation(this.#x, this.#pieces);
+      this.#meter.grow();
     } catch (error) {
       this.#fail(error);
     }
@@ -442,12 +463,12 @@ export class Relay implements WireHandler {
   }
 
   #passEvent(event: Buffer, out: Buffer[]): void {
-    if (!isSilent(event)) this.#pieces += piecesOf(event);
+    if (!isSilent(event)) this.#meter.count(event);
     if (event.indexOf(USAGE) !== -1) {
       const body = parsed(parseEvent(event));
       const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
       if (body !== null && usage !== null) {
-        this.#seeUsage(usage);
+        this.#meter.see(usage);
         if (this.#stripUsage && Array.isArray(body.choices) && body.choices.length === 0) return;
       }
     }
@@ -458,11 +479,11 @@ export class Relay implements WireHandler {
   #transformEvent(bytes: Buffer, out: Buffer[]): void {
     const event = parseEvent(bytes);
     if (event === null) return;
-    this.#pieces += piecesOf(bytes);
+    this.#meter.count(bytes);
     if (bytes.indexOf(USAGE) !== -1) {
       const body = parsed(event);
       const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
-      if (usage !== null) this.#seeUsage(usage);
+      if (usage !== null) this.#meter.see(usage);
     }
     if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(bytes);
     this.#transform?.event(event, (made) => out.push(Buffer.from(formatEvent(made))));
@@ -482,23 +503,21 @@ export class Relay implements WireHandler {
       }
     }
     if (send > 0) {
-      if (!this.#x.headSent) this.#start(null, 'text/event-stream');
-      this.#write(joined(send === events.length ? events : events.slice(0, send)));
+      const now = send === events.length ? events : events.slice(0, send);
+      if (this.#gate === null) this.#send(now);
+      else this.#gate.push(now);
     }
-    if (send === events.length) return;
-    const tail = joined(events.slice(send));
-    this.#complete(tracker?.failed ? this.#redacted(tail) : tail);
+    if (send === events.length || this.#settled) return;
+    const tail = events.slice(send);
+    this.#complete(tracker?.failed ? [withoutSentSecrets(joined(tail), this.#target)] : tail);
   }
 
-  /** An error event as the caller may see it. */
-  #redacted(event: Buffer): Buffer {
-    const { sent } = this.#target;
-    return sent.some((secret) => event.includes(secret))
-      ? Buffer.from(withoutSecrets(event.toString('utf8'), sent))
-      : event;
+  #send(events: readonly Buffer[]): void {
+    if (!this.#x.headSent) this.#start(null, 'text/event-stream');
+    this.#write(joined(events));
   }
 
-  #complete(tail: Buffer): void {
+  #complete(tail: readonly Buffer[]): void {
     const x = this.#x;
     this.#takeUsage();
     if (this.#tracker?.failed) {
@@ -506,16 +525,17 @@ export class Relay implements WireHandler {
       x.errorCode = 'upstream_stream_error';
       x.errorMessage = 'The provider ended the stream with an error event.';
     }
-    this.#endWith(tail);
+    if (this.#gate === null) this.#endWith(joined(tail));
+    else this.#gate.end(tail, this.#tracker?.failed ?? false);
   }
 
   #endWith(tail: Buffer | null): void {
     const x = this.#x;
     const body = tail === null ? [] : [tail];
-    x.status = this.#status;
+    if (!x.headSent) x.status = this.#given();
     x.ending = x.headSent
       ? { kind: 'tail', body }
-      : { kind: 'whole', status: this.#status, headers: this.#head(null, 'text/event-stream'), body };
+      : { kind: 'whole', status: x.status, headers: this.#head(null, 'text/event-stream'), body };
     this.#finish({ kind: 'done' });
   }
 
@@ -524,7 +544,7 @@ export class Relay implements WireHandler {
     if (this.#transform !== null && this.#touches === null) {
       this.#transform.end((made) => out.push(Buffer.from(formatEvent(made))));
       this.#forward(out);
-      if (this.#settled) return;
+      if (this.#settled || this.#gate?.over) return;
     }
     const complete = this.#tracker?.ended || !streamMustEnd(this.#x.operation);
     // A partial event is never passed on: half a JSON text would break the client before it sees what happened.
@@ -539,48 +559,23 @@ export class Relay implements WireHandler {
       return;
     }
     this.#takeUsage();
-    this.#endWith(rest !== null && rest.length > 0 ? rest : null);
-  }
-
-  #seeUsage(usage: JsonObject): void {
-    // One report needs no joining; whoever reads it takes impossible counts for absent ones.
-    this.#rawUsage = this.#rawUsage === null ? usage : mergeUsage(this.#rawUsage, usage);
+    const tail = rest !== null && rest.length > 0 ? rest : null;
+    if (this.#gate === null) this.#endWith(tail);
+    else this.#gate.end(tail === null ? [] : [tail], false);
   }
 
   #takeUsage(): void {
-    const { binding } = this.#bound;
-    const raw = this.#rawUsage;
-    const usage: TokenUsage | null =
-      raw === null ? null : binding.usage === undefined ? readUsage(binding.shape, raw) : binding.usage(raw);
-    this.#x.usage = usage;
-    if (usage === null) this.#estimateUsage();
+    this.#meter.take(() => this.#received());
+  }
+
+  #estimateUsage(): void {
+    if (this.#mode !== 'error' && this.#mode !== 'none') this.#meter.estimate(this.#received());
   }
 
   /** Output tokens of which something arrived: pieces of a stream, or the bytes of an answer in one piece. */
   #received(): number {
-    if (this.#mode === 'sse' || this.#mode === 'events') return this.#pieces;
+    if (this.#mode === 'sse' || this.#mode === 'events') return this.#meter.pieces;
     if (!streamMustEnd(this.#x.operation) || !isJson(this.#headers)) return 0;
     return tokensOf(this.#answerBytes);
-  }
-
-  /** What a generation that reported no usage must have cost at least. Never below what was reported. */
-  #estimateUsage(): void {
-    const x = this.#x;
-    if (x.usage !== null || this.#mode === 'error' || this.#mode === 'none') return;
-    const received = this.#received();
-    if (received === 0) return;
-    if (this.#rawUsage !== null)
-      x.usage = this.#bound.binding.usage?.(this.#rawUsage) ?? readUsage(this.#bound.binding.shape, this.#rawUsage);
-    const output = Math.max(x.usage?.output ?? 0, received);
-    x.usageEstimated = true;
-    x.usage = {
-      input: x.usage?.input || likelyInput(x),
-      output,
-      cache_read: x.usage?.cache_read ?? 0,
-      cache_write: x.usage?.cache_write ?? 0,
-      reasoning: x.usage?.reasoning ?? 0,
-      audio_input: x.usage?.audio_input ?? 0,
-      audio_output: x.usage?.audio_output ?? 0,
-    };
   }
 }

@@ -2,7 +2,7 @@ import { attempt, prepare } from '../attempt.ts';
 import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
-import type { AttemptResult } from '../relay/relay.ts';
+import type { AttemptResult } from '../relay/answered.ts';
 import type { Retry } from '../target.ts';
 
 const MAX_RETRY_AFTER_MS = 60_000;

@@ -7,27 +7,42 @@ import { anthropicErrorType, type ProviderError } from './provider-error.ts';
 
 /**
  * The event that ends a stream with an error (providers §18.7). No end marker may follow it. `sequence` is the next
- * `sequence_number` of a Responses stream.
+ * `sequence_number` of a Responses stream; `extra` adds documented top-level keys, such as `hook_results`.
  */
-export function errorEvent(error: SluiceError | ProviderError, dialect: Dialect, sequence = 0): StreamEvent {
+export function errorEvent(
+  error: SluiceError | ProviderError,
+  dialect: Dialect,
+  sequence = 0,
+  extra?: JsonObject,
+): StreamEvent {
   const { status, message, type, param, code } = error instanceof SluiceError ? asProviderError(error) : error;
   switch (dialect) {
     case 'openai':
-      return { event: null, data: JSON.stringify({ error: { message, type, param, code } } satisfies JsonObject) };
+      return {
+        event: null,
+        data: JSON.stringify({ error: { message, type, param, code }, ...extra } satisfies JsonObject),
+      };
     case 'anthropic': {
-      const body = { type: 'error', error: { type: anthropicErrorType(status), message } };
+      // A refusal by guardrails has no name among Anthropic's own.
+      const name = type === 'hooks_failed' ? type : anthropicErrorType(status);
+      const body = { type: 'error', error: { type: name, message }, ...extra };
       return { event: 'error', data: JSON.stringify(body) };
     }
     case 'responses': {
-      const body = { type: 'error', code: code ?? type, message, param, sequence_number: sequence };
+      const body = { type: 'error', code: code ?? type, message, param, sequence_number: sequence, ...extra };
       return { event: 'error', data: JSON.stringify(body) };
     }
   }
 }
 
 /** `errorEvent` as the bytes of a stream. */
-export function streamErrorEvent(error: SluiceError | ProviderError, dialect: Dialect, sequence = 0): string {
-  return formatEvent(errorEvent(error, dialect, sequence));
+export function streamErrorEvent(
+  error: SluiceError | ProviderError,
+  dialect: Dialect,
+  sequence = 0,
+  extra?: JsonObject,
+): string {
+  return formatEvent(errorEvent(error, dialect, sequence, extra));
 }
 
 const DONE = Buffer.from('[DONE]');

@@ -1,0 +1,288 @@
+/** Guardrails over answers in one piece: what of them is judged, and what is sent in their place. */
+import type { Phase, Subject, TextPart } from '../../guardrails/check.ts';
+import type { Guardrail, GuardrailResult, Outcome } from '../../guardrails/guardrail.ts';
+import { type Change, runGuardrails } from '../../guardrails/run.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseExact } from '../../kernel/json-exact.ts';
+import type { Operation } from '../../operations/operation.ts';
+import type { Exchange } from '../exchange.ts';
+import { headerOf, isJson } from '../relay/look.ts';
+import { type Guarded, hookResults } from './guarded.ts';
+import { answerCallsTools, answerTexts, applyReplacements, latestAnswerText, type SaidPart } from './texts.ts';
+
+/** Largest answer that is judged; the bound of answers that are converted. */
+export const JUDGED_BYTES = 64 * 1024 * 1024;
+
+/** Operations whose streams are read as texts. */
+const STREAMS = new Set<Operation['id']>(['chat', 'completions', 'messages', 'responses']);
+
+/**
+ * Whether all that an answer of the operation says is judged. Where it is not, a guardrail that denies must refuse before
+ * the call. Speech says something that nobody here can read; files and batches leave by another way.
+ */
+export function outputCovered(operation: Operation, stream: boolean): boolean {
+  if (stream) return STREAMS.has(operation.id);
+  return operation.family !== 'J' && operation.id !== 'speech';
+}
+
+/** Operations whose answers hold nothing that was generated: there is nothing to judge, and nothing is. */
+const SILENT = new Set<Operation['id']>([
+  'embeddings',
+  'moderations',
+  'count_tokens',
+  'models',
+  'model',
+  'model_delete',
+  'response_delete',
+]);
+
+/** The guardrails that judge this answer. */
+export function judging(x: Exchange, guard: Guarded): readonly Guardrail[] {
+  return SILENT.has(x.operation.id) ? [] : guard.output;
+}
+
+export const denial = (): SluiceError =>
+  new SluiceError('hooks_failed', 'The guardrail checks failed; see hook_results.');
+
+/** What of the answer's guardrails may change it: they must not be passed by any more than those that deny. */
+export function mayReplace({ checks }: Guardrail): boolean {
+  return checks.some(
+    (check) => check.mutates && check.phases.includes('output') && (check.judge?.lookBehind ?? null) === null,
+  );
+}
+
+/** Whether an answer that cannot be judged by the guardrail must not be given. */
+export const insists = (guardrail: Guardrail): boolean =>
+  !guardrail.actions.async && (guardrail.actions.deny || mayReplace(guardrail));
+
+/** The subject of an answer. `texts` may be a window of it. */
+export function outputSubject(
+  x: Exchange,
+  parts: {
+    readonly texts: readonly TextPart[];
+    readonly window: Subject['window'];
+    readonly callsTools: boolean;
+    readonly transformed: boolean;
+    readonly status: number;
+    readonly answer: () => unknown;
+    /** Absent: all texts. */
+    readonly latest?: () => string;
+  },
+): Subject {
+  const phase: Phase = 'output';
+  let request: { readonly json: unknown } | null = null;
+  const { texts } = parts;
+  return {
+    phase,
+    window: parts.window,
+    texts,
+    latest: parts.latest ?? (() => texts.map(({ text }) => text).join('\n')),
+    request() {
+      request ??= { json: jsonOf(x.body) };
+      return request.json;
+    },
+    answer: parts.answer,
+    callsTools: parts.callsTools,
+    model: x.model === '' ? null : x.model,
+    provider: x.target?.provider.id ?? null,
+    requestType: x.operation.requestType,
+    streams: x.stream,
+    transformed: parts.transformed,
+    status: parts.status,
+    metadata: x.metadata ?? {},
+    header: (name) => x.header(name),
+  };
+}
+
+function jsonOf(bytes: Buffer): unknown {
+  if (bytes.length === 0) return undefined;
+  try {
+    return parseExact(bytes.toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+/** An answer as the caller would get it. */
+export interface Answer {
+  readonly status: number;
+  /** Of the upstream. */
+  readonly headers: readonly string[];
+  readonly body: Buffer;
+  /** No fields may be added to it. */
+  readonly strict: boolean;
+}
+
+/** The body to send, or null for a refusal; results are on the exchange. */
+export type Judged = Buffer | null;
+
+/** Judges an answer in one piece. What nothing changed keeps its bytes. */
+export function judgeAnswer(x: Exchange, guard: Guarded, answer: Answer): Judged | Promise<Judged> {
+  const read = readAnswer(answer);
+  const list = judging(x, guard);
+  if (list.length === 0) return withResults(guard, answer, read?.json, answer.body);
+  if (read === null) {
+    const refused = notJudged(x, guard, list, 'The answer is in a form that cannot be read.');
+    return refused ? null : answer.body;
+  }
+  const { json } = read;
+  const { texts, outcome, changed } = judgeWhole(x, guard, list, json, answer.status);
+  if (outcome === null) {
+    notJudged(x, guard, list, unreadable(texts));
+    return null;
+  }
+  const take = (said: Outcome): Judged => {
+    takeOutcome(guard, said, said.results);
+    if (said.denied) return null;
+    const untouched = said.replaced === undefined && said.replacements.length === 0;
+    const out = untouched ? json : changed(said);
+    const body = untouched
+      ? answer.body
+      : typeof out === 'string'
+        ? Buffer.from(out)
+        : Buffer.from(JSON.stringify(out));
+    return withResults(guard, answer, out, body);
+  };
+  return outcome instanceof Promise ? outcome.then(take) : take(outcome);
+}
+
+interface WholeRun {
+  readonly texts: readonly SaidPart[];
+  /** Null where the answer has a text that cannot be read and some guardrail insists. */
+  readonly outcome: Outcome | Promise<Outcome> | null;
+  /** The answer after what an outcome changes. */
+  readonly changed: (change: Change) => unknown;
+}
+
+/** Runs guardrails over a whole answer. */
+export function judgeWhole(
+  x: Exchange,
+  guard: Guarded,
+  list: readonly Guardrail[],
+  said: unknown,
+  status: number,
+): WholeRun {
+  const { operation } = x;
+  const changed = ({ replaced, replacements }: Change): unknown => {
+    const base = replaced ?? said;
+    return replacements.length === 0 ? base : applyReplacements(operation, base, replacements);
+  };
+  const texts = answerTexts(operation, said);
+  if (texts.some((part) => part.unreadable !== undefined) && list.some(insists))
+    return { texts, outcome: null, changed };
+  const subjectOf = (answer: unknown, parts: readonly TextPart[], transformed: boolean): Subject =>
+    outputSubject(x, {
+      texts: parts,
+      window: null,
+      callsTools: answerCallsTools(operation, answer),
+      transformed,
+      status,
+      answer: () => answer,
+      latest: () => latestAnswerText(operation, answer),
+    });
+  const given = subjectOf(said, texts, false);
+  const outcome = runGuardrails(list, given, {
+    outside: guard.outside,
+    clock: x.services.clock,
+    onAsync: guard.onAsync,
+    view(_messages, change) {
+      if (change === null) return given;
+      const answer = changed(change);
+      return subjectOf(answer, answerTexts(operation, answer), true);
+    },
+  });
+  return { texts, outcome, changed };
+}
+
+export function unreadable(texts: readonly SaidPart[]): string {
+  const path = texts.find((part) => part.unreadable !== undefined)?.path ?? '';
+  return `The answer holds a text that cannot be read, at ${path}.`;
+}
+
+/** Puts what the guardrails of the answer said where answers and records find it. */
+export function takeOutcome(
+  guard: Guarded,
+  outcome: Pick<Outcome, 'failed' | 'soft'>,
+  results: readonly GuardrailResult[],
+): void {
+  guard.after = results;
+  guard.failed ||= outcome.failed;
+  guard.soft ||= outcome.soft;
+}
+
+/** JSON parsed, other text as a string, or null for what is neither. */
+function readAnswer({ headers, body }: Answer): { readonly json: unknown } | null {
+  const encoding = headerOf(headers, 'content-encoding')?.toLowerCase() ?? 'identity';
+  if (encoding !== 'identity') return null;
+  if (isJson(headers)) {
+    // An answer without a body says nothing.
+    if (body.length === 0) return { json: null };
+    const json = jsonOf(body);
+    return json === undefined ? null : { json };
+  }
+  const type = headerOf(headers, 'content-type')?.toLowerCase() ?? '';
+  return type.startsWith('text/') || type.startsWith('application/x-subrip') ? { json: body.toString('utf8') } : null;
+}
+
+/**
+ * Results of guardrails that could not judge: those that insist fail, others are skipped. True when one denies or would
+ * have had to change what it could not.
+ */
+export function notJudged(x: Exchange, guard: Guarded, list: readonly Guardrail[], why: string): boolean {
+  const created_at = new Date(x.services.clock.now()).toISOString();
+  let refused = false;
+  const results: GuardrailResult[] = [];
+  for (const guardrail of list) {
+    const { actions, slug, type, checks } = guardrail;
+    const fails: boolean = insists(guardrail) && !refused;
+    refused ||= fails;
+    const result: GuardrailResult = {
+      verdict: !fails,
+      id: slug,
+      transformed: false,
+      checks: fails
+        ? checks.map(({ id, common }) => ({
+            id,
+            verdict: false,
+            data: null,
+            excerpts: [],
+            execution_time: 0,
+            transformed: false,
+            created_at,
+            log: null,
+            error: { name: 'NotJudged', message: why },
+            fail_on_error: common.failOnError,
+          }))
+        : [],
+      feedback: null,
+      execution_time: 0,
+      async: actions.async,
+      deny: actions.deny,
+      skipped: !fails,
+      type,
+      created_at,
+    };
+    if (actions.async) guard.onAsync(result);
+    else results.push(result);
+  }
+  guard.after = results;
+  return refused;
+}
+
+const OPEN = 123;
+const CLOSE = 125;
+
+/** The body with `hook_results` beside what it says, where fields may be added; its other bytes stay. */
+function withResults(guard: Guarded, { strict }: Answer, json: unknown, body: Buffer): Buffer {
+  if (strict || !isObject(json) || guard.before.length + guard.after.length === 0) return body;
+  if ('hook_results' in json) {
+    const all: JsonObject = { ...json, hook_results: hookResults(guard) };
+    return Buffer.from(JSON.stringify(all));
+  }
+  const end = body.lastIndexOf(CLOSE);
+  if (end < 0 || body.indexOf(OPEN) < 0) return body;
+  const comma = Object.keys(json).length === 0 ? '' : ',';
+  const field = `${comma}"hook_results":${JSON.stringify(hookResults(guard))}`;
+  return Buffer.concat([body.subarray(0, end), Buffer.from(field), body.subarray(end)]);
+}

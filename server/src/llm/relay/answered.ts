@@ -1,0 +1,94 @@
+/** How an attempt can end, and the answers that the provider's errors become. */
+import { filterUpstreamHeaders } from '../../http/headers.ts';
+import type { SluiceError } from '../../kernel/errors.ts';
+import { errorObject, type ProviderError, providerErrorBody } from '../../operations/dialects/provider-error.ts';
+import type { Shape } from '../../operations/operation.ts';
+import { withoutSecrets } from '../../providers/sent-secrets.ts';
+import type { Exchange } from '../exchange.ts';
+import { gatewayHeaders } from '../gateway-headers.ts';
+import type { Target } from '../target.ts';
+import { dialectOfShape } from './facts.ts';
+
+export type AttemptResult =
+  /** `x.ending` holds what is left to send. */
+  | { readonly kind: 'done' }
+  /** The provider refused; nothing was sent to the client yet. */
+  | {
+      readonly kind: 'answered';
+      readonly status: number;
+      readonly headers: readonly string[];
+      readonly body: string;
+      readonly error: ProviderError;
+    }
+  /** Transport failure, timeout, a gone client, or a guardrail of the answer that denies. */
+  | { readonly kind: 'failed'; readonly error: SluiceError };
+
+/** Head of the answer to the client: the upstream's headers that may pass, then ours. */
+export function answerHead(
+  x: Exchange,
+  target: Target,
+  headers: readonly string[],
+  length: number | null,
+  contentType: string | null,
+): string[] {
+  const out: string[] = [];
+  filterUpstreamHeaders(headers, out, target.sent);
+  if (contentType !== null) {
+    for (let i = out.length - 2; i >= 0; i -= 2) if (out[i]?.toLowerCase() === 'content-type') out.splice(i, 2);
+    out.push('content-type', contentType);
+  }
+  if (length !== null) out.push('content-length', String(length));
+  gatewayHeaders(x, out);
+  return out;
+}
+
+/** An answer with a status of failure, in the caller's dialect. */
+export function refusedAnswer(
+  x: Exchange,
+  target: Target,
+  shape: Shape,
+  status: number,
+  headers: readonly string[],
+  raw: string,
+): AttemptResult {
+  const read = target.provider.error;
+  const made = providerErrorBody({
+    status,
+    raw: withoutSecrets(raw, target.sent),
+    upstream: dialectOfShape(shape, x.operation),
+    caller: x.operation.dialect,
+    ...(read === undefined ? {} : { error: read }),
+  });
+  return {
+    kind: 'answered',
+    // A redirect is never followed and means nothing to a caller of an API.
+    status: status < 400 ? 502 : made.status,
+    headers: answerHead(x, target, headers, null, 'application/json'),
+    body: made.body,
+    error: made.error,
+  };
+}
+
+/** An error found inside an answer that began as a success. */
+export function errorAnswer(
+  x: Exchange,
+  target: Target,
+  headers: readonly string[],
+  found: ProviderError,
+): AttemptResult {
+  const error = JSON.parse(withoutSecrets(JSON.stringify(found), target.sent)) as ProviderError;
+  return {
+    kind: 'answered',
+    status: error.status,
+    headers: answerHead(x, target, headers, null, 'application/json'),
+    body: JSON.stringify(errorObject(error, x.operation.dialect)),
+    error,
+  };
+}
+
+/** An error event as the caller may see it. */
+export function withoutSentSecrets(event: Buffer, { sent }: Target): Buffer {
+  return sent.some((secret) => event.includes(secret))
+    ? Buffer.from(withoutSecrets(event.toString('utf8'), sent))
+    : event;
+}

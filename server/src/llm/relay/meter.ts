@@ -1,0 +1,70 @@
+/** What an answer used: as it reports, or at least what of it arrived. */
+import type { JsonObject } from '../../kernel/json.ts';
+import { mergeUsage, readUsage } from '../../operations/usage.ts';
+import type { Bound } from '../../providers/binding.ts';
+import { growReservation, likelyInput } from '../estimate.ts';
+import type { Exchange } from '../exchange.ts';
+import { piecesOf } from './look.ts';
+
+export class Meter {
+  readonly #x: Exchange;
+  readonly #bound: Bound;
+  #raw: JsonObject | null = null;
+  /** Tokens written as far as events tell: about one each, and more in large ones. */
+  pieces = 0;
+  /** Pieces at which more is reserved under usage limits. */
+  #growAt = Number.POSITIVE_INFINITY;
+
+  constructor(x: Exchange, bound: Bound) {
+    this.#x = x;
+    this.#bound = bound;
+  }
+
+  /** The answer is a stream: what it writes is watched under usage limits. */
+  watch(): void {
+    this.#growAt = this.#x.reserved?.estimate.output ?? Number.POSITIVE_INFINITY;
+  }
+
+  count(event: Buffer): void {
+    this.pieces += piecesOf(event);
+  }
+
+  grow(): void {
+    if (this.pieces > this.#growAt) this.#growAt = growReservation(this.#x, this.pieces);
+  }
+
+  see(usage: JsonObject): void {
+    // One report needs no joining; whoever reads it takes impossible counts for absent ones.
+    this.#raw = this.#raw === null ? usage : mergeUsage(this.#raw, usage);
+  }
+
+  #read(raw: JsonObject) {
+    const { binding } = this.#bound;
+    return binding.usage === undefined ? readUsage(binding.shape, raw) : binding.usage(raw);
+  }
+
+  /** The answer is whole. `received` stands in where it reports nothing. */
+  take(received: () => number): void {
+    const usage = this.#raw === null ? null : this.#read(this.#raw);
+    this.#x.usage = usage;
+    if (usage === null) this.estimate(received());
+  }
+
+  /** What a generation that reported no usage must have cost at least. Never below what was reported. */
+  estimate(received: number): void {
+    const x = this.#x;
+    if (x.usage !== null || received === 0) return;
+    if (this.#raw !== null) x.usage = this.#read(this.#raw);
+    const output = Math.max(x.usage?.output ?? 0, received);
+    x.usageEstimated = true;
+    x.usage = {
+      input: x.usage?.input || likelyInput(x),
+      output,
+      cache_read: x.usage?.cache_read ?? 0,
+      cache_write: x.usage?.cache_write ?? 0,
+      reasoning: x.usage?.reasoning ?? 0,
+      audio_input: x.usage?.audio_input ?? 0,
+      audio_output: x.usage?.audio_output ?? 0,
+    };
+  }
+}
