@@ -51,6 +51,28 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
   ['configs.delete', 'DELETE', '/configs/:slug', '/configs/x', ['configs.delete']],
   ['configs.versions', 'GET', '/configs/:slug/versions', '/configs/x/versions', ['configs.read']],
   ['configs.version', 'GET', '/configs/:slug/versions/:versionId', `/configs/x/versions/${ID}`, ['configs.read']],
+  ...(
+    [
+      ['list', 'GET', '', 'list'],
+      ['create', 'POST', '', 'create'],
+      ['read', 'GET', '/:guardrailId', 'read'],
+      ['update', 'PUT', '/:guardrailId', 'update'],
+      ['delete', 'DELETE', '/:guardrailId', 'delete'],
+      ['mcp-servers.list', 'GET', '/:guardrailId/mcp-servers', 'read'],
+      ['mcp-servers.replace', 'PUT', '/:guardrailId/mcp-servers', 'update'],
+      ['mcp-servers.update', 'PUT', '/:guardrailId/mcp-servers/:mcpServerId', 'update'],
+      ['mcp-servers.delete', 'DELETE', '/:guardrailId/mcp-servers/:mcpServerId', 'update'],
+    ] as const
+  ).map(
+    ([operation, method, path, verb]) =>
+      [
+        `guardrails.${operation}`,
+        method,
+        `/guardrails${path}`,
+        `/guardrails${path.replace(/:\w+/g, ID)}`,
+        [`guardrails.${verb}`, `organisation_guardrails.${verb}`],
+      ] as const,
+  ),
   ['integrations.list', 'GET', '/integrations', '/integrations', both('list')],
   ['integrations.create', 'POST', '/integrations', '/integrations', both('create')],
   ['integrations.read', 'GET', '/integrations/:slug', '/integrations/x', both('read')],

@@ -59,7 +59,7 @@ export const CHECKS: ReadonlyMap<string, Check> = new Map(
 
 /** Longest a check may be given, in milliseconds. */
 const MAX_TIMEOUT_MS = 60_000;
-const MAX_CHECKS = 100;
+export const MAX_CHECKS = 100;
 
 /** Parameters that any check may have besides its own; they are taken out before the check's own schema sees the rest. */
 const common = z.object({
@@ -133,8 +133,9 @@ function edits(a: string, b: string): number {
   return row[b.length] ?? 0;
 }
 
-const entry = z.strictObject({
-  id: z.string().min(1).max(100),
+/** One check as it is sent; what its parameters must be depends on the id and the target (`checksSchema`). */
+export const checkEntry = z.strictObject({
+  id: z.string().min(1).max(100).describe('A check of the catalogue: `default.regexMatch`.'),
   name: z.string().max(255).optional(),
   is_enabled: z.boolean().default(true),
   parameters: z.record(z.string(), z.unknown()).optional(),
@@ -156,7 +157,7 @@ function idProblem(id: string, target: Target): string | null {
  */
 export function checksSchema(target: Target): z.ZodType<CheckEntry[]> {
   return z
-    .array(entry)
+    .array(checkEntry)
     .min(1)
     .max(MAX_CHECKS)
     .superRefine((entries, context) => {

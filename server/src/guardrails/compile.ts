@@ -12,7 +12,7 @@ export interface GivenActions {
   readonly soft_deny_200?: boolean | undefined;
   readonly on_success?: GivenOutcome | undefined;
   readonly on_fail?: GivenOutcome | undefined;
-  readonly on_error?: 'pass' | 'fail' | undefined;
+  readonly on_error?: 'allow' | 'deny' | undefined;
   readonly messages?: Actions['messages'] | undefined;
   readonly stream?: Actions['stream'] | undefined;
 }
@@ -77,7 +77,7 @@ export function actionsOf(given: GivenActions): Actions {
     softDeny: given.soft_deny_200 ?? false,
     onSuccess: feedback(given.on_success, 5),
     onFail: feedback(given.on_fail, -5),
-    onError: given.on_error ?? 'pass',
+    onError: (given.on_error ?? (given.deny === true ? 'deny' : 'allow')) === 'deny' ? 'fail' : 'pass',
     messages: given.messages ?? 'all',
     stream: given.stream ?? 'incremental',
   };

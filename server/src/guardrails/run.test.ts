@@ -124,8 +124,10 @@ it('a check that cannot be made ready fails, and denies where its guardrail does
 });
 
 it.each([
-  [{}, false, false],
-  [{ on_error: 'fail' } as const, false, true],
+  [{}, false, true],
+  [{ on_error: 'deny' } as const, false, true],
+  [{ on_error: 'allow' } as const, false, false],
+  [{ on_error: 'allow' } as const, true, true],
   [{}, true, true],
 ])('an error under %j with failOnError %s denies: %s', async (actions, failOnError, denied) => {
   for (const judge of [
@@ -167,7 +169,7 @@ it('a check that does not end in time is an error, and its calls are ended', asy
     return new Promise(() => undefined);
   };
   const running = runGuardrails(
-    [guardrail({ deny: true, on_error: 'fail' }, check('c', hangs, timed(100)))],
+    [guardrail({ deny: true, on_error: 'deny' }, check('c', hangs, timed(100)))],
     subject('a'),
     options(),
   );

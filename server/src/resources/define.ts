@@ -192,15 +192,17 @@ function tenantFieldsOf({ tenant }: Pick<Action, 'tenant'>) {
  * name what decides who sees a row. Throws the one 404 otherwise.
  */
 export async function findRow<N extends TenantTable>(
-  spec: Pick<ResourceSpec<N, never, never>, 'table' | 'param' | 'archives'> & {
+  spec: Pick<ResourceSpec<N, never, never>, 'table' | 'param' | 'archives' | 'pathPrefix'> & {
     readonly visible?: (call: Call, verb: ItemVerb | 'list') => Filter<N> | Promise<Filter<N>>;
   },
   call: Call<LooseRow>,
   verb: ItemVerb,
   wanted?: Where<N>,
 ): Promise<Row<N>> {
-  const value = call.params[spec.param];
-  if (typeof value !== 'string' || !/^[A-Za-z0-9_-]{1,255}$/.test(value)) throw notFound();
+  const given = call.params[spec.param];
+  if (typeof given !== 'string' || !/^[A-Za-z0-9_-]{1,255}$/.test(given)) throw notFound();
+  const value =
+    spec.pathPrefix !== undefined && given.startsWith(spec.pathPrefix) ? given.slice(spec.pathPrefix.length) : given;
   const own = await spec.visible?.(call, verb);
   const base = {
     ...merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined),

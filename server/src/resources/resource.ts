@@ -139,6 +139,8 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
   readonly aliases?: readonly string[];
   /** Name of the path parameter, `slug` or `id`; the value may be the UUID or the slug when the table has one. */
   readonly param: string;
+  /** What a path may put before the UUID or slug; no slug begins with it. */
+  readonly pathPrefix?: string;
   /** Scope prefix: `configs` gives `configs.list` … Several prefixes mean any of them. */
   readonly scopes: readonly string[];
   /** For list and create. Get, update and delete of a `workspace` resource take `workspace_optional`: slugs are unique in the organisation. */

@@ -29,8 +29,8 @@ export interface GuardrailActions {
   soft_deny_200?: boolean;
   on_success?: { feedback: Feedback };
   on_fail?: { feedback: Feedback };
-  /** What an error or a time-out of a check means where the check says nothing itself: `pass` (default) or `fail`. */
-  on_error?: 'pass' | 'fail';
+  /** Whether a check that cannot be carried out counts as failed; default `deny` where the guardrail denies, else `allow`. */
+  on_error?: 'allow' | 'deny';
   /** Which messages of a request checks look at: all (default), those since the last answer, or the last. */
   messages?: 'all' | 'new' | 'last';
   /** Output checks of a stream: as it passes where checks can (default), or before anything of it is shown. */

@@ -119,8 +119,12 @@ const ANSWERS = {
   'who acted, once': ['200'],
 } as const;
 
-/** Body fields whose unknown values the contract answers with 400 (api §16.2, §20.2). */
-const BAD_REQUEST = new Set(['defaults.user_api_key_config', 'workspaces[].workspace_id']);
+/** Body fields whose unknown values the contract answers with 400 (api §16.2, §20.1, §20.2). */
+const BAD_REQUEST = new Set([
+  'defaults.user_api_key_config',
+  'workspaces[].workspace_id',
+  ...['input_guardrails[]', 'output_guardrails[]'].flatMap((field) => [field, `defaults.${field}`]),
+]);
 
 function situation(caller: Caller, channel: Channel): keyof typeof ANSWERS {
   const { at, field } = channel;

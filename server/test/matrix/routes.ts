@@ -17,6 +17,7 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   '/api-keys': 'api_key',
   '/configs': 'config',
   '/configs/versions': 'config_version',
+  '/guardrails': 'guardrail',
   '/integrations': 'integration',
   '/providers': 'provider',
   '/virtual-keys': 'virtual_key',
@@ -35,6 +36,9 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   'integrations.workspaces.update /integrations': 'shared_integration',
 };
 
+/** Parameters for what no tenant keeps here: any id is as good as another. */
+const ELSEWHERE: Readonly<Record<string, Kind>> = { mcpServerId: 'mcp_server' };
+
 /** What a field of a query or a body names; `operation field` before `field`. Null: no object of a tenant. */
 const FIELDS: Readonly<Record<string, Kind | null>> = {
   organisation_id: 'organisation',
@@ -45,6 +49,7 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   integration_id: 'integration',
   virtual_key_id: 'virtual_key',
   ids: 'api_key',
+  'guardrails.list ids': 'guardrail',
   users: 'user',
   'users[]': 'user',
   'users[].id': 'newcomer',
@@ -69,12 +74,17 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   'models[].slug': null,
   'models[].base_model_slug': null,
   'secret_mappings[].secret_reference_id': null,
-  'input_guardrails[]': null,
-  'output_guardrails[]': null,
-  'defaults.input_guardrails[]': null,
-  'defaults.output_guardrails[]': null,
+  'input_guardrails[]': 'guardrail',
+  'output_guardrails[]': 'guardrail',
+  'defaults.input_guardrails[]': 'guardrail',
+  'defaults.output_guardrails[]': 'guardrail',
   input_guardrails: null,
   output_guardrails: null,
+  'checks[].id': null,
+  capability_ids: null,
+  'capability_ids[]': null,
+  mcp_integration_capability_ids: null,
+  'mcp_integration_capability_ids[]': null,
   usage_id: null,
   request_id: null,
 };
@@ -101,6 +111,14 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   'batches.update': () => ({ request_counts: { total: 1, completed: 0, failed: 1 } }),
   'configs.create': (t, n) => ({ name: `made ${n}`, config: { retry: { attempts: 1 } }, workspace_id: t.workspaceId }),
   'configs.update': () => ({ name: 'changed' }),
+  'guardrails.create': (t, n) => ({
+    name: `made ${n}`,
+    checks: [{ id: 'default.contains', parameters: { words: ['made'] } }],
+    workspace_id: t.workspaceId,
+  }),
+  'guardrails.update': () => ({ name: 'changed' }),
+  'guardrails.mcp-servers.replace': (t) => ({ mcp_servers: { [t.objects.mcp_server.id]: {} } }),
+  'guardrails.mcp-servers.update': () => ({ run_on: ['beforeToolCall'] }),
   'integrations.create': (_t, n) => ({
     name: `made ${n}`,
     slug: `made-${n}`,
@@ -283,7 +301,7 @@ export function readRoutes(rows: readonly AdminRow[]): { routes: Route[]; faults
       const whole = { ...route, channels };
       const segments = paths[0].slice('/v1'.length).split('/');
       for (const [at, segment] of segments.entries()) {
-        if (!segment.startsWith(':')) continue;
+        if (!segment.startsWith(':') || segment.slice(1) in ELSEWHERE) continue;
         const before = segments
           .slice(0, at)
           .filter((one) => !one.startsWith(':'))
@@ -342,7 +360,11 @@ export function build(
     path = path.replace(`:${field}`, encodeURIComponent(text));
   }
   // Aliases may name their parameters otherwise.
-  path = path.replace(/:(\w+)/g, () => encodeURIComponent(channel?.at === 'path' ? value : own.objects.user.id));
+  path = path.replace(/:(\w+)/g, (_, name: string) => {
+    const kind = ELSEWHERE[name];
+    const other = channel?.at === 'path' ? value : own.objects.user.id;
+    return encodeURIComponent(kind === undefined ? other : own.objects[kind].id);
+  });
   const query: Record<string, string> = { ...QUERIES[route.name]?.(own) };
   let body: JsonObject | null = BODIES[route.name]?.(own, made) ?? null;
   if (nameWorkspace && route.row.tenant !== 'none') {

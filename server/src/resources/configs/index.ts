@@ -9,7 +9,7 @@ import type { Row } from '../../store/schema.ts';
 import { actorId, type Patch, refuse, refuseIssues, requireWorkspace } from '../common.ts';
 import { changedColumns, defineResource, findRow, listOf, notFound, pageFields, pageOf } from '../define.ts';
 import { queryBoolean, tenantFields } from '../fields.ts';
-import { missingGuardrails } from '../guardrails/rules.ts';
+import { isNameOf, missingGuardrails } from '../guardrails/rules.ts';
 import { formatPath } from '../issues.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
 import type { FindReferences, Reference } from '../references.ts';
@@ -370,7 +370,7 @@ export const configReferences: FindReferences = async (tx, to) => {
     const versions = await tx.list('config_versions', { where: { id: { in: ids } } });
     const naming = new Set(
       versions
-        .filter(({ config }) => guardrailSlugs(config as Config).some(({ slug }) => slug === to.slug || slug === to.id))
+        .filter(({ config }) => guardrailSlugs(config as Config).some(({ slug }) => isNameOf(slug, to)))
         .map(({ config_id }) => config_id),
     );
     for (const { id, slug } of rows) if (naming.has(id)) found.push({ kind: 'config', id, name: slug });

@@ -4,7 +4,7 @@ import { checksSchema } from '../../guardrails/catalog.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
 import type { Where } from '../../store/ports.ts';
-import type { GuardrailActions, Row, StoredCheck } from '../../store/schema.ts';
+import type { Row, StoredCheck } from '../../store/schema.ts';
 import { actorId, type Patch, refuse, refuseIssues, workspaceOf } from '../common.ts';
 import { defineResource } from '../define.ts';
 import { isUuid } from '../fields.ts';
@@ -12,9 +12,8 @@ import { issuesOf } from '../issues.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { toIso } from '../shapes.ts';
 import { mappingActions, mappingsOf } from './mappings.ts';
-import { type Guardrail, levelOf, PREFIXES, requireLevel, visible } from './rules.ts';
+import { type Guardrail, levelOf, PATH_PREFIX, PREFIXES, requireLevel, visible } from './rules.ts';
 import {
-  actions as actionsShape,
   type CheckInput,
   type CreateBody,
   createBody,
@@ -22,6 +21,8 @@ import {
   detail,
   filters,
   item,
+  mergeActions,
+  presentActions,
   type Target,
   type UpdateBody,
   updateBody,
@@ -57,7 +58,7 @@ async function presentDetail(row: Guardrail, call: Call) {
   return {
     ...present(row),
     checks: await Promise.all(checks),
-    actions: version.actions,
+    actions: presentActions(version.actions),
     version_id: version.id,
     ...(row.target === 'mcp_tools' ? { mcp_server_mappings: await mappingsOf(call.tx, row.id) } : {}),
   };
@@ -75,8 +76,6 @@ function checked(given: readonly CheckInput[], target: Target): StoredCheck[] {
   if (!read.success) throw refuseIssues('', issuesOf(read.error, 'checks'));
   return read.data.map(({ parameters, ...check }) => ({ ...check, parameters: { ...parameters } }));
 }
-
-const defaultActions = (): GuardrailActions => actionsShape.parse({});
 
 async function create(call: Call<unknown, unknown, CreateBody>) {
   const { body, clock } = call;
@@ -103,7 +102,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     last_updated_at: now,
   };
   const checks = await sealChecks(call.vault, call.tenant, row.version_id, stored, null);
-  return { row, checks, actions: body.actions ?? defaultActions() };
+  return { row, checks, actions: mergeActions(null, body.actions) };
 }
 
 function newVersion(
@@ -166,11 +165,8 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: Guardrail) 
     last_updated_at: clock.now(),
   };
   const stored = body.checks === undefined ? await reopened(call, former) : checked(body.checks, row.target);
-  const checks = await sealChecks(call.vault, call.tenant, next.version_id, stored, {
-    versionId: former.id,
-    checks: former.checks,
-  });
-  const actions = body.actions ?? former.actions;
+  const checks = await sealChecks(call.vault, call.tenant, next.version_id, stored, former);
+  const actions = mergeActions(former.actions, body.actions);
   await tx.insert('guardrail_versions', newVersion(next, former.number + 1, by, { checks, actions }));
   call.audited(row.id, {
     before: { checks: former.checks, actions: former.actions },
@@ -196,6 +192,7 @@ export const guardrails: readonly AnyAction[] = defineResource<'guardrails', Cre
   table: 'guardrails',
   path: '/guardrails',
   param: 'guardrailId',
+  pathPrefix: PATH_PREFIX,
   scopes: [...PREFIXES],
   tenant: 'organisation',
   object: 'guardrail',

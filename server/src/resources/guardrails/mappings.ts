@@ -7,7 +7,7 @@ import { refuse } from '../common.ts';
 import { emptyAnswer, findRow, notFound } from '../define.ts';
 import { isUuid, tenantFields } from '../fields.ts';
 import type { AnyAction, Call } from '../resource.ts';
-import { type Guardrail, levelOf, PREFIXES, requireLevel, type Verb, visible } from './rules.ts';
+import { type Guardrail, levelOf, PATH_PREFIX, PREFIXES, requireLevel, type Verb, visible } from './rules.ts';
 import { mapping as mappingAnswer } from './schema.ts';
 
 type Mapping = Row<'guardrail_mcp_servers'>;
@@ -50,7 +50,7 @@ const replaceBody = z.strictObject({
 });
 const upsertBody = z.strictObject({ ...tenantFields, ...mappingFields }).refine(oneName, twoNames);
 
-const target = { table: 'guardrails', param: 'guardrailId', archives: true, visible } as const;
+const target = { table: 'guardrails', param: 'guardrailId', pathPrefix: PATH_PREFIX, archives: true, visible } as const;
 type Params = { guardrailId: string; mcpServerId: string };
 
 const present = ({ id, guardrail_id, mcp_server_id, run_on, capability_ids }: Mapping) => ({
@@ -64,16 +64,13 @@ const present = ({ id, guardrail_id, mcp_server_id, run_on, capability_ids }: Ma
 export async function mappingsOf(tx: TenantTx, guardrailId: string) {
   const rows = await tx.list('guardrail_mcp_servers', {
     where: { guardrail_id: guardrailId },
-    orderBy: [['created_at', 'asc']],
+    orderBy: [['id', 'asc']],
   });
   return rows.map(present);
 }
 
 const phasesOf = (given: MappingBody['run_on']): ToolCallPhase[] => [
   ...new Set((given ?? ['beforeToolCall', 'afterToolCall']).map((one) => PHASES[one] as ToolCallPhase)),
-];
-const capabilitiesOf = (given: MappingBody) => [
-  ...new Set(given.capability_ids ?? given.mcp_integration_capability_ids ?? []),
 ];
 
 /** The guardrail of the path, which must watch tool calls. */
@@ -97,30 +94,44 @@ function serverId(value: string, param: string): string {
   return value.toLowerCase();
 }
 
-/** Writes a mapping as it is wanted. Answers the row, and what that changed. */
+interface Put {
+  readonly before: Mapping | null;
+  readonly after: Mapping;
+  readonly did: 'added' | 'updated' | null;
+}
+
+/**
+ * Writes a mapping as it is wanted.
+ *
+ * @param keeps what is left out stays as it is where there is a mapping; otherwise it gets its default
+ */
 async function put(
   call: Call<never, never, never> | Call,
   guardrail: Guardrail,
   server: string,
   wanted: MappingBody,
-): Promise<{ id: string; did: 'added' | 'updated' | null }> {
+  keeps: boolean,
+): Promise<Put> {
   const { tx, clock } = call;
-  const run_on = phasesOf(wanted.run_on);
-  const capability_ids = capabilitiesOf(wanted);
-  const now = clock.now();
   const row = await tx.find('guardrail_mcp_servers', { guardrail_id: guardrail.id, mcp_server_id: server });
+  const kept = keeps ? row : undefined;
+  const run_on = wanted.run_on === undefined && kept ? kept.run_on : phasesOf(wanted.run_on);
+  const named = wanted.capability_ids ?? wanted.mcp_integration_capability_ids ?? kept?.capability_ids ?? [];
+  const capability_ids = [...new Set(named)];
+  const now = clock.now();
   if (row === undefined) {
-    const id = uuidv7(clock);
     const { organisation_id, id: guardrail_id } = guardrail;
     const stamps = { created_at: now, last_updated_at: now };
-    const fresh = { id, organisation_id, guardrail_id, mcp_server_id: server, run_on, capability_ids, ...stamps };
-    await tx.insert('guardrail_mcp_servers', fresh);
-    return { id, did: 'added' };
+    const own = { organisation_id, guardrail_id, mcp_server_id: server, run_on, capability_ids, ...stamps };
+    const after = { id: uuidv7(clock), ...own };
+    await tx.insert('guardrail_mcp_servers', after);
+    return { before: null, after, did: 'added' };
   }
   const same = run_on.join() === row.run_on.join() && capability_ids.join() === row.capability_ids.join();
-  if (same) return { id: row.id, did: null };
-  await tx.update('guardrail_mcp_servers', { id: row.id }, { run_on, capability_ids, last_updated_at: now });
-  return { id: row.id, did: 'updated' };
+  if (same) return { before: row, after: row, did: null };
+  const change = { run_on, capability_ids, last_updated_at: now };
+  await tx.update('guardrail_mcp_servers', { id: row.id }, change);
+  return { before: row, after: { ...row, ...change }, did: 'updated' };
 }
 
 function announce(call: Call<never, never, never> | Call, row: Guardrail): void {
@@ -176,7 +187,7 @@ const replace: AnyAction = {
       const server = serverId(name, `mcp_servers.${name}`);
       if (kept.has(server)) throw refuse(`mcp_servers.${name}`, 'repeats a server');
       kept.add(server);
-      const { did } = await put(call as unknown as Call, guardrail, server, wanted);
+      const { did } = await put(call as unknown as Call, guardrail, server, wanted, false);
       if (did !== null) done[did] += 1;
     }
     for (const { id, mcp_server_id } of before) {
@@ -198,6 +209,7 @@ const upsert: AnyAction = {
   method: 'PUT',
   path: `${path}/:mcpServerId`,
   summary: 'Let a guardrail watch an MCP server',
+  description: 'For a server that is mapped already, what is left out stays as it is.',
   scopes: scopes('update'),
   params: z.strictObject({ guardrailId: z.string(), mcpServerId: z.string() }),
   query: null,
@@ -208,13 +220,10 @@ const upsert: AnyAction = {
   run: async (call: Call<Params, unknown, z.output<typeof upsertBody>>) => {
     const guardrail = await guardrailOf(call as unknown as Call, 'update');
     const server = serverId(call.params.mcpServerId, 'mcpServerId');
-    const { id, did } = await put(call as unknown as Call, guardrail, server, call.body);
-    call.audited(guardrail.id, {
-      before: null,
-      after: { mcp_server_id: server, run_on: phasesOf(call.body.run_on), capability_ids: capabilitiesOf(call.body) },
-    });
+    const { before, after, did } = await put(call as unknown as Call, guardrail, server, call.body, true);
+    call.audited(guardrail.id, { before: before && present(before), after: present(after) });
     if (did !== null) announce(call as unknown as Call, guardrail);
-    return { map_id: id };
+    return { map_id: after.id };
   },
 };
 

@@ -15,6 +15,8 @@ export type Verb = ItemVerb | 'list' | 'create';
 export type Level = 'organisation' | 'workspace';
 
 export const PREFIXES = ['guardrails', 'organisation_guardrails'] as const;
+/** Older descriptions write `guard_<id>` in paths (api §7.1). */
+export const PATH_PREFIX = 'guard_';
 
 const scopeOf = (level: Level, verb: Verb) => `${level === 'organisation' ? 'organisation_' : ''}guardrails.${verb}`;
 
@@ -44,7 +46,12 @@ export async function visible(call: Call, verb: Verb) {
   return { where: organisation ? { workspace_id: null } : { workspace_id: { not: null } } };
 }
 
-/** Active guardrails of `target` among `names` (ids or slugs) that a workspace may attach: its own and the organisation's. */
+/** Whether `name`, as a caller wrote it, is the id or the slug of a guardrail. */
+export function isNameOf(name: unknown, guardrail: { readonly id: string; readonly slug: string }): boolean {
+  return typeof name === 'string' && (name === guardrail.slug || name.toLowerCase() === guardrail.id);
+}
+
+/** Active guardrails for calls of models among `names` that a workspace may attach: its own and the organisation's. */
 export async function attachable(
   tx: TenantTx,
   workspaceId: string | null,
@@ -53,21 +60,15 @@ export async function attachable(
   if (names.length === 0) return [];
   const levels = workspaceId === null ? [null] : [workspaceId, null];
   const ids = names.filter(isUuid).map((one) => one.toLowerCase());
-  const rows = new Map<string, Guardrail>();
-  for (const workspace_id of levels) {
-    const where = { workspace_id, status: 'active', target: 'llm' } as const;
-    for (const row of await tx.list('guardrails', { where: { ...where, slug: { in: names } } })) rows.set(row.id, row);
-    if (ids.length === 0) continue;
-    for (const row of await tx.list('guardrails', { where: { ...where, id: { in: ids } } })) rows.set(row.id, row);
-  }
-  return [...rows.values()];
+  const named = [{ slug: { in: names } }, { id: { in: ids } }];
+  const anyOf = levels.flatMap((workspace_id) => named.map((one) => ({ ...one, workspace_id })));
+  return tx.list('guardrails', { where: { status: 'active', target: 'llm' }, anyOf });
 }
 
 /** Names of `names` that a workspace cannot attach. */
 export const missingGuardrails: ReferencePorts['missingGuardrails'] = async (tx, workspaceId, names) => {
   const found = await attachable(tx, workspaceId, names);
-  const known = new Set(found.flatMap(({ id, slug }) => [id, slug]));
-  return names.filter((one) => !known.has(one) && !known.has(one.toLowerCase()));
+  return names.filter((name) => !found.some((one) => isNameOf(name, one)));
 };
 
 /** Guardrails that may stand for the whole organisation (`DefaultGuardrails`). */
@@ -80,9 +81,8 @@ export async function organisationGuardrails(
 
 const DIRECTIONS = ['input_guardrails', 'output_guardrails'] as const;
 
-function names(list: unknown, to: { readonly id: string; readonly slug: string }): boolean {
-  return Array.isArray(list) && (list.includes(to.id) || list.includes(to.slug));
-}
+const names = (list: unknown, to: { readonly id: string; readonly slug: string }): boolean =>
+  Array.isArray(list) && list.some((name) => isNameOf(name, to));
 
 /** Defaults of the organisation and of workspaces that name a guardrail. */
 export const defaultReferences: FindReferences = async (tx, to) => {

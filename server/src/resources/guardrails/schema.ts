@@ -1,59 +1,86 @@
 /** Bodies, filters and answers of guardrails (api §7.1–7.4). */
 import { z } from 'zod';
-import { tenantFields } from '../fields.ts';
+import { checkEntry, MAX_CHECKS } from '../../guardrails/catalog.ts';
+import type { Feedback, GuardrailActions } from '../../store/schema.ts';
+import { queryList, reference, tenantFields } from '../fields.ts';
 import { name, text } from '../shapes.ts';
 
 export const target = z.enum(['llm', 'mcp_tools']);
 export type Target = z.output<typeof target>;
 
-const MAX_CHECKS = 100;
+export type CheckInput = z.output<typeof checkEntry>;
 
-export const check = z.strictObject({
-  id: z.string().min(1).max(255).describe('A check of the catalogue: `default.regexMatch`.'),
-  name: z.string().max(255).optional(),
-  is_enabled: z.boolean().optional(),
-  parameters: z.record(z.string(), z.unknown()).optional(),
-});
-export type CheckInput = z.output<typeof check>;
-
-const checks = z.array(check).min(1).max(MAX_CHECKS);
+/** Ids and parameters are judged once the target is known. */
+const checks = z.array(checkEntry).min(1).max(MAX_CHECKS);
 
 const feedback = (value: number) =>
   z.strictObject({
-    feedback: z
-      .strictObject({
-        value: z.number().min(-10).max(10).default(value),
-        weight: z.number().min(0).max(1).default(1),
-        metadata: text(4096).default(''),
-      })
-      .prefault({}),
+    value: z.number().min(-10).max(10).optional().meta({ default: value }),
+    weight: z.number().min(0).max(1).optional().meta({ default: 1 }),
+    metadata: text(4096).optional().meta({ default: '' }),
   });
+const outcome = (value: number) => z.strictObject({ feedback: feedback(value).optional() }).optional();
 
-export const actions = z
-  .strictObject({
-    deny: z.boolean().default(false).describe('A guardrail that fails refuses with 446; without it the answer is 246.'),
-    async: z.boolean().default(false).describe('Runs beside the request: only the record tells its verdict.'),
-    on_success: feedback(5).prefault({}),
-    on_fail: feedback(-5).prefault({}),
-    sequential: z.boolean().default(false).describe('One check after the other; the first that fails ends it.'),
-    soft_deny_200: z.boolean().default(false).describe('A refusal is told as an ordinary answer with status 200.'),
-    on_error: z
-      .enum(['pass', 'fail'])
-      .default('pass')
-      .describe('What an error or time-out means for checks without `failOnError`.'),
-    messages: z
-      .enum(['all', 'new', 'last'])
-      .default('all')
-      .describe('Which messages of a request are looked at: all, those since the last answer, or the last.'),
-    stream: z
-      .enum(['incremental', 'buffer'])
-      .default('incremental')
-      .describe('Whether a stream is judged as it passes, by checks that can, or as a whole before it is shown.'),
-  })
-  .refine((given) => !(given.async && given.deny), {
-    path: ['async'],
-    message: 'cannot be combined with deny: what runs beside the request cannot refuse it',
+const choice = <T extends readonly [string, ...string[]]>(
+  values: T,
+  fallback: T[number] | undefined,
+  description: string,
+) =>
+  z
+    .enum(values)
+    .optional()
+    .meta({ ...(fallback === undefined ? {} : { default: fallback }), description });
+const flag = (description: string) => z.boolean().optional().meta({ default: false, description });
+
+/** What is left out has its default when a guardrail is made, and stays as it is in an update. */
+const actions = z.strictObject({
+  deny: flag('A guardrail that fails refuses with 446; without it the answer is 246.'),
+  async: flag('Runs beside the request: only the record tells its verdict, and `deny` has no effect.'),
+  on_success: outcome(5),
+  on_fail: outcome(-5),
+  sequential: flag('One check after the other; the first that fails ends it.'),
+  soft_deny_200: flag('A refusal is told as an ordinary answer with status 200.'),
+  on_error: choice(
+    ['allow', 'deny'],
+    undefined,
+    'Whether a check that cannot be carried out counts as failed. Default: `deny` where the guardrail denies, else `allow`. A check with `failOnError` counts as failed in any case.',
+  ),
+  messages: choice(
+    ['all', 'new', 'last'],
+    'all',
+    'Which messages of a request are looked at: all, those since the last answer, or the last.',
+  ),
+  stream: choice(
+    ['incremental', 'buffer'],
+    'incremental',
+    'Whether a stream is judged as it passes, by checks that can, or as a whole before it is shown.',
+  ),
+});
+type GivenActions = z.output<typeof actions>;
+
+const DEFAULTS: GuardrailActions = {
+  deny: false,
+  async: false,
+  on_success: { feedback: { value: 5, weight: 1, metadata: '' } },
+  on_fail: { feedback: { value: -5, weight: 1, metadata: '' } },
+  sequential: false,
+  soft_deny_200: false,
+  messages: 'all',
+  stream: 'incremental',
+};
+
+/** `given` over what stood before, or over the defaults. */
+export function mergeActions(before: GuardrailActions | null, given: GivenActions | undefined): GuardrailActions {
+  const base = { ...DEFAULTS, ...before };
+  const told = (name: 'on_success' | 'on_fail') => ({
+    feedback: { ...DEFAULTS[name]?.feedback, ...base[name]?.feedback, ...given?.[name]?.feedback } as Feedback,
   });
+  return { ...base, ...given, on_success: told('on_success'), on_fail: told('on_fail') } as GuardrailActions;
+}
+
+export function presentActions(stored: GuardrailActions) {
+  return { on_error: stored.deny ? ('deny' as const) : ('allow' as const), ...mergeActions(stored, undefined) };
+}
 
 export const createBody = z.strictObject({
   ...tenantFields,
@@ -68,7 +95,7 @@ export const updateBody = z
     ...tenantFields,
     name: name.optional(),
     checks: checks.optional().describe('Replaces the list. A secret sent as it was shown, masked, stays as it is.'),
-    actions: actions.optional(),
+    actions: actions.optional().describe('What is left out stays as it is.'),
   })
   .refine((given) => given.name !== undefined || given.checks !== undefined || given.actions !== undefined, {
     path: [],
@@ -78,20 +105,9 @@ export const updateBody = z
 export type CreateBody = z.output<typeof createBody>;
 export type UpdateBody = z.output<typeof updateBody>;
 
-const MAX_IDS = 100;
-
 export const filters = z.object({
   target: target.optional().describe('Both targets without it.'),
-  ids: z
-    .string()
-    .max(30_000)
-    .optional()
-    .transform((list) => list?.split(',').map((one) => one.trim()))
-    .refine((list) => list === undefined || list.length <= MAX_IDS, `must name at most ${MAX_IDS} guardrails`)
-    .refine((list) => list === undefined || list.every((one) => /^[A-Za-z0-9_-]{1,255}$/.test(one)), {
-      message: 'must be ids or slugs, separated by commas',
-    })
-    .describe('Ids or slugs, separated by commas.'),
+  ids: queryList(reference, 100).optional(),
 });
 
 export const item = z.object({
@@ -108,6 +124,22 @@ export const item = z.object({
   created_at: z.string(),
   last_updated_at: z.string(),
   object: z.literal('guardrail'),
+});
+
+const shownFeedback = z.object({
+  feedback: z.object({ value: z.number(), weight: z.number(), metadata: z.string() }),
+});
+
+const shownActions = z.object({
+  deny: z.boolean(),
+  async: z.boolean(),
+  on_success: shownFeedback,
+  on_fail: shownFeedback,
+  sequential: z.boolean(),
+  soft_deny_200: z.boolean(),
+  on_error: z.enum(['allow', 'deny']),
+  messages: z.enum(['all', 'new', 'last']),
+  stream: z.enum(['incremental', 'buffer']),
 });
 
 const shownCheck = z.object({
@@ -129,7 +161,7 @@ export const mapping = z.object({
 
 export const detail = item.extend({
   checks: z.array(shownCheck),
-  actions: z.looseObject({ deny: z.boolean() }),
+  actions: shownActions,
   version_id: z.string(),
   mcp_server_mappings: z.array(mapping).optional(),
 });

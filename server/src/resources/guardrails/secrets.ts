@@ -6,6 +6,7 @@ import { Secret } from '../../kernel/secret.ts';
 import type { TenantContext } from '../../store/ports.ts';
 import type { StoredCheck } from '../../store/schema.ts';
 import type { SealPlace, Vault } from '../../store/vault.ts';
+import { refuse } from '../common.ts';
 import { maskOf } from '../shapes.ts';
 
 const SECRET = ['credentials', 'headers'] as const;
@@ -21,8 +22,15 @@ const place = (versionId: string, index: number): SealPlace => ({
 const isGroup = (value: unknown): value is Group =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && Object.keys(value).length > 0;
 
+/** A version and what it holds. */
+interface Version {
+  readonly id: string;
+  readonly checks: readonly StoredCheck[];
+}
+
 /**
- * Checks as they are stored. A value that is the mask under which the former version showed it stays what it was.
+ * Checks as they are stored. A value that is the mask under which the former version showed it stays what it was, wherever
+ * in the list the check stands now. Throws 400 for other masks, and where the check would now send the secret elsewhere.
  *
  * @param former the version before, for an update
  */
@@ -31,7 +39,7 @@ export async function sealChecks(
   tenant: TenantContext,
   versionId: string,
   checks: readonly StoredCheck[],
-  former: { readonly versionId: string; readonly checks: readonly StoredCheck[] } | null,
+  former: Version | null,
 ): Promise<StoredCheck[]> {
   return Promise.all(
     checks.map(async (check, index) => {
@@ -44,27 +52,51 @@ export async function sealChecks(
         delete parameters[name];
       }
       if (Object.keys(secrets).length === 0) return { ...check, parameters };
-      const before = former?.checks[index];
-      if (former !== null && before?.id === check.id && before.sealed !== undefined) {
-        await keepMasked(secrets, before.sealed, () => openSecrets(vault, tenant, former.versionId, index, before));
-      }
+      await keepMasked(vault, tenant, former, { ...check, parameters }, secrets, `checks[${index}].parameters`);
       const sealed = await vault.seal(tenant, place(versionId, index), new Secret(JSON.stringify(secrets)));
       return { ...check, parameters, sealed };
     }),
   );
 }
 
-async function keepMasked(secrets: Secrets, sealed: string, open: () => Promise<Secrets>): Promise<void> {
-  let stored: Secrets | null = null;
+const MASK = /^\*{7}[0-9a-f]{8}$/;
+
+/** Puts what was stored in the place of its masks. */
+async function keepMasked(
+  vault: Vault,
+  tenant: TenantContext,
+  former: Version | null,
+  check: StoredCheck,
+  secrets: Secrets,
+  path: string,
+): Promise<void> {
+  const kept: [StoredCheck, Secrets][] = [];
   for (const name of SECRET) {
-    const group = secrets[name];
-    if (group === undefined) continue;
-    for (const key of Object.keys(group)) {
-      if (group[key] !== maskOf(sealed, `${name}.${key}`)) continue;
-      stored ??= await open();
-      group[key] = stored[name]?.[key];
+    for (const [key, value] of Object.entries(secrets[name] ?? {})) {
+      if (typeof value !== 'string' || !MASK.test(value)) continue;
+      const at = (former?.checks ?? []).findIndex(
+        ({ id, sealed }) => id === check.id && sealed !== undefined && maskOf(sealed, `${name}.${key}`) === value,
+      );
+      const before = former?.checks[at];
+      if (former === null || before === undefined) {
+        throw refuse(`${path}.${name}.${key}`, 'is a mask, not a secret: send the secret itself');
+      }
+      const opened = await openSecrets(vault, tenant, former.id, at, before);
+      Object.assign(secrets[name] ?? {}, { [key]: opened[name]?.[key] });
+      kept.push([before, opened]);
     }
   }
+  // Whoever may change a guardrail may not thereby learn what it sends.
+  const goesTo = addresses(check, secrets);
+  if (kept.some(([before, opened]) => addresses(before, opened) !== goesTo)) {
+    throw refuse(path, 'has another address than before: send its secrets again, not their masks');
+  }
+}
+
+/** The addresses that a check calls, in one text. */
+function addresses({ parameters }: StoredCheck, secrets: Secrets): string {
+  const values = [parameters, ...SECRET.map((name) => secrets[name] ?? {})].flatMap((group) => Object.values(group));
+  return values.filter((value) => typeof value === 'string' && /^https?:/i.test(value)).join(' ');
 }
 
 async function openSecrets(
