@@ -44,6 +44,7 @@ import { createLedger } from './limits/ledger/ledger.ts';
 import { createOutputs } from './limits/ledger/outputs.ts';
 import { countLiveNodes } from './limits/live-nodes.ts';
 import { createSimulationDesk } from './limits/simulation/desk.ts';
+import { outsideFactory } from './llm/guard/outside.ts';
 import { createInner } from './llm/inner.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
 import { run } from './llm/pipeline.ts';
@@ -333,6 +334,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     outputs: createOutputs(),
     unpriced: config.unpriced,
     objects: own,
+    outside: (organisationId) => outsideFactory({ fetcher: training.fetcher, guard, clock, organisationId }),
     clock,
     storeClock,
     log,

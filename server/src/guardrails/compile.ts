@@ -31,6 +31,7 @@ export interface StoredGuardrail {
   readonly id: string;
   readonly slug: string;
   readonly name: string;
+  readonly version?: string;
   readonly target: Target;
   readonly actions: GivenActions;
   /** With opened parameters; null stands for a check whose secrets do not open. */
@@ -42,9 +43,10 @@ export interface StoredGuardrail {
 
 /** A check that cannot be made ready stays in the list, without a judge: it fails when it runs. */
 export function compileGuardrail(stored: StoredGuardrail, type: Guardrail['type'] = 'guardrail'): Guardrail {
-  const { id, slug, name, target } = stored;
+  const { id, slug, name, target, version } = stored;
   const checks = stored.checks.filter((check) => check.is_enabled).map((check) => compiled(check, target));
-  return { id, slug, name, target, type, actions: actionsOf(stored.actions), checks };
+  const known = version === undefined ? null : { version };
+  return { id, slug, name, ...known, target, type, actions: actionsOf(stored.actions), checks };
 }
 
 function compiled(check: StoredGuardrail['checks'][number], target: Target): GuardrailCheck {

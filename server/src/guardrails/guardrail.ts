@@ -40,6 +40,8 @@ export interface Guardrail {
   readonly id: string;
   readonly slug: string;
   readonly name: string;
+  /** Of a stored guardrail, for the record. */
+  readonly version?: string;
   readonly target: Target;
   /** `mutator` where it came from a list of mutators in a config. */
   readonly type: 'guardrail' | 'mutator';

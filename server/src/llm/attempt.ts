@@ -86,12 +86,13 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
     return { parts, converted: false, stripUsage: false };
   }
   const addUsage = x.stream && binding.streamUsageOption === true && wantsNoUsage(x);
-  if (target.shaping === null && (bound.request === undefined || isUntouched(x, bound))) {
+  const shaping = x.shaped ? null : target.shaping;
+  if (shaping === null && (bound.request === undefined || isUntouched(x, bound))) {
     return { parts: splice(x, context.model, addUsage), converted: false, stripUsage: addUsage };
   }
   const parsed = parseExact(x.body.toString('utf8'));
   if (!isObject(parsed)) throw new SluiceError('bad_call', 'The body must be a JSON object.');
-  let body: JsonObject = target.shaping === null ? parsed : shape(parsed, target.shaping);
+  let body: JsonObject = shaping === null ? parsed : shape(parsed, shaping);
   if (typeof body.model === 'string' || context.model !== '') body = { ...body, model: context.model };
   if (convert === null && addUsage)
     body = {

@@ -36,6 +36,7 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
       object: 'dry_run',
       operation: x.operation.id,
       config: x.plan?.configSlug ?? null,
+      ...guardrailsOf(x),
       target: {
         path: target.path,
         provider: target.provider.id,
@@ -55,6 +56,13 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
   const out = ['content-type', 'application/json', 'content-length', String(body.length)];
   gatewayHeaders(x, out);
   x.ending = { kind: 'whole', status: 200, headers: out, body: [body] };
+}
+
+/** Guardrails that would judge; none of them runs. */
+function guardrailsOf({ guard }: Exchange): Record<string, unknown> | null {
+  if (guard === null) return null;
+  const names = (list: readonly { readonly slug: string }[]) => list.map(({ slug }) => slug);
+  return { guardrails: { input: names(guard.input), output: names(guard.output) } };
 }
 
 function bodyOf(text: string): unknown {

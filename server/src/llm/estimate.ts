@@ -98,7 +98,7 @@ function bodyOf(x: Exchange): JsonObject | null {
   if (x.scan === null || x.body.length > MAX_PARSED) return null;
   const parsed: unknown = JSON.parse(x.body.toString('utf8'));
   if (!isObject(parsed)) return null;
-  const shaping = x.target?.shaping ?? null;
+  const shaping = x.shaped ? null : (x.target?.shaping ?? null);
   return shaping === null ? parsed : shape(parsed, shaping);
 }
 

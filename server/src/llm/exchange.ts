@@ -76,8 +76,10 @@ export class Exchange {
   reserved: Reserved | null;
   /** The usage limit that refused the request. */
   exhausted: LimitState | null;
-  /** Its guardrails and what they said; null while there are none. */
+  /** Its guardrails; null without any. */
   guard: Guarded | null;
+  /** The body is already what the config makes of it. */
+  shaped: boolean;
   readonly attempts: AttemptRecord[];
   /** Upstream calls begun. */
   tries: number;
@@ -148,6 +150,7 @@ export class Exchange {
     this.reserved = null;
     this.exhausted = null;
     this.guard = null;
+    this.shaped = false;
     this.attempts = [];
     this.tries = 0;
     this.control = null;

@@ -11,6 +11,7 @@ import { respondError } from './respond-error.ts';
 import { admit } from './steps/admit.ts';
 import { authenticate } from './steps/authenticate.ts';
 import { dispatch } from './steps/dispatch.ts';
+import { guard } from './steps/guard.ts';
 import { answerObject } from './steps/objects.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
@@ -27,6 +28,7 @@ export interface Demand {
   readonly limits: boolean;
   /** Usage limits. */
   readonly budgets: boolean;
+  readonly guardrails: boolean;
 }
 
 interface StepRow {
@@ -49,6 +51,7 @@ export const HEAD: readonly Step[] = [authenticate, savedOnly, readRequestBody, 
 export const TABLE: readonly StepRow[] = [
   row(admit, (demand) => demand.limits, 'C', 'T', 'B', 'F', 'J', 'P'),
   row(reserve, (demand) => demand.budgets, 'C', 'T', 'B', 'F', 'J', 'P'),
+  row(guard, (demand) => demand.guardrails, 'C', 'T', 'B', 'F', 'J', 'P'),
   row(dispatch, always, 'C', 'T', 'B', 'F', 'P'),
   row(answerObject, always, 'J'),
 ];

@@ -5,6 +5,7 @@ import { streamErrorEvent } from '../operations/dialects/stream.ts';
 import type { Exchange } from './exchange.ts';
 import { gatewayHeaders } from './gateway-headers.ts';
 import { hookResults } from './guard/guarded.ts';
+import { softDenial } from './guard/soft-denial.ts';
 
 /** Kinds that mean Sluice refused the request, rather than something having failed. */
 function isRefusal(error: SluiceError): boolean {
@@ -54,11 +55,13 @@ export function respondError(x: Exchange, thrown: unknown): void {
       : { kind: 'destroy' };
     return;
   }
-  const { status, body } = errorBody(error, x.operation.dialect, extra);
+  const soft = error.kind === 'hooks_failed' && x.guard?.soft ? softDenial(x) : null;
+  const { status, body } =
+    soft === null ? errorBody(error, x.operation.dialect, extra) : { status: 200, body: soft.body };
   const bytes = Buffer.from(body);
   const headers = [
     'content-type',
-    'application/json',
+    soft?.contentType ?? 'application/json',
     'content-length',
     String(bytes.length),
     'x-gateway-request-id',

@@ -63,22 +63,6 @@ function mergeObjects(key: 'override_params' | 'default_params', outer: Config, 
 
 /** Features of a config that would change what is let through: refused rather than skipped. */
 export function refuseUnexecuted(config: Config): void {
-  const lists = [
-    'input_guardrails',
-    'output_guardrails',
-    'before_request_hooks',
-    'after_request_hooks',
-    'input_mutators',
-    'output_mutators',
-  ] as const;
-  for (const key of lists) {
-    if ((config[key]?.length ?? 0) > 0) {
-      throw new SluiceError(
-        'unsupported_operation',
-        `This config names ${key}, which this version of Sluice does not execute; the request was refused rather than sent unchecked.`,
-      );
-    }
-  }
   if (config.prompt_id) {
     throw new SluiceError(
       'unsupported_operation',

@@ -1,4 +1,5 @@
 import type { Authenticator } from '../auth/authenticator.ts';
+import type { OutsideFactory } from '../guardrails/run.ts';
 import type { BodyBudget } from '../http/body-budget.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
 import type { Upstream } from '../http/upstream.ts';
@@ -28,6 +29,8 @@ export interface Services {
   readonly unpriced: Readonly<UnpricedRule>;
   /** Files, batches and fine-tuning jobs. */
   readonly objects: ObjectHandler;
+  /** How guardrails of an organisation call others. */
+  readonly outside: (organisationId: string) => OutsideFactory;
   readonly clock: Clock;
   /** The store's time, by which limits go. */
   readonly storeClock: Clock;

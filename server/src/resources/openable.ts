@@ -4,11 +4,13 @@
  */
 import type { Secret } from '../kernel/secret.ts';
 import type { TenantTx } from '../store/ports.ts';
-import type { RateLimit, Row, TenantTable, UsageLimit } from '../store/schema.ts';
+import type { RateLimit, Row, StoredCheck, TenantTable, UsageLimit } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
 import type { Config } from './configs/schema.ts';
 import { openConfig } from './configs/secrets.ts';
+import { openParameters } from './guardrails/secrets.ts';
 import { type AccountPlace, openKey, openSettings, splitSettings } from './integrations/secrets.ts';
+import { part } from './settings/settings.ts';
 
 /** An account as a call needs it: the opened key and all settings, secret ones included. */
 export interface OpenedAccount {
@@ -42,6 +44,20 @@ export interface VirtualKeyRow {
   open(): Promise<OpenedAccount>;
 }
 
+export interface GuardrailRow {
+  readonly row: Row<'guardrails'>;
+  readonly version: Pick<Row<'guardrail_versions'>, 'id' | 'checks' | 'actions'>;
+  /** The parameters of a check with its secrets opened. Throws SluiceError('unavailable') when they do not open. */
+  open(check: StoredCheck, index: number): Promise<Record<string, unknown>>;
+}
+
+/** Ids or slugs of guardrails that run on every request of a workspace, by whose defaults they are. */
+export interface DefaultGuardrailNames {
+  /** Empty where the workspace is exempt. */
+  readonly organisation: readonly string[];
+  readonly workspace: readonly string[];
+}
+
 export interface WorkspaceRows {
   readonly organisation: Row<'organisations'>;
   readonly workspace: Row<'workspaces'>;
@@ -54,6 +70,9 @@ export interface WorkspaceRows {
   readonly ratePolicies: readonly Row<'rate_policies'>[];
   /** Active usage-limits policies, oldest first. */
   readonly usagePolicies: readonly Row<'usage_policies'>[];
+  /** Active ones for models: of the workspace, and of the organisation. */
+  readonly guardrails: readonly GuardrailRow[];
+  readonly defaultGuardrails: { readonly input: DefaultGuardrailNames; readonly output: DefaultGuardrailNames };
 }
 
 /**
@@ -88,6 +107,15 @@ export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: str
     ),
   );
   const usable = await loadProviders(tx, workspaceId, providers);
+  const exempt = await tx.list('guardrail_exclusions', { where: { workspace_id: workspaceId } });
+  const defaultsOf = (direction: 'input' | 'output'): DefaultGuardrailNames => {
+    const key = `${direction}_guardrails` as const;
+    const excluded = exempt.some((row) => row.direction === direction);
+    return {
+      organisation: excluded ? [] : namesIn(part(organisation.settings, 'defaults')[key]),
+      workspace: namesIn(workspace.defaults?.[key]),
+    };
+  };
 
   return {
     organisation,
@@ -102,7 +130,36 @@ export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: str
     virtualKeys: virtualKeys.map((row) => ({ row, open: () => openVirtualKey(tx, vault, row) })),
     ratePolicies,
     usagePolicies,
+    guardrails: await loadGuardrails(tx, vault, workspaceId),
+    defaultGuardrails: { input: defaultsOf('input'), output: defaultsOf('output') },
   };
+}
+
+const namesIn = (list: unknown): readonly string[] =>
+  Array.isArray(list) ? list.filter((name) => typeof name === 'string') : [];
+
+async function loadGuardrails(tx: TenantTx, vault: Vault, workspaceId: string): Promise<GuardrailRow[]> {
+  const here = { status: 'active', target: 'llm' } as const;
+  const rows = [
+    ...(await tx.list('guardrails', { where: { ...here, workspace_id: workspaceId } })),
+    ...(await tx.list('guardrails', { where: { ...here, workspace_id: null } })),
+  ];
+  if (rows.length === 0) return [];
+  const ids = rows.map((row) => row.version_id);
+  const versions = byId(await listIn(tx, 'guardrail_versions', 'id', ids));
+  return rows.map((row) => {
+    // Without its version a guardrail has nothing that could pass.
+    const version = versions.get(row.version_id) ?? {
+      id: row.version_id,
+      checks: [{ id: 'missing', is_enabled: true, parameters: {} }],
+      actions: { deny: true },
+    };
+    return {
+      row,
+      version,
+      open: (check, index) => openParameters(vault, tx.tenant, version.id, index, check),
+    };
+  });
 }
 
 /** The providers of a workspace whose integration is active and open to it, with what hangs on them. */

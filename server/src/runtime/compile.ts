@@ -1,13 +1,28 @@
+import { compileGuardrail } from '../guardrails/compile.ts';
+import type { Guardrail } from '../guardrails/guardrail.ts';
 import type { Log } from '../kernel/log.ts';
 import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
 import { limitTerms, type Terms, workspaceTerms } from '../limits/ledger/terms.ts';
 import { compileRatePolicies } from '../limits/policies/rates.ts';
 import { compileUsagePolicies } from '../limits/policies/usage.ts';
 import { providerById } from '../providers/catalog.ts';
-import type { OpenedAccount, ProviderRow, VirtualKeyRow, WorkspaceRows } from '../resources/openable.ts';
+import type {
+  DefaultGuardrailNames,
+  GuardrailRow,
+  OpenedAccount,
+  ProviderRow,
+  VirtualKeyRow,
+  WorkspaceRows,
+} from '../resources/openable.ts';
 import { blocksInlineConfig } from '../resources/settings/settings.ts';
 import type { Row } from '../store/schema.ts';
-import type { ModelSettings, StoredConfig, StoredProvider, WorkspaceSnapshot } from './snapshot.ts';
+import type {
+  ModelSettings,
+  StoredConfig,
+  StoredProvider,
+  WorkspaceGuardrails,
+  WorkspaceSnapshot,
+} from './snapshot.ts';
 
 const NO_ACCOUNT: OpenedAccount = { key: null, settings: {}, customHost: null, customHeaders: {} };
 
@@ -62,8 +77,46 @@ export async function compileWorkspace(
     usagePolicies: compileUsagePolicies(rows.usagePolicies, place),
     providers,
     configs,
+    guardrails: await compileGuardrails(rows, options.log),
     plans: new Map(),
   };
+}
+
+async function compileGuardrails(rows: WorkspaceRows, log: Log): Promise<WorkspaceGuardrails> {
+  const byName = new Map<string, Guardrail>();
+  for (const entry of rows.guardrails) {
+    const compiled = await compileStored(entry, log);
+    byName.set(compiled.slug, compiled);
+    byName.set(compiled.id, compiled);
+  }
+  const listOf = ({ organisation, workspace }: DefaultGuardrailNames): Guardrail[] => [
+    ...new Set([...organisation, ...workspace].map((name) => byName.get(name) ?? missing(name, log))),
+  ];
+  const { input, output } = rows.defaultGuardrails;
+  return { byName, input: listOf(input), output: listOf(output) };
+}
+
+async function compileStored({ row, version, open }: GuardrailRow, log: Log): Promise<Guardrail> {
+  const checks = await Promise.all(
+    version.checks.map(async (check, index) => {
+      const { id, is_enabled } = check;
+      try {
+        return { id, is_enabled, parameters: await open(check, index) };
+      } catch (error) {
+        log.error('the secrets of a check cannot be opened', { guardrail: row.id, check: id, error: String(error) });
+        return { id, is_enabled, broken: true as const };
+      }
+    }),
+  );
+  const { id, slug, name, target } = row;
+  return compileGuardrail({ id, slug, name, version: version.id, target, actions: version.actions, checks });
+}
+
+/** A default that names nothing must not let pass what the guardrail was to look at. */
+function missing(name: string, log: Log): Guardrail {
+  log.error('a default guardrail does not exist', { guardrail: name });
+  const checks = [{ id: 'missing', is_enabled: true, broken: true as const }];
+  return compileGuardrail({ id: name, slug: name, name, target: 'llm', actions: { deny: true }, checks });
 }
 
 async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProvider> {

@@ -1,3 +1,4 @@
+import type { Guardrail } from '../guardrails/guardrail.ts';
 import type { Secret } from '../kernel/secret.ts';
 import type { LimitedEntity } from '../limits/admission.ts';
 import type { Terms } from '../limits/ledger/terms.ts';
@@ -49,6 +50,15 @@ export interface StoredConfig {
   readonly broken: string | null;
 }
 
+/** Guardrails of a workspace, ready to run. */
+export interface WorkspaceGuardrails {
+  /** Its own and the organisation's, by slug and by id. */
+  readonly byName: ReadonlyMap<string, Guardrail>;
+  /** Those of every request: the organisation's defaults where the workspace is not exempt, then its own; each once. */
+  readonly input: readonly Guardrail[];
+  readonly output: readonly Guardrail[];
+}
+
 /**
  * Everything a request needs to know about its workspace, immutable: a request pins one snapshot and never sees a mix
  * of two generations. `plans` memoises what was compiled from it and dies with it.
@@ -71,5 +81,6 @@ export interface WorkspaceSnapshot {
   readonly providers: ReadonlyMap<string, StoredProvider>;
   /** By slug and by id. */
   readonly configs: ReadonlyMap<string, StoredConfig>;
+  readonly guardrails: WorkspaceGuardrails;
   readonly plans: Map<string, unknown>;
 }

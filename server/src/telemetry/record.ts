@@ -1,5 +1,6 @@
 import type { TokenUsage } from '../operations/usage.ts';
 import type { LimitFacts } from '../store/limit-types.ts';
+import type { GuardrailFacts } from './guardrail-facts.ts';
 
 /**
  * The record of one data-plane request: exactly one per request, also for refused, aborted and failed ones. Written to
@@ -52,6 +53,8 @@ export interface LogRecord {
   readonly cache_status: string;
   /** Absent when no limit was asked. */
   readonly limits?: LimitFacts | undefined;
+  /** What guardrails said; absent when none was asked. */
+  readonly guardrails?: readonly GuardrailFacts[] | undefined;
   /** True when the caller asked what would happen and nothing was called or charged. */
   readonly dry_run: boolean;
 }

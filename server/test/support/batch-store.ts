@@ -165,6 +165,7 @@ export async function batchWorld(
     configs: new Map(
       Object.entries(configs).map(([slug, config]) => [slug, { slug, versionId: 'v', config, broken: null }]),
     ),
+    guardrails: { byName: new Map(), input: [], output: [] },
     plans: new Map(),
   });
 

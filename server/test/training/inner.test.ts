@@ -66,9 +66,18 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       configs: new Map([
         [
           'pc-guard',
-          { slug: 'pc-guard', versionId: '1', config: { provider: '@sb', input_guardrails: ['g'] }, broken: null },
+          {
+            slug: 'pc-guard',
+            versionId: '1',
+            config: {
+              provider: '@sb',
+              input_guardrails: [{ id: 'models', deny: true, 'default.modelWhitelist': { models: ['none'] } } as never],
+            },
+            broken: null,
+          },
         ],
       ]),
+      guardrails: { byName: new Map(), input: [], output: [] },
       plans: new Map(),
     };
     const counters = memoryCounters({ clock });
@@ -103,6 +112,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       unpriced: 'serve',
       outputs: createOutputs(),
       objects: { handle: () => Promise.reject(new Error('no object is asked for')) },
+      outside: undefined as never,
       clock,
       storeClock: clock,
       log: silentLog,
@@ -217,17 +227,17 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
     expect(await ask({}, 'no-such-key')).toMatchObject({ status: 401, keyRefused: expect.any(String) });
   });
 
-  it('a key without the scope, a body that is too large and a config with guardrails are refused like any request', async () => {
+  it('a key without the scope, a body that is too large and a guardrail that denies are refused like any request', async () => {
     expect(await ask({}, await key({ scopes: ['models.list'] }))).toMatchObject({ status: 403, keyRefused: null });
     const large = { model: 'echo', messages: [{ role: 'user', content: 'x'.repeat(20_000) }] };
     expect((await ask({ body: large })).status).toBe(413);
     const guarded = await ask({ headers: { 'x-gateway-config': 'pc-guard' } });
-    expect(guarded.status).toBe(501);
-    expect(guarded.body).toMatchObject({ error: { message: expect.stringContaining('input_guardrails') } });
+    expect(guarded.status).toBe(446);
+    expect(guarded.body).toMatchObject({ hook_results: { before_request_hooks: [{ id: 'models', verdict: false }] } });
     expect(records.map((record) => [record.status, record.attempts.length])).toEqual([
       [403, 0],
       [413, 0],
-      [501, 0],
+      [446, 0],
     ]);
   });
 

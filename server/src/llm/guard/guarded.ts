@@ -2,24 +2,88 @@
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import type { OutsideFactory } from '../../guardrails/run.ts';
 import type { JsonObject } from '../../kernel/json.ts';
+import type { GuardrailFacts } from '../../telemetry/guardrail-facts.ts';
+import type { Exchange } from '../exchange.ts';
+import type { GuardPlan } from './plan.ts';
 
-export interface Guarded {
+export class Guarded {
   /** In the order in which they run, asynchronous ones among them. */
   readonly input: readonly Guardrail[];
   readonly output: readonly Guardrail[];
   /** Results of synchronous guardrails, as answers show them. */
-  before: readonly GuardrailResult[];
-  after: readonly GuardrailResult[];
+  before: readonly GuardrailResult[] = [];
+  after: readonly GuardrailResult[] = [];
   /** A guardrail has failed that does not deny: 246. */
-  failed: boolean;
+  failed = false;
   /** The refusal is to be told as an ordinary answer. */
-  soft: boolean;
+  soft = false;
   readonly outside: OutsideFactory;
-  /** For the record. */
-  readonly onAsync: (result: GuardrailResult) => void;
+  readonly #x: Exchange;
+  #beside: GuardrailResult[] = [];
+  #recorded = false;
+  #gone: AbortController | null = null;
+
+  constructor(x: Exchange, plan: GuardPlan) {
+    this.#x = x;
+    this.input = plan.input;
+    this.output = plan.output;
+    this.outside = (signal) => {
+      this.#gone ??= new AbortController();
+      const { services, principal } = x;
+      return services.outside(principal?.organisationId ?? '')(AbortSignal.any([signal, this.#gone.signal]));
+    };
+  }
+
+  /** Ends the calls of checks: nobody waits for what they say. */
+  end(): void {
+    this.#gone?.abort();
+  }
+
+  /** Those that run beside the request are part of its record when they are done by then, and of the log otherwise. */
+  readonly onAsync = (result: GuardrailResult): void => {
+    if (!this.#recorded) {
+      this.#beside.push(result);
+      return;
+    }
+    const { log } = this.#x.services;
+    log.info('a guardrail beside a request is done', { request: this.#x.id, ...this.#factsOf(result, null) });
+  };
+
+  /** For the record; what comes after it goes to the log. */
+  facts(): GuardrailFacts[] {
+    this.#recorded = true;
+    return [
+      ...this.before.map((result) => this.#factsOf(result, 'input')),
+      ...this.after.map((result) => this.#factsOf(result, 'output')),
+      ...this.#beside.map((result) => this.#factsOf(result, null)),
+    ];
+  }
+
+  #factsOf(result: GuardrailResult, phase: 'input' | 'output' | null): GuardrailFacts {
+    const guardrail = [...this.input, ...this.output].find(({ slug }) => slug === result.id);
+    return {
+      slug: result.id,
+      version: guardrail?.version ?? null,
+      phase,
+      verdict: result.verdict,
+      deny: result.deny,
+      async: result.async,
+      transformed: result.transformed,
+      skipped: result.skipped,
+      ms: result.execution_time,
+      checks: result.checks.map((check) => ({
+        id: check.id,
+        verdict: check.verdict,
+        ms: check.execution_time,
+        transformed: check.transformed,
+        error: check.error?.name ?? null,
+        kinds: [...new Set(check.excerpts.map(({ kind }) => kind))].slice(0, 20),
+      })),
+    };
+  }
 }
 
 /** What answers show of guardrails (api §7.9). */
-export function hookResults({ before, after }: Guarded): JsonObject {
+export function hookResults({ before, after }: Pick<Guarded, 'before' | 'after'>): JsonObject {
   return { before_request_hooks: before, after_request_hooks: after } as unknown as JsonObject;
 }

@@ -50,6 +50,7 @@ export function record(x: Exchange): Promise<void> {
     metadata: x.metadata,
     cache_status: 'DISABLED',
     limits: x.limits ?? undefined,
+    guardrails: x.guard?.facts(),
     dry_run: x.dryRun,
   };
   return new Promise((resolve) => {

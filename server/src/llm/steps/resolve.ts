@@ -5,6 +5,7 @@ import { parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
 import type { Exchange } from '../exchange.ts';
+import { guardPlan } from '../guard/plan.ts';
 import { readMetadata } from '../metadata.ts';
 import { answerModels, wantsIntegratedModels } from '../models.ts';
 import { makePlan, type Plan } from '../plan.ts';
@@ -109,7 +110,8 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
       snapshot.usagePolicies !== null ||
       (target?.stored?.budgets.length ?? 0) > 0);
   x.target = target;
-  x.plan = makePlan(x.operation, target, stored?.slug ?? null, { limits: limited, budgets: budgeted });
+  const guard = guardPlan(x.operation, snapshot, single?.config ?? null, inline);
+  x.plan = makePlan(x.operation, target, stored?.slug ?? null, guard, { limits: limited, budgets: budgeted });
   if (memoKey !== null && target?.stored != null) {
     if (snapshot.plans.size >= MAX_PLANS) snapshot.plans.clear();
     snapshot.plans.set(memoKey, x.plan);

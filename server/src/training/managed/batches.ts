@@ -323,7 +323,10 @@ export class ManagedBatches {
     if (config === undefined && slugOf(options) === null) options['x-gateway-provider'] = `@${slug}`;
     const { batches, files } = adapterOf(this.#services, account, tenant);
     const able = batches !== undefined && (files !== undefined || batches.createFromLines !== undefined);
-    const mode = read.batch.completion_window === '24h' && able ? 'provider' : 'lines';
+    // Guardrails judge each request; no batch of a provider would ask them.
+    const { input, output } = call.snapshot.guardrails;
+    const guarded = input.length + output.length > 0;
+    const mode = read.batch.completion_window === '24h' && able && !guarded ? 'provider' : 'lines';
     return { mode, slug, options, account, adapter: mode === 'provider' ? (batches ?? null) : null };
   }
 

@@ -1,0 +1,64 @@
+/** What of a request guardrails cannot look at: who denies refuses it, rather than letting it pass. */
+import type { Phase } from '../../guardrails/check.ts';
+import type { Guardrail } from '../../guardrails/guardrail.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { OperationId } from '../../operations/operation.ts';
+import type { Exchange } from '../exchange.ts';
+import { isManaged } from '../steps/objects.ts';
+import { contentType } from '../steps/read-body.ts';
+
+/** Checks that judge a request by its head, its model and its settings: they need no texts. */
+const OF_REQUESTS: ReadonlySet<string> = new Set([
+  'default.modelWhitelist',
+  'default.modelRules',
+  'default.allowedRequestTypes',
+  'default.requiredMetadataKeys',
+  'default.requiredMetadataKeyPairs',
+  'default.requestParametersCheck',
+  'default.jwt',
+]);
+
+/** Whether a guardrail judges texts in this phase. */
+export function readsTexts(guardrail: Guardrail, phase: Phase): boolean {
+  return guardrail.checks.some(({ id, phases }) => phases.includes(phase) && !OF_REQUESTS.has(id));
+}
+
+/** The guardrail with the checks only that need no texts. */
+export function withoutTexts(guardrail: Guardrail): Guardrail {
+  return { ...guardrail, checks: guardrail.checks.filter(({ id }) => OF_REQUESTS.has(id)) };
+}
+
+/** Files that go to a provider as they are; what Sluice keeps for its own batches is judged line by line when they run. */
+const SENDS_FILES: ReadonlySet<OperationId> = new Set(['files_upload', 'batch_create']);
+const GIVES_FILES: ReadonlySet<OperationId> = new Set(['file_content', 'batch_output']);
+
+/** `texts`: all that is said to a model is read. `none`: nothing is. `unseen`: something is that cannot be read. */
+export type InputView = 'texts' | 'none' | 'unseen';
+
+export function inputView(x: Exchange): InputView {
+  const { operation } = x;
+  if (operation.family === 'J') {
+    // Rows of a dataset become a model's, whoever trains it.
+    if (operation.id === 'finetune_create') return 'unseen';
+    return SENDS_FILES.has(operation.id) && !isManaged(x) ? 'unseen' : 'none';
+  }
+  if (x.body.length === 0) return 'none';
+  const type = contentType(x.header('content-type'));
+  if (type === 'application/json' || x.scan !== null) return 'texts';
+  if (type === 'multipart/form-data') return 'texts';
+  return type.startsWith('audio/') ? 'none' : 'unseen';
+}
+
+/** Whether files leave that hold what a model has said, and that nothing has judged. */
+export function givesUnseenFiles(x: Exchange): boolean {
+  return GIVES_FILES.has(x.operation.id) && !isManaged(x);
+}
+
+/** The refusal of what a guardrail that denies cannot look at. */
+export function notCovered(guardrail: Guardrail, what: string): SluiceError {
+  return new SluiceError(
+    'invalid_request',
+    `Guardrail ${guardrail.slug} denies what fails its checks, and they cannot look at ${what}; the request was refused rather than passed unchecked.`,
+    { code: 'guardrail_not_enforced' },
+  );
+}

@@ -1,0 +1,70 @@
+/** How checks call others: through the egress guard, bounded in time and size, following no redirect. */
+import { CheckError, type Outside } from '../../guardrails/check.ts';
+import type { OutsideFactory } from '../../guardrails/run.ts';
+import type { EgressGuard } from '../../http/egress-guard.ts';
+import type { Fetcher } from '../../http/fetcher.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+
+const MAX_BYTES = 1024 * 1024;
+/** The longest any check may be given; each has a shorter time of its own. */
+const LONGEST_MS = 60_000;
+
+export interface OutsideParts {
+  readonly fetcher: Fetcher;
+  readonly guard: EgressGuard;
+  readonly clock: Clock;
+  readonly organisationId: string;
+}
+
+export function outsideFactory({ fetcher, guard, clock, organisationId }: OutsideParts): OutsideFactory {
+  return (signal): Outside => ({
+    signal,
+    now: () => clock.now(),
+    async resolves(host) {
+      try {
+        const checked = guard.check(`https://${host}/`, { storedCredential: false });
+        await guard.verify(checked, organisationId);
+        return true;
+      } catch {
+        return false;
+      }
+    },
+    async call({ url, method, headers, body, maxBytes = MAX_BYTES, timeoutMs = LONGEST_MS }) {
+      const parsed = URL.parse(url);
+      if (parsed === null) throw new CheckError('The URL to call cannot be read.');
+      const ended = new AbortController();
+      const late = () => ended.abort(new SluiceError('timeout', `There was no answer within ${timeoutMs} ms.`));
+      const cancel = clock.after(timeoutMs, late);
+      const stop = () => ended.abort(new SluiceError('client_closed', 'The call was given up.'));
+      signal.addEventListener('abort', stop);
+      try {
+        if (signal.aborted) stop();
+        const answer = await fetcher.send({
+          method,
+          url: parsed,
+          headers: Object.entries(headers).flat(),
+          body: body === null ? null : Buffer.from(body as string),
+          organisationId,
+          storedCredential: false,
+          headersTimeoutMs: timeoutMs,
+          idleMs: timeoutMs,
+          signal: ended.signal,
+        });
+        const parts: Buffer[] = [];
+        let size = 0;
+        for await (const chunk of answer.stream as AsyncIterable<Buffer>) {
+          size += chunk.length;
+          if (size > maxBytes) throw new CheckError(`The answer has more than ${maxBytes} bytes.`);
+          parts.push(chunk);
+        }
+        return { status: answer.status, headers: answer.headers, body: Buffer.concat(parts) };
+      } catch (error) {
+        throw ended.signal.aborted ? ended.signal.reason : error;
+      } finally {
+        cancel();
+        signal.removeEventListener('abort', stop);
+      }
+    },
+  });
+}

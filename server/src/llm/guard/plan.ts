@@ -1,0 +1,85 @@
+/** Which guardrails run for a request, and in which order. Decided with the plan, so that none costs nothing. */
+import { compileInline, inlineChecks } from '../../guardrails/compile.ts';
+import type { Guardrail } from '../../guardrails/guardrail.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { Operation } from '../../operations/operation.ts';
+import type { Config } from '../../resources/configs/schema.ts';
+import type { WorkspaceSnapshot } from '../../runtime/snapshot.ts';
+
+export interface GuardPlan {
+  readonly input: readonly Guardrail[];
+  readonly output: readonly Guardrail[];
+}
+
+/** Lists of a config, in the order in which they run: what judges before what changes. */
+const LISTS = {
+  input: ['before_request_hooks', 'input_guardrails', 'input_mutators'],
+  output: ['after_request_hooks', 'output_guardrails', 'output_mutators'],
+} as const;
+
+/** Operations in which nothing is said to a model or by one. */
+const SILENT: ReadonlySet<Operation['id']> = new Set(['models', 'model', 'model_delete', 'response_delete']);
+/** Answers in which a model says nothing: numbers. */
+const SAYS_NOTHING: ReadonlySet<Operation['shape']> = new Set(['embeddings', 'moderations', 'count_tokens']);
+
+/**
+ * The guardrails of the organisation's defaults, of the workspace's, and of the config; each once, where it comes first. A
+ * config that came with the request runs before all others: what its guardrails and mutators make of the request is the
+ * caller's own, and must be judged.
+ *
+ * @param inline whether the config came with the request
+ */
+export function guardPlan(
+  operation: Operation,
+  snapshot: WorkspaceSnapshot,
+  config: Config | null,
+  inline: boolean,
+): GuardPlan | null {
+  if (SILENT.has(operation.id)) return null;
+  const input = listOf('input', snapshot, config, inline);
+  const output = SAYS_NOTHING.has(operation.shape) ? [] : listOf('output', snapshot, config, inline);
+  return input.length + output.length === 0 ? null : { input, output };
+}
+
+function listOf(
+  phase: 'input' | 'output',
+  snapshot: WorkspaceSnapshot,
+  config: Config | null,
+  inline: boolean,
+): readonly Guardrail[] {
+  const defaults = snapshot.guardrails[phase];
+  if (config === null) return defaults;
+  const own: Guardrail[] = [];
+  for (const list of LISTS[phase]) {
+    for (const [index, entry] of (config[list] ?? []).entries()) {
+      const made = guardrailOf(entry, `${list}[${index}]`, list.endsWith('mutators'), snapshot);
+      if (made !== null) own.push(made);
+    }
+  }
+  // Stored ones are the same object wherever they are named; what stands in a config has no id that could be another's.
+  return own.length === 0 ? defaults : [...new Set(inline ? [...own, ...defaults] : [...defaults, ...own])];
+}
+
+function guardrailOf(
+  entry: string | Readonly<Record<string, unknown>>,
+  place: string,
+  mutator: boolean,
+  snapshot: WorkspaceSnapshot,
+): Guardrail | null {
+  if (typeof entry === 'string') return named(entry, place, mutator, snapshot);
+  if (inlineChecks(entry).length > 0) return compileInline(entry, place, mutator ? 'mutator' : 'guardrail');
+  // Without checks of its own an entry stands for the guardrail that it names.
+  const { id } = entry;
+  return typeof id === 'string' ? named(id, place, mutator, snapshot) : null;
+}
+
+function named(name: string, place: string, mutator: boolean, { guardrails }: WorkspaceSnapshot): Guardrail {
+  const found = guardrails.byName.get(name) ?? guardrails.byName.get(name.toLowerCase());
+  if (found === undefined) {
+    throw new SluiceError(
+      'bad_call',
+      `The config names the guardrail ${JSON.stringify(name.slice(0, 100))} in ${place}, which is no active guardrail of this workspace or its organisation.`,
+    );
+  }
+  return mutator ? { ...found, type: 'mutator' } : found;
+}

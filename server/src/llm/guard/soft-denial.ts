@@ -1,0 +1,82 @@
+/** A refusal that is told as an ordinary answer (`soft_deny_200`), in the caller's own dialect. */
+import type { JsonObject } from '../../kernel/json.ts';
+import { conversion } from '../../operations/convert/index.ts';
+import { formatEvent, type StreamEvent } from '../../operations/stream.ts';
+import type { Exchange } from '../exchange.ts';
+import { hookResults } from './guarded.ts';
+
+const TEXT = 'The request was denied by a guardrail.';
+const DONE: StreamEvent = { event: null, data: '[DONE]' };
+const USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+
+export interface SoftDenial {
+  readonly contentType: string;
+  readonly body: string;
+}
+
+/** Null where an operation's answer is not a text: there the refusal is an error like any other. */
+export function softDenial(x: Exchange): SoftDenial | null {
+  const { shape } = x.operation;
+  const made = shape === 'completions' ? completion(x) : shape === 'chat' ? chat(x) : converted(x);
+  if (made === null) return null;
+  if (x.stream) {
+    const body = made.events.map((event) => formatEvent(event)).join('');
+    return { contentType: 'text/event-stream', body };
+  }
+  const strict = x.target?.strict ?? true;
+  const extra = strict || x.guard === null ? null : { hook_results: hookResults(x.guard) };
+  return { contentType: 'application/json', body: JSON.stringify({ ...made.body, ...extra }) };
+}
+
+interface Made {
+  readonly body: JsonObject;
+  readonly events: readonly StreamEvent[];
+}
+
+const chunk = (data: JsonObject): StreamEvent => ({ event: null, data: JSON.stringify(data) });
+
+function chat(x: Exchange): Made {
+  const head = { id: `chatcmpl-${x.id}`, created: Math.floor(x.time / 1000), model: x.model };
+  const message = { role: 'assistant', content: TEXT };
+  const piece = (delta: JsonObject, finish_reason: string | null): StreamEvent =>
+    chunk({ ...head, object: 'chat.completion.chunk', choices: [{ index: 0, delta, finish_reason }] });
+  return {
+    body: {
+      ...head,
+      object: 'chat.completion',
+      choices: [{ index: 0, message, logprobs: null, finish_reason: 'stop' }],
+      usage: USAGE,
+    },
+    events: [piece(message, null), piece({}, 'stop'), DONE],
+  };
+}
+
+function completion(x: Exchange): Made {
+  const head = {
+    id: `cmpl-${x.id}`,
+    object: 'text_completion',
+    created: Math.floor(x.time / 1000),
+    model: x.model,
+  };
+  const choice = { index: 0, text: TEXT, logprobs: null, finish_reason: 'stop' };
+  return {
+    body: { ...head, choices: [choice], usage: USAGE },
+    events: [chunk({ ...head, choices: [choice] }), DONE],
+  };
+}
+
+function converted(x: Exchange): Made | null {
+  const { shape } = x.operation;
+  if (shape !== 'messages' && shape !== 'responses') return null;
+  const made = conversion(shape, 'chat');
+  if (made === null) return null;
+  const context = { model: x.model, stream: x.stream, now: () => x.services.clock.now() };
+  const answer = chat(x);
+  const events: StreamEvent[] = [];
+  if (x.stream) {
+    const transform = made.stream(context);
+    for (const event of answer.events) transform.event(event, (out) => events.push(out));
+    transform.end((out) => events.push(out));
+  }
+  return { body: made.response(answer.body, context), events };
+}

@@ -1,0 +1,133 @@
+/** What guardrails of the input phase judge: the request as the provider would get it. */
+import type { Subject } from '../../guardrails/check.ts';
+import type { Change } from '../../guardrails/run.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json.ts';
+import { parseExact } from '../../kernel/json-exact.ts';
+import { scanJson } from '../../kernel/json-scan.ts';
+import { estimatedCost, estimateUse } from '../estimate.ts';
+import type { Exchange } from '../exchange.ts';
+import { shape } from '../shaping.ts';
+import { contentType, WANTED } from '../steps/read-body.ts';
+import type { InputView } from './coverage.ts';
+import { applyReplacements, FormBody, latestRequestText, requestTexts, type SaidPart } from './texts.ts';
+
+type Messages = 'all' | 'new' | 'last';
+
+/** A request that is judged, and may be changed. Its body is parsed at once: who judges beside it may outlive its bytes. */
+export class GuardedRequest {
+  readonly #x: Exchange;
+  readonly #base: unknown;
+  readonly #reads: boolean;
+  readonly #views = new Map<Messages, Subject>();
+  #seen: Change | null = null;
+
+  constructor(x: Exchange, view: InputView) {
+    this.#x = x;
+    this.#reads = view === 'texts';
+    this.#base = bodyOf(x);
+  }
+
+  /** The subject as a guardrail with this choice of messages sees it after a change. */
+  readonly view = (messages: Messages, change: Change | null): Subject => {
+    if (change !== this.#seen) {
+      this.#views.clear();
+      this.#seen = change;
+    }
+    let subject = this.#views.get(messages);
+    if (subject === undefined) {
+      subject = this.#subject(messages, change);
+      this.#views.set(messages, subject);
+    }
+    return subject;
+  };
+
+  #subject(messages: Messages, change: Change | null): Subject {
+    const x = this.#x;
+    const body = this.#changed(change);
+    const json = body instanceof FormBody ? undefined : body;
+    let texts: readonly SaidPart[] | null = this.#reads ? null : [];
+    return {
+      phase: 'input',
+      window: null,
+      // Checks of requests ask for none.
+      get texts() {
+        texts ??= requestTexts(x.operation, body, messages);
+        return texts;
+      },
+      latest: () => (this.#reads ? latestRequestText(x.operation, body) : ''),
+      request: () => json,
+      answer: () => undefined,
+      callsTools: false,
+      model: modelOf(x),
+      provider: x.target?.provider.id ?? null,
+      requestType: x.operation.requestType,
+      streams: x.stream,
+      transformed: change !== null,
+      status: null,
+      metadata: x.metadata ?? {},
+      header: (name) => x.header(name),
+    };
+  }
+
+  #changed(change: Change | null): unknown {
+    if (change === null) return this.#base;
+    const { replaced, replacements } = change;
+    if (replaced !== undefined && !isObject(this.#base)) {
+      throw new SluiceError('bad_call', 'A guardrail replaced the body of a request that is no JSON object.');
+    }
+    const base = replaced ?? this.#base;
+    return replacements.length === 0 ? base : applyReplacements(this.#x.operation, base, replacements);
+  }
+
+  /** Makes the changed request the one that is sent and counted. Where it goes, and whether it streams, was decided before. */
+  apply(change: Change): void {
+    const x = this.#x;
+    const body = this.#changed(change);
+    if (body instanceof FormBody) x.body = body.bytes;
+    else {
+      x.body = Buffer.from(JSON.stringify(isObject(body) && isObject(this.#base) ? pinned(body, this.#base) : body));
+      x.scan = x.scan === null ? null : scanJson(x.body, WANTED);
+      x.shaped = true;
+    }
+    const { held, reserved } = x;
+    if (held === null || reserved === null) return;
+    const estimate = estimateUse(x);
+    x.reserved = { ...reserved, estimate };
+    const cost = Math.max(0, ...reserved.prices.map((price) => estimatedCost(estimate, price)));
+    held.grow({ cost, tokens: estimate.input + estimate.output });
+  }
+}
+
+/** Members that the request was routed and limited by stay what they were. */
+function pinned(body: Record<string, unknown>, base: Record<string, unknown>): Record<string, unknown> {
+  const out = { ...body };
+  for (const name of ['model', 'stream']) {
+    if (Object.hasOwn(base, name)) out[name] = base[name];
+    else delete out[name];
+  }
+  return out;
+}
+
+/** As it is sent: with what the config adds and takes away, which a caller's own config may. */
+function bodyOf(x: Exchange): unknown {
+  if (x.body.length === 0) return undefined;
+  const type = contentType(x.header('content-type'));
+  if (x.operation.body === 'multipart' || (type === 'multipart/form-data' && x.scan === null)) {
+    return new FormBody(x.body, x.header('content-type') ?? '');
+  }
+  if (type !== 'application/json' && x.scan === null) return undefined;
+  const parsed = parseExact(x.body.toString('utf8'));
+  const shaping = x.target?.shaping ?? null;
+  return shaping === null || x.scan === null || !isObject(parsed) ? parsed : shape(parsed, shaping);
+}
+
+/** The model that will be asked: a config may name another than the request. */
+function modelOf(x: Exchange): string | null {
+  const shaping = x.target?.shaping;
+  const override = shaping?.overrides?.model;
+  if (typeof override === 'string') return override;
+  if (x.model !== '') return x.model;
+  const fallback = shaping?.defaults?.model;
+  return typeof fallback === 'string' ? fallback : null;
+}

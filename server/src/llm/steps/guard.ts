@@ -1,0 +1,118 @@
+import type { Guardrail, Outcome } from '../../guardrails/guardrail.ts';
+import { runGuardrails } from '../../guardrails/run.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { Exchange } from '../exchange.ts';
+import {
+  givesUnseenFiles,
+  type InputView,
+  inputView,
+  notCovered,
+  readsTexts,
+  withoutTexts,
+} from '../guard/coverage.ts';
+import { Guarded } from '../guard/guarded.ts';
+import { insists, outputCovered } from '../guard/output.ts';
+import type { GuardPlan } from '../guard/plan.ts';
+import { GuardedRequest } from '../guard/subject.ts';
+import type { SaidPart } from '../guard/texts.ts';
+
+/**
+ * Judges the request before it is sent (api §7, §15.5: after limits and budgets). A guardrail that denies and cannot look at
+ * what the request says, or what its answer will say, refuses it.
+ */
+export function guard(x: Exchange): void | Promise<void> {
+  const plan = x.plan?.guard;
+  if (plan == null) return;
+  const guarded = new Guarded(x, plan);
+  x.guard = guarded;
+  const view = inputView(x);
+  try {
+    coverOutput(x, plan);
+    const list = plan.input.length === 0 ? plan.input : judging(plan.input, view, x);
+    if (list.length === 0) return;
+    const request = new GuardedRequest(x, view);
+    readable(list, request);
+    if (x.dryRun) return;
+    const subject = request.view('all', null);
+    const outcome = runGuardrails(list, subject, {
+      outside: guarded.outside,
+      clock: x.services.clock,
+      onAsync: guarded.onAsync,
+      view: request.view,
+    });
+    if (!(outcome instanceof Promise)) return take(x, guarded, request, outcome);
+    return new Promise<Outcome>((resolve, reject) => {
+      const cancel = (error: SluiceError) => {
+        guarded.end();
+        reject(error);
+      };
+      x.cancel = cancel;
+      if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
+      outcome.then(resolve, reject);
+    }).then(
+      (done) => {
+        x.cancel = null;
+        take(x, guarded, request, done);
+      },
+      (error: unknown) => {
+        x.cancel = null;
+        refuse(x, error);
+      },
+    );
+  } catch (error) {
+    refuse(x, error);
+  }
+}
+
+/** Guardrails that judge this request, with the checks that can. */
+function judging(list: readonly Guardrail[], view: InputView, x: Exchange): readonly Guardrail[] {
+  if (view === 'texts') return list;
+  for (const guardrail of list) {
+    if (view === 'unseen' && denies(guardrail) && readsTexts(guardrail, 'input')) {
+      throw notCovered(guardrail, `what ${x.operation.id} sends to a provider`);
+    }
+  }
+  return list.map((guardrail) => (readsTexts(guardrail, 'input') ? withoutTexts(guardrail) : guardrail));
+}
+
+function coverOutput(x: Exchange, { output }: GuardPlan): void {
+  if (output.length === 0) return;
+  if (x.operation.family === 'J' ? !givesUnseenFiles(x) : outputCovered(x.operation, x.stream)) return;
+  for (const guardrail of output) {
+    if (insists(guardrail) && readsTexts(guardrail, 'output')) {
+      throw notCovered(guardrail, `what ${x.operation.id} answers${x.stream ? ' as a stream' : ''}`);
+    }
+  }
+}
+
+/** Places whose text cannot be seen (token ids, documents in a binary form) are refused by who denies. */
+function readable(list: readonly Guardrail[], request: GuardedRequest): void {
+  for (const guardrail of list) {
+    if (!denies(guardrail) || !readsTexts(guardrail, 'input')) continue;
+    const { texts } = request.view(guardrail.actions.messages, null);
+    for (const part of texts as readonly SaidPart[]) {
+      if (part.unreadable !== undefined) throw notCovered(guardrail, `${part.path} (${part.unreadable})`);
+    }
+  }
+}
+
+const denies = ({ actions }: Guardrail): boolean => actions.deny && !actions.async;
+
+function take(x: Exchange, guarded: Guarded, request: GuardedRequest, outcome: Outcome): void {
+  guarded.before = outcome.results;
+  guarded.failed = outcome.failed;
+  guarded.soft = outcome.soft;
+  try {
+    if (outcome.denied) throw new SluiceError('hooks_failed', 'The guardrail checks failed; see hook_results.');
+    if (outcome.replaced !== undefined || outcome.replacements.length > 0) request.apply(outcome);
+  } catch (error) {
+    refuse(x, error);
+  }
+}
+
+/** Only accepted requests count in rate limits (api §15.5), and those came first. */
+function refuse(x: Exchange, error: unknown): never {
+  if (x.reservation !== null) x.quota = x.reservation.release();
+  x.reservation = null;
+  throw error;
+}
