@@ -133,6 +133,41 @@ function extendedName(value: string): string | null {
   }
 }
 
+/** A part of a form, with the bytes `[start, end)` of its value. */
+export interface FormPart extends PartHeaders {
+  readonly headersStart: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The parts in order. Throws `bad_call` for a body that is not exactly well formed. */
+export function* multipartParts(body: Buffer, contentType: string): Generator<FormPart> {
+  const boundary = multipartBoundary(contentType);
+  const first = Buffer.from(`--${boundary}`, 'latin1');
+  const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1');
+  if (!body.subarray(0, first.length).equals(first)) fail('it does not start with the boundary');
+  let at = first.length;
+  for (let parts = 0; ; parts++) {
+    if (body[at] === 0x2d && body[at + 1] === 0x2d) {
+      const rest = body.subarray(at + 2);
+      if (rest.length !== 0 && !rest.equals(CRLF)) fail('it has data after the last boundary');
+      return;
+    }
+    if (body[at] !== 0x0d || body[at + 1] !== 0x0a) fail('a boundary is not followed by a line end');
+    if (parts >= MAX_PARTS) fail(`it has more than ${MAX_PARTS} parts`);
+    at += 2;
+    const headerEnd = body.subarray(at, at + MAX_HEADER_BYTES).indexOf(HEADER_END);
+    if (headerEnd < 0) fail('the headers of a part do not end');
+    const headers = readPartHeaders(body.toString('latin1', at, at + headerEnd));
+    // Found from the header's own line end, so that an empty part may be followed by its boundary at once.
+    const start = at + headerEnd + HEADER_END.length;
+    const end = body.indexOf(delimiter, start - 2);
+    if (end < 0) fail('the last boundary is missing');
+    yield { ...headers, headersStart: at, start, end: Math.max(start, end) };
+    at = end + delimiter.length;
+  }
+}
+
 /**
  * Values and byte ranges of the `wanted` text fields. Throws `bad_call` for a body that is not exactly well formed, a
  * wanted field given twice or as a file, or a wanted value that is not UTF-8 or longer than 64 KB.
@@ -142,38 +177,17 @@ export function scanMultipart(
   contentType: string,
   wanted: readonly string[],
 ): ReadonlyMap<string, FormField> {
-  const boundary = multipartBoundary(contentType);
-  const first = Buffer.from(`--${boundary}`, 'latin1');
-  const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1');
   const found = new Map<string, FormField>();
-  if (!body.subarray(0, first.length).equals(first)) fail('it does not start with the boundary');
-  let at = first.length;
-  for (let parts = 0; ; parts++) {
-    if (body[at] === 0x2d && body[at + 1] === 0x2d) {
-      const rest = body.subarray(at + 2);
-      if (rest.length !== 0 && !rest.equals(CRLF)) fail('it has data after the last boundary');
-      return found;
-    }
-    if (body[at] !== 0x0d || body[at + 1] !== 0x0a) fail('a boundary is not followed by a line end');
-    if (parts >= MAX_PARTS) fail(`it has more than ${MAX_PARTS} parts`);
-    at += 2;
-    const headerEnd = body.subarray(at, at + MAX_HEADER_BYTES).indexOf(HEADER_END);
-    if (headerEnd < 0) fail('the headers of a part do not end');
-    const { name, file } = readPartHeaders(body.toString('latin1', at, at + headerEnd));
-    // Found from the header's own line end, so that an empty part may be followed by its boundary at once.
-    const start = at + headerEnd + HEADER_END.length;
-    const end = body.indexOf(delimiter, start - 2);
-    if (end < 0) fail('the last boundary is missing');
-    if (wanted.includes(name)) {
-      if (found.has(name)) fail(`the field ${name} is given twice`);
-      if (file) fail(`the field ${name} must be text, not a file`);
-      if (end - start > MAX_VALUE_BYTES) fail(`the field ${name} is too long`);
-      const bytes = body.subarray(start, Math.max(start, end));
-      if (!isUtf8(bytes)) fail(`the field ${name} is not valid UTF-8`);
-      found.set(name, { value: bytes.toString('utf8'), start, end: Math.max(start, end) });
-    }
-    at = end + delimiter.length;
+  for (const { name, file, start, end } of multipartParts(body, contentType)) {
+    if (!wanted.includes(name)) continue;
+    if (found.has(name)) fail(`the field ${name} is given twice`);
+    if (file) fail(`the field ${name} must be text, not a file`);
+    if (end - start > MAX_VALUE_BYTES) fail(`the field ${name} is too long`);
+    const bytes = body.subarray(start, end);
+    if (!isUtf8(bytes)) fail(`the field ${name} is not valid UTF-8`);
+    found.set(name, { value: bytes.toString('utf8'), start, end });
   }
+  return found;
 }
 
 /**

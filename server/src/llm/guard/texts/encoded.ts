@@ -1,0 +1,157 @@
+/** Text inside encoded strings: data URLs, base64 files, the comments of pictures. */
+import { isUtf8 } from 'node:buffer';
+import { pictureTexts, withPictureText } from './picture.ts';
+
+/** One text that a string holds. Without a suffix it stands for the string itself. */
+export interface Face {
+  readonly suffix: string;
+  readonly text: string;
+  /** The string with another text in this one's place; `current` may have changed in other faces. */
+  put(current: string, text: string): string;
+}
+
+export interface Faces {
+  readonly faces: readonly Face[];
+  readonly unreadable: 'file' | 'bounds' | null;
+}
+
+export const plain = (text: string): Face => ({ suffix: '', text, put: (_current, next) => next });
+
+/** Members whose texts are base64 where they are long. */
+const BASE64 = new Set(
+  'data file_data fileData b64_json partial_image_b64 result encrypted_content signature thought_signature thoughtSignature bytes image audio embedding'.split(
+    ' ',
+  ),
+);
+/** Of these, what is base64 at any length and tells nobody anything. */
+const SEALED = new Set('encrypted_content signature thought_signature thoughtSignature'.split(' '));
+
+/** A text that is valid base64 up to this length may as well be a word, a token or a key: it is looked at as it stands too. */
+const SHORT = 1_400;
+const SEALED_FROM = 16;
+
+/** Null: an ordinary text. */
+export function encodedFaces(value: string, key: string | number): Faces | null {
+  if (isDataUrl(value)) return dataUrl(value);
+  if (typeof key !== 'string' || !BASE64.has(key)) return null;
+  const sealed = SEALED.has(key);
+  if (sealed && value.length >= SEALED_FROM && /^[\w+/-]+={0,2}$/.test(value)) return { faces: [], unreadable: null };
+  const bytes = fromBase64(value);
+  if (bytes === null) return null;
+  const inner = bytesFaces(bytes, false, '');
+  const found = inner.faces.length > 0 || inner.unreadable !== null;
+  if (value.length > SHORT) return inner;
+  if (!found) return null;
+  return {
+    faces: [plain(value), ...inner.faces.map((face) => (face.suffix === '' ? { ...face, suffix: '#text' } : face))],
+    unreadable: inner.unreadable,
+  };
+}
+
+function isDataUrl(value: string): boolean {
+  const first = value.charCodeAt(0);
+  return (first === 100 || first === 68) && value.slice(0, 5).toLowerCase() === 'data:';
+}
+
+const PLAIN_HEAD = /^data:[\w.+-]{0,40}\/?[\w.+-]{0,80}(?:;charset=[\w-]{1,20})?(?:;base64)?$/i;
+
+function dataUrl(value: string): Faces | null {
+  const comma = value.slice(0, 2_048).indexOf(',');
+  if (comma === -1) return null;
+  const head = value.slice(0, comma);
+  const payload = value.slice(comma + 1);
+  const faces: Face[] = [];
+  // What stands in the parameters (a file name) is text as well.
+  if (!PLAIN_HEAD.test(head)) {
+    faces.push({ suffix: '#head', text: head, put: (current, text) => text + current.slice(current.indexOf(',')) });
+  }
+  const type = /^data:([^;,]*)/i.exec(head)?.[1]?.trim().toLowerCase() ?? '';
+  if (!/;\s*base64\s*$/i.test(head)) {
+    const text = unescapedUrl(payload);
+    faces.push({
+      suffix: '',
+      text,
+      put: (current, next) => `${current.slice(0, current.indexOf(',') + 1)}${encodeURIComponent(next)}`,
+    });
+    return { faces, unreadable: null };
+  }
+  const bytes = fromBase64(payload.includes('%') ? unescapedUrl(payload) : payload);
+  // Not what it says it is: then it is a text like any other.
+  if (bytes === null) return null;
+  const inner = bytesFaces(bytes, /^(?:application|text)\//.test(type), type);
+  return { faces: [...faces, ...inner.faces], unreadable: inner.unreadable };
+}
+
+function unescapedUrl(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Null for what is no base64 throughout: decoders skip strange characters, behind which text could hide. */
+function fromBase64(value: string): Buffer | null {
+  const length = value.length;
+  if (length < 4 || length % 4 === 1) return null;
+  let end = length;
+  while (end > 0 && end > length - 2 && value.charCodeAt(end - 1) === 61) end--;
+  const bytes = Buffer.from(value, 'base64');
+  return bytes.length === Math.floor((end * 3) / 4) ? bytes : spaced(value);
+}
+
+/** Base64 in lines. */
+function spaced(value: string): Buffer | null {
+  if (!/^[A-Za-z0-9+/_-]{16,200}\r?\n/.test(value)) return null;
+  const packed = value.replace(/[\r\n]+/g, '');
+  const bytes = Buffer.from(packed, 'base64');
+  return packed.length % 4 !== 1 && bytes.length === Math.floor((packed.replace(/={1,2}$/, '').length * 3) / 4)
+    ? bytes
+    : null;
+}
+
+/** Texts of a file's bytes. `document`: it is said to be one, so that what cannot be read is not to be passed over. */
+export function bytesFaces(bytes: Buffer, document: boolean, type: string): Faces {
+  const picture = pictureTexts(bytes);
+  if (picture !== null) {
+    return {
+      faces: picture.texts.map((text, i) => ({
+        suffix: `#text[${i}]`,
+        text,
+        put: (current, next) => recoded(current, (old) => withPictureText(old, i, next)),
+      })),
+      unreadable: picture.more ? 'bounds' : null,
+    };
+  }
+  const text = fileText(bytes, type.startsWith('text/'));
+  if (text !== null) {
+    const put = (current: string, next: string) => recoded(current, () => Buffer.from(next));
+    return { faces: text === '' ? [] : [{ suffix: '', text, put }], unreadable: null };
+  }
+  return { faces: [], unreadable: document || isDocument(bytes) ? 'file' : null };
+}
+
+/** A file's text; null for a binary one. */
+export function fileText(bytes: Buffer, declared: boolean): string | null {
+  if (bytes[0] === 0xff && bytes[1] === 0xfe) return bytes.toString('utf16le', 2);
+  if (isUtf8(bytes)) {
+    const text = bytes.toString('utf8');
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they tell binary data from text
+    return declared || !/[\0-\x08\x0e-\x1a\x1c-\x1f]/.test(text) ? text : null;
+  }
+  return declared ? bytes.toString('latin1') : null;
+}
+
+const DOCUMENTS = ['%PDF', 'PK\u0003\u0004', '\u00d0\u00cf\u0011\u00e0', '\u001f\u008b', '{\\rtf'];
+
+/** A document or archive: text that is not read here. */
+export function isDocument(bytes: Buffer): boolean {
+  const head = bytes.toString('latin1', 0, 8);
+  return DOCUMENTS.some((magic) => head.startsWith(magic));
+}
+
+function recoded(current: string, change: (bytes: Buffer) => Buffer): string {
+  const comma = isDataUrl(current) ? current.slice(0, 2_048).indexOf(',') : -1;
+  const old = Buffer.from(current.slice(comma + 1), 'base64');
+  return current.slice(0, comma + 1) + change(old).toString('base64');
+}

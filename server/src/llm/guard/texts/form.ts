@@ -1,0 +1,110 @@
+/** Texts of multipart bodies: fields, file names, and files that are texts or pictures with texts. */
+import { spliceParts } from '../../../kernel/json-scan.ts';
+import { multipartParts } from '../../../kernel/multipart-scan.ts';
+import { bytesFaces, type Face } from './encoded.ts';
+import { isWord, memberPath, SETTINGS, USER } from './names.ts';
+import { ReplacementError } from './replace.ts';
+import type { SaidPart } from './walk.ts';
+
+/** A multipart body, to be read by its fields. */
+export class FormBody {
+  readonly bytes: Buffer;
+  readonly contentType: string;
+
+  constructor(bytes: Buffer, contentType: string) {
+    this.bytes = bytes;
+    this.contentType = contentType;
+  }
+}
+
+interface FormText {
+  readonly part: SaidPart;
+  /** Bytes of the body that hold it. */
+  readonly start: number;
+  readonly end: number;
+  readonly change: (old: Buffer, text: string) => Buffer;
+}
+
+/** `documents`: whether files may be documents that somebody reads. */
+function read(form: FormBody, documents: boolean): FormText[] {
+  const out: FormText[] = [];
+  const seen = new Map<string, number>();
+  let position = 0;
+  for (const field of multipartParts(form.bytes, form.contentType)) {
+    const { name, filename, start, end } = field;
+    const nth = seen.get(name) ?? 0;
+    seen.set(name, nth + 1);
+    const base = memberPath('', name, position++);
+    const path = nth === 0 ? base : `${base}[${nth}]`;
+    const role = USER.has(name) ? 'user' : null;
+    const add = (suffix: string, text: string, change: FormText['change']) => {
+      if (text !== '') out.push({ part: { path: path + suffix, role, text }, start, end, change });
+    };
+    const bytes = form.bytes.subarray(start, end);
+    if (filename === null) {
+      const text = bytes.toString('utf8');
+      if (SETTINGS.has(name) && isWord(text, name)) continue;
+      add('', text, (_old, next) => Buffer.from(next));
+      continue;
+    }
+    if (filename !== '') {
+      const { headersStart } = field;
+      out.push({
+        part: { path: `${path}#filename`, role, text: filename },
+        start: headersStart,
+        end: start,
+        change: (old, next) => renamed(old, next),
+      });
+    }
+    const { faces, unreadable } = bytesFaces(bytes, false, (field.contentType ?? '').trim().toLowerCase());
+    for (const face of faces) add(face.suffix, face.text, (old, next) => changed(face, old, next));
+    if (unreadable !== null && (documents || unreadable === 'bounds')) {
+      out.push({ part: { path, role, text: '', unreadable }, start, end, change: (old) => old });
+    }
+  }
+  return out;
+}
+
+/** Faces change base64 texts; a file of a form is the bytes themselves. */
+const changed = (face: Face, old: Buffer, text: string): Buffer =>
+  Buffer.from(face.put(old.toString('base64'), text), 'base64');
+
+const FILENAME = /(;\s*filename\*?=)(?:"(?:[^"\\]|\\.)*"|[^\s";]+)/gi;
+
+function renamed(headers: Buffer, name: string): Buffer {
+  const escaped = Buffer.from(name)
+    .toString('latin1')
+    .replace(/["\r\n\\]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
+  let first = true;
+  return Buffer.from(
+    headers.toString('latin1').replace(FILENAME, () => {
+      const text = first ? `; filename="${escaped}"` : '';
+      first = false;
+      return text;
+    }),
+    'latin1',
+  );
+}
+
+export const formTexts = (form: FormBody, documents: boolean): readonly SaidPart[] =>
+  read(form, documents).map(({ part }) => part);
+
+export function replacedForm(form: FormBody, texts: ReadonlyMap<string, string>): FormBody {
+  const edits = new Map<number, { start: number; end: number; bytes: Buffer }>();
+  let found = 0;
+  for (const { part, start, end, change } of read(form, true)) {
+    const text = part.unreadable === undefined ? texts.get(part.path) : undefined;
+    if (text === undefined) continue;
+    found += 1;
+    if (text === part.text) continue;
+    const bytes = edits.get(start)?.bytes ?? form.bytes.subarray(start, end);
+    edits.set(start, { start, end, bytes: change(bytes, text) });
+  }
+  if (found < texts.size) {
+    throw new ReplacementError(
+      'A check replaces a text that is not there. Let it name the path of a text it was given.',
+    );
+  }
+  const ordered = [...edits.values()].sort((a, b) => a.start - b.start);
+  return ordered.length === 0 ? form : new FormBody(Buffer.concat(spliceParts(form.bytes, ordered)), form.contentType);
+}
