@@ -26,22 +26,6 @@ export function outputCovered(operation: Operation, stream: boolean): boolean {
   return operation.family !== 'J' && operation.id !== 'speech';
 }
 
-/** Operations whose answers hold nothing that was generated: there is nothing to judge, and nothing is. */
-const SILENT = new Set<Operation['id']>([
-  'embeddings',
-  'moderations',
-  'count_tokens',
-  'models',
-  'model',
-  'model_delete',
-  'response_delete',
-]);
-
-/** The guardrails that judge this answer. */
-export function judging(x: Exchange, guard: Guarded): readonly Guardrail[] {
-  return SILENT.has(x.operation.id) ? [] : guard.output;
-}
-
 export const denial = (): SluiceError =>
   new SluiceError('hooks_failed', 'The guardrail checks failed; see hook_results.');
 
@@ -120,9 +104,9 @@ export type Judged = Buffer | null;
 /** Judges an answer in one piece. What nothing changed keeps its bytes. */
 export function judgeAnswer(x: Exchange, guard: Guarded, answer: Answer): Judged | Promise<Judged> {
   const read = readAnswer(answer);
-  const list = judging(x, guard);
+  const list = guard.output;
   if (list.length === 0) return withResults(guard, answer, read?.json, answer.body);
-  if (read === null) {
+  if (read === null || !outputCovered(x.operation, false)) {
     const refused = notJudged(x, guard, list, 'The answer is in a form that cannot be read.');
     return refused ? null : answer.body;
   }
@@ -137,11 +121,7 @@ export function judgeAnswer(x: Exchange, guard: Guarded, answer: Answer): Judged
     if (said.denied) return null;
     const untouched = said.replaced === undefined && said.replacements.length === 0;
     const out = untouched ? json : changed(said);
-    const body = untouched
-      ? answer.body
-      : typeof out === 'string'
-        ? Buffer.from(out)
-        : Buffer.from(JSON.stringify(out));
+    const body = untouched ? answer.body : Buffer.isBuffer(out) ? out : Buffer.from(JSON.stringify(out));
     return withResults(guard, answer, out, body);
   };
   return outcome instanceof Promise ? outcome.then(take) : take(outcome);
@@ -211,7 +191,7 @@ export function takeOutcome(
   guard.soft ||= outcome.soft;
 }
 
-/** JSON parsed, other text as a string, or null for what is neither. */
+/** JSON parsed, anything else as bytes, which may be text; null where it is not what it says it is. */
 function readAnswer({ headers, body }: Answer): { readonly json: unknown } | null {
   const encoding = headerOf(headers, 'content-encoding')?.toLowerCase() ?? 'identity';
   if (encoding !== 'identity') return null;
@@ -221,8 +201,7 @@ function readAnswer({ headers, body }: Answer): { readonly json: unknown } | nul
     const json = jsonOf(body);
     return json === undefined ? null : { json };
   }
-  const type = headerOf(headers, 'content-type')?.toLowerCase() ?? '';
-  return type.startsWith('text/') || type.startsWith('application/x-subrip') ? { json: body.toString('utf8') } : null;
+  return { json: body };
 }
 
 /**

@@ -6,13 +6,15 @@
 import type { TextPart } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult, Outcome } from '../../guardrails/guardrail.ts';
 import { type RunOptions, runGuardrails } from '../../guardrails/run.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseExact } from '../../kernel/json-exact.ts';
+import { parseEvent } from '../../kernel/sse.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import type { Exchange } from '../exchange.ts';
 import { type Guarded, hookResults } from './guarded.ts';
 import {
   insists,
   judgeWhole,
-  judging,
   mayReplace,
   notJudged,
   outputCovered,
@@ -125,7 +127,7 @@ export class StreamGate {
     this.#sink = sink;
     this.#strict = strict;
     this.#texts = new StreamTexts(x.operation);
-    this.#list = judging(x, guard);
+    this.#list = guard.output;
     const ways = new Map(this.#list.map((guardrail) => [guardrail, wayOf(guardrail)]));
     this.#holds = [...ways.values()].includes('hold');
     this.#windowed = this.#holds ? [] : this.#list.filter((guardrail) => ways.get(guardrail) === 'window');
@@ -399,10 +401,9 @@ export class StreamGate {
     const ending = this.#ending;
     if (ending === null) return;
     this.#guard.after = this.#inOrder();
-    const results = ending.failed ? null : this.#resultsEvent();
+    const tail = ending.failed ? ending.tail : this.#withResults(ending.tail);
     this.close();
-    if (results !== null) this.#sink.send([results]);
-    this.#sink.finish(ending.tail);
+    this.#sink.finish(tail);
   }
 
   /** Nothing that begins in the event can still become something else. */
@@ -424,16 +425,18 @@ export class StreamGate {
     });
   }
 
-  /** `hook_results` as an event before the end marker, where fields may be added (api §7.9). */
-  #resultsEvent(): Buffer | null {
+  /** The end of the stream with `hook_results`, where fields may be added (api §7.9). */
+  #withResults(tail: readonly Buffer[]): readonly Buffer[] {
     const guard = this.#guard;
-    if (this.#strict || guard.before.length + guard.after.length === 0) return null;
+    if (this.#strict || guard.before.length + guard.after.length === 0) return tail;
     const hook_results = hookResults(guard);
     const { id, time, operation, modelAnswered, model } = this.#x;
-    if (operation.id !== 'chat' && operation.id !== 'completions')
-      return Buffer.from(
-        formatEvent({ event: 'hook_results', data: JSON.stringify({ type: 'hook_results', hook_results }) }),
-      );
+    if (operation.id === 'messages') {
+      const data = JSON.stringify({ type: 'hook_results', hook_results });
+      return [Buffer.from(formatEvent({ event: 'hook_results', data })), ...tail];
+    }
+    // Clients of Responses fail on events that they do not know; fields that they do not know they keep.
+    if (operation.id === 'responses') return tail.map((event) => inResponse(event, hook_results));
     const chunk = {
       id,
       object: operation.id === 'completions' ? 'text_completion' : 'chat.completion.chunk',
@@ -442,19 +445,34 @@ export class StreamGate {
       choices: [],
       hook_results,
     };
-    return Buffer.from(formatEvent({ event: null, data: JSON.stringify(chunk) }));
+    return [Buffer.from(formatEvent({ event: null, data: JSON.stringify(chunk) })), ...tail];
   }
 
   /** Whether there is anything to do with the events. */
   static judges(x: Exchange, guard: Guarded, strict: boolean): boolean {
     if (!outputCovered(x.operation, true)) return false;
-    return judging(x, guard).length > 0 || (!strict && guard.before.length > 0);
+    return guard.output.length > 0 || (!strict && guard.before.length > 0);
   }
 
   /** Whether a stream of this operation can be judged; if not, whether it may pass all the same. */
   static refuses(x: Exchange, guard: Guarded): boolean {
-    const list = judging(x, guard);
+    const list = guard.output;
     if (list.length === 0 || outputCovered(x.operation, true)) return false;
     return notJudged(x, guard, list, 'Streams of this operation cannot be judged.');
   }
+}
+
+/** The event that ends a Responses stream, with results in its response. */
+function inResponse(bytes: Buffer, hook_results: JsonObject): Buffer {
+  const event = parseEvent(bytes);
+  if (event === null) return bytes;
+  let body: unknown;
+  try {
+    body = parseExact(event.data);
+  } catch {
+    return bytes;
+  }
+  if (!isObject(body) || !isObject(body.response)) return bytes;
+  const data = JSON.stringify({ ...body, response: { ...body.response, hook_results } });
+  return Buffer.from(formatEvent({ event: event.event, data }));
 }

@@ -6,7 +6,7 @@
 
 import { startParts, writePart } from '../../http/answer-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent, SseSplitter } from '../../kernel/sse.ts';
 import type { WireControl, WireHandler } from '../../kernel/wire.ts';
@@ -16,7 +16,7 @@ import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
-import { denial, JUDGED_BYTES, judgeAnswer, judging, notJudged } from '../guard/output.ts';
+import { denial, JUDGED_BYTES, judgeAnswer, notJudged } from '../guard/output.ts';
 import { StreamGate } from '../guard/stream.ts';
 import type { Target } from '../target.ts';
 import { type AttemptResult, answerHead, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
@@ -146,7 +146,7 @@ export class Relay implements WireHandler {
     this.#mode = this.#bound.response === undefined ? 'bytes' : 'json';
     const { guard } = this.#x;
     // Results are shown in the answer where fields may be added, so that its end must be at hand.
-    if (guard !== null) this.#kept = judging(this.#x, guard).length > 0 || (!this.#context.strict && isJson(headers));
+    if (guard !== null) this.#kept = guard.output.length > 0 || (!this.#context.strict && isJson(headers));
   }
 
   onData(chunk: Buffer): void {
@@ -292,7 +292,7 @@ export class Relay implements WireHandler {
       this.#kept = false;
       const { guard } = this.#x;
       const why = `The answer has more than ${JUDGED_BYTES} bytes.`;
-      if (guard !== null && notJudged(this.#x, guard, judging(this.#x, guard), why)) {
+      if (guard !== null && notJudged(this.#x, guard, guard.output, why)) {
         this.#deny();
         return;
       }
