@@ -520,4 +520,4 @@ export type Row<N extends TableName> = { [K in keyof Schema[N]['columns']]: Type
  * to a workspace reads them and never changes them. In the other tables with a nullable workspace (`api_keys`,
  * `audit_log`) a row without one is organisation-level business that a workspace does not see.
  */
-export const SHARED_TABLES: ReadonlySet<string> = new Set<TenantTable>(['integrations']);
+export const SHARED_TABLES: ReadonlySet<string> = new Set<TenantTable>(['integrations', 'guardrails']);

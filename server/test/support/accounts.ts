@@ -34,6 +34,7 @@ export const MASK = /^\*{7}[0-9a-f]{8}$/;
 /** Calls go to organisation A: with its organisation key, or with the key of its first workspace where `key` says so. */
 export interface Accounts {
   readonly api: AdminHarness;
+  readonly vault: EnvelopeVault;
   /** A second workspace of organisation A. */
   readonly second: { readonly id: string; readonly slug: string };
   /** Key of the first workspace. */
@@ -79,6 +80,7 @@ export function onBothStores(suite: (accounts: Accounts) => void): void {
       );
       Object.assign(accounts, {
         api,
+        vault,
         second,
         mine: api.a.workspace_api_key,
         post: (path, body, key) => api.call('POST', `/v1${path}`, { body, key }),

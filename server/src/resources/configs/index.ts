@@ -109,16 +109,21 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
       checkHost: call.checkHost,
     });
     if (!parsed.ok) throw refuseIssues('config', parsed.issues);
-    // Guardrails must exist when a config is saved. Slugs of providers and virtual keys may not: they are looked up at
-    // request time, so a config can be prepared before its accounts and survives their replacement.
-    const named = guardrailSlugs(parsed.config);
-    if (named.length > 0) {
-      const slugs = [...new Set(named.map((one) => one.slug))];
-      const missing = new Set(await ports.missingGuardrails(call.tx, workspaceId, slugs));
-      const first = named.find((one) => missing.has(one.slug));
-      if (first) throw refuse(formatPath(first.path, 'config'), 'names no active guardrail of this workspace');
-    }
+    await checkGuardrails(call, workspaceId, parsed.config);
     return parsed.config;
+  }
+
+  /**
+   * Guardrails must exist when a config is saved, or brought back. Slugs of providers and virtual keys may not: they are
+   * looked up at request time, so a config can be prepared before its accounts and survives their replacement.
+   */
+  async function checkGuardrails(call: Call<never, never, never> | Call, workspaceId: string, config: Config) {
+    const named = guardrailSlugs(config);
+    if (named.length === 0) return;
+    const slugs = [...new Set(named.map((one) => one.slug))];
+    const missing = new Set(await ports.missingGuardrails(call.tx, workspaceId, slugs));
+    const first = named.find((one) => missing.has(one.slug));
+    if (first) throw refuse(formatPath(first.path, 'config'), 'names no active guardrail of this workspace');
   }
 
   async function insertVersion(
@@ -213,6 +218,10 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
       const row = await findRow({ ...target, archives: false }, call, 'update');
       if (row.status === 'archived' && body.status !== 'active') throw notFound();
       if (body.status === 'archived') await refuseWhileUsed(call, row);
+      if (row.status === 'archived' && body.config === undefined) {
+        const version = await call.tx.find('config_versions', { id: row.version_id });
+        if (version) await checkGuardrails(call, row.workspace_id, version.config as Config);
+      }
       const patch: Patch<'configs'> = { updated_by: actorId(call.principal), last_updated_at: call.clock.now() };
       if (body.name !== undefined) patch.name = body.name;
       if (body.status !== undefined) patch.status = body.status;
