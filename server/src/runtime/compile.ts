@@ -90,7 +90,11 @@ async function compileGuardrails(rows: WorkspaceRows, log: Log): Promise<Workspa
     byName.set(compiled.id, compiled);
   }
   const listOf = ({ organisation, workspace }: DefaultGuardrailNames): Guardrail[] => [
-    ...new Set([...organisation, ...workspace].map((name) => byName.get(name) ?? missing(name, log))),
+    ...new Set(
+      [...organisation, ...workspace].map(
+        (name) => byName.get(name) ?? byName.get(name.toLowerCase()) ?? missing(name, log),
+      ),
+    ),
   ];
   const { input, output } = rows.defaultGuardrails;
   return { byName, input: listOf(input), output: listOf(output) };
