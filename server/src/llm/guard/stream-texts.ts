@@ -1,7 +1,14 @@
-/** What the events of a stream say, by the paths of the whole answer. */
+/** What the events of a stream say, by the paths of the whole answer, and how changed texts are put back into them. */
 import type { TextPart } from '../../guardrails/check.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseExact } from '../../kernel/json-exact.ts';
+import { parseEvent } from '../../kernel/sse.ts';
 import type { Operation } from '../../operations/operation.ts';
-import type { SaidPart, Unreadable } from './texts.ts';
+import { formatEvent } from '../../operations/stream.ts';
+import { replaced } from './texts/replace.ts';
+import { type Assembler, assemblerOf, OutOfPlace, type Region } from './texts/stream-events.ts';
+import { type Place, rootFrame, walk } from './texts/walk.ts';
+import { answerCallsTools, answerTexts, ReplacementError, type SaidPart, type Unreadable } from './texts.ts';
 
 /** A piece of text of one event. */
 export interface StreamPiece extends TextPart {
@@ -14,39 +21,225 @@ export interface StreamPiece extends TextPart {
   readonly unreadable?: Unreadable;
 }
 
-/** Reads the events of one answer. */
+/**
+ * Reads the events of one answer. Arguments of tools are given as they come; from the first escape in them on they are given
+ * a second time, from their beginning, at `…#decoded` with all escapes undone, because what is hidden behind one must be
+ * found before it is shown.
+ */
 export class StreamTexts {
-  constructor(_operation: Operation) {}
+  readonly #operation: Operation;
+  readonly #assembler: Assembler;
+  /** What was said at each path. */
+  readonly #said = new Map<string, string>();
+  readonly #decoders = new Map<string, Decoder>();
 
-  /** Pieces of the event's text, in order. */
-  push(_event: Buffer): readonly StreamPiece[] {
-    throw new Error('not there yet');
+  constructor(operation: Operation) {
+    this.#operation = operation;
+    this.#assembler = assemblerOf(operation.shape);
+  }
+
+  /** Pieces of the event's text, in order. One that cannot be understood is a piece that cannot be read. */
+  push(event: Buffer): readonly StreamPiece[] {
+    const body = readEvent(event);
+    if (body === null) return [];
+    const pieces: StreamPiece[] = [];
+    try {
+      if (body === undefined) throw new OutOfPlace();
+      for (const region of this.#assembler.take(body)) {
+        const parts: SaidPart[] = [];
+        walk(region.root, { side: 'answer', deep: !region.delta, from: null, parts, places: null });
+        for (const part of parts) this.#piece(region, part, pieces);
+      }
+    } catch (error) {
+      if (!(error instanceof OutOfPlace)) throw error;
+      pieces.push({ path: 'event', role: 'assistant', text: '', whole: null, unreadable: 'bounds' });
+    }
+    return pieces;
+  }
+
+  #piece(region: Region, part: SaidPart, pieces: StreamPiece[]): void {
+    const { path, text } = part;
+    if (part.unreadable !== undefined) {
+      pieces.push({ ...part, whole: null });
+      return;
+    }
+    const before = this.#said.get(path) ?? '';
+    if (region.delta) {
+      const repeats = path.endsWith('.name') && before === text;
+      if (!repeats) this.#said.set(path, before + text);
+      pieces.push({ ...part, text: repeats ? '' : text, whole: repeats ? text : null });
+      if (!repeats) this.#decoded(part, before, text, null, pieces);
+      return;
+    }
+    if (before !== text) this.#said.set(path, text);
+    const added = text.startsWith(before) ? text.slice(before.length) : text;
+    pieces.push({ ...part, text: added, whole: text });
+    this.#decoded(part, before, added, text, pieces);
+  }
+
+  #decoded(part: SaidPart, before: string, added: string, whole: string | null, pieces: StreamPiece[]): void {
+    const { path } = part;
+    if (!path.endsWith('.arguments') && !path.endsWith('.input')) return;
+    let decoder = this.#decoders.get(path);
+    if (decoder === undefined) {
+      if (!added.includes('\\')) return;
+      decoder = new Decoder(before);
+      this.#decoders.set(path, decoder);
+    }
+    const text = decoder.push(added);
+    if (text !== '' || whole !== null)
+      pieces.push({ ...part, path: `${path}#decoded`, text, whole: whole && decoder.said });
   }
 
   /** The whole answer so far, as an answer in one piece would be. */
   answer(): unknown {
-    throw new Error('not there yet');
+    return this.#assembler.answer();
   }
 
   /** `answerTexts` of it. */
   assembled(): readonly SaidPart[] {
-    throw new Error('not there yet');
+    return answerTexts(this.#operation, this.answer());
   }
 
   get callsTools(): boolean {
-    throw new Error('not there yet');
+    return answerCallsTools(this.#operation, this.#assembler.sketch);
+  }
+}
+
+const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt])|u?[0-9a-fA-F]{0,3}$)/g;
+const CONTROLS: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
+
+/** Undoes the escapes of JSON in a text that comes in pieces. */
+class Decoder {
+  #pending = '';
+  #first: string;
+  said = '';
+
+  /** `before` has no escapes; it is given again with the first piece. */
+  constructor(before: string) {
+    this.#first = before;
   }
 
-  /** The event with other texts at the paths that are given (for a delta: in place of the delta). */
-  rewriteEvent(_event: Buffer, _texts: ReadonlyMap<string, string>): Buffer {
-    throw new Error('not there yet');
+  push(piece: string): string {
+    const raw = this.#pending + piece;
+    this.#pending = '';
+    const text = raw.replace(ESCAPE, (match, code: string | undefined, letter: string | undefined) => {
+      if (code !== undefined) return String.fromCharCode(Number.parseInt(code, 16));
+      if (letter !== undefined) return CONTROLS[letter] ?? letter;
+      this.#pending = match;
+      return '';
+    });
+    const out = this.#first + text;
+    this.#first = '';
+    this.said += out;
+    return out;
+  }
+}
+
+/** Null: nothing is said (a comment, the end marker). Undefined: nobody knows what. */
+function readEvent(bytes: Buffer): JsonObject | null | undefined {
+  const event = parseEvent(bytes);
+  if (event === null || event.data === '' || event.data.trim() === '[DONE]') return null;
+  try {
+    const body = parseExact(event.data);
+    return isObject(body) ? body : undefined;
+  } catch {
+    return undefined;
   }
 }
 
 /**
  * The events of a whole held-back stream with the texts of `changed` (the answer after replacements) in place of those they
  * held: the first event of each path gets all of its text, later ones none, and events that repeat it repeat the new one.
+ * As many events as were given; those without a changed text are the same. Throws `ReplacementError` where the changed answer
+ * is not one that these events can tell.
  */
-export function rewriteStream(_operation: Operation, _events: readonly Buffer[], _changed: unknown): Buffer[] {
-  throw new Error('not there yet');
+export function rewriteStream(operation: Operation, events: readonly Buffer[], changed: unknown): Buffer[] {
+  const before = new StreamTexts(operation);
+  for (const event of events) before.push(event);
+  const old = valuesOf(before.answer());
+  const next = valuesOf(changed);
+  const wanted = new Map<string, string>();
+  for (const [path, text] of old) {
+    const now = next.get(path) ?? '';
+    if (now !== text) wanted.set(path, now);
+  }
+  const out = wanted.size === 0 ? [...events] : rewritten(operation, events, wanted);
+  const check = new StreamTexts(operation);
+  for (const event of out) check.push(event);
+  if (!same(valuesOf(check.answer()), next)) {
+    throw new ReplacementError('The changed answer cannot be told by the events of its stream. Change texts only.');
+  }
+  return out;
+}
+
+function rewritten(operation: Operation, events: readonly Buffer[], wanted: ReadonlyMap<string, string>): Buffer[] {
+  const assembler = assemblerOf(operation.shape);
+  const told = new Set<string>();
+  return events.map((bytes) => {
+    const body = readEvent(bytes);
+    if (body === null || body === undefined) return bytes;
+    let touched = withoutTokens(body);
+    for (const { root, delta, put } of assembler.take(body)) {
+      const { parts, places } = shallow(root);
+      const changes: { place: Place; text: string }[] = [];
+      for (const [i, part] of parts.entries()) {
+        const text = wanted.get(part.path);
+        const place = places[i];
+        if (text === undefined || place === undefined) continue;
+        changes.push({ place, text: delta && told.has(part.path) ? '' : text });
+        told.add(part.path);
+      }
+      if (changes.length === 0) continue;
+      put(replaced(root, changes) as JsonObject);
+      touched = true;
+    }
+    if (!touched) return bytes;
+    return Buffer.from(formatEvent({ event: parseEvent(bytes)?.event ?? null, data: JSON.stringify(body) }));
+  });
+}
+
+/** Tokens one by one would tell what was changed. */
+function withoutTokens(body: JsonObject): boolean {
+  let touched = false;
+  if (Array.isArray(body.logprobs) && body.logprobs.length > 0) {
+    body.logprobs = [];
+    touched = true;
+  }
+  for (const choice of Array.isArray(body.choices) ? body.choices : []) {
+    if (!isObject(choice) || !isObject(choice.logprobs)) continue;
+    choice.logprobs = null;
+    touched = true;
+  }
+  return touched;
+}
+
+function shallow(root: Region['root']): { readonly parts: SaidPart[]; readonly places: Place[] } {
+  const parts: SaidPart[] = [];
+  const places: Place[] = [];
+  walk(root, { side: 'answer', deep: false, from: null, parts, places });
+  return { parts, places };
+}
+
+/** Texts as they stand in events, by path: the input of a tool is one text there. */
+function valuesOf(answer: unknown): Map<string, string> {
+  const out = new Map<string, string>();
+  const inputs: string[] = [];
+  if (isObject(answer) && Array.isArray(answer.content)) {
+    for (const [i, block] of answer.content.entries()) {
+      if (!isObject(block) || !isObject(block.input)) continue;
+      inputs.push(`content[${i}].input`);
+      out.set(`content[${i}].input`, JSON.stringify(block.input));
+    }
+  }
+  for (const { path, text } of shallow(rootFrame(answer, '', 'assistant', 'wire')).parts) {
+    if (!inputs.some((input) => path.startsWith(input))) out.set(path, text);
+  }
+  return out;
+}
+
+function same(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): boolean {
+  if (a.size !== b.size) return false;
+  for (const [path, text] of a) if (b.get(path) !== text) return false;
+  return true;
 }

@@ -30,12 +30,14 @@ const SEALED = new Set('encrypted_content signature thought_signature thoughtSig
 const SHORT = 1_400;
 const SEALED_FROM = 16;
 
+/** Whether a text is what only a provider can read: the signature of a thought, or the thought sealed. */
+export const isSealed = (value: string, key: string | number): boolean =>
+  typeof key === 'string' && SEALED.has(key) && value.length >= SEALED_FROM && /^[\w+/-]+={0,2}$/.test(value);
+
 /** Null: an ordinary text. */
 export function encodedFaces(value: string, key: string | number): Faces | null {
   if (isDataUrl(value)) return dataUrl(value);
   if (typeof key !== 'string' || !BASE64.has(key)) return null;
-  const sealed = SEALED.has(key);
-  if (sealed && value.length >= SEALED_FROM && /^[\w+/-]+={0,2}$/.test(value)) return { faces: [], unreadable: null };
   const bytes = fromBase64(value);
   if (bytes === null) return null;
   const inner = bytesFaces(bytes, false, '');

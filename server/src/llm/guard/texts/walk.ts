@@ -5,7 +5,7 @@
 import type { TextPart } from '../../../guardrails/check.ts';
 import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import { parseExact } from '../../../kernel/json-exact.ts';
-import { encodedFaces, type Face, plain } from './encoded.ts';
+import { encodedFaces, type Face, isSealed, plain } from './encoded.ts';
 import {
   ECHOES,
   isCount,
@@ -147,7 +147,7 @@ const child = (
 ): Frame => ({ parent, key, value, path, role, mode, depth: parent.depth + 1, json });
 
 function text(frame: Frame, value: string, stack: Frame[], into: Walk): void {
-  if (value === '') return;
+  if (value === '' || isSealed(value, frame.key)) return;
   const encoded = into.deep ? encodedFaces(value, frame.key) : null;
   if (encoded !== null) {
     for (const face of encoded.faces) emit(into, frame, face);
