@@ -46,7 +46,7 @@ export function outputSubject(
   parts: {
     readonly texts: readonly TextPart[];
     readonly window: Subject['window'];
-    readonly callsTools: boolean;
+    readonly callsTools: () => boolean;
     readonly transformed: boolean;
     readonly status: number;
     readonly answer: () => unknown;
@@ -67,7 +67,9 @@ export function outputSubject(
       return request.json;
     },
     answer: parts.answer,
-    callsTools: parts.callsTools,
+    get callsTools() {
+      return parts.callsTools();
+    },
     model: x.model === '' ? null : x.model,
     provider: x.target?.provider.id ?? null,
     requestType: x.operation.requestType,
@@ -155,7 +157,7 @@ export function judgeWhole(
     outputSubject(x, {
       texts: parts,
       window: null,
-      callsTools: answerCallsTools(operation, answer),
+      callsTools: () => answerCallsTools(operation, answer),
       transformed,
       status,
       answer: () => answer,

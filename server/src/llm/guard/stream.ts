@@ -280,7 +280,7 @@ export class StreamGate {
       outputSubject(this.#x, {
         texts,
         window: { starts: path.from === 0, ends },
-        callsTools: this.#texts.callsTools,
+        callsTools: () => this.#texts.callsTools,
         transformed: false,
         status: STATUS,
         answer: () => undefined,

@@ -82,6 +82,8 @@ export class Relay implements WireHandler {
   #gate: StreamGate | null = null;
   /** The answer in one piece is kept until guardrails have judged it. */
   #kept = false;
+  /** Guardrails have an answer in one piece. */
+  #judging = false;
   #firstData: (() => void) | null;
   /** Whoever wants the upstream to wait: a slow client, guardrails. */
   readonly #waits = new Set<'client' | 'guard'>();
@@ -113,6 +115,8 @@ export class Relay implements WireHandler {
   /** Ends the attempt from outside: a timeout, or the client went away. Whatever comes after is ignored. */
   cancel(error: SluiceError): void {
     if (this.#settled) return;
+    // What is being judged has nobody any more who waits for it.
+    if (this.#judging || this.#waits.has('guard')) this.#x.guard?.end();
     this.#estimateUsage();
     this.#finish({ kind: 'failed', error });
   }
@@ -370,6 +374,7 @@ export class Relay implements WireHandler {
       body: raw,
       strict: this.#context.strict,
     });
+    this.#judging = true;
     if (judged instanceof Promise)
       judged.then(take).catch((error: unknown) => {
         if (!this.#settled) this.#fail(error);
