@@ -1,6 +1,9 @@
 import { z } from 'zod';
 import { check, INPUT, LLM, text } from './support.ts';
 
+/** Where words stand. Names, addresses of pictures and metadata are texts too, but nothing is said there. */
+const SPOKEN = /(?:^|\.)(?:content|text|prompt|input|query)(?:\[\d+\])*$/;
+
 /** `default.addPrefix`: puts `prefix` before the last text of the user; always passes. Without user text nothing changes. */
 export const addPrefix = check({
   id: 'default.addPrefix',
@@ -12,7 +15,8 @@ export const addPrefix = check({
   compile: ({ prefix }) => ({
     lookBehind: null,
     judge({ texts }) {
-      const last = texts.findLast(({ role }) => role === 'user' || role === null);
+      const spoken = (who: 'user' | null) => texts.findLast(({ role, path }) => role === who && SPOKEN.test(path));
+      const last = spoken('user') ?? spoken(null);
       if (last === undefined) return { verdict: true, data: { explanation: 'The request has no text of the user.' } };
       return {
         verdict: true,

@@ -246,6 +246,22 @@ describe('texts of requests', () => {
     expect(asked('completions', { prompt: ['a', 'b'] }, 'last')).toEqual(['prompt[0] user: a', 'prompt[1] user: b']);
   });
 
+  it('are all of them where a list is no conversation, or where there are two', () => {
+    const both = { messages: [{ role: 'user', content: 'a' }], input: [{ role: 'user', content: 'b' }] };
+    expect(asked('responses', { messages: [{ role: 'user', content: 'a' }], input: 'b' }, 'last')).toEqual([
+      'messages[0].content user: a',
+      'input user: b',
+    ]);
+    expect(asked('proxy', both, 'last')).toHaveLength(4);
+    const parts = {
+      input: [
+        { type: 'text', text: 'a' },
+        { type: 'text', text: 'b' },
+      ],
+    };
+    expect(asked('moderations', parts, 'last')).toEqual(['input[0].text user: a', 'input[1].text user: b']);
+  });
+
   it('are the fields, file names and text files of forms, and change in place', () => {
     const form = new FormBody(
       Buffer.from(

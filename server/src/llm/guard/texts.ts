@@ -20,7 +20,10 @@ export type Which = 'all' | 'new' | 'last';
  */
 export function requestTexts(operation: Operation, body: unknown, which: Which): readonly SaidPart[] {
   if (body instanceof FormBody) return formTexts(body, operation.shape === 'raw');
-  return texts(operation, body, null, { side: 'request', from: which === 'all' ? null : beginning(body, which) });
+  return texts(operation, body, null, {
+    side: 'request',
+    from: which === 'all' ? null : beginning(operation, body, which),
+  });
 }
 
 /** What an answer says; the vectors of embeddings say nothing. `body` as for requests. */
@@ -69,18 +72,38 @@ function texts(operation: Operation, body: unknown, role: SaidPart['role'], rest
   return parts;
 }
 
-/** The list with the messages of a conversation. */
-function conversation(body: unknown): { readonly list: string; readonly messages: readonly unknown[] } | null {
-  if (!isObject(body)) return null;
-  for (const list of ['messages', 'input', 'contents'] as const) {
-    const messages = body[list];
-    if (Array.isArray(messages) && messages.some(isObject)) return { list, messages };
-  }
-  return null;
+/** Members that hold a conversation; a request of an API that nobody knows may have any of them. */
+const TALKS: Partial<Record<Operation['shape'], readonly string[]>> = {
+  chat: ['messages'],
+  messages: ['messages'],
+  count_tokens: ['messages'],
+  responses: ['input'],
+  raw: ['messages', 'input', 'contents'],
+};
+
+interface Talk {
+  readonly list: string;
+  readonly messages: readonly unknown[];
 }
 
-function beginning(body: unknown, which: 'new' | 'last'): Walk['from'] {
-  const talk = conversation(body);
+/** The messages of a conversation; null where it is not plain which they are, so that nothing is left out. */
+function conversation({ shape }: Operation, body: unknown): Talk | null {
+  if (!isObject(body)) return null;
+  let found: Talk | null = null;
+  for (const list of TALKS[shape] ?? []) {
+    const messages = body[list];
+    if (messages === undefined) continue;
+    if (found !== null || !Array.isArray(messages) || !messages.some(isMessage)) return null;
+    found = { list, messages };
+  }
+  return found;
+}
+
+const isMessage = (value: unknown): boolean =>
+  isObject(value) && (typeof value.role === 'string' || typeof value.type === 'string');
+
+function beginning(operation: Operation, body: unknown, which: 'new' | 'last'): Walk['from'] {
+  const talk = conversation(operation, body);
   if (talk === null) return null;
   const { list, messages } = talk;
   if (which === 'last') return { list, index: messages.length - 1, only: true };
@@ -101,11 +124,11 @@ function isAnswer(message: unknown): boolean {
 /** What is said last in a request: the text of its last message, without names and metadata, joined by line breaks. */
 export function latestRequestText(operation: Operation, body: unknown): string {
   if (body instanceof FormBody || !isObject(body) || operation.shape === 'raw') {
-    const talk = operation.shape === 'raw' ? conversation(body) : null;
+    const talk = operation.shape === 'raw' ? conversation(operation, body) : null;
     if (talk !== null) return said(talk.messages.at(-1), true);
     return joined(requestTexts(operation, body, 'last').filter(({ path }) => !path.includes('#')));
   }
-  const talk = conversation(body);
+  const talk = conversation(operation, body);
   if (talk !== null) return said(talk.messages.at(-1), true);
   return said([body.prompt, body.input, body.query, body.documents], true);
 }
