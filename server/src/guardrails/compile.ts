@@ -91,10 +91,9 @@ function feedback(given: GivenOutcome | undefined, value: number): Feedback {
 }
 
 /** Members of an inline guardrail that are no check. */
-export const INLINE_ACTIONS: ReadonlySet<string> = new Set([
-  'id',
+const INLINE_ACTIONS: ReadonlySet<string> = new Set([
   'type',
-  'name',
+  'id',
   'deny',
   'async',
   'sequential',

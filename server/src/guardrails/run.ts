@@ -207,7 +207,7 @@ class GuardrailRun {
       ended: clock.monotonic(),
     });
     if (check.judge === null) return end(null, NOT_READY);
-    const outside = new LateOutside(this.#options.outside);
+    const outside = new LateOutside(this.#options.outside, clock);
     try {
       const said = check.judge.judge(this.#view(), outside);
       if (!(said instanceof Promise)) return end(said, null);
@@ -281,7 +281,7 @@ class GuardrailRun {
   }
 
   #stamp(): string {
-    return new Date(this.#options.clock.now()).toISOString();
+    return stamp(this.#options.clock.now());
   }
 }
 
@@ -331,33 +331,32 @@ function limited(said: Promise<Judgement>, ms: number | null, outside: LateOutsi
 /** Made when a check calls out: most do not, and an abort signal for each would be most of what they cost. */
 class LateOutside implements Outside {
   readonly #factory: OutsideFactory;
+  readonly #clock: Clock;
   #controller: AbortController | null = null;
   #made: Outside | null = null;
 
-  constructor(factory: OutsideFactory) {
+  constructor(factory: OutsideFactory, clock: Clock) {
     this.#factory = factory;
-  }
-
-  get #outside(): Outside {
-    this.#controller ??= new AbortController();
-    this.#made ??= this.#factory(this.#controller.signal);
-    return this.#made;
+    this.#clock = clock;
   }
 
   get signal(): AbortSignal {
-    return this.#outside.signal;
+    this.#controller ??= new AbortController();
+    return this.#controller.signal;
   }
 
   call(request: Parameters<Outside['call']>[0]): ReturnType<Outside['call']> {
-    return this.#outside.call(request);
+    this.#made ??= this.#factory(this.signal);
+    return this.#made.call(request);
   }
 
   resolves(host: string): Promise<boolean> {
-    return this.#outside.resolves(host);
+    this.#made ??= this.#factory(this.signal);
+    return this.#made.resolves(host);
   }
 
   now(): number {
-    return this.#outside.now();
+    return this.#clock.now();
   }
 
   abort(reason: Error): void {
@@ -441,8 +440,16 @@ function skipped({ slug: id, type, actions }: Guardrail, clock: Clock): Guardrai
     deny: actions.deny,
     skipped: true,
     type,
-    created_at: new Date(clock.now()).toISOString(),
+    created_at: stamp(clock.now()),
   };
+}
+
+let stamped = { at: Number.NaN, text: '' };
+
+/** Results of one millisecond share one text: making it is a good part of what a check costs. */
+function stamp(at: number): string {
+  if (stamped.at !== at) stamped = { at, text: new Date(at).toISOString() };
+  return stamped.text;
 }
 
 const milliseconds = (ms: number): number => Math.round(ms * 1000) / 1000;

@@ -1,4 +1,6 @@
 /** What one field of a config demands of another (api §10.1, 10.2, 10.8, P-50 to P-52). All functions only collect issues. */
+import { checksSchema } from '../../guardrails/catalog.ts';
+import { inlineChecks } from '../../guardrails/compile.ts';
 import { METADATA_HEADERS } from '../../kernel/header-names.ts';
 import { providerById } from '../../providers/catalog.ts';
 import { formatPath, type Issue } from '../issues.ts';
@@ -17,7 +19,6 @@ const metadataHeaders: ReadonlySet<string> = new Set(METADATA_HEADERS);
 
 /** A check id: family and check, such as `default.regexMatch`. */
 const CHECK_ID = /^[a-zA-Z][a-zA-Z0-9_-]*(?:\.[a-zA-Z0-9_-]+)+$/;
-const INLINE_KEYS = new Set(['id', 'deny', 'async', 'sequential', 'on_success', 'on_fail']);
 
 export interface RuleOptions {
   readonly checkHost: CheckHost;
@@ -68,15 +69,7 @@ function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue
     if (problem !== null) report(['custom_host'], problem);
   }
   checkForwardHeaders(node, options.headerPrefixes, report);
-  for (const list of GUARDRAIL_LISTS) {
-    for (const [index, item] of (node[list] ?? []).entries()) {
-      if (typeof item === 'string') continue;
-      for (const key of Object.keys(item)) {
-        if (!INLINE_KEYS.has(key) && !CHECK_ID.test(key))
-          report([list, index, key], 'is neither a known key nor a check id');
-      }
-    }
-  }
+  checkGuardrails(node, report);
   if (issues.length === before && !isComplete(node)) {
     report(
       [],
@@ -94,6 +87,34 @@ function checkPassthrough(node: Config, root: boolean, report: Report): void {
     : ['provider', 'virtual_key', 'api_key', 'targets', 'strategy'];
   for (const key of excluded) {
     if (node[key] !== undefined) report([key], 'cannot be combined with "passthrough": true');
+  }
+}
+
+/** Checks that stand in a config follow the rules of those of a guardrail. */
+function checkGuardrails(node: Config, report: Report): void {
+  const schema = checksSchema('llm');
+  for (const list of GUARDRAIL_LISTS) {
+    for (const [index, item] of (node[list] ?? []).entries()) {
+      if (typeof item === 'string') continue;
+      for (const check of inlineChecks(item)) {
+        if (!CHECK_ID.test(check.id)) {
+          report([list, index, check.id], 'is neither a known key nor a check id');
+          continue;
+        }
+        for (const issue of schema.safeParse([check]).error?.issues ?? []) {
+          // `[0].id` and `[0].parameters.rule` of a list of one.
+          report([list, index, check.id, ...(issue.path.slice(2) as Path)], issue.message);
+        }
+      }
+    }
+  }
+  for (const list of HOOK_LISTS) {
+    for (const [index, { checks = [] }] of (node[list] ?? []).entries()) {
+      if (checks.length === 0) continue;
+      for (const issue of schema.safeParse(checks).error?.issues ?? []) {
+        report([list, index, 'checks', ...(issue.path as Path)], issue.message);
+      }
+    }
   }
 }
 

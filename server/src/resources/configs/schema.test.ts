@@ -38,7 +38,7 @@ describe('a config is accepted with any one of the sets of api §10.1', () => {
     ['an inline guardrail', { output_guardrails: [{ deny: true, 'default.wordCount': { minWords: 1 } }] }],
     [
       'a raw hook',
-      { before_request_hooks: [{ type: 'guardrail', id: 'h', checks: [{ id: 'default.x', parameters: {} }] }] },
+      { before_request_hooks: [{ type: 'guardrail', id: 'h', checks: [{ id: 'default.wordCount', parameters: {} }] }] },
     ],
     [
       'a mutator',
@@ -92,6 +92,21 @@ describe('every broken rule is named by its path', () => {
     ['an unknown key in cache', { cache: { mode: 'simple', ttl: 1 } }, 'cache.ttl'],
     ['an unknown key in a hook', { before_request_hooks: [{ id: 'h', nope: 1 }] }, 'before_request_hooks[0].nope'],
     ['a key in a guardrail that is no check id', { input_guardrails: [{ denyy: {} }] }, 'input_guardrails[0].denyy'],
+    [
+      'an unknown check in a guardrail',
+      { input_guardrails: ['pg-a', { 'default.x': {} }] },
+      'input_guardrails[1].default.x',
+    ],
+    [
+      'a parameter that a check does not take',
+      { output_mutators: [{ 'default.contains': { words: ['a'], operator: 'some' } }] },
+      'output_mutators[0].default.contains.operator',
+    ],
+    [
+      'a parameter of a check in a raw hook',
+      { after_request_hooks: [{ id: 'h', checks: [{ id: 'default.regexMatch', parameters: { rule: '(' } }] }] },
+      'after_request_hooks[0].checks[0].parameters.rule',
+    ],
     [
       'a setting in a guardrail that is no object',
       { input_guardrails: [{ 'default.x': 1 }] },
@@ -292,7 +307,7 @@ describe('camel case', () => {
           {
             id: 'h',
             onFail: { feedback: { value: 1 } },
-            checks: [{ id: 'c', isEnabled: true, parameters: { maxWords: 1 } }],
+            checks: [{ id: 'default.wordCount', isEnabled: true, parameters: { maxWords: 1 } }],
           },
         ],
         inputGuardrails: [{ onSuccess: {}, 'default.wordCount': { maxWords: 3 } }],
@@ -312,7 +327,7 @@ describe('camel case', () => {
           {
             id: 'h',
             on_fail: { feedback: { value: 1 } },
-            checks: [{ id: 'c', is_enabled: true, parameters: { maxWords: 1 } }],
+            checks: [{ id: 'default.wordCount', is_enabled: true, parameters: { maxWords: 1 } }],
           },
         ],
         input_guardrails: [{ on_success: {}, 'default.wordCount': { maxWords: 3 } }],
@@ -348,7 +363,7 @@ describe('with any input', () => {
     { cache: { mode: 'simple' } },
     { strategy: { mode: 'single' }, targets: [{ provider: '@b', retry: { attempts: 2 } }] },
     { cb_config: { cooldown_interval: 30_000 }, virtual_key: 'v' },
-    { before_request_hooks: [{ id: 'h', checks: [{ id: 'c', parameters: {} }] }] },
+    { before_request_hooks: [{ id: 'h', checks: [{ id: 'default.wordCount', parameters: {} }] }] },
     { deployments: [{ deployment_id: 'd', alias: 'a', api_version: '1' }], provider: 'x' },
   );
 

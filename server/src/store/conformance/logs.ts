@@ -160,6 +160,7 @@ export function logsConformance(name: string, open: () => Promise<LogsUnderTest>
           organisation_id: 'org-walk',
           workspace_id: i % 5 === 0 ? 'ws-other' : 'ws-walk',
           limits: { usage_at: 500.001, estimate: { cost: 1, tokens: 2, bounded: true } },
+          guardrails: [{ slug: 'pg-a', version: null, verdict: false, checks: [{ id: 'c', kinds: ['word 1'] }] }],
         }),
       );
       await logs.insert('walk', lines(...many), { segment: '1', offset: 1 });
