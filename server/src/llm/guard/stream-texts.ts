@@ -5,6 +5,7 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { Operation } from '../../operations/operation.ts';
 import { formatEvent } from '../../operations/stream.ts';
+import { unescapedJson } from './texts/encoded.ts';
 import { replaced } from './texts/replace.ts';
 import { type Assembler, assemblerOf, OutOfPlace, type Region } from './texts/stream-events.ts';
 import { type Place, rootFrame, walk } from './texts/walk.ts';
@@ -106,9 +107,6 @@ export class StreamTexts {
   }
 }
 
-const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt])|u?[0-9a-fA-F]{0,3}$)/g;
-const CONTROLS: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
-
 /** Undoes the escapes of JSON in a text that comes in pieces. */
 class Decoder {
   #pending = '';
@@ -121,14 +119,8 @@ class Decoder {
   }
 
   push(piece: string): string {
-    const raw = this.#pending + piece;
-    this.#pending = '';
-    const text = raw.replace(ESCAPE, (match, code: string | undefined, letter: string | undefined) => {
-      if (code !== undefined) return String.fromCharCode(Number.parseInt(code, 16));
-      if (letter !== undefined) return CONTROLS[letter] ?? letter;
-      this.#pending = match;
-      return '';
-    });
+    const { text, cut } = unescapedJson(this.#pending + piece);
+    this.#pending = cut;
     const out = this.#first + text;
     this.#first = '';
     this.said += out;

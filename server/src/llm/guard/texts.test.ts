@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { compileCheck } from '../../guardrails/catalog.ts';
+import type { Outside, Subject } from '../../guardrails/check.ts';
 import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
 import {
   answerCallsTools,
@@ -260,6 +262,27 @@ describe('texts of requests', () => {
       ],
     };
     expect(asked('moderations', parts, 'last')).toEqual(['input[0].text user: a', 'input[1].text user: b']);
+  });
+
+  it('tell prefixes where to go: before the last words of the user, not before names, addresses or metadata', () => {
+    const prefix = compileCheck({ id: 'default.addPrefix', is_enabled: true, parameters: { prefix: '> ' } }, 'llm');
+    const body = {
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'hi' },
+            { type: 'image_url', image_url: { url: 'https://a.example/' } },
+          ],
+          name: 'Ann Lee',
+        },
+      ],
+      user: 'ann at home',
+    };
+    const texts = requestTexts(OPERATIONS.chat, body, 'all');
+    expect(prefix?.judge.judge({ texts } as Subject, {} as Outside)).toMatchObject({
+      replacements: [{ path: 'messages[0].content[0].text', text: '> hi' }],
+    });
   });
 
   it('are the fields, file names and text files of forms, and change in place', () => {

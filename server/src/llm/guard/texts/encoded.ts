@@ -17,6 +17,21 @@ export interface Faces {
 
 export const plain = (text: string): Face => ({ suffix: '', text, put: (_current, next) => next });
 
+const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt])|u?[0-9a-fA-F]{0,3}$)/g;
+const CONTROLS: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
+
+/** A text with the escapes of JSON undone, wherever they stand. `cut`: the beginning of one at its end, which is left out. */
+export function unescapedJson(text: string): { readonly text: string; readonly cut: string } {
+  let cut = '';
+  const out = text.replace(ESCAPE, (match, code: string | undefined, letter: string | undefined) => {
+    if (code !== undefined) return String.fromCharCode(Number.parseInt(code, 16));
+    if (letter !== undefined) return CONTROLS[letter] ?? letter;
+    cut = match;
+    return '';
+  });
+  return { text: out, cut };
+}
+
 /** Members whose texts are base64 where they are long. */
 const BASE64 = new Set(
   'data file_data fileData b64_json partial_image_b64 result encrypted_content signature thought_signature thoughtSignature bytes image audio embedding'.split(

@@ -5,7 +5,8 @@
 import type { TextPart } from '../../../guardrails/check.ts';
 import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import { parseExact } from '../../../kernel/json-exact.ts';
-import { encodedFaces, type Face, isSealed, plain } from './encoded.ts';
+import { scanJson } from '../../../kernel/json-scan.ts';
+import { encodedFaces, type Face, isSealed, plain, unescapedJson } from './encoded.ts';
 import {
   ECHOES,
   isCount,
@@ -157,6 +158,14 @@ function text(frame: Frame, value: string, stack: Frame[], into: Walk): void {
   emit(into, frame, plain(value));
   if (!into.deep || !holdsJson(value, frame.key)) return;
   const inner = parsed(value);
+  if (inner === TOO_DEEP) {
+    unreadable(into, frame, 'bounds');
+    return;
+  }
+  // What parsers read differently, or not at all: then what stands there is looked at without its escapes.
+  if (value.includes('\\') && (inner === undefined || hasTwins(value))) {
+    emit(into, frame, { suffix: '#decoded', text: unescapedJson(value).text, put: (_current, next) => next });
+  }
   if (typeof inner === 'string') {
     if (inner !== '') stack.push(child(frame, '', inner, `${frame.path}#json`, frame.role, 'own', true));
   } else if (Array.isArray(inner) || isObject(inner)) {
@@ -171,13 +180,29 @@ function holdsJson(value: string, key: string | number): boolean {
   return (first === '{' || first === '[' || first === '"') && value.includes('\\');
 }
 
+const TOO_DEEP = Symbol('too deep');
+
+/** Undefined for what is no JSON. */
 function parsed(value: string): unknown {
   try {
     return parseExact(value);
-  } catch {
-    return undefined;
+  } catch (error) {
+    return error instanceof SyntaxError ? undefined : TOO_DEEP;
   }
 }
+
+/** Whether an object has a name twice: the text of the first is lost to those who read the last. */
+function hasTwins(value: string): boolean {
+  try {
+    scanJson(Buffer.from(`{"":${value}}`), NO_NAMES, SCAN_LIMITS);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+const NO_NAMES: readonly string[] = [];
+const SCAN_LIMITS = { depth: 1_024, keys: 1_000_000, number: 4_096 };
 
 const isText = (value: unknown): boolean => typeof value === 'string' || (typeof value === 'object' && value !== null);
 
