@@ -3,7 +3,8 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { startServer, type TestServer } from './support/server.ts';
-import { type FakeUpstream, sendJson, startUpstream } from './support/upstream.ts';
+import { chatStream, chunk, completionStream, messageStream, responseStream, USAGE } from './support/streams.ts';
+import { type FakeUpstream, sendEvents, sendJson, startUpstream } from './support/upstream.ts';
 
 /** Lists of a config, as the next requests name them. */
 const next: { input: object[]; output: object[]; more: object } = { input: [], output: [], more: {} };
@@ -228,65 +229,6 @@ describe('an answer in one piece', () => {
   });
 });
 
-const chunk = (delta: object, index = 0, finish: string | null = null) =>
-  `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'gpt-4o', choices: [{ index, delta, finish_reason: finish }] })}\n\n`;
-const USAGE = `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'gpt-4o', choices: [], usage: USED })}\n\n`;
-const chatStream = (...pieces: string[]) => [
-  chunk({ role: 'assistant', content: '' }),
-  ...pieces.map((content) => chunk({ content })),
-  chunk({}, 0, 'stop'),
-  USAGE,
-  'data: [DONE]\n\n',
-];
-const completionStream = (...pieces: string[]) => [
-  ...pieces.map(
-    (text) =>
-      `data: ${JSON.stringify({ id: 'c', object: 'text_completion', created: 1, model: 'm', choices: [{ index: 0, text, finish_reason: null }] })}\n\n`,
-  ),
-  `data: ${JSON.stringify({ id: 'c', object: 'text_completion', created: 1, model: 'm', choices: [{ index: 0, text: '', finish_reason: 'stop' }], usage: USED })}\n\n`,
-  'data: [DONE]\n\n',
-];
-const named = (event: { type: string }) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
-const messageStream = (...pieces: string[]) =>
-  [
-    {
-      type: 'message_start',
-      message: {
-        id: 'm',
-        type: 'message',
-        role: 'assistant',
-        model: 'claude',
-        content: [],
-        stop_reason: null,
-        stop_sequence: null,
-        usage: { input_tokens: 9, output_tokens: 1 },
-      },
-    },
-    { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
-    ...pieces.map((text) => ({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } })),
-    { type: 'content_block_stop', index: 0 },
-    { type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null }, usage: { output_tokens: 5 } },
-    { type: 'message_stop' },
-  ].map(named);
-const responseStream = (...pieces: string[]) => {
-  const text = pieces.join('');
-  const part = { type: 'output_text', text, annotations: [] };
-  const item = { id: 'i', type: 'message', role: 'assistant', status: 'completed', content: [part] };
-  const response = { id: 'r', object: 'response', created_at: 1, status: 'in_progress', model: 'm', output: [] };
-  const at = { item_id: 'i', output_index: 0, content_index: 0 };
-  const usage = { input_tokens: 9, output_tokens: 5, total_tokens: 14 };
-  return [
-    { type: 'response.created', response },
-    { type: 'response.output_item.added', output_index: 0, item: { ...item, status: 'in_progress', content: [] } },
-    { type: 'response.content_part.added', ...at, part: { ...part, text: '' } },
-    ...pieces.map((delta) => ({ type: 'response.output_text.delta', ...at, delta })),
-    { type: 'response.output_text.done', ...at, text },
-    { type: 'response.content_part.done', ...at, part },
-    { type: 'response.output_item.done', output_index: 0, item },
-    { type: 'response.completed', response: { ...response, status: 'completed', output: [item], usage } },
-  ].map((event, sequence_number) => named({ ...event, ...{ sequence_number } }));
-};
-
 const DIALECTS = [
   ['chat', '/chat/completions', body({ stream: true }), chatStream],
   ['completions', '/completions', { model: '@openai-test/m', prompt: 'Hi', stream: true }, completionStream],
@@ -452,6 +394,65 @@ describe('the official clients', () => {
     streamOf(alive(responseStream('a secret')));
     const responses = openai().responses.stream({ model: '@openai-test/m', input: 'Hi' }, { headers: LOOSE });
     expect((await responses.finalResponse()).output_text).toBe('a secret');
+  });
+});
+
+describe('a stream', () => {
+  it('that a provider of another shape gave is judged as the caller would read it', async () => {
+    const ask = body({ model: '@anthropic-test/claude', max_tokens: 9, stream: true });
+    next.output = [noSecret()];
+    streamOf(messageStream(...LONG, 'the se', 'cret'), true);
+    const denied = await (await call('/chat/completions', ask)).text();
+    expect(denied).toContain('harmless');
+    expect(denied).toContain('"hooks_failed"');
+    expect(denied).not.toMatch(/the se|\[DONE\]/);
+    streamOf(messageStream(...LONG), true);
+    const guarded = await (await call('/chat/completions', ask)).text();
+    const plain = await (await server.call('/chat/completions', ask)).text();
+    const same = (text: string) => text.replaceAll(/"(?:created|id)":[^,]+,/g, '');
+    expect(same(guarded)).toBe(same(plain));
+  });
+
+  it('is judged whole by a webhook, which may change what it says', async () => {
+    let asked: Record<string, Record<string, unknown>> = {};
+    const events = chatStream('hello ', 'world');
+    upstream.answer = (request, response) => {
+      if (request.path === '/hook') {
+        asked = JSON.parse(request.body.toString('utf8'));
+        const json = structuredClone(asked.response?.json) as { choices: { message: { content: string } }[] };
+        for (const choice of json.choices) choice.message.content = 'changed';
+        sendJson(response, 200, { verdict: true, transformedData: { response: { json } } });
+      } else sendEvents(response, events);
+    };
+    next.output = [{ deny: true, 'default.webhook': { webhookURL: `${upstream.url}/hook` } }];
+    const text = await (await call('/chat/completions', body({ stream: true }))).text();
+    expect(asked).toMatchObject({ response: { text: 'hello world' }, eventType: 'afterRequestHook' });
+    expect(text).toContain('"content":"changed"');
+    expect(text).not.toMatch(/hello|world/);
+    expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
+  });
+
+  it('that follows a request which failed a guardrail without being denied has the status 246', async () => {
+    next.input = [{ id: 'pg-in', 'default.contains': { words: ['Hello'], operator: 'none' } }];
+    streamOf(chatStream('fine'));
+    expect((await call('/chat/completions', body({ stream: true }))).status).toBe(246);
+  });
+
+  it('whose events nobody can read is refused by a guardrail that denies', async () => {
+    next.output = [noSecret()];
+    streamOf(['data: {"choices": secret\n\n', 'data: [DONE]\n\n']);
+    const answer = await call('/chat/completions', body({ stream: true }));
+    expect(answer.status).toBe(446);
+    expect(await answer.text()).not.toContain('"choices"');
+  });
+
+  it('that says it is something else is not taken for text', async () => {
+    next.output = [noSecret()];
+    upstream.answer = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/plain' });
+      response.end(chatStream('the sec', 'ret').join(''));
+    };
+    expect((await call('/chat/completions', body({ stream: true }))).status).toBe(446);
   });
 });
 

@@ -105,7 +105,7 @@ export type Judged = Buffer | null;
 
 /** Judges an answer in one piece. What nothing changed keeps its bytes. */
 export function judgeAnswer(x: Exchange, guard: Guarded, answer: Answer): Judged | Promise<Judged> {
-  const read = readAnswer(answer);
+  const read = readAnswer(x.operation, answer);
   const list = guard.output;
   if (list.length === 0) return withResults(guard, answer, read?.json, answer.body);
   if (read === null || !outputCovered(x.operation, false)) {
@@ -193,17 +193,24 @@ export function takeOutcome(
   guard.soft ||= outcome.soft;
 }
 
-/** JSON parsed, anything else as bytes, which may be text; null where it is not what it says it is. */
-function readAnswer({ headers, body }: Answer): { readonly json: unknown } | null {
-  const encoding = headerOf(headers, 'content-encoding')?.toLowerCase() ?? 'identity';
-  if (encoding !== 'identity') return null;
+/** Whether the bytes of an answer are not what they stand for. */
+export function isEncoded(headers: readonly string[]): boolean {
+  return (headerOf(headers, 'content-encoding')?.toLowerCase() ?? 'identity') !== 'identity';
+}
+
+/** Shapes whose answers need not be JSON. */
+const OTHER_TEXTS = new Set<Operation['shape']>(['transcription', 'raw', 'images']);
+
+/** JSON parsed, where it may be something else as bytes; null for what it should not be. */
+function readAnswer({ shape }: Operation, { headers, body }: Answer): { readonly json: unknown } | null {
+  if (isEncoded(headers)) return null;
   if (isJson(headers)) {
     // An answer without a body says nothing.
     if (body.length === 0) return { json: null };
     const json = jsonOf(body);
     return json === undefined ? null : { json };
   }
-  return { json: body };
+  return OTHER_TEXTS.has(shape) ? { json: body } : null;
 }
 
 /**

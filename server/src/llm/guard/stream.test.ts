@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Judge } from '../../guardrails/check.ts';
 import { compileInline } from '../../guardrails/compile.ts';
 import type { Guardrail } from '../../guardrails/guardrail.ts';
+import { BodyBudget } from '../../http/body-budget.ts';
 import { TestClock } from '../../kernel/clock.ts';
 import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
@@ -16,7 +17,10 @@ function chunk(text: string, index = 0): Buffer {
 }
 
 /** A gate in front of a client that keeps what it is sent. */
-function gated(output: readonly Guardrail[], { strict = true, operation = 'chat' as OperationId } = {}) {
+function gated(
+  output: readonly Guardrail[],
+  { strict = true, operation = 'chat' as OperationId, bodies = new BodyBudget(64 * 1024 * 1024) } = {},
+) {
   const clock = new TestClock();
   const asynchronous: unknown[] = [];
   const guard = {
@@ -33,7 +37,7 @@ function gated(output: readonly Guardrail[], { strict = true, operation = 'chat'
   } as unknown as Guarded;
   const x = {
     operation: OPERATIONS[operation],
-    services: { clock },
+    services: { clock, bodies },
     body: Buffer.from('{}'),
     model: 'm',
     modelAnswered: 'm',
@@ -245,6 +249,18 @@ describe('a stream that is held until its end', () => {
     expect(seen.ended).toBe('denied');
     expect(seen.sent).toEqual([]);
     expect(seen.guard.after).toMatchObject([{ verdict: false, checks: [{ error: { name: 'NotJudged' } }] }]);
+  });
+
+  it('is counted with all that requests hold, and ends where that is too much', () => {
+    const bodies = new BodyBudget(1024 * 1024);
+    const [one, two] = [gated([whole], { bodies }), gated([whole], { bodies })];
+    const large = chunk('x'.repeat(300 * 1024));
+    one.gate.push([chunk('one'), large]);
+    expect(bodies.held).toBeGreaterThan(300 * 1024);
+    two.gate.push([large]);
+    expect([one.seen.ended, two.seen.ended]).toEqual(['no', 'denied']);
+    one.gate.close();
+    expect(bodies.held).toBe(0);
   });
 
   it('passes when more would have to be kept than is allowed, where it does not deny, and says that it was skipped', () => {

@@ -14,6 +14,7 @@ import type { Exchange } from '../exchange.ts';
 import { type Guarded, hookResults } from './guarded.ts';
 import {
   insists,
+  isEncoded,
   judgeWhole,
   mayReplace,
   notJudged,
@@ -105,6 +106,8 @@ export class StreamGate {
   #held: Held[] = [];
   #heldBytes = 0;
   #textBytes = 0;
+  /** Of both, as counted in the budget of all that requests hold. */
+  #counted = 0;
   /** Too much was said to keep it: guardrails that only inform are skipped. */
   #overflown = false;
   #busy = false;
@@ -163,7 +166,7 @@ export class StreamGate {
     if (!waits) this.#send(events);
     else this.#cancelTimer ??= this.#arm(KEEP_ALIVE_MS);
     if (this.#mustRefuse()) return;
-    if (this.#heldBytes > HELD_BYTES || this.#textBytes > HELD_BYTES) this.#overflow();
+    if (!this.#fits()) this.#overflow();
     if (this.#windowed.length > 0 && !this.#busy && !this.#closed) this.#go();
   }
 
@@ -183,6 +186,8 @@ export class StreamGate {
   close(): void {
     this.#closed = true;
     this.#held = [];
+    this.#x.services.bodies.release(this.#counted);
+    this.#counted = 0;
     this.#paths.clear();
     this.#cancelTimer?.();
     this.#cancelTimer = null;
@@ -366,11 +371,20 @@ export class StreamGate {
     this.#sink.deny();
   }
 
+  /** Whether what is kept may be kept, by this stream and by all together. */
+  #fits(): boolean {
+    if (this.#heldBytes > HELD_BYTES || this.#textBytes > HELD_BYTES) return false;
+    const now = this.#heldBytes + this.#textBytes;
+    if (!this.#x.services.bodies.grow(this.#counted, now)) return false;
+    this.#counted = now;
+    return true;
+  }
+
   /** Too much to keep. */
   #overflow(): void {
-    const why = `More than ${HELD_BYTES} bytes of the answer would have to be kept.`;
+    const why = 'More of the answer would have to be kept than may be.';
     const insisting = this.#windowed.length > 0 || this.#whole.some(insists);
-    if (insisting && (this.#holds || this.#heldBytes > HELD_BYTES)) {
+    if (insisting && (this.#holds || this.#textBytes === 0 || this.#heldBytes > HELD_BYTES)) {
       this.#refuseAll(why);
       return;
     }
@@ -449,16 +463,16 @@ export class StreamGate {
   }
 
   /** Whether there is anything to do with the events. */
-  static judges(x: Exchange, guard: Guarded, strict: boolean): boolean {
-    if (!outputCovered(x.operation, true)) return false;
+  static judges(x: Exchange, guard: Guarded, headers: readonly string[], strict: boolean): boolean {
+    if (!outputCovered(x.operation, true) || isEncoded(headers)) return false;
     return guard.output.length > 0 || (!strict && guard.before.length > 0);
   }
 
   /** Whether a stream of this operation can be judged; if not, whether it may pass all the same. */
-  static refuses(x: Exchange, guard: Guarded): boolean {
+  static refuses(x: Exchange, guard: Guarded, headers: readonly string[]): boolean {
     const list = guard.output;
-    if (list.length === 0 || outputCovered(x.operation, true)) return false;
-    return notJudged(x, guard, list, 'Streams of this operation cannot be judged.');
+    const read = outputCovered(x.operation, true) && !isEncoded(headers);
+    return list.length > 0 && !read && notJudged(x, guard, list, 'The stream is in a form that cannot be judged.');
   }
 }
 

@@ -264,8 +264,8 @@ export class Relay implements WireHandler {
     const { guard } = x;
     if (guard === null) return;
     const { strict } = this.#context;
-    if (StreamGate.refuses(x, guard)) this.#deny();
-    else if (StreamGate.judges(x, guard, strict))
+    if (StreamGate.refuses(x, guard, this.#headers)) this.#deny();
+    else if (StreamGate.judges(x, guard, this.#headers, strict))
       this.#gate = new StreamGate(x, guard, strict, {
         send: (events) => this.#send(events),
         finish: (tail) => this.#endWith(tail.length === 0 ? null : joined(tail)),
