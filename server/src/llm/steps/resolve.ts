@@ -63,7 +63,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   const memoKey =
     inline || !isNeutral(x) || managed
       ? null
-      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
+      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}${x.request.method === 'GET' ? ' read' : ''}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
   if (known !== undefined && (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.plan = known;
@@ -94,8 +94,8 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
     target = findTarget(x, selection);
   }
-  // What only reads is free (api §15.5).
-  const counted = x.operation.method !== 'GET';
+  // What only reads is free (api §15.5), also where it is passed through.
+  const counted = x.request.method !== 'GET';
   const limited =
     counted &&
     (limitedKey ||
