@@ -65,12 +65,13 @@ describe.each(['sqlite', 'postgres'] as const)('usage-limits policies on %s', (e
     expect(answer.status, answer.text).toBe(200);
     return answer.body as { total: number; data: { id: string; value_key: string; current_usage: number }[] };
   };
-  const state = (used: number, status: string, threshold: boolean, exhausted: boolean) => ({
-    current_usage: used,
-    status,
-    is_threshold_alerts_sent: threshold,
-    is_exhausted_alerts_sent: exhausted,
-  });
+  const state = (used: number, status: string, threshold: boolean, exhausted: boolean) =>
+    expect.objectContaining({
+      current_usage: used,
+      status,
+      is_threshold_alerts_sent: threshold,
+      is_exhausted_alerts_sent: exhausted,
+    });
 
   it.each(['v1', 'v2'])('one is made, read, changed and archived under /%s', async (version) => {
     const base = `/${version}/policies/usage-limits`;
@@ -174,7 +175,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage-limits policies on %s', (e
       clock.jump(1);
     }
     const names = async (query: string) => (await entities(id, query)).data.map(({ value_key }) => value_key.slice(15));
-    expect((await entities(id)).data[0]).toEqual({
+    expect((await entities(id)).data[0]).toMatchObject({
       id: expect.any(String),
       value_key: 'metadata._user:alice',
       current_usage: 100,
