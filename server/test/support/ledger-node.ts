@@ -91,7 +91,13 @@ export interface LedgerNode {
 
 export async function ledgerNode(
   tables: Tables,
-  options: { readonly name?: string; readonly clock?: Clock; readonly dir?: string; readonly leaseMs?: number } = {},
+  options: {
+    readonly name?: string;
+    readonly clock?: Clock;
+    readonly dir?: string;
+    readonly leaseMs?: number;
+    readonly everyMs?: number;
+  } = {},
 ): Promise<LedgerNode> {
   const clock = options.clock ?? systemClock;
   const dir = options.dir ?? mkdtempSync(path.join(tmpdir(), 'sluice-ledger-'));
@@ -102,14 +108,22 @@ export async function ledgerNode(
     sink: settlementSink({ tables, clock }),
     clock: systemClock,
     log: silentLog,
-    everyMs: 5,
+    everyMs: options.everyMs ?? 5,
   });
   const ledger = createLedger({
     tables,
-    journal: async () => journal,
+    journal: async () => ({
+      append: (line, done) => journal.append(line, done),
+      get failing() {
+        return journal.failing;
+      },
+      ship: () => shipper.drain(),
+    }),
     clock,
     log: silentLog,
     node: options.name ?? 'node',
+    // A clock that moves by hand does not end a pause by itself.
+    ...(options.clock === undefined ? {} : { othersMs: 0 }),
     ...(options.leaseMs === undefined ? {} : { leaseMs: options.leaseMs }),
   });
   const end = async () => {

@@ -125,6 +125,11 @@ export class Book {
     return this.#row.used + this.#row.reserved;
   }
 
+  /** What a lease that was touched here holds. */
+  heldBy(leaseId: string): number {
+    return this.#leases.get(leaseId)?.row.amount ?? 0;
+  }
+
   get admits(): boolean {
     return admits(this.committed, this.#row.credit_limit);
   }

@@ -34,9 +34,18 @@ export interface Asking {
   readonly lease: string;
 }
 
+/** A bucket without room, of which something may come back. */
+export interface Taken {
+  readonly key: string;
+  /** Whether other nodes, or what outlives its request, hold a part of it. */
+  readonly byOthers: boolean;
+}
+
 export interface Granted {
   /** What each asker has, per demand; or why not. */
   readonly answers: readonly (SluiceError | readonly number[])[];
+  /** Of those that were refused: by which bucket, when something of it is not used but only reserved. */
+  readonly taken: readonly (Taken | undefined)[];
   /** What was used and reserved, per demand, when it was granted. */
   readonly seen: readonly (readonly number[])[];
   readonly locals: readonly {
@@ -92,13 +101,17 @@ export async function grantAll(
     return grows.by;
   });
   const seen = askers.map((): number[] => []);
+  const taken: (Taken | undefined)[] = [];
   const answers = askers.map(({ demands, grows }, n): SluiceError | number[] => {
     if (grows !== null) return [grown[n] ?? 0];
     const mine = demands.map(find);
     for (const one of mine) {
       if (one === undefined) continue;
       const committed = one.book.committed + one.wanted;
-      if (!admits(committed, one.book.row.credit_limit)) {
+      const { used, reserved, credit_limit: limit } = one.book.row;
+      if (!admits(committed, limit)) {
+        const byOthers = reserved > one.book.heldBy(one.lease);
+        if (admits(used, limit)) taken[n] = { key: keyOf(place.workspaceId, one.terms), byOthers };
         return exceeded(one.terms, one.book.row, now, committed);
       }
     }
@@ -131,7 +144,7 @@ export async function grantAll(
     const left = limit - book.committed;
     locals.push({ bucket, window, lease, leased, resetsAt, near, most, ahead, open: left, refusal });
   }
-  return { answers, seen, locals };
+  return { answers, taken, seen, locals };
 }
 
 /** A lease that is kept, and what of it goes back. */

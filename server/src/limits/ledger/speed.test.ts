@@ -23,6 +23,7 @@ describe('the price of a usage limit far from its end', () => {
         lines[0] = line;
         done();
       },
+      ship: async () => undefined,
     };
     const ledger = createLedger({
       tables,
