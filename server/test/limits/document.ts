@@ -11,6 +11,7 @@ export interface Cell {
   readonly refused: Set<string>;
 }
 
+const RATES = ['rate requests', 'rate tokens'];
 const COLUMNS = ['rate requests', 'rate tokens', 'usage cost', 'usage tokens', 'usage requests'];
 
 export function coverageText(
@@ -28,7 +29,8 @@ export function coverageText(
     });
     return mine.length === all.length ? 'all' : mine.length === 0 ? '–' : mine.join(', ');
   };
-  const counts = cells.filter(({ line }) => line.free === null);
+  const counts = cells.filter(({ line }) => line.free === null && line.ends === null);
+  const ends = cells.filter(({ line }) => line.ends !== null);
   const free = cells.filter(({ line }) => line.free !== null);
   const route = ({ method, path }: Line) => `\`${method} /v1${path}\``;
   const amount = ({ used }: Cell) =>
@@ -61,6 +63,21 @@ export function coverageText(
         route(cell.line),
         amount(cell),
         ...COLUMNS.map((column) => seen(cell, column)),
+      ]),
+    ),
+    '',
+    '## What ends something',
+    '',
+    'Stops work that may still cost money, or removes. It counts under rate limits; no usage limit counts or refuses it. Of what',
+    'is passed through that is `DELETE`, and `POST` without a body to a path that ends in `/cancel`.',
+    '',
+    ...table(
+      ['Operation', 'Route', 'Why', ...RATES],
+      ends.map((cell) => [
+        cell.line.title,
+        route(cell.line),
+        cell.line.ends ?? '',
+        ...RATES.map((column) => seen(cell, column)),
       ]),
     ),
     '',

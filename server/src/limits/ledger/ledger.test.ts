@@ -271,7 +271,9 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
               expect(error).toMatchObject({ kind: 'usage_limit_exceeded' });
               return null;
             });
-            if (got !== null) open.push({ settle: got, used: { ...NOTHING, cost: used, carry, requests: 1 } });
+            // Nothing costs less than nothing: below a micro-dollar there is no debt to carry.
+            const spent = { ...NOTHING, cost: used, carry: used === 0 ? Math.abs(carry) : carry, requests: 1 };
+            if (got !== null) open.push({ settle: got, used: spent });
             if (next === 'settle') for (const { settle, used: spent } of open.splice(0)) await settle(spent);
             if (next === 'sweep') {
               clock.jump(31_000);
