@@ -60,6 +60,11 @@ export function isFree({ operation: { family, shape: form } }: Exchange): boolea
   return family === 'J' || family === 'F' || form === 'moderations' || form === 'count_tokens';
 }
 
+/** Whether it goes on at the provider after its answer: no request tells later what it has used. */
+export function isBackground({ operation, scan }: Exchange): boolean {
+  return operation.shape === 'responses' && scan?.get('background')?.kind === 'true';
+}
+
 export function estimateUse(x: Exchange): Estimate {
   const { target } = x;
   if (target === null || isFree(x)) return FREE;

@@ -263,18 +263,25 @@ describe('a simulation', () => {
     expect(await replay(engine(), over(records))).toMatchObject({ complete: true, records: 30, matched: 30 });
   });
 
-  it('of which two run already is refused until one has ended', async () => {
+  it('of which an organisation runs two already is refused until one has ended, and keeps no other from its own', async () => {
     const desk = createSimulationDesk({
       logs: { walk: async () => [] },
       countersFor: (time) => memoryCounters({ clock: time }),
     });
-    let finish = () => {};
-    const first = desk.run(() => new Promise<void>((resolve) => (finish = resolve)));
-    const second = desk.run(() => Promise.reject(new SluiceError('internal', 'failed')));
-    await expect(desk.run(async () => 1)).rejects.toMatchObject({ kind: 'too_many_requests', retryAfter: 5 });
+    const ends: (() => void)[] = [];
+    const runs = (organisation: string) =>
+      desk.run(organisation, () => new Promise<void>((resolve) => void ends.push(resolve)));
+    const refused = { kind: 'too_many_requests', retryAfter: 5 };
+    const first = runs('one');
+    const second = desk.run('one', () => Promise.reject(new SluiceError('internal', 'failed')));
+    await expect(desk.run('one', async () => 1)).rejects.toMatchObject(refused);
+    expect(await desk.run('two', async () => 2)).toBe(2);
     await expect(second).rejects.toMatchObject({ kind: 'internal' });
-    expect(await desk.run(async () => 2)).toBe(2);
-    finish();
-    await first;
+    expect(await desk.run('one', async () => 3)).toBe(3);
+    const others = [runs('two'), runs('two'), runs('three')];
+    await expect(desk.run('four', async () => 4)).rejects.toMatchObject(refused);
+    for (const end of ends) end();
+    await Promise.all([first, ...others]);
+    expect(await desk.run('four', async () => 4)).toBe(4);
   });
 });

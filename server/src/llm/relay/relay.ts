@@ -19,15 +19,15 @@ import {
 } from '../../operations/dialects/provider-error.ts';
 import { isTerminal, TerminalTracker } from '../../operations/dialects/stream.ts';
 import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
-import { mergeUsage, readUsage, type TokenUsage } from '../../operations/usage.ts';
+import { mergeUsage, readAnyUsage, readUsage, type TokenUsage } from '../../operations/usage.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
-import { growReservation, likelyInput } from '../estimate.ts';
+import { estimateUse, growReservation, isBackground, likelyInput } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import type { Target } from '../target.ts';
-import { dialectOfShape, findUsage, readAnswerFacts, streamMustEnd } from './facts.ts';
+import { dialectOfShape, findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
 import {
   declaredLength,
   isEventStream,
@@ -548,29 +548,38 @@ export class Relay implements WireHandler {
   }
 
   #takeUsage(): void {
-    const { binding } = this.#bound;
-    const raw = this.#rawUsage;
-    const usage: TokenUsage | null =
-      raw === null ? null : binding.usage === undefined ? readUsage(binding.shape, raw) : binding.usage(raw);
+    const usage = this.#toldUsage();
     this.#x.usage = usage;
     if (usage === null) this.#estimateUsage();
+  }
+
+  #toldUsage(): TokenUsage | null {
+    const { binding } = this.#bound;
+    const raw = this.#rawUsage;
+    if (raw === null) return null;
+    if (binding.usage !== undefined) return binding.usage(raw);
+    if (this.#x.operation.id !== 'proxy') return readUsage(binding.shape, raw);
+    // What only reads may tell what was used before, and was counted then.
+    return this.#x.request.method === 'GET' ? null : readAnyUsage(raw);
   }
 
   /** Output tokens of which something arrived: pieces of a stream, or the bytes of an answer in one piece. */
   #received(): number {
     if (this.#mode === 'sse' || this.#mode === 'events') return this.#pieces;
-    if (!streamMustEnd(this.#x.operation) || !isJson(this.#headers)) return 0;
+    if (!(streamMustEnd(this.#x.operation) || passesGeneration(this.#x)) || !isJson(this.#headers)) return 0;
     return tokensOf(this.#answerBytes);
   }
 
   /** What a generation that reported no usage must have cost at least. Never below what was reported. */
   #estimateUsage(): void {
     const x = this.#x;
-    if (x.usage !== null || this.#mode === 'error' || this.#mode === 'none') return;
-    const received = this.#received();
+    if (x.usage !== null || this.#mode === 'error') return;
+    // What runs on by itself is used up whether or not anybody waits for it.
+    const alone = isBackground(x);
+    if (this.#mode === 'none' && !(alone && x.clientGone)) return;
+    const received = Math.max(this.#received(), alone ? estimateUse(x).output : 0);
     if (received === 0) return;
-    if (this.#rawUsage !== null)
-      x.usage = this.#bound.binding.usage?.(this.#rawUsage) ?? readUsage(this.#bound.binding.shape, this.#rawUsage);
+    x.usage = this.#toldUsage();
     const output = Math.max(x.usage?.output ?? 0, received);
     x.usageEstimated = true;
     x.usage = {

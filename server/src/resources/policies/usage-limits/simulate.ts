@@ -141,7 +141,7 @@ export function simulateUsage(
         reasons.push({ code: 'window_began_earlier', message });
       }
       return call.later(({ signal, simulations }) =>
-        simulations.run((records) =>
+        simulations.run(call.principal.organisationId, (records) =>
           simulate(call, records, signal, {
             engine: usageEngine(policy, active, resetsAt, place),
             kind: 'usage',
