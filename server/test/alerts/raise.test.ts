@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemTenant } from '../../src/auth/tenant.ts';
-import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
+import { MOST_TOLD, raiseAlerts } from '../../src/jobs/alerts/raise.ts';
 import { startUsageLimits } from '../../src/jobs/usage-limits.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
@@ -160,6 +160,49 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
     await raiseAlerts(options);
     expect(await audits()).toHaveLength(40);
     expect(await deliveries()).toHaveLength(40);
+  });
+
+  it('values that callers choose send no more than 100 mails an hour, and are all in the audit log', async () => {
+    const { tables, clock, use, raise, audits, deliveries } = await world(engine);
+    await settings(tables, { emails: ['ops@org.example', 'boss@org.example'] });
+    const spend = async (name: string, count: number) => {
+      for (let i = 0; i < count; i++) await use(termsWith({ bucketKey: `${name} ${i}`, limit: 10 }), 10);
+      await raise();
+    };
+    await spend('first', MOST_TOLD + 5);
+    expect(await audits()).toHaveLength(MOST_TOLD + 5);
+    expect(await deliveries()).toHaveLength(2 * MOST_TOLD);
+    await use(termsWith({ ownerId: 'policy-2', limit: 10 }), 10);
+    await raise();
+    expect(await deliveries()).toHaveLength(2 * MOST_TOLD + 2);
+    clock.jump(3_600_000);
+    await spend('later', 1);
+    expect(await deliveries()).toHaveLength(2 * MOST_TOLD + 4);
+  });
+
+  it('an organisation with very many alerts lets those of others through after a hundred', async () => {
+    const { tables, clock, use } = await world(engine);
+    const other = { organisationId: 'org-2', workspaceId: 'ws-2' };
+    for (let i = 0; i < 230; i++) await use(termsWith({ bucketKey: `b${i}`, limit: 10 }), 10);
+    await tables.systemWrite(async (tx) => {
+      await tx.insert('organisations', organisationRow(other.organisationId));
+      await tx.insert('workspaces', workspaceRow(other.organisationId, other.workspaceId));
+      const book = await Book.open(tx, other, termsWith({ limit: 1 }), clock, clock.now() + 1000);
+      const done = { window: 1, lease: '', reserved: 0, used: 1, carry: 0, requests: 1, unpriced: 0, giveBack: false };
+      await book.settle(tx, done);
+      await book.close(tx, clock.now() + 1000);
+    });
+    const order: string[] = [];
+    const watched = Object.assign(Object.create(tables) as Tables, {
+      systemRead: tables.systemRead,
+      write: ((tenant, run, more) => {
+        order.push(tenant.organisationId);
+        return tables.write(tenant, run, more);
+      }) satisfies Tables['write'],
+    });
+    await raiseAlerts({ tables: watched, clock, log: silentLog, macs, publicUrl: () => '' });
+    expect(order).toHaveLength(231);
+    expect(order.indexOf('org-2')).toBe(100);
   });
 
   it('a leader that is killed before the commit leaves nothing behind, and the next one does it all once', async () => {

@@ -294,7 +294,9 @@ class NodeLedger implements Ledger, Holder {
         await this.#ask(batch);
         this.#awayUntil = 0;
       } catch (error) {
-        this.#awayUntil = this.#options.clock.monotonic() + AWAY_MS;
+        // A store that answers is there for others: what it refuses concerns this workspace.
+        const away = !(error instanceof SluiceError) || error.kind === 'unavailable';
+        if (away) this.#awayUntil = this.#options.clock.monotonic() + AWAY_MS;
         // Those that came meanwhile would only wait for the same.
         for (const waiting of [...batch, ...lane.splice(0)]) this.#without(waiting, error);
       }
