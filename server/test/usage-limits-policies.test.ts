@@ -132,6 +132,27 @@ describe.each(['sqlite', 'postgres'] as const)('usage-limits policies on %s', (e
     expect((await usage(id))[carol]).toEqual(state(60, 'exhausted', true, true));
   });
 
+  it('of very many values the 1,000 used last follow a change at once, any other when it is used next', async () => {
+    const id = await make();
+    await use(id, 'alice', 100);
+    await admin.tables.systemWrite(async (tx) => {
+      const row = await tx.find('usage_buckets', { owner_id: id });
+      if (row === undefined) throw new Error(id);
+      for (let i = 0; i < 1000; i++) {
+        const value_key = `metadata._user:${i}`;
+        const own = { id: `${id} ${i}`, bucket_key: value_key, value_key };
+        await tx.insert('usage_buckets', { ...row, ...own, last_updated_at: row.last_updated_at + 1 });
+      }
+    });
+    await update(id, { credit_limit: 200 });
+    const { body } = await read(id, '/entities?search=_user:7&page_size=1');
+    expect(body.data).toMatchObject([{ credit_limit: 200, status: 'active' }]);
+    const alice = async () => (await read(id, '/entities?search=alice')).body.data;
+    expect(await alice()).toMatchObject([{ credit_limit: 100, status: 'exhausted' }]);
+    await use(id, 'alice', 1);
+    expect(await alice()).toMatchObject([{ credit_limit: 200, status: 'active', current_usage: 101 }]);
+  });
+
   it.each([
     ['raised', 90],
     ['taken away', null],

@@ -116,6 +116,11 @@ export class Book {
     return this.#row.id;
   }
 
+  /** Whether it is not stored yet. */
+  get fresh(): boolean {
+    return this.#fresh;
+  }
+
   get row(): Readonly<Bucket> {
     return this.#row;
   }

@@ -71,6 +71,8 @@ interface Open {
   readonly same: boolean;
   /** What the requests of the batch take, all together. */
   wanted: number;
+  /** Whether any of them is admitted, also for nothing. */
+  admitted: boolean;
 }
 
 /** Only reads, computes and writes: it may run again. */
@@ -89,7 +91,7 @@ export async function grantAll(
     const book = await Book.open(tx, place, terms, clock, now, { row: rows.get(local.bucket), leases });
     const same = lease !== '' && book.row.window_no === local.window;
     if (same) await book.release(tx, lease, surplus);
-    books.set(key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0 });
+    books.set(key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0, admitted: false });
   }
   const find = (demand: Demand) => books.get(keyOf(place.workspaceId, demand.terms));
   // What runs already comes before what is new.
@@ -122,6 +124,7 @@ export async function grantAll(
       seen[n]?.push(committed);
       const amount = grantOf(demand, one.book.row.credit_limit, committed);
       one.wanted += amount;
+      one.admitted = true;
       return amount;
     });
   });
@@ -129,17 +132,19 @@ export async function grantAll(
   for (const { key } of ordered) {
     const open = books.get(key);
     if (open === undefined) continue;
-    const { book, lease, same, wanted, terms } = open;
+    const { book, lease, same, wanted, admitted, terms } = open;
     const limit = book.row.credit_limit;
     const near = book.committed + wanted > limit * NEAR;
     const most = Math.floor(limit * AHEAD);
-    const ahead = near ? 0 : most;
+    // Nobody is admitted: a value that was never used leaves nothing, or refused callers would fill the store with them.
+    const unused = book.fresh && !admitted;
+    const ahead = near || unused ? 0 : most;
     const leased = same || wanted + ahead > 0;
     const held = { id: lease, node, expiresAt: now + leaseMs };
     if (leased) await book.grant(tx, held, wanted + ahead, now);
     // Only a limit that is used up is refused from memory: what others have reserved may come back any time.
     const refusal = book.row.used >= limit ? exceeded(terms, book.row, now, book.committed) : null;
-    await book.close(tx, now);
+    if (!unused) await book.close(tx, now);
     const { id: bucket, window_no: window, resets_at: resetsAt } = book.row;
     const left = limit - book.committed;
     locals.push({ bucket, window, lease, leased, resetsAt, near, most, ahead, open: left, refusal });

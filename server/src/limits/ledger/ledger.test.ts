@@ -122,6 +122,29 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     await consistent(tables);
   });
 
+  it('a value whose requests are all refused leaves nothing in the books; one that is admitted for nothing does', async () => {
+    const tables = own(await booksStore(engine));
+    const node = own(await ledgerNode(tables));
+    const demand = (amount: number, more: object): Demand => ({
+      terms: termsWith({ type: 'cost', ...more }),
+      amount,
+      bounded: true,
+    });
+    const full = demand(5, { ownerId: 'policy-0', limit: 5 });
+    await (await node.reserve([full]))({ ...NOTHING, cost: 5, requests: 1 });
+    await node.drain();
+    for (let i = 0; i < 5; i++) {
+      const value = { bucketKey: `user ${i}`, limit: 1_000_000 };
+      await expect(node.reserve([full, demand(5, value)])).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
+      await expect(node.reserve([demand(5, { ...value, limit: 0 })])).rejects.toThrow();
+    }
+    expect(await buckets(tables)).toHaveLength(1);
+    await (await node.reserve([demand(0, { bucketKey: 'free', limit: 10 })]))({ ...NOTHING, requests: 1, unpriced: 1 });
+    await node.drain();
+    expect(await buckets(tables)).toMatchObject([{ used: 5 }, { bucket_key: 'free', used: 0, unpriced: 1 }]);
+    await consistent(tables);
+  });
+
   it('432 windows over a leap year on two nodes whose clocks are an hour off: each turns once, at its midnight', async () => {
     const clock = new TestClock(Date.UTC(2027, 11, 31, 23, 30));
     const tables = own(await booksStore(engine, clock));
