@@ -61,8 +61,10 @@ export function isFree({ operation: { family, shape: form } }: Exchange): boolea
 }
 
 /** Whether it goes on at the provider after its answer: no request tells later what it has used. */
-export function isBackground({ operation, scan }: Exchange): boolean {
-  return operation.shape === 'responses' && scan?.get('background')?.kind === 'true';
+export function isBackground({ operation, scan, target }: Exchange): boolean {
+  if (operation.shape !== 'responses') return false;
+  const { overrides, defaults } = target?.shaping ?? {};
+  return scan?.get('background')?.kind === 'true' || overrides?.background === true || defaults?.background === true;
 }
 
 export function estimateUse(x: Exchange): Estimate {

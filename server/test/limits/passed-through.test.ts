@@ -25,13 +25,22 @@ afterAll(async () => {
 const limited = (type: 'cost' | 'tokens'): Promise<Caller> =>
   budgetKey(server, { usage_limits: { type, credit_limit: 1_000_000 } });
 
-const pass = async (caller: Caller, path: string, body: object, answer: unknown, method = 'POST') => {
+const pass = async (
+  caller: Caller,
+  path: string,
+  body: object,
+  answer: unknown,
+  method = 'POST',
+  config: object | null = null,
+) => {
   upstream.answer = (_request, response) => sendJson(response, 200, answer);
   const response = await fetch(`${server.url}/v1${path}`, {
     method,
     headers: {
       'x-gateway-api-key': caller.key,
-      'x-gateway-provider': `@${slug}`,
+      ...(config === null
+        ? { 'x-gateway-provider': `@${slug}` }
+        : { 'x-gateway-config': JSON.stringify({ provider: `@${slug}`, ...config }) }),
       ...(method === 'GET' ? {} : { 'content-type': 'application/json' }),
     },
     ...(method === 'GET' ? {} : { body: JSON.stringify(body) }),
@@ -109,6 +118,13 @@ describe('a response in the background', () => {
     expect(reserved).toBe(0);
     expect(used).toBeGreaterThanOrEqual(5000);
     expect(used).toBeLessThan(5100);
+  });
+
+  it.each(['override_params', 'default_params'])('counts so too when the config asks for it by %s', async (name) => {
+    const caller = await limited('tokens');
+    const { background: _, ...body } = background;
+    expect(await pass(caller, '/responses', body, queued, 'POST', { [name]: { background: true } })).toBe(200);
+    expect((await settledBooks(server, caller.id)).used).toBeGreaterThanOrEqual(5000);
   });
 
   it('counts so too when its caller leaves before anything is answered', async () => {
