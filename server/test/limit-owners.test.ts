@@ -11,7 +11,7 @@ import { compose, type Running } from '../src/compose.ts';
 import { loadConfig } from '../src/config.ts';
 import { systemClock } from '../src/kernel/clock.ts';
 import { silentLog } from '../src/kernel/log.ts';
-import { postgresDatabase } from './support/postgres.ts';
+import { migratedDatabase } from './support/postgres.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { type FakeUpstream, sendJson, startUpstream } from './support/upstream.ts';
 
@@ -37,7 +37,7 @@ beforeAll(async () => {
     }),
   );
   const shared = {
-    SLUICE_DATABASE_URL: await postgresDatabase(),
+    SLUICE_DATABASE_URL: await migratedDatabase(),
     SLUICE_MASTER_KEY: randomBytes(32).toString('base64'),
     SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}`,
     SLUICE_ADMIN_REQUESTS_PER_MINUTE: '100000',

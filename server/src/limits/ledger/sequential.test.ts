@@ -1,6 +1,14 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { booksStore, buckets, ledgerNode, NOTHING, termsWith } from '../../../test/support/ledger-node.ts';
+import {
+  booksStore,
+  buckets,
+  emptyBooks,
+  LONG,
+  ledgerNode,
+  NOTHING,
+  termsWith,
+} from '../../../test/support/ledger-node.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Tables } from '../../store/ports.ts';
 
@@ -48,33 +56,35 @@ async function sendAll(tables: Tables, { truth, estimate, limit, bounded }: Cour
 }
 
 it('who sends one request after another gets exactly what the limit allows, however high the estimates', async () => {
+  const tables = await booksStore('sqlite');
   await fc.assert(
     fc.asyncProperty(course, async (one) => {
-      const tables = await booksStore('sqlite');
       try {
         const { used, admitted, message } = await sendAll(tables, one, () => 0);
         expect([used, admitted]).toEqual([one.limit, one.requests]);
         expect(message).toContain('is exhausted');
       } finally {
-        await tables.close();
+        await emptyBooks(tables);
       }
     }),
-    { numRuns: 12 },
+    { numRuns: LONG ? 200 : 10 },
   );
-}, 60_000);
+  await tables.close();
+}, 600_000);
 
 it('on two nodes in turn he gets all of it but a hundredth at most', async () => {
+  const tables = await booksStore('sqlite');
   await fc.assert(
     fc.asyncProperty(course, async (one) => {
-      const tables = await booksStore('sqlite');
       try {
         const { used } = await sendAll(tables, one, (n) => one.nodes[n % one.nodes.length] ?? 0);
         expect(used).toBeGreaterThanOrEqual(0.99 * one.limit);
         expect(used).toBeLessThanOrEqual(one.limit);
       } finally {
-        await tables.close();
+        await emptyBooks(tables);
       }
     }),
-    { numRuns: 12 },
+    { numRuns: LONG ? 200 : 10 },
   );
-}, 60_000);
+  await tables.close();
+}, 600_000);
