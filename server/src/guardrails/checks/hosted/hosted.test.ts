@@ -275,6 +275,30 @@ describe('a hosted check as it is saved', () => {
     expect(problems(id, { ...without, credentials: masked })).toEqual([]);
   });
 
+  it('what makes up an address cannot lead away from the service', () => {
+    const bad = [
+      'evil.example',
+      'aws.us.pangea.cloud.evil.example',
+      'x/y.pangea.cloud',
+      'pangea.cloud',
+      'a@b.pangea.cloud',
+    ];
+    for (const domain of bad)
+      expect(problems('pangea.textGuard', { credentials: { token: 'k', domain } })[0]).toContain('must be a domain');
+    const keys = { accessKeyId: 'a', secretAccessKey: 'b' };
+    for (const region of ['evil.example', 'us-east-1.evil.example/', 'us-east-1@x', ''])
+      expect(
+        problems('bedrock.guard', { guardrailId: 'a', guardrailVersion: '1', credentials: { ...keys, region } })[0],
+      ).toContain('must be a region');
+    const armor = CASES.find(({ id }) => id === 'google.modelArmor')?.parameters;
+    for (const location of ['evil.example/', 'us-central1.evil', 'us/central', ''])
+      expect(problems('google.modelArmor', { ...armor, location })[0]).toContain('must be a location');
+    for (const projectID of ['a/b', '..', 'a?b', 'a#b'])
+      expect(problems('aporia.validateProject', { projectID, credentials: { apiKey: 'k' } })[0]).toContain(
+        'must be the id',
+      );
+  });
+
   it('any parameters are accepted or refused with their path, and what is accepted compiles', () => {
     const json = fc.jsonValue({ maxDepth: 3 });
     fc.assert(

@@ -6,8 +6,9 @@ import { joined } from './texts.ts';
 
 const keys = credentials({
   token: secret,
+  // Only Pangea's own: another address stands in `endpoint`, where its change asks for the token again.
   domain: credential(
-    word('must be a domain such as aws.us.pangea.cloud', /^[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}$/),
+    word('must be a domain such as aws.us.pangea.cloud', /^(?:[a-z0-9-]{1,63}\.){1,6}pangea\.cloud$/),
   ).optional(),
   endpoint: endpoint.optional(),
 });
