@@ -156,3 +156,18 @@ describe('a response in the background', () => {
     expect((await settledBooks(server, caller.id)).used).toBe(49);
   });
 });
+
+it('a model that is not enabled is not reached by the parameters of a config either', async () => {
+  const path = '/integrations/openai-test-integration/models';
+  const off = { models: [{ slug: 'gpt-4o', enabled: false }] };
+  expect((await server.admin('PUT', path, off)).status).toBe(200);
+  const caller = await limited('tokens');
+  const cheap = { ...chat, model: 'gpt-4o-mini' };
+  const { model: _, ...none } = chat;
+  const answer = { model: 'gpt-4o', choices: [], usage };
+  const ask = (body: object, config: object) => pass(caller, '/chat/completions', body, answer, 'POST', config);
+  expect(await ask(cheap, {})).toBe(200);
+  expect(await ask(cheap, { override_params: { model: 'gpt-4o' } })).toBe(400);
+  expect(await ask(cheap, { override_params: { model: `@${slug}/gpt-4o` } })).toBe(400);
+  expect(await ask(none, { default_params: { model: 'gpt-4o' } })).toBe(400);
+});
