@@ -318,6 +318,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     recordOnce: (key, draft) => new Promise((resolve) => recorder.once(key, draft, resolve)),
     maxUploadBytes: config.maxUploadBytes,
     maxBatchBytes: MAX_BATCH_BYTES,
+    filesQuota: config.filesQuota,
   };
   const scheduler = roles.has('jobs') ? createScheduler({ tables, clock, log, node: training.node }) : null;
   const own = lifecycle.own('files, batches and jobs', new Training(training, (id) => scheduler?.wake(id)));

@@ -37,6 +37,8 @@ export interface Config {
   readonly maxBodyBytes: number;
   /** Largest file of an upload in bytes. */
   readonly maxUploadBytes: number;
+  /** Bytes that the files of one organisation may have together; 0: any. */
+  readonly filesQuota: number;
   /** Whether stored accounts of cloud providers may use the identity the server itself runs under. */
   readonly cloudIdentity: boolean;
   /** Saved-only mode for every organisation. */
@@ -95,7 +97,7 @@ const list = (text: string): string[] =>
     .filter(Boolean);
 const whole = (min: number, max: number) => (text: string) => {
   const value = Number(text);
-  return /^\d{1,10}$/.test(text) && value >= min && value <= max ? value : undefined;
+  return /^\d{1,16}$/.test(text) && value >= min && value <= max ? value : undefined;
 };
 const url = (protocols: readonly string[]) => (text: string) =>
   URL.canParse(text) && protocols.includes(new URL(text).protocol) ? text.replace(/\/+$/, '') : undefined;
@@ -272,6 +274,11 @@ const VARIABLES = {
     allowed: 'a whole number of bytes from 1024 to 9999999999',
     parse: whole(1024, 9_999_999_999),
   }),
+  SLUICE_FILES_QUOTA: variable({
+    fallback: String(100 * 1024 ** 3),
+    allowed: 'a whole number of bytes from 0 (no quota) to 9007199254740991',
+    parse: whole(0, Number.MAX_SAFE_INTEGER),
+  }),
   SLUICE_ADMIN_REQUESTS_PER_MINUTE: variable({
     fallback: '300',
     allowed: 'a whole number from 1 to 1000000',
@@ -420,6 +427,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     drainSeconds: must(get('SLUICE_DRAIN_SECONDS')),
     maxBodyBytes: must(get('SLUICE_MAX_BODY_BYTES')),
     maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),
+    filesQuota: must(get('SLUICE_FILES_QUOTA')),
     cloudIdentity: must(get('SLUICE_CLOUD_IDENTITY')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     unpriced: must(get('SLUICE_UNPRICED')),

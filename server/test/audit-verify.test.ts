@@ -13,7 +13,7 @@ import type { Tables } from '../src/store/ports.ts';
 import { openPostgresTables } from '../src/store/postgres/tables.ts';
 import type { Row } from '../src/store/schema.ts';
 import { openSqliteTables } from '../src/store/sqlite/tables.ts';
-import { postgresDatabase } from './support/postgres.ts';
+import { migratedDatabase } from './support/postgres.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 const BIN = join(import.meta.dirname, '..', 'bin', 'sluice.mjs');
@@ -26,7 +26,7 @@ describe.each(['sqlite', 'postgres'] as const)('sluice audit verify on %s', (eng
   let databaseUrl: string | null;
 
   beforeAll(async () => {
-    const url = engine === 'postgres' ? await postgresDatabase() : null;
+    const url = engine === 'postgres' ? await migratedDatabase() : null;
     databaseUrl = url;
     env = url === null ? {} : { SLUICE_DATABASE_URL: url };
     server = await startServer(env);

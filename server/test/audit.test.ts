@@ -16,7 +16,7 @@ import type { Row } from '../src/store/schema.ts';
 import { type AdminHarness, type Answer, type Call, emptyTables, plainVault, startAdmin } from './support/admin.ts';
 import { consoleServer } from './support/console.ts';
 import { addUser, PUBLIC_URL, signIn } from './support/people.ts';
-import { postgresDatabase } from './support/postgres.ts';
+import { migratedDatabase } from './support/postgres.ts';
 
 const ID = '00000000-0000-7000-8000-000000000000';
 const WINDOW = 'start_time=2020-01-01T00:00:00Z&end_time=2100-01-01T00:00:00Z';
@@ -501,7 +501,7 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
 
 describe('many writes at once on PostgreSQL', () => {
   it('from two nodes all succeed, and each has its place in the chain', async () => {
-    const url = await postgresDatabase();
+    const url = await migratedDatabase();
     const one = await openPostgresTables({ url, log: silentLog });
     const two = await openPostgresTables({ url, log: silentLog });
     await one.migrate();

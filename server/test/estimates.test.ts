@@ -170,12 +170,13 @@ describe('a bounded estimate', () => {
   it('counts every answer that is written, and every prompt', async () => {
     const chat = { model: '@sandbox/echo', messages: [{ role: 'user', content: 'Hi' }], max_tokens: 50 };
     const completion = { model: '@sandbox/echo', prompt: 'Hi', max_tokens: 50 };
-    const [one, three, best, prompts, tokens] = await send([
+    const [one, three, best, prompts, tokens, many] = await send([
       { path: '/chat/completions', body: chat },
       { path: '/chat/completions', body: { ...chat, n: 3 } },
       { path: '/completions', body: { ...completion, n: 2, best_of: 5 } },
       { path: '/completions', body: { ...completion, prompt: ['Hi', 'Hello', 'Hey'] } },
       { path: '/completions', body: { ...completion, prompt: [1, 2, 3] } },
+      { path: '/chat/completions', body: { ...chat, max_tokens: 1_000_000, n: 3 } },
     ]);
     const input = (seen: Seen | undefined, output: number) => (seen?.estimate.tokens ?? 0) - output;
     expect(input(one, 50)).toBeLessThan(150);
@@ -183,7 +184,10 @@ describe('a bounded estimate', () => {
     expect(input(best, 250)).toBeGreaterThan(0);
     expect(input(prompts, 150)).toBeGreaterThan(0);
     expect(input(tokens, 50)).toBeLessThan(120);
-    expect([one, three, best, prompts, tokens].map((seen) => seen?.estimate.bounded)).toEqual(Array(5).fill(true));
+    expect(input(many, 3_000_000)).toBeGreaterThan(0);
+    expect([one, three, best, prompts, tokens, many].map((seen) => seen?.estimate.bounded)).toEqual(
+      Array(6).fill(true),
+    );
   });
 
   it('is of the body that the provider gets, not of the one the caller sent', async () => {

@@ -20,7 +20,7 @@ import type { Tables } from '../src/store/ports.ts';
 import { openPostgresTables } from '../src/store/postgres/tables.ts';
 import { openSqliteTables } from '../src/store/sqlite/tables.ts';
 import { type AdminHarness, type Answer, startAdmin } from './support/admin.ts';
-import { postgresDatabase } from './support/postgres.ts';
+import { migratedDatabase } from './support/postgres.ts';
 import { killAll, readFirstRun, startProcess } from './support/process.ts';
 
 const MINUTE = 60_000;
@@ -42,7 +42,7 @@ async function newFolder(): Promise<string> {
 
 /** Opens one and the same database as often as asked, migrated. */
 async function database(engine: 'sqlite' | 'postgres'): Promise<() => Promise<Tables>> {
-  const url = engine === 'postgres' ? await postgresDatabase() : '';
+  const url = engine === 'postgres' ? await migratedDatabase() : '';
   const file = engine === 'sqlite' ? path.join(await newFolder(), 'control.db') : '';
   return async () => {
     const tables =
@@ -420,7 +420,7 @@ describe.each(['sqlite', 'postgres'] as const)('on %s', (engine) => {
 describe.each(['sqlite', 'postgres'] as const)('a server killed at any moment, on %s', (engine) => {
   it('gives the key it made, or makes it then, once', async () => {
     const dataDir = await newFolder();
-    const env: Record<string, string> = engine === 'postgres' ? { SLUICE_DATABASE_URL: await postgresDatabase() } : {};
+    const env: Record<string, string> = engine === 'postgres' ? { SLUICE_DATABASE_URL: await migratedDatabase() } : {};
     let server = await startProcess(dataDir, env);
     const { admin_api_key } = await readFirstRun(dataDir);
     const send = (name: string): Promise<Answer | null> =>

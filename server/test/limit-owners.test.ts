@@ -11,7 +11,7 @@ import { compose, type Running } from '../src/compose.ts';
 import { loadConfig } from '../src/config.ts';
 import { systemClock } from '../src/kernel/clock.ts';
 import { silentLog } from '../src/kernel/log.ts';
-import { postgresDatabase } from './support/postgres.ts';
+import { migratedDatabase } from './support/postgres.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { type FakeUpstream, sendJson, startUpstream } from './support/upstream.ts';
 
@@ -37,7 +37,7 @@ beforeAll(async () => {
     }),
   );
   const shared = {
-    SLUICE_DATABASE_URL: await postgresDatabase(),
+    SLUICE_DATABASE_URL: await migratedDatabase(),
     SLUICE_MASTER_KEY: randomBytes(32).toString('base64'),
     SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}`,
     SLUICE_ADMIN_REQUESTS_PER_MINUTE: '100000',
@@ -308,5 +308,144 @@ describe.each(Object.keys(OWNERS))('a usage limit of the %s', (name) => {
   it('takes no state from a body', async () => {
     await expect(owner.set({ credit_limit: 5, status: 'active' })).rejects.toThrow(/400.*status/);
     await expect(owner.set({ credit_limit: 5, current_usage: 0 })).rejects.toThrow(/400.*current_usage/);
+  });
+});
+
+describe('what was counted stays with its owner', () => {
+  const limit = { type: 'tokens', credit_limit: 5_000 } as const;
+  const spent = (read: () => Promise<Shown | null>, tokens: number) =>
+    within(
+      async () => Number((await read())?.current_usage),
+      (now) => now === tokens,
+    );
+
+  it('an API key that is rotated goes on counting, under both of its secrets', async () => {
+    const { workspace_id } = one.first;
+    const made = await done('POST', '/api-keys/workspace/service', {
+      name: 'Rotated',
+      workspace_id,
+      scopes: ['completions.write'],
+      usage_limits: limit,
+    });
+    const slug = await provider();
+    const usage = async () => (await done('GET', `/api-keys/${made.id}`)).usage_limits as Shown;
+    expect((await chat(one.url, { 'x-gateway-api-key': String(made.key) }, slug)).status).toBe(200);
+    const rotated = await done('POST', `/api-keys/${made.id}/rotate`, {});
+    for (const secret of [made.key, rotated.key]) {
+      expect((await chat(two.url, { 'x-gateway-api-key': String(secret) }, slug)).status).toBe(200);
+    }
+    expect(await spent(usage, 3 * TOKENS)).toBe(3 * TOKENS);
+  });
+
+  it('a virtual key that becomes a provider takes its counter along', async () => {
+    const owner = await (OWNERS['virtual key'] as () => Promise<Owner>)();
+    await owner.set(limit);
+    expect((await chat(one.url, {}, owner.slug)).status).toBe(200);
+    expect(await spent(async () => (await owner.shown()).limit, TOKENS)).toBe(TOKENS);
+    await done('POST', '/virtual-keys/migrate', {
+      virtual_key_id: owner.slug,
+      organisation_id: one.first.organisation_id,
+    });
+    const usage = async () => (await done('GET', `/providers/${owner.slug}`)).usage_limits as Shown;
+    expect(await usage()).toMatchObject({ current_usage: TOKENS, status: 'active' });
+    await done('PUT', `/providers/${owner.slug}`, { usage_limits: { ...limit, credit_limit: 5 } });
+    const refused = await within(
+      () => chat(two.url, {}, owner.slug),
+      ({ status }) => status === 412,
+    );
+    expect([refused.status, refused.text]).toEqual([
+      412,
+      expect.stringContaining(`provider ${owner.slug} is exhausted`),
+    ]);
+  });
+
+  it('a new owner with the slug of one that was deleted begins at nothing', async () => {
+    const { workspace_id } = one.first;
+    const body = { name: 'again', slug: 'again', integration_id: 'shared', workspace_id, usage_limits: limit };
+    const usage = async () => (await done('GET', '/providers/again')).usage_limits as Shown;
+    await done('POST', '/providers', body);
+    expect(
+      (
+        await within(
+          () => chat(one.url, {}, 'again'),
+          ({ status }) => status === 200,
+        )
+      ).status,
+    ).toBe(200);
+    expect(await spent(usage, TOKENS)).toBe(TOKENS);
+    await done('DELETE', '/providers/again');
+    await done('POST', '/providers', body);
+    expect(await usage()).toMatchObject({ current_usage: 0, status: 'active' });
+  });
+
+  it('a workspace that loses its entry on an integration loses what it counted there, and gets the limits of all', async () => {
+    const entry = { id: one.first.workspace_id, enabled: true, create_default_provider: false, usage_limits: [limit] };
+    await done('PUT', '/integrations/shared/workspaces', { workspaces: [entry] });
+    const slug = await provider();
+    expect((await chat(one.url, {}, slug)).status).toBe(200);
+    const shown = async () => {
+      const { workspaces } = await done('GET', '/integrations/shared/workspaces');
+      return first(first(workspaces)?.usage_limits);
+    };
+    expect(await spent(shown, TOKENS)).toBe(TOKENS);
+    await done('PUT', '/integrations/shared/workspaces', {
+      workspaces: [],
+      override_existing_workspace_access: true,
+      global_workspace_access: { enabled: true },
+    });
+    expect(
+      (
+        await within(
+          () => chat(two.url, {}, slug),
+          ({ status }) => status === 200,
+        )
+      ).status,
+    ).toBe(200);
+    await done('PUT', '/integrations/shared/workspaces', { workspaces: [entry] });
+    expect(await shown()).toMatchObject({ current_usage: 0, status: 'active', credit_limit: 5_000 });
+    await done('PUT', '/integrations/shared/workspaces', { workspaces: [{ ...entry, usage_limits: null }] });
+  });
+});
+
+describe('several limits of a workspace', () => {
+  const set = (usage_limits: unknown) =>
+    one.admin('PUT', `/admin/workspaces/${one.first.workspace_id}`, { usage_limits });
+
+  it('are one for each type and period: a second one is refused by its path', async () => {
+    const limits = [
+      { credit_limit: 5 },
+      { type: 'cost', credit_limit: 9, periodic_reset: 'monthly' },
+      { type: 'tokens', credit_limit: 9 },
+      { credit_limit: 5, periodic_reset_days: 7 },
+      { credit_limit: 5, periodic_reset_days: 8 },
+    ];
+    expect((await set(limits)).status).toBe(200);
+    for (const again of limits) {
+      const { status, body } = await set([...limits, { ...again, credit_limit: 3 }]);
+      expect([status, (body.error as Shown).param]).toEqual([400, `usage_limits[${limits.length}]`]);
+    }
+    expect((await set(null)).status).toBe(200);
+  });
+
+  it('count each for itself: the one that is used up refuses, and says of which period it is', async () => {
+    const slug = await provider();
+    expect(
+      (
+        await set([
+          { type: 'tokens', credit_limit: 5_000 },
+          { type: 'tokens', credit_limit: 5, periodic_reset: 'weekly' },
+        ])
+      ).status,
+    ).toBe(200);
+    const refused = await within(
+      () => chat(one.url, {}, slug),
+      ({ status }) => status === 412,
+    );
+    expect([refused.status, refused.text]).toEqual([412, expect.stringContaining('It resets at ')]);
+    const read = async () => (await done('GET', `/admin/workspaces/${one.first.workspace_id}`)).usage_limits as Shown[];
+    const shown = await within(read, (limits) => limits[1]?.status === 'exhausted');
+    expect(shown.map(({ status }) => status)).toEqual(['active', 'exhausted']);
+    expect(shown[0]?.current_usage).toBe(shown[1]?.current_usage);
+    expect((await set(null)).status).toBe(200);
   });
 });

@@ -16,7 +16,7 @@ type Kind = 'usage' | 'rate';
 
 const USAGE = [
   { type: 'requests', credit_limit: 9 },
-  { type: 'tokens', credit_limit: 300 },
+  { type: 'tokens', credit_limit: 200 },
   { type: 'cost', credit_limit: 0.00002 },
 ] as const;
 const RATES = [

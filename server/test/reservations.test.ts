@@ -494,6 +494,31 @@ describe('what a refusal and an answer tell', () => {
     }
   });
 
+  it('what only reads takes nothing from any limit, also where it is passed through; what it costs otherwise does', async () => {
+    upstream.answer = (_request, response) => sendJson(response, 200, { object: 'list', data: [] });
+    const caller = await budgetKey(server, {
+      usage_limits: { type: 'tokens', credit_limit: 1_000_000 },
+      rate_limits: [{ type: 'requests', unit: 'rpd', value: 2 }],
+    });
+    const pass = (method: string) =>
+      fetch(`${server.url}/v1/proxy/assistants`, {
+        method,
+        headers: {
+          'x-gateway-api-key': caller.key,
+          'x-gateway-provider': `@${slug}`,
+          ...(method === 'GET' ? {} : { 'content-type': 'application/json' }),
+        },
+        ...(method === 'GET' ? {} : { body: '{}' }),
+      });
+    for (let i = 0; i < 4; i++) {
+      const read = await pass('GET');
+      expect([read.status, read.headers.get('x-gateway-limit-requests-remaining')]).toEqual([200, null]);
+    }
+    const written = await pass('POST');
+    expect([written.status, written.headers.get('x-gateway-limit-requests-remaining')]).toEqual([200, '1']);
+    expect((await pass('GET')).headers.get('x-gateway-limit-requests-remaining')).toBeNull();
+  });
+
   it('and so does one that cannot be built for its provider', async () => {
     const caller = await budgetKey(server, { rate_limits: [{ type: 'requests', unit: 'rpd', value: 2 }] });
     for (let i = 0; i < 4; i++) {

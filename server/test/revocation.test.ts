@@ -14,7 +14,7 @@ import { silentLog } from '../src/kernel/log.ts';
 import type { Tables } from '../src/store/ports.ts';
 import { openPostgresTables } from '../src/store/postgres/tables.ts';
 import type { Row } from '../src/store/schema.ts';
-import { postgresDatabase } from './support/postgres.ts';
+import { migratedDatabase } from './support/postgres.ts';
 import { killAll, readFirstRun, type ServerProcess, startProcess } from './support/process.ts';
 import { ownRedisMissing, startRedis, type TestRedis } from './support/redis.ts';
 import { startServer, type TestServer } from './support/server.ts';
@@ -415,7 +415,7 @@ function report(what: string, lags: readonly number[]): void {
 describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
   beforeAll(async () => {
     dataDir = await mkdtemp(join(tmpdir(), 'sluice-revocation-'));
-    const databaseUrl = await postgresDatabase();
+    const databaseUrl = await migratedDatabase();
     way = await silenceable(databaseUrl);
     redis = await startRedis();
     env = {

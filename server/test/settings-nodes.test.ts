@@ -15,7 +15,7 @@ import { apiKeyRow, secretRow } from '../src/store/conformance/rows.ts';
 import type { Tables } from '../src/store/ports.ts';
 import { openPostgresTables } from '../src/store/postgres/tables.ts';
 import { addUser } from './support/people.ts';
-import { postgresDatabase } from './support/postgres.ts';
+import { migratedDatabase } from './support/postgres.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 const WITHIN_MS = 1_000;
@@ -27,7 +27,7 @@ describe('two nodes on one PostgreSQL', () => {
   let tables: Tables;
 
   beforeAll(async () => {
-    const url = await postgresDatabase();
+    const url = await migratedDatabase();
     const shared = { SLUICE_DATABASE_URL: url, SLUICE_MASTER_KEY: randomBytes(32).toString('base64') };
     one = await startServer(shared);
     dataDir = await mkdtemp(join(tmpdir(), 'sluice-node-'));

@@ -8,6 +8,7 @@ import { containsCode } from './checks/code.ts';
 import { contains } from './checks/contains.ts';
 import { characterCount, sentenceCount, wordCount } from './checks/counts.ts';
 import { allUpperCase, endsWith, isAllLowerCase, notNull } from './checks/form.ts';
+import { HOSTED } from './checks/hosted/index.ts';
 import { inlineImageUrls } from './checks/images.ts';
 import { promptInjection } from './checks/injection.ts';
 import { jsonKeys, jsonSchema } from './checks/json.ts';
@@ -54,6 +55,7 @@ export const CHECKS: ReadonlyMap<string, Check> = new Map(
     gibberish,
     secrets,
     promptInjection,
+    ...HOSTED,
   ].map((one) => [one.id, one]),
 );
 
@@ -95,7 +97,12 @@ function parse(made: Check, parameters: Readonly<Record<string, unknown>>): Pars
     Object.defineProperty(COMMON_KEYS.has(key) ? shared : own, key, { value, enumerable: true, configurable: true });
   }
   const [mine, theirs] = [made.parameters.safeParse(own), common.safeParse(shared)];
-  if (!mine.success || !theirs.success) return [...(mine.error?.issues ?? []), ...(theirs.error?.issues ?? [])];
+  const keys = (made.credentials ?? common.shape.credentials).safeParse(shared['credentials']);
+  if (!mine.success || !theirs.success || !keys.success) {
+    const wrong = keys.error?.issues.map((issue) => ({ ...issue, path: ['credentials', ...issue.path] }));
+    const others = theirs.error?.issues.filter(({ path }) => path[0] !== 'credentials');
+    return [...(mine.error?.issues ?? []), ...(others ?? []), ...(wrong ?? [])];
+  }
   const { timeout = made.timeoutMs, failOnError = false, forwardHeaders: names = [], credentials = null } = theirs.data;
   return {
     check: made,

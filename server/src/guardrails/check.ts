@@ -141,6 +141,8 @@ export interface Check<P = unknown> {
   readonly targets: readonly Target[];
   /** Strict; messages say what to do. The common parameters are not among them. */
   readonly parameters: z.ZodType<P>;
+  /** What `credentials` must be; absent: they are not used. */
+  readonly credentials?: z.ZodType;
   /** Milliseconds the runner gives a check that calls others; null: computed here, no limit of its own. */
   readonly timeoutMs: number | null;
   /** Whether it may replace texts or bodies. */

@@ -124,23 +124,31 @@ export function detected(
 ): Judgement | Promise<Judgement> {
   return paced(
     (function* (): Generator<number, Judgement> {
-      const found = yield* detect(detectors, subject, redact);
-      const excerpts: Excerpt[] = [];
-      const counts: Record<string, number> = {};
-      for (const [{ path }, findings] of found)
-        for (const { start, end, kind } of findings) {
-          counts[kind] = (counts[kind] ?? 0) + 1;
-          if (excerpts.length < MAX_EXCERPTS) excerpts.push({ path, start, end, kind });
-        }
-      const kinds = Object.keys(counts);
-      if (kinds.length === 0) return { verdict: true, data: { explanation: `No ${what} was found.` } };
-      const explanation = `${kinds.join(', ')} found${redact ? ' and redacted' : ''}.`;
-      const data = { explanation, found: counts };
-      if (!redact) return { verdict: false, data, excerpts };
-      const replacements = yield* redacted(found);
-      return { verdict: true, data, excerpts, replacements };
+      return yield* reported(yield* detect(detectors, subject, redact), redact, what);
     })(),
   );
+}
+
+/** The judgement that follows from findings; those of a text are in order and do not overlap. */
+export function* reported(
+  found: ReadonlyMap<TextPart, readonly Finding[]>,
+  redact: boolean,
+  what: string,
+): Generator<number, Judgement> {
+  const excerpts: Excerpt[] = [];
+  const counts: Record<string, number> = {};
+  for (const [{ path }, findings] of found)
+    for (const { start, end, kind } of findings) {
+      counts[kind] = (counts[kind] ?? 0) + 1;
+      if (excerpts.length < MAX_EXCERPTS) excerpts.push({ path, start, end, kind });
+    }
+  const kinds = Object.keys(counts);
+  if (kinds.length === 0) return { verdict: true, data: { explanation: `No ${what} was found.` } };
+  const explanation = `${kinds.join(', ')} found${redact ? ' and redacted' : ''}.`;
+  const data = { explanation, found: counts };
+  if (!redact) return { verdict: false, data, excerpts };
+  const replacements = yield* redacted(found);
+  return { verdict: true, data, excerpts, replacements };
 }
 
 function* redacted(found: ReadonlyMap<TextPart, readonly Finding[]>): Generator<number, Replacement[]> {

@@ -47,6 +47,23 @@ describe('windows (api §15.5)', () => {
 });
 
 describe('admission', () => {
+  it('a request that was refused after all is given back once, and only what it had taken', async () => {
+    const { admission } = oneNode();
+    const limited = [entity('key', 'k', rate('requests', 'rpm', 2), rate('tokens', 'rpm', 10))];
+    const first = await admission.admit('w', limited);
+    expect(first.release().requests).toEqual({ limit: 2, remaining: 2, reset: 30 });
+    expect(first.release().requests).toEqual({ limit: 2, remaining: 2, reset: 30 });
+    (await admission.admit('w', limited)).settle(3);
+    const third = await admission.admit('w', limited);
+    expect(third.quota).toMatchObject({ requests: { remaining: 0 }, tokens: { remaining: 7 } });
+    const refused = await admission.admit('w', limited);
+    expect(refused.refusal).not.toBeNull();
+    refused.release();
+    expect((await admission.admit('w', limited)).refusal).not.toBeNull();
+    third.release();
+    expect((await admission.admit('w', limited)).refusal).toBeNull();
+  });
+
   it('counts what it admits, refuses the next request with what to wait, and starts anew with the window', async () => {
     const { clock, admission } = oneNode();
     const limited = [entity('key', 'k', rate('requests', 'rpm', 2))];
@@ -230,6 +247,22 @@ describe('without the shared counters', () => {
     expect(await admitted(node(), [entity('key', 'k', rate('requests', 'rpd', 10))], 20)).toBe(2);
     expect(await admitted(node(), [entity('key', 'k', rate('requests', 'rpd', 3))], 20)).toBe(1);
     expect(await admitted(node(), [entity('key', 'k', rate('requests', 'rpd', 0))], 20)).toBe(0);
+  });
+
+  it('what a node counted alone is given back to that node alone', async () => {
+    const { state, node, counters, clock } = setup(2);
+    const limited = [entity('key', 'k', rate('requests', 'rpd', 2))];
+    const a = node();
+    await a.admit('w', limited);
+    state.away = true;
+    (await a.admit('w', limited)).release();
+    expect((await a.admit('w', limited)).refusal).toBeNull();
+    expect((await a.admit('w', limited)).refusal).not.toBeNull();
+    state.away = false;
+    clock.advance(1_000);
+    const back = await a.admit('w', limited);
+    expect(back.quota.requests).toMatchObject({ limit: 2, remaining: 0 });
+    expect(counters.size).toBe(1);
   });
 
   it('no more than the limit and one share per node in the window of the loss', async () => {

@@ -222,19 +222,21 @@ export function createAdmission(options: {
       const refused = allowed ? undefined : hits[refusedBy];
       const requests = tightest('requests', hits, used, now);
       const tokens = tightest('tokens', hits, used, now);
-      let released = !allowed;
+      let released = false;
       return {
         at,
         quota: { requests, tokens },
         refusal: refused === undefined ? null : refusal(refused, now),
         release() {
-          if (released || requests === null) return { requests, tokens };
-          released = true;
-          const windows = hits.filter((hit) => hit.amount > 0);
-          const back = windows.map(({ key, expiresAt }) => ({ key, amount: -1, expiresAt }));
-          // What the shared counters never saw is not taken from them later.
-          if (locally && share !== null) void share.counters.add(back);
-          else book(back, false);
+          if (!allowed || requests === null) return { requests, tokens };
+          if (!released) {
+            released = true;
+            const windows = hits.filter((hit) => hit.amount > 0);
+            const back = windows.map(({ key, expiresAt }) => ({ key, amount: -1, expiresAt }));
+            // What the shared counters never saw is not taken from them later.
+            if (locally && share !== null) void share.counters.add(back);
+            else book(back, false);
+          }
           return { requests: { ...requests, remaining: requests.remaining + 1 }, tokens };
         },
         settle(tokens) {

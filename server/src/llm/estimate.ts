@@ -34,6 +34,8 @@ export interface Reserved {
 const MAX_PARSED = 256 * 1024;
 /** No answer is longer; larger maxima are callers' ways of saying none. */
 const MAX_OUTPUT = 1_000_000;
+/** Of all answers of one request; what is more is no count (`operations/usage.ts`). */
+const MAX_COUNT = 999_999_999;
 /** What templates put around a request, beyond what its JSON does; and around tools, where vendors add instructions. */
 const AROUND = 16;
 const AROUND_TOOLS = 1024;
@@ -56,6 +58,13 @@ export function modelKey(x: Exchange): string {
  */
 export function isFree({ operation: { family, shape: form } }: Exchange): boolean {
   return family === 'J' || family === 'F' || form === 'moderations' || form === 'count_tokens';
+}
+
+/** Whether it goes on at the provider after its answer: no request tells later what it has used. */
+export function isBackground({ operation, scan, target }: Exchange): boolean {
+  if (operation.shape !== 'responses') return false;
+  const { overrides, defaults } = target?.shaping ?? {};
+  return scan?.get('background')?.kind === 'true' || overrides?.background === true || defaults?.background === true;
 }
 
 export function estimateUse(x: Exchange): Estimate {
@@ -113,7 +122,7 @@ function size(x: Exchange, body: JsonObject): Pick<Estimate, 'input' | 'output' 
       const answers = choices(body);
       const each = maximum(body);
       const most = answers === null || each === null ? null : answers * each;
-      if (most !== null && most <= MAX_OUTPUT) return { input, output: most, bounded: text };
+      if (most !== null && most <= MAX_COUNT) return { input, output: most, bounded: text };
       // What was learned is of whole answers, with as many choices as they had.
       return { input, output: x.services.outputs.expected(modelKey(x)), bounded: false };
     }

@@ -177,9 +177,10 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
   if (stored.expiresAt !== null && stored.expiresAt <= x.services.clock.now()) {
     throw bad(`Provider ${slug} has expired; extend its expires_at or use another one.`);
   }
-  const model = stored.models.get(x.model.toLowerCase());
-  if (model ? !model.enabled : !stored.allowAllModels && x.model !== '') {
-    throw bad(`Model ${JSON.stringify(x.model.slice(0, 200))} is not enabled on the integration of provider ${slug}.`);
+  const asked = modelUnder(selection.config, x.model);
+  const model = stored.models.get(asked.toLowerCase());
+  if (model ? !model.enabled : !stored.allowAllModels && asked !== '') {
+    throw bad(`Model ${JSON.stringify(asked.slice(0, 200))} is not enabled on the integration of provider ${slug}.`);
   }
   const saved = model?.customHost ?? stored.customHost;
   const credentials = { key: stored.key, settings: { ...stored.settings, ...headerSettings(x, false) } };
@@ -261,6 +262,14 @@ function build(
     retry: compileRetry(config, x),
     strict: config?.strict_open_ai_compliance ?? x.header('x-gateway-strict-open-ai-compliance') !== 'false',
   });
+}
+
+/** The model that goes upstream: callers write configs too, and must not reach by one what is not enabled. */
+function modelUnder(config: Config | null, model: string): string {
+  if (config === null) return model;
+  const { override_params: overrides, default_params: defaults } = withoutSlug(config);
+  if (typeof overrides?.model === 'string') return overrides.model;
+  return model === '' && typeof defaults?.model === 'string' ? defaults.model : model;
 }
 
 /** `override_params.model` may be `@slug/model`: the slug routed already, the model goes upstream. */

@@ -67,6 +67,8 @@ export function totalUsage(parts: readonly TokenUsage[]): TokenUsage {
   return total;
 }
 
+const NO_CLASSES = { cache_read: 0, cache_write: 0, reasoning: 0, audio_input: 0, audio_output: 0 };
+
 const details = (value: JsonValue | undefined): JsonObject => (isObject(value) ? value : {});
 
 /** Totals never fall below the classes they contain, whatever the upstream wrote. */
@@ -160,6 +162,40 @@ export function readUsage(shape: Shape, usage: JsonObject): TokenUsage | null {
     case 'raw':
       return null;
   }
+}
+
+/**
+ * Usage of an answer that was passed through, whose API nobody named: told apart by the names of its counts. Null when it
+ * has none that are known.
+ */
+export function readAnyUsage(usage: JsonObject): TokenUsage | null {
+  if (usage.prompt_tokens !== undefined || usage.completion_tokens !== undefined) return readChat(usage);
+  if (usage.input_tokens !== undefined || usage.output_tokens !== undefined) {
+    const messages = usage.cache_read_input_tokens !== undefined || usage.cache_creation_input_tokens !== undefined;
+    return messages ? readMessages(usage) : readResponses(usage);
+  }
+  if (usage.inputTokens !== undefined || usage.outputTokens !== undefined) return readCamel(usage);
+  if (usage.promptTokenCount !== undefined || usage.candidatesTokenCount !== undefined) return readCounts(usage);
+  if (isObject(usage.tokens)) return readResponses(usage.tokens);
+  return readInputOnly(usage);
+}
+
+/** Bedrock's own names: `inputTokens` is without what was read from or written to a cache. */
+function readCamel(usage: JsonObject): TokenUsage | null {
+  const read = tokenCount(usage.cacheReadInputTokens) ?? 0;
+  const write = tokenCount(usage.cacheWriteInputTokens) ?? 0;
+  const input = tokenCount(usage.inputTokens);
+  const classes = { ...NO_CLASSES, cache_read: read, cache_write: write };
+  return tokens(input === null ? null : input + read + write, tokenCount(usage.outputTokens), classes);
+}
+
+/** Gemini's own names: what was thought stands beside what was answered. */
+function readCounts(usage: JsonObject): TokenUsage | null {
+  const reasoning = tokenCount(usage.thoughtsTokenCount) ?? 0;
+  const input = (tokenCount(usage.promptTokenCount) ?? 0) + (tokenCount(usage.toolUsePromptTokenCount) ?? 0);
+  const output = (tokenCount(usage.candidatesTokenCount) ?? 0) + reasoning;
+  const cached = tokenCount(usage.cachedContentTokenCount) ?? 0;
+  return tokens(input, output, { ...NO_CLASSES, cache_read: cached, reasoning });
 }
 
 /** Writes `usage` as the usage object of `shape`; null for shapes that have none (providers §18.6). */

@@ -65,9 +65,14 @@ export function claimLimits(
     limitOwner: {
       kind: 'token',
       id: digest.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12}).*$/, '$1-$2-$3-$4-$5'),
-      label: what === 'token' ? who.slice(0, 12) : who.slice(0, MAX_LABEL),
+      label: what === 'token' ? who.slice(0, 12) : labelOf(who),
     },
   };
+}
+
+/** What an issuer writes may also be what no store takes. */
+function labelOf(subject: string): string {
+  return subject.slice(0, MAX_LABEL).toWellFormed().replaceAll('\u0000', '\ufffd');
 }
 
 function isText(value: unknown): value is string {

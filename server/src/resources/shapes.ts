@@ -228,20 +228,6 @@ export function usageLimitsOf<L extends readonly UsageLimit[] | null | undefined
   return limits.map((limit, index) => usageLimitOf(limit, now, `${param}[${index}]`));
 }
 
-/** Adds the defaults and the state to a stored usage limit. */
-export function presentUsageLimit(
-  limit: UsageLimit | null,
-  state: { exhausted: boolean; lastResetAt: number | null },
-): Record<string, unknown> | null {
-  if (limit === null) return null;
-  return {
-    ...limit,
-    type: limit.type ?? 'cost',
-    status: state.exhausted ? 'exhausted' : 'active',
-    last_reset_at: toIsoOrNull(state.lastResetAt),
-  };
-}
-
 /** Far more fields than any provider has. */
 const MAX_MAPPINGS = 100;
 

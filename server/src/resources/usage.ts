@@ -61,12 +61,11 @@ export function presentUsage(
   row: { readonly exhausted: boolean; readonly lastResetAt: number | null },
 ): Record<string, unknown> | null {
   if (limit === null) return null;
-  const { status: _status, ...given } = limit;
   const type = limit.type ?? 'cost';
   return {
-    ...given,
+    ...limit,
     type,
-    ...(bucket === undefined || (bucket.resets_at === null && given.next_usage_reset_at == null)
+    ...(bucket === undefined || (bucket.resets_at === null && limit.next_usage_reset_at == null)
       ? {}
       : { next_usage_reset_at: toIsoOrNull(bucket.resets_at) }),
     current_usage: bucket === undefined ? 0 : shownAmount(bucket.type, bucket.used),

@@ -27,8 +27,6 @@ export interface UsageLimit {
   next_usage_reset_at?: string | null;
   unpriced?: UnpricedRule;
   on_outage?: 'refuse' | 'serve';
-  /** Where a row holds several limits; absent means active. Set by whoever counts, never by a body. */
-  status?: 'exhausted';
 }
 
 /** One condition of a policy (api §15.2): a request must have one of `value` and none of `excludes` under `key`. */

@@ -59,4 +59,6 @@ export interface TrainingServices {
   /** Largest upload, and largest batch input, bytes. */
   readonly maxUploadBytes: number;
   readonly maxBatchBytes: number;
+  /** Bytes that the files of one organisation may have together in Sluice's own store; 0 or absent: any. */
+  readonly filesQuota?: number;
 }

@@ -20,7 +20,7 @@ import { Secret } from '../../src/kernel/secret.ts';
 import type { Mailer } from '../../src/mail/mailer.ts';
 import { type SmtpOptions, smtpMailer } from '../../src/mail/smtp.ts';
 import { nextSigningSecret } from '../../src/resources/settings/webhook-secret.ts';
-import { tenantRows } from '../../src/store/conformance/rows.ts';
+import { organisationRow, tenantRows, workspaceRow } from '../../src/store/conformance/rows.ts';
 import { loadKeyring } from '../../src/store/keyring.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import type { Row } from '../../src/store/schema.ts';
@@ -290,6 +290,47 @@ describe('webhooks', () => {
     const left = await all.tables.systemRead((tx) => tx.count('alert_deliveries', { where: { delivered_at: null } }));
     expect(left).toBe(0);
     expect(receiver.calls).toHaveLength(253);
+  });
+
+  it('an organisation with hundreds of receivers that hang leaves places to others', async () => {
+    const receiver = own(await hook());
+    receiver.answer = ({ path }, response) => {
+      if (path === '/other') response.writeHead(200).end();
+    };
+    const all = await world({ limitMs: 60 });
+    await all.tables.systemWrite(async (tx) => {
+      await tx.insert('organisations', organisationRow('org-2'));
+      await tx.insert('workspaces', workspaceRow('org-2', 'ws-2'));
+      const bucket = tenantRows('org-2', 'ws-2').usage_buckets;
+      await tx.insert('usage_buckets', { ...bucket, id: 'bucket-2' });
+    });
+    const urls = Array.from({ length: 250 }, (_, i) => `${receiver.url}/hangs/${i}`);
+    await all.addMany('webhook', urls);
+    all.clock.jump(1);
+    const theirs = { organisation_id: 'org-2', workspace_id: 'ws-2', bucket_id: 'bucket-2' };
+    const id = await all.add('webhook', `${receiver.url}/other`, theirs);
+    await all.turn();
+    expect(await all.row(id)).toMatchObject({ delivered_at: expect.any(Number) });
+    // Four at a time: before theirs came at most two rounds of the others.
+    expect(receiver.calls.findIndex(({ path }) => path === '/other')).toBeLessThan(9);
+  });
+
+  it('who stalls past its time sends nothing that another node has taken over', async () => {
+    const receiver = own(await hook());
+    const all = await world();
+    const [first, second] = await all.addMany('webhook', [`${receiver.url}/a`, `${receiver.url}/a`]);
+    let stalled = false;
+    receiver.answer = async (_call, response) => {
+      if (!stalled) {
+        stalled = true;
+        all.clock.jump(60_000);
+        await all.turn();
+      }
+      response.writeHead(200).end();
+    };
+    await all.turn();
+    expect(receiver.calls.map((call) => call.headers['webhook-id'])).toEqual([first, first, second]);
+    expect(await all.row(second ?? '')).toMatchObject({ tries: 1, delivered_at: expect.any(Number) });
   });
 
   it.each(['sqlite', 'postgres'] as const)(

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemTenant } from '../../src/auth/tenant.ts';
-import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
+import { MOST_TOLD, raiseAlerts } from '../../src/jobs/alerts/raise.ts';
 import { startUsageLimits } from '../../src/jobs/usage-limits.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
@@ -92,6 +92,19 @@ function settings(tables: Tables, organisation: object, workspace: object = {}):
   });
 }
 
+const ONE = { window: 1, lease: '', reserved: 0, used: 10, carry: 0, requests: 1, unpriced: 0, giveBack: false };
+
+/** Uses up the limits of so many values of one policy at once. */
+function useAll(tables: Tables, clock: TestClock, name: string, count: number): Promise<void> {
+  return tables.systemWrite(async (tx) => {
+    for (let i = 0; i < count; i++) {
+      const book = await Book.open(tx, PLACE, termsWith({ bucketKey: `${name} ${i}`, limit: 10 }), clock, clock.now());
+      await book.settle(tx, ONE);
+      await book.close(tx, clock.now());
+    }
+  });
+}
+
 describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
   it('crossing the threshold, being used up and an unknown price are told once for each window', async () => {
     const { tables, clock, use, raise, audits, deliveries } = await world(engine);
@@ -160,6 +173,48 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
     await raiseAlerts(options);
     expect(await audits()).toHaveLength(40);
     expect(await deliveries()).toHaveLength(40);
+  });
+
+  it('values that callers choose send no more than 100 mails an hour, and are all in the audit log', async () => {
+    const { tables, clock, use, raise, audits, deliveries } = await world(engine);
+    await settings(tables, { emails: ['ops@org.example', 'boss@org.example'] });
+    const spend = async (name: string, count: number) => {
+      await useAll(tables, clock, name, count);
+      await raise();
+    };
+    await spend('first', MOST_TOLD + 5);
+    expect(await audits()).toHaveLength(MOST_TOLD + 5);
+    expect(await deliveries()).toHaveLength(2 * MOST_TOLD);
+    await use(termsWith({ ownerId: 'policy-2', limit: 10 }), 10);
+    await raise();
+    expect(await deliveries()).toHaveLength(2 * MOST_TOLD + 2);
+    clock.jump(3_600_000);
+    await spend('later', 1);
+    expect(await deliveries()).toHaveLength(2 * MOST_TOLD + 4);
+  });
+
+  it('an organisation with very many alerts lets those of others through after a hundred', async () => {
+    const { tables, clock } = await world(engine);
+    const other = { organisationId: 'org-2', workspaceId: 'ws-2' };
+    await useAll(tables, clock, 'mine', 120);
+    await tables.systemWrite(async (tx) => {
+      await tx.insert('organisations', organisationRow(other.organisationId));
+      await tx.insert('workspaces', workspaceRow(other.organisationId, other.workspaceId));
+      const book = await Book.open(tx, other, termsWith({ limit: 1 }), clock, clock.now() + 1000);
+      await book.settle(tx, ONE);
+      await book.close(tx, clock.now() + 1000);
+    });
+    const order: string[] = [];
+    const watched = Object.assign(Object.create(tables) as Tables, {
+      systemRead: tables.systemRead,
+      write: ((tenant, run, more) => {
+        order.push(tenant.organisationId);
+        return tables.write(tenant, run, more);
+      }) satisfies Tables['write'],
+    });
+    await raiseAlerts({ tables: watched, clock, log: silentLog, macs, publicUrl: () => '' });
+    expect(order).toHaveLength(121);
+    expect(order.indexOf('org-2')).toBe(100);
   });
 
   it('a leader that is killed before the commit leaves nothing behind, and the next one does it all once', async () => {

@@ -11,6 +11,8 @@ interface Call {
   readonly base?: Base;
   /** Why it costs nothing against any limit; absent: it counts. */
   readonly free?: string;
+  /** Why no usage limit concerns it: whoever has used one up must still be able to do it. */
+  readonly ends?: string;
   /** Fields of the JSON body, or of the form. */
   readonly fields?: Readonly<Record<string, unknown>>;
   /** Fields that make it a stream. */
@@ -21,6 +23,8 @@ interface Call {
 }
 
 const READ = 'only reads';
+const STOP = 'stops work';
+const REMOVE = 'removes';
 const messages = [{ role: 'user', content: 'Hello' }];
 const talk = { model: 'gpt-4o', messages, max_tokens: 5 };
 const stream = { stream: true };
@@ -34,7 +38,7 @@ export const CALLS: Readonly<Record<OperationId, Call>> = {
   count_tokens: { base: 'anthropic', fields: { model: 'claude-sonnet-4-5', messages } },
   responses: { fields: { model: 'gpt-4o', input: 'Hello' }, streamed: stream },
   response: { free: READ, path: '/responses/resp_1' },
-  response_delete: { path: '/responses/resp_1' },
+  response_delete: { ends: REMOVE, path: '/responses/resp_1' },
   response_items: { free: READ, path: '/responses/resp_1/input_items' },
   moderations: { fields: { model: 'omni-moderation-latest', input: 'Hello' } },
   images_generate: { fields: { model: 'gpt-image-1', prompt: 'A cat' }, streamed: stream },
@@ -49,7 +53,7 @@ export const CALLS: Readonly<Record<OperationId, Call>> = {
   rerank: { base: 'cohere', fields: { model: 'rerank-v3.5', query: 'Hello', documents: ['Hello'] } },
   models: { free: READ },
   model: { free: READ, path: '/models/gpt-4o' },
-  model_delete: { path: '/models/ft-gpt-4o' },
+  model_delete: { ends: REMOVE, path: '/models/ft-gpt-4o' },
   files_upload: { fields: { purpose: 'batch', file: someFile() } },
   files: { free: READ },
   file: { free: READ, path: '/files/file-1' },
@@ -59,7 +63,7 @@ export const CALLS: Readonly<Record<OperationId, Call>> = {
   },
   batches: { free: READ },
   batch: { free: READ, path: '/batches/batch_1' },
-  batch_cancel: { path: '/batches/batch_1/cancel' },
+  batch_cancel: { ends: STOP, path: '/batches/batch_1/cancel' },
   batch_output: { free: READ, path: '/batches/batch_1/output' },
   finetune_create: {
     fields: {
@@ -76,10 +80,10 @@ export const CALLS: Readonly<Record<OperationId, Call>> = {
   finetune_job: { free: READ, path: '/fine_tuning/jobs/ftjob-1' },
   finetune_events: { free: READ, path: '/fine_tuning/jobs/ftjob-1/events' },
   finetune_checkpoints: { free: READ, path: '/fine_tuning/jobs/ftjob-1/checkpoints' },
-  finetune_pause: { path: '/fine_tuning/jobs/ftjob-1/pause' },
+  finetune_pause: { ends: STOP, path: '/fine_tuning/jobs/ftjob-1/pause' },
   finetune_resume: { path: '/fine_tuning/jobs/ftjob-1/resume' },
-  finetune_cancel: { path: '/fine_tuning/jobs/ftjob-1/cancel' },
-  file_delete: { path: '/files/file-1' },
+  finetune_cancel: { ends: STOP, path: '/fine_tuning/jobs/ftjob-1/cancel' },
+  file_delete: { ends: REMOVE, path: '/files/file-1' },
   proxy: {
     path: '/vector_stores/vs_1',
     methods: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'],
@@ -100,6 +104,7 @@ export interface Line {
   readonly path: string;
   readonly base: Base;
   readonly free: string | null;
+  readonly ends: string | null;
   readonly fields: Readonly<Record<string, unknown>> | null;
 }
 
@@ -112,7 +117,8 @@ export const LINES: readonly Line[] = Object.entries(CALLS).flatMap(([id, call])
     method,
     path: call.path ?? operation.path,
     base: call.base ?? 'openai',
-    free: call.free ?? null,
+    free: call.free ?? (method === 'GET' ? READ : null),
+    ends: call.ends ?? (method === 'DELETE' ? REMOVE : null),
     fields: method === 'GET' ? null : fields,
   });
   const { fields = null, streamed } = call;
@@ -125,6 +131,7 @@ export const LINES: readonly Line[] = Object.entries(CALLS).flatMap(([id, call])
   return [
     ...(call.methods ?? []).map((method) => line(`${id} ${method}`, method, fields)),
     line(`${id} POST, streamed`, 'POST', { ...fields, ...streamed }),
+    { ...line(`${id} POST, cancels`, 'POST', null), path: '/vector_stores/vs_1/batches/b_1/cancel', ends: STOP },
   ];
 });
 

@@ -11,6 +11,7 @@ export interface Cell {
   readonly refused: Set<string>;
 }
 
+const RATES = ['rate requests', 'rate tokens'];
 const COLUMNS = ['rate requests', 'rate tokens', 'usage cost', 'usage tokens', 'usage requests'];
 
 export function coverageText(
@@ -28,9 +29,9 @@ export function coverageText(
     });
     return mine.length === all.length ? 'all' : mine.length === 0 ? '–' : mine.join(', ');
   };
-  const counts = cells.filter(({ line }) => line.free === null);
+  const counts = cells.filter(({ line }) => line.free === null && line.ends === null);
+  const ends = cells.filter(({ line }) => line.ends !== null);
   const free = cells.filter(({ line }) => line.free !== null);
-  const row = (values: readonly string[]) => `| ${values.join(' | ')} |`;
   const route = ({ method, path }: Line) => `\`${method} /v1${path}\``;
   const amount = ({ used }: Cell) =>
     used === null
@@ -45,28 +46,57 @@ export function coverageText(
     '',
     '## Limits',
     '',
-    row(['Limit', 'Of']),
-    row(['---', '---']),
-    ...COLUMNS.map((column) => row([column, ownersOf(column).join(', ')])),
+    ...table(
+      ['Limit', 'Of'],
+      COLUMNS.map((column) => [column, ownersOf(column).join(', ')]),
+    ),
     '',
     '## What counts',
     '',
     '"All" is every owner above. What one request counted is the answer of a provider that tells 5 input and 2 output tokens',
     'wherever its API tells them; where it tells none, there are no tokens and no cost, and the request counts as one.',
     '',
-    row(['Operation', 'Route', 'Counted', ...COLUMNS]),
-    row(['---', '---', '---', ...COLUMNS.map(() => '---')]),
-    ...counts.map((cell) =>
-      row([cell.line.title, route(cell.line), amount(cell), ...COLUMNS.map((column) => seen(cell, column))]),
+    ...table(
+      ['Operation', 'Route', 'Counted', ...COLUMNS],
+      counts.map((cell) => [
+        cell.line.title,
+        route(cell.line),
+        amount(cell),
+        ...COLUMNS.map((column) => seen(cell, column)),
+      ]),
+    ),
+    '',
+    '## What ends something',
+    '',
+    'Stops work that may still cost money, or removes. It counts under rate limits; no usage limit counts or refuses it. Of what',
+    'is passed through that is `DELETE`, and `POST` without a body to a path that ends in `/cancel`.',
+    '',
+    ...table(
+      ['Operation', 'Route', 'Why', ...RATES],
+      ends.map((cell) => [
+        cell.line.title,
+        route(cell.line),
+        cell.line.ends ?? '',
+        ...RATES.map((column) => seen(cell, column)),
+      ]),
     ),
     '',
     '## What is free',
     '',
     'Counted by no limit and refused by none. A dry run (`x-gateway-dry-run`) of any operation is free too: nothing is called.',
     '',
-    row(['Operation', 'Route', 'Why']),
-    row(['---', '---', '---']),
-    ...free.map(({ line }) => row([line.title, route(line), line.free ?? ''])),
+    ...table(
+      ['Operation', 'Route', 'Why'],
+      free.map(({ line }) => [line.title, route(line), line.free ?? '']),
+    ),
     '',
   ].join('\n');
+}
+
+/** As the formatter writes tables: columns of one width. */
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  const widths = head.map((name, at) => Math.max(name.length, ...rows.map((row) => (row[at] ?? '').length)));
+  const line = (values: readonly string[]) =>
+    `| ${values.map((value, at) => value.padEnd(widths[at] ?? 0)).join(' | ')} |`;
+  return [line(head), line(widths.map((width) => '-'.repeat(width))), ...rows.map(line)];
 }

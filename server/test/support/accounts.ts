@@ -12,7 +12,7 @@ import { loadKeyring } from '../../src/store/keyring.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import { type AdminHarness, type Answer, startAdmin } from './admin.ts';
-import { postgresDatabase } from './postgres.ts';
+import { migratedDatabase } from './postgres.ts';
 import { temporaryTables } from './tables.ts';
 
 const ENGINES: readonly [string, () => Promise<Tables>][] = [
@@ -20,7 +20,7 @@ const ENGINES: readonly [string, () => Promise<Tables>][] = [
   [
     'PostgreSQL',
     async () => {
-      const tables = await openPostgresTables({ url: await postgresDatabase(), log: silentLog });
+      const tables = await openPostgresTables({ url: await migratedDatabase(), log: silentLog });
       await tables.migrate();
       return tables;
     },

@@ -17,13 +17,13 @@ import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import type { Vault } from '../../src/store/vault.ts';
-import { postgresDatabase } from './postgres.ts';
+import { migratedDatabase } from './postgres.ts';
 import { temporaryTables } from './tables.ts';
 
 /** Migrated control tables of an engine, empty. */
 export async function emptyTables(engine: 'sqlite' | 'postgres', clock?: Clock): Promise<Tables> {
   if (engine === 'sqlite') return temporaryTables(clock);
-  const tables = await openPostgresTables({ url: await postgresDatabase(), log: silentLog });
+  const tables = await openPostgresTables({ url: await migratedDatabase(), log: silentLog });
   await tables.migrate();
   return tables;
 }

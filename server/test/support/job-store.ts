@@ -8,7 +8,7 @@ import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import type { Row } from '../../src/store/schema.ts';
 import { openSqliteTables } from '../../src/store/sqlite/tables.ts';
-import { postgresDatabase } from './postgres.ts';
+import { migratedDatabase } from './postgres.ts';
 
 /** One store with the organisation `o1`, its workspaces `w1` and `w2` and their keys `key-w1` and `key-w2`, opened as often as there are nodes. */
 export interface JobStore {
@@ -23,7 +23,7 @@ export const ENGINES = ['sqlite', 'postgres'] as const;
 /** A migrated store whose clock is the given one on both engines. */
 export async function jobStore(engine: (typeof ENGINES)[number], clock: Clock): Promise<JobStore> {
   const folder = engine === 'sqlite' ? mkdtempSync(join(tmpdir(), 'sluice-jobs-')) : '';
-  const url = engine === 'postgres' ? await postgresDatabase() : '';
+  const url = engine === 'postgres' ? await migratedDatabase() : '';
   const opened: Tables[] = [];
   const another = async () => {
     const tables =

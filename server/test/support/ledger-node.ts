@@ -15,8 +15,11 @@ import { startShipper } from '../../src/store/disk/shipper.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import type { Row } from '../../src/store/schema.ts';
-import { postgresDatabase } from './postgres.ts';
+import { migratedDatabase } from './postgres.ts';
 import { temporaryTables } from './tables.ts';
+
+/** `npm run test:ledger` runs what takes long in full. */
+export const LONG = process.env.SLUICE_LONG_TESTS === '1';
 
 export const ORGANISATION = 'org-1';
 export const WORKSPACE = 'ws-1';
@@ -68,13 +71,22 @@ async function emptyStore(engine: 'sqlite' | 'postgres'): Promise<Tables> {
   const tables =
     engine === 'sqlite'
       ? await temporaryTables()
-      : await openPostgresTables({ url: await postgresDatabase(), log: silentLog });
+      : await openPostgresTables({ url: await migratedDatabase(), log: silentLog });
   if (engine === 'postgres') await tables.migrate();
   await tables.systemWrite(async (tx) => {
     await tx.insert('organisations', organisationRow(ORGANISATION));
     await tx.insert('workspaces', workspaceRow(ORGANISATION, WORKSPACE));
   });
   return tables;
+}
+
+/** Makes the books of a store empty again: cheaper than another store. */
+export async function emptyBooks(tables: Tables): Promise<void> {
+  await tables.systemWrite(async (tx) => {
+    for (const table of ['usage_alerts', 'ledger_entries', 'reservations', 'usage_buckets'] as const) {
+      await tx.remove(table, {});
+    }
+  });
 }
 
 export interface LedgerNode {
@@ -91,7 +103,13 @@ export interface LedgerNode {
 
 export async function ledgerNode(
   tables: Tables,
-  options: { readonly name?: string; readonly clock?: Clock; readonly dir?: string; readonly leaseMs?: number } = {},
+  options: {
+    readonly name?: string;
+    readonly clock?: Clock;
+    readonly dir?: string;
+    readonly leaseMs?: number;
+    readonly everyMs?: number;
+  } = {},
 ): Promise<LedgerNode> {
   const clock = options.clock ?? systemClock;
   const dir = options.dir ?? mkdtempSync(path.join(tmpdir(), 'sluice-ledger-'));
@@ -102,14 +120,22 @@ export async function ledgerNode(
     sink: settlementSink({ tables, clock }),
     clock: systemClock,
     log: silentLog,
-    everyMs: 5,
+    everyMs: options.everyMs ?? 5,
   });
   const ledger = createLedger({
     tables,
-    journal: async () => journal,
+    journal: async () => ({
+      append: (line, done) => journal.append(line, done),
+      get failing() {
+        return journal.failing;
+      },
+      ship: () => shipper.drain(),
+    }),
     clock,
     log: silentLog,
     node: options.name ?? 'node',
+    // A clock that moves by hand does not end a pause by itself.
+    ...(options.clock === undefined ? {} : { othersMs: 0 }),
     ...(options.leaseMs === undefined ? {} : { leaseMs: options.leaseMs }),
   });
   const end = async () => {

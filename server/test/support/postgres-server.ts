@@ -32,8 +32,8 @@ const START_MS = 60_000;
 export interface PostgresServer {
   /** With superuser rights, on loopback. */
   url(database: string): string;
-  /** Makes an empty database and answers its URL. */
-  database(): Promise<string>;
+  /** Makes an empty database, or a copy of one that nobody is connected to, and answers its URL. */
+  database(template?: string): Promise<string>;
   stop(): Promise<void>;
   /** At once and without waiting, for a process that is about to end. */
   kill(): void;
@@ -269,9 +269,10 @@ async function start(held: Held, kill: () => void): Promise<PostgresServer> {
   let next = 1;
   return {
     url,
-    async database() {
+    async database(template) {
       const name = `test_${next++}`;
-      await admin.query(`CREATE DATABASE ${name} STRATEGY file_copy`);
+      const from = template === undefined ? '' : ` TEMPLATE ${template}`;
+      await admin.query(`CREATE DATABASE ${name}${from} STRATEGY file_copy`);
       return url(name);
     },
     async stop() {

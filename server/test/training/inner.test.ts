@@ -104,6 +104,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
             settled.push(line);
             done();
           },
+          ship: async () => undefined,
         }),
         clock,
         log: silentLog,

@@ -130,7 +130,7 @@ export const language = check({
 const VOWELS = /[aeiouyàáâãäåæèéêëìíîïòóôõöøœùúûüýÿąęėįųūőűăâıžðêăåy]/;
 /** Pairs of letters that words of European languages do not have, or only in a few names. */
 const ODD_PAIRS =
-  /b[qx]|c[jx]|d[qx]|f[qxz]|g[qx]|h[qxz]|j[bcdfghlmnpqrstvwxyz]|k[qxz]|l[qx]|m[qxz]|p[qx]|q[^uaiı]|r[qx]|s[xq]|t[qx]|v[bcfghjmpqwx]|w[qvxj]|x[bdgjkmnrvzw]|y[q]|z[fgjqrx]|[bcdfghjklmnpqrstvwxz]{6}/;
+  /b[qx]|c[jx]|d[qx]|f[qxz]|g[qx]|h[qxz]|j[bcdfghlmnpqrstvwxyz]|k[qxz]|l[qx]|m[qxz]|p[qx]|q[^uaiı]|r[qx]|s[xq]|t[qx]|v[bcfghjmpqwx]|w[qvxj]|x[bdgjkmnrvzw]|y[q]|z[fgjqrx]/;
 
 /** Whether a word of Latin letters looks typed at random. Words in capitals (abbreviations) are not judged. */
 function isOdd(word: string): boolean {

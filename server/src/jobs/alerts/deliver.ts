@@ -11,7 +11,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import { type Mailer, MailFailure } from '../../mail/mailer.ts';
-import type { Tables } from '../../store/ports.ts';
+import type { Tables, Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import type { Macs } from '../../store/vault.ts';
 import { type BackOff, backOff, cryptoRandom, type Random } from '../back-off.ts';
@@ -163,20 +163,28 @@ class Lanes {
       return { now: at, due: await tx.list('alert_deliveries', { where, orderBy: [['next_at', 'asc']], limit: PAGE }) };
     });
     const byRecipient = Map.groupBy(due, (row) => `${row.organisation_id} ${row.recipient}`);
+    const over = new Set<string>();
     let began = false;
     for (const [key, rows] of byRecipient) {
       const [first] = rows;
       if (first === undefined || this.#running.size >= all) break;
-      const organisationId = first.organisation_id;
+      const { organisation_id: organisationId, recipient } = first;
       const held = [...this.#running.values()].filter((lane) => lane.organisationId === organisationId).length;
-      if (this.#running.has(key) || held >= each) {
-        // Out of the way, or a page of them would hide what others wait for.
-        if (due.length === PAGE) await this.#move(rows, now, now + LATER_MS);
+      // Out of the way, or a full page of them would hide what others wait for.
+      const later = (which: Where<'alert_deliveries'>) =>
+        due.length < PAGE ? 0 : this.#move({ organisation_id: organisationId, ...which }, now, now + LATER_MS);
+      if (held >= each) {
+        if (!over.has(organisationId)) await later({});
+        over.add(organisationId);
+        continue;
+      }
+      if (this.#running.has(key)) {
+        await later({ recipient });
         continue;
       }
       const until = now + HOLD_MS;
       // All of this recipient's, also those behind the page.
-      if ((await this.#move(rows, now, until)) === 0) continue;
+      if ((await this.#move({ organisation_id: organisationId, recipient }, now, until)) === 0) continue;
       began = true;
       const done = this.#work(rows, until)
         .catch((error: unknown) => {
@@ -188,11 +196,9 @@ class Lanes {
     return began;
   }
 
-  /** Puts what is due for the recipient of `rows` at `until`. */
-  #move([first]: readonly Delivery[], now: number, until: number): Promise<number> {
-    if (first === undefined) return Promise.resolve(0);
-    const { organisation_id, channel, recipient } = first;
-    const where = { organisation_id, channel, recipient, next_at: { lte: now } };
+  /** Puts what is due now and meets `which` at `until`; how many that were. */
+  #move(which: Where<'alert_deliveries'>, now: number, until: number): Promise<number> {
+    const where = { ...which, channel: this.#channel, next_at: { lte: now } };
     return this.#options.tables.systemWrite((tx) => tx.update('alert_deliveries', where, { next_at: until }));
   }
 

@@ -83,7 +83,7 @@ const NEWS: Readonly<Record<Alert['kind'], readonly [string, string]>> = {
 export function alertMail({ type, timestamp, data }: AlertEvent, id: string, to: string): Mail {
   const { owner, limit } = data;
   const [subject, sentence] = NEWS[type.slice('usage_limit.'.length) as Alert['kind']];
-  const named = `${OWNERS[owner.kind]} ${owner.name}`;
+  const named = oneLine(`${OWNERS[owner.kind]} ${owner.name}`);
   const unit = limit.type === 'cost' ? 'US dollars' : limit.type;
   const lines = [
     ['Used', `${limit.current_usage} ${unit}`],
@@ -91,7 +91,7 @@ export function alertMail({ type, timestamp, data }: AlertEvent, id: string, to:
     ...(limit.alert_threshold === null ? [] : [['Alert at', `${limit.alert_threshold} ${unit}`]]),
     ...(limit.unpriced_requests === 0 ? [] : [['Of unknown price', `${limit.unpriced_requests} requests`]]),
     ['Resets', limit.resets_at === null ? 'not by itself' : minute(limit.resets_at)],
-    ['Counted for', data.value_key],
+    ['Counted for', oneLine(data.value_key)],
     ['Workspace', data.workspace_slug ?? data.workspace_id],
     ['Since', minute(timestamp)],
   ].map(([name, value]) => `${`${name}:`.padEnd(18)}${value}`);
@@ -101,6 +101,11 @@ export function alertMail({ type, timestamp, data }: AlertEvent, id: string, to:
     subject: `${subject}: ${named}`.slice(0, 200),
     text: [`The usage limit of ${named} ${sentence}`, '', ...lines, '', `Console: ${data.console_url}`, ''].join('\n'),
   };
+}
+
+/** What callers chose stays in its line, and in the direction it is read: it must not look like words of the mail. */
+function oneLine(text: string): string {
+  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]+/gu, ' ').trim();
 }
 
 /** `2026-12-01 00:00 UTC`. */

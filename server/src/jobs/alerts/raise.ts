@@ -29,15 +29,25 @@ type Bucket = Row<'usage_buckets'>;
 
 const PAGE = 100;
 
-/** Raises every alert that waits, oldest first. One that fails is left for the next turn and holds up no other. */
+/** Of one kind, of one limit, to each recipient within an hour: callers choose the values that a policy counts for. */
+export const MOST_TOLD = 100;
+const HOUR_MS = 3_600_000;
+
+/**
+ * Raises every alert that waits, oldest first. One that fails is left for the next turn and holds up no other; after a page
+ * of one organisation come those of the others.
+ */
 export async function raiseAlerts(options: RaiseOptions): Promise<void> {
   const { tables, log } = options;
-  // Behind the last one of the page before, by the whole primary key: alerts of one moment are many.
-  let skip = 0;
+  const failed = new Map<string, number>();
+  let passed: string | null = null;
   for (;;) {
-    const waiting = await tables.systemRead((tx) =>
+    // Behind the last one of the page before, by the whole primary key: alerts of one moment are many.
+    let skip = 0;
+    for (const [organisation, count] of failed) if (organisation !== passed) skip += count;
+    const waiting: Alert[] = await tables.systemRead((tx) =>
       tx.list('usage_alerts', {
-        where: { done_at: null },
+        where: { done_at: null, ...(passed === null ? {} : { organisation_id: { not: passed } }) },
         orderBy: [['created_at', 'asc']],
         limit: PAGE,
         offset: skip,
@@ -47,13 +57,16 @@ export async function raiseAlerts(options: RaiseOptions): Promise<void> {
       try {
         await raiseOne(options, alert);
       } catch (error) {
-        skip += 1;
         const { organisation_id, bucket_id, kind } = alert;
+        failed.set(organisation_id, (failed.get(organisation_id) ?? 0) + 1);
         const fields = { organisation_id, bucket_id, kind, error: String(error) };
         log.error('an alert could not be raised; it is tried again', fields);
       }
     }
-    if (waiting.length < PAGE) return;
+    if (passed === null && waiting.length < PAGE) return;
+    const own: string | undefined = waiting[0]?.organisation_id;
+    const alone = waiting.every((one) => one.organisation_id === own);
+    passed = passed === null && alone ? (own ?? null) : null;
   }
 }
 
@@ -81,7 +94,9 @@ async function raiseOne({ tables, clock, macs, publicUrl }: RaiseOptions, found:
       const workspace = await tx.find('workspaces', { id: bucket.workspace_id });
       const recipients = alertRecipients(await ownerOf(tx, bucket), workspace, await tx.organisation());
       const body = { ...alertEvent(alert, bucket, workspace?.slug ?? null, publicUrl()) };
-      for (const [channel, recipient] of channelsOf(recipients)) {
+      const channels = channelsOf(recipients);
+      if (await isTold(tx, bucket, kind, now, channels.length)) return;
+      for (const [channel, recipient] of channels) {
         await tx.insert('alert_deliveries', {
           id: uuidv7(clock),
           organisation_id: organisationId,
@@ -104,6 +119,19 @@ async function raiseOne({ tables, clock, macs, publicUrl }: RaiseOptions, found:
     },
     { queue: organisationId },
   );
+}
+
+/** Whether its recipients were told enough of this limit: what comes on top is in the audit log. */
+async function isTold(
+  tx: TenantTx,
+  { owner_kind, owner_id }: Bucket,
+  kind: Alert['kind'],
+  now: number,
+  recipients: number,
+): Promise<boolean> {
+  if (recipients === 0) return true;
+  const where = { owner_kind, owner_id, kind, created_at: { gt: now - HOUR_MS } };
+  return (await tx.count('alert_deliveries', { where })) >= MOST_TOLD * recipients;
 }
 
 function channelsOf({ emails, webhookUrls }: AlertRecipients): (readonly ['webhook' | 'email', string])[] {

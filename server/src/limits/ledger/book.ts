@@ -116,6 +116,11 @@ export class Book {
     return this.#row.id;
   }
 
+  /** Whether it is not stored yet. */
+  get fresh(): boolean {
+    return this.#fresh;
+  }
+
   get row(): Readonly<Bucket> {
     return this.#row;
   }
@@ -123,6 +128,11 @@ export class Book {
   /** What is spoken for: at the limit nothing more is admitted. */
   get committed(): number {
     return this.#row.used + this.#row.reserved;
+  }
+
+  /** What a lease that was touched here holds. */
+  heldBy(leaseId: string): number {
+    return this.#leases.get(leaseId)?.row.amount ?? 0;
   }
 
   get admits(): boolean {

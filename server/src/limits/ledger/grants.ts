@@ -34,9 +34,18 @@ export interface Asking {
   readonly lease: string;
 }
 
+/** A bucket without room, of which something may come back. */
+export interface Taken {
+  readonly key: string;
+  /** Whether other nodes, or what outlives its request, hold a part of it. */
+  readonly byOthers: boolean;
+}
+
 export interface Granted {
   /** What each asker has, per demand; or why not. */
   readonly answers: readonly (SluiceError | readonly number[])[];
+  /** Of those that were refused: by which bucket, when something of it is not used but only reserved. */
+  readonly taken: readonly (Taken | undefined)[];
   /** What was used and reserved, per demand, when it was granted. */
   readonly seen: readonly (readonly number[])[];
   readonly locals: readonly {
@@ -62,6 +71,8 @@ interface Open {
   readonly same: boolean;
   /** What the requests of the batch take, all together. */
   wanted: number;
+  /** Whether any of them is admitted, also for nothing. */
+  admitted: boolean;
 }
 
 /** Only reads, computes and writes: it may run again. */
@@ -80,7 +91,7 @@ export async function grantAll(
     const book = await Book.open(tx, place, terms, clock, now, { row: rows.get(local.bucket), leases });
     const same = lease !== '' && book.row.window_no === local.window;
     if (same) await book.release(tx, lease, surplus);
-    books.set(key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0 });
+    books.set(key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0, admitted: false });
   }
   const find = (demand: Demand) => books.get(keyOf(place.workspaceId, demand.terms));
   // What runs already comes before what is new.
@@ -92,13 +103,17 @@ export async function grantAll(
     return grows.by;
   });
   const seen = askers.map((): number[] => []);
+  const taken: (Taken | undefined)[] = [];
   const answers = askers.map(({ demands, grows }, n): SluiceError | number[] => {
     if (grows !== null) return [grown[n] ?? 0];
     const mine = demands.map(find);
     for (const one of mine) {
       if (one === undefined) continue;
       const committed = one.book.committed + one.wanted;
-      if (!admits(committed, one.book.row.credit_limit)) {
+      const { used, reserved, credit_limit: limit } = one.book.row;
+      if (!admits(committed, limit)) {
+        const byOthers = reserved > one.book.heldBy(one.lease);
+        if (admits(used, limit)) taken[n] = { key: keyOf(place.workspaceId, one.terms), byOthers };
         return exceeded(one.terms, one.book.row, now, committed);
       }
     }
@@ -109,6 +124,7 @@ export async function grantAll(
       seen[n]?.push(committed);
       const amount = grantOf(demand, one.book.row.credit_limit, committed);
       one.wanted += amount;
+      one.admitted = true;
       return amount;
     });
   });
@@ -116,22 +132,24 @@ export async function grantAll(
   for (const { key } of ordered) {
     const open = books.get(key);
     if (open === undefined) continue;
-    const { book, lease, same, wanted, terms } = open;
+    const { book, lease, same, wanted, admitted, terms } = open;
     const limit = book.row.credit_limit;
     const near = book.committed + wanted > limit * NEAR;
     const most = Math.floor(limit * AHEAD);
-    const ahead = near ? 0 : most;
+    // Nobody is admitted: a value that was never used leaves nothing, or refused callers would fill the store with them.
+    const unused = book.fresh && !admitted;
+    const ahead = near || unused ? 0 : most;
     const leased = same || wanted + ahead > 0;
     const held = { id: lease, node, expiresAt: now + leaseMs };
     if (leased) await book.grant(tx, held, wanted + ahead, now);
     // Only a limit that is used up is refused from memory: what others have reserved may come back any time.
     const refusal = book.row.used >= limit ? exceeded(terms, book.row, now, book.committed) : null;
-    await book.close(tx, now);
+    if (!unused) await book.close(tx, now);
     const { id: bucket, window_no: window, resets_at: resetsAt } = book.row;
     const left = limit - book.committed;
     locals.push({ bucket, window, lease, leased, resetsAt, near, most, ahead, open: left, refusal });
   }
-  return { answers, seen, locals };
+  return { answers, taken, seen, locals };
 }
 
 /** A lease that is kept, and what of it goes back. */

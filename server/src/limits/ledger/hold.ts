@@ -82,6 +82,10 @@ export interface Local {
   usedAt: number;
   refusedUntil: number;
   refusal: SluiceError | null;
+  /** Number of its last line in the journal, among those of this node; 0: there is none. */
+  lastLine: number;
+  /** Monotonic: others were waited for in vain, and are not waited for again before. */
+  hurriedUntil: number;
 }
 
 export function newLocal(key: string): Local {
@@ -101,6 +105,8 @@ export function newLocal(key: string): Local {
     usedAt: 0,
     refusedUntil: 0,
     refusal: null,
+    lastLine: 0,
+    hurriedUntil: 0,
   };
 }
 

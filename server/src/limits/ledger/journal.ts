@@ -14,6 +14,8 @@ export interface SettlementJournal {
   append(line: string, done: () => void): void;
   /** True while it cannot be written: nothing more may be admitted under a budget. */
   readonly failing: boolean;
+  /** Ships at once. Resolves when everything appended before is in the books. */
+  ship(): Promise<void>;
 }
 
 export interface SettlementLine extends Settled {

@@ -7,7 +7,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables, TenantContext } from '../../store/ports.ts';
-import { type Asking, type Granted, grantAll, NEAR, type Renewal, renewAll } from './grants.ts';
+import { type Asking, type Granted, grantAll, NEAR, type Renewal, renewAll, type Taken } from './grants.ts';
 import {
   booksQueue,
   type Demand,
@@ -47,6 +47,8 @@ export interface LedgerOptions {
   /** This run of this process. */
   readonly node: string;
   readonly leaseMs?: number;
+  /** How long what others hold of a limit is waited for before it refuses, in milliseconds; 0: not at all. */
+  readonly othersMs?: number;
 }
 
 const LEASE_MS = 30_000;
@@ -59,6 +61,10 @@ const FORGET_MS = 60_000;
 const REFUSE_MS = 250;
 /** How long a request whose limits may be passed in an outage waits for the books. */
 const SERVE_MS = 1_000;
+/** How long a request waits at most for what may come back of a limit that is only reserved. */
+const PATIENCE_MS = 100;
+/** What ended on other nodes is in the books by then: two and a half times the pause of their shippers. */
+const OTHERS_MS = 50;
 /** How long books that could not be reached are left alone. */
 const AWAY_MS = 250;
 /** Requests whose reservations, or leases whose renewals, share one transaction. */
@@ -72,6 +78,8 @@ interface Waiting {
   readonly grows: { readonly part: Part; readonly hold: NodeHold; readonly by: number } | null;
   /** Once; what comes later is not wanted any more. */
   answered: boolean;
+  /** Whether it was refused by what is only reserved, and asks once more. */
+  again: boolean;
   readonly resolve: (hold: Hold) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -91,6 +99,9 @@ class NodeLedger implements Ledger, Holder {
   /** Monotonic: the books could not be reached, and are not asked again before. 0: they answered. */
   #awayUntil = 0;
   #probing = false;
+  /** Lines written to the journal, and how many of them are in the books as far as is known. */
+  #lines = 0;
+  #shipped = 0;
   #cancel: (() => void) | null = null;
   #maintaining: Promise<void> | null = null;
   #closed = false;
@@ -146,7 +157,7 @@ class NodeLedger implements Ledger, Holder {
     if (part.servedAt > 0) {
       const { organisationId } = hold.tenant;
       const { workspaceId } = hold;
-      this.#journal?.append(servedLineOf({ organisationId, workspaceId, terms, at: part.servedAt, ...spent }), done);
+      this.#append(local, servedLineOf({ organisationId, workspaceId, terms, at: part.servedAt, ...spent }), done);
       return;
     }
     local.holders -= 1;
@@ -157,6 +168,12 @@ class NodeLedger implements Ledger, Holder {
     const { bucket, window, lease } = part;
     const { workspaceId } = hold;
     const line = lineOf({ workspaceId, bucket, window, lease, reserved: amount, ...spent, giveBack: !kept });
+    this.#append(local, line, done);
+  }
+
+  #append(local: Local, line: string, done: () => void): void {
+    this.#lines += 1;
+    local.lastLine = this.#lines;
     this.#journal?.append(line, done);
   }
 
@@ -177,7 +194,16 @@ class NodeLedger implements Ledger, Holder {
       part.growing = false;
     };
     const grows = { part, hold, by };
-    this.#queue({ tenant, workspaceId, demands: [demand], grows, answered: false, resolve: end, reject: end });
+    this.#queue({
+      tenant,
+      workspaceId,
+      demands: [demand],
+      grows,
+      answered: false,
+      again: false,
+      resolve: end,
+      reject: end,
+    });
   }
 
   async #wait(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Promise<Hold> {
@@ -192,6 +218,7 @@ class NodeLedger implements Ledger, Holder {
         demands,
         grows: null,
         answered: false,
+        again: false,
         resolve: (hold) => {
           cancel();
           resolve(hold);
@@ -256,8 +283,7 @@ class NodeLedger implements Ledger, Holder {
     }
     const fresh = [waiting];
     this.#lanes.set(workspaceId, fresh);
-    const running = this.#run(workspaceId, fresh).finally(() => this.#running.delete(running));
-    this.#running.add(running);
+    this.#track(this.#run(workspaceId, fresh));
   }
 
   async #run(workspaceId: string, lane: Waiting[]): Promise<void> {
@@ -268,7 +294,9 @@ class NodeLedger implements Ledger, Holder {
         await this.#ask(batch);
         this.#awayUntil = 0;
       } catch (error) {
-        this.#awayUntil = this.#options.clock.monotonic() + AWAY_MS;
+        // A store that answers is there for others: what it refuses concerns this workspace.
+        const away = !(error instanceof SluiceError) || error.kind === 'unavailable';
+        if (away) this.#awayUntil = this.#options.clock.monotonic() + AWAY_MS;
         // Those that came meanwhile would only wait for the same.
         for (const waiting of [...batch, ...lane.splice(0)]) this.#without(waiting, error);
       }
@@ -342,7 +370,61 @@ class NodeLedger implements Ledger, Holder {
       local.refusal = now.refusal;
       local.refusedUntil = clock.monotonic() + REFUSE_MS;
     }
-    for (const [i, waiting] of batch.entries()) this.#answer(waiting, granted.answers[i], granted.seen[i]);
+    const patient: Waiting[] = [];
+    let forOthers = false;
+    for (const [i, waiting] of batch.entries()) {
+      const taken = granted.taken[i];
+      if (taken !== undefined && this.#mayComeBack(waiting, taken)) {
+        patient.push(waiting);
+        forOthers ||= taken.byOthers;
+      } else this.#answer(waiting, granted.answers[i], granted.seen[i]);
+    }
+    if (patient.length > 0) this.#track(this.#askAgain(patient, forOthers));
+  }
+
+  /**
+   * Whether a refusal waits for what ended already and is only not in the books yet: here, or on another node. A caller
+   * who sends one request after another holds nothing himself.
+   */
+  #mayComeBack(waiting: Waiting, { key, byOthers }: Taken): boolean {
+    const local = this.#locals.get(key);
+    if (local === undefined) return false;
+    const now = this.#options.clock.monotonic();
+    if (waiting.again) {
+      if (byOthers) local.hurriedUntil = now + REFUSE_MS;
+      return false;
+    }
+    const { othersMs = OTHERS_MS } = this.#options;
+    return local.lastLine > this.#shipped || (byOthers && othersMs > 0 && now >= local.hurriedUntil);
+  }
+
+  async #askAgain(patient: readonly Waiting[], forOthers: boolean): Promise<void> {
+    const { clock, othersMs = OTHERS_MS } = this.#options;
+    const cancels: (() => void)[] = [];
+    const pause = (ms: number) => new Promise<void>((resolve) => cancels.push(clock.after(ms, resolve)));
+    const others = forOthers && othersMs > 0 ? pause(othersMs) : undefined;
+    await Promise.race([Promise.all([this.#ship(), others]), pause(PATIENCE_MS)]);
+    for (const cancel of cancels) cancel();
+    for (const waiting of patient) {
+      waiting.again = true;
+      this.#queue(waiting);
+    }
+  }
+
+  /** Brings what was settled here into the books. Resolves also when that was not possible. */
+  async #ship(): Promise<void> {
+    const upTo = this.#lines;
+    try {
+      await this.#journal?.ship();
+      this.#shipped = Math.max(this.#shipped, upTo);
+    } catch (error) {
+      this.#options.log.debug('settlements of usage limits could not be shipped', { error: String(error) });
+    }
+  }
+
+  #track(work: Promise<void>): void {
+    const running = work.finally(() => this.#running.delete(running));
+    this.#running.add(running);
   }
 
   #answer(waiting: Waiting, answer: SluiceError | readonly number[] | undefined, seen: readonly number[] = []): void {
@@ -479,7 +561,7 @@ class NodeLedger implements Ledger, Holder {
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancel?.();
-    await Promise.all(this.#running);
+    while (this.#running.size > 0) await Promise.all(this.#running);
     await this.#maintaining;
     await this.#keep();
   }

@@ -13,6 +13,7 @@ import {
 import { systemTenant } from '../../auth/tenant.ts';
 import { TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import { organisationRow, workspaceRow } from '../../store/conformance/rows.ts';
 import type { Tables } from '../../store/ports.ts';
 import type { Demand, Hold, Used } from './hold.ts';
 import { sweepBooks } from './sweep.ts';
@@ -88,6 +89,20 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     terms: termsWith({ type: 'tokens', limit: 10_000, onOutage: 'serve', ...more }),
     amount: 100,
     bounded: true,
+  });
+
+  it('what the store refuses of one workspace takes the books away from no other', async () => {
+    const { tables, node } = await world();
+    const other = { organisation: 'org-2', workspace: 'ws-2' };
+    await tables.systemWrite(async (tx) => {
+      await tx.insert('organisations', organisationRow(other.organisation));
+      await tx.insert('workspaces', workspaceRow(other.organisation, other.workspace));
+    });
+    const refused = hold(node, [soft({ label: 'poisoned \u0000', onOutage: 'refuse' })]);
+    await expect(refused).rejects.toMatchObject({ kind: 'gateway_unavailable' });
+    const tenant = systemTenant(other.organisation, other.workspace);
+    const own = [soft({ ownerId: 'policy-2', onOutage: 'refuse' })];
+    await end(await node.ledger.reserve(tenant, other.workspace, own), used(70));
   });
 
   it('a limit that serves is passed and counted once when the books are back, in the window of its request', async () => {

@@ -39,7 +39,22 @@ export function compileUsagePolicies(
 /** Adds the terms of every policy that a request belongs to. */
 export function addBudgets(policies: PolicyIndex<UsagePolicy>, facts: Facts, into: Terms[]): void {
   for (const { policy, bucket, valueKey } of policies.match(facts)) {
-    const bucketKey = bucket.length <= MAX_KEY ? bucket : createHash('sha256').update(bucket).digest('hex');
-    into.push({ ...policy.terms, bucketKey, valueKey: valueKey.slice(0, MAX_SHOWN) });
+    into.push({ ...policy.terms, bucketKey: keyOf(bucket), valueKey: shownKey(valueKey) });
   }
+}
+
+/** What a caller writes may also be what PostgreSQL does not store, and would fail the grants of others with it. */
+const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes('\u0000');
+
+function keyOf(bucket: string): string {
+  if (bucket.length <= MAX_KEY && isStorable(bucket)) return bucket;
+  // As JSON, which tells halves of characters apart.
+  return createHash('sha256')
+    .update(isStorable(bucket) ? bucket : JSON.stringify(bucket))
+    .digest('hex');
+}
+
+function shownKey(valueKey: string): string {
+  const shown = valueKey.slice(0, MAX_SHOWN);
+  return isStorable(shown) ? shown : shown.toWellFormed().replaceAll('\u0000', '\ufffd');
 }

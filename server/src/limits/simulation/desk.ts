@@ -9,29 +9,32 @@ export interface Records {
 }
 
 export interface SimulationDesk {
-  /** Throws `too_many_requests` while as many run as may. */
-  run<T>(work: (records: Records) => Promise<T>): Promise<T>;
+  /** Throws `too_many_requests` while as many run as may, on the node or of the organisation. */
+  run<T>(organisationId: string, work: (records: Records) => Promise<T>): Promise<T>;
 }
 
-const AT_ONCE = 2;
+const AT_ONCE = 4;
+/** So that one organisation never keeps the others from theirs. */
+const EACH = 2;
 const AGAIN_S = 5;
 
 export function createSimulationDesk(records: Records): SimulationDesk {
-  let running = 0;
+  const running: string[] = [];
   return {
-    async run(work) {
-      if (running >= AT_ONCE) {
+    async run(organisationId, work) {
+      const own = running.filter((one) => one === organisationId).length;
+      if (running.length >= AT_ONCE || own >= EACH) {
         throw new SluiceError(
           'too_many_requests',
-          `${AT_ONCE} simulations run on this node already; try again in ${AGAIN_S} seconds.`,
+          `${own >= EACH ? EACH : AT_ONCE} simulations run on this node already; try again in ${AGAIN_S} seconds.`,
           { retryAfter: AGAIN_S },
         );
       }
-      running += 1;
+      running.push(organisationId);
       try {
         return await work(records);
       } finally {
-        running -= 1;
+        running.splice(running.indexOf(organisationId), 1);
       }
     },
   };

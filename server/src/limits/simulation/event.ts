@@ -1,9 +1,10 @@
 /** A stored record as a simulation sees it: what limits knew of the request, when, and what it used. */
-import { OPERATIONS } from '../../operations/operation.ts';
+import { OPERATIONS, type Operation } from '../../operations/operation.ts';
 import type { TokenUsage } from '../../operations/usage.ts';
 import type { LimitFacts, RefusedBy } from '../../store/limit-types.ts';
 import type { StoredLog } from '../../store/ports.ts';
 import { type Facts, requestFacts } from '../policies/conditions.ts';
+import { purposeOf } from '../purpose.ts';
 
 export interface Event {
   readonly id: string;
@@ -33,6 +34,9 @@ interface Read {
   readonly api_key_id: string | null;
   readonly trace_id: string;
   readonly operation: string;
+  readonly method: string;
+  readonly path: string;
+  readonly bytes_in: number;
   readonly provider: string | null;
   readonly provider_slug: string | null;
   readonly config_slug: string | null;
@@ -49,6 +53,12 @@ interface Read {
 
 const NO_ESTIMATE = { cost: 0, tokens: 0, bounded: true };
 
+/** As it would be today: what only reads, and for usage limits what ends something, is asked of nobody. */
+function isCounted({ method, path, bytes_in: bytes }: Read, operation: Operation, kind: RefusedBy['limit']): boolean {
+  const purpose = purposeOf(operation, method, path, bytes === 0);
+  return purpose === 'uses' || (purpose === 'ends' && kind === 'rate');
+}
+
 /** Null for a request that never came as far as limits of the kind. */
 export function readEvent(stored: StoredLog, kind: RefusedBy['limit']): Event | null {
   const record = stored as unknown as Read;
@@ -56,6 +66,8 @@ export function readEvent(stored: StoredLog, kind: RefusedBy['limit']): Event | 
   const { limits, usage } = record;
   const began = record.attempts.length > 0 || record.outcome === 'ok';
   if (limits === undefined && !began) return null;
+  const operation = OPERATIONS[record.operation as keyof typeof OPERATIONS];
+  if (operation !== undefined && !isCounted(record, operation, kind)) return null;
   const { usage_at, rates_at } = limits ?? {};
   const at = (kind === 'usage' ? (usage_at ?? rates_at) : (rates_at ?? usage_at)) ?? record.time;
   const tokens = usage === null ? 0 : usage.input + usage.output;
@@ -67,7 +79,6 @@ export function readEvent(stored: StoredLog, kind: RefusedBy['limit']): Event | 
     unpriced: began && record.cost_micros === null && (usage !== null || record.outcome === 'ok') ? 1 : 0,
   };
   const refused = limits?.refused ?? null;
-  const operation = OPERATIONS[record.operation as keyof typeof OPERATIONS];
   return {
     id: record.id,
     traceId: record.trace_id,

@@ -1,8 +1,9 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { decodeString, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
 import type { Dialect, Operation, Shape } from '../../operations/operation.ts';
+import type { Exchange } from '../exchange.ts';
 
-const FACTS = ['usage', 'model', 'error'] as const;
+const FACTS = ['usage', 'usageMetadata', 'model', 'error'] as const;
 /** Answers of our own providers are not attackers' bodies: only the shape of the scan matters, not its small limits. */
 const LIMITS = { depth: 512, keys: 2_000_000, number: 4096 };
 const USAGE_KEY = Buffer.from('"usage"');
@@ -26,7 +27,7 @@ export function readAnswerFacts(body: Buffer, cut: boolean): AnswerFacts {
     if (error instanceof JsonScanError) return NOTHING;
     throw error;
   }
-  const usage = scan.get('usage');
+  const usage = scan.get('usage') ?? scan.get('usageMetadata');
   const model = scan.get('model');
   const failure = scan.get('error');
   return {
@@ -66,6 +67,7 @@ export function findUsage(body: JsonObject, path: readonly string[] | undefined)
     if (isObject(own)) return own;
   }
   if (isObject(body.usage)) return body.usage;
+  if (isObject(body.usageMetadata)) return body.usageMetadata;
   for (const holder of ['message', 'response'] as const) {
     const inner = body[holder];
     if (isObject(inner) && isObject(inner.usage)) return inner.usage;
@@ -99,4 +101,18 @@ export function streamMustEnd(operation: Operation): boolean {
     operation.id === 'messages' ||
     operation.id === 'responses'
   );
+}
+
+const GENERATION = /\/(?:completions|messages|responses)\/*(?:\?|$)/i;
+
+/** What is passed through and yet asks for text: by `/v1/proxy/…`, or by a spelling of its path that no route has. */
+export function passesGeneration({ operation, request }: Pick<Exchange, 'operation' | 'request'>): boolean {
+  return operation.id === 'proxy' && request.method === 'POST' && GENERATION.test(request.url ?? '');
+}
+
+const LATER = /\/(?:batches|fine_tuning\/jobs)\/*(?:\?|$)/i;
+
+/** What is passed through and makes its provider work for hours, which no answer tells. */
+export function passesJob({ operation, request }: Pick<Exchange, 'operation' | 'request'>): boolean {
+  return operation.id === 'proxy' && request.method === 'POST' && LATER.test(request.url ?? '');
 }

@@ -1,8 +1,8 @@
 /** What an answer used: as it reports, or at least what of it arrived. */
 import type { JsonObject } from '../../kernel/json.ts';
-import { mergeUsage, readUsage } from '../../operations/usage.ts';
+import { mergeUsage, readAnyUsage, readUsage, type TokenUsage } from '../../operations/usage.ts';
 import type { Bound } from '../../providers/binding.ts';
-import { growReservation, likelyInput } from '../estimate.ts';
+import { estimateUse, growReservation, isBackground, likelyInput } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { piecesOf } from './look.ts';
 
@@ -38,23 +38,35 @@ export class Meter {
     this.#raw = this.#raw === null ? usage : mergeUsage(this.#raw, usage);
   }
 
-  #read(raw: JsonObject) {
+  /** Whether the answer is made on by itself: it is used up whether or not anybody waits for it. */
+  get alone(): boolean {
+    return isBackground(this.#x);
+  }
+
+  #told(): TokenUsage | null {
     const { binding } = this.#bound;
-    return binding.usage === undefined ? readUsage(binding.shape, raw) : binding.usage(raw);
+    const raw = this.#raw;
+    if (raw === null) return null;
+    if (binding.usage !== undefined) return binding.usage(raw);
+    if (this.#x.operation.id !== 'proxy') return readUsage(binding.shape, raw);
+    // What only reads may tell what was used before, and was counted then.
+    return this.#x.request.method === 'GET' ? null : readAnyUsage(raw);
   }
 
   /** The answer is whole. `received` stands in where it reports nothing. */
   take(received: () => number): void {
-    const usage = this.#raw === null ? null : this.#read(this.#raw);
+    const usage = this.#told();
     this.#x.usage = usage;
     if (usage === null) this.estimate(received());
   }
 
   /** What a generation that reported no usage must have cost at least. Never below what was reported. */
-  estimate(received: number): void {
+  estimate(arrived: number): void {
     const x = this.#x;
-    if (x.usage !== null || received === 0) return;
-    if (this.#raw !== null) x.usage = this.#read(this.#raw);
+    if (x.usage !== null) return;
+    const received = Math.max(arrived, this.alone ? estimateUse(x).output : 0);
+    if (received === 0) return;
+    x.usage = this.#told();
     const output = Math.max(x.usage?.output ?? 0, received);
     x.usageEstimated = true;
     x.usage = {

@@ -20,7 +20,7 @@ import { denial, JUDGED_BYTES, judgeAnswer, notJudged } from '../guard/output.ts
 import { StreamGate } from '../guard/stream.ts';
 import type { Target } from '../target.ts';
 import { type AttemptResult, answerHead, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
-import { findUsage, readAnswerFacts, streamMustEnd } from './facts.ts';
+import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
 import {
   declaredLength,
   isEventStream,
@@ -574,13 +574,15 @@ export class Relay implements WireHandler {
   }
 
   #estimateUsage(): void {
-    if (this.#mode !== 'error' && this.#mode !== 'none') this.#meter.estimate(this.#received());
+    if (this.#mode === 'error') return;
+    if (this.#mode === 'none' && !(this.#meter.alone && this.#x.clientGone)) return;
+    this.#meter.estimate(this.#received());
   }
 
   /** Output tokens of which something arrived: pieces of a stream, or the bytes of an answer in one piece. */
   #received(): number {
     if (this.#mode === 'sse' || this.#mode === 'events') return this.#meter.pieces;
-    if (!streamMustEnd(this.#x.operation) || !isJson(this.#headers)) return 0;
+    if (!(streamMustEnd(this.#x.operation) || passesGeneration(this.#x)) || !isJson(this.#headers)) return 0;
     return tokensOf(this.#answerBytes);
   }
 }

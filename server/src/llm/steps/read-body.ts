@@ -13,6 +13,7 @@ export const WANTED = [
   'max_completion_tokens',
   'max_output_tokens',
   'user',
+  'background',
 ] as const;
 
 /** The longest names in use are ARNs. Names are remembered and recorded, so they must have a bound (security 8.1). */

@@ -81,7 +81,7 @@ function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
   endParts(response, ending.body);
 }
 
-function pathOnly(url: string): string {
+export function pathOnly(url: string): string {
   const query = url.indexOf('?');
   return query === -1 ? url : url.slice(0, query);
 }

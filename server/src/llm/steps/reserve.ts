@@ -1,7 +1,8 @@
 import type { Principal } from '../../auth/principal.ts';
 import { tenantOf } from '../../auth/tenant.ts';
+import { SluiceError } from '../../kernel/errors.ts';
 import type { Demand, Hold } from '../../limits/ledger/ledger.ts';
-import { limitTerms, type Terms } from '../../limits/ledger/terms.ts';
+import { limitTerms, MAX_AMOUNT, type Terms } from '../../limits/ledger/terms.ts';
 import type { Facts } from '../../limits/policies/conditions.ts';
 import { addBudgets } from '../../limits/policies/usage.ts';
 import { stamp } from '../../limits/stamp.ts';
@@ -11,6 +12,7 @@ import { setPrice } from '../../pricing/set-price.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import { type Estimate, estimatedCost, estimateUse } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
+import { passesJob } from '../relay/facts.ts';
 import { factsOf, limitOwner } from './admit.ts';
 
 const NO_TERMS = new WeakMap<Principal, Terms | null>();
@@ -45,6 +47,15 @@ export function reserve(x: Exchange): void | Promise<void> {
   if (x.dryRun || principal === null || snapshot === null) return;
   const terms = budgetsOf(x, x.target?.stored ?? null, () => factsOf(x));
   if (terms.length === 0) return;
+  if (passesJob(x) && terms.some(({ type }) => type !== 'requests')) {
+    refuse(
+      x,
+      new SluiceError(
+        'invalid_request',
+        'Batches and jobs under a usage limit are asked for at /v1/batches and /v1/fine_tuning/jobs, where what they use is counted.',
+      ),
+    );
+  }
   x.limits ??= {};
   x.limits.usage_at = stamp(x.services.storeClock.now());
   try {
@@ -102,7 +113,8 @@ function demandOf(x: Exchange, terms: Terms, estimate: Estimate, prices: Price[]
   }
   const price = estimate.price ?? unpricedRate(x, terms);
   if (price !== null && !prices.includes(price)) prices.push(price);
-  return { terms, amount: estimatedCost(estimate, price), bounded: bounded && price !== null };
+  const cost = Math.min(MAX_AMOUNT, estimatedCost(estimate, price));
+  return { terms, amount: cost, bounded: bounded && price !== null };
 }
 
 /** The price that a limit, or else the installation, sets for models whose price is not known; null where it serves them unpriced. */

@@ -1,6 +1,7 @@
 import { hostFault } from '../../http/host-fault.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { decodeString } from '../../kernel/json-scan.ts';
+import { type Purpose, purposeOf } from '../../limits/purpose.ts';
 import { parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
@@ -12,6 +13,7 @@ import { makePlan, type Plan } from '../plan.ts';
 import { findTarget, refuseUnexecuted, selectTarget, singleTarget } from '../select.ts';
 import type { Target } from '../target.ts';
 import { isManaged } from './objects.ts';
+import { pathOnly } from './record.ts';
 
 /** Request headers that do not change where a call goes: a request with only these may use a memoised plan. */
 const NEUTRAL = new Set([
@@ -61,10 +63,11 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   // Limits of the key belong to the caller: a plan is shared between keys that all have some, or none.
   const limitedKey = (x.principal?.rateLimits.length ?? 0) > 0;
   const budgetedKey = x.principal?.usageLimits != null;
+  const purpose = purposeFor(x);
   const memoKey =
     inline || !isNeutral(x) || managed
       ? null
-      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
+      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}${purpose === 'uses' ? '' : ` ${purpose}`}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
   if (known !== undefined && (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.plan = known;
@@ -95,16 +98,14 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
     target = findTarget(x, selection);
   }
-  // What only reads is free (api §15.5).
-  const counted = x.operation.method !== 'GET';
   const limited =
-    counted &&
+    purpose !== 'reads' &&
     (limitedKey ||
       snapshot.limited !== null ||
       snapshot.ratePolicies.llm !== null ||
       (target?.stored?.limited.length ?? 0) > 0);
   const budgeted =
-    counted &&
+    purpose === 'uses' &&
     (budgetedKey ||
       snapshot.budgets.length > 0 ||
       snapshot.usagePolicies !== null ||
@@ -116,6 +117,13 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     if (snapshot.plans.size >= MAX_PLANS) snapshot.plans.clear();
     snapshot.plans.set(memoKey, x.plan);
   }
+}
+
+function purposeFor({ operation, request }: Exchange): Purpose {
+  const { method = '', headers, url = '' } = request;
+  if (operation.id !== 'proxy') return purposeOf(operation, method, '', false);
+  const { 'content-length': length = '0', 'transfer-encoding': coding } = headers;
+  return purposeOf(operation, method, pathOnly(url), length === '0' && coding === undefined);
 }
 
 function isNeutral(x: Exchange): boolean {

@@ -8,11 +8,24 @@ import { isFree, modelKey } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { unpricedRate } from './reserve.ts';
 
+const NOTHING: Used = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
+
 /**
  * Prices what was used and books it: by the answer, and by attempts before it that were broken off. A refused request used
  * nothing; a known usage of an unknown price stays null in the record, whatever a limit was charged for it.
  */
 export function settle(x: Exchange): void | Promise<void> {
+  try {
+    return book(x);
+  } catch (error) {
+    // Whatever could not be understood, nothing stays reserved.
+    x.held?.settle({ ...NOTHING, requests: x.tries > 0 ? 1 : 0 }, () => {});
+    x.held = null;
+    throw error;
+  }
+}
+
+function book(x: Exchange): void | Promise<void> {
   x.control = null;
   if (x.dryRun) return;
   const parts = usageParts(x);
@@ -25,7 +38,6 @@ export function settle(x: Exchange): void | Promise<void> {
   const { held, limits } = x;
   if (limits !== null && limits.refused === undefined) limits.ended_at = stamp(x.services.storeClock.now());
   if (held === null) return;
-  x.held = null;
   if (usage !== null && usage.output > 0) x.services.outputs.learn(modelKey(x), usage.output);
   const unpriced =
     accepted && x.costMicros === null && (!isFree(x) || x.uncounted) && (usage !== null || x.outcome === 'ok');
@@ -37,6 +49,7 @@ export function settle(x: Exchange): void | Promise<void> {
     unpriced: unpriced ? 1 : 0,
   };
   if (limits !== null) limits.used = used;
+  x.held = null;
   if (unpriced && usage !== null) return bookAtSetPrices(x, held, used, parts);
   // The client sees the end of its answer only when what it used will be counted, whatever kills the process.
   return new Promise((resolve) => held.settle(used, resolve));

@@ -19,7 +19,7 @@ export const MAX_DAYS = 92;
 /** Records that one simulation reads at most. */
 export const MAX_RECORDS = 1_000_000;
 /** Records that are taken apart at once: a few milliseconds. */
-const PAGE = 250;
+const PAGE = 120;
 const MAX_VALUES = 100;
 const STEPS = [MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY];
 const MAX_STEPS = 400;

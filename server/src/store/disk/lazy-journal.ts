@@ -9,6 +9,8 @@ import { type ShipperOptions, startShipper } from './shipper.ts';
 export interface OpenedJournal {
   append(line: string, done: () => void): void;
   readonly failing: boolean;
+  /** Resolves when everything appended before is in the sink. */
+  ship(): Promise<void>;
 }
 
 export interface LazyJournal extends Closable {
@@ -40,6 +42,7 @@ export async function openLazyJournal(options: LazyJournalOptions): Promise<Lazy
       get failing() {
         return journal.failing;
       },
+      ship: () => shipper.drain(),
     };
     return { journal, shipper, opened };
   }

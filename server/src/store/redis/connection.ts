@@ -41,6 +41,8 @@ function checkUrl(url: string): void {
 /** One connection that reconnects for ever and says in the log once when it is lost and once when it is back. */
 export class Connection {
   readonly client: Redis;
+  /** How often it was made anew: a server that restarts or fails over may have lost what it knew. */
+  session = 0;
   #lastAnswer = 0;
   /** When the first command was sent that nothing has been answered since; null while the server answers. */
   #silentSince: number | null = null;
@@ -64,6 +66,7 @@ export class Connection {
       log.warn('redis is not reachable', { use, reason });
     });
     this.client.on('ready', () => {
+      this.session++;
       this.#silentSince = null;
       if (lost) log.info('redis is reachable again', { use });
       lost = false;

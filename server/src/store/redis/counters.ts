@@ -10,8 +10,8 @@ const PREFIX = 'sluice:c1:';
 /**
  * All windows of one call in one script, so nothing happens between check and take. Values of the wrong type or form
  * count as 0. Arguments: amount, limit, time to the end of the window (ms) and floor per key. Time to go, because the
- * server's clock may be minutes from the one that windows go by. The floor is what the caller has last seen there: a server
- * that has lost its data, or part of it, is reminded, as counters only grow within a window. Answer: index of the refusing window or 0,
+ * server's clock may be minutes from the one that windows go by. The floor is what the caller had last seen there when its
+ * connection was lost: a server that comes back without its data is reminded, once by each node. Answer: index of the refusing window or 0,
  * then the used amounts as texts, because the client's reader is not exact for integers near 2^53.
  */
 const SCRIPT = `
@@ -56,6 +56,8 @@ const MAX_SEEN = 100_000;
 interface Seen {
   used: number;
   expiresAt: number;
+  /** Of the connection it was seen over. */
+  session: number;
 }
 
 export class RedisCounters implements Counters {
@@ -95,10 +97,13 @@ export class RedisCounters implements Counters {
     const keys: string[] = [];
     const numbers: number[] = [];
     const now = this.#clock.now();
+    const { session } = this.#connection;
     for (const { key, amount, limit = NO_LIMIT, expiresAt } of windows) {
       keys.push(PREFIX + key);
       const seen = this.#seen.get(key);
-      const floor = seen === undefined || seen.expiresAt <= now ? 0 : seen.used;
+      // Not over the same connection: what another node took back since then would be counted again.
+      const reminded = seen === undefined || seen.expiresAt <= now || seen.session === this.#connection.session;
+      const floor = reminded ? 0 : seen.used;
       numbers.push(amount, limit, Math.ceil(expiresAt - now), floor);
     }
     const answer = await this.#guarded(async (client) => {
@@ -111,18 +116,24 @@ export class RedisCounters implements Counters {
       }
     });
     const result = (answer as unknown[]).map(Number);
-    this.#remember(windows, result, now);
+    this.#remember(windows, result, now, session);
     return result;
   }
 
-  #remember(windows: readonly { readonly key: string; readonly expiresAt: number }[], result: number[], now: number) {
+  #remember(
+    windows: readonly { readonly key: string; readonly expiresAt: number }[],
+    result: number[],
+    now: number,
+    session: number,
+  ) {
     for (const [index, { key, expiresAt }] of windows.entries()) {
       const used = result[index + 1] ?? 0;
       const known = this.#seen.get(key);
       if (known !== undefined) {
         known.used = used;
         known.expiresAt = expiresAt;
-      } else if (used > 0 && expiresAt > now) this.#seen.set(key, { used, expiresAt });
+        known.session = session;
+      } else if (used > 0 && expiresAt > now) this.#seen.set(key, { used, expiresAt, session });
       const next = this.#sweep.next();
       if (next.done) this.#sweep = this.#seen.entries();
       else if (next.value[1].expiresAt <= now) this.#seen.delete(next.value[0]);

@@ -45,7 +45,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const filesWith = (limits: { maxUploadBytes?: number; maxBatchBytes?: number; blobs?: Blobs }) =>
+const filesWith = (limits: { maxUploadBytes?: number; maxBatchBytes?: number; filesQuota?: number; blobs?: Blobs }) =>
   new ManagedFiles({
     tables: store.tables,
     blobs,
@@ -427,4 +427,19 @@ it('a large file is never held as a whole: what was read runs ahead of the disk 
   expect(file).toMatchObject({ bytes: 400 * 65_536 });
   expect((await buffer((await files.open(own, file.id)).stream)).length).toBe(400 * 65_536);
   expect(most).toBeLessThan(2_000_000);
+});
+
+it('what does not fit into the quota is refused with 413 and leaves nothing; deleting makes room', async () => {
+  files = filesWith({ filesQuota: ROWS.length + 10 });
+  const file = await uploaded();
+  await expect(uploaded()).rejects.toMatchObject({
+    status: 413,
+    message: expect.stringContaining('SLUICE_FILES_QUOTA'),
+  });
+  await expect(uploaded(ROWS, 'fine-tune', { workspace: 'w2' })).rejects.toMatchObject({ status: 413 });
+  await files.settled();
+  expect(stored().length).toBe(1);
+  await files.remove(callOf({ params: { file_id: file.id } }));
+  await uploaded();
+  await files.settled();
 });

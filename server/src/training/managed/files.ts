@@ -30,12 +30,13 @@ import { queryOf, readLimit, unknownAfter } from '../paging.ts';
 import type { TrainingServices } from '../services.ts';
 import { openUpload, sizeAhead } from '../upload.ts';
 import { contentDisposition, type Range, readRange } from './content-headers.ts';
+import { FileSpace, type Room } from './file-space.ts';
 import type { ManagedFilesPort } from './ports.ts';
 
 /** What keeping files needs; `TrainingServices` fits. */
 export type FileServices = Pick<
   TrainingServices,
-  'tables' | 'blobs' | 'clock' | 'log' | 'maxUploadBytes' | 'maxBatchBytes'
+  'tables' | 'blobs' | 'clock' | 'log' | 'maxUploadBytes' | 'maxBatchBytes' | 'filesQuota'
 >;
 
 export type FileRow = Row<'files'>;
@@ -95,8 +96,11 @@ export class ManagedFiles implements ManagedFilesPort {
   /** A check that waits must not hold a connection of the blob store open meanwhile. */
   readonly #turns = new Slots(CHECKS);
 
+  readonly #space: FileSpace;
+
   constructor(services: FileServices) {
     this.#services = services;
+    this.#space = new FileSpace(services.tables, services.filesQuota ?? 0);
   }
 
   async upload(call: ObjectCall): Promise<ObjectAnswer> {
@@ -117,8 +121,11 @@ export class ManagedFiles implements ManagedFilesPort {
     upload.stream.on('error', () => {});
     call.signal.addEventListener('abort', leave, { once: true });
     if (call.signal.aborted) leave();
+    let room: Room | null = null;
     try {
-      const row = await this.#store(tenantOfCall(call), upload.stream, () => {
+      room = await this.#space.open(call.principal.organisationId);
+      const stream = room.limited(upload.stream);
+      const row = await this.#store(tenantOfCall(call), stream, room, () => {
         if (call.signal.aborted) throw reasonOf(call.signal);
         const purpose = upload.purpose();
         if (!upload.complete() || purpose === null) {
@@ -132,6 +139,7 @@ export class ManagedFiles implements ManagedFilesPort {
     } catch (error) {
       throw upload.failed() ?? (call.signal.aborted ? reasonOf(call.signal) : error);
     } finally {
+      room?.close();
       call.signal.removeEventListener('abort', leave);
       body.destroy();
       upload.stream.destroy();
@@ -207,7 +215,7 @@ export class ManagedFiles implements ManagedFilesPort {
 
   /** Stores a file that the product wrote; it is `processed` at once. The tenant must be bound to a workspace. */
   save(tenant: TenantContext, file: NewFile, stream: Readable): Promise<FileRow> {
-    return this.#store(tenant, stream, () => ({ ...file, status: 'processed' }));
+    return this.#store(tenant, stream, null, () => ({ ...file, status: 'processed' }));
   }
 
   /**
@@ -275,6 +283,7 @@ export class ManagedFiles implements ManagedFilesPort {
   async #store(
     tenant: TenantContext,
     stream: Readable,
+    room: Room | null,
     described: () => NewFile & { readonly status: 'uploaded' | 'processed' },
   ): Promise<FileRow> {
     const { tables, blobs, clock } = this.#services;
@@ -297,7 +306,14 @@ export class ManagedFiles implements ManagedFilesPort {
         created_by: createdBy,
         created_at: clock.now(),
       };
-      await tables.write(tenant, (tx) => tx.insert('files', row));
+      if (room === null) await tables.write(tenant, (tx) => tx.insert('files', row));
+      else {
+        // What all workspaces of the organisation have together.
+        await tables.systemWrite(async (tx) => {
+          await room.take(tx, bytes);
+          await tx.insert('files', row);
+        });
+      }
       return row;
     } catch (error) {
       await this.#discard(tenant, id);

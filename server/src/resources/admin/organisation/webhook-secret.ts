@@ -34,7 +34,8 @@ export const makeWebhookSecret: Action<unknown, z.output<typeof query>> = {
     const { tx, vault, clock, tenant } = call;
     const { secret, previousUntil } = await nextSigningSecret(tx, vault, clock.now());
     tx.changed({ workspaceId: null, topic: 'organisations', entityId: tenant.organisationId });
-    call.audited(tenant.organisationId);
-    return { object: 'webhook-secret', secret, previous_valid_until: toIsoOrNull(previousUntil) };
+    const shown = { object: 'webhook-secret' as const, previous_valid_until: toIsoOrNull(previousUntil) };
+    call.audited(tenant.organisationId, { before: null, after: shown });
+    return { ...shown, secret };
   },
 };

@@ -21,7 +21,6 @@ import { usageLimitsOf } from '../../shapes.ts';
 import { followUpdate, usageOf } from '../../usage.ts';
 import { checkRank, roleIn } from '../rank.ts';
 import { mergeDefaults } from './defaults.ts';
-import { replaceLimits, resetLimits } from './limits.ts';
 import { members } from './members.ts';
 import { joinWorkspace } from './membership.ts';
 import { presentDetail, presentItem } from './present.ts';
@@ -250,8 +249,7 @@ async function changesOf(
   if (body.defaults !== undefined) patch.defaults = await mergeDefaults(ports, tx, row, body.defaults);
   if (body.rate_limits !== undefined) patch.rate_limits = body.rate_limits;
   if (body.usage_limits !== undefined) {
-    const limits = usageLimitsOf(body.usage_limits, clock.now(), 'usage_limits');
-    patch.usage_limits = replaceLimits(row.usage_limits, limits);
+    patch.usage_limits = usageLimitsOf(body.usage_limits, clock.now(), 'usage_limits');
   }
   if (body.settings !== undefined) {
     checkAlertUrl(call, body.settings?.alerts?.webhook_url, 'settings.alerts.webhook_url');
@@ -261,7 +259,6 @@ async function changesOf(
     patch.settings = settings;
   }
   if (body.reset_usage === true) {
-    patch.usage_limits = resetLimits(patch.usage_limits ?? row.usage_limits);
     patch.last_reset_at = clock.now();
   }
   if (body.usage_limits !== undefined || body.reset_usage === true) {

@@ -75,7 +75,7 @@ export function simulateRates<C, U>(
         reasons.push({ code: 'not_recorded', message: 'Calls of MCP tools are not recorded.' });
       }
       return call.later(({ signal, simulations }) =>
-        simulations.run((records) =>
+        simulations.run(call.principal.organisationId, (records) =>
           simulate(call, records, signal, {
             engine: ratesEngine(policy, place, records.countersFor),
             kind: 'rate',

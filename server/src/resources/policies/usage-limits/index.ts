@@ -34,7 +34,8 @@ type Bucket = Row<'usage_buckets'>;
 
 /** Counters a policy answers within itself; more are paged (`/entities`). */
 const MAX_USAGE = 1000;
-const PAGE = 500;
+/** Counters that follow a change of their policy in its own transaction. */
+const MAX_ADOPTED = 1000;
 
 const OBJECT = 'policy_usage_limits' as const;
 const spec = { table: 'usage_policies', param: 'id', archives: true } as const;
@@ -66,12 +67,14 @@ function present(row: PolicyRow): z.input<typeof answer> {
   };
 }
 
-const ofPolicy = (id: string) => ({ owner_kind: 'policy', owner_id: id }) as const;
+/** With the workspace, which the index of the counters begins with. */
+const ofPolicy = ({ id, workspace_id }: Pick<PolicyRow, 'id' | 'workspace_id'>) =>
+  ({ owner_kind: 'policy', owner_id: id, workspace_id }) as const;
 
 async function presentDetail(row: PolicyRow, call: Call, detail: boolean) {
   const { include_usage: wanted } = call.query as { include_usage?: boolean };
   if (!detail || wanted !== true) return present(row);
-  const buckets = await call.tx.list('usage_buckets', { where: ofPolicy(row.id), limit: MAX_USAGE });
+  const buckets = await call.tx.list('usage_buckets', { where: ofPolicy(row), limit: MAX_USAGE });
   const now = call.clock.now();
   const usage = buckets.map((bucket) => [
     bucket.value_key,
@@ -187,7 +190,7 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
   if (changes) await adopt(tx, next, clock, now);
   if (body.reset_usage_for_value !== undefined) {
     const buckets = await tx.list('usage_buckets', {
-      where: { ...ofPolicy(row.id), value_key: body.reset_usage_for_value },
+      where: { ...ofPolicy(row), value_key: body.reset_usage_for_value },
     });
     if (buckets.length === 0) throw refuse('reset_usage_for_value', 'names no value key of this policy');
     for (const bucket of buckets) await resetBucket(call, bucket, now);
@@ -195,22 +198,22 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
   return { patch: changes ? { ...patch, last_updated_at: next.last_updated_at } : patch, answer: {} };
 }
 
-/** Every counter of the policy follows at once: a raised limit opens what was exhausted (api §15.3). */
+/**
+ * The counters that were used last follow at once: a raised limit opens what was exhausted (api §15.3). Any other follows
+ * when its next request comes: callers choose the values, and a change must not wait for all there ever were.
+ */
 async function adopt(tx: TenantTx, row: PolicyRow, clock: Clock, now: number): Promise<void> {
   const terms = usageTerms(row);
-  let after = '';
-  for (;;) {
-    const where = { ...ofPolicy(row.id), id: { gt: after } };
-    const buckets = await tx.list('usage_buckets', { where, orderBy: [['id', 'asc']], limit: PAGE });
-    for (const bucket of buckets) {
-      const book = Book.of(bucket, clock);
-      book.turn(now);
-      book.adopt({ ...terms, bucketKey: bucket.bucket_key, valueKey: bucket.value_key }, now);
-      await book.close(tx, now);
-    }
-    const last = buckets.at(-1);
-    if (buckets.length < PAGE || last === undefined) return;
-    after = last.id;
+  const buckets = await tx.list('usage_buckets', {
+    where: ofPolicy(row),
+    orderBy: [['last_updated_at', 'desc']],
+    limit: MAX_ADOPTED,
+  });
+  for (const bucket of buckets) {
+    const book = Book.of(bucket, clock);
+    book.turn(now);
+    book.adopt({ ...terms, bucketKey: bucket.bucket_key, valueKey: bucket.value_key }, now);
+    await book.close(tx, now);
   }
 }
 
@@ -250,7 +253,7 @@ const entities: Action<{ id: string }, z.output<typeof entityQuery>> = {
     const policy = await findRow(spec, call, 'read');
     const { status: state, search, page_size: size = 50, current_page: page = 0 } = call.query;
     const where: Where<'usage_buckets'> = {
-      ...ofPolicy(policy.id),
+      ...ofPolicy(policy),
       ...(state === undefined ? {} : { status: state }),
       ...(search === undefined || search === '' ? {} : { value_key: { contains: search } }),
     };
@@ -293,7 +296,7 @@ const resetEntity: Action<{ id: string; entityId: string }> = {
   run: async (call) => {
     const policy = await findRow(spec, call, 'update');
     const id = entityId(call.params.entityId);
-    const bucket = id === null ? undefined : await call.tx.find('usage_buckets', { ...ofPolicy(policy.id), id });
+    const bucket = id === null ? undefined : await call.tx.find('usage_buckets', { ...ofPolicy(policy), id });
     if (bucket === undefined) throw notFound();
     const shown = (used: number) => ({ id: bucket.id, value_key: bucket.value_key, used });
     call.audited(policy.id, { before: shown(bucket.used), after: shown(0) });

@@ -70,7 +70,7 @@ async function reasonsOf(
   now: number,
 ): Promise<Reason[]> {
   const reasons = historyReasons(row, range, countedFrom);
-  const own = { owner_kind: 'policy', owner_id: row.id } as const;
+  const own = { owner_kind: 'policy', owner_id: row.id, workspace_id: row.workspace_id } as const;
   const reset = await tx.list('usage_buckets', {
     where: { ...own, last_reset_at: { gte: countedFrom, lt: range.to } },
     limit: MAX_BUCKETS,
@@ -141,7 +141,7 @@ export function simulateUsage(
         reasons.push({ code: 'window_began_earlier', message });
       }
       return call.later(({ signal, simulations }) =>
-        simulations.run((records) =>
+        simulations.run(call.principal.organisationId, (records) =>
           simulate(call, records, signal, {
             engine: usageEngine(policy, active, resetsAt, place),
             kind: 'usage',
