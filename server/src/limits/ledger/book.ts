@@ -6,7 +6,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
-import { addUsed, admits, burnAt } from './rule.ts';
+import { addUsed, admits, burnAt, carryOf } from './rule.ts';
 import { firstReset, MAX_AMOUNT, nextReset, type Terms } from './terms.ts';
 
 /** What the books need of a transaction, a tenant's or the system's. */
@@ -253,7 +253,7 @@ export class Book {
   /** Books what a request used, in the window it was admitted in. */
   async settle(tx: BooksTx, done: Settled): Promise<void> {
     const row = this.#row;
-    const extra = { carry: done.carry, requests: done.requests, unpriced: done.unpriced };
+    const extra = { carry: carryOf(done), requests: done.requests, unpriced: done.unpriced };
     if (done.window !== row.window_no) {
       this.#move('settle', 'open', 'used', done.used, extra, done.window);
       return;

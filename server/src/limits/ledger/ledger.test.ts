@@ -16,9 +16,9 @@ import {
 import { type Clock, systemClock, TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Tables } from '../../store/ports.ts';
-import type { Row } from '../../store/schema.ts';
 import { Book } from './book.ts';
 import { booksQueue, type Demand, type Used } from './hold.ts';
+import { createOutputs } from './outputs.ts';
 import { sweepBooks } from './sweep.ts';
 
 let open: { close(): Promise<void> }[] = [];
@@ -40,19 +40,26 @@ const shifted = (clock: Clock, by: number): Clock => ({
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** Sends until `stop` requests in a row were refused; what was admitted used `used`. */
-async function caller(node: LedgerNode, demand: Demand, used: Used, admitted: { count: number }, until: () => boolean) {
+/** One request after another, `until`; what is refused is sent again a little later. */
+async function repeated(once: () => Promise<void>, until: () => boolean) {
   while (!until()) {
     try {
-      const settle = await node.reserve([demand]);
-      admitted.count += 1;
-      await turn();
-      await settle(used);
+      await once();
     } catch (error) {
       if (!(error instanceof SluiceError) || error.kind !== 'usage_limit_exceeded') throw error;
       await new Promise((resolve) => systemClock.after(2, () => resolve(undefined)));
     }
   }
+}
+
+/** What was admitted used `used`. */
+function caller(node: LedgerNode, demand: Demand, used: Used, admitted: { count: number }, until: () => boolean) {
+  return repeated(async () => {
+    const settle = await node.reserve([demand]);
+    admitted.count += 1;
+    await turn();
+    await settle(used);
+  }, until);
 }
 
 async function consistent(tables: Tables) {
@@ -105,6 +112,43 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     expect(bucket?.used).toBe(kind.limit);
     expect(bucket).toMatchObject({ status: 'exhausted', exhausted_alerted: true });
   });
+
+  it('cost without a known maximum: two nodes with 64 callers each go at most one request for each node beyond a limit', async () => {
+    const tables = own(await booksStore(engine));
+    const limit = 200_000;
+    const largest = 400;
+    let [admitted, total] = [0, 0];
+    let full = false;
+    const nodes = [own(await ledgerNode(tables, { name: 'a' })), own(await ledgerNode(tables, { name: 'b' }))];
+    const callers = nodes.flatMap((node) => {
+      // Each node estimates from the answers that it saw itself.
+      const outputs = createOutputs();
+      const once = async () => {
+        const terms = termsWith({ type: 'cost', limit });
+        const settle = await node.reserve([{ terms, amount: outputs.expected('model'), bounded: false }]);
+        admitted += 1;
+        // One of 33 is longer than the 95 of 100 that estimates go by.
+        const cost = admitted % 33 === 0 ? largest : 50 + (admitted % 50);
+        await turn();
+        total += cost;
+        outputs.learn('model', cost);
+        await settle({ ...NOTHING, requests: 1, cost });
+      };
+      return Array.from({ length: 64 }, () => repeated(once, () => full));
+    });
+    const deadline = systemClock.monotonic() + 20_000;
+    while (systemClock.monotonic() < deadline && (await buckets(tables))[0]?.status !== 'exhausted') {
+      await new Promise((resolve) => systemClock.after(20, () => resolve(undefined)));
+    }
+    full = true;
+    await Promise.all(callers);
+    for (const node of nodes) await node.drain();
+    await consistent(tables);
+    const [bucket] = await buckets(tables);
+    expect(bucket?.used).toBe(total);
+    expect(total).toBeGreaterThanOrEqual(limit);
+    expect(total).toBeLessThan(limit + 2 * largest);
+  }, 60_000);
 
   it('a request that needs several limits gets all of them or none', async () => {
     const tables = own(await booksStore(engine));
@@ -180,7 +224,6 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
             : i === 2 || Math.abs(at - once) < 86_400_000,
       );
     const seen = demands.map(() => [] as (number | null)[]);
-    const daily = (rows: Row<'usage_buckets'>[]) => rows.find((row) => row.bucket_key === '2') as Row<'usage_buckets'>;
     let late = 0;
     // Both nodes and the sweeper come at the same moment; what they admit ends in the next window.
     let running = await Promise.all(nodes.map((node) => node.reserve(demands)));
@@ -191,17 +234,21 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
         sweepBooks({ tables, clock }),
         ...nodes.map((node) => node.reserve(due(midnight))),
       ]);
-      for (const row of await buckets(tables)) {
-        const list = seen[Number(row.bucket_key)];
-        if (row.last_reset_at !== null && list?.at(-1) !== row.last_reset_at) list?.push(row.last_reset_at);
-      }
       await Promise.all(running.map((settle) => settle({ ...NOTHING, requests: 1 })));
       await Promise.all(nodes.map((node) => node.drain()));
       running = next;
+      const window_no = day + 1;
+      const { rows, ended } = await tables.systemRead(async (tx) => {
+        const rows = await tx.list('usage_buckets');
+        const bucket_id = rows.find((row) => row.bucket_key === '2')?.id ?? '';
+        return { rows, ended: await tx.list('ledger_entries', { where: { bucket_id, window_no, kind: 'settle' } }) };
+      });
+      for (const row of rows) {
+        const list = seen[Number(row.bucket_key)];
+        if (row.last_reset_at !== null && list?.at(-1) !== row.last_reset_at) list?.push(row.last_reset_at);
+      }
       // What ran over midnight is in the window that it was admitted in.
-      const ended = { bucket_id: daily(await buckets(tables)).id, window_no: day + 1, kind: 'settle' } as const;
-      const entries = await tables.systemRead((tx) => tx.list('ledger_entries', { where: ended }));
-      late += entries.reduce((sum, { requests }) => sum + requests, 0);
+      late += ended.reduce((sum, { requests }) => sum + requests, 0);
     }
     const rows = (await buckets(tables)).sort((a, b) => (a.bucket_key < b.bucket_key ? -1 : 1));
     // 1sts of a month (those of both years), Mondays, every midnight, and the leap day.
@@ -274,6 +321,19 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     await consistent(tables);
   });
 
+  it('a request whose cost rounds to nothing takes nothing away, whatever picodollars stand beside it', async () => {
+    const tables = own(await booksStore(engine));
+    const node = own(await ledgerNode(tables));
+    const demand = { terms: termsWith({ type: 'cost', limit: 500 }), amount: 10, bounded: true };
+    for (const carry of [-300_000, -500_000, 400_000]) {
+      await (await node.reserve([demand]))({ ...NOTHING, carry, requests: 1 });
+    }
+    await (await node.reserve([demand]))({ ...NOTHING, cost: 1, carry: -500_000, requests: 1 });
+    await node.drain();
+    await consistent(tables);
+    expect(await buckets(tables)).toMatchObject([{ used: 0, carry: 900_000 }]);
+  });
+
   it('whatever two nodes do in whatever order, the counters are what the entries say', async () => {
     const action = fc.record({
       node: fc.nat(1),
@@ -304,9 +364,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
               expect(error).toMatchObject({ kind: 'usage_limit_exceeded' });
               return null;
             });
-            // Nothing costs less than nothing: below a micro-dollar there is no debt to carry.
-            const spent = { ...NOTHING, cost: used, carry: used === 0 ? Math.abs(carry) : carry, requests: 1 };
-            if (got !== null) open.push({ settle: got, used: spent });
+            if (got !== null) open.push({ settle: got, used: { ...NOTHING, cost: used, carry, requests: 1 } });
             if (next === 'settle') for (const { settle, used: spent } of open.splice(0)) await settle(spent);
             if (next === 'sweep') {
               clock.jump(31_000);

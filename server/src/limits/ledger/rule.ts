@@ -19,15 +19,20 @@ export function grantOf(
   return !demand.bounded && left <= limit / 100 ? Math.max(demand.amount, left) : demand.amount;
 }
 
+/** The picodollars beside what a request used: they never make it less than nothing, so sums in any order agree. */
+export function carryOf({ used, carry }: { readonly used: number; readonly carry: number }): number {
+  return Math.max(carry, -used * PICO);
+}
+
 /** Adds what a request used; picodollars are carried beside it. */
 export function addUsed(
   count: { used: number; carry: number },
   done: { readonly used: number; readonly carry: number },
 ): void {
-  const picos = count.carry + done.carry;
+  const picos = count.carry + carryOf(done);
   const whole = Math.floor(picos / PICO);
   count.carry = picos - whole * PICO;
-  count.used = Math.max(0, count.used + done.used + whole);
+  count.used += done.used + whole;
 }
 
 const HOUR = 3_600_000;
