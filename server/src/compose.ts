@@ -44,6 +44,7 @@ import { createLedger } from './limits/ledger/ledger.ts';
 import { createOutputs } from './limits/ledger/outputs.ts';
 import { countLiveNodes } from './limits/live-nodes.ts';
 import { createSimulationDesk } from './limits/simulation/desk.ts';
+import { createGuardrailDesk } from './llm/guard/desk.ts';
 import { outsideFactory } from './llm/guard/outside.ts';
 import { createInner } from './llm/inner.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
@@ -360,6 +361,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       limiter: createAdminLimiter(counters, storeClock, log, config.adminRequestsPerMinute),
       checkHost: (host: string) => hostFault(guard, host),
       caughtUp: () => watch.catchUp(),
+      guardrails: createGuardrailDesk({ outside: gateway.outside, clock }),
       simulations: createSimulationDesk({ logs, countersFor: (time) => memoryCounters({ clock: time }) }),
       health: async () => ({
         store: { engine: tables.engine, row_security: tables.rowSecurity, ok: await answers(tables.ping()) },

@@ -73,6 +73,7 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
         [`guardrails.${verb}`, `organisation_guardrails.${verb}`],
       ] as const,
   ),
+  ['guardrails.invoke', 'POST', '/guardrails/:guardrailId/invoke', `/guardrails/${ID}/invoke`, ['guardrails.invoke']],
   ['integrations.list', 'GET', '/integrations', '/integrations', both('list')],
   ['integrations.create', 'POST', '/integrations', '/integrations', both('create')],
   ['integrations.read', 'GET', '/integrations/:slug', '/integrations/x', both('read')],

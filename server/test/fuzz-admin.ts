@@ -144,7 +144,7 @@ function fittingText(schema: JsonObject, names: readonly string[]): fc.Arbitrary
   return fc.oneof(
     plain,
     named(names),
-    fc.constantFrom('completions.write', 'openai', 'sandbox', 'https://example.com'),
+    fc.constantFrom('completions.write', 'openai', 'sandbox', 'https://example.com', 'default.notNull'),
   );
 }
 

@@ -36,6 +36,13 @@ const config = () => ({
 });
 const call = (path: string, sent: unknown, headers: Record<string, string> = {}) =>
   server.call(path, sent, { ...config(), ...headers });
+const callUntil = (signal: AbortSignal, sent: unknown) =>
+  fetch(`${server.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { ...config(), 'x-gateway-api-key': server.first.workspace_api_key, 'content-type': 'application/json' },
+    body: JSON.stringify(sent),
+    signal,
+  });
 const options = () => ({ apiKey: server.first.workspace_api_key, maxRetries: 0, defaultHeaders: config() });
 const openai = () => new OpenAI({ ...options(), baseURL: `${server.url}/v1` });
 const anthropic = () => new Anthropic({ ...options(), baseURL: server.url });
@@ -57,6 +64,7 @@ const body = (more: object = {}) => ({
   messages: [{ role: 'user', content: 'Hello' }],
   ...more,
 });
+const CLAUDE = { model: '@anthropic-test/claude', max_tokens: 9, messages: [{ role: 'user' as const, content: 'Hi' }] };
 const LOOSE = { 'x-gateway-strict-open-ai-compliance': 'false' };
 
 describe('an answer in one piece', () => {
@@ -158,13 +166,10 @@ describe('an answer in one piece', () => {
     const answer = await call('/chat/completions', body({ model: '@anthropic-test/claude', max_tokens: 9 }));
     expect(answer.status).toBe(446);
     expect((await server.records())[0]).toMatchObject({ usage: { input: 3, output: 4 } });
-    await expect(
-      anthropic().messages.create({
-        model: '@anthropic-test/claude',
-        max_tokens: 9,
-        messages: [{ role: 'user', content: 'Hi' }],
-      }),
-    ).rejects.toMatchObject({ status: 446, error: { type: 'error', error: { type: 'hooks_failed' } } });
+    await expect(anthropic().messages.create(CLAUDE)).rejects.toMatchObject({
+      status: 446,
+      error: { type: 'error', error: { type: 'hooks_failed' } },
+    });
   });
 
   it('is asked for again after a refusal, where the config retries that status', async () => {
@@ -185,6 +190,24 @@ describe('an answer in one piece', () => {
     expect(await recorded()).toMatchObject([{ slug: 'pg-words', verdict: false, async: true }]);
   });
 
+  it('flows while asynchronous guardrails wait for its end', async () => {
+    const text = answerOf(`a secret ${'x'.repeat(80_000)}`);
+    let finish: () => void = () => {};
+    upstream.answer = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.write(text.slice(0, 75_000));
+      finish = () => response.end(text.slice(75_000));
+    };
+    next.output = [noSecret({ async: true })];
+    const reader = (await call('/chat/completions', body())).body?.getReader();
+    let read = Buffer.from((await reader?.read())?.value ?? []).toString();
+    expect(read.length).toBeGreaterThan(0);
+    finish();
+    for (let part = await reader?.read(); part?.value; part = await reader?.read()) read += Buffer.from(part.value);
+    expect(read).toBe(text);
+    expect(await recorded()).toMatchObject([{ slug: 'pg-words', verdict: false, async: true }]);
+  });
+
   it('is not waited for by a client that has left while it is judged, and neither is the check', async () => {
     let asked: () => void = () => {};
     let ended: () => void = () => {};
@@ -201,16 +224,7 @@ describe('an answer in one piece', () => {
     };
     next.output = [{ deny: true, 'default.webhook': { webhookURL: `${upstream.url}/hook`, timeout: 60_000 } }];
     const abort = new AbortController();
-    const answer = fetch(`${server.url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: {
-        ...config(),
-        'x-gateway-api-key': server.first.workspace_api_key,
-        'content-type': 'application/json',
-      },
-      body: JSON.stringify(body()),
-      signal: abort.signal,
-    });
+    const answer = callUntil(abort.signal, body());
     const failed = expect(answer).rejects.toThrow();
     await judging;
     abort.abort();
@@ -356,12 +370,7 @@ describe('the official clients', () => {
   });
 
   it('of Anthropic reads a held, a denied and a redacted stream', async () => {
-    const ask = () =>
-      anthropic().messages.stream({
-        model: '@anthropic-test/claude',
-        max_tokens: 9,
-        messages: [{ role: 'user', content: 'Hi' }],
-      });
+    const ask = () => anthropic().messages.stream(CLAUDE);
     streamOf(messageStream(...LONG));
     next.output = [noSecret()];
     expect(await ask().finalText()).toBe(LONG.join(''));
@@ -386,10 +395,7 @@ describe('the official clients', () => {
     const stream = openai().chat.completions.stream(body({ stream: true }) as never, { headers: LOOSE });
     expect((await stream.finalChatCompletion()).choices[0]?.message.content).toBe('a secret');
     streamOf(alive(messageStream('a secret')));
-    const messages = anthropic().messages.stream(
-      { model: '@anthropic-test/claude', max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] },
-      { headers: LOOSE },
-    );
+    const messages = anthropic().messages.stream(CLAUDE, { headers: LOOSE });
     expect(await messages.finalText()).toBe('a secret');
     streamOf(alive(responseStream('a secret')));
     const responses = openai().responses.stream({ model: '@openai-test/m', input: 'Hi' }, { headers: LOOSE });
@@ -559,12 +565,7 @@ describe('a stream that is held', () => {
     };
     next.output = [{ deny: true, 'default.wordCount': { maxWords: 100 } }];
     const abort = new AbortController();
-    const call = fetch(`${server.url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { ...config(), 'x-gateway-api-key': server.first.workspace_api_key, 'content-type': 'application/json' },
-      body: JSON.stringify(body({ stream: true })),
-      signal: abort.signal,
-    });
+    const call = callUntil(abort.signal, body({ stream: true }));
     const failed = expect(call).rejects.toThrow();
     await sent;
     abort.abort();

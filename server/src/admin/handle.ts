@@ -55,6 +55,8 @@ export interface AdminDeps {
   readonly caughtUp?: () => Promise<unknown>;
   /** For policies that are tried on stored records; without it such a request is answered with 503. */
   readonly simulations?: SimulationDesk;
+  /** For guardrails that are run directly; without it such a request is answered with 503. */
+  readonly guardrails?: Later['guardrails'];
 }
 
 /** Registers every action of the catalogue on `app`. Throws when the table is not complete (rule A-01). */
@@ -291,14 +293,24 @@ class Deferred {
 }
 
 async function carryOn(deps: Serving, request: FastifyRequest, { work }: Deferred): Promise<unknown> {
-  const { simulations } = deps;
-  if (simulations === undefined) throw new SluiceError('unavailable', 'This node has no store of request records.');
+  const has = <T>(what: T | undefined, name: string): T => {
+    if (what === undefined) throw new SluiceError('unavailable', `This node has no ${name}.`);
+    return what;
+  };
   const gone = new AbortController();
   const { socket } = request.raw;
   const leave = () => gone.abort();
   socket.once('close', leave);
   try {
-    return await work({ signal: gone.signal, simulations });
+    return await work({
+      signal: gone.signal,
+      get simulations() {
+        return has(deps.simulations, 'store of request records');
+      },
+      get guardrails() {
+        return has(deps.guardrails, 'way to run guardrails');
+      },
+    });
   } finally {
     socket.off('close', leave);
   }

@@ -196,7 +196,7 @@ describe('headers that are forwarded to a check', () => {
       traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
     });
     const made = forwarded(['traceparent'], subjectOf({ headers: { 'x-gateway-trace-id': 'order 7' } }));
-    expect(made['traceparent']).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
+    expect(made.traceparent).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
     expect(forwarded(['traceparent'], subjectOf({}))).toEqual({});
   });
 });

@@ -97,7 +97,7 @@ function parse(made: Check, parameters: Readonly<Record<string, unknown>>): Pars
     Object.defineProperty(COMMON_KEYS.has(key) ? shared : own, key, { value, enumerable: true, configurable: true });
   }
   const [mine, theirs] = [made.parameters.safeParse(own), common.safeParse(shared)];
-  const keys = (made.credentials ?? common.shape.credentials).safeParse(shared['credentials']);
+  const keys = (made.credentials ?? common.shape.credentials).safeParse(shared.credentials);
   if (!mine.success || !theirs.success || !keys.success) {
     const wrong = keys.error?.issues.map((issue) => ({ ...issue, path: ['credentials', ...issue.path] }));
     const others = theirs.error?.issues.filter(({ path }) => path[0] !== 'credentials');

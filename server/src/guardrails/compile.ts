@@ -129,5 +129,5 @@ export function compileInline(
   const { id } = entry;
   const slug = typeof id === 'string' ? id : place;
   const stored = { id: slug, slug, name: slug, target: 'llm', actions: entry, checks: inlineChecks(entry) } as const;
-  return compileGuardrail(stored, entry['type'] === 'mutator' ? 'mutator' : type);
+  return compileGuardrail(stored, entry.type === 'mutator' ? 'mutator' : type);
 }

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import type { Principal } from '../auth/principal.ts';
+import type { GuardrailDesk } from '../guardrails/trial.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import type { Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
@@ -105,6 +106,7 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
 export interface Later {
   readonly signal: AbortSignal;
   readonly simulations: SimulationDesk;
+  readonly guardrails: GuardrailDesk;
 }
 
 /** An object before and after a write; null where there was or is none. */

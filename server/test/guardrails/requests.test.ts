@@ -414,6 +414,43 @@ describe('what guardrails cannot look at', () => {
   });
 });
 
+it('what only reads is judged by the head of the request, and told so by its status', async () => {
+  upstream.answer = (_request, response) => sendJson(response, 200, { object: 'list', data: [] });
+  const list = (more: Json) =>
+    fetch(`${server.url}/v1/files`, {
+      headers: {
+        'x-gateway-api-key': server.first.workspace_api_key,
+        ...inline({
+          input_guardrails: [{ id: 'types', 'default.allowedRequestTypes': { blockedTypes: ['listFiles'] }, ...more }],
+        }),
+      },
+    });
+  expect((await list({})).status).toBe(246);
+  expect((await list({ deny: true })).status).toBe(446);
+  expect(upstream.received).toHaveLength(1);
+});
+
+it('the prompt of a form is judged, and redacted where it stands', async () => {
+  const edit = async (config: Json, prompt: string) => {
+    const form = new FormData();
+    form.set('model', 'gpt-image-1');
+    form.set('image', new Blob([new Uint8Array([1, 2, 3, 255])]), 'a.png');
+    form.set('prompt', prompt);
+    const headers = { 'x-gateway-api-key': server.first.workspace_api_key, ...inline(config) };
+    return (await fetch(`${server.url}/v1/images/edits`, { method: 'POST', headers, body: form })).status;
+  };
+  const body = () => upstream.received.at(-1)?.body.toString('latin1');
+  expect(await edit({ input_guardrails: [WORD] }, 'forbidden')).toBe(446);
+  expect(upstream.received).toEqual([]);
+  expect(await edit({ input_guardrails: [{ 'gateway.pii': pii(true).parameters }] }, `a card for ${SECRET}`)).toBe(200);
+  expect(body()).toContain('a card for ');
+  expect(body()).not.toContain(SECRET);
+  expect(body()).toContain('\x01\x02\x03\xff');
+  const beside = { input_guardrails: [{ ...WORD, id: 'beside', async: true }] };
+  expect(await edit(beside, 'forbidden')).toBe(200);
+  expect(await lastRecord()).toMatchObject({ guardrails: [{ slug: 'beside', verdict: false }] });
+});
+
 it('a refused request counts in no rate limit and costs nothing', async () => {
   const key = await done('POST', '/api-keys/workspace/service', {
     name: `k ${++count}`,

@@ -117,6 +117,7 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
     workspace_id: t.workspaceId,
   }),
   'guardrails.update': () => ({ name: 'changed' }),
+  'guardrails.invoke': (t) => ({ phase: 'input', text: '{"made":1}', workspace_id: t.workspaceId }),
   'guardrails.mcp-servers.replace': (t) => ({ mcp_servers: { [t.objects.mcp_server.id]: {} } }),
   'guardrails.mcp-servers.update': () => ({ run_on: ['beforeToolCall'] }),
   'integrations.create': (_t, n) => ({

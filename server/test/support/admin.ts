@@ -12,11 +12,13 @@ import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
 import { createSimulationDesk } from '../../src/limits/simulation/desk.ts';
+import { createGuardrailDesk } from '../../src/llm/guard/desk.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';
 import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import type { Vault } from '../../src/store/vault.ts';
+import { outsideOf } from './guardrails.ts';
 import { migratedDatabase } from './postgres.ts';
 import { temporaryTables } from './tables.ts';
 
@@ -124,6 +126,7 @@ export async function startAdmin(
       logs: { walk: async () => [] },
       countersFor: (time) => memoryCounters({ clock: time }),
     }),
+    guardrails: createGuardrailDesk({ clock, outside: () => () => outsideOf() }),
     ...options.admin,
   };
   registerAdmin(app, deps);

@@ -6,7 +6,7 @@ import { judged, streamed } from '../../../test/support/guardrails.ts';
 
 const ALL = PERSONAL.map(([kind]) => kind);
 const found = async (id: string, parameters: Record<string, unknown>, text: string): Promise<string[]> =>
-  Object.keys(((await judged(id, parameters, text)).data?.['found'] as object | undefined) ?? {});
+  Object.keys(((await judged(id, parameters, text)).data?.found as object | undefined) ?? {});
 
 describe('gateway.pii', () => {
   it.each(PERSONAL)('finds %s in every sentence of the set', async (kind, texts) => {

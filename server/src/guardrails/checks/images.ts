@@ -49,36 +49,36 @@ function places(body: unknown): Place[] {
         url: image,
         path: `${path}.image_url`,
         put: (type, data) => {
-          object['image_url'] = dataUrl(type, data);
+          object.image_url = dataUrl(type, data);
         },
       });
-    else if (isObject(image) && remote(image['url']))
+    else if (isObject(image) && remote(image.url))
       out.push({
-        url: image['url'],
+        url: image.url,
         path: `${path}.image_url.url`,
         put: (type, data) => {
-          image['url'] = dataUrl(type, data);
+          image.url = dataUrl(type, data);
         },
       });
-    if (object['type'] === 'image' && isObject(source) && source['type'] === 'url' && remote(source['url']))
+    if (object.type === 'image' && isObject(source) && source.type === 'url' && remote(source.url))
       out.push({
-        url: source['url'],
+        url: source.url,
         path: `${path}.source.url`,
         put: (type, data) => {
-          object['source'] = { type: 'base64', media_type: type, data };
+          object.source = { type: 'base64', media_type: type, data };
         },
       });
   };
   if (isObject(body)) {
-    below(body['messages'], 'messages', 0);
-    below(body['input'], 'input', 0);
+    below(body.messages, 'messages', 0);
+    below(body.input, 'input', 0);
   }
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     const { value, path, depth } = next;
     if (Array.isArray(value)) for (const [i, item] of value.entries()) below(item, `${path}[${i}]`, depth + 1);
     else if (isObject(value)) {
       part(value, path);
-      below(value['content'], `${path}.content`, depth + 1);
+      below(value.content, `${path}.content`, depth + 1);
     }
   }
   return out.reverse();

@@ -129,9 +129,9 @@ function keySets(given: Parameters) {
 }
 
 function keySetOf(value: unknown): JSONWebKeySet {
-  if (!isObject(value) || !Array.isArray(value['keys'])) throw new CheckError('The key set is not a JSON Web Key Set.');
+  if (!isObject(value) || !Array.isArray(value.keys)) throw new CheckError('The key set is not a JSON Web Key Set.');
   // A set that holds secrets is a mistake of its publisher; they must not become keys here.
-  return { keys: value['keys'].filter((key) => isObject(key) && key['kty'] !== 'oct') } as unknown as JSONWebKeySet;
+  return { keys: value.keys.filter((key) => isObject(key) && key.kty !== 'oct') } as unknown as JSONWebKeySet;
 }
 
 async function json(outside: Outside, request: Asked): Promise<unknown> {
@@ -162,10 +162,10 @@ function introspection(given: Parameters) {
       body: form ? new URLSearchParams({ token }).toString() : JSON.stringify({ token }),
     });
     if (!isObject(claims)) throw new CheckError('The introspection server did not answer with a JSON object.');
-    const expires = typeof claims['exp'] === 'number' ? claims['exp'] * 1000 : Number.POSITIVE_INFINITY;
+    const expires = typeof claims.exp === 'number' ? claims.exp * 1000 : Number.POSITIVE_INFINITY;
     const until = Math.min(outside.now() + given.introspectCacheMaxAge * 1000, expires);
     // A token that is not active may become so: only what lets in is kept.
-    if (claims['active'] === true && until > outside.now()) kept.set(digest, { claims: claims as JWTPayload, until });
+    if (claims.active === true && until > outside.now()) kept.set(digest, { claims: claims as JWTPayload, until });
     return claims as JWTPayload;
   };
 }
@@ -188,7 +188,7 @@ export const jwt = check({
 
     async function introspected(token: string, outside: Outside): Promise<JWTPayload | string> {
       const claims = await ask(token, outside);
-      if (claims['active'] !== true) return 'The token is not active.';
+      if (claims.active !== true) return 'The token is not active.';
       const now = outside.now() / 1000;
       if (typeof claims.exp === 'number' && claims.exp + given.clockTolerance <= now) return 'The token has expired.';
       if (typeof claims.nbf === 'number' && claims.nbf - given.clockTolerance > now)

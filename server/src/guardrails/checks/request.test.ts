@@ -74,12 +74,13 @@ describe('checks of requests', () => {
 
   it('a prefix stands before the last text of the user, wherever system and tool texts are', async () => {
     const texts = [
-      { path: 'a', role: 'user' as const, text: 'one' },
-      { path: 'b', role: 'user' as const, text: 'two 🙂' },
-      { path: 'c', role: 'tool' as const, text: 'x' },
+      { path: 'messages[0].content', role: 'user' as const, text: 'one' },
+      { path: 'messages[1].content', role: 'user' as const, text: 'two 🙂' },
+      { path: 'messages[1].name', role: 'user' as const, text: 'somebody' },
+      { path: 'messages[2].content', role: 'tool' as const, text: 'x' },
     ];
     expect((await judged('default.addPrefix', { prefix: 'P: ' }, { texts })).replacements).toEqual([
-      { path: 'b', text: 'P: two 🙂' },
+      { path: 'messages[1].content', text: 'P: two 🙂' },
     ]);
     expect((await judged('default.addPrefix', { prefix: 'P' }, { texts: [] })).replacements).toBeUndefined();
   });

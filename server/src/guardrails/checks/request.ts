@@ -212,17 +212,17 @@ function toolsOf(body: JsonObject): { readonly type: string | null; readonly nam
   const out: { type: string | null; name: string | null }[] = [];
   const add = (tool: unknown, fallback: string) => {
     if (!isObject(tool)) return;
-    const inner = isObject(tool['function']) ? tool['function'] : tool;
+    const inner = isObject(tool.function) ? tool.function : tool;
     out.push({
-      type: typeof tool['type'] === 'string' ? tool['type'] : fallback,
-      name: typeof inner['name'] === 'string' ? inner['name'] : null,
+      type: typeof tool.type === 'string' ? tool.type : fallback,
+      name: typeof inner.name === 'string' ? inner.name : null,
     });
   };
-  for (const tool of Array.isArray(body['tools']) ? body['tools'] : []) {
-    const declared = isObject(tool) ? (tool['functionDeclarations'] ?? tool['function_declarations']) : undefined;
+  for (const tool of Array.isArray(body.tools) ? body.tools : []) {
+    const declared = isObject(tool) ? (tool.functionDeclarations ?? tool.function_declarations) : undefined;
     if (Array.isArray(declared)) for (const one of declared) add(one, 'function');
     else add(tool, 'function');
   }
-  for (const tool of Array.isArray(body['functions']) ? body['functions'] : []) add(tool, 'function');
+  for (const tool of Array.isArray(body.functions) ? body.functions : []) add(tool, 'function');
   return out;
 }

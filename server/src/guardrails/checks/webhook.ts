@@ -90,18 +90,18 @@ export const webhook = check({
       } catch {
         throw new CheckError('The webhook did not answer with JSON.');
       }
-      if (!isObject(said) || typeof said['verdict'] !== 'boolean')
+      if (!isObject(said) || typeof said.verdict !== 'boolean')
         throw new CheckError('The webhook did not answer with a boolean verdict.');
-      const data = said['data'] ?? null;
+      const data = said.data ?? null;
       const small = JSON.stringify(data).length <= MAX_DATA;
-      const side = isObject(said['transformedData'])
-        ? said['transformedData'][subject.phase === 'input' ? 'request' : 'response']
+      const side = isObject(said.transformedData)
+        ? said.transformedData[subject.phase === 'input' ? 'request' : 'response']
         : undefined;
-      const replaced = isObject(side) ? side['json'] : undefined;
+      const replaced = isObject(side) ? side.json : undefined;
       if (replaced !== undefined && replaced !== null && !isObject(replaced))
         throw new CheckError('The webhook replaced the body by something that is not a JSON object.');
       return {
-        verdict: said['verdict'],
+        verdict: said.verdict,
         data: small
           ? isObject(data)
             ? data

@@ -129,6 +129,16 @@ export function judgeAnswer(x: Exchange, guard: Guarded, answer: Answer): Judged
   return outcome instanceof Promise ? outcome.then(take) : take(outcome);
 }
 
+/** Judges an answer that has passed by guardrails that run beside the request. Null: too much of it to have been kept. */
+export function judgeBeside(x: Exchange, guard: Guarded, answer: Answer | null): void {
+  try {
+    if (answer === null) notJudged(x, guard, guard.output, 'The answer is too large to be judged after it has passed.');
+    else void judgeAnswer(x, guard, answer);
+  } catch (error) {
+    x.services.log.error('guardrails beside a request failed', { request: x.id, error: String(error) });
+  }
+}
+
 interface WholeRun {
   readonly texts: readonly SaidPart[];
   /** Null where the answer has a text that cannot be read and some guardrail insists. */

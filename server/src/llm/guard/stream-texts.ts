@@ -23,9 +23,9 @@ export interface StreamPiece extends TextPart {
 }
 
 /**
- * Reads the events of one answer. Arguments of tools are given as they come; from the first escape in them on they are given
- * a second time, from their beginning, at `…#decoded` with all escapes undone, because what is hidden behind one must be
- * found before it is shown.
+ * Reads the events of one answer. Arguments of tools, and other JSON, are given as they come; from the first escape in them on
+ * they are given a second time, from their beginning, at `…#decoded` with all escapes undone, because what is hidden behind
+ * one must be found before it is shown.
  */
 export class StreamTexts {
   readonly #operation: Operation;
@@ -80,10 +80,11 @@ export class StreamTexts {
 
   #decoded(part: SaidPart, before: string, added: string, whole: string | null, pieces: StreamPiece[]): void {
     const { path } = part;
-    if (!path.endsWith('.arguments') && !path.endsWith('.input')) return;
     let decoder = this.#decoders.get(path);
     if (decoder === undefined) {
       if (!added.includes('\\')) return;
+      // As in whole answers: arguments, and what begins as JSON does.
+      if (!path.endsWith('.arguments') && !path.endsWith('.input') && !/^\s*["[{]/.test(before + added)) return;
       decoder = new Decoder(before);
       this.#decoders.set(path, decoder);
     }

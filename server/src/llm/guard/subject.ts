@@ -22,10 +22,12 @@ export class GuardedRequest {
   readonly #views = new Map<Messages, Subject>();
   #seen: Change | null = null;
 
-  constructor(x: Exchange, view: InputView) {
+  /** @param outlives whether somebody may still judge it when the request is over and its bytes are another's */
+  constructor(x: Exchange, view: InputView, outlives: boolean) {
     this.#x = x;
     this.#reads = view === 'texts';
-    this.#base = bodyOf(x);
+    const base = bodyOf(x);
+    this.#base = outlives && base instanceof FormBody ? new FormBody(Buffer.from(base.bytes), base.contentType) : base;
   }
 
   /** The subject as a guardrail with this choice of messages sees it after a change. */

@@ -3,7 +3,6 @@
  * provider speak different shapes. The end of every answer is held back until the record is written (`steps/record.ts`),
  * and nothing is sent before there is something worth sending, so that a failed attempt can be repeated unseen.
  */
-
 import { startParts, writePart } from '../../http/answer-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
@@ -16,7 +15,7 @@ import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
-import { denial, JUDGED_BYTES, judgeAnswer, notJudged } from '../guard/output.ts';
+import { type Answer, denial, JUDGED_BYTES, judgeAnswer, judgeBeside, notJudged } from '../guard/output.ts';
 import { StreamGate } from '../guard/stream.ts';
 import type { Target } from '../target.ts';
 import { type AttemptResult, answerHead, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
@@ -82,6 +81,8 @@ export class Relay implements WireHandler {
   #gate: StreamGate | null = null;
   /** The answer in one piece is kept until guardrails have judged it. */
   #kept = false;
+  /** Guardrails judge it after its end, beside the request. */
+  #beside = false;
   /** Guardrails have an answer in one piece. */
   #judging = false;
   #firstData: (() => void) | null;
@@ -150,7 +151,10 @@ export class Relay implements WireHandler {
     this.#mode = this.#bound.response === undefined ? 'bytes' : 'json';
     const { guard } = this.#x;
     // Results are shown in the answer where fields may be added, so that its end must be at hand.
-    if (guard !== null) this.#kept = guard.output.length > 0 || (!this.#context.strict && isJson(headers));
+    if (guard === null) return;
+    const asynchronous = guard.output.every(({ actions }) => actions.async);
+    this.#kept = !asynchronous || (!this.#context.strict && isJson(headers)) || this.#mode === 'json';
+    this.#beside = !this.#kept && guard.output.length > 0;
   }
 
   onData(chunk: Buffer): void {
@@ -338,11 +342,18 @@ export class Relay implements WireHandler {
       if (facts.usage !== null) this.#meter.see(facts.usage);
     }
     this.#takeUsage();
+    if (this.#beside && x.guard !== null) judgeBeside(x, x.guard, this.#answerOf(body ?? null));
     if (x.headSent) {
       x.ending = { kind: 'tail', body: this.#held === null ? [] : [this.#held] };
       this.#finish({ kind: 'done' });
     } else if (this.#kept) this.#endJudged(Buffer.concat(this.#pending), null);
     else this.#endWhole(this.#pending, this.#pendingBytes, null);
+  }
+
+  /** Null: not all of it is at hand. */
+  #answerOf(body: Buffer | null): Answer | null {
+    if (body === null || this.#lookCut) return null;
+    return { status: this.#status, headers: this.#headers, body, strict: true };
   }
 
   #endWhole(body: readonly Buffer[], length: number, contentType: string | null): void {

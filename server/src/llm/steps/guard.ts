@@ -30,7 +30,11 @@ export function guard(x: Exchange): void | Promise<void> {
     coverOutput(x, plan);
     const list = plan.input.length === 0 ? plan.input : judging(plan.input, view, x);
     if (list.length === 0) return;
-    const request = new GuardedRequest(x, view);
+    const request = new GuardedRequest(
+      x,
+      view,
+      list.some(({ actions }) => actions.async),
+    );
     readable(list, request);
     if (x.dryRun) return;
     const subject = request.view('all', null);

@@ -11,6 +11,7 @@ import { isUuid } from '../fields.ts';
 import { issuesOf } from '../issues.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { toIso } from '../shapes.ts';
+import { invoke } from './invoke.ts';
 import { mappingActions, mappingsOf } from './mappings.ts';
 import { type Guardrail, levelOf, PATH_PREFIX, PREFIXES, requireLevel, visible } from './rules.ts';
 import {
@@ -234,5 +235,5 @@ export const guardrails: readonly AnyAction[] = defineResource<'guardrails', Cre
       );
     },
   },
-  actions: [createAction, ...mappingActions],
+  actions: [createAction, invoke, ...mappingActions],
 });

@@ -19,10 +19,10 @@ const MESSAGES = 20;
 const EACH = 4_000;
 function asked(subject: Subject): { readonly role: string; readonly content: string }[] {
   const request = subject.request();
-  const messages = isObject(request) && Array.isArray(request['messages']) ? request['messages'] : [];
+  const messages = isObject(request) && Array.isArray(request.messages) ? request.messages : [];
   return messages.slice(-MESSAGES).flatMap((message) => {
-    if (!isObject(message) || typeof message['content'] !== 'string') return [];
-    return [{ role: roleOf(message['role']), content: message['content'].slice(0, EACH).toWellFormed() }];
+    if (!isObject(message) || typeof message.content !== 'string') return [];
+    return [{ role: roleOf(message.role), content: message.content.slice(0, EACH).toWellFormed() }];
   });
 }
 

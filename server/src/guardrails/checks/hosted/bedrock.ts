@@ -26,8 +26,8 @@ function actionsOf(assessments: readonly unknown[]): { readonly blocked: string[
         for (const one of Array.isArray(list) ? list : []) {
           if (!isObject(one)) continue;
           const name = nameOf(one);
-          if (one['action'] === 'BLOCKED') blocked.push(name === 'unnamed' ? 'word' : name);
-          if (one['action'] === 'ANONYMIZED') masked.push(name);
+          if (one.action === 'BLOCKED') blocked.push(name === 'unnamed' ? 'word' : name);
+          if (one.action === 'ANONYMIZED') masked.push(name);
         }
   return { blocked, masked };
 }

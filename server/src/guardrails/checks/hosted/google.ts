@@ -107,14 +107,14 @@ const sanitized = z.looseObject({
 function matches(result: unknown): boolean {
   if (Array.isArray(result)) return result.some(matches);
   if (!isObject(result)) return false;
-  return result['matchState'] === 'MATCH_FOUND' || Object.values(result).some(matches);
+  return result.matchState === 'MATCH_FOUND' || Object.values(result).some(matches);
 }
 
 function maskedText(result: unknown): string | null {
-  const sdp = isObject(result) ? result['sdpFilterResult'] : undefined;
-  const deidentified = isObject(sdp) ? sdp['deidentifyResult'] : undefined;
-  const data = isObject(deidentified) ? deidentified['data'] : undefined;
-  const text = isObject(data) ? data['text'] : undefined;
+  const sdp = isObject(result) ? result.sdpFilterResult : undefined;
+  const deidentified = isObject(sdp) ? sdp.deidentifyResult : undefined;
+  const data = isObject(deidentified) ? deidentified.data : undefined;
+  const text = isObject(data) ? data.text : undefined;
   return typeof text === 'string' ? text : null;
 }
 

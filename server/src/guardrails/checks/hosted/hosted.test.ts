@@ -58,7 +58,7 @@ describe('a hosted check asks as its service publishes it', () => {
     const judgement = await judge(given, phase);
     expect(service.faults).toEqual([]);
     expect(judgement.verdict).toBe(false);
-    expect(judgement.data?.['found']).toEqual(given.names);
+    expect(judgement.data?.found).toEqual(given.names);
     expect(JSON.stringify(judgement)).not.toContain(FOUND);
     expect(JSON.stringify(judgement)).not.toContain(given.key);
   });
@@ -196,7 +196,7 @@ describe('texts of any length and number', () => {
         subject(given.phases[0] ?? 'input', 'word '.repeat(2_000_000)),
       );
       expect(judgement.verdict).toBe(false);
-      expect(judgement.data?.['explanation']).toMatch(/^The text is longer than .+ can be asked about in 40 calls\.$/);
+      expect(judgement.data?.explanation).toMatch(/^The text is longer than .+ can be asked about in 40 calls\.$/);
       expect(service.bodies).toEqual([]);
     },
   );
@@ -245,7 +245,7 @@ describe('a hosted check as it is saved', () => {
     expect(problems(id, { ...given.parameters, colour: 1 }).map((line) => line.split(':')[0])).toEqual([
       '[0].parameters.colour',
     ]);
-    const keys = given.parameters['credentials'] as Record<string, unknown> | undefined;
+    const keys = given.parameters.credentials as Record<string, unknown> | undefined;
     if (keys === undefined) return;
     const { credentials: _, ...without } = given.parameters;
     expect(problems(id, without)[0]).toMatch(
@@ -309,7 +309,7 @@ describe('a hosted check as it is saved', () => {
         json,
         fc.constantFrom('parameters', 'credentials'),
         (given, name, odd, other, where) => {
-          const credentials = (given.parameters['credentials'] ?? {}) as Record<string, unknown>;
+          const credentials = (given.parameters.credentials ?? {}) as Record<string, unknown>;
           const own = Object.keys(where === 'credentials' ? credentials : given.parameters);
           for (const key of [name, ...own]) {
             const sent =
@@ -380,7 +380,7 @@ describe('Google', () => {
   });
 
   it('a key file may be sent as text; one that is no key file is refused', () => {
-    const { serviceAccount } = armor.parameters['credentials'] as { serviceAccount: object };
+    const { serviceAccount } = armor.parameters.credentials as { serviceAccount: object };
     const withFile = (file: unknown) =>
       problems(armor.id, { ...armor.parameters, credentials: { serviceAccount: file } });
     expect(withFile(JSON.stringify(serviceAccount))).toEqual([]);

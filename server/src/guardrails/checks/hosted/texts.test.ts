@@ -169,7 +169,7 @@ describe('all texts of a request are looked at', () => {
     open('https://api.lakera.ai/v2/guard');
     const seen: unknown[] = [];
     service.says = (_, __, { headers }) => {
-      seen.push(headers['x-team'], headers['authorization'], headers['x-other']);
+      seen.push(headers['x-team'], headers.authorization, headers['x-other']);
       return { body: { flagged: false } };
     };
     const parameters = { credentials: { apiKey: 'k' }, forwardHeaders: ['x-team'] };

@@ -17,20 +17,46 @@ export interface Faces {
 
 export const plain = (text: string): Face => ({ suffix: '', text, put: (_current, next) => next });
 
-const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt])|u?[0-9a-fA-F]{0,3}$)/g;
-const CONTROLS: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
+const BACKSLASH = 92;
+const U = 117;
+/** What a letter behind a backslash stands for. */
+const LETTERS: ReadonlyMap<number, number> = new Map(
+  Object.entries({ '"': '"', '\\': '\\', '/': '/', b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' }).map(
+    ([letter, meant]) => [letter.charCodeAt(0), meant.charCodeAt(0)] as const,
+  ),
+);
 
 /** A text with the escapes of JSON undone, wherever they stand. `cut`: the beginning of one at its end, which is left out. */
 export function unescapedJson(text: string): { readonly text: string; readonly cut: string } {
-  let cut = '';
-  const out = text.replace(ESCAPE, (match, code: string | undefined, letter: string | undefined) => {
-    if (code !== undefined) return String.fromCharCode(Number.parseInt(code, 16));
-    if (letter !== undefined) return CONTROLS[letter] ?? letter;
-    cut = match;
-    return '';
-  });
-  return { text: out, cut };
+  if (!text.includes('\\')) return { text, cut: '' };
+  const { length } = text;
+  const out = new Uint16Array(length);
+  let size = 0;
+  for (let i = 0; i < length; i++) {
+    let code = text.charCodeAt(i);
+    if (code === BACKSLASH) {
+      const letter = i + 1 < length ? text.charCodeAt(i + 1) : -1;
+      const meant = LETTERS.get(letter);
+      if (meant !== undefined) {
+        code = meant;
+        i += 1;
+      } else if (letter === -1 || letter === U) {
+        const digits = text.slice(i + 2, i + 6);
+        if (/^[0-9a-fA-F]{4}$/.test(digits)) {
+          code = Number.parseInt(digits, 16);
+          i += 5;
+        } else if (i + 2 + digits.length >= length && /^[0-9a-fA-F]*$/.test(digits)) {
+          return { text: decoded(out, size), cut: text.slice(i) };
+        }
+      }
+    }
+    out[size++] = code;
+  }
+  return { text: decoded(out, size), cut: '' };
 }
+
+const decoded = (codes: Uint16Array, size: number): string =>
+  Buffer.from(codes.buffer, codes.byteOffset, size * 2).toString('utf16le');
 
 /** Members whose texts are base64 where they are long. */
 const BASE64 = new Set(

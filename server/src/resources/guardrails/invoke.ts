@@ -1,0 +1,144 @@
+/** One guardrail run directly, on what the caller sends (scope `guardrails.invoke`): `POST /guardrails/{id}/invoke`. */
+import { z } from 'zod';
+import { compileGuardrail } from '../../guardrails/compile.ts';
+import type { Guardrail } from '../../guardrails/guardrail.ts';
+import type { Tried } from '../../guardrails/trial.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { JsonObject } from '../../kernel/json.ts';
+import { OPERATIONS } from '../../operations/operation.ts';
+import type { Row } from '../../store/schema.ts';
+import { refuse, requireWorkspace } from '../common.ts';
+import { findRow } from '../define.ts';
+import { tenantFields } from '../fields.ts';
+import type { Action, Call } from '../resource.ts';
+import { text } from '../shapes.ts';
+import { PATH_PREFIX } from './rules.ts';
+import { openParameters } from './secrets.ts';
+
+const MAX_CHARACTERS = 200_000;
+const REQUEST_TYPES = [...new Set(Object.values(OPERATIONS).map(({ requestType }) => requestType))];
+
+const object = z.record(z.string(), z.unknown());
+const headerName = z.string().regex(/^[a-z0-9-]{1,100}$/, 'must be a header name in lower case');
+
+const body = z.strictObject({
+  ...tenantFields,
+  phase: z.enum(['input', 'output']).describe('Checks of the other phase do not run.'),
+  text: text(MAX_CHARACTERS).optional().describe('One text; for `mcp_tools` the arguments as JSON, or the result.'),
+  messages: z.array(object).min(1).max(1_000).optional().describe('A conversation as in chat completions; input only.'),
+  request: object.optional().describe('A request body of `request_type`; beside `response`, what it answers.'),
+  response: object.optional().describe('An answer body of `request_type`; output only.'),
+  model: text(255).optional(),
+  request_type: z.enum(REQUEST_TYPES).optional().meta({ default: 'chatComplete' }),
+  metadata: z.record(text(128, 1), text(256)).optional(),
+  headers: z
+    .record(headerName, text(8_192))
+    .optional()
+    .describe('Headers that the checks read, as a request has them.'),
+});
+type Body = z.output<typeof body>;
+
+const checkResult = z.looseObject({ id: z.string(), verdict: z.boolean() });
+
+const answer = z.looseObject({
+  object: z.literal('guardrail_result'),
+  id: z.string().describe('The slug.'),
+  verdict: z.boolean(),
+  transformed: z.boolean(),
+  checks: z.array(checkResult),
+  deny: z.boolean(),
+  async: z.boolean(),
+  skipped: z.boolean().describe('No check of the guardrail is for this phase.'),
+  transformed_data: z
+    .looseObject({})
+    .nullable()
+    .describe('What was sent, as the guardrail has changed it, under the name it was sent by.'),
+});
+
+/** What the body puts before the guardrail. Throws 400. */
+function triedOf(given: Body, target: Guardrail['target']): Tried {
+  const { phase, text: plain, messages, request, response } = given;
+  const sent = [plain, messages, response ?? request].filter((one) => one !== undefined).length;
+  if (sent !== 1) throw refuse('text', 'or messages, or request or response, is required: send one of them');
+  if (plain !== undefined) return { form: 'text', text: plain };
+  if (target === 'mcp_tools') throw refuse(messages ? 'messages' : 'request', 'is not for calls of tools: send text');
+  if (messages !== undefined) {
+    if (phase === 'output') throw refuse('messages', 'are of the input phase: send text or response');
+    return { form: 'messages', messages: messages as JsonObject[] };
+  }
+  if (phase === 'input') {
+    if (response !== undefined) throw refuse('response', 'is of the output phase: send request');
+    return { form: 'request', request: request as JsonObject };
+  }
+  if (response === undefined) throw refuse('response', 'is required for the output phase beside request');
+  return { form: 'response', request: (request as JsonObject | undefined) ?? null, response: response as JsonObject };
+}
+
+async function compiled(call: Call, row: Row<'guardrails'>): Promise<Guardrail> {
+  const version = await call.tx.find('guardrail_versions', { id: row.version_id });
+  if (!version) throw new SluiceError('internal', 'The guardrail has no current version.', { detail: row.id });
+  const checks = version.checks.map(async (check, index) => {
+    const { id, is_enabled } = check;
+    try {
+      const parameters = await openParameters(call.vault, call.tenant, version.id, index, check);
+      return { id, is_enabled, parameters };
+    } catch {
+      return { id, is_enabled, broken: true as const };
+    }
+  });
+  const { id, slug, name, target } = row;
+  return compileGuardrail({ id, slug, name, target, actions: version.actions, checks: await Promise.all(checks) });
+}
+
+/** Those that requests of the workspace can meet: its own and the organisation's. */
+const target = {
+  table: 'guardrails',
+  param: 'guardrailId',
+  pathPrefix: PATH_PREFIX,
+  archives: true,
+  visible: (call: Call) => ({ anyOf: [{ workspace_id: requireWorkspace(call) }, { workspace_id: null }] }),
+} as const;
+
+export const invoke: Action = {
+  id: 'guardrails.invoke',
+  method: 'POST',
+  path: '/guardrails/:guardrailId/invoke',
+  summary: 'Run a guardrail on a text, a request or an answer',
+  description:
+    'Tells what the guardrail says, without calling a model: nothing is charged, recorded or refused. Checks that call ' +
+    'others, such as webhooks, do call them.',
+  example: { body: { phase: 'input', text: 'My card is 4111 1111 1111 1111.' } },
+  tag: 'Guardrails',
+  auth: 'key_or_login',
+  scopes: ['guardrails.invoke'],
+  tenant: 'workspace',
+  params: z.strictObject({ guardrailId: z.string() }),
+  query: null,
+  body,
+  response: answer,
+  writes: false,
+  asks: true,
+  audit: null,
+  run: async (call: Call<Record<string, unknown>, unknown, Body>) => {
+    const own = call as unknown as Call<Record<string, unknown>>;
+    const row = await findRow(target, own, 'read');
+    const tried = triedOf(call.body, row.target);
+    const guardrail = await compiled(own, row);
+    const { phase, model = null, request_type: requestType = 'chatComplete', metadata = {}, headers = {} } = call.body;
+    return call.later(async ({ guardrails, signal }) => {
+      const { result, changed } = await guardrails.run({
+        organisationId: call.tenant.organisationId,
+        guardrail,
+        phase,
+        tried,
+        model,
+        requestType,
+        metadata,
+        headers: new Map(Object.entries(headers)),
+        signal,
+      });
+      const transformed_data = changed === null ? null : { [tried.form]: changed };
+      return { object: 'guardrail_result', ...result, transformed_data };
+    });
+  },
+} as unknown as Action;
