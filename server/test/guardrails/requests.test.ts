@@ -479,6 +479,18 @@ it('a retry on 446 does not ask again what the request itself was refused for', 
   expect(upstream.received).toEqual([]);
 });
 
+it('a retry on 446 asks for another answer where the answer was refused', async () => {
+  const answers = ['forbidden', 'fine'];
+  upstream.answer = (_request, response) => {
+    const message = { role: 'assistant', content: answers.shift() };
+    sendJson(response, 200, { ...ANSWER, choices: [{ index: 0, message, finish_reason: 'stop' }] });
+  };
+  const retry = { attempts: 1, on_status_codes: [446] };
+  const answer = await send(chat('a'), inline({ retry, output_guardrails: [WORD] }));
+  expect([answer.status, await answer.text()]).toEqual([200, expect.stringContaining('fine')]);
+  expect(await lastRecord()).toMatchObject({ attempts: [{ error: 'hooks_failed' }, { error: null }] });
+});
+
 it('a stream starts when its request has passed', async () => {
   upstream.answer = (_request, response) =>
     sendEvents(response, [
