@@ -1,10 +1,33 @@
 import { defineConfig } from 'vitest/config';
 import { SummaryReporter } from './server/test/support/summary-reporter.ts';
 
+/** Generated matrices, fuzz, and suites that wait for real nodes: `npm run test:long`, so that `npm test` stays short. */
+const LONG = [
+  'server/src/limits/ledger/ledger.test.ts',
+  'server/src/store/postgres/row-security.test.ts',
+  'server/test/admin-fuzz.test.ts',
+  'server/test/audit-verify.test.ts',
+  'server/test/audit.test.ts',
+  'server/test/data-plane-fuzz.test.ts',
+  'server/test/half-states.test.ts',
+  'server/test/idempotency.test.ts',
+  'server/test/limit-input.test.ts',
+  'server/test/limits/coverage.test.ts',
+  'server/test/limits/passed-through.test.ts',
+  'server/test/matrix/**/*.test.ts',
+  'server/test/reservations.test.ts',
+  'server/test/revocation.test.ts',
+  'server/test/security-settings.test.ts',
+  'server/test/training/managed-batches-kill.test.ts',
+  'server/test/training/managed-jobs.test.ts',
+];
+const set = process.env.SLUICE_TESTS;
+const ALL = ['server/src/**/*.test.ts', 'server/test/**/*.test.ts', 'console/**/*.test.ts'];
+
 export default defineConfig({
   test: {
-    include: ['server/src/**/*.test.ts', 'server/test/**/*.test.ts', 'console/**/*.test.ts'],
-    exclude: ['**/node_modules/**', 'server/test/slow/**'],
+    include: set === 'long' ? LONG : ALL,
+    exclude: ['**/node_modules/**', 'server/test/slow/**', ...(set === undefined ? LONG : [])],
     globalSetup: ['server/test/support/postgres-setup.ts'],
     reporters: ['default', new SummaryReporter()],
     pool: 'forks',

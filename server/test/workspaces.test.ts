@@ -516,24 +516,6 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
       await organisation({});
     });
 
-    it('raising an exhausted limit makes it active; reset_usage does so for all', async () => {
-      const { id } = await create({ name: 'Spent' });
-      const limit = { credit_limit: 10, periodic_reset: 'monthly' as const };
-      const tokens = { credit_limit: 10, type: 'tokens' as const };
-      await change(id, { usage_limits: [limit, tokens].map((one) => ({ ...one, status: 'exhausted' as const })) });
-      const states = async () => (await get(id)).usage_limits.map((one: { status: string }) => one.status);
-      expect(await states()).toEqual(['exhausted', 'exhausted']);
-      ok(await put(id, { usage_limits: [{ ...limit, credit_limit: 9 }, tokens] }));
-      expect(await states()).toEqual(['exhausted', 'exhausted']);
-      ok(await put(id, { usage_limits: [{ ...limit, credit_limit: 11 }, tokens] }));
-      expect(await states()).toEqual(['active', 'exhausted']);
-      ok(await put(id, { reset_usage: false }));
-      expect(await states()).toEqual(['active', 'exhausted']);
-      ok(await put(id, { reset_usage: true }));
-      expect(await states()).toEqual(['active', 'active']);
-      expect((await get(id)).last_reset_at).toMatch(ISO);
-    });
-
     it('a workspace key updates its own', async () => {
       const { id, slug } = await create({ name: 'Own' });
       const { key } = await on.makeKey('workspace/service', ['workspaces.update', 'workspaces.read'], {
