@@ -109,8 +109,10 @@ describe('a batch that Sluice runs', () => {
     const done = await ended(made.id);
     expect(done).toMatchObject({ status: 'completed', request_counts: { completed: 2 } });
     expect(done.output_file_id).toMatch(/^gw_file_/);
-    // Its lines are no requests here: one record says what all of them used.
-    expect(await recordsOf(made.id)).toMatchObject([{ operation: 'batch_create', usage: { input: 16, output: 2 } }]);
+    // Its lines are no requests here: one record, written after its end, says what all of them used.
+    await vi.waitFor(async () =>
+      expect(await recordsOf(made.id)).toMatchObject([{ operation: 'batch_create', usage: { input: 16, output: 2 } }]),
+    );
     const details = await server.first_.send('GET', `/batches/${made.id}?include_provider_details=true`);
     expect(details.body).toMatchObject({ provider_details: { run_by: 'provider', batch: { object: 'batch' } } });
   });
