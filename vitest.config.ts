@@ -28,6 +28,7 @@ export default defineConfig({
   test: {
     include: set === 'long' ? LONG : ALL,
     exclude: ['**/node_modules/**', 'server/test/slow/**', ...(set === undefined ? LONG : [])],
+    setupFiles: ['server/test/support/fuzz-seed.ts'],
     globalSetup: ['server/test/support/postgres-setup.ts'],
     reporters: ['default', new SummaryReporter()],
     pool: 'forks',
