@@ -8,7 +8,7 @@ import type { ProviderError } from '../operations/dialects/provider-error.ts';
 import type { OperationId, Shape } from '../operations/operation.ts';
 import type { StreamTransform } from '../operations/stream.ts';
 import type { TokenUsage } from '../operations/usage.ts';
-import type { TrainingAdapter } from './training.ts';
+import type { AccessContext, TrainingAdapter } from './training.ts';
 
 export type { ProviderError } from '../operations/dialects/provider-error.ts';
 export type { StreamEvent, StreamTransform } from '../operations/stream.ts';
@@ -61,6 +61,8 @@ export interface Binding {
   readonly request?: (body: JsonObject, context: CallContext) => JsonObject;
   readonly response?: (body: JsonObject, context: CallContext) => JsonObject;
   readonly stream?: (context: CallContext) => StreamTransform;
+  /** How a stream of this binding is framed. Default: server-sent events. The relay hands `stream` decoded events either way. */
+  readonly framing?: 'sse' | 'aws-event-stream';
   /** Whether `stream_options: {include_usage: true}` makes this provider report usage in a stream. */
   readonly streamUsageOption?: boolean;
   /** Reads the provider's own usage object where it differs from the shape's (`operations/usage.ts`). */
@@ -109,6 +111,12 @@ export interface Provider {
   baseUrl(credentials: Credentials): string | null;
   /** Pushes authentication and provider option headers, `name, value`, lower-case names. */
   authorize(headers: string[], context: CallContext): void;
+  /**
+   * For accounts that sign in with a token or sign each request: changes the headers of the finished request, just before
+   * it is sent and again for each attempt. Null: this account needs none of it, `authorize` has done all there is. Answers
+   * the secrets it put in beyond those of the credentials, so that nothing upstream can echo them.
+   */
+  readonly sign?: (context: CallContext) => Signer | null;
   readonly bindings: Readonly<Partial<Record<OperationId, Binding>>>;
   /** Set when unknown `/v1/*` paths may be passed through: the shape of its errors. */
   readonly passThrough: boolean;
@@ -119,6 +127,9 @@ export interface Provider {
   /** Answers inside the process instead of over a socket (sandbox). */
   readonly local?: LocalHandler;
 }
+
+/** See `Provider.sign`. Rejects with a SluiceError when the account cannot be signed in. */
+export type Signer = (request: WireRequest, access: AccessContext) => Promise<readonly string[]>;
 
 /** A call answered in the process. It must honour pause, resume and abort like a socket does. */
 export type LocalHandler = (request: WireRequest, handler: WireHandler, clock: Clock) => WireControl;

@@ -58,7 +58,13 @@ export interface AdapterAnswer {
  */
 export type Call = (request: AdapterRequest) => Promise<AdapterAnswer>;
 
-export interface AdapterContext {
+export interface AdapterContext extends AccessContext {
+  /** Fields of `drop_params`: what cannot be expressed and is listed here is left out instead of refused. */
+  readonly dropParams: ReadonlySet<string>;
+}
+
+/** What signing in to an account takes: guarded calls to token endpoints, and tokens that are kept. */
+export interface AccessContext {
   readonly credentials: Credentials;
   /** Base URL of the account (custom host, else the provider's own), no trailing slash: `https://api.openai.com/v1`. */
   readonly base: string;
@@ -67,8 +73,6 @@ export interface AdapterContext {
   readonly call: Call;
   /** Gateway headers of the request or of `gateway_options`: `x-gateway-object-store-bucket` … lower case. */
   readonly header: (name: string) => string | undefined;
-  /** Fields of `drop_params`: what cannot be expressed and is listed here is left out instead of refused. */
-  readonly dropParams: ReadonlySet<string>;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   readonly uuid: () => string;
