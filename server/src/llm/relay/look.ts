@@ -1,6 +1,7 @@
 /** What a relay asks of raw headers and event bytes, without parsing more than it must. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { StreamEvent } from '../../operations/stream.ts';
+import type { Bound } from '../../providers/binding.ts';
 
 export function headerOf(headers: readonly string[], name: string): string | undefined {
   for (let i = 0; i < headers.length; i += 2) {
@@ -77,8 +78,13 @@ export function joined(parts: readonly Buffer[]): Buffer {
 
 const touches = new WeakMap<readonly string[], readonly Buffer[]>();
 
+/** Texts without which the provider's own transform changes nothing; null when it must always run. */
+export function answerTouches({ binding, convert }: Bound): readonly Buffer[] | null {
+  return convert === null && binding.answerTouches !== undefined ? touchBytes(binding.answerTouches) : null;
+}
+
 /** The texts as bytes, made once for each binding. */
-export function touchBytes(texts: readonly string[]): readonly Buffer[] {
+function touchBytes(texts: readonly string[]): readonly Buffer[] {
   let bytes = touches.get(texts);
   if (bytes === undefined) {
     bytes = texts.map((text) => Buffer.from(text));

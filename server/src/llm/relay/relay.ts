@@ -3,35 +3,22 @@
  * provider speak different shapes. The end of every answer is held back until the record is written (`steps/record.ts`),
  * and nothing is sent before there is something worth sending, so that a failed attempt can be repeated unseen.
  */
-import { startParts, writePart } from '../../http/answer-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
-import { parseEvent, SseSplitter } from '../../kernel/sse.ts';
 import type { WireControl, WireHandler } from '../../kernel/wire.ts';
 import { embeddedError, type ProviderError } from '../../operations/dialects/provider-error.ts';
-import { isTerminal, TerminalTracker } from '../../operations/dialects/stream.ts';
-import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import { type Answer, denial, JUDGED_BYTES, judgeAnswer, judgeBeside, notJudged } from '../guard/output.ts';
 import { StreamGate } from '../guard/stream.ts';
 import type { Target } from '../target.ts';
-import { type AttemptResult, answerHead, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
+import { type AttemptResult, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
+import { ClientSide } from './client-side.ts';
+import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
-import {
-  declaredLength,
-  isEventStream,
-  isJson,
-  isSilent,
-  joined,
-  modelIn,
-  nameOf,
-  parsed,
-  tokensOf,
-  touchBytes,
-} from './look.ts';
+import { answerTouches, declaredLength, isEventStream, isJson, joined, nameOf, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
 
 /** An answer this small is sent in one piece, head and body together. */
@@ -45,9 +32,7 @@ const ERROR_BYTES = 1024 * 1024;
 /** Largest answer that can be converted between shapes. */
 const CONVERT_BYTES = 64 * 1024 * 1024;
 
-const USAGE = Buffer.from('"usage"');
-
-type Mode = 'none' | 'error' | 'bytes' | 'json' | 'sse' | 'events';
+type Mode = 'none' | 'error' | 'bytes' | 'json' | 'events';
 
 export class Relay implements WireHandler {
   readonly #x: Exchange;
@@ -69,12 +54,8 @@ export class Relay implements WireHandler {
   #lookBytes = 0;
   #lookCut = false;
   #held: Buffer | null = null;
-  #splitter: SseSplitter | null = null;
-  #transform: StreamTransform | null = null;
-  /** Texts without which the provider's own transform changes nothing; null when it must always run. */
-  #touches: readonly Buffer[] | null = null;
-  #inspect = false;
-  #tracker: TerminalTracker | null = null;
+  readonly #client: ClientSide;
+  #events: EventReader | null = null;
   readonly #meter: Meter;
   #answerBytes = 0;
   /** Guardrails judge the stream. */
@@ -86,8 +67,6 @@ export class Relay implements WireHandler {
   /** Guardrails have an answer in one piece. */
   #judging = false;
   #firstData: (() => void) | null;
-  /** Whoever wants the upstream to wait: a slow client, guardrails. */
-  readonly #waits = new Set<'client' | 'guard'>();
 
   constructor(parts: {
     x: Exchange;
@@ -107,6 +86,7 @@ export class Relay implements WireHandler {
     this.#firstData = parts.firstData;
     this.#settle = parts.settle;
     this.#meter = new Meter(parts.x, parts.bound);
+    this.#client = new ClientSide(parts.x, parts.target);
   }
 
   get status(): number | null {
@@ -117,7 +97,7 @@ export class Relay implements WireHandler {
   cancel(error: SluiceError): void {
     if (this.#settled) return;
     // What is being judged has nobody any more who waits for it.
-    if (this.#judging || this.#waits.has('guard')) this.#x.guard?.end();
+    if (this.#judging || this.#client.waits('guard')) this.#x.guard?.end();
     this.#estimateUsage();
     this.#finish({ kind: 'failed', error });
   }
@@ -130,6 +110,7 @@ export class Relay implements WireHandler {
     this.#status = status;
     this.#headers = headers;
     this.#control = control;
+    this.#client.open(status, headers, control);
     this.#headAt = this.#x.services.clock.monotonic();
     if (status < 200 || status >= 300) {
       this.#mode = 'error';
@@ -137,17 +118,19 @@ export class Relay implements WireHandler {
     }
     if (isEventStream(headers)) {
       this.#x.stream = true;
-      this.#transform = this.#bound.stream?.(this.#context) ?? null;
-      this.#mode = this.#transform === null ? 'sse' : 'events';
-      this.#inspect = this.#inspects();
-      this.#touches = this.#answerTouches();
-      this.#splitter = new SseSplitter();
-      this.#tracker = new TerminalTracker(this.#x.operation.dialect);
+      this.#mode = 'events';
+      this.#events = new EventReader({
+        x: this.#x,
+        target: this.#target,
+        bound: this.#bound,
+        context: this.#context,
+        meter: this.#meter,
+        stripUsage: this.#stripUsage,
+      });
       this.#meter.watch();
       if (this.#x.guard !== null) this.#guardStream();
       return;
     }
-    this.#touches = this.#answerTouches();
     this.#mode = this.#bound.response === undefined ? 'bytes' : 'json';
     const { guard } = this.#x;
     // Results are shown in the answer where fields may be added, so that its end must be at hand.
@@ -170,7 +153,7 @@ export class Relay implements WireHandler {
       }
     }
     if (this.#mode === 'bytes') this.#bytes(chunk);
-    else if (this.#mode === 'sse' || this.#mode === 'events') this.#sse(chunk);
+    else if (this.#mode === 'events') this.#read(chunk);
     else this.#collect(chunk, this.#mode === 'json' ? CONVERT_BYTES : ERROR_BYTES);
   }
 
@@ -200,6 +183,7 @@ export class Relay implements WireHandler {
 
   #finish(result: AttemptResult): void {
     this.#settled = true;
+    this.#client.close();
     this.#gate?.close();
     this.#settle(result);
   }
@@ -230,39 +214,6 @@ export class Relay implements WireHandler {
     }
   }
 
-  #head(length: number | null, contentType: string | null): string[] {
-    return answerHead(this.#x, this.#target, this.#headers, length, contentType);
-  }
-
-  /** The upstream's status, unless a guardrail has failed that does not deny. */
-  #given(): number {
-    return this.#x.guard?.failed === true ? 246 : this.#status;
-  }
-
-  #start(length: number | null, contentType: string | null): void {
-    const x = this.#x;
-    x.status = this.#given();
-    startParts(x.response, x.status, this.#head(length, contentType));
-    x.headSent = true;
-  }
-
-  #write(part: Buffer): void {
-    const { response } = this.#x;
-    this.#x.bytesOut += part.length;
-    if (writePart(response, part) || this.#waits.has('client')) return;
-    this.#wait('client', true);
-    response.once('drain', () => this.#wait('client', false));
-  }
-
-  #wait(who: 'client' | 'guard', on: boolean): void {
-    const before = this.#waits.size;
-    if (on) this.#waits.add(who);
-    else this.#waits.delete(who);
-    if (this.#settled) return;
-    if (before === 0 && on) this.#control?.pause();
-    else if (before === 1 && this.#waits.size === 0) this.#control?.resume();
-  }
-
   #guardStream(): void {
     const x = this.#x;
     const { guard } = x;
@@ -275,7 +226,7 @@ export class Relay implements WireHandler {
         finish: (tail) => this.#endWith(tail.length === 0 ? null : joined(tail)),
         deny: () => this.#deny(),
         fail: (error) => this.#fail(error),
-        pause: (on) => this.#wait('guard', on),
+        pause: (on) => this.#client.wait('guard', on),
       });
   }
 
@@ -289,7 +240,7 @@ export class Relay implements WireHandler {
   #bytes(chunk: Buffer): void {
     this.#keepForLook(chunk);
     if (this.#x.headSent) {
-      if (this.#held !== null) this.#write(this.#held);
+      if (this.#held !== null) this.#client.write(this.#held);
       this.#held = chunk;
       return;
     }
@@ -307,9 +258,9 @@ export class Relay implements WireHandler {
     }
     const slow = this.#x.services.clock.monotonic() - this.#headAt > WHOLE_MS;
     if (this.#pendingBytes <= WHOLE_BYTES && !slow) return;
-    this.#start(declaredLength(this.#headers), null);
+    this.#client.start(declaredLength(this.#headers), null);
     const last = this.#pending.pop();
-    for (const part of this.#pending) this.#write(part);
+    for (const part of this.#pending) this.#client.write(part);
     this.#pending = [];
     this.#held = last ?? null;
   }
@@ -344,7 +295,7 @@ export class Relay implements WireHandler {
     this.#takeUsage();
     if (this.#beside && x.guard !== null) judgeBeside(x, x.guard, this.#answerOf(body ?? null));
     if (x.headSent) {
-      x.ending = { kind: 'tail', body: this.#held === null ? [] : [this.#held] };
+      this.#client.endTail(this.#held === null ? [] : [this.#held]);
       this.#finish({ kind: 'done' });
     } else if (this.#kept) this.#endJudged(Buffer.concat(this.#pending), null);
     else this.#endWhole(this.#pending, this.#pendingBytes, null);
@@ -357,9 +308,7 @@ export class Relay implements WireHandler {
   }
 
   #endWhole(body: readonly Buffer[], length: number, contentType: string | null): void {
-    const x = this.#x;
-    x.status = this.#given();
-    x.ending = { kind: 'whole', status: x.status, headers: this.#head(length, contentType), body };
+    this.#client.endWhole(body, length, contentType);
     this.#finish({ kind: 'done' });
   }
 
@@ -414,7 +363,8 @@ export class Relay implements WireHandler {
     x.modelAnswered = nameOf(body.model);
     const usage = findUsage(body, this.#bound.binding.usagePath);
     if (usage !== null) this.#meter.see(usage);
-    const touched = this.#touches === null || this.#touches.some((text) => raw.includes(text));
+    const touches = answerTouches(this.#bound);
+    const touched = touches === null || touches.some((text) => raw.includes(text));
     const out = touched ? (this.#bound.response?.(body, this.#context) ?? body) : body;
     this.#takeUsage();
     const bytes = touched ? Buffer.from(JSON.stringify(out)) : raw;
@@ -432,92 +382,26 @@ export class Relay implements WireHandler {
     this.#finish(errorAnswer(this.#x, this.#target, this.#headers, found));
   }
 
-  #sse(chunk: Buffer): void {
+  #read(chunk: Buffer): void {
+    const events = this.#events;
+    if (events === null) return;
     try {
-      const events = this.#splitter?.push(chunk) ?? [];
-      const out: Buffer[] = [];
-      for (const event of events) {
-        if (this.#inspect && this.#failsFirst(event)) return;
-        if (this.#mode === 'events' && !this.#passesUntouched(event)) this.#transformEvent(event, out);
-        else this.#passEvent(event, out);
+      const whole = events.push(chunk);
+      if (events.refused !== null) {
+        this.#control?.abort();
+        this.#answerError(events.refused);
+        return;
       }
-      this.#forward(out);
+      this.#forward(events, whole);
       this.#meter.grow();
     } catch (error) {
       this.#fail(error);
     }
   }
 
-  /** From the first event the provider's transform would change, all of them go through it. */
-  #passesUntouched(event: Buffer): boolean {
-    if (this.#touches === null) return false;
-    if (!this.#touches.some((text) => event.includes(text))) return true;
-    this.#touches = null;
-    return false;
-  }
-
-  #answerTouches(): readonly Buffer[] | null {
-    const { binding, convert } = this.#bound;
-    return convert === null && binding.answerTouches !== undefined ? touchBytes(binding.answerTouches) : null;
-  }
-
-  #inspects(): boolean {
-    const hook = this.#bound.binding.inspectFirstEvent;
-    return hook !== undefined && this.#target.credentials.settings[hook.setting] === true;
-  }
-
-  /** An error in the first event of a stream becomes an answer with a status, which a retry can see. */
-  #failsFirst(event: Buffer): boolean {
-    const parsedEvent = parseEvent(event);
-    if (parsedEvent === null) return false;
-    this.#inspect = false;
-    const error = this.#bound.binding.inspectFirstEvent?.find(parsedEvent.data) ?? null;
-    if (error === null) return false;
-    this.#control?.abort();
-    this.#answerError(error);
-    return true;
-  }
-
-  #passEvent(event: Buffer, out: Buffer[]): void {
-    if (!isSilent(event)) this.#meter.count(event);
-    if (event.indexOf(USAGE) !== -1) {
-      const body = parsed(parseEvent(event));
-      const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
-      if (body !== null && usage !== null) {
-        this.#meter.see(usage);
-        if (this.#stripUsage && Array.isArray(body.choices) && body.choices.length === 0) return;
-      }
-    }
-    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(event);
-    out.push(event);
-  }
-
-  #transformEvent(bytes: Buffer, out: Buffer[]): void {
-    const event = parseEvent(bytes);
-    if (event === null) return;
-    this.#meter.count(bytes);
-    if (bytes.indexOf(USAGE) !== -1) {
-      const body = parsed(event);
-      const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
-      if (usage !== null) this.#meter.see(usage);
-    }
-    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(bytes);
-    this.#transform?.event(event, (made) => out.push(Buffer.from(formatEvent(made))));
-  }
-
   /** Sends whole events; from the end marker on everything is held back, and the answer is complete. */
-  #forward(events: readonly Buffer[]): void {
-    const tracker = this.#tracker;
-    let send = events.length;
-    for (let i = 0; i < events.length; i++) {
-      const event = events[i];
-      if (event === undefined) continue;
-      tracker?.see(event);
-      if (isTerminal(this.#x.operation.dialect, event) || tracker?.failed) {
-        send = i;
-        break;
-      }
-    }
+  #forward(reader: EventReader, events: readonly Buffer[]): void {
+    const send = reader.beforeEnd(events);
     if (send > 0) {
       const now = send === events.length ? events : events.slice(0, send);
       if (this.#gate === null) this.#send(now);
@@ -525,48 +409,40 @@ export class Relay implements WireHandler {
     }
     if (send === events.length || this.#settled) return;
     const tail = events.slice(send);
-    this.#complete(tracker?.failed ? [withoutSentSecrets(joined(tail), this.#target)] : tail);
+    this.#complete(reader.failed, reader.failed ? [withoutSentSecrets(joined(tail), this.#target)] : tail);
   }
 
   #send(events: readonly Buffer[]): void {
-    if (!this.#x.headSent) this.#start(null, 'text/event-stream');
-    this.#write(joined(events));
+    if (!this.#x.headSent) this.#client.start(null, 'text/event-stream');
+    this.#client.write(joined(events));
   }
 
-  #complete(tail: readonly Buffer[]): void {
+  #complete(failed: boolean, tail: readonly Buffer[]): void {
     const x = this.#x;
     this.#takeUsage();
-    if (this.#tracker?.failed) {
+    if (failed) {
       x.outcome = 'failed';
       x.errorCode = 'upstream_stream_error';
       x.errorMessage = 'The provider ended the stream with an error event.';
     }
     if (this.#gate === null) this.#endWith(joined(tail));
-    else this.#gate.end(tail, this.#tracker?.failed ?? false);
+    else this.#gate.end(tail, failed);
   }
 
   #endWith(tail: Buffer | null): void {
-    const x = this.#x;
     const body = tail === null ? [] : [tail];
-    if (!x.headSent) x.status = this.#given();
-    x.ending = x.headSent
-      ? { kind: 'tail', body }
-      : { kind: 'whole', status: x.status, headers: this.#head(null, 'text/event-stream'), body };
+    if (this.#x.headSent) this.#client.endTail(body);
+    else this.#client.endWhole(body, null, 'text/event-stream');
     this.#finish({ kind: 'done' });
   }
 
   #endStream(): void {
-    const out: Buffer[] = [];
-    if (this.#transform !== null && this.#touches === null) {
-      this.#transform.end((made) => out.push(Buffer.from(formatEvent(made))));
-      this.#forward(out);
-      if (this.#settled || this.#gate?.over) return;
-    }
-    const complete = this.#tracker?.ended || !streamMustEnd(this.#x.operation);
-    // A partial event is never passed on: half a JSON text would break the client before it sees what happened.
-    const rest =
-      (this.#transform === null || this.#touches !== null) && complete ? (this.#splitter?.rest() ?? null) : null;
-    if (!complete) {
+    const events = this.#events;
+    if (events === null) throw new SluiceError('upstream_invalid', 'The provider ended the call before it answered.');
+    const last = events.flush();
+    if (last.length > 0) this.#forward(events, last);
+    if (this.#settled || this.#gate?.over) return;
+    if (!events.ended && streamMustEnd(this.#x.operation)) {
       this.#estimateUsage();
       this.#finish({
         kind: 'failed',
@@ -574,10 +450,11 @@ export class Relay implements WireHandler {
       });
       return;
     }
+    // A partial event is never passed on: half a JSON text would break the client before it sees what happened.
+    const rest = events.rest();
     this.#takeUsage();
-    const tail = rest !== null && rest.length > 0 ? rest : null;
-    if (this.#gate === null) this.#endWith(tail);
-    else this.#gate.end(tail === null ? [] : [tail], false);
+    if (this.#gate === null) this.#endWith(rest);
+    else this.#gate.end(rest === null ? [] : [rest], false);
   }
 
   #takeUsage(): void {
@@ -592,7 +469,7 @@ export class Relay implements WireHandler {
 
   /** Output tokens of which something arrived: pieces of a stream, or the bytes of an answer in one piece. */
   #received(): number {
-    if (this.#mode === 'sse' || this.#mode === 'events') return this.#meter.pieces;
+    if (this.#mode === 'events') return this.#meter.pieces;
     if (!(streamMustEnd(this.#x.operation) || passesGeneration(this.#x)) || !isJson(this.#headers)) return 0;
     return tokensOf(this.#answerBytes);
   }

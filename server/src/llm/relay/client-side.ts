@@ -1,0 +1,84 @@
+/** The client's side of one answer: its head, what was written of it, and who wants the upstream to wait. */
+import { startParts, writePart } from '../../http/answer-body.ts';
+import type { WireControl } from '../../kernel/wire.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Target } from '../target.ts';
+import { answerHead } from './answered.ts';
+
+export class ClientSide {
+  readonly #x: Exchange;
+  readonly #target: Target;
+  #headers: readonly string[] = [];
+  #status = 0;
+  #control: WireControl | null = null;
+  /** Whoever wants the upstream to wait: a slow client, guardrails. */
+  readonly #waits = new Set<'client' | 'guard'>();
+  #over = false;
+
+  constructor(x: Exchange, target: Target) {
+    this.#x = x;
+    this.#target = target;
+  }
+
+  /** The upstream has answered with this head. */
+  open(status: number, headers: readonly string[], control: WireControl): void {
+    this.#status = status;
+    this.#headers = headers;
+    this.#control = control;
+  }
+
+  /** The attempt has ended: the upstream is not stopped or started any more. */
+  close(): void {
+    this.#over = true;
+  }
+
+  /** Sends the head. A `contentType` takes the place of the upstream's. */
+  start(length: number | null, contentType: string | null): void {
+    const x = this.#x;
+    x.status = this.#given();
+    startParts(x.response, x.status, this.#head(length, contentType));
+    x.headSent = true;
+  }
+
+  write(part: Buffer): void {
+    const { response } = this.#x;
+    this.#x.bytesOut += part.length;
+    if (writePart(response, part) || this.#waits.has('client')) return;
+    this.wait('client', true);
+    response.once('drain', () => this.wait('client', false));
+  }
+
+  wait(who: 'client' | 'guard', on: boolean): void {
+    const before = this.#waits.size;
+    if (on) this.#waits.add(who);
+    else this.#waits.delete(who);
+    if (this.#over) return;
+    if (before === 0 && on) this.#control?.pause();
+    else if (before === 1 && this.#waits.size === 0) this.#control?.resume();
+  }
+
+  waits(who: 'client' | 'guard'): boolean {
+    return this.#waits.has(who);
+  }
+
+  /** The answer is at hand in one piece of `length` bytes. */
+  endWhole(body: readonly Buffer[], length: number | null, contentType: string | null): void {
+    const x = this.#x;
+    x.status = this.#given();
+    x.ending = { kind: 'whole', status: x.status, headers: this.#head(length, contentType), body };
+  }
+
+  /** `body` is the end of an answer of which parts were sent. */
+  endTail(body: readonly Buffer[]): void {
+    this.#x.ending = { kind: 'tail', body };
+  }
+
+  /** The upstream's status, unless a guardrail has failed that does not deny. */
+  #given(): number {
+    return this.#x.guard?.failed === true ? 246 : this.#status;
+  }
+
+  #head(length: number | null, contentType: string | null): string[] {
+    return answerHead(this.#x, this.#target, this.#headers, length, contentType);
+  }
+}

@@ -1,0 +1,148 @@
+/** The events of one stream as its caller gets them: as they came, or converted, and looked at on the way. */
+import { parseEvent, SseSplitter } from '../../kernel/sse.ts';
+import type { ProviderError } from '../../operations/dialects/provider-error.ts';
+import { isTerminal, TerminalTracker } from '../../operations/dialects/stream.ts';
+import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
+import type { Bound } from '../../providers/binding.ts';
+import type { CallContext } from '../../providers/provider.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Target } from '../target.ts';
+import { findUsage } from './facts.ts';
+import { answerTouches, isSilent, modelIn, parsed } from './look.ts';
+import type { Meter } from './meter.ts';
+
+const USAGE = Buffer.from('"usage"');
+
+export class EventReader {
+  readonly #x: Exchange;
+  readonly #target: Target;
+  readonly #bound: Bound;
+  readonly #meter: Meter;
+  /** The usage chunk was asked for by us: it is taken out again. */
+  readonly #stripUsage: boolean;
+  readonly #splitter = new SseSplitter();
+  readonly #tracker: TerminalTracker;
+  readonly #transform: StreamTransform | null;
+  /** Texts without which the provider's own transform changes nothing; null when it must always run. */
+  #touches: readonly Buffer[] | null;
+  #inspect: boolean;
+  /** The first event was an error, and becomes an answer with a status, which a retry can see. */
+  refused: ProviderError | null = null;
+
+  constructor(parts: {
+    x: Exchange;
+    target: Target;
+    bound: Bound;
+    context: CallContext;
+    meter: Meter;
+    stripUsage: boolean;
+  }) {
+    const { x, target, bound } = parts;
+    this.#x = x;
+    this.#target = target;
+    this.#bound = bound;
+    this.#meter = parts.meter;
+    this.#stripUsage = parts.stripUsage;
+    this.#transform = bound.stream?.(parts.context) ?? null;
+    this.#touches = answerTouches(bound);
+    this.#tracker = new TerminalTracker(x.operation.dialect);
+    this.#inspect = this.#inspects();
+  }
+
+  /** The stream ended with an error event. */
+  get failed(): boolean {
+    return this.#tracker.failed;
+  }
+
+  /** The end marker was seen. */
+  get ended(): boolean {
+    return this.#tracker.ended;
+  }
+
+  /** Whole events that the chunk completes; none when the stream is `refused`. */
+  push(chunk: Buffer): Buffer[] {
+    const out: Buffer[] = [];
+    for (const event of this.#splitter.push(chunk)) {
+      if (this.#inspect && this.#failsFirst(event)) return [];
+      if (this.#transform === null || this.#passesUntouched(event)) this.#pass(event, out);
+      else this.#convert(this.#transform, event, out);
+    }
+    return out;
+  }
+
+  /** What a conversion has left to say at the end of the upstream's stream. */
+  flush(): Buffer[] {
+    const out: Buffer[] = [];
+    if (this.#converts) this.#transform?.end((made) => out.push(Buffer.from(formatEvent(made))));
+    return out;
+  }
+
+  /** What came after the last whole event, where events are passed as they come. */
+  rest(): Buffer | null {
+    const rest = this.#converts ? null : this.#splitter.rest();
+    return rest === null || rest.length === 0 ? null : rest;
+  }
+
+  /** How many of the events come before the end of the answer: its end marker, or an error. */
+  beforeEnd(events: readonly Buffer[]): number {
+    for (let i = 0; i < events.length; i++) {
+      const event = events[i];
+      if (event === undefined) continue;
+      this.#tracker.see(event);
+      if (isTerminal(this.#x.operation.dialect, event) || this.#tracker.failed) return i;
+    }
+    return events.length;
+  }
+
+  get #converts(): boolean {
+    return this.#transform !== null && this.#touches === null;
+  }
+
+  /** From the first event the provider's transform would change, all of them go through it. */
+  #passesUntouched(event: Buffer): boolean {
+    if (this.#touches === null) return false;
+    if (!this.#touches.some((text) => event.includes(text))) return true;
+    this.#touches = null;
+    return false;
+  }
+
+  #inspects(): boolean {
+    const hook = this.#bound.binding.inspectFirstEvent;
+    return hook !== undefined && this.#target.credentials.settings[hook.setting] === true;
+  }
+
+  #failsFirst(event: Buffer): boolean {
+    const parsedEvent = parseEvent(event);
+    if (parsedEvent === null) return false;
+    this.#inspect = false;
+    this.refused = this.#bound.binding.inspectFirstEvent?.find(parsedEvent.data) ?? null;
+    return this.refused !== null;
+  }
+
+  #pass(event: Buffer, out: Buffer[]): void {
+    if (!isSilent(event)) this.#meter.count(event);
+    if (event.indexOf(USAGE) !== -1) {
+      const body = parsed(parseEvent(event));
+      const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
+      if (body !== null && usage !== null) {
+        this.#meter.see(usage);
+        if (this.#stripUsage && Array.isArray(body.choices) && body.choices.length === 0) return;
+      }
+    }
+    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(event);
+    out.push(event);
+  }
+
+  #convert(transform: StreamTransform, bytes: Buffer, out: Buffer[]): void {
+    const event = parseEvent(bytes);
+    if (event === null) return;
+    this.#meter.count(bytes);
+    if (bytes.indexOf(USAGE) !== -1) {
+      const body = parsed(event);
+      const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
+      if (usage !== null) this.#meter.see(usage);
+    }
+    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(bytes);
+    transform.event(event, (made) => out.push(Buffer.from(formatEvent(made))));
+  }
+}
