@@ -1,6 +1,7 @@
 /** How detectors of PII and secrets find things in texts, judge streams and redact. */
 import type { Excerpt, Judgement, Replacement, Subject, TextPart } from './check.ts';
 import { type Finding, paced, settled } from './checks/support.ts';
+import { type Traits, traitsOf } from './traits.ts';
 
 /**
  * A detector of one kind of thing. Whether something at a place is one depends only on the `REACH` characters around it, so
@@ -8,8 +9,8 @@ import { type Finding, paced, settled } from './checks/support.ts';
  */
 export interface Detector {
   readonly kind: string;
-  /** A cheap test that most texts fail; absent: always looked at. */
-  mayHave?(text: string): boolean;
+  /** Whether a text with these traits may have one. */
+  mayHave(traits: Traits, text: string): boolean;
   /** Findings in order, not overlapping. A `yield` says how much work was done. */
   find(text: string): Generator<number, readonly Finding[]>;
   /** Where the thing ends when only its beginning is found: what is redacted. */
@@ -25,10 +26,10 @@ export const REACH = 1_024;
  */
 export function matcher(
   kind: string,
+  mayHave: Detector['mayHave'],
   pattern: RegExp,
   accept: (match: RegExpExecArray, text: string) => boolean | { readonly start: number; readonly end: number } = () =>
     true,
-  mayHave?: (text: string) => boolean,
 ): Detector {
   return {
     kind,
@@ -67,11 +68,11 @@ function* detect(
   for (const part of subject.texts) {
     const { text } = part;
     if (text === '') continue;
+    const traits = yield* traitsOf(text);
+    // All that the tests below may search.
+    yield text.length / 8;
     for (const detector of detectors) {
-      if (detector.mayHave !== undefined && !detector.mayHave(text)) {
-        yield text.length / 64;
-        continue;
-      }
+      if (!detector.mayHave(traits, text)) continue;
       const findings = extended(
         detector,
         text,

@@ -1,4 +1,5 @@
 import { beforeAll, expect, it } from 'vitest';
+import { cpu, leastStall, PII_CATEGORIES } from '../../../test/support/cost.ts';
 import { judged, judgeOf, outsideOf, subjectOf } from '../../../test/support/guardrails.ts';
 
 const N = 100_000;
@@ -26,50 +27,8 @@ const CHECKS: readonly (readonly [string, Record<string, unknown>])[] = [
   ['gateway.secrets', {}],
   ['gateway.secrets', { redact: true }],
   ['gateway.promptInjection', {}],
-  [
-    'gateway.pii',
-    {
-      categories: [
-        'EMAIL_ADDRESS',
-        'PHONE_NUMBER',
-        'LOCATION_ADDRESS',
-        'NAME',
-        'IP_ADDRESS',
-        'CREDIT_CARD',
-        'SSN',
-        'IBAN',
-        'MAC_ADDRESS',
-        'UK_NINO',
-        'BR_CPF',
-        'IN_AADHAAR',
-        'CRYPTO_WALLET',
-      ],
-    },
-  ],
+  ['gateway.pii', { categories: PII_CATEGORIES }],
 ];
-
-const cpu = () => {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1000;
-};
-
-/** Longest CPU time, in milliseconds, that passes between two turns of the event loop while `work` runs. */
-async function stall(work: () => unknown): Promise<number> {
-  let longest = 0;
-  let last = cpu();
-  let running = true;
-  const turn = () => {
-    const now = cpu();
-    longest = Math.max(longest, now - last);
-    last = now;
-    if (running) setImmediate(turn);
-  };
-  setImmediate(turn);
-  await work();
-  turn();
-  running = false;
-  return longest;
-}
 
 // Code is compiled, libraries and the matching thread are loaded once in the life of a process.
 beforeAll(async () => {
@@ -81,28 +40,9 @@ beforeAll(async () => {
 it.each(CHECKS)('%s %j leaves the event loop free on 100 000 hostile characters', async (id, parameters) => {
   const judge = judgeOf(id, parameters);
   for (const text of TEXTS) {
-    let least = Number.POSITIVE_INFINITY;
-    // Garbage collection and a busy machine fall on single runs.
-    for (let run = 0; run < 10 && least >= 20; run++)
-      least = Math.min(least, await stall(() => judge.judge(subjectOf(text), outsideOf())));
+    const least = await leastStall(() => judge.judge(subjectOf(text), outsideOf()));
     expect(least, JSON.stringify(text.slice(0, 12))).toBeLessThan(20);
   }
-});
-
-it('two checks that find nothing in a prompt of 1 KB cost little', async () => {
-  const prompt = subjectOf(
-    'Please summarise the quarterly report for the board and keep it under two pages. '.repeat(12),
-  );
-  const judges = [judgeOf('gateway.pii', { categories: ['EMAIL_ADDRESS', 'CREDIT_CARD'] }), judgeOf('gateway.secrets')];
-  const outside = outsideOf();
-  let best = Number.POSITIVE_INFINITY;
-  for (let round = 0; round < 40 && best >= 0.03; round++) {
-    const start = cpu();
-    for (let i = 0; i < 200; i++) for (const judge of judges) judge.judge(prompt, outside);
-    best = Math.min(best, (cpu() - start) / 200);
-  }
-  // Milliseconds.
-  expect(best).toBeLessThan(0.03);
 });
 
 it('a schema that doubles its work at every step ends with an error', async () => {

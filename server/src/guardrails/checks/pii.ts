@@ -2,10 +2,13 @@ import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { cpf, IBAN_LENGTHS, luhn, mod97, verhoeff } from '../checksums.ts';
 import { type Detector, detected, matcher, REACH } from '../detect.ts';
+import type { Traits } from '../traits.ts';
 import { ANY_TARGET, BOTH, check, type Finding } from './support.ts';
 
-const digit = /\d/;
-const hasDigit = (text: string): boolean => digit.test(text);
+const digits =
+  (least: number) =>
+  (traits: Traits): boolean =>
+    traits.digits >= least;
 const plain = (match: string): string => match.replace(/[^0-9]/g, '');
 
 const LOCAL = /[\p{L}\p{N}!#$%&'*+/=?^_`{|}~.-]/u;
@@ -15,7 +18,7 @@ const DOMAIN =
 /** Found from the `@`: from the start of each word, a text without one would be read many times. */
 const email: Detector = {
   kind: 'EMAIL_ADDRESS',
-  mayHave: (text) => text.includes('@'),
+  mayHave: (traits) => traits.at,
   *find(text) {
     const out: Finding[] = [];
     for (let at = text.indexOf('@', 1), n = 0; at > 0; at = text.indexOf('@', at + 1)) {
@@ -37,12 +40,12 @@ const email: Detector = {
 
 const creditCard = matcher(
   'CREDIT_CARD',
+  digits(13),
   /(?<![\p{L}\p{N}_]|\d[.,-])(?:[2-6]\d{12,18}|[2-6]\d{3}([ -])\d{4}\1\d{4}\1\d{1,7}|3\d{3}([ -])\d{6}\2\d{4,5})(?![\p{L}\p{N}_]|[-.,]\d)/gu,
   ([match]) => {
     const digits = plain(match);
     return isIssued(digits) && luhn(digits);
   },
-  hasDigit,
 );
 
 /** Whether a network issues numbers that begin so, with this length. */
@@ -63,6 +66,7 @@ function isIssued(digits: string): boolean {
 const KNOWN_SAMPLES = new Set(['078051120', '219099999', '123456789']);
 const ssn = matcher(
   'SSN',
+  digits(9),
   /(?<![\p{L}\p{N}_.-])\d{3}([- ])\d{2}\1\d{4}(?![\p{L}\p{N}_-]|\.\d)|(?<=\bSSN[^\d\n]{1,12})\d{9}(?![\p{L}\p{N}_-])|(?<=\bsocial security (?:number|no\.?)[^\d\n]{1,12})\d{9}(?![\p{L}\p{N}_-])/giu,
   ([match]) => {
     const digits = plain(match);
@@ -76,11 +80,11 @@ const ssn = matcher(
       !KNOWN_SAMPLES.has(digits)
     );
   },
-  hasDigit,
 );
 
 const iban = matcher(
   'IBAN',
+  ({ iban: has }) => has,
   /(?<![\p{L}\p{N}_])[A-Z]{2}\d{2}(?=[ -]?[A-Z0-9])/giu,
   (match, text) => {
     const length = IBAN_LENGTHS.get(match[0].slice(0, 2).toUpperCase());
@@ -95,43 +99,43 @@ const iban = matcher(
     if (value.length < length || /[\p{L}\p{N}]/u.test(text.charAt(at))) return false;
     return mod97(value.toUpperCase()) && { start: match.index, end: at };
   },
-  hasDigit,
 );
 
 const ipAddress = matcher(
   'IP_ADDRESS',
+  ({ ip }) => ip,
   /(?<![\p{L}\p{N}_.:-])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}(?![\p{L}\p{N}_]|[.-]\d)|[0-9a-f]{0,4}:[0-9a-f:]{1,35}(?:\d{1,3}(?:\.\d{1,3}){3})?(?![\p{L}\p{N}_:]))/giu,
   ([match]) =>
     match.includes(':')
       ? match.split(':').length > 2 && /[0-9a-f]/i.test(match) && ipaddr.IPv6.isValid(match)
       : !match.startsWith('0.'),
-  (text) => text.includes('.') || text.includes(':'),
 );
 
 const mac = matcher(
   'MAC_ADDRESS',
+  ({ longest }) => longest >= 17,
   /(?<![\p{L}\p{N}_:-])[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}(?![\p{L}\p{N}_:-])/giu,
 );
 const nino = matcher(
   'UK_NINO',
+  digits(6),
   /(?<![\p{L}\p{N}_])(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]( ?)\d{2}\1\d{2}\1\d{2}\1[A-D](?![\p{L}\p{N}_])/gu,
-  undefined,
-  hasDigit,
 );
 const brazilian = matcher(
   'BR_CPF',
+  digits(11),
   /(?<![\p{L}\p{N}_.-])\d{3}\.\d{3}\.\d{3}-\d{2}(?![\p{L}\p{N}_-]|\.\d)|(?<=\bCPF[^\d\n]{1,8})\d{11}(?![\p{L}\p{N}_])/giu,
   ([match]) => cpf(plain(match)),
-  hasDigit,
 );
 const aadhaar = matcher(
   'IN_AADHAAR',
+  digits(12),
   /(?<![\p{L}\p{N}_]|\d[ -])[2-9]\d{3}([ -])\d{4}\1\d{4}(?![\p{L}\p{N}_]|[ -]\d)|(?<=\baadhaar[^\d\n]{1,16})[2-9]\d{11}(?![\p{L}\p{N}_])/giu,
   ([match]) => verhoeff(plain(match)),
-  hasDigit,
 );
 const wallet = matcher(
   'CRYPTO_WALLET',
+  ({ longest }) => longest >= 26,
   /(?<![\p{L}\p{N}_])(?:0x[0-9a-fA-F]{40}|bc1[02-9ac-hj-np-z]{25,87}|[13][1-9A-HJ-NP-Za-km-z]{25,33})(?![\p{L}\p{N}_])/gu,
   ([match]) =>
     match.startsWith('0x') ||
@@ -142,15 +146,15 @@ const wallet = matcher(
 /** Names are found behind what announces them, not by themselves: without a model, a name is a word like others. */
 const name = matcher(
   'NAME',
+  ({ name: has }) => has,
   /(?<=(?:\b(?:[Mm]y name is|[Mm]y name['’]s|I am called|[Nn]ame: ?|[Dd]ear|Mr\.?|Mrs\.?|Ms\.?|Miss|Dr\.?|Prof\.?|Herrn?|Frau|Monsieur|Madame|Señora?|[Ii]ch heiße|[Mm]ein Name ist|[Jj]e m['’]appelle|[Mm]e llamo|[Mm]i chiamo)) {0,2})(?!(?:Sir|Madam|Customer|Team|All|User|Friend|Colleague|Colleagues|Hiring|Doe|Dr|Mr|Mrs|Ms|Prof|Diary|God|Lord|Santa|Support|Sirs)\b)\p{Lu}[\p{L}'’-]{1,30}(?: (?:(?:van|von|de|der|la|da|di|del|bin|al)\.? ){0,2}\p{Lu}[\p{L}'’-]{1,30}){0,3}(?![\p{L}\p{N}_])/gu,
 );
 
 /** Street and number in the orders of the larger European languages, and US post-office boxes. */
 const address = matcher(
   'LOCATION_ADDRESS',
+  ({ address: has }) => has,
   /(?<![\p{L}\p{N}_])(?:\d{1,5}[A-Za-z]? (?:[NSEW]\.? )?(?:\p{Lu}[\p{L}'’.-]{1,25} ){1,3}(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|Lane|Ln|Drive|Dr|Court|Ct|Way|Place|Pl|Square|Sq|Terrace|Parkway|Pkwy|Highway|Hwy|Close|Crescent)(?![\p{L}\p{N}_])|(?:\p{Lu}\p{Ll}{2,25}(?:straße|strasse|str\.|weg|platz|allee|gasse|ring|damm|ufer)|(?:Rue|Avenue|Boulevard|Place|Calle|Avenida|Plaza|Paseo|Via|Piazza|Corso|Rua|Praça|Ulica) (?:(?:de|du|des|la|le|les|del|della|da|do|dos) ){0,2}(?:\p{Lu}[\p{L}'’-]{1,25} ?){1,3},?) ?\d{1,4}[a-z]?(?![\p{L}\p{N}_])|\d{1,4},? (?:rue|avenue|boulevard|place|quai|impasse) (?:(?:de|du|des|la|le|les) ){0,2}(?:(?:de |d['’]|l['’])?\p{Lu}[\p{L}'’-]{1,25} ?){1,3}(?![\p{L}\p{N}_])|P\.? ?O\.? Box \d{1,6}(?![\p{L}\p{N}_]))/gu,
-  undefined,
-  hasDigit,
 );
 
 type Phones = typeof import('libphonenumber-js/min');
@@ -161,7 +165,8 @@ const REGIONS = ['US', 'GB', 'DE', 'FR', 'ES', 'IT', 'IN', 'AU', 'BR', 'JP'] as 
 const CUE =
   /(?:tel|phone|fax|call|mobile|cell|whatsapp|sms|text|telefon|telefono|teléfono|téléphone|handy|ring|dial|number is|reach (?:me|us) (?:at|on))\b\.?[^\d\n+]{0,12}$/i;
 
-function phone({ parsePhoneNumberFromString }: Phones): Detector {
+/** Numbers that are valid in their country's plan. The library is loaded when it is needed. */
+export function phone({ parsePhoneNumberFromString }: Phones): Detector {
   const valid = (number: string, region?: (typeof REGIONS)[number]): boolean =>
     parsePhoneNumberFromString(
       number,
@@ -169,6 +174,7 @@ function phone({ parsePhoneNumberFromString }: Phones): Detector {
     )?.isValid() === true;
   return matcher(
     'PHONE_NUMBER',
+    digits(7),
     /(?<![\p{L}\p{N}_+=/]|\d[ .()/-]{1,2})(?:(?:\+|00) ?)?\(?\d(?:[ .()/-]{0,2}\d){6,16}(?![\p{L}\p{N}_]|[ .()/-]{1,2}\d)/gu,
     (match, text) => {
       const [given] = match;
@@ -181,12 +187,11 @@ function phone({ parsePhoneNumberFromString }: Phones): Detector {
         REGIONS.some((region) => valid(given, region))
       );
     },
-    hasDigit,
   );
 }
 
 /** In the order that decides where two overlap. `PHONE_NUMBER` stands last: most digits could be one. */
-const DETECTORS: readonly Detector[] = [
+export const PII_DETECTORS: readonly Detector[] = [
   email,
   iban,
   creditCard,
@@ -229,7 +234,7 @@ export const pii = check({
   mutates: true,
   compile({ categories, redact }) {
     const wanted = new Set<string>(categories);
-    const detectors = DETECTORS.filter(({ kind }) => wanted.has(kind));
+    const detectors = PII_DETECTORS.filter(({ kind }) => wanted.has(kind));
     let all: readonly Detector[] | null = wanted.has('PHONE_NUMBER') ? null : detectors;
     const load = async (): Promise<readonly Detector[]> => {
       phones ??= import('libphonenumber-js/min');

@@ -7,9 +7,9 @@ import { ANY_TARGET, BOTH, check } from './support.ts';
 function keyed(kind: string, marks: readonly string[], pattern: RegExp, bits = 3): Detector {
   return matcher(
     kind,
+    ({ tokens }) => marks.some((mark) => tokens.includes(mark)),
     pattern,
     ([match]) => entropy(match.slice(-64).replace(/^[A-Za-z]{1,8}[-_]/, '')) >= bits,
-    (text) => marks.some((mark) => text.includes(mark)),
   );
 }
 
@@ -29,13 +29,12 @@ const PLACEHOLDER =
   /example|placeholder|your|change ?me|dummy|xxxx|\*\*\*|\.\.\.|1234567|abcdef|secret|password|redacted|<|\$\{|\{\{|process\.env|os\.environ/i;
 
 /** In the order that decides where two overlap: what names its issuer first, guesses last. */
-const DETECTORS: readonly Detector[] = [
+export const SECRET_DETECTORS: readonly Detector[] = [
   begun(
     matcher(
       'PRIVATE_KEY',
+      ({ rule }, text) => rule && text.includes('PRIVATE KEY'),
       /-----BEGIN (?:[A-Z]{2,10} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?=\s|\\n|[A-Za-z0-9+/])/g,
-      undefined,
-      (text) => text.includes('PRIVATE KEY'),
     ),
     /[^-]{0,20000}(?:-----END [A-Z ]{0,40}-----)?/y,
   ),
@@ -47,9 +46,9 @@ const DETECTORS: readonly Detector[] = [
   ),
   matcher(
     'AWS_SECRET_KEY',
+    ({ longest }, text) => longest >= 40 && /aws|secret/i.test(text),
     /(?<=(?:aws|AWS|secret|SECRET|Secret)[\w .-]{0,24}(?:key|KEY|Key)["']? {0,3}(?:=|:|=>|is) {0,3}["']?)[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])/g,
     ([match]) => entropy(match) >= 4 && /[0-9]/.test(match) && /[a-z]/.test(match) && /[A-Z]/.test(match),
-    (text) => /aws|secret/i.test(text),
   ),
   keyed(
     'GITHUB_TOKEN',
@@ -80,15 +79,14 @@ const DETECTORS: readonly Detector[] = [
   ),
   matcher(
     'AZURE_KEY',
+    ({ tokens }) => tokens.includes('AccessKey=') || tokens.includes('AccountKey='),
     /(?<=(?:AccountKey|SharedAccessKey)=)[A-Za-z0-9+/]{43,86}==?(?![A-Za-z0-9+/=])/g,
     ([match]) => entropy(match) >= 3.5,
-    (text) => text.includes('AccessKey=') || text.includes('AccountKey='),
   ),
   matcher(
     'AZURE_CLIENT_SECRET',
+    ({ tokens }) => tokens.includes('Q~'),
     /(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])/g,
-    undefined,
-    (text) => text.includes('Q~'),
   ),
   keyed(
     'SLACK_TOKEN',
@@ -98,9 +96,8 @@ const DETECTORS: readonly Detector[] = [
   ),
   matcher(
     'SLACK_WEBHOOK',
+    ({ tokens }) => tokens.includes('hooks.slack.com'),
     /https:\/\/hooks\.slack\.com\/(?:services|workflows)\/T[A-Z0-9]{6,12}\/[AB][A-Z0-9]{6,12}\/[A-Za-z0-9]{20,32}(?![A-Za-z0-9])/g,
-    undefined,
-    (text) => text.includes('hooks.slack.com'),
   ),
   keyed(
     'STRIPE_KEY',
@@ -110,15 +107,15 @@ const DETECTORS: readonly Detector[] = [
   keyed('SENDGRID_KEY', ['SG.'], /(?<![A-Za-z0-9_.-])SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])/g),
   matcher(
     'TWILIO_KEY',
+    ({ tokens }) => tokens.includes('SK'),
     /(?<![A-Za-z0-9_])SK[0-9a-f]{32}(?![A-Za-z0-9_])/g,
     ([match]) => entropy(match) >= 3,
-    (text) => text.includes('SK'),
   ),
   matcher(
     'MAILGUN_KEY',
+    ({ tokens }) => tokens.includes('key-'),
     /(?<![A-Za-z0-9_-])key-[0-9a-f]{32}(?![A-Za-z0-9_-])/g,
     ([match]) => entropy(match) >= 3,
-    (text) => text.includes('key-'),
   ),
   keyed('NPM_TOKEN', ['npm_'], /(?<![A-Za-z0-9_])npm_[A-Za-z0-9]{36}(?![A-Za-z0-9_])/g),
   keyed('PYPI_TOKEN', ['pypi-'], /(?<![A-Za-z0-9_-])pypi-AgE[A-Za-z0-9_-]{50,200}(?![A-Za-z0-9_-])/g),
@@ -139,30 +136,31 @@ const DETECTORS: readonly Detector[] = [
   keyed('VAULT_TOKEN', ['hvs.', 'hvb.'], /(?<![A-Za-z0-9_.-])hv[sb]\.[A-Za-z0-9_-]{24,200}(?![A-Za-z0-9_-])/g),
   matcher(
     'TELEGRAM_TOKEN',
+    ({ tokens }) => tokens.includes(':AA'),
     /(?<![A-Za-z0-9_:-])\d{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])/g,
     ([match]) => entropy(match) >= 3.5,
-    (text) => text.includes(':AA'),
   ),
   begun(
     matcher(
       'JWT',
+      ({ tokens }) => tokens.includes('.eyJ'),
       /(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,400}\.(?=eyJ[A-Za-z0-9_-])/g,
       ([match]) => isHeader(match.slice(0, -1)),
-      (text) => text.includes('.eyJ'),
     ),
     /[A-Za-z0-9_-]{0,20000}(?:\.[A-Za-z0-9_-]{0,8000}){0,3}/y,
   ),
   begun(
     matcher(
       'CONNECTION_STRING',
+      ({ at }, text) => at && text.includes('://'),
       /(?<![A-Za-z0-9+.-])(?:postgres(?:ql)?|mysql|mariadb|mongodb(?:\+srv)?|rediss?|amqps?|mssql|ftps?|https?):\/\/[^\s:/@"'<>]{0,64}:[^\s:/@"'<>]{3,128}@[A-Za-z0-9]/g,
       ([match]) => !PLACEHOLDER.test(match.slice(match.indexOf('://') + 3).replace(/^[^:]*:/, '')),
-      (text) => text.includes('://'),
     ),
     /[^\s"'<>]{0,1000}/y,
   ),
   matcher(
     'GENERIC_SECRET',
+    ({ longest, digits }, text) => longest >= 20 && digits > 0 && /key|token|secret|passw|bearer/i.test(text),
     /(?<=(?:api[_-]?key|apikey|access[_-]?token|auth[_-]?token|client[_-]?secret|secret[_-]?key|private[_-]?key|password|passwd|bearer|token|secret)["']?\s{0,3}(?:=|:|=>|\s)\s{0,3}["']?)[A-Za-z0-9+/_.~-]{20,128}={0,2}(?![A-Za-z0-9+/_.~=-])/gi,
     ([match]) =>
       entropy(match) >= 3.6 &&
@@ -172,7 +170,6 @@ const DETECTORS: readonly Detector[] = [
       !/^[\w-]{1,40}(?:\.[\w-]{1,40}){1,6}$/.test(match) &&
       !/^[a-z]+(?:[-_/][a-z]+)+\d{0,4}$/i.test(match) &&
       !/^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/i.test(match),
-    (text) => /key|token|secret|passw|bearer/i.test(text),
   ),
 ];
 
@@ -182,7 +179,7 @@ function isHeader(part: string): boolean {
   return decoded.startsWith('{"') && decoded.includes('"alg"');
 }
 
-export const SECRET_KINDS = DETECTORS.map(({ kind }) => kind) as [string, ...string[]];
+export const SECRET_KINDS = SECRET_DETECTORS.map(({ kind }) => kind) as [string, ...string[]];
 
 /**
  * `gateway.secrets`: keys and tokens in all texts, by the form their issuers give them, and with entropy where the form alone
@@ -199,7 +196,8 @@ export const secrets = check({
   timeoutMs: null,
   mutates: true,
   compile({ categories, redact }) {
-    const detectors = categories === undefined ? DETECTORS : DETECTORS.filter(({ kind }) => categories.includes(kind));
+    const detectors =
+      categories === undefined ? SECRET_DETECTORS : SECRET_DETECTORS.filter(({ kind }) => categories.includes(kind));
     return {
       // What is redacted must not have been sent.
       lookBehind: redact ? null : REACH,
