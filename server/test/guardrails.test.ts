@@ -270,6 +270,20 @@ onBothStores((on) => {
       expect((await read(id)).version_id).toBe(version_id);
     });
 
+    it('forwards at most 16 headers to a check', async () => {
+      const check = (count: number) => ({
+        id: 'default.webhook',
+        parameters: {
+          webhookURL: 'https://hook.example/',
+          forwardHeaders: Array.from({ length: count }, (_, i) => `x-team-${i}`),
+        },
+      });
+      const { id } = await make(inWorkspace({ checks: [check(16)] }));
+      const param = 'checks[0].parameters.forwardHeaders';
+      refused(await on.post('/guardrails', inWorkspace({ checks: [check(17)] })), 400, 'AB01', param);
+      refused(await on.put(`/guardrails/${id}`, { checks: [check(17)] }), 400, 'AB01', param);
+    });
+
     it('says which known check an unknown one was meant to be', async () => {
       const answer = await on.post('/guardrails', inWorkspace({ checks: [{ id: 'default.containz' }] }));
       expect(answer.body.error.message).toContain('default.contains');

@@ -178,7 +178,7 @@ describe('headers that are forwarded to a check', () => {
   });
 
   it.each(
-    'x-tenant x-request-id x-gateway-trace-id x-gateway-span-id traceparent tracestate accept-language user-agent x-user-id x-forwarded-for a 1 x-a-b-c x-correlation-id baggage x-session-ref x-team x-region x-app-version cf-ray'.split(
+    'x-tenant x-request-id x-gateway-trace-id x-gateway-span-id traceparent tracestate accept-language user-agent x-user-id x-forwarder a 1 x-a-b-c x-correlation-id baggage x-session-ref x-team x-region x-app-version cf-ray'.split(
       ' ',
     ),
   )('%s is allowed', (name) => {

@@ -197,6 +197,7 @@ export function compileCheck(stored: CheckEntry, target: Target): CompiledCheck 
   if (made === undefined || !made.targets.includes(target)) return null;
   const parsed = parse(made, stored.parameters ?? {});
   if (!('check' in parsed)) return null;
-  const { id, phases, mutates } = made;
+  const { id, phases } = made;
+  const mutates = typeof made.mutates === 'boolean' ? made.mutates : made.mutates(parsed.own);
   return { id, phases, mutates, common: parsed.common, judge: made.compile(parsed.own, parsed.common) };
 }

@@ -1,45 +1,44 @@
 /** Headers of the caller's request that a check sends along (api §7.8). Absent: none. */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { METADATA_HEADERS } from '../kernel/header-names.ts';
+import {
+  FRAMING_HEADERS,
+  isCredentialHeader,
+  METADATA_HEADERS,
+  OWN_PREFIX,
+  ROUTING_HEADERS,
+  ROUTING_PREFIXES,
+  SIGN_IN_HEADERS,
+  validHeaderName,
+  validHeaderValue,
+} from '../kernel/header-names.ts';
 import type { Subject } from './check.ts';
 
-const REFUSED = new Map<string, string>([
-  ...[
-    'authorization',
-    'x-api-key',
-    'ocp-apim-subscription-key',
-    'proxy-authorization',
-    'api-key',
-    'x-goog-api-key',
-  ].map((name) => [name, 'carries credentials'] as const),
-  ...['cookie', 'set-cookie'].map((name) => [name, 'carries a session'] as const),
-  ...METADATA_HEADERS.map((name) => [name, 'opens services of clouds'] as const),
-  ...[
-    'connection',
-    'host',
-    'transfer-encoding',
-    'keep-alive',
-    'te',
-    'trailer',
-    'upgrade',
-    'proxy-authenticate',
-    'proxy-connection',
-    'content-length',
-    'content-type',
-    'content-encoding',
-    'expect',
-  ].map((name) => [name, 'belongs to one connection'] as const),
-]);
-const TRACE = new Set(['x-gateway-trace-id', 'x-gateway-span-id']);
+/** Names that one check may list. */
+const MAX_NAMES = 16;
 
-/** What is wrong with the name of a header to forward, as a phrase; null for one that may be sent. */
+const REFUSED = new Map<string, string>(
+  [
+    { names: SIGN_IN_HEADERS, why: 'carries a session' },
+    { names: METADATA_HEADERS, why: 'opens services of clouds' },
+    { names: [...ROUTING_HEADERS, 'via'], why: 'says where a request came from, which others believe' },
+    { names: [...FRAMING_HEADERS, 'content-type'], why: 'belongs to one connection' },
+  ].flatMap(({ names, why }) => names.map((name) => [name, why] as const)),
+);
+const TRACE = new Set([`${OWN_PREFIX}trace-id`, `${OWN_PREFIX}span-id`]);
+
+/** What is wrong with the name of a header to forward (rule H-03), as a phrase; null for one that may be sent. */
 export function forwardHeaderProblem(name: string): string | null {
-  if (!/^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(name) || name.length > 100)
-    return 'must be a header name in lower case: letters, digits and hyphens, no wildcard';
+  if (!validHeaderName(name) || name !== name.toLowerCase()) {
+    return 'must be a header name in lower case: at most 64 letters, digits and inner hyphens, no wildcard';
+  }
   const why = REFUSED.get(name);
   if (why !== undefined) return `cannot be forwarded: it ${why}`;
-  if (name.startsWith('x-gateway-') && !TRACE.has(name)) return 'cannot be forwarded: it is for the gateway itself';
+  if (isCredentialHeader(name)) return 'cannot be forwarded: it carries credentials';
+  if (ROUTING_PREFIXES.some((prefix) => name.startsWith(prefix))) {
+    return 'cannot be forwarded: it says where a request came from, which others believe';
+  }
+  if (name.startsWith(OWN_PREFIX) && !TRACE.has(name)) return 'cannot be forwarded: it is for the gateway itself';
   return null;
 }
 
@@ -51,23 +50,27 @@ export const forwardHeaders = z
       if (problem !== null) context.addIssue({ code: 'custom', message: problem });
     }),
   )
-  .max(50);
+  .max(MAX_NAMES, `must have at most ${MAX_NAMES} names`);
 
 /** 00-<trace>-<parent>-<flags>, not all zeros (W3C Trace Context). */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}/;
 
 /**
- * The headers as they are sent. A listed `traceparent` that the caller did not send is made of its `x-gateway-trace-id`: one
+ * The headers as they are sent: no value that could not be one, and none that the request says is for its connection only.
+ * A listed `traceparent` that the caller did not send is made of its `x-gateway-trace-id`: one
  * that is 32 hex digits (or a UUID) is kept, any other is hashed; so is the span.
  */
 export function forwarded(names: readonly string[], subject: Subject): Record<string, string> {
   const out: Record<string, string> = {};
+  if (names.length === 0) return out;
+  const ownToConnection = (subject.header('connection') ?? '').toLowerCase().split(/[\s,]+/);
   for (const name of names) {
     const value = subject.header(name);
+    if (ownToConnection.includes(name)) continue;
     if (name === 'traceparent' && (value === undefined || !TRACEPARENT.test(value))) {
       const made = traceparent(subject.header('x-gateway-trace-id'), subject.header('x-gateway-span-id'));
       if (made !== null) out[name] = made;
-    } else if (value !== undefined) out[name] = value;
+    } else if (value !== undefined && validHeaderValue(value)) out[name] = value;
   }
   return out;
 }

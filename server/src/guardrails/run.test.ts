@@ -240,6 +240,34 @@ it('redactions that take time do not undo each other', async () => {
   expect(outcome.replacements).toEqual([{ path: 'messages[0].content', text: '***' }]);
 });
 
+it.each([
+  [false, 2],
+  [true, 1],
+])('hosted checks with redact %s ask %i services at once', async (redact, atOnce) => {
+  let asked = 0;
+  const hosted = (id: string, own: object) => ({
+    id,
+    is_enabled: true,
+    parameters: { credentials: { apiKey: 'k' }, redact, ...own },
+  });
+  const checks = [hosted('lakera.guard', {}), hosted('panwPrismaAirs.intercept', { profileName: 'p' })];
+  const stored = { id: 'g', slug: 'pg-g', name: 'g', target: 'llm' as const, actions: {}, checks };
+  const outside = (signal: AbortSignal) => ({
+    signal,
+    call: () => {
+      asked++;
+      return new Promise<never>(() => undefined);
+    },
+  });
+  void runGuardrails(
+    [compileGuardrail(stored)],
+    subject('a'),
+    options({ outside: outside as unknown as RunOptions['outside'] }),
+  );
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(asked).toBe(atOnce);
+});
+
 it('webhooks run beside each other, and one whose change would undo another’s is asked again', async () => {
   const seen: unknown[] = [];
   const adds =

@@ -1,65 +1,27 @@
 import { createServer, IncomingMessage } from 'node:http';
 import { type AddressInfo, Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { lookAlikes, spellings } from '../../test/packs/headers.ts';
+import { spellings } from '../../test/packs/headers.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { METADATA_HEADERS } from '../kernel/header-names.ts';
+import {
+  CREDENTIAL_HEADERS,
+  FRAMING_HEADERS,
+  METADATA_HEADERS,
+  ROUTING_HEADERS,
+  SIGN_IN_HEADERS,
+} from '../kernel/header-names.ts';
 import { silentLog } from '../kernel/log.ts';
 import { createEgressGuard, parseTrustedHosts } from './egress-guard.ts';
 import {
   ANSWER_HEADERS,
   applyAliases,
-  CREDENTIAL_HEADERS,
-  FRAMING_HEADERS,
   filterUpstreamHeaders,
-  guardrailHeaderDenied,
   isForwardable,
   isTrustedProxy,
-  ROUTING_HEADERS,
-  SIGN_IN_HEADERS,
   stripIngress,
-  validHeaderName,
-  validHeaderValue,
 } from './headers.ts';
 import { createUpstream } from './upstream.ts';
-
-const DENIED = [
-  ...CREDENTIAL_HEADERS,
-  ...SIGN_IN_HEADERS,
-  ...METADATA_HEADERS,
-  ...ROUTING_HEADERS,
-  ...FRAMING_HEADERS,
-  'via',
-  'x-forwarded-for',
-  'x-forwarded-proto',
-  'x-forwarded-host',
-  'x-forwarded-prefix',
-  'x-envoy-internal',
-  'x-envoy-external-address',
-  'x-original-url',
-  'x-original-forwarded-for',
-  'x-ms-token-aad-access-token',
-  'x-ms-access-token-x',
-  'x-gateway-api-key',
-  'x-gateway-internal-user',
-  'x-gateway-config',
-  'x-gateway-forward-headers',
-];
-
-const ALLOWED = [
-  'x-tenant',
-  'x-request-id',
-  'traceparent',
-  'x-gateway-trace-id',
-  'x-gateway-span-id',
-  'user-agent',
-  'accept',
-  'x-ms-client-request-id',
-  'content-type',
-  'secrets',
-  'x-api-keys',
-];
 
 function request(headers: Record<string, string | undefined>, peer = '127.0.0.1'): IncomingMessage {
   const socket = new Socket();
@@ -69,30 +31,6 @@ function request(headers: Record<string, string | undefined>, peer = '127.0.0.1'
   for (const [name, value] of Object.entries(headers)) if (value !== undefined) message.rawHeaders.push(name, value);
   return message;
 }
-
-describe('guardrailHeaderDenied', () => {
-  it('H-03 denies every name of the list in every spelling, and invalid names', () => {
-    let tried = 0;
-    for (const name of DENIED) {
-      for (const spelling of [...spellings(name), ...lookAlikes(name)]) {
-        expect(guardrailHeaderDenied(spelling), JSON.stringify(spelling)).toBe(true);
-        tried++;
-      }
-    }
-    expect(DENIED.length).toBeGreaterThanOrEqual(70);
-    expect(tried).toBeGreaterThan(1000);
-    for (const name of ALLOWED) expect(guardrailHeaderDenied(name), name).toBe(false);
-  });
-
-  it('A-11 denies the same names under an alias prefix', () => {
-    for (const name of ['x-portkey-api-key', 'x-portkey-config', 'X-Portkey-Anything']) {
-      expect(guardrailHeaderDenied(name, ['x-portkey-'])).toBe(true);
-    }
-    for (const name of ['x-portkey-trace-id', 'x-portkey-span-id', 'x-other']) {
-      expect(guardrailHeaderDenied(name, ['x-portkey-'])).toBe(false);
-    }
-  });
-});
 
 describe('isForwardable', () => {
   it('H-01 refuses itself, metadata names and invalid names; accepts and never sends our own, framing and cookies', () => {
@@ -110,22 +48,6 @@ describe('isForwardable', () => {
     }
     for (const name of ['x-tenant', 'Authorization', 'anthropic-beta', 'User-Agent'])
       expect(isForwardable(name)).toBe('yes');
-  });
-});
-
-describe('names and values', () => {
-  it('H-05 accepts printable ASCII with inner spaces and tabs up to 8 KB', () => {
-    for (const value of ['', 'a', 'a b\tc', '~!@#$%^&*()', 'x'.repeat(8192)])
-      expect(validHeaderValue(value)).toBe(true);
-    for (const value of [' a', 'a ', '\ta', 'a\r\nb', 'a\nb', 'a\0', 'a\x7f', 'é', '\u2028', 'x'.repeat(8193)]) {
-      expect(validHeaderValue(value), JSON.stringify(value)).toBe(false);
-    }
-  });
-
-  it('H-03 accepts names of letters, digits and inner hyphens up to 64', () => {
-    for (const name of ['a', 'X-Tenant-1', 'a'.repeat(64)]) expect(validHeaderName(name)).toBe(true);
-    for (const name of ['', '-a', 'a-', 'a_b', 'a b', 'a:', 'a\n', 'a'.repeat(65), 'İ'])
-      expect(validHeaderName(name), name).toBe(false);
   });
 });
 
@@ -225,11 +147,10 @@ describe('filterUpstreamHeaders', () => {
 
   it('H-04 drops framing, credentials, cookies, redirects and headers about the upstream site, in any case', () => {
     const names = [
-      ...DENIED.filter(
-        (name) =>
-          !ROUTING_HEADERS.some((other) => other === name) &&
-          !/^(metadata|secret|x-google-|x-aws-ec2|x-identity|x-forwarded|x-envoy|x-original)/.test(name),
-      ),
+      ...CREDENTIAL_HEADERS,
+      ...SIGN_IN_HEADERS,
+      ...FRAMING_HEADERS,
+      'x-ms-token-aad-access-token',
       ...ANSWER_HEADERS,
       'access-control-allow-origin',
       'x-accel-redirect',

@@ -1,78 +1,18 @@
 import type { IncomingMessage } from 'node:http';
 import { SluiceError } from '../kernel/errors.ts';
-import { METADATA_HEADERS } from '../kernel/header-names.ts';
+import {
+  FRAMING_HEADERS,
+  isCredentialHeader,
+  METADATA_HEADERS,
+  OWN_PREFIX,
+  ROUTING_HEADERS,
+  ROUTING_PREFIXES,
+  SIGN_IN_HEADERS,
+  validHeaderName,
+} from '../kernel/header-names.ts';
 import { addressBytes, inRange, parseRange, type Range, unmapped } from './addresses.ts';
 
 /** Header names the gateway treats specially (security 6), as data, and the few functions that read it. */
-
-export const OWN_PREFIX = 'x-gateway-';
-
-export const CREDENTIAL_HEADERS = [
-  'authorization',
-  'proxy-authorization',
-  'proxy-authenticate',
-  'www-authenticate',
-  'authentication-info',
-  'x-api-key',
-  'api-key',
-  'apikey',
-  'x-apikey',
-  'x-auth-token',
-  'x-auth-key',
-  'x-access-token',
-  'x-goog-api-key',
-  'x-serverless-authorization',
-  'ocp-apim-subscription-key',
-  'x-amz-security-token',
-  'x-amz-date',
-  'x-amz-content-sha256',
-  'x-ms-client-principal',
-  'x-functions-key',
-  'x-vault-token',
-  'private-token',
-  'job-token',
-  'dpop',
-  'x-csrf-token',
-  'x-xsrf-token',
-  'x-user-claims',
-  'x-user-jwt',
-] as const;
-
-export const SIGN_IN_HEADERS = ['cookie', 'cookie2', 'set-cookie', 'set-cookie2'] as const;
-
-/** Headers that say where a request came from or what it was before: nobody outside may set them. */
-export const ROUTING_HEADERS = [
-  'forwarded',
-  'x-real-ip',
-  'true-client-ip',
-  'cf-connecting-ip',
-  'x-client-ip',
-  'x-cluster-client-ip',
-  'x-rewrite-url',
-  'x-http-method-override',
-  'x-http-method',
-  'x-method-override',
-  'x-middleware-subrequest',
-] as const;
-
-export const ROUTING_PREFIXES = ['x-forwarded-', 'x-envoy-', 'x-original-'] as const;
-
-export const FRAMING_HEADERS = [
-  'connection',
-  'keep-alive',
-  'te',
-  'trailer',
-  'trailers',
-  'transfer-encoding',
-  'upgrade',
-  'proxy-connection',
-  'host',
-  'content-length',
-  'content-encoding',
-  'expect',
-  'max-forwards',
-  'http2-settings',
-] as const;
 
 /** Of an upstream's answer: what speaks about the upstream's own site, or to the proxy in front of a client. */
 export const ANSWER_HEADERS = [
@@ -90,7 +30,6 @@ export const ANSWER_HEADERS = [
 
 export const ANSWER_PREFIXES = ['access-control-', 'x-accel-'] as const;
 
-const credentials: ReadonlySet<string> = new Set(CREDENTIAL_HEADERS);
 const metadata: ReadonlySet<string> = new Set(METADATA_HEADERS);
 const routing: ReadonlySet<string> = new Set(ROUTING_HEADERS);
 const framing: ReadonlySet<string> = new Set(FRAMING_HEADERS);
@@ -100,26 +39,6 @@ const proxyCredentials: ReadonlySet<string> = new Set(['proxy-authorization', 'p
 
 function startsWithAny(name: string, prefixes: readonly string[]): boolean {
   return prefixes.some((prefix) => name.startsWith(prefix));
-}
-
-function isCredential(name: string): boolean {
-  return credentials.has(name) || (name.startsWith('x-ms-') && name.includes('token'));
-}
-
-/** H-03: letters, digits and inner hyphens, at most 64; compare in lower case. */
-export function validHeaderName(name: string): boolean {
-  return /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?$/.test(name);
-}
-
-/** H-05: printable ASCII with inner spaces and tabs, at most 8 KB. */
-export function validHeaderValue(value: string): boolean {
-  if (value.length > 8192) return false;
-  for (let i = 0; i < value.length; i++) {
-    const c = value.charCodeAt(i);
-    const space = c === 0x20 || c === 0x09;
-    if (space ? i === 0 || i === value.length - 1 : c < 0x21 || c > 0x7e) return false;
-  }
-  return true;
 }
 
 /**
@@ -132,22 +51,6 @@ export function isForwardable(name: string): 'yes' | 'never' | 'refused' {
   if (lower.startsWith(OWN_PREFIX) || framing.has(lower) || signIn.has(lower) || proxyCredentials.has(lower))
     return 'never';
   return 'yes';
-}
-
-/**
- * Whether guardrail `forwardHeaders` must not name this header (H-03, deny list). Checked on save and again when the
- * header is sent. `aliases` are the prefixes of SLUICE_HEADER_ALIASES.
- */
-export function guardrailHeaderDenied(name: string, aliases: readonly string[] = []): boolean {
-  const lower = name.trim().toLowerCase();
-  if (!validHeaderName(lower)) return true;
-  if (isCredential(lower) || signIn.has(lower) || metadata.has(lower) || routing.has(lower) || framing.has(lower))
-    return true;
-  if (lower === 'via' || startsWithAny(lower, ROUTING_PREFIXES)) return true;
-  for (const prefix of [OWN_PREFIX, ...aliases]) {
-    if (lower.startsWith(prefix)) return lower !== `${prefix}trace-id` && lower !== `${prefix}span-id`;
-  }
-  return false;
 }
 
 /** Ranges of a list that does not change after the start. */
@@ -242,7 +145,7 @@ function verdictOf(name: string): number {
     framing.has(lower) ||
     signIn.has(lower) ||
     answer.has(lower) ||
-    isCredential(lower) ||
+    isCredentialHeader(lower) ||
     lower.startsWith(OWN_PREFIX) ||
     startsWithAny(lower, ANSWER_PREFIXES)
   ) {

@@ -1,7 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { SluiceError } from '../kernel/errors.ts';
-import { isTrustedProxy, OWN_PREFIX } from './headers.ts';
+import { OWN_PREFIX } from '../kernel/header-names.ts';
+import { isTrustedProxy } from './headers.ts';
 import { checkTarget } from './target.ts';
 
 /** What `node:http` accepts by default and this server does not (security 8.1, 8.2; rule D-03). */

@@ -1,7 +1,78 @@
+/** Header names that are treated specially (security 6), as data: a name missing from a second copy would be a way in. Lower case. */
+
+export const OWN_PREFIX = 'x-gateway-';
+
+/** What callers prove themselves with, to us or to others. */
+export const CREDENTIAL_HEADERS = [
+  'authorization',
+  'proxy-authorization',
+  'proxy-authenticate',
+  'www-authenticate',
+  'authentication-info',
+  'x-api-key',
+  'api-key',
+  'apikey',
+  'x-apikey',
+  'x-auth-token',
+  'x-auth-key',
+  'x-access-token',
+  'x-goog-api-key',
+  'x-serverless-authorization',
+  'ocp-apim-subscription-key',
+  'x-amz-security-token',
+  'x-amz-date',
+  'x-amz-content-sha256',
+  'x-ms-client-principal',
+  'x-functions-key',
+  'x-vault-token',
+  'private-token',
+  'job-token',
+  'dpop',
+  'x-csrf-token',
+  'x-xsrf-token',
+  'x-user-claims',
+  'x-user-jwt',
+] as const;
+
+export const SIGN_IN_HEADERS = ['cookie', 'cookie2', 'set-cookie', 'set-cookie2'] as const;
+
+/** Headers that say where a request came from or what it was before: nobody outside may set them. */
+export const ROUTING_HEADERS = [
+  'forwarded',
+  'x-real-ip',
+  'true-client-ip',
+  'cf-connecting-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-rewrite-url',
+  'x-http-method-override',
+  'x-http-method',
+  'x-method-override',
+  'x-middleware-subrequest',
+] as const;
+
+export const ROUTING_PREFIXES = ['x-forwarded-', 'x-envoy-', 'x-original-'] as const;
+
+export const FRAMING_HEADERS = [
+  'connection',
+  'keep-alive',
+  'te',
+  'trailer',
+  'trailers',
+  'transfer-encoding',
+  'upgrade',
+  'proxy-connection',
+  'host',
+  'content-length',
+  'content-encoding',
+  'expect',
+  'max-forwards',
+  'http2-settings',
+] as const;
+
 /**
  * Headers that open instance-metadata services of clouds. Nobody may have them sent to an upstream: neither a request or
- * config that forwards headers, nor saved custom headers. Lower case. One list, because a name missing from a second
- * copy would be a way in.
+ * config that forwards headers, nor saved custom headers.
  */
 export const METADATA_HEADERS = [
   'metadata',
@@ -12,3 +83,26 @@ export const METADATA_HEADERS = [
   'x-identity-header',
   'secret',
 ] as const;
+
+/** H-03: letters, digits and inner hyphens, at most 64; compare in lower case. */
+export function validHeaderName(name: string): boolean {
+  return /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?$/.test(name);
+}
+
+/** H-05: printable ASCII with inner spaces and tabs, at most 8 KB. */
+export function validHeaderValue(value: string): boolean {
+  if (value.length > 8192) return false;
+  for (let i = 0; i < value.length; i++) {
+    const c = value.charCodeAt(i);
+    const space = c === 0x20 || c === 0x09;
+    if (space ? i === 0 || i === value.length - 1 : c < 0x21 || c > 0x7e) return false;
+  }
+  return true;
+}
+
+const credentials: ReadonlySet<string> = new Set(CREDENTIAL_HEADERS);
+
+/** Whether a name, in lower case, is one of `CREDENTIAL_HEADERS` or of the tokens that Azure passes to applications. */
+export function isCredentialHeader(name: string): boolean {
+  return credentials.has(name) || (name.startsWith('x-ms-') && name.includes('token'));
+}

@@ -113,7 +113,7 @@ export function hosted<P, C>(made: {
   readonly phases: readonly Phase[];
   readonly parameters: z.ZodType<P>;
   readonly credentials?: z.ZodType<C>;
-  readonly mutates: boolean;
+  readonly mutates: Check<P>['mutates'];
   compile(parameters: P, credentials: C): (subject: Subject, ask: Ask) => Promise<Judgement>;
 }): Check {
   const { id, service, phases, parameters, credentials, mutates } = made;
