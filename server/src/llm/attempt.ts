@@ -7,7 +7,7 @@ import { type Splice, spliceParts } from '../kernel/json-scan.ts';
 import { replaceFormField } from '../kernel/multipart-scan.ts';
 import type { WireControl, WireRequest } from '../kernel/wire.ts';
 import type { Bound } from '../providers/binding.ts';
-import type { CallContext } from '../providers/provider.ts';
+import type { Binding, CallContext } from '../providers/provider.ts';
 import type { Exchange } from './exchange.ts';
 import type { AttemptResult } from './relay/answered.ts';
 import { Relay } from './relay/relay.ts';
@@ -25,10 +25,11 @@ export interface Prepared {
 const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
 
 export function prepare(x: Exchange, target: Target): Prepared {
-  const bound = target.bind(x.operation.id);
+  const model = modelFor(x, target);
+  const bound = target.bind(x.operation.id, model);
   const context: CallContext = {
     operation: x.operation.id,
-    model: modelFor(x, target),
+    model,
     stream: x.stream,
     credentials: target.credentials,
     pathParams: x.params,
@@ -44,7 +45,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
   target.provider.authorize(headers, context);
   headers.push(...target.customHeaders);
   forward(x, target, headers);
-  const path = x.operation.id === 'proxy' ? proxyPath(x) : bound.binding.path(context) + queryOf(x);
+  const path = x.operation.id === 'proxy' ? proxyPath(x) : withQuery(x, bound.binding, context);
   return {
     request: {
       method: x.request.method ?? 'POST',
@@ -61,7 +62,8 @@ export function prepare(x: Exchange, target: Target): Prepared {
   };
 }
 
-function modelFor(x: Exchange, target: Target): string {
+/** The model a target is asked for: the config's own, the caller's, or the config's default. */
+export function modelFor(x: Exchange, target: Target): string {
   const override = target.shaping?.overrides?.model;
   if (typeof override === 'string') return override;
   if (x.model !== '') return x.model;
@@ -194,10 +196,13 @@ function proxyPath(x: Exchange): string {
   return url.startsWith('/proxy/') ? url.slice('/proxy'.length) : url;
 }
 
-function queryOf(x: Exchange): string {
+/** The path of a binding with the caller's query behind it, or behind the one that the path has. */
+function withQuery(x: Exchange, binding: Binding, context: CallContext): string {
+  const path = binding.path(context);
   const url = x.request.url ?? '';
   const at = url.indexOf('?');
-  return at === -1 ? '' : url.slice(at);
+  if (at === -1 || binding.ownQuery === true) return path;
+  return path.includes('?') ? `${path}&${url.slice(at + 1)}` : path + url.slice(at);
 }
 
 /** Sends a prepared request and resolves when its answer is complete, refused or lost. Never rejects. */

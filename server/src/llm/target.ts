@@ -55,9 +55,9 @@ export class Target {
     this.sent = secretsOf(parts.credentials, parts.customHeaders, parts.provider.secretSettings);
   }
 
-  /** How this target serves an operation; `unsupported_operation` (501, no call) when it does not. */
-  bind(operation: OperationId): Bound {
-    const bound = bindingFor(this.provider, operation);
+  /** How this target serves an operation with a model; `unsupported_operation` (501, no call) when it does not. */
+  bind(operation: OperationId, model: string): Bound {
+    const bound = bindingFor(this.provider, operation, model);
     if (bound === null) {
       throw new SluiceError(
         'unsupported_operation',

@@ -67,7 +67,7 @@ export function readInputLine(line: JsonObject, batch: Pick<BatchRequest, 'endpo
 /** The body of a line as the provider takes it for one call; throws `unsupported_parameter` as that call would. */
 export function providerBody(provider: Provider, endpoint: string, body: JsonObject): JsonObject {
   const operation = operationAt(endpoint);
-  const bound = operation === null ? null : bindingFor(provider, operation);
+  const bound = operation === null ? null : bindingFor(provider, operation, textOf(body.model) ?? '');
   if (operation === null || bound === null) {
     throw new SluiceError(
       'unsupported_parameter',

@@ -3,7 +3,7 @@ import type { Conversion } from '../operations/convert/conversion.ts';
 import { conversion } from '../operations/convert/index.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { chain, type StreamTransform } from '../operations/stream.ts';
-import type { Binding, CallContext, Provider } from './provider.ts';
+import type { Binding, Bindings, CallContext, Provider } from './provider.ts';
 
 /** How one operation reaches one provider. */
 export interface Bound {
@@ -35,6 +35,11 @@ function withBody(context: CallContext): CallContext {
   return body === undefined ? context : { ...context, body };
 }
 
+/** What a conversion is given holds everything there is: the conversion decides what its caller sees of it. */
+function between(context: CallContext): CallContext {
+  return { ...context, strict: false, includeUsage: true };
+}
+
 function through(binding: Binding, convert: Conversion): Bound {
   return {
     binding,
@@ -46,11 +51,13 @@ function through(binding: Binding, convert: Conversion): Bound {
     },
     response(body, given) {
       const context = withBody(given);
-      return convert.response(binding.response ? binding.response(body, context) : body, context);
+      return convert.response(binding.response ? binding.response(body, between(context)) : body, context);
     },
     stream(given) {
       const context = withBody(given);
-      return binding.stream ? chain(binding.stream(context), convert.stream(context)) : convert.stream(context);
+      return binding.stream
+        ? chain(binding.stream(between(context)), convert.stream(context))
+        : convert.stream(context);
     },
   };
 }
@@ -73,12 +80,12 @@ function native(binding: Binding): Bound {
   };
 }
 
-function find(provider: Provider, operation: OperationId): Bound | null {
-  const own = provider.bindings[operation];
+function find(bindings: Bindings, operation: OperationId): Bound | null {
+  const own = bindings[operation];
   if (own !== undefined) return native(own);
   const { shape } = OPERATIONS[operation];
   for (const other of STAND_INS[operation] ?? []) {
-    const binding = provider.bindings[other];
+    const binding = bindings[other];
     if (binding === undefined) continue;
     const convert = conversion(shape, binding.shape, {
       ...binding.target,
@@ -91,21 +98,22 @@ function find(provider: Provider, operation: OperationId): Bound | null {
   return null;
 }
 
-const found = new WeakMap<Provider, Map<OperationId, Bound | null>>();
+const found = new WeakMap<Bindings, Map<OperationId, Bound | null>>();
 
 /**
- * How `provider` serves `operation`: its own binding, else one it has for another shape with a conversion in between,
- * else null (answer `unsupported_operation`, call nothing). Answers are kept per provider and operation.
+ * How `provider` serves `operation` with `model`: its own binding, else one it has for another shape with a conversion in
+ * between, else null (answer `unsupported_operation`, call nothing). Answers are kept per table of bindings and operation.
  */
-export function bindingFor(provider: Provider, operation: OperationId): Bound | null {
-  let known = found.get(provider);
+export function bindingFor(provider: Provider, operation: OperationId, model = ''): Bound | null {
+  const bindings = provider.bindingsOf?.(model) ?? provider.bindings;
+  let known = found.get(bindings);
   if (known === undefined) {
     known = new Map();
-    found.set(provider, known);
+    found.set(bindings, known);
   }
   let bound = known.get(operation);
   if (bound === undefined) {
-    bound = find(provider, operation);
+    bound = find(bindings, operation);
     known.set(operation, bound);
   }
   return bound;

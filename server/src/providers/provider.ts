@@ -61,6 +61,13 @@ export interface Binding {
   readonly request?: (body: JsonObject, context: CallContext) => JsonObject;
   readonly response?: (body: JsonObject, context: CallContext) => JsonObject;
   readonly stream?: (context: CallContext) => StreamTransform;
+  /**
+   * The path is the provider's own, and so is its query: the caller's would mean nothing there, or be refused. Otherwise
+   * the caller's query follows the path.
+   */
+  readonly ownQuery?: boolean;
+  /** Where an answer names the model that gave it, when that is not `model`. */
+  readonly modelKey?: string;
   /** How a stream of this binding is framed. Default: server-sent events. The relay hands `stream` decoded events either way. */
   readonly framing?: 'sse' | 'aws-event-stream';
   /** Whether `stream_options: {include_usage: true}` makes this provider report usage in a stream. */
@@ -98,6 +105,8 @@ export interface FirstEventHook {
   find(data: string): ProviderError | null;
 }
 
+export type Bindings = Readonly<Partial<Record<OperationId, Binding>>>;
+
 export interface Provider {
   readonly id: string;
   readonly title: string;
@@ -117,7 +126,13 @@ export interface Provider {
    * the secrets it put in beyond those of the credentials, so that nothing upstream can echo them.
    */
   readonly sign?: (context: CallContext) => Signer | null;
-  readonly bindings: Readonly<Partial<Record<OperationId, Binding>>>;
+  readonly bindings: Bindings;
+  /**
+   * Other bindings for a model, where models of several makers answer in shapes of their own. Null: `bindings`. Tables are
+   * made once, because what is found in one is remembered by its identity; `allBindings` lists them all by name.
+   */
+  readonly bindingsOf?: (model: string) => Bindings | null;
+  readonly allBindings?: Readonly<Record<string, Bindings>>;
   /** Set when unknown `/v1/*` paths may be passed through: the shape of its errors. */
   readonly passThrough: boolean;
   /** Extracts `{message, type, param, code}` of an error body, and the status when it must change. */

@@ -8,6 +8,7 @@ import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import type { Target } from '../target.ts';
 import { dialectOfShape } from './facts.ts';
+import { headerOf } from './look.ts';
 
 export type AttemptResult =
   /** `x.ending` holds what is left to send. */
@@ -42,6 +43,13 @@ export function answerHead(
   return out;
 }
 
+/** A wait that only the body of an error tells, where clients and retries look for it. */
+function withRetryHint(headers: string[], { retryAfter }: ProviderError): string[] {
+  if (retryAfter === undefined || headerOf(headers, 'retry-after') !== undefined) return headers;
+  headers.push('retry-after', String(retryAfter));
+  return headers;
+}
+
 /** An answer with a status of failure, in the caller's dialect. */
 export function refusedAnswer(
   x: Exchange,
@@ -63,7 +71,7 @@ export function refusedAnswer(
     kind: 'answered',
     // A redirect is never followed and means nothing to a caller of an API.
     status: status < 400 ? 502 : made.status,
-    headers: answerHead(x, target, headers, null, 'application/json'),
+    headers: withRetryHint(answerHead(x, target, headers, null, 'application/json'), made.error),
     body: made.body,
     error: made.error,
   };
@@ -80,7 +88,7 @@ export function errorAnswer(
   return {
     kind: 'answered',
     status: error.status,
-    headers: answerHead(x, target, headers, null, 'application/json'),
+    headers: withRetryHint(answerHead(x, target, headers, null, 'application/json'), error),
     body: JSON.stringify(errorObject(error, x.operation.dialect)),
     error,
   };

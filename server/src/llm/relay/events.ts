@@ -11,7 +11,8 @@ import { findUsage } from './facts.ts';
 import { answerTouches, isSilent, modelIn, parsed } from './look.ts';
 import type { Meter } from './meter.ts';
 
-const USAGE = Buffer.from('"usage"');
+// Also the beginning of Gemini's `usageMetadata`.
+const USAGE = Buffer.from('"usage');
 
 export class EventReader {
   readonly #x: Exchange;
@@ -129,7 +130,7 @@ export class EventReader {
         if (this.#stripUsage && Array.isArray(body.choices) && body.choices.length === 0) return;
       }
     }
-    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(event);
+    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(event, this.#bound.binding.modelKey);
     out.push(event);
   }
 
@@ -142,7 +143,7 @@ export class EventReader {
       const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
       if (usage !== null) this.#meter.see(usage);
     }
-    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(bytes);
+    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(bytes, this.#bound.binding.modelKey);
     transform.event(event, (made) => out.push(Buffer.from(formatEvent(made))));
   }
 }

@@ -40,12 +40,13 @@ export function parsed(event: StreamEvent | null): JsonObject | null {
 
 const MODEL = Buffer.from('"model":');
 
-/** The first `"model": "…"` of an event, by bytes. */
-export function modelIn(event: Buffer): string | null {
-  const at = event.indexOf(MODEL);
+/** The first `"model": "…"` of an event, by bytes; `key` where the provider calls it otherwise. */
+export function modelIn(event: Buffer, key?: string): string | null {
+  const name = key === undefined ? MODEL : Buffer.from(`"${key}":`);
+  const at = event.indexOf(name);
   if (at === -1) return null;
-  const open = event.indexOf(34, at + MODEL.length);
-  const close = open === -1 || open > at + MODEL.length + 1 ? -1 : event.indexOf(34, open + 1);
+  const open = event.indexOf(34, at + name.length);
+  const close = open === -1 || open > at + name.length + 1 ? -1 : event.indexOf(34, open + 1);
   return close === -1 || close - open > 200 ? null : event.toString('utf8', open + 1, close);
 }
 

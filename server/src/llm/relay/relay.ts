@@ -360,7 +360,7 @@ export class Relay implements WireHandler {
       this.#answerError(embedded);
       return;
     }
-    x.modelAnswered = nameOf(body.model);
+    x.modelAnswered = nameOf(body[this.#bound.binding.modelKey ?? 'model']);
     const usage = findUsage(body, this.#bound.binding.usagePath);
     if (usage !== null) this.#meter.see(usage);
     const touches = answerTouches(this.#bound);

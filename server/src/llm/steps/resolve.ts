@@ -5,6 +5,7 @@ import { type Purpose, purposeOf } from '../../limits/purpose.ts';
 import { parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
+import { modelFor } from '../attempt.ts';
 import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import { readMetadata } from '../metadata.ts';
@@ -93,7 +94,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   let target: Target | null = null;
   if (!objects) {
     target = selectTarget(x, selection);
-    target.bind(x.operation.id);
+    target.bind(x.operation.id, modelFor(x, target));
   } else if (!managed || x.operation.body === 'json') {
     // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
     target = findTarget(x, selection);

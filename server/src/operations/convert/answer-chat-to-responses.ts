@@ -1,6 +1,7 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { responsesUsage, type TokenUsage } from '../usage.ts';
 import { chatUsageObject, readChatUsage, reasoningText, seconds } from './answers.ts';
+import { callExtra } from './chat-calls.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
 
@@ -23,13 +24,21 @@ export const reasoningItem = (id: string, text: string): JsonObject => ({
   id: `rs_${id}`,
   summary: text === '' ? [] : [{ type: 'summary_text', text }],
 });
-export const callItem = (id: string, callId: string, name: string, text: string, status: string): JsonObject => ({
+export const callItem = (
+  id: string,
+  callId: string,
+  name: string,
+  text: string,
+  status: string,
+  extra: JsonObject | null,
+): JsonObject => ({
   type: 'function_call',
   id: `fc_${id}`,
   call_id: callId,
   name,
   arguments: text,
   status,
+  ...(extra === null ? null : { extra_content: extra }),
 });
 
 export interface Outcome {
@@ -104,7 +113,8 @@ export function chatAnswerToResponses(body: JsonObject, context: ConvertContext,
     const { name, arguments: text } = asObject(asObject(call).function);
     const args = isObject(text) ? JSON.stringify(text) : (asString(text) ?? '');
     const callId = asString(asObject(call).id) ?? '';
-    output.push(callItem(`${id}_${i}`, callId, asString(name) ?? '', args || '{}', 'completed'));
+    const extra = callExtra(asObject(call)).extra_content ?? null;
+    output.push(callItem(`${id}_${i}`, callId, asString(name) ?? '', args || '{}', 'completed', extra));
   });
   return responseObject(
     {

@@ -1,6 +1,7 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { chatUsage, messagesUsage, NO_TOKENS, readUsage, type TokenUsage } from '../usage.ts';
+import { callExtra } from './chat-calls.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
 import { SCHEMA_TOOL_PREFIX } from './request-chat-to-messages.ts';
@@ -147,6 +148,7 @@ export function chatAnswerToMessages(body: JsonObject, context: ConvertContext, 
       id: asString(asObject(call).id) ?? '',
       name: asString(definition.name) ?? '',
       input: answeredInput(definition.arguments),
+      ...callExtra(asObject(call)),
     });
     called = true;
   }

@@ -23,6 +23,14 @@ export class ObjectEnd {
   }
 }
 
+/**
+ * What a provider adds to a call and wants back with it in the next turn, such as Gemini's thought signatures. Part of the
+ * call in every shape, because clients send back what they were given.
+ */
+export function callExtra(call: JsonObject): { readonly extra_content?: JsonObject } {
+  return isObject(call.extra_content) ? { extra_content: call.extra_content } : {};
+}
+
 /** One streamed call as it grows. */
 export interface StreamedCall {
   id: string;
@@ -31,6 +39,8 @@ export interface StreamedCall {
   waiting: string;
   /** All arguments so far. */
   text: string;
+  /** What the provider wants back with the call. */
+  extra: JsonObject | null;
   readonly end: ObjectEnd;
 }
 
@@ -53,13 +63,14 @@ export class StreamedCalls {
     if (known === undefined || (id !== '' && known.id !== '' && known.id !== id)) {
       const sameId = id === '' ? -1 : this.all.findIndex((call) => call.id === id);
       at = sameId >= 0 ? sameId : this.all.length;
-      if (sameId < 0) this.all.push({ id: '', name: '', waiting: '', text: '', end: new ObjectEnd() });
+      if (sameId < 0) this.all.push({ id: '', name: '', waiting: '', text: '', extra: null, end: new ObjectEnd() });
     }
     if (given !== null) this.#byIndex.set(given, at);
     this.#last = at;
     const call = this.all[at];
     if (call === undefined) return -1;
     if (call.id === '') call.id = id;
+    call.extra ??= callExtra(piece).extra_content ?? null;
     const definition: JsonObject = isObject(piece.function) ? piece.function : {};
     if (call.name === '') call.name = asString(definition.name) ?? '';
     const text = isObject(definition.arguments)

@@ -32,7 +32,10 @@ export interface MessagesTraits {
 
 /** How a provider's side of a conversion differs from the published definition of its shape. All of it is data. */
 export interface ConvertTarget {
-  /** Fields beyond the published definition that the provider knows, such as `top_k` in chat. */
+  /**
+   * Fields beyond the published definition that the provider knows, such as `top_k` in chat, `thinking` (an object as in
+   * Messages) or `extra_content` of calls.
+   */
   readonly extensions?: ReadonlySet<string>;
   /** Bookkeeping fields the provider does not know: a conversion leaves them out. */
   readonly omit?: ReadonlySet<string>;

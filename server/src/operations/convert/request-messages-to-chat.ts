@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { callExtra } from './chat-calls.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalid, quoted, refuse } from './fields.ts';
 import { refuseUnknown } from './request-chat-to-messages.ts';
@@ -32,6 +33,7 @@ const HANDLED: ReadonlySet<string> = new Set([
 interface Options {
   readonly cacheControl: boolean;
   readonly reasoningField: string | null;
+  readonly callExtra: boolean;
 }
 
 const keepCache = (part: JsonObject, block: JsonObject, options: Options): JsonObject =>
@@ -162,6 +164,7 @@ function assistantMessage(content: JsonValue[], at: string, options: Options): J
           id: asString(block.id) ?? '',
           type: 'function',
           function: { name: asString(block.name) ?? '', arguments: JSON.stringify(block.input ?? {}) },
+          ...(options.callExtra ? callExtra(block) : null),
         });
         break;
       case 'thinking':
@@ -283,6 +286,7 @@ export function messagesToChat(body: JsonObject, context: ConvertContext, target
   const options: Options = {
     cacheControl: has('cache_control'),
     reasoningField: target.reasoning?.history === true ? target.reasoning.field : null,
+    callExtra: has('extra_content'),
   };
   if (typeof body.max_tokens !== 'number') invalid('max_tokens', '"max_tokens" is required.');
   if (body.max_tokens === 0) refuse('max_tokens', '0 only warms a cache, which has no equivalent there.');
@@ -306,7 +310,9 @@ export function messagesToChat(body: JsonObject, context: ConvertContext, target
     out.top_k = body.top_k;
   }
   if (asArray(body.stop_sequences).length > 0) out.stop = body.stop_sequences;
-  const effort = effortOf(body);
+  const whole = has('thinking') && isObject(body.thinking);
+  if (whole) out.thinking = body.thinking;
+  const effort = whole ? asString(asObject(body.output_config).effort) : effortOf(body);
   if (effort !== null) out.reasoning_effort = effort;
   const format = formatOf(body);
   if (format !== null) out.response_format = format;

@@ -1,4 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { callExtra } from './chat-calls.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalid, isNeutral, quoted, refuse } from './fields.ts';
 import { refuseUnknown } from './request-chat-to-messages.ts';
@@ -78,13 +79,15 @@ function contentOf(content: JsonValue | undefined, at: string): JsonValue {
 class ItemReader {
   readonly messages: JsonObject[] = [];
   readonly #reasoningField: string | null;
+  readonly #callExtra: boolean;
   readonly #calls = new Set<string>();
   /** The assistant message that further calls join. */
   #open: { readonly message: JsonObject; readonly calls: JsonObject[] } | null = null;
   #reasoning = '';
 
-  constructor(reasoningField: string | null) {
+  constructor(reasoningField: string | null, keepsExtra: boolean) {
     this.#reasoningField = reasoningField;
+    this.#callExtra = keepsExtra;
   }
 
   add(item: JsonValue, at: string): void {
@@ -144,6 +147,7 @@ class ItemReader {
       id,
       type: 'function',
       function: { name: asString(item.name) ?? '', arguments: asString(item.arguments) ?? '' },
+      ...(this.#callExtra ? callExtra(item) : null),
     });
     message.tool_calls = calls;
   }
@@ -198,7 +202,10 @@ export function responsesToChat(body: JsonObject, context: ConvertContext, targe
   refuseUnknown(body, HANDLED);
   const keeps = (name: string): boolean => target.omit?.has(name) !== true;
   const has = (name: string): boolean => target.extensions?.has(name) === true;
-  const reader = new ItemReader(target.reasoning?.history === true ? target.reasoning.field : null);
+  const reader = new ItemReader(
+    target.reasoning?.history === true ? target.reasoning.field : null,
+    has('extra_content'),
+  );
   if (typeof body.instructions === 'string' && body.instructions !== '') {
     reader.messages.push({ role: 'developer', content: body.instructions });
   }
@@ -229,8 +236,10 @@ export function responsesToChat(body: JsonObject, context: ConvertContext, targe
   const text = asObject(body.text);
   if (isObject(text.format) && text.format.type !== 'text') out.response_format = formatOf(text.format);
   if (!isNeutral('verbosity', text.verbosity)) out.verbosity = text.verbosity;
-  const effort = asObject(body.reasoning).effort;
+  const { effort, summary } = asObject(body.reasoning);
   if (effort !== undefined && effort !== null) out.reasoning_effort = effort;
+  // Thoughts come only from a provider that is asked for them.
+  if (has('thinking') && typeof summary === 'string') out.thinking = { type: 'adaptive', display: 'summarized' };
   const user = asString(body.safety_identifier) ?? asString(body.user);
   if (user !== null && user !== '' && keeps('user')) out.user = user;
   const tier = body.service_tier;

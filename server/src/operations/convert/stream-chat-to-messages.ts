@@ -159,7 +159,8 @@ export class ChatToMessagesStream extends ConvertingStream {
       }
       this.#close(emit);
       const at = this.#nextCall++;
-      this.#begin({ kind: 'call', at }, { type: 'tool_use', id: next.id, name: next.name, input: {} }, emit);
+      const extra = next.extra === null ? null : { extra_content: next.extra };
+      this.#begin({ kind: 'call', at }, { type: 'tool_use', id: next.id, name: next.name, input: {}, ...extra }, emit);
     }
   }
 

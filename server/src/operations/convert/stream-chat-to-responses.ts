@@ -218,7 +218,7 @@ export class ChatToResponsesStream extends ConvertingStream {
       for (const other of this.#open) if (this.#calls.all[other.call]?.end.complete) this.#endCall(other, emit);
       const id = this.#itemId();
       item = {
-        at: this.#add(callItem(id, call.id, call.name, '', 'in_progress'), emit),
+        at: this.#add(callItem(id, call.id, call.name, '', 'in_progress', call.extra), emit),
         id,
         call: position,
         done: false,
@@ -245,7 +245,7 @@ export class ChatToResponsesStream extends ConvertingStream {
       { item_id: `fc_${item.id}`, output_index: item.at, name: call.name, arguments: text },
       emit,
     );
-    this.#done(item.at, callItem(item.id, call.id, call.name, text, 'completed'), emit);
+    this.#done(item.at, callItem(item.id, call.id, call.name, text, 'completed', call.extra), emit);
   }
 
   protected override finish(emit: Emit, done: boolean): void {

@@ -8,6 +8,8 @@ export interface ProviderError {
   readonly type: string;
   readonly param: string | null;
   readonly code: string | null;
+  /** Whole seconds to wait, where the body says it and no header does. */
+  readonly retryAfter?: number;
 }
 
 const RAW_CUT = 500;
