@@ -69,7 +69,7 @@ export interface Binding {
   /** Where an answer names the model that gave it, when that is not `model`. */
   readonly modelKey?: string;
   /** How a stream of this binding is framed. Default: server-sent events. The relay hands `stream` decoded events either way. */
-  readonly framing?: 'sse' | 'aws-event-stream';
+  readonly framing?: Framing;
   /** Whether `stream_options: {include_usage: true}` makes this provider report usage in a stream. */
   readonly streamUsageOption?: boolean;
   /** Reads the provider's own usage object where it differs from the shape's (`operations/usage.ts`). */
@@ -97,6 +97,9 @@ export interface Binding {
    */
   readonly inspectFirstEvent?: FirstEventHook;
 }
+
+/** Server-sent events, or binary messages of `application/vnd.amazon.eventstream`. */
+export type Framing = 'sse' | 'aws-event-stream';
 
 /** See `Binding.inspectFirstEvent`. */
 export interface FirstEventHook {
@@ -135,8 +138,15 @@ export interface Provider {
   readonly allBindings?: Readonly<Record<string, Bindings>>;
   /** Set when unknown `/v1/*` paths may be passed through: the shape of its errors. */
   readonly passThrough: boolean;
-  /** Extracts `{message, type, param, code}` of an error body, and the status when it must change. */
-  readonly error?: (status: number, body: JsonObject | string) => ProviderError;
+  /**
+   * Extracts `{message, type, param, code}` of an error body, and the status when it must change. `header` gives those of
+   * the answer, where there is one, by their names in lower case.
+   */
+  readonly error?: (
+    status: number,
+    body: JsonObject | string,
+    header?: (name: string) => string | undefined,
+  ) => ProviderError;
   /** Fine-tuning, files and batches; absent: 501. */
   readonly training?: TrainingAdapter;
   /** Answers inside the process instead of over a socket (sandbox). */

@@ -65,7 +65,7 @@ export function refusedAnswer(
     raw: withoutSecrets(raw, target.sent),
     upstream: dialectOfShape(shape, x.operation),
     caller: x.operation.dialect,
-    ...(read === undefined ? {} : { error: read }),
+    ...(read === undefined ? {} : { error: (code, body) => read(code, body, (name) => headerOf(headers, name)) }),
   });
   return {
     kind: 'answered',

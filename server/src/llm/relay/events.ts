@@ -1,10 +1,12 @@
 /** The events of one stream as its caller gets them: as they came, or converted, and looked at on the way. */
+import type { SluiceError } from '../../kernel/errors.ts';
 import { parseEvent, SseSplitter } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
 import { isTerminal, TerminalTracker } from '../../operations/dialects/stream.ts';
 import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
+import { AwsFrames } from '../../providers/aws/frames.ts';
 import type { Bound } from '../../providers/binding.ts';
-import type { CallContext } from '../../providers/provider.ts';
+import type { CallContext, Framing } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
 import { findUsage } from './facts.ts';
@@ -21,7 +23,7 @@ export class EventReader {
   readonly #meter: Meter;
   /** The usage chunk was asked for by us: it is taken out again. */
   readonly #stripUsage: boolean;
-  readonly #splitter = new SseSplitter();
+  readonly #splitter: SseSplitter | AwsFrames;
   readonly #tracker: TerminalTracker;
   readonly #transform: StreamTransform | null;
   /** Texts without which the provider's own transform changes nothing; null when it must always run. */
@@ -37,6 +39,7 @@ export class EventReader {
     context: CallContext;
     meter: Meter;
     stripUsage: boolean;
+    framing: Framing;
   }) {
     const { x, target, bound } = parts;
     this.#x = x;
@@ -44,6 +47,7 @@ export class EventReader {
     this.#bound = bound;
     this.#meter = parts.meter;
     this.#stripUsage = parts.stripUsage;
+    this.#splitter = parts.framing === 'sse' ? new SseSplitter() : new AwsFrames();
     this.#transform = bound.stream?.(parts.context) ?? null;
     this.#touches = answerTouches(bound);
     this.#tracker = new TerminalTracker(x.operation.dialect);
@@ -53,6 +57,11 @@ export class EventReader {
   /** The stream ended with an error event. */
   get failed(): boolean {
     return this.#tracker.failed;
+  }
+
+  /** Why nothing follows the events that `push` gave last, where the framing itself says so. */
+  get broken(): SluiceError | null {
+    return this.#splitter instanceof AwsFrames ? this.#splitter.broken : null;
   }
 
   /** The end marker was seen. */

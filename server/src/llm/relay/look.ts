@@ -2,6 +2,7 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { StreamEvent } from '../../operations/stream.ts';
 import type { Bound } from '../../providers/binding.ts';
+import type { Framing } from '../../providers/provider.ts';
 
 export function headerOf(headers: readonly string[], name: string): string | undefined {
   for (let i = 0; i < headers.length; i += 2) {
@@ -11,8 +12,12 @@ export function headerOf(headers: readonly string[], name: string): string | und
   return undefined;
 }
 
-export function isEventStream(headers: readonly string[]): boolean {
-  return headerOf(headers, 'content-type')?.toLowerCase().startsWith('text/event-stream') ?? false;
+/** How the events of an answer are framed, or null when it is no stream of events. */
+export function framingOf(headers: readonly string[], { framing }: Bound['binding']): Framing | null {
+  const type = headerOf(headers, 'content-type')?.toLowerCase();
+  if (type === undefined) return null;
+  if (type.startsWith('text/event-stream')) return 'sse';
+  return framing === 'aws-event-stream' && type.startsWith('application/vnd.amazon.eventstream') ? framing : null;
 }
 
 export function isJson(headers: readonly string[]): boolean {

@@ -7,6 +7,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { WireControl, WireHandler } from '../../kernel/wire.ts';
+import { asProviderError } from '../../operations/dialects/errors.ts';
 import { embeddedError, type ProviderError } from '../../operations/dialects/provider-error.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
@@ -18,7 +19,7 @@ import { type AttemptResult, errorAnswer, refusedAnswer, withoutSentSecrets } fr
 import { ClientSide } from './client-side.ts';
 import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
-import { answerTouches, declaredLength, isEventStream, isJson, joined, nameOf, tokensOf } from './look.ts';
+import { answerTouches, declaredLength, framingOf, isJson, joined, nameOf, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
 
 /** An answer this small is sent in one piece, head and body together. */
@@ -116,7 +117,8 @@ export class Relay implements WireHandler {
       this.#mode = 'error';
       return;
     }
-    if (isEventStream(headers)) {
+    const framing = framingOf(headers, this.#bound.binding);
+    if (framing !== null) {
       this.#x.stream = true;
       this.#mode = 'events';
       this.#events = new EventReader({
@@ -126,6 +128,7 @@ export class Relay implements WireHandler {
         context: this.#context,
         meter: this.#meter,
         stripUsage: this.#stripUsage,
+        framing,
       });
       this.#meter.watch();
       if (this.#x.guard !== null) this.#guardStream();
@@ -394,9 +397,20 @@ export class Relay implements WireHandler {
       }
       this.#forward(events, whole);
       this.#meter.grow();
+      if (events.broken !== null && !this.#settled && !this.#gate?.over) this.#break(events.broken);
     } catch (error) {
       this.#fail(error);
     }
+  }
+
+  /** The framing itself says that the stream failed: an attempt that failed as long as nothing was shown, else a cut. */
+  #break(error: SluiceError): void {
+    if (this.#x.headSent || error.kind !== 'provider_error') {
+      this.#fail(error);
+      return;
+    }
+    this.#control?.abort();
+    this.#answerError(asProviderError(error));
   }
 
   /** Sends whole events; from the end marker on everything is held back, and the answer is complete. */

@@ -1,6 +1,6 @@
 import { SluiceError } from '../../kernel/errors.ts';
-import { isObject } from '../../kernel/json.ts';
-import { readProviderError } from '../../operations/dialects/provider-error.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { type ProviderError, readProviderError } from '../../operations/dialects/provider-error.ts';
 import type { AdapterAnswer } from '../training.ts';
 import { providerFailure } from '../training-calls.ts';
 import { child, parseXml, textOfChild } from './xml.ts';
@@ -57,22 +57,62 @@ function readBody(text: string, header: string | undefined): AwsError {
   return { name: plainName(type), message: typeof message === 'string' ? message : null };
 }
 
-/** An AWS error under our names (providers §1.4, §5.4). */
-export function awsError(status: number, text: string, header?: string): SluiceError & { readonly awsName?: string } {
+/** An AWS error under our names (providers §1.4, §5.4), and its own. `header` is that of `x-amzn-errortype`. */
+function read(status: number, text: string, header?: string): { readonly error: ProviderError; readonly name: string } {
   const { name, message } = readBody(text, header);
-  const read = readProviderError(status, { message: message ?? `AWS answered with status ${status}.` });
-  const code = name === '' ? read.code : snake(name);
-  let made = { ...read, param: null, code: status < 500 && status !== 401 ? code : read.code };
+  const found = readProviderError(status, { message: message ?? `AWS answered with status ${status}.` });
+  const code = name === '' ? found.code : snake(name);
+  const error = { ...found, param: null, code: status < 500 && status !== 401 ? (found.code ?? code) : found.code };
   if (CREDENTIAL.has(name)) {
-    made = { ...made, status: status === 403 ? 403 : 401, type: 'authentication_error', code: 'invalid_api_key' };
-  } else if (name === 'ServiceQuotaExceededException') {
-    made = { ...made, status: 429, type: 'rate_limit_error', code: 'insufficient_quota' };
-  } else if (/^Throttl|^TooManyRequests|^SlowDown$/.test(name)) {
-    made = { ...made, status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' };
-  } else if (status === 404) {
-    made = { ...made, code: /model/i.test(message ?? '') && !/job/i.test(message ?? '') ? 'model_not_found' : null };
-  } else if (status === 403 || status === 409 || status === 429) made = { ...made, code: read.code };
-  return Object.assign(providerFailure(made), { awsName: name });
+    return {
+      name,
+      error: { ...error, status: status === 403 ? 403 : 401, type: 'authentication_error', code: 'invalid_api_key' },
+    };
+  }
+  if (name === 'ServiceQuotaExceededException') {
+    return { name, error: { ...error, status: 429, type: 'rate_limit_error', code: 'insufficient_quota' } };
+  }
+  if (/^Throttl|^TooManyRequests|^SlowDown$/.test(name)) {
+    return { name, error: { ...error, status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' } };
+  }
+  if (status === 404) {
+    const model = /model/i.test(message ?? '') && !/job/i.test(message ?? '');
+    return { name, error: { ...error, code: model ? 'model_not_found' : null } };
+  }
+  return { name, error: status === 403 || status === 409 || status === 429 ? { ...error, code: found.code } : error };
+}
+
+/** An AWS error of a call of ours. */
+export function awsError(status: number, text: string, header?: string): SluiceError & { readonly awsName?: string } {
+  const { error, name } = read(status, text, header);
+  return Object.assign(providerFailure(error), { awsName: name });
+}
+
+/** `Provider.error` of providers that answer with AWS errors. */
+export function readAwsError(
+  status: number,
+  body: JsonObject | string,
+  header?: (name: string) => string | undefined,
+): ProviderError {
+  return read(status, typeof body === 'string' ? body : JSON.stringify(body), header?.('x-amzn-errortype')).error;
+}
+
+/** Statuses of what ends a stream (providers §13.3), which comes without one. */
+const STREAM_STATUS: Readonly<Record<string, number>> = {
+  internalServerException: 500,
+  modelStreamErrorException: 424,
+  modelTimeoutException: 408,
+  serviceUnavailableException: 503,
+  throttlingException: 429,
+  validationException: 400,
+  accessDeniedException: 403,
+  expiredTokenException: 403,
+};
+
+/** An exception inside a stream. `text` is its JSON body; a name that is not known is an upstream fault. */
+export function awsStreamError(name: string, text: string): SluiceError {
+  const status = Object.hasOwn(STREAM_STATUS, name) ? (STREAM_STATUS[name] ?? 502) : 502;
+  return awsError(status, text, name.charAt(0).toUpperCase() + name.slice(1));
 }
 
 export async function awsFailure(answer: AdapterAnswer): Promise<ReturnType<typeof awsError>> {
