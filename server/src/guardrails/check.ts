@@ -36,6 +36,8 @@ export interface Subject {
   latest(): string;
   /** The request's body as JSON, or undefined where it has none. */
   request(): unknown;
+  /** Fields of a body that is a form, in order, files as null; absent: it is none. */
+  form?(): readonly (readonly [name: string, value: string | null])[];
   /** The answer as JSON; undefined in the input phase. */
   answer(): unknown;
   /** Whether the answer calls tools. */
@@ -130,6 +132,8 @@ export interface Judge {
    * whole answer fails exactly if one window does. Null: only the whole answer can be judged.
    */
   readonly lookBehind: number | null;
+  /** Whether it judges members of a body that are no texts, as fields of a form may be. */
+  readonly judgesParameters?: boolean;
   /** Throws `CheckError`, or what `Outside` throws. */
   judge(subject: Subject, outside: Outside): Judgement | Promise<Judgement>;
 }

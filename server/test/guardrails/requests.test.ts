@@ -378,9 +378,47 @@ describe('what guardrails cannot look at', () => {
       expect(await refused.json()).toMatchObject({
         error: { code: 'guardrail_not_enforced', message: expect.stringContaining('strict') },
       });
-      expect((await send(body, inline({ input_guardrails: [{ ...WORD, deny: false }] }), path)).status).toBe(200);
+      const redacting = { id: 'strict', 'gateway.pii': pii(true).parameters };
+      expect((await send(body, inline({ input_guardrails: [redacting] }), path)).status).toBe(400);
+      expect(upstream.received).toEqual([]);
+      for (const passing of [
+        { ...WORD, deny: false },
+        { ...WORD, async: true },
+        { 'gateway.pii': pii(false).parameters },
+        { 'default.addPrefix': { prefix: 'a' } },
+        { 'default.webhook': { webhookURL: `${hooks.url}/x` } },
+      ])
+        expect([passing, (await send(body, inline({ input_guardrails: [passing] }), path)).status]).toEqual([
+          passing,
+          200,
+        ]);
     },
   );
+
+  it('a text that calls itself sound is none', async () => {
+    const headers = (deny: boolean) => ({
+      ...inline({ input_guardrails: [{ ...WORD, deny }] }),
+      'content-type': 'audio/wav',
+    });
+    expect((await send('forbidden', headers(true), '/listen')).status).toBe(400);
+    expect((await send('forbidden', headers(false), '/listen')).status).toBe(200);
+    const sound = await fetch(`${server.url}/v1/listen`, {
+      method: 'POST',
+      headers: { 'x-gateway-api-key': server.first.workspace_api_key, ...headers(true) },
+      body: new Uint8Array([82, 73, 70, 70, 255, 254, 0, 0]),
+    });
+    expect(sound.status).toBe(200);
+  });
+
+  it('a stored response that is asked for as a stream is refused by those that deny answers', async () => {
+    const read = (query: string) =>
+      fetch(`${server.url}/v1/responses/resp_1${query}`, {
+        headers: { 'x-gateway-api-key': server.first.workspace_api_key, ...inline({ output_guardrails: [WORD] }) },
+      });
+    expect((await read('?stream=true')).status).toBe(400);
+    expect(upstream.received).toEqual([]);
+    expect((await read('?stream=false')).status).toBe(200);
+  });
 
   it('files for a provider are refused by those that deny, unless they judge the head of requests only', async () => {
     const upload = (config: Json) => {
@@ -428,6 +466,45 @@ it('what only reads is judged by the head of the request, and told so by its sta
   expect((await list({})).status).toBe(246);
   expect((await list({ deny: true })).status).toBe(446);
   expect(upstream.received).toHaveLength(1);
+});
+
+it('what deletes is judged by the head of the request, and its answer says nothing', async () => {
+  const remove = (config: Json) =>
+    fetch(`${server.url}/v1/responses/resp_1`, {
+      method: 'DELETE',
+      headers: { 'x-gateway-api-key': server.first.workspace_api_key, ...inline(config) },
+    });
+  const types = { id: 'types', deny: true, 'default.allowedRequestTypes': { blockedTypes: ['deleteModelResponse'] } };
+  expect((await remove({ input_guardrails: [types] })).status).toBe(446);
+  expect(upstream.received).toEqual([]);
+  expect((await remove({ output_guardrails: [{ deny: true, 'default.wordCount': { minWords: 100 } }] })).status).toBe(
+    200,
+  );
+});
+
+it('parameters of a form are judged like those of JSON, each of them where one is given twice', async () => {
+  const edit = async (params: Json, ...fields: [string, string][]) => {
+    const form = new FormData();
+    form.set('model', 'gpt-image-1');
+    form.set('image[]', new Blob([new Uint8Array([1, 255])]), 'a.png');
+    form.set('prompt', 'a');
+    for (const [name, value] of fields) form.append(name, value);
+    const guardrail = { deny: true, 'default.requestParametersCheck': { params } };
+    const headers = {
+      'x-gateway-api-key': server.first.workspace_api_key,
+      ...inline({ input_guardrails: [guardrail] }),
+    };
+    return (await fetch(`${server.url}/v1/images/edits`, { method: 'POST', headers, body: form })).status;
+  };
+  expect(await edit({ blockedKeys: ['image'] })).toBe(446);
+  expect(await edit({ blockedKeys: ['mask'] })).toBe(200);
+  expect(await edit({ allowedKeys: ['image', 'n'] }, ['n', '1'])).toBe(200);
+  expect(await edit({ allowedKeys: ['image'] }, ['n', '1'])).toBe(446);
+  const values = { n: { allowedValues: [1] } };
+  expect(await edit({ values }, ['n', '1'])).toBe(200);
+  expect(await edit({ values }, ['n', '2'])).toBe(446);
+  expect(await edit({ values }, ['n', '2'], ['n', '1'])).toBe(446);
+  expect(await edit({ values }, ['n', '1'], ['n', '2'])).toBe(446);
 });
 
 it('the prompt of a form is judged, and redacted where it stands', async () => {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { check, INPUT, LLM, text } from './support.ts';
 
-/** Where words stand. Names, addresses of pictures and metadata are texts too, but nothing is said there. */
+/** Where words stand; an empty text is one that cannot be read. Names, addresses of pictures and metadata are texts too, but nothing is said there. */
 const SPOKEN = /(?:^|\.)(?:content|text|prompt|input|query)(?:\[\d+\])*$/;
 
 /** `default.addPrefix`: puts `prefix` before the last text of the user; always passes. Without user text nothing changes. */
@@ -15,7 +15,8 @@ export const addPrefix = check({
   compile: ({ prefix }) => ({
     lookBehind: null,
     judge({ texts }) {
-      const spoken = (who: 'user' | null) => texts.findLast(({ role, path }) => role === who && SPOKEN.test(path));
+      const spoken = (who: 'user' | null) =>
+        texts.findLast(({ role, path, text }) => role === who && text !== '' && SPOKEN.test(path));
       const last = spoken('user') ?? spoken(null);
       if (last === undefined) return { verdict: true, data: { explanation: 'The request has no text of the user.' } };
       return {

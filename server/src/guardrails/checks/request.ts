@@ -173,29 +173,37 @@ export const requestParametersCheck = check({
   timeoutMs: null,
   mutates: false,
   compile({ tools = {}, params = {} }) {
-    const fits = <T>(value: T, allowed: readonly T[] | undefined, blocked: readonly T[] | undefined): boolean =>
+    const fits = (value: unknown, allowed: readonly unknown[] | undefined, blocked: readonly unknown[] | undefined) =>
       !blocked?.includes(value) && (allowed === undefined || allowed.includes(value));
+    const rules = new Map(Object.entries(params.values ?? {}));
     return {
       lookBehind: null,
+      judgesParameters: Object.keys(params).length > 0,
       judge(subject) {
         const body = subject.request();
-        if (!isObject(body)) return verdict(true, false, 'The request has no JSON object.');
+        const form = isObject(body) ? undefined : subject.form?.();
+        const members: readonly (readonly [string, unknown])[] = isObject(body) ? Object.entries(body) : (form ?? []);
+        if (!isObject(body) && form === undefined)
+          return verdict(true, false, 'The request has no JSON object and is no form.');
+        // Forms have texts only.
+        const spelled = (values: readonly unknown[] | undefined) => (form === undefined ? values : values?.map(String));
         const faults: string[] = [];
-        for (const [at, { type, name }] of toolsOf(body).entries()) {
+        for (const [at, { type, name }] of toolsOf(isObject(body) ? body : {}).entries()) {
           if (type !== null && !fits(type, tools.allowedTypes, tools.blockedTypes)) faults.push(`${at}: type`);
           if (name !== null && !fits(name, tools.allowedFunctionNames, tools.blockedFunctionNames))
             faults.push(`${at}: function name`);
         }
         const toolFaults = faults.map((fault) => `tool ${fault}`);
-        const keyFaults = Object.keys(body).flatMap((key) => {
+        const keyFaults = members.flatMap(([key]) => {
           const allowed = CONTENT_KEYS.has(key) ? undefined : params.allowedKeys;
           return fits(key, allowed, params.blockedKeys) ? [] : [`key ${key.slice(0, 64)}`];
         });
-        const valueFaults = Object.entries(params.values ?? {}).flatMap(([key, { allowedValues, blockedValues }]) =>
-          !Object.hasOwn(body, key) || fits(body[key] as string, allowedValues as string[], blockedValues as string[])
+        const valueFaults = members.flatMap(([key, value]) => {
+          const rule = rules.get(key);
+          return rule === undefined || fits(value, spelled(rule.allowedValues), spelled(rule.blockedValues))
             ? []
-            : [`value of ${key}`],
-        );
+            : [`value of ${key}`];
+        });
         const all = [...toolFaults, ...keyFaults, ...valueFaults].slice(0, 20);
         return verdict(
           all.length === 0,

@@ -1,4 +1,5 @@
-/** What of a request guardrails cannot look at: who denies refuses it, rather than letting it pass. */
+/** What of a request guardrails cannot look at: who denies or redacts refuses it, rather than letting it pass. */
+import { isUtf8 } from 'node:buffer';
 import type { Phase } from '../../guardrails/check.ts';
 import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -23,9 +24,26 @@ export function readsTexts(guardrail: Guardrail, phase: Phase): boolean {
   return guardrail.checks.some(({ id, phases }) => phases.includes(phase) && !OF_REQUESTS.has(id));
 }
 
+/** Whether it takes texts away before a request is sent: one that cannot must no more be passed by than one that denies. */
+const redacts = ({ checks }: Guardrail): boolean =>
+  checks.some(({ id, mutates, phases }) => mutates && phases.includes('output') && id !== 'default.webhook');
+
+/** Whether a request that the guardrail cannot look at must not be sent. */
+export const mustSee = (guardrail: Guardrail): boolean =>
+  !guardrail.actions.async && (guardrail.actions.deny || redacts(guardrail));
+
 /** The guardrail with the checks only that need no texts. */
 export function withoutTexts(guardrail: Guardrail): Guardrail {
   return { ...guardrail, checks: guardrail.checks.filter(({ id }) => OF_REQUESTS.has(id)) };
+}
+
+/** What of the request a guardrail that denies would have to look at and cannot; null for nothing. */
+export function unseenBy(guardrail: Guardrail, view: InputView, { operation }: Exchange): string | null {
+  if (!mustSee(guardrail)) return null;
+  if (view === 'unseen' && readsTexts(guardrail, 'input')) return `what ${operation.id} sends to a provider`;
+  // The form of an upload is read as it passes.
+  const parameters = guardrail.actions.deny && guardrail.checks.some(({ judge }) => judge?.judgesParameters === true);
+  return operation.body === 'stream' && parameters ? `the fields of ${operation.id}` : null;
 }
 
 /** Files that go to a provider as they are; what Sluice keeps for its own batches is judged line by line when they run. */
@@ -46,7 +64,8 @@ export function inputView(x: Exchange): InputView {
   const type = contentType(x.header('content-type'));
   if (type === 'application/json' || x.scan !== null) return 'texts';
   if (type === 'multipart/form-data') return 'texts';
-  return type.startsWith('audio/') ? 'none' : 'unseen';
+  // Sound has no texts; what is a text, whatever it calls itself, has.
+  return type.startsWith('audio/') && !isUtf8(x.body) ? 'none' : 'unseen';
 }
 
 /** Whether files leave that hold what a model has said, and that nothing has judged. */
@@ -58,7 +77,7 @@ export function givesUnseenFiles(x: Exchange): boolean {
 export function notCovered(guardrail: Guardrail, what: string): SluiceError {
   return new SluiceError(
     'invalid_request',
-    `Guardrail ${guardrail.slug} denies what fails its checks, and they cannot look at ${what}; the request was refused rather than passed unchecked.`,
+    `Guardrail ${guardrail.slug} ${guardrail.actions.deny ? 'denies what fails its checks' : 'redacts'}, and its checks cannot look at ${what}; the request was refused rather than passed unchecked.`,
     { code: 'guardrail_not_enforced' },
   );
 }

@@ -10,7 +10,7 @@ import type { Exchange } from '../exchange.ts';
 import { shape } from '../shaping.ts';
 import { contentType, WANTED } from '../steps/read-body.ts';
 import type { InputView } from './coverage.ts';
-import { applyReplacements, FormBody, latestRequestText, requestTexts, type SaidPart } from './texts.ts';
+import { applyReplacements, FormBody, formFields, latestRequestText, requestTexts, type SaidPart } from './texts.ts';
 
 type Messages = 'all' | 'new' | 'last';
 
@@ -59,6 +59,7 @@ export class GuardedRequest {
       },
       latest: () => (this.#reads ? latestRequestText(x.operation, body) : ''),
       request: () => json,
+      ...(body instanceof FormBody ? { form: () => formFields(body) } : null),
       answer: () => undefined,
       callsTools: false,
       model: modelOf(x),

@@ -3,12 +3,12 @@ import type { Replacement } from '../../guardrails/check.ts';
 import { isObject } from '../../kernel/json.ts';
 import type { Operation } from '../../operations/operation.ts';
 import { fileText } from './texts/encoded.ts';
-import { FormBody, formTexts, replacedForm } from './texts/form.ts';
+import { FormBody, formFields, formTexts, replacedForm } from './texts/form.ts';
 import { isToolCall } from './texts/names.ts';
 import { byPath, changesOf, ReplacementError, replaced } from './texts/replace.ts';
 import { type Frame, type Place, rootFrame, type SaidPart, type Unreadable, type Walk, walk } from './texts/walk.ts';
 
-export { FormBody, ReplacementError, type SaidPart, type Unreadable };
+export { FormBody, formFields, ReplacementError, type SaidPart, type Unreadable };
 
 /** Which messages of a request are looked at: all, those since the last answer, or the last. */
 export type Which = 'all' | 'new' | 'last';

@@ -6,8 +6,10 @@ import {
   givesUnseenFiles,
   type InputView,
   inputView,
+  mustSee,
   notCovered,
   readsTexts,
+  unseenBy,
   withoutTexts,
 } from '../guard/coverage.ts';
 import { Guarded } from '../guard/guarded.ts';
@@ -72,27 +74,27 @@ export function guard(x: Exchange): void | Promise<void> {
 function judging(list: readonly Guardrail[], view: InputView, x: Exchange): readonly Guardrail[] {
   if (view === 'texts') return list;
   for (const guardrail of list) {
-    if (view === 'unseen' && denies(guardrail) && readsTexts(guardrail, 'input')) {
-      throw notCovered(guardrail, `what ${x.operation.id} sends to a provider`);
-    }
+    const unseen = unseenBy(guardrail, view, x);
+    if (unseen !== null) throw notCovered(guardrail, unseen);
   }
   return list.map((guardrail) => (readsTexts(guardrail, 'input') ? withoutTexts(guardrail) : guardrail));
 }
 
 function coverOutput(x: Exchange, { output }: GuardPlan): void {
   if (output.length === 0) return;
-  if (x.operation.family === 'J' ? !givesUnseenFiles(x) : outputCovered(x.operation, x.stream)) return;
+  const stream = x.stream || asksForStream(x);
+  if (x.operation.family === 'J' ? !givesUnseenFiles(x) : outputCovered(x.operation, stream)) return;
   for (const guardrail of output) {
     if (insists(guardrail) && readsTexts(guardrail, 'output')) {
-      throw notCovered(guardrail, `what ${x.operation.id} answers${x.stream ? ' as a stream' : ''}`);
+      throw notCovered(guardrail, `what ${x.operation.id} answers${stream ? ' as a stream' : ''}`);
     }
   }
 }
 
-/** Places whose text cannot be seen (token ids, documents in a binary form) are refused by who denies. */
+/** Places whose text cannot be seen (token ids, documents in a binary form) are refused by who denies or redacts. */
 function readable(list: readonly Guardrail[], request: GuardedRequest): void {
   for (const guardrail of list) {
-    if (!denies(guardrail) || !readsTexts(guardrail, 'input')) continue;
+    if (!mustSee(guardrail) || !readsTexts(guardrail, 'input')) continue;
     const { texts } = request.view(guardrail.actions.messages, null);
     for (const part of texts as readonly SaidPart[]) {
       if (part.unreadable !== undefined) throw notCovered(guardrail, `${part.path} (${part.unreadable})`);
@@ -100,7 +102,11 @@ function readable(list: readonly Guardrail[], request: GuardedRequest): void {
   }
 }
 
-const denies = ({ actions }: Guardrail): boolean => actions.deny && !actions.async;
+/** A stored response is asked for as a stream by its address. */
+function asksForStream({ operation, request }: Exchange): boolean {
+  if (operation.id !== 'response') return false;
+  return new URLSearchParams((request.url ?? '').split('?')[1] ?? '').get('stream') === 'true';
+}
 
 function take(x: Exchange, guarded: Guarded, request: GuardedRequest, outcome: Outcome): void {
   guarded.before = outcome.results;

@@ -25,6 +25,16 @@ interface FormText {
   readonly change: (old: Buffer, text: string) => Buffer;
 }
 
+/** Fields by the names that a JSON body would have (`include[]` is `include`), files as null. */
+export function formFields(form: FormBody): (readonly [name: string, value: string | null])[] {
+  const out: (readonly [string, string | null])[] = [];
+  for (const { name, filename, start, end } of multipartParts(form.bytes, form.contentType)) {
+    const value = filename === null ? form.bytes.toString('utf8', start, end) : null;
+    out.push([name.replace(/\[[^\]]*\]$/, ''), value]);
+  }
+  return out;
+}
+
 /** `documents`: whether files may be documents that somebody reads. */
 function read(form: FormBody, documents: boolean): FormText[] {
   const out: FormText[] = [];
