@@ -36,6 +36,25 @@ export interface Fetcher extends Closable {
   send(request: FetchRequest): Promise<FetchAnswer>;
 }
 
+/** The whole body as text: `upstream_invalid` past `limit` bytes, `upstream_cut` when it ends early. */
+export async function readText(stream: Readable, limit: number): Promise<{ text: string; bytes: number }> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const part of stream as AsyncIterable<Buffer>) {
+      bytes += part.length;
+      if (bytes > limit) {
+        throw new SluiceError('upstream_invalid', `The provider's answer is longer than ${limit} bytes.`);
+      }
+      parts.push(part);
+    }
+  } catch (error) {
+    if (error instanceof SluiceError) throw error;
+    throw new SluiceError('upstream_cut', 'The provider ended its answer before it was complete.', { cause: error });
+  }
+  return { text: Buffer.concat(parts, bytes).toString('utf8'), bytes };
+}
+
 const MAX_AGENTS = 256;
 
 export function createFetcher(options: { readonly guard: EgressGuard; readonly clock: Clock }): Fetcher {

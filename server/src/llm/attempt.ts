@@ -7,7 +7,9 @@ import { type Splice, spliceParts } from '../kernel/json-scan.ts';
 import { replaceFormField } from '../kernel/multipart-scan.ts';
 import type { WireControl, WireRequest } from '../kernel/wire.ts';
 import type { Bound } from '../providers/binding.ts';
-import type { Binding, CallContext } from '../providers/provider.ts';
+import type { Binding, CallContext, Signer } from '../providers/provider.ts';
+import { signerOf } from '../providers/sign-in.ts';
+import { type Access, accessOf } from './access.ts';
 import type { Exchange } from './exchange.ts';
 import type { AttemptResult } from './relay/answered.ts';
 import { Relay } from './relay/relay.ts';
@@ -20,6 +22,8 @@ export interface Prepared {
   readonly bound: Bound;
   readonly context: CallContext;
   readonly stripUsage: boolean;
+  /** Signs each attempt; null for accounts whose headers are complete. */
+  readonly signer: Signer | null;
 }
 
 const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
@@ -38,6 +42,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
     now: () => x.services.clock.now(),
   };
   const body = buildBody(x, target, bound, context);
+  const signer = signerOf(target.provider, context);
   const headers: string[] = [];
   const contentType = body.converted ? 'application/json' : x.header('content-type');
   if (body.parts !== null && contentType !== undefined) headers.push('content-type', contentType);
@@ -54,11 +59,12 @@ export function prepare(x: Exchange, target: Target): Prepared {
       headers,
       body: body.parts,
       organisationId: x.principal?.organisationId ?? '',
-      storedCredential: target.stored !== null && target.stored.key !== null,
+      storedCredential: target.stored !== null && (target.stored.key !== null || signer !== null),
     },
     bound,
     context,
     stripUsage: body.stripUsage,
+    signer,
   };
 }
 
@@ -205,11 +211,43 @@ function withQuery(x: Exchange, binding: Binding, context: CallContext): string 
   return path.includes('?') ? `${path}&${url.slice(at + 1)}` : path + url.slice(at);
 }
 
-/** Sends a prepared request and resolves when its answer is complete, refused or lost. Never rejects. */
+/**
+ * Sends a prepared request and resolves when its answer is complete, refused or lost. Never rejects. An account that
+ * signs in does so first, within the same time; a token that the provider refuses is replaced once.
+ */
 export function attempt(x: Exchange, target: Target, prepared: Prepared): Promise<AttemptResult> {
+  x.tries += 1;
+  return prepared.signer === null
+    ? send(x, target, prepared, null, target.timeoutMs)
+    : signedAttempt(x, target, prepared, prepared.signer);
+}
+
+async function signedAttempt(x: Exchange, target: Target, prepared: Prepared, signer: Signer): Promise<AttemptResult> {
+  const { clock } = x.services;
+  const started = clock.monotonic();
+  const access = accessOf(x, target);
+  const first = await send(x, target, prepared, { signer, access }, target.timeoutMs);
+  if (first.kind !== 'answered' || first.status !== 401 || x.headSent || x.clientGone || !access.drop()) return first;
+  const left = target.timeoutMs === null ? null : target.timeoutMs - (clock.monotonic() - started);
+  if (left !== null && left < 1) return first;
+  return send(x, target, prepared, { signer, access: accessOf(x, target) }, left);
+}
+
+interface SignIn {
+  readonly signer: Signer;
+  readonly access: Access;
+}
+
+/** One call. `timeoutMs` is the time for all of it, signing in included. */
+function send(
+  x: Exchange,
+  given: Target,
+  prepared: Prepared,
+  signIn: SignIn | null,
+  timeoutMs: number | null,
+): Promise<AttemptResult> {
   const { services } = x;
   const started = services.clock.monotonic();
-  x.tries += 1;
   // An attempt that was broken off has used what it has used, whatever the next one answers.
   if (x.usage !== null) {
     x.spent = [...(x.spent ?? []), x.usage];
@@ -220,6 +258,9 @@ export function attempt(x: Exchange, target: Target, prepared: Prepared): Promis
   return new Promise((resolve) => {
     let cancelTimer: (() => void) | null = null;
     let control: WireControl | null = null;
+    let settled = false;
+    const sent: string[] = signIn === null ? [] : [...given.sent];
+    const target = signIn === null ? given : given.sending(sent);
     const relay = new Relay({
       x,
       target,
@@ -228,6 +269,7 @@ export function attempt(x: Exchange, target: Target, prepared: Prepared): Promis
       stripUsage: prepared.stripUsage,
       firstData: () => cancelTimer?.(),
       settle: (result) => {
+        settled = true;
         cancelTimer?.();
         x.cancel = null;
         x.attempts.push({
@@ -244,27 +286,46 @@ export function attempt(x: Exchange, target: Target, prepared: Prepared): Promis
       control?.abort();
       relay.cancel(error);
     };
-    x.cancel = cancel;
-    if (target.timeoutMs !== null) {
-      const ms = target.timeoutMs;
-      cancelTimer = services.clock.after(ms, () =>
-        cancel(new SluiceError('timeout', `The provider did not answer within the request timeout of ${ms} ms.`)),
-      );
-    }
-    if (prepared.request.body !== null) for (const part of prepared.request.body) x.upstreamBytesOut += part.length;
-    try {
-      control =
-        target.provider.local === undefined
-          ? services.upstream.dispatch(prepared.request, relay, services.timeouts)
-          : target.provider.local(prepared.request, relay, services.clock);
-      x.control = control;
-    } catch (error) {
+    const fail = (error: unknown) =>
       relay.cancel(
         error instanceof SluiceError
           ? error
           : new SluiceError('upstream_unreachable', 'The provider could not be called.', { cause: error }),
       );
+    x.cancel = cancel;
+    if (timeoutMs !== null) {
+      cancelTimer = services.clock.after(timeoutMs, () =>
+        cancel(
+          new SluiceError(
+            'timeout',
+            `The provider did not answer within the request timeout of ${given.timeoutMs} ms.`,
+          ),
+        ),
+      );
     }
+    const start = (request: WireRequest) => {
+      if (request.body !== null) for (const part of request.body) x.upstreamBytesOut += part.length;
+      try {
+        control =
+          target.provider.local === undefined
+            ? services.upstream.dispatch(request, relay, services.timeouts)
+            : target.provider.local(request, relay, services.clock);
+        x.control = control;
+      } catch (error) {
+        fail(error);
+      }
+      if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
+    };
+    if (signIn === null) {
+      start(prepared.request);
+      return;
+    }
+    // Each attempt signs the request as it was prepared: signatures hold for a moment only.
+    const request = { ...prepared.request, headers: [...prepared.request.headers] };
+    signIn.signer(request, signIn.access.context).then((secrets) => {
+      sent.unshift(...secrets);
+      if (!settled) start(request);
+    }, fail);
     if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
   });
 }

@@ -22,6 +22,7 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
     const name = request.headers[i] ?? '';
     headers[name] = VISIBLE.has(name) ? (request.headers[i + 1] ?? '') : '***';
   }
+  if (prepared.signer !== null) headers.authorization = '***';
   const text = request.body === null ? null : Buffer.concat(request.body).toString('utf8');
   const input = x.services.pricer.estimateTokens(x.body);
   const price = x.services.pricer.price(

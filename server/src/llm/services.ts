@@ -2,6 +2,7 @@ import type { Authenticator } from '../auth/authenticator.ts';
 import type { OutsideFactory } from '../guardrails/run.ts';
 import type { BodyBudget } from '../http/body-budget.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
+import type { Fetcher } from '../http/fetcher.ts';
 import type { Upstream } from '../http/upstream.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
@@ -9,6 +10,7 @@ import type { Admission } from '../limits/admission.ts';
 import type { Ledger } from '../limits/ledger/ledger.ts';
 import type { Outputs } from '../limits/ledger/outputs.ts';
 import type { Pricer } from '../pricing/price.ts';
+import type { AmbientIdentity, TokenCache } from '../providers/training.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { UnpricedRule } from '../store/schema.ts';
@@ -20,6 +22,12 @@ export interface Services {
   readonly runtime: Runtime;
   readonly guard: EgressGuard;
   readonly upstream: Upstream;
+  /** Calls off the hot path, as those of token endpoints. */
+  readonly fetcher: Fetcher;
+  /** Access tokens of accounts, shared with files, batches and jobs. */
+  readonly tokens: TokenCache;
+  /** The server's own cloud identity; null unless the operator lends it to stored accounts. */
+  readonly ambient: AmbientIdentity | null;
   readonly recorder: Recorder;
   readonly pricer: Pricer;
   readonly admission: Admission;

@@ -55,6 +55,11 @@ export class Target {
     this.sent = secretsOf(parts.credentials, parts.customHeaders, parts.provider.secretSettings);
   }
 
+  /** The same target for one attempt, which sends other credentials: a list that may still grow. */
+  sending(sent: readonly string[]): Target {
+    return Object.assign(Object.create(Target.prototype), this, { sent });
+  }
+
   /** How this target serves an operation with a model; `unsupported_operation` (501, no call) when it does not. */
   bind(operation: OperationId, model: string): Bound {
     const bound = bindingFor(this.provider, operation, model);

@@ -26,7 +26,8 @@ export function secretsOf(
     out.add(JSON.stringify(value).slice(1, -1));
   };
   if (credentials.key !== null) add(credentials.key.reveal());
-  for (const name of secretSettings) {
+  // The one secret that every provider may have (`sign-in.ts`).
+  for (const name of ['oauth_client_secret', ...secretSettings]) {
     const value = credentials.settings[name];
     if (typeof value === 'string') add(value);
     else if (value instanceof Secret) add(value.reveal());
@@ -47,7 +48,7 @@ export function secretsOf(
 }
 
 /** Headers of a call that hold a credential, also one that was made for this call or a moment before it. */
-const CREDENTIAL_HEADERS: ReadonlySet<string> = new Set([
+export const CREDENTIAL_HEADERS: ReadonlySet<string> = new Set([
   'authorization',
   'api-key',
   'x-api-key',

@@ -1,12 +1,14 @@
-import type { TokenCache } from './training.ts';
+import type { FreshToken, TokenCache } from './training.ts';
 
 const EARLY_MS = 5 * 60_000;
 const MAX = 10_000;
 
 interface Entry {
-  readonly value: Promise<{ readonly value: unknown; readonly expiresAt: number }>;
+  readonly value: Promise<FreshToken<unknown>>;
   /** Milliseconds since the epoch; infinite while it is being fetched. */
   until: number;
+  /** Set when it was fetched. */
+  known?: unknown;
 }
 
 /**
@@ -16,7 +18,7 @@ interface Entry {
 export function createTokenCache(now: () => number): TokenCache {
   const entries = new Map<string, Entry>();
   return {
-    async get<T>(key: string, obtain: () => Promise<{ readonly value: T; readonly expiresAt: number }>): Promise<T> {
+    async get<T>(key: string, obtain: () => Promise<FreshToken<T>>): Promise<T> {
       const known = entries.get(key);
       if (known !== undefined && known.until > now()) return (await known.value).value as T;
       const entry: Entry = { value: obtain(), until: Number.POSITIVE_INFINITY };
@@ -24,14 +26,19 @@ export function createTokenCache(now: () => number): TokenCache {
       if (entries.size >= MAX) entries.delete(entries.keys().next().value ?? '');
       entries.set(key, entry);
       try {
-        const { value, expiresAt } = await entry.value;
+        const { value, expiresAt, refreshAt } = await entry.value;
         const at = now();
-        entry.until = Math.max(expiresAt - EARLY_MS, at + (expiresAt - at) / 2);
+        entry.until = refreshAt ?? Math.max(expiresAt - EARLY_MS, at + (expiresAt - at) / 2);
+        entry.known = value;
         return value as T;
       } catch (error) {
         if (entries.get(key) === entry) entries.delete(key);
         throw error;
       }
+    },
+    drop(key, value) {
+      const entry = entries.get(key);
+      if (entry !== undefined && entry.known === value) entries.delete(key);
     },
   };
 }

@@ -38,6 +38,11 @@ export interface AdapterRequest {
    * caller has left or the time of the request is over.
    */
   readonly cleanup?: boolean;
+  /**
+   * The call is made for all who wait for the same token: it goes on when the one that began it has left. Its own time
+   * limit bounds it.
+   */
+  readonly shared?: boolean;
 }
 
 export interface AdapterAnswer {
@@ -93,9 +98,19 @@ export interface AmbientIdentity {
   readonly file: (path: string) => Promise<string>;
 }
 
+/** What a token endpoint gave. Times in milliseconds since the epoch. */
+export interface FreshToken<T = string> {
+  readonly value: T;
+  readonly expiresAt: number;
+  /** From when on a new one is fetched. Default: five minutes before it expires, or after half its life if that is later. */
+  readonly refreshAt?: number;
+}
+
 /** Keeps what a token endpoint gave until shortly before it expires; one fetch in flight per key. */
 export interface TokenCache {
-  get<T>(key: string, obtain: () => Promise<{ readonly value: T; readonly expiresAt: number }>): Promise<T>;
+  get<T>(key: string, obtain: () => Promise<FreshToken<T>>): Promise<T>;
+  /** Forgets a token that was refused; one that was fetched since stays. */
+  drop(key: string, value: unknown): void;
 }
 
 /** What would be sent for a dry run: secrets are masked by the caller, who knows them. */

@@ -185,7 +185,6 @@ async function compileAccount(parts: {
   if (row.status === 'expired') broken ??= `Provider ${row.slug} has expired.`;
   try {
     account = await parts.open();
-    broken ??= unusableAuthentication(account.settings, row.slug);
   } catch (error) {
     parts.log.error('the credential of a provider cannot be opened', { provider: row.id, error: String(error) });
     broken ??= `The stored credential of ${row.slug} cannot be opened; its encryption key is missing.`;
@@ -213,14 +212,6 @@ async function compileAccount(parts: {
     ].filter((terms) => terms !== null),
     broken,
   };
-}
-
-/** A way of authenticating that only the stored settings know yet: calling without it would send no credential at all. */
-function unusableAuthentication(settings: Readonly<Record<string, unknown>>, slug: string): string | null {
-  const { auth_type: type } = settings;
-  return type === undefined || type === 'apiKey'
-    ? null
-    : `Provider ${slug} is set up for ${String(type).slice(0, 40)}, which this version of Sluice does not execute yet.`;
 }
 
 function compileModel(row: Row<'integration_models'>): ModelSettings {

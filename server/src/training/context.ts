@@ -1,10 +1,11 @@
 import { pipeline, type Readable, Transform } from 'node:stream';
-import type { FetchAnswer } from '../http/fetcher.ts';
+import { type FetchAnswer, readText } from '../http/fetcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { secretsOfCall, withoutSecrets } from '../providers/sent-secrets.ts';
+import { dropGrantedToken, grantedToken, setBearer, usesClientCredentials } from '../providers/sign-in.ts';
 import type { AdapterAnswer, AdapterContext, AdapterRequest } from '../providers/training.ts';
 import type { Account } from '../runtime/object-call.ts';
 import type { AttemptRecord } from '../telemetry/record.ts';
@@ -41,7 +42,26 @@ export function adapterContext(
   const { clock, fetcher } = services;
   const origin = account.base === '' ? '' : new URL(account.base).origin;
 
+  const granting = usesClientCredentials(account.credentials);
+
+  /** With the token of an account that has one in place of a key; a token that is refused is replaced once. */
   async function once(request: AdapterRequest): Promise<AdapterAnswer> {
+    if (!granting || request.accountHeaders === false || request.url.origin !== origin) return sent(request);
+    let used = '';
+    const authorised = async (): Promise<AdapterRequest> => {
+      const headers = [...request.headers];
+      used = await grantedToken(context);
+      setBearer(headers, used);
+      return { ...request, headers };
+    };
+    const answer = await sent(await authorised());
+    if (answer.status !== 401 || (request.body !== null && !Buffer.isBuffer(request.body))) return answer;
+    answer.stream.destroy();
+    dropGrantedToken(context, used);
+    return sent(await authorised());
+  }
+
+  async function sent(request: AdapterRequest): Promise<AdapterAnswer> {
     const headers = [...request.headers];
     if (request.accountHeaders !== false && request.url.origin === origin) addMissing(headers, account.customHeaders);
     if (request.length !== undefined && request.body !== null && !Buffer.isBuffer(request.body)) {
@@ -66,7 +86,9 @@ export function adapterContext(
         storedCredential: account.stored !== null && account.secrets.length > 0,
         headersTimeoutMs: request.timeoutMs ?? HEADERS_MS,
         idleMs: IDLE_MS,
-        ...(options.signal === undefined || request.cleanup === true ? null : { signal: options.signal }),
+        ...(options.signal === undefined || request.cleanup === true || request.shared === true
+          ? null
+          : { signal: options.signal }),
       });
       attempted(answer.status, null);
       const secrets = [...account.secrets, ...secretsOfCall(headers, request.url)];
@@ -106,7 +128,7 @@ export function adapterContext(
     }
   }
 
-  return {
+  const context: AdapterContext = {
     credentials: account.credentials,
     base: account.base,
     customHost: account.customHost,
@@ -118,6 +140,7 @@ export function adapterContext(
     tokens: services.tokens,
     ...(services.ambient == null || account.stored === null ? null : { ambient: services.ambient }),
   };
+  return context;
 }
 
 /** Resolves after `ms`; rejects with the signal's reason when it comes first. */
@@ -193,22 +216,9 @@ class Answer implements AdapterAnswer {
 
   /** Without the credentials of its call: errors, jobs and events that a provider fills with them are told on and kept. */
   async text(limit = MAX_TEXT): Promise<string> {
-    const parts: Buffer[] = [];
-    let size = 0;
-    try {
-      for await (const part of this.#source as AsyncIterable<Buffer>) {
-        size += part.length;
-        if (size > limit) {
-          throw new SluiceError('upstream_invalid', `The provider's answer is longer than ${limit} bytes.`);
-        }
-        parts.push(part);
-      }
-    } catch (error) {
-      if (error instanceof SluiceError) throw error;
-      throw new SluiceError('upstream_cut', 'The provider ended its answer before it was complete.', { cause: error });
-    }
-    this.#moved?.(0, size);
-    return withoutSecrets(Buffer.concat(parts, size).toString('utf8'), this.#secrets);
+    const { text, bytes } = await readText(this.#source, limit);
+    this.#moved?.(0, bytes);
+    return withoutSecrets(text, this.#secrets);
   }
 
   async json() {

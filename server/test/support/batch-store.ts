@@ -179,7 +179,7 @@ export async function batchWorld(
     guard: null as never,
     pricer,
     fetcher: { send: () => Promise.reject(new Error('nothing is called')), close: async () => {} },
-    tokens: { get: () => Promise.reject(new Error('no token is needed')) },
+    tokens: { get: () => Promise.reject(new Error('no token is needed')), drop: () => undefined },
     local: (tenant) => world.local(tenant),
     maxBatchBytes: 1_000_000,
     settings,

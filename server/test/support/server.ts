@@ -22,7 +22,8 @@ export interface TestServer {
   provider(options: {
     id: string;
     host: string;
-    key?: string;
+    /** Null: stored without one. */
+    key?: string | null;
     slug?: string;
     configurations?: Record<string, unknown>;
   }): Promise<string>;
@@ -69,7 +70,7 @@ export async function startServer(env: Record<string, string> = {}): Promise<Tes
         name: slug,
         slug: `${slug}-integration`,
         ai_provider_id: id,
-        key,
+        ...(key === null ? {} : { key }),
         workspace_id: first.workspace_id,
         create_default_provider: false,
         configurations: { custom_host: host, ...configurations },

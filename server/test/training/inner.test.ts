@@ -86,6 +86,9 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       runtime: { workspace: () => snapshot, invalidate() {}, invalidateAll() {} },
       guard: null as never,
       upstream: null as never,
+      fetcher: null as never,
+      tokens: null as never,
+      ambient: null,
       recorder: {
         recorded: 0,
         once: (_key, _draft, done) => done(),

@@ -110,7 +110,7 @@ describe.each(ENGINES)('the life of sandbox objects on %s', (engine) => {
       dropParams: new Set(),
       now: () => clock.now(),
       uuid: () => uuidv7(clock),
-      tokens: { get: () => Promise.reject(new Error('the sandbox needs no token')) },
+      tokens: { get: () => Promise.reject(new Error('the sandbox needs no token')), drop: () => undefined },
     };
   });
   afterAll(async () => {

@@ -1,7 +1,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Secret } from '../../kernel/secret.ts';
 import { textSetting } from '../settings.ts';
-import type { AdapterContext } from '../training.ts';
+import type { AccessContext } from '../training.ts';
 import { awsFailure } from './errors.ts';
 import { awsRegion, domainOf, endpointOf } from './settings.ts';
 import { type AwsKeys, sha256Hex, signed } from './sign.ts';
@@ -17,7 +17,7 @@ function missing(message: string, param: string | null = null): SluiceError {
 }
 
 /** Keys in the account's own settings, or null when it has none. */
-function ownKeys(context: AdapterContext): AwsKeys | null {
+function ownKeys(context: AccessContext): AwsKeys | null {
   const accessKeyId = textSetting(context.credentials, 'aws_access_key_id');
   const secretAccessKey = textSetting(context.credentials, 'aws_secret_access_key');
   const sessionToken = textSetting(context.credentials, 'aws_session_token');
@@ -33,7 +33,7 @@ function ownKeys(context: AdapterContext): AwsKeys | null {
  * server's for those of a role, `serviceRole` uses the server's, `apiKey` a Bedrock key. Without `aws_auth_type` what is
  * there decides.
  */
-export async function awsAuth(context: AdapterContext): Promise<AwsAuth> {
+export async function awsAuth(context: AccessContext): Promise<AwsAuth> {
   const { key } = context.credentials;
   const given = textSetting(context.credentials, 'aws_auth_type');
   const type =
@@ -68,7 +68,7 @@ export async function awsAuth(context: AdapterContext): Promise<AwsAuth> {
 }
 
 /** Keys for S3, which knows signatures only. */
-export async function awsKeys(context: AdapterContext): Promise<AwsKeys> {
+export async function awsKeys(context: AccessContext): Promise<AwsKeys> {
   const auth = await awsAuth(context);
   if ('keys' in auth) return auth.keys;
   throw new SluiceError(
@@ -82,7 +82,7 @@ export async function awsKeys(context: AdapterContext): Promise<AwsKeys> {
 const exchangeKey = (kind: string, parts: readonly (string | undefined)[]): string =>
   `aws:${kind}:${sha256Hex(JSON.stringify(parts.map((part) => part ?? null)))}`;
 
-async function assumedRole(context: AdapterContext): Promise<AwsKeys> {
+async function assumedRole(context: AccessContext): Promise<AwsKeys> {
   const role = textSetting(context.credentials, 'aws_role_arn');
   if (role === undefined) throw missing('The AWS account names no role; set aws_role_arn.', 'aws_role_arn');
   const externalId = textSetting(context.credentials, 'aws_external_id');
@@ -119,10 +119,11 @@ function stsRequest(endpoint: string, form: URLSearchParams) {
     headers: ['accept', 'application/xml', 'content-type', 'application/x-www-form-urlencoded; charset=utf-8'],
     body: Buffer.from(form.toString()),
     accountHeaders: false,
+    shared: true,
   };
 }
 
-async function answered(context: AdapterContext, request: Parameters<AdapterContext['call']>[0]): Promise<XmlElement> {
+async function answered(context: AccessContext, request: Parameters<AccessContext['call']>[0]): Promise<XmlElement> {
   const answer = await context.call(request);
   if (answer.status !== 200) throw await awsFailure(answer);
   return parseXml(await answer.text(256 * 1024));
@@ -130,7 +131,7 @@ async function answered(context: AdapterContext, request: Parameters<AdapterCont
 
 /** The temporary keys inside an STS answer. */
 function sessionOf(
-  context: AdapterContext,
+  context: AccessContext,
   root: XmlElement,
   result: string,
 ): { readonly value: AwsKeys; readonly expiresAt: number } {
@@ -154,7 +155,7 @@ function sessionOf(
  * Instance and container metadata services are not asked: their addresses are closed for every call of this server, so
  * that no account can read them.
  */
-async function serverKeys(context: AdapterContext): Promise<AwsKeys> {
+async function serverKeys(context: AccessContext): Promise<AwsKeys> {
   const { ambient } = context;
   if (ambient === undefined) {
     throw missing(

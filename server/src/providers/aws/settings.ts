@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Credentials } from '../provider.ts';
 import { textSetting } from '../settings.ts';
-import type { AdapterContext } from '../training.ts';
+import type { AccessContext } from '../training.ts';
 
 /** Goes into host names, hence the pattern (providers §5, RULE 18). */
 export const REGION = /^[a-z]{2}(?:-[a-z]+)+-[0-9]$/;
@@ -38,7 +38,7 @@ export function regionOf(credentials: Credentials): string | null {
   return region !== undefined && REGION.test(region) ? region : null;
 }
 
-export function awsRegion(context: AdapterContext): string {
+export function awsRegion(context: AccessContext): string {
   const region = regionOf(context.credentials);
   if (region !== null) return region;
   const given = textSetting(context.credentials, 'aws_region');
@@ -55,7 +55,7 @@ export function awsRegion(context: AdapterContext): string {
 export const domainOf = (region: string): string => (region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com');
 
 /** Base URL of a service beside the account's own: its own setting, else the public host of the region. */
-export function endpointOf(service: 's3' | 'sts', context: AdapterContext): string {
+export function endpointOf(service: 's3' | 'sts', context: AccessContext): string {
   const setting = `aws_${service}_endpoint`;
   const own = textSetting(context.credentials, setting);
   if (own !== undefined) return own.replace(/\/+$/, '');

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { textSetting } from '../settings.ts';
-import type { AdapterContext, AdapterRequest } from '../training.ts';
+import type { AccessContext, AdapterRequest } from '../training.ts';
 import { integerOf } from '../training-calls.ts';
 
 export const AUTH_MODES = ['default', 'entra', 'managed', 'workload', 'entraFederated'] as const;
@@ -22,21 +22,21 @@ interface Token {
   readonly expiresAt: number;
 }
 
-const modeOf = (context: AdapterContext): string => textSetting(context.credentials, 'azure_auth_mode') ?? 'default';
+const modeOf = (context: AccessContext): string => textSetting(context.credentials, 'azure_auth_mode') ?? 'default';
 
 /** The headers of a call; fetches a token when the account uses one and none is at hand. */
-export async function azureHeaders(context: AdapterContext): Promise<string[]> {
+export async function azureHeaders(context: AccessContext): Promise<string[]> {
   const mode = modeOf(context);
   if (mode === 'default') return keyHeaders(context);
   return ['authorization', `Bearer ${await accessToken(mode, context)}`];
 }
 
 /** The headers without asking for a token. */
-export function plannedAzureHeaders(context: AdapterContext): string[] {
+export function plannedAzureHeaders(context: AccessContext): string[] {
   return modeOf(context) === 'default' ? keyHeaders(context) : MASKED;
 }
 
-function keyHeaders(context: AdapterContext): string[] {
+function keyHeaders(context: AccessContext): string[] {
   const { key } = context.credentials;
   if (key === null) {
     throw new SluiceError(
@@ -47,7 +47,7 @@ function keyHeaders(context: AdapterContext): string[] {
   return ['api-key', key.reveal()];
 }
 
-function accessToken(mode: string, context: AdapterContext): Promise<string> {
+function accessToken(mode: string, context: AccessContext): Promise<string> {
   switch (mode) {
     case 'entra':
       return entraToken(context, required(context, 'azure_entra_client_secret'));
@@ -64,7 +64,7 @@ function accessToken(mode: string, context: AdapterContext): Promise<string> {
   }
 }
 
-function required(context: AdapterContext, name: string): string {
+function required(context: AccessContext, name: string): string {
   const value = textSetting(context.credentials, name);
   if (value === undefined) throw new SluiceError('bad_call', `The Azure account lacks ${name}.`, { param: name });
   return value;
@@ -81,7 +81,7 @@ function tokenUrl(tenant: string, param: string): URL {
   throw new SluiceError('bad_call', `${param} must be the id or the domain of a tenant.`, { param });
 }
 
-function entraToken(context: AdapterContext, secret: string): Promise<string> {
+function entraToken(context: AccessContext, secret: string): Promise<string> {
   const tenant = required(context, 'azure_entra_tenant_id');
   const client = required(context, 'azure_entra_client_id');
   const url = tokenUrl(tenant, 'azure_entra_tenant_id');
@@ -91,7 +91,7 @@ function entraToken(context: AdapterContext, secret: string): Promise<string> {
 }
 
 /** The assertion is the token the platform gives this server; the operator decides whether accounts may use it. */
-function federatedToken(context: AdapterContext, tenantName: string, clientName: string): Promise<string> {
+function federatedToken(context: AccessContext, tenantName: string, clientName: string): Promise<string> {
   const { ambient } = context;
   const path = ambient?.variable('AZURE_FEDERATED_TOKEN_FILE');
   if (ambient === undefined || path === undefined || path === '') {
@@ -113,7 +113,7 @@ function federatedToken(context: AdapterContext, tenantName: string, clientName:
   });
 }
 
-function managedToken(context: AdapterContext): Promise<string> {
+function managedToken(context: AccessContext): Promise<string> {
   const endpoint = context.ambient?.variable('IDENTITY_ENDPOINT');
   const header = context.ambient?.variable('IDENTITY_HEADER');
   if (endpoint === undefined || header === undefined || !URL.canParse(endpoint)) {
@@ -135,6 +135,7 @@ function managedToken(context: AdapterContext): Promise<string> {
       headers: ['accept', 'application/json', 'x-identity-header', header],
       body: null,
       accountHeaders: false,
+      shared: true,
     }),
   );
 }
@@ -147,11 +148,7 @@ function unavailable(what: string, instead: string): SluiceError {
   );
 }
 
-function clientCredentials(
-  context: AdapterContext,
-  url: URL,
-  fields: Readonly<Record<string, string>>,
-): Promise<Token> {
+function clientCredentials(context: AccessContext, url: URL, fields: Readonly<Record<string, string>>): Promise<Token> {
   const form = new URLSearchParams({ grant_type: 'client_credentials', ...fields, scope: `${RESOURCE}/.default` });
   return token(context, {
     method: 'POST',
@@ -159,10 +156,11 @@ function clientCredentials(
     headers: ['accept', 'application/json', 'content-type', 'application/x-www-form-urlencoded'],
     body: Buffer.from(form.toString()),
     accountHeaders: false,
+    shared: true,
   });
 }
 
-async function token(context: AdapterContext, request: AdapterRequest): Promise<Token> {
+async function token(context: AccessContext, request: AdapterRequest): Promise<Token> {
   const answer = await context.call(request);
   let body: JsonObject = {};
   try {

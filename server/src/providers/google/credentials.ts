@@ -7,7 +7,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { Credentials } from '../provider.ts';
 import { textSetting } from '../settings.ts';
-import type { AdapterContext } from '../training.ts';
+import type { AccessContext } from '../training.ts';
 import { integerOf, invalidAnswer, textOf } from '../training-calls.ts';
 import { federatedToken } from './federation.ts';
 import { CLOUD_SCOPE, exchangeFailure, type FreshToken } from './tokens.ts';
@@ -75,7 +75,7 @@ async function assertion(account: ServiceAccount, nowMs: number): Promise<string
     .sign(key);
 }
 
-async function exchange(account: ServiceAccount, context: AdapterContext): Promise<FreshToken> {
+async function exchange(account: ServiceAccount, context: AccessContext): Promise<FreshToken> {
   const asked = context.now();
   const form = new URLSearchParams({
     grant_type: 'urn:ietf:params:oauth:grant-type:jwt-bearer',
@@ -87,6 +87,7 @@ async function exchange(account: ServiceAccount, context: AdapterContext): Promi
     headers: ['accept', 'application/json', 'content-type', 'application/x-www-form-urlencoded'],
     body: Buffer.from(form.toString()),
     accountHeaders: false,
+    shared: true,
   });
   if (answer.status !== 200) throw await exchangeFailure(answer, 'the service account');
   const body = await answer.json();
@@ -108,7 +109,7 @@ function authType(credentials: Credentials): string {
  * The bearer token for Google Cloud calls of the account: the provider key itself (`basic`), one exchanged for the
  * service account's assertion, or one of the workload's federated identity (`wif`). Shared by concurrent calls through `context.tokens`.
  */
-export async function googleToken(context: AdapterContext): Promise<string> {
+export async function googleToken(context: AccessContext): Promise<string> {
   const { credentials } = context;
   switch (authType(credentials)) {
     case 'basic': {
@@ -134,7 +135,7 @@ export async function googleToken(context: AdapterContext): Promise<string> {
 }
 
 /** Authorization of a call to Google Cloud. */
-export async function googleHeaders(context: AdapterContext): Promise<string[]> {
+export async function googleHeaders(context: AccessContext): Promise<string[]> {
   return ['authorization', `Bearer ${await googleToken(context)}`];
 }
 

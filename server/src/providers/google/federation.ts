@@ -6,7 +6,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { asObject } from '../../operations/convert/fields.ts';
-import type { AdapterContext, AmbientIdentity } from '../training.ts';
+import type { AccessContext, AmbientIdentity } from '../training.ts';
 import { integerOf, invalidAnswer, textOf } from '../training-calls.ts';
 import { CLOUD_SCOPE, exchangeFailure, type FreshToken } from './tokens.ts';
 
@@ -63,7 +63,7 @@ async function externalAccount(ambient: AmbientIdentity): Promise<External> {
   };
 }
 
-async function exchanged(external: External, ambient: AmbientIdentity, context: AdapterContext): Promise<FreshToken> {
+async function exchanged(external: External, ambient: AmbientIdentity, context: AccessContext): Promise<FreshToken> {
   const content = (await ambient.file(external.file)).trim();
   const subject = external.field === null ? content : textOf(parsed(content)[external.field]);
   if (subject === null || subject === '') throw wrong('the token file is empty.');
@@ -82,6 +82,7 @@ async function exchanged(external: External, ambient: AmbientIdentity, context: 
     headers: ['accept', 'application/json', 'content-type', 'application/x-www-form-urlencoded'],
     body: Buffer.from(form.toString()),
     accountHeaders: false,
+    shared: true,
   });
   if (answer.status !== 200) throw await exchangeFailure(answer, 'the workload identity');
   const body = await answer.json();
@@ -92,7 +93,7 @@ async function exchanged(external: External, ambient: AmbientIdentity, context: 
 }
 
 /** The token of the service account that the federated identity may act as. */
-async function impersonated(url: URL, token: FreshToken, context: AdapterContext): Promise<FreshToken> {
+async function impersonated(url: URL, token: FreshToken, context: AccessContext): Promise<FreshToken> {
   const answer = await context.call({
     method: 'POST',
     url,
@@ -106,6 +107,7 @@ async function impersonated(url: URL, token: FreshToken, context: AdapterContext
     ],
     body: Buffer.from(JSON.stringify({ scope: [CLOUD_SCOPE], lifetime: '3600s' })),
     accountHeaders: false,
+    shared: true,
   });
   if (answer.status !== 200) throw await exchangeFailure(answer, 'the workload identity');
   const body = await answer.json();
@@ -116,7 +118,7 @@ async function impersonated(url: URL, token: FreshToken, context: AdapterContext
 }
 
 /** Refused where the operator lends no identity: every tenant would else be the machine Sluice runs on. */
-export async function federatedToken(context: AdapterContext): Promise<string> {
+export async function federatedToken(context: AccessContext): Promise<string> {
   const { ambient } = context;
   if (ambient === undefined) {
     throw wrong('this server does not lend its own identity to this account; use "serviceAccount" or "basic".');

@@ -2,15 +2,10 @@ import type { SluiceError } from '../../kernel/errors.ts';
 import type { AdapterAnswer } from '../training.ts';
 import { failureOf, providerFailure } from '../training-calls.ts';
 
+export type { FreshToken } from '../training.ts';
+
 /** Covers Vertex AI and Cloud Storage. */
 export const CLOUD_SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
-
-/** As the token cache takes it. */
-export interface FreshToken {
-  readonly value: string;
-  /** Milliseconds since the epoch. */
-  readonly expiresAt: number;
-}
 
 /** A refusal of a token endpoint is a wrong credential, whatever its status; a failure of it stays one. */
 export async function exchangeFailure(answer: AdapterAnswer, what: string): Promise<SluiceError> {
