@@ -10,7 +10,6 @@ import { fileURLToPath } from 'node:url';
 import { registerConsole } from './admin/console.ts';
 import { registerDocs } from './admin/docs.ts';
 import { registerAdmin } from './admin/handle.ts';
-import { purgeIdempotencyKeys } from './admin/idempotency.ts';
 import { Invitations } from './admin/invitations.ts';
 import { buildOpenApi } from './admin/openapi.ts';
 import { registerOperator } from './admin/operator.ts';
@@ -19,6 +18,7 @@ import { refuse } from './admin/respond.ts';
 import { createAuthenticator } from './auth/authenticator.ts';
 import { ConsoleSessions } from './auth/console-session.ts';
 import { systemTenant } from './auth/tenant.ts';
+import { startWork, Training } from './background.ts';
 import { type Config, cloudVariable, isCloudFile } from './config.ts';
 import { type FirstRun, firstRun } from './first-run.ts';
 import { createApp } from './http/app.ts';
@@ -31,12 +31,11 @@ import { webhookPoster } from './http/post-webhook.ts';
 import { createUpstream } from './http/upstream.ts';
 import { startAlertDeliveries } from './jobs/alerts/deliver.ts';
 import { startKeyRotation } from './jobs/key-rotation.ts';
-import { startLeader } from './jobs/leader.ts';
-import { createScheduler, type Scheduler } from './jobs/scheduler.ts';
+import { createScheduler } from './jobs/scheduler.ts';
 import { startUsageLimits } from './jobs/usage-limits.ts';
 import { type Clock, systemClock } from './kernel/clock.ts';
 import { SluiceError } from './kernel/errors.ts';
-import { type Closable, Lifecycle } from './kernel/lifecycle.ts';
+import { Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
 import { createAdmission } from './limits/admission.ts';
 import { settlementSink } from './limits/ledger/journal.ts';
@@ -44,19 +43,20 @@ import { createLedger } from './limits/ledger/ledger.ts';
 import { createOutputs } from './limits/ledger/outputs.ts';
 import { countLiveNodes } from './limits/live-nodes.ts';
 import { createSimulationDesk } from './limits/simulation/desk.ts';
+import { createAnswers } from './llm/cache/answers.ts';
+import { createSimilar } from './llm/cache/similar.ts';
 import { createGuardrailDesk } from './llm/guard/desk.ts';
 import { outsideFactory } from './llm/guard/outside.ts';
 import { createInner } from './llm/inner.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
 import { run } from './llm/pipeline.ts';
-import { type Express, registerDataPlane } from './llm/routes.ts';
+import { type DataPlane, type Express, registerDataPlane } from './llm/routes.ts';
 import type { Services } from './llm/services.ts';
 import { smtpMailer } from './mail/smtp.ts';
 import { OPERATIONS } from './operations/operation.ts';
 import { createPricer } from './pricing/pricer.ts';
 import { createTokenCache } from './providers/token-cache.ts';
 import { ACTIONS } from './resources/catalog.ts';
-import type { ObjectAnswer, ObjectCall, ObjectHandler } from './runtime/object-call.ts';
 import { createRuntime } from './runtime/runtime.ts';
 import { startStoreClock } from './runtime/store-clock.ts';
 import { startWatch } from './runtime/watch.ts';
@@ -69,10 +69,11 @@ import { startShipper } from './store/disk/shipper.ts';
 import { openVault } from './store/envelope.ts';
 import { countersByClock } from './store/ipc/ipc.ts';
 import { loadKeyring } from './store/keyring.ts';
+import { memoryCache } from './store/memory/cache.ts';
 import { memoryCounters } from './store/memory/counters.ts';
 import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables } from './store/ports.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
-import type { OpenTraining, SharedServices } from './training/open.ts';
+import type { SharedServices } from './training/open.ts';
 import type { TrainingServices } from './training/services.ts';
 
 const HEADERS_MS = 60_000;
@@ -83,17 +84,13 @@ const SWEEP_MS = 50;
 const SHIP_MS = 5_000;
 /** Largest input file of a batch (api §5.3). */
 const MAX_BATCH_BYTES = 100 * 1024 * 1024;
-/** Rows one process works on at the same time: jobs mostly wait for their provider, batches mostly call it. */
-const JOBS_AT_ONCE = 16;
-const BATCHES_AT_ONCE = 8;
-const USAGE_AT_ONCE = 4;
 const MAX_TOKEN_FILE = 64 * 1024;
 /** The whole of one call of a webhook. */
 const WEBHOOK_MS = 10_000;
 /** How soon what was used is in the books: until then it counts as reserved. */
 const SETTLE_MS = 20;
-const SWEEP_FILES_MS = 60 * 60_000;
-const SWEEP_ANSWERS_MS = 5 * 60_000;
+/** Answers kept in a process that has no Redis. */
+const CACHE_BYTES = 64 * 1024 * 1024;
 const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
 const PACKAGE = new URL('../package.json', import.meta.url);
 
@@ -324,6 +321,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
   const scheduler = roles.has('jobs') ? createScheduler({ tables, clock, log, node: training.node }) : null;
   const own = lifecycle.own('files, batches and jobs', new Training(training, (id) => scheduler?.wake(id)));
   const bodies = new BodyBudget(Math.max(4 * config.maxBodyBytes, bodyMemory(config.workers)));
+  let dataPlane: DataPlane | null = null;
   const gateway: Services = {
     authenticator,
     runtime,
@@ -337,6 +335,12 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     admission: createAdmission({ counters, share, clock: storeClock, log }),
     ledger,
     outputs: createOutputs(),
+    answers: createAnswers({
+      cache: redis?.cache ?? lifecycle.own('cache', memoryCache({ clock, maxBytes: CACHE_BYTES })),
+      similar: createSimilar({ tables, clock: storeClock, log }),
+      log,
+    }),
+    runInner: (x) => dataPlane?.runInner(x) ?? run(x),
     unpriced: config.unpriced,
     objects: own,
     outside: (organisationId) => outsideFactory({ fetcher: training.fetcher, guard, clock, organisationId }),
@@ -348,9 +352,9 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     blockInlineConfig: config.blockInlineConfig,
     timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS },
   };
-  const dataPlane = roles.has('gateway') ? registerDataPlane(app, gateway, express) : null;
+  dataPlane = roles.has('gateway') ? registerDataPlane(app, gateway, express) : null;
   // A node that only works in the background runs the lines of batches all the same.
-  runLine = createInner({ services: gateway, tables, clock: storeClock, run: (x) => dataPlane?.runInner(x) ?? run(x) });
+  runLine = createInner({ services: gateway, tables, clock: storeClock, run: gateway.runInner });
   if (roles.has('admin')) {
     const admin = {
       tables,
@@ -489,84 +493,6 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
       fn();
     });
   }
-}
-
-/** Read when the first file, batch or job is asked for or falls due: most nodes never need it, and idle memory counts. */
-class Training implements ObjectHandler, Closable {
-  readonly #services: SharedServices;
-  readonly #wake: (id: string) => void;
-  #opened: Promise<OpenTraining> | null = null;
-
-  constructor(services: SharedServices, wake: (id: string) => void) {
-    this.#services = services;
-    this.#wake = wake;
-  }
-
-  get isOpen(): boolean {
-    return this.#opened !== null;
-  }
-
-  open(): Promise<OpenTraining> {
-    this.#opened ??= import('./training/open.ts').then(({ openTraining }) => openTraining(this.#services, this.#wake));
-    return this.#opened;
-  }
-
-  async handle(call: ObjectCall): Promise<ObjectAnswer> {
-    return (await this.open()).handler.handle(call);
-  }
-
-  async close(): Promise<void> {
-    await (await this.#opened)?.close();
-  }
-}
-
-/** The work of `jobs` nodes: turns at jobs and batches that are due, and the clean-up that one node does for all. */
-function startWork(lifecycle: Lifecycle, scheduler: Scheduler, training: Training, services: SharedServices): void {
-  const { tables, clock, log, node } = services;
-  scheduler.add({
-    table: 'training_jobs',
-    concurrency: JOBS_AT_ONCE,
-    run: async (claim) => (await training.open()).runJob(claim),
-  });
-  scheduler.add({
-    table: 'batches',
-    concurrency: BATCHES_AT_ONCE,
-    run: async (claim) => (await training.open()).runBatch(claim),
-  });
-  scheduler.add({
-    table: 'object_usage',
-    concurrency: USAGE_AT_ONCE,
-    run: async (claim) => (await training.open()).runUsage(claim),
-  });
-  lifecycle.own('due work', scheduler);
-  scheduler.start();
-  lifecycle.own(
-    'file sweep',
-    startLeader({
-      tables,
-      clock,
-      log,
-      node,
-      name: 'file-sweep',
-      everyMs: SWEEP_FILES_MS,
-      async lead(signal) {
-        const kept = training.isOpen || (await tables.systemRead((tx) => tx.count('files'))) > 0;
-        if (kept) await (await training.open()).sweep(signal);
-      },
-    }),
-  );
-  lifecycle.own(
-    'kept answers',
-    startLeader({
-      tables,
-      clock,
-      log,
-      node,
-      name: 'kept-answers',
-      everyMs: SWEEP_ANSWERS_MS,
-      lead: () => purgeIdempotencyKeys(tables),
-    }),
-  );
 }
 
 /** A token file of the platform: short, and renewed in place. */

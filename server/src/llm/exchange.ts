@@ -11,6 +11,7 @@ import type { TokenUsage } from '../operations/usage.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { LimitFacts } from '../store/limit-types.ts';
 import type { AttemptRecord } from '../telemetry/record.ts';
+import type { Caching } from './cache/caching.ts';
 import type { Reserved } from './estimate.ts';
 import type { Guarded } from './guard/guarded.ts';
 import type { Plan } from './plan.ts';
@@ -78,6 +79,8 @@ export class Exchange {
   exhausted: LimitState | null;
   /** Its guardrails; null without any. */
   guard: Guarded | null;
+  /** What the cache found, or keeps of the answer; null where no cache is asked. */
+  caching: Caching | null;
   /** The body is already what the config makes of it. */
   shaped: boolean;
   readonly attempts: AttemptRecord[];
@@ -150,6 +153,7 @@ export class Exchange {
     this.reserved = null;
     this.exhausted = null;
     this.guard = null;
+    this.caching = null;
     this.shaped = false;
     this.attempts = [];
     this.tries = 0;

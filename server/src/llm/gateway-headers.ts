@@ -1,5 +1,6 @@
 import type { Left, Quota } from '../limits/admission.ts';
 import type { LimitState } from '../limits/ledger/ledger.ts';
+import type { Hit } from './cache/caching.ts';
 import type { Exchange } from './exchange.ts';
 
 const MICROS = 1_000_000;
@@ -9,7 +10,8 @@ const MICROS = 1_000_000;
  * which the attempt count tells as -1.
  */
 export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): void {
-  into.push('x-gateway-trace-id', x.traceId, 'x-gateway-cache-status', 'DISABLED');
+  into.push('x-gateway-trace-id', x.traceId, 'x-gateway-cache-status', x.caching?.status ?? 'DISABLED');
+  if (x.caching?.hit != null) savings(x.caching.hit, into);
   if (x.quota !== null) quotaHeaders(x.quota, into);
   if (x.held !== null) usageHeaders(x, x.held.states, into);
   else if (x.exhausted !== null) usageHeaders(x, [x.exhausted], into);
@@ -26,6 +28,12 @@ export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): 
     'x-gateway-last-used-option-index',
     target.path,
   );
+}
+
+/** What the answer cost when it was made, dollars, and how long it took, milliseconds: neither is spent again. */
+function savings({ facts }: Hit, into: string[]): void {
+  if (facts.costMicros !== null) into.push('x-gateway-cache-saved-cost', shown('cost', facts.costMicros));
+  into.push('x-gateway-cache-saved-ms', String(facts.latencyMs));
 }
 
 function quotaHeaders(quota: Quota, into: string[]): void {

@@ -12,6 +12,7 @@ import { admit } from './steps/admit.ts';
 import { authenticate } from './steps/authenticate.ts';
 import { dispatch } from './steps/dispatch.ts';
 import { guard } from './steps/guard.ts';
+import { keepAnswer } from './steps/keep-answer.ts';
 import { answerObject } from './steps/objects.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
@@ -57,7 +58,7 @@ export const TABLE: readonly StepRow[] = [
 ];
 
 /** Run in `finally`, also after a refusal, a failure and a client abort, in this order. */
-export const TAIL: readonly Step[] = [settle, record];
+export const TAIL: readonly Step[] = [settle, keepAnswer, record];
 
 const memo = new Map<string, readonly Step[]>();
 

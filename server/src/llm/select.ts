@@ -9,6 +9,7 @@ import { PROVIDERS, providerById } from '../providers/catalog.ts';
 import type { Provider } from '../providers/provider.ts';
 import { type Config, SECRET_KEYS } from '../resources/configs/schema.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
+import { cachePolicy } from './cache/policy.ts';
 import type { Exchange } from './exchange.ts';
 import { headerSettings } from './provider-headers.ts';
 import { compileShaping } from './shaping.ts';
@@ -260,6 +261,7 @@ function build(
     forwardHeaders: config?.forward_headers ?? [],
     timeoutMs: timeout,
     retry: compileRetry(config, x),
+    cache: cachePolicy(x, config),
     strict: config?.strict_open_ai_compliance ?? x.header('x-gateway-strict-open-ai-compliance') !== 'false',
   });
 }

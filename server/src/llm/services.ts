@@ -15,6 +15,8 @@ import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { UnpricedRule } from '../store/schema.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
+import type { Answers } from './cache/answers.ts';
+import type { Exchange } from './exchange.ts';
 
 /** What the steps of the data plane may use. Made once in `compose.ts`. */
 export interface Services {
@@ -33,8 +35,12 @@ export interface Services {
   readonly admission: Admission;
   readonly ledger: Ledger;
   readonly outputs: Outputs;
+  /** Answers that are given again. */
+  readonly answers: Answers;
   /** What limits on cost do with models of unknown price, where a limit has no rule of its own. */
   readonly unpriced: Readonly<UnpricedRule>;
+  /** Runs a request that Sluice makes itself, from an exchange made for it. */
+  readonly runInner: (x: Exchange) => Promise<void>;
   /** Files, batches and fine-tuning jobs. */
   readonly objects: ObjectHandler;
   /** How guardrails of an organisation call others. */

@@ -4,6 +4,7 @@ import { type Bound, bindingFor } from '../providers/binding.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
+import type { CachePolicy } from './cache/policy.ts';
 import type { Shaping } from './shaping.ts';
 
 /** Where a call may go, compiled: what an attempt needs without another look at the config. */
@@ -23,6 +24,8 @@ export class Target {
   readonly forwardHeaders: readonly string[];
   readonly timeoutMs: number | null;
   readonly retry: Retry | null;
+  /** Null without a cache. */
+  readonly cache: CachePolicy | null;
   readonly strict: boolean;
   /** Credentials that travel upstream: a header or error that echoes one loses it. */
   readonly sent: readonly string[];
@@ -38,6 +41,7 @@ export class Target {
     forwardHeaders: readonly string[];
     timeoutMs: number | null;
     retry: Retry | null;
+    cache: CachePolicy | null;
     strict: boolean;
   }) {
     this.path = parts.path;
@@ -51,6 +55,7 @@ export class Target {
     this.forwardHeaders = parts.forwardHeaders;
     this.timeoutMs = parts.timeoutMs;
     this.retry = parts.retry;
+    this.cache = parts.cache;
     this.strict = parts.strict;
     this.sent = secretsOf(parts.credentials, parts.customHeaders, parts.provider.secretSettings);
   }

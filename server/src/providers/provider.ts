@@ -147,6 +147,8 @@ export interface Provider {
     body: JsonObject | string,
     header?: (name: string) => string | undefined,
   ) => ProviderError;
+  /** Its usual model of embeddings, by which a semantic cache compares questions where the config names none. */
+  readonly embeddingModel?: string;
   /** Fine-tuning, files and batches; absent: 501. */
   readonly training?: TrainingAdapter;
   /** Answers inside the process instead of over a socket (sandbox). */

@@ -14,7 +14,7 @@ import type {
   VirtualKeyRow,
   WorkspaceRows,
 } from '../resources/openable.ts';
-import { blocksInlineConfig } from '../resources/settings/settings.ts';
+import { blocksInlineConfig, cacheMaxAge } from '../resources/settings/settings.ts';
 import type { Row } from '../store/schema.ts';
 import type {
   ModelSettings,
@@ -78,6 +78,7 @@ export async function compileWorkspace(
     providers,
     configs,
     guardrails: await compileGuardrails(rows, options.log),
+    cacheMaxAge: cacheMaxAge(organisation),
     plans: new Map(),
   };
 }

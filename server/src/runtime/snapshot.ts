@@ -82,5 +82,7 @@ export interface WorkspaceSnapshot {
   /** By slug and by id. */
   readonly configs: ReadonlyMap<string, StoredConfig>;
   readonly guardrails: WorkspaceGuardrails;
+  /** The organisation's default and upper bound of the age of cached answers, seconds; null without one. */
+  readonly cacheMaxAge: number | null;
   readonly plans: Map<string, unknown>;
 }

@@ -501,6 +501,21 @@ export const SCHEMA = {
     created_at: time(),
   }),
   ...GUARDRAIL_TABLES,
+  /** Questions whose answers are in the cache, as vectors. */
+  answer_vectors: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    /** Digest of all that must be the same for an answer to be given again. */
+    scope: text(),
+    /** Little-endian single floats of a unit vector, in base64. */
+    vector: text(),
+    /** Where the answer lies in the cache, and what opens it. */
+    place: text(),
+    secret: text(),
+    created_at: time(),
+    expires_at: time(),
+  }),
   /** How far each journal of settled requests has been applied. */
   ledger_positions: table(['journal'], 'none', { journal: text(), segment: text(), position: int() }),
   /** One leader per job. */

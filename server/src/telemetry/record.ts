@@ -51,6 +51,8 @@ export interface LogRecord {
   readonly upstream_bytes_in: number;
   readonly metadata: Readonly<Record<string, string>> | null;
   readonly cache_status: string;
+  /** Absent when the answer did not come from the cache. */
+  readonly cache?: CacheFacts | undefined;
   /** Absent when no limit was asked. */
   readonly limits?: LimitFacts | undefined;
   /** What guardrails said; absent when none was asked. */
@@ -65,4 +67,15 @@ export interface AttemptRecord {
   readonly status: number | null;
   readonly error: string | null;
   readonly duration_ms: number;
+}
+
+/** What an answer from the cache did not need again. */
+export interface CacheFacts {
+  /** When the answer was made. */
+  readonly made_at: number;
+  /** What it cost then; null when that was not known. */
+  readonly saved_micros: number | null;
+  readonly saved_ms: number;
+  /** Cosine similarity of the questions; null for the same request. */
+  readonly similarity: number | null;
 }

@@ -639,6 +639,19 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       ...stamps,
     },
   ],
+  answer_vectors: (t) => [
+    {
+      id: newId(),
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      scope: `scope-${t.canary}`,
+      vector: t.canary,
+      place: `answer:${t.canary}`,
+      secret: `secret-${t.canary}`,
+      created_at: stamps.created_at,
+      expires_at: stamps.created_at + 1000,
+    },
+  ],
   sandbox_objects: (t) => [
     {
       id: `sandbox-${t.canary}`,

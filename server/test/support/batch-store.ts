@@ -166,6 +166,7 @@ export async function batchWorld(
       Object.entries(configs).map(([slug, config]) => [slug, { slug, versionId: 'v', config, broken: null }]),
     ),
     guardrails: { byName: new Map(), input: [], output: [] },
+    cacheMaxAge: null,
     plans: new Map(),
   });
 

@@ -78,6 +78,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
         ],
       ]),
       guardrails: { byName: new Map(), input: [], output: [] },
+      cacheMaxAge: null,
       plans: new Map(),
     };
     const counters = memoryCounters({ clock });
@@ -99,6 +100,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       },
       pricer: createPricer(),
       admission: createAdmission({ counters, share: null, clock, log: silentLog }),
+      answers: { look: async () => false, keep() {} },
+      runInner: async () => undefined,
       ledger: createLedger({
         tables,
         journal: async () => ({

@@ -36,13 +36,16 @@ export class ClientSide {
   start(length: number | null, contentType: string | null): void {
     const x = this.#x;
     x.status = this.#given();
-    startParts(x.response, x.status, this.#head(length, contentType));
+    const head = this.#head(length, contentType);
+    x.caching?.begin(x.tries, x.status, head);
+    startParts(x.response, x.status, head);
     x.headSent = true;
   }
 
   write(part: Buffer): void {
     const { response } = this.#x;
     this.#x.bytesOut += part.length;
+    this.#x.caching?.take(part);
     if (writePart(response, part) || this.#waits.has('client')) return;
     this.wait('client', true);
     response.once('drain', () => this.wait('client', false));

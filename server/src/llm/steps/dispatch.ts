@@ -13,6 +13,7 @@ export async function dispatch(x: Exchange): Promise<void> {
   if (target === null || x.ending !== null) return;
   const prepared = prepare(x, target);
   if (x.dryRun) return answerDryRun(x, target, prepared);
+  if (target.cache !== null && (await x.services.answers.look(x, target, prepared, target.cache))) return;
   let waited = 0;
   for (let tries = 0; ; tries++) {
     const result = await attempt(x, target, prepared);

@@ -1,5 +1,7 @@
 import { endParts } from '../../http/answer-body.ts';
 import { linger } from '../../http/linger.ts';
+import type { CacheFacts } from '../../telemetry/record.ts';
+import type { Hit } from '../cache/caching.ts';
 import type { Exchange } from '../exchange.ts';
 
 const NO_HEADERS: string[] = [];
@@ -48,7 +50,8 @@ export function record(x: Exchange): Promise<void> {
     upstream_bytes_out: x.upstreamBytesOut,
     upstream_bytes_in: x.upstreamBytesIn,
     metadata: x.metadata,
-    cache_status: 'DISABLED',
+    cache_status: x.caching?.status ?? 'DISABLED',
+    cache: x.caching?.hit == null ? undefined : hitFacts(x.caching.hit),
     limits: x.limits ?? undefined,
     guardrails: x.guard?.facts(),
     dry_run: x.dryRun,
@@ -59,6 +62,11 @@ export function record(x: Exchange): Promise<void> {
       resolve();
     });
   });
+}
+
+function hitFacts({ facts, similarity }: Hit): CacheFacts {
+  const { madeAt, costMicros, latencyMs } = facts;
+  return { made_at: madeAt, saved_micros: costMicros, saved_ms: latencyMs, similarity };
 }
 
 function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {

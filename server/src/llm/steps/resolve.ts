@@ -30,6 +30,8 @@ const NEUTRAL = new Set([
   'x-gateway-dry-run',
   'x-gateway-debug',
   'x-gateway-forward-headers',
+  'x-gateway-cache-force-refresh',
+  'x-gateway-cache-namespace',
 ]);
 
 const MAX_PLANS = 1000;

@@ -32,7 +32,7 @@ function book(x: Exchange): void | Promise<void> {
   const usage = parts.length > 1 ? totalUsage(parts) : (parts[0] ?? null);
   x.usage = usage;
   const cost = price(x, parts);
-  const accepted = x.tries > 0 || (x.operation.family === 'J' && x.outcome === 'ok');
+  const accepted = x.tries > 0 || x.caching?.hit != null || (x.operation.family === 'J' && x.outcome === 'ok');
   if (usage !== null && x.target !== null) x.reservation?.settle(usage.input + usage.output);
   else if (!accepted && x.outcome === 'refused' && x.operation.family !== 'J') x.reservation?.release();
   const { held, limits } = x;

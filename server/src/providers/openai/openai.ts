@@ -39,5 +39,6 @@ export const openai: Provider = {
   },
   bindings,
   passThrough: true,
+  embeddingModel: 'text-embedding-3-small',
   training: openAiTraining,
 };

@@ -47,5 +47,6 @@ export const sandbox: Provider = {
   authorize() {},
   bindings,
   passThrough: false,
+  embeddingModel: 'sandbox-embed',
   local: createLocal(),
 };

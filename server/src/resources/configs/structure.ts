@@ -52,6 +52,20 @@ const retry = z.strictObject({
 const cache = z.strictObject({
   mode: z.enum(['simple', 'semantic']),
   max_age: z.int().min(60).max(7_776_000).optional(),
+  /** Semantic: where questions become vectors. */
+  embedding: z
+    .strictObject({
+      provider: z
+        .string()
+        .max(256)
+        .regex(/^@[A-Za-z0-9_-]+$/, 'must be "@" and a provider slug'),
+      model: short,
+    })
+    .optional(),
+  /** Semantic: cosine similarity from which an answer is given again. */
+  threshold: z.number().min(0).max(1).optional(),
+  /** Semantic: whether answers to other system prompts count. */
+  system: z.enum(['ignore', 'match']).optional(),
 });
 
 const outcome = z.strictObject({
@@ -227,7 +241,8 @@ const level = (schema: z.ZodObject, below: Level['below'] = {}): Level => ({ key
 const FEEDBACK: Level = { keys: ['value', 'weight', 'metadata'], below: {} };
 const OUTCOME = level(outcome, { feedback: () => FEEDBACK });
 const RETRY = level(retry);
-const CACHE = level(cache);
+const EMBEDDING: Level = { keys: ['provider', 'model'], below: {} };
+const CACHE = level(cache, { embedding: () => EMBEDDING });
 const DEPLOYMENT = level(deployment);
 const CHECK = level(check);
 const CONDITION = level(condition);

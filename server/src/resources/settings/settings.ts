@@ -40,6 +40,12 @@ export function metadataSchemaOf(organisation: Organisation, of: 'api_key' | 'wo
   return (part(organisation.settings, 'metadata_schemas')[of] as MetadataSchema | undefined) ?? null;
 }
 
+/** Default and upper bound of the age of cached answers, seconds; null without one. */
+export function cacheMaxAge({ settings }: Organisation): number | null {
+  const { cache_max_age: seconds } = settings as { readonly cache_max_age?: unknown };
+  return typeof seconds === 'number' ? seconds : null;
+}
+
 /**
  * Saved-only mode (api §20.6): the organisation's setting, and the workspace's own where the organisation has opened the
  * category; the stricter of the two holds. An organisation that says nothing is in saved-only mode.

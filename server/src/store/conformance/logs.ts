@@ -159,6 +159,7 @@ export function logsConformance(name: string, open: () => Promise<LogsUnderTest>
           time: 500 + Math.floor(i / 10),
           organisation_id: 'org-walk',
           workspace_id: i % 5 === 0 ? 'ws-other' : 'ws-walk',
+          cache: { made_at: 400, saved_micros: 5, saved_ms: 12, similarity: null },
           limits: { usage_at: 500.001, estimate: { cost: 1, tokens: 2, bounded: true } },
           guardrails: [{ slug: 'pg-a', version: null, verdict: false, checks: [{ id: 'c', kinds: ['word 1'] }] }],
         }),

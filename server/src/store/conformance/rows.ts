@@ -535,6 +535,16 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
       capability_ids: [],
       ...at,
     },
+    answer_vectors: {
+      id: `${name}-vector`,
+      ...inside,
+      scope: `${name}-scope`,
+      vector: 'AACAPw==',
+      place: `answer:${name}`,
+      secret: `${name}-secret`,
+      ...created,
+      expires_at: 1_800_000_000_000,
+    },
     sandbox_objects: { id: `${name}-object`, ...inside, kind: 'file', data: {}, ...created },
   };
 }

@@ -5,11 +5,21 @@ import { limits } from './0004-limits.ts';
 import { dueRotations } from './0005-due-rotations.ts';
 import { budgets } from './0006-budgets.ts';
 import { guardrails } from './0007-guardrails.ts';
+import { answerVectors } from './0008-answer-vectors.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
-export const MIGRATIONS: readonly Migration[] = [start, training, identity, limits, dueRotations, budgets, guardrails];
+export const MIGRATIONS: readonly Migration[] = [
+  start,
+  training,
+  identity,
+  limits,
+  dueRotations,
+  budgets,
+  guardrails,
+  answerVectors,
+];
 
 /** The log tables, which may stand in another database. Append-only. */
 export const LOG_MIGRATIONS: readonly Migration[] = [logsStart];

@@ -1,0 +1,141 @@
+/**
+ * The cache of answers (api §10.7). An answer is looked for when it is known what would be sent and to whom; it is kept
+ * when it is complete and has been given. Nothing waits for the cache longer than for a look-up, and a cache that is away
+ * is a miss.
+ */
+import { tenantOf } from '../../auth/tenant.ts';
+import type { Log } from '../../kernel/log.ts';
+import { estimateTokens } from '../../operations/tokens.ts';
+import type { Cache } from '../../store/ports.ts';
+import type { Prepared } from '../attempt.ts';
+import { isBackground } from '../estimate.ts';
+import type { Exchange } from '../exchange.ts';
+import { gatewayHeaders } from '../gateway-headers.ts';
+import type { Target } from '../target.ts';
+import { Caching } from './caching.ts';
+import { embed } from './embed.ts';
+import { type Entry, openEntry, sealEntry } from './entry.ts';
+import { type EntryKey, entryKey, similarKey } from './key.ts';
+import type { CachePolicy } from './policy.ts';
+import type { Similar } from './similar.ts';
+
+export interface Answers {
+  /** Answers the request from the cache (true), or has its answer kept when it is complete. */
+  look(x: Exchange, target: Target, prepared: Prepared, policy: CachePolicy): Promise<boolean>;
+  /** At the end of a request whose answer was to be kept. */
+  keep(x: Exchange, caching: Caching): void;
+}
+
+export function createAnswers(parts: { readonly cache: Cache; readonly similar: Similar; readonly log: Log }): Answers {
+  const { cache, similar, log } = parts;
+
+  async function read(key: EntryKey, maxAgeMs: number, now: number): Promise<Entry | null> {
+    const bytes = await cache.get(key.place);
+    const entry = bytes === null ? null : openEntry(bytes, key.secret);
+    return entry === null || entry.facts.madeAt + maxAgeMs <= now ? null : entry;
+  }
+
+  async function alike(
+    x: Exchange,
+    target: Target,
+    prepared: Prepared,
+    policy: CachePolicy,
+    caching: Caching,
+  ): Promise<boolean> {
+    const embedding = policy.embedding ?? ownEmbedding(target);
+    if (embedding === null || x.principal === null) return false;
+    const question = similarKey(x, target, prepared, policy.system, (text) => estimateTokens(Buffer.byteLength(text)));
+    if (question === null) return false;
+    caching.status = caching.status === 'REFRESH' ? 'REFRESH' : 'SEMANTIC MISS';
+    const vector = await embed(x, embedding, question.text);
+    if (vector === null) return false;
+    const scope = `${question.scope} ${embedding.slug} ${embedding.model}`;
+    caching.question = { scope, vector };
+    if (caching.status === 'REFRESH') return false;
+    const found = await similar.nearest(tenantOf(x.principal), scope, vector, policy.threshold);
+    const entry = found === null ? null : await read(found.key, policy.maxAgeMs, x.services.clock.now());
+    if (found === null || entry === null) return false;
+    caching.status = 'SEMANTIC HIT';
+    caching.hit = { facts: entry.facts, similarity: found.similarity };
+    give(x, caching, entry);
+    return true;
+  }
+
+  return {
+    async look(x, target, prepared, policy) {
+      if (x.header('x-gateway-debug') === 'false' || isBackground(x)) return false;
+      // What guardrails have to say beside the answer belongs to this request alone.
+      if (x.guard !== null && (x.guard.failed || !target.strict)) return false;
+      const key = entryKey(x, target, prepared);
+      const refresh = x.header('x-gateway-cache-force-refresh') === 'true';
+      const caching = new Caching(key, policy.maxAgeMs, refresh ? 'REFRESH' : 'MISS', x.services.bodies);
+      x.caching?.drop();
+      x.caching = caching;
+      try {
+        const entry = refresh ? null : await read(key, policy.maxAgeMs, x.services.clock.now());
+        if (entry !== null) {
+          caching.status = 'HIT';
+          caching.hit = { facts: entry.facts, similarity: null };
+          give(x, caching, entry);
+          return true;
+        }
+        return policy.mode === 'semantic' && (await alike(x, target, prepared, policy, caching));
+      } catch (error) {
+        log.warn('the cache could not be asked', { request: x.id, error: String(error) });
+        return false;
+      }
+    },
+    keep(x, caching) {
+      try {
+        const { ending } = x;
+        const complete = x.outcome === 'ok' && x.status === 200 && caching.hit === null && !x.clientGone;
+        if (!complete || ending === null || ending.kind === 'destroy' || x.guard?.soft) return;
+        if (ending.kind === 'whole') caching.begin(x.tries, ending.status, ending.headers);
+        for (const part of ending.body) caching.take(part);
+        const answer = caching.whole(x.tries);
+        if (answer === null) return;
+        const facts = {
+          contentType: answer.contentType,
+          madeAt: x.services.clock.now(),
+          model: x.modelAnswered,
+          stream: x.stream,
+          costMicros: x.costMicros,
+          latencyMs: Math.round(x.elapsed()),
+        };
+        const sealed = sealEntry({ facts, body: answer.body }, caching.key.secret);
+        const { question, key, maxAgeMs } = caching;
+        const tenant = x.principal === null ? null : tenantOf(x.principal);
+        cache
+          .set(key.place, sealed, maxAgeMs)
+          .then(() =>
+            question === null || tenant === null
+              ? undefined
+              : similar.add(tenant, question.scope, question.vector, key, maxAgeMs),
+          )
+          .catch((error: unknown) => log.warn('an answer could not be kept', { error: String(error) }));
+      } finally {
+        caching.drop();
+      }
+    },
+  };
+}
+
+/** The provider that is asked also makes vectors, with its usual model. */
+function ownEmbedding({ stored, provider }: Target): CachePolicy['embedding'] {
+  if (stored === null || provider.embeddingModel === undefined) return null;
+  return { slug: stored.slug, model: provider.embeddingModel };
+}
+
+function give(x: Exchange, { hit }: Caching, { facts, body }: Entry): void {
+  x.status = 200;
+  x.stream = facts.stream;
+  x.modelAnswered = facts.model;
+  x.costMicros = 0;
+  x.ttft = x.elapsed();
+  const headers = ['content-type', facts.contentType];
+  if (!facts.stream) headers.push('content-length', String(body.length));
+  gatewayHeaders(x, headers);
+  if (hit !== null)
+    headers.push('age', String(Math.max(0, Math.floor((x.services.clock.now() - facts.madeAt) / 1000))));
+  x.ending = { kind: 'whole', status: 200, headers, body: [body] };
+}

@@ -1,0 +1,76 @@
+/** What the cache does for one request: what it found, or what it keeps of the answer. */
+import type { BodyBudget } from '../../http/body-budget.ts';
+import type { EntryFacts } from './entry.ts';
+import type { EntryKey } from './key.ts';
+
+export type CacheStatus = 'HIT' | 'SEMANTIC HIT' | 'MISS' | 'SEMANTIC MISS' | 'REFRESH';
+
+/** An answer from the cache, for headers and the record. */
+export interface Hit {
+  readonly facts: EntryFacts;
+  /** Cosine similarity of the questions; null for the same request. */
+  readonly similarity: number | null;
+}
+
+/** Larger answers are not kept. */
+const MAX_ANSWER = 4 * 1024 * 1024;
+
+export class Caching {
+  readonly key: EntryKey;
+  readonly maxAgeMs: number;
+  status: CacheStatus;
+  hit: Hit | null = null;
+  /** The question as a vector, when it was made, so that the answer is found by similar ones. */
+  question: { readonly scope: string; readonly vector: Float32Array } | null = null;
+  readonly #bodies: BodyBudget;
+  #parts: Buffer[] | null = [];
+  #bytes = 0;
+  /** The try whose answer is being kept. */
+  #of = 0;
+  #contentType: string | null = null;
+
+  constructor(key: EntryKey, maxAgeMs: number, status: CacheStatus, bodies: BodyBudget) {
+    this.key = key;
+    this.maxAgeMs = maxAgeMs;
+    this.status = status;
+    this.#bodies = bodies;
+  }
+
+  /** The head of an answer has been sent; `tries` says by which attempt. */
+  begin(tries: number, status: number, headers: readonly string[]): void {
+    if (this.#of !== 0 || status !== 200) this.drop();
+    this.#of = tries;
+    this.#contentType = contentTypeIn(headers);
+  }
+
+  take(part: Buffer): void {
+    if (this.#parts === null) return;
+    const now = this.#bytes + part.length;
+    if (now > MAX_ANSWER || !this.#bodies.grow(this.#bytes, now)) {
+      this.drop();
+      return;
+    }
+    this.#bytes = now;
+    this.#parts.push(part);
+  }
+
+  /** The whole answer; null where it is not to be kept: too large, or made by more than one attempt. */
+  whole(tries: number): { readonly body: Buffer; readonly contentType: string } | null {
+    if (this.#parts === null || this.#of !== tries || this.#contentType === null) return null;
+    return { body: Buffer.concat(this.#parts), contentType: this.#contentType };
+  }
+
+  drop(): void {
+    if (this.#parts === null) return;
+    this.#parts = null;
+    this.#bodies.release(this.#bytes);
+    this.#bytes = 0;
+  }
+}
+
+function contentTypeIn(headers: readonly string[]): string | null {
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    if (headers[i]?.toLowerCase() === 'content-type') return headers[i + 1] ?? null;
+  }
+  return null;
+}

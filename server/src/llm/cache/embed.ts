@@ -1,0 +1,73 @@
+/** Texts as vectors, asked for in the name of the caller: counted, guarded and recorded like any request of theirs. */
+import { InnerResponse, innerRequest } from '../../http/inner-exchange.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json.ts';
+import { OPERATIONS } from '../../operations/operation.ts';
+import { Exchange } from '../exchange.ts';
+
+const MAX_ANSWER = 4 * 1024 * 1024;
+const MAX_DIMENSIONS = 8192;
+
+/**
+ * The unit vector of a text by a model of a stored provider; null when it cannot be had, for whatever reason: the
+ * request is then answered as if nothing similar was there.
+ */
+export async function embed(
+  x: Exchange,
+  { slug, model }: { readonly slug: string; readonly model: string },
+  text: string,
+): Promise<Float32Array | null> {
+  const { principal, services } = x;
+  if (principal === null) return null;
+  const body = Buffer.from(JSON.stringify({ model, input: text, encoding_format: 'float' }));
+  const request = innerRequest('POST', '/v1/embeddings', {
+    'x-gateway-provider': `@${slug}`,
+    'x-gateway-trace-id': x.traceId,
+    'x-gateway-parent-span-id': x.spanId,
+    'content-type': 'application/json',
+    'content-length': String(body.length),
+  });
+  const response = new InnerResponse(request, MAX_ANSWER);
+  const inner = new Exchange(services, OPERATIONS.embeddings, request, response, {});
+  // The config of the key says where questions go, and not where their vectors are made.
+  const { config_id: _config, ...defaults } = principal.defaults ?? {};
+  inner.principal = { ...principal, defaults };
+  inner.body = body;
+  inner.bytesIn = body.length;
+  const former = x.cancel;
+  x.cancel = (error) => {
+    inner.clientGone = true;
+    inner.cancel?.(new SluiceError('client_closed', 'The request this belongs to was ended.'));
+    former?.(error);
+  };
+  try {
+    await services.runInner(inner);
+  } finally {
+    x.cancel = former;
+  }
+  const answer = await response.collected;
+  if (!answer.complete || answer.status !== 200) return null;
+  try {
+    const parsed: unknown = JSON.parse(answer.body.toString('utf8'));
+    const first = isObject(parsed) && Array.isArray(parsed.data) ? parsed.data[0] : null;
+    return isObject(first) ? unit(first.embedding) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** A vector of length 1; null for what is none. */
+function unit(value: unknown): Float32Array | null {
+  if (!Array.isArray(value) || value.length === 0 || value.length > MAX_DIMENSIONS) return null;
+  const vector = new Float32Array(value.length);
+  let sum = 0;
+  for (const [i, one] of value.entries()) {
+    if (typeof one !== 'number' || !Number.isFinite(one)) return null;
+    vector[i] = one;
+    sum += one * one;
+  }
+  const length = Math.sqrt(sum);
+  if (!(length > 0)) return null;
+  for (let i = 0; i < vector.length; i++) vector[i] = (vector[i] ?? 0) / length;
+  return vector;
+}

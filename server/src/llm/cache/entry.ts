@@ -1,0 +1,52 @@
+/** Answers as they lie in the cache: sealed with a key that only the same request has. */
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { isObject } from '../../kernel/json.ts';
+
+/** What is told of an answer when it is given again. */
+export interface EntryFacts {
+  readonly contentType: string;
+  /** Milliseconds since the epoch at which it was made. */
+  readonly madeAt: number;
+  readonly model: string | null;
+  readonly stream: boolean;
+  /** What it cost, micro-dollars; null when that was not known. */
+  readonly costMicros: number | null;
+  /** How long it took, milliseconds. */
+  readonly latencyMs: number;
+}
+
+export interface Entry {
+  readonly facts: EntryFacts;
+  readonly body: Buffer;
+}
+
+const CIPHER = 'aes-256-gcm';
+const VERSION = 1;
+const IV = 12;
+const TAG = 16;
+
+/** Version, nonce, tag, then the sealed facts and body. */
+export function sealEntry({ facts, body }: Entry, secret: Buffer): Buffer {
+  const head = Buffer.from(JSON.stringify(facts));
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(head.length);
+  const iv = randomBytes(IV);
+  const cipher = createCipheriv(CIPHER, secret, iv);
+  const sealed = [cipher.update(length), cipher.update(head), cipher.update(body), cipher.final()];
+  return Buffer.concat([Buffer.from([VERSION]), iv, cipher.getAuthTag(), ...sealed]);
+}
+
+/** Null for whatever is not an entry of this version, made whole and by somebody with the same secret. */
+export function openEntry(bytes: Buffer, secret: Buffer): Entry | null {
+  if (bytes[0] !== VERSION || bytes.length < 1 + IV + TAG + 4) return null;
+  try {
+    const decipher = createDecipheriv(CIPHER, secret, bytes.subarray(1, 1 + IV), { authTagLength: TAG });
+    decipher.setAuthTag(bytes.subarray(1 + IV, 1 + IV + TAG));
+    const plain = Buffer.concat([decipher.update(bytes.subarray(1 + IV + TAG)), decipher.final()]);
+    const length = plain.readUInt32BE(0);
+    const facts: unknown = JSON.parse(plain.toString('utf8', 4, 4 + length));
+    return isObject(facts) ? { facts: facts as unknown as EntryFacts, body: plain.subarray(4 + length) } : null;
+  } catch {
+    return null;
+  }
+}

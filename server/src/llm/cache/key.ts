@@ -1,0 +1,189 @@
+/**
+ * Which requests may share an answer: those of one key of one workspace, under one version of one config, that would be
+ * sent to one account in the same words. What would be sent is part of the key as it would be sent, credential and
+ * all, so that nothing that could change an answer is forgotten here.
+ */
+import { createHash, type Hash } from 'node:crypto';
+import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { parseExact } from '../../kernel/json-exact.ts';
+import type { Prepared } from '../attempt.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Target } from '../target.ts';
+
+export interface EntryKey {
+  /** Where the answer lies. */
+  readonly place: string;
+  /** 32 bytes that open it: whoever sees the cache but not the request cannot read the answer. */
+  readonly secret: Buffer;
+}
+
+/** A request of which some texts may differ. */
+export interface SimilarKey {
+  /** Digest of all that must be the same. */
+  readonly scope: string;
+  /** What the user said. */
+  readonly text: string;
+}
+
+/** Headers that tell one call from another and never change an answer. */
+const OF_THE_CALL = new Set(['x-request-id', 'x-client-request-id', 'traceparent', 'tracestate', 'baggage']);
+/** Larger bodies are compared byte for byte. */
+const MAX_PARSED = 4 * 1024 * 1024;
+/** Longer conversations and texts are looked up as they are only (api §10.7). */
+const MAX_MESSAGES = 4;
+const MAX_TOKENS = 8191;
+
+/** The key of the request that `prepared` would send. */
+export function entryKey(x: Exchange, target: Target, prepared: Prepared): EntryKey {
+  const hash = createHash('sha512');
+  about(hash, x, target, prepared);
+  const body = bodyBytes(prepared);
+  const parsed = parse(body);
+  part(hash, parsed === null ? body : canonical(parsed));
+  const digest = hash.digest();
+  const place = `answer:${x.principal?.organisationId ?? ''}:${x.principal?.workspaceId ?? ''}:${digest.toString('base64url', 0, 32)}`;
+  return { place, secret: digest.subarray(32) };
+}
+
+/**
+ * Null where only the very same request can be answered from the cache: other operations, long conversations, and what
+ * has more than text in it.
+ */
+export function similarKey(
+  x: Exchange,
+  target: Target,
+  prepared: Prepared,
+  system: 'ignore' | 'match',
+  countTokens: (text: string) => number,
+): SimilarKey | null {
+  const parsed = parse(x.body);
+  if (parsed === null) return null;
+  const said =
+    x.operation.id === 'chat' ? ofChat(parsed, system) : x.operation.id === 'completions' ? ofPrompt(parsed) : null;
+  if (said === null || said.text === '' || countTokens(said.text) > MAX_TOKENS) return null;
+  const hash = createHash('sha256');
+  about(hash, x, target, prepared);
+  part(hash, canonical(said.rest));
+  return { scope: hash.digest('base64url'), text: said.text };
+}
+
+/** All that the answer depends on beside the body. */
+function about(hash: Hash, x: Exchange, target: Target, prepared: Prepared): void {
+  const { principal, plan, snapshot } = x;
+  const { request } = prepared;
+  const reference = x.header('x-gateway-config');
+  const config = plan?.configSlug == null ? null : snapshot?.configs.get(plan.configSlug)?.versionId;
+  const namespace = x.header('x-gateway-cache-namespace');
+  const guardrails = [...(plan?.guard?.input ?? []), ...(plan?.guard?.output ?? [])];
+  const sent: string[] = [];
+  for (let i = 0; i + 1 < request.headers.length; i += 2) {
+    const name = request.headers[i] ?? '';
+    if (!OF_THE_CALL.has(name)) sent.push(`${name}: ${request.headers[i + 1] ?? ''}`);
+  }
+  part(
+    hash,
+    JSON.stringify([
+      1,
+      principal?.organisationId ?? null,
+      principal?.workspaceId ?? null,
+      principal?.keyId ?? null,
+      principal?.userId ?? null,
+      config ?? reference ?? null,
+      target.path,
+      x.operation.id,
+      target.strict,
+      target.provider.id,
+      target.stored?.entityId ?? null,
+      target.stored?.accountId ?? null,
+      target.credentials.settings,
+      prepared.context.model,
+      request.method,
+      request.origin,
+      request.path,
+      sent.sort(),
+      guardrails.map(({ id, version }) => [id, version ?? null]),
+      // A namespace takes the place of what tells callers apart (api §33.1), never that of tenant, key or account.
+      namespace === undefined ? (x.metadata ?? null) : { namespace },
+    ]),
+  );
+}
+
+/** Parts of a digest never run into each other. */
+function part(hash: Hash, data: string | Buffer): void {
+  hash.update(`${Buffer.byteLength(data)}:`).update(data);
+}
+
+function bodyBytes({ request: { body } }: Prepared): Buffer {
+  if (body === null) return Buffer.alloc(0);
+  const [only] = body;
+  return body.length === 1 && only !== undefined ? only : Buffer.concat([...body]);
+}
+
+function parse(body: Buffer): JsonObject | null {
+  if (body.length > MAX_PARSED) return null;
+  try {
+    const value = parseExact(body.toString('utf8'));
+    return isObject(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/** JSON with the members of objects in the order of their names; long numbers keep their digits. */
+function canonical(value: JsonValue | undefined): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  // A number that no double holds is an object to JavaScript, and writes itself.
+  if (!isObject(value) || Object.getPrototypeOf(value) === null) return JSON.stringify(value) ?? 'null';
+  const members = Object.keys(value)
+    .sort()
+    .map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
+  return `{${members.join(',')}}`;
+}
+
+interface Said {
+  readonly text: string;
+  /** The body without it. */
+  readonly rest: JsonObject;
+}
+
+function ofPrompt(body: JsonObject): Said | null {
+  const { prompt, ...rest } = body;
+  return typeof prompt === 'string' ? { text: prompt, rest } : null;
+}
+
+function ofChat(body: JsonObject, system: 'ignore' | 'match'): Said | null {
+  const { messages } = body;
+  if (!Array.isArray(messages) || messages.length > MAX_MESSAGES) return null;
+  const texts: string[] = [];
+  const kept: JsonValue[] = [];
+  for (const message of messages) {
+    if (!isObject(message)) return null;
+    const { role, content } = message;
+    if (role === 'system' || role === 'developer') {
+      if (system === 'match') kept.push(message);
+      continue;
+    }
+    if (role !== 'user') {
+      kept.push(message);
+      continue;
+    }
+    const text = textOf(content);
+    if (text === null) return null;
+    texts.push(text);
+    const { content: _said, ...others } = message;
+    kept.push(others);
+  }
+  return { text: texts.join('\n\n'), rest: { ...body, messages: kept } };
+}
+
+/** Null where there is more than text. */
+function textOf(content: JsonValue | undefined): string | null {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return null;
+  const texts: string[] = [];
+  for (const one of content) {
+    if (!isObject(one) || one.type !== 'text' || typeof one.text !== 'string') return null;
+    texts.push(one.text);
+  }
+  return texts.join('\n');
+}
