@@ -48,6 +48,7 @@ import { createSimilar } from './llm/cache/similar.ts';
 import { createGuardrailDesk } from './llm/guard/desk.ts';
 import { outsideFactory } from './llm/guard/outside.ts';
 import { createInner } from './llm/inner.ts';
+import { registerModelPrices } from './llm/model-prices.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
 import { run } from './llm/pipeline.ts';
 import { type DataPlane, type Express, registerDataPlane } from './llm/routes.ts';
@@ -282,6 +283,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
 
   const pricer = createPricer();
   const roles = config.roles;
+  registerModelPrices(app, { pricer, clock });
   const ledger = lifecycle.own(
     'usage limits',
     createLedger({
