@@ -186,7 +186,9 @@ export function checksSchema(target: Target): z.ZodType<CheckEntry[]> {
 export interface CompiledCheck {
   readonly id: string;
   readonly phases: readonly Phase[];
+  /** Whether it may replace texts or bodies; `redacts`: because something is to be taken out. */
   readonly mutates: boolean;
+  readonly redacts: boolean;
   readonly common: Common;
   readonly judge: Judge;
 }
@@ -198,6 +200,13 @@ export function compileCheck(stored: CheckEntry, target: Target): CompiledCheck 
   const parsed = parse(made, stored.parameters ?? {});
   if (!('check' in parsed)) return null;
   const { id, phases } = made;
-  const mutates = typeof made.mutates === 'boolean' ? made.mutates : made.mutates(parsed.own);
-  return { id, phases, mutates, common: parsed.common, judge: made.compile(parsed.own, parsed.common) };
+  const redacts = made.redacts?.(parsed.own) ?? false;
+  return {
+    id,
+    phases,
+    mutates: made.mutates || redacts,
+    redacts,
+    common: parsed.common,
+    judge: made.compile(parsed.own, parsed.common),
+  };
 }

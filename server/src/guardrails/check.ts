@@ -149,8 +149,10 @@ export interface Check<P = unknown> {
   readonly credentials?: z.ZodType;
   /** Milliseconds the runner gives a check that calls others; null: computed here, no limit of its own. */
   readonly timeoutMs: number | null;
-  /** Whether it may replace texts or bodies, where that hangs on its parameters: with these. */
-  readonly mutates: boolean | ((parameters: P) => boolean);
+  /** Whether it may replace texts or bodies, besides what it redacts. */
+  readonly mutates: boolean;
+  /** Whether these parameters ask for texts to be taken out; absent: none do. */
+  redacts?(parameters: NoInfer<P>): boolean;
   /** Makes the judge of one guardrail's parameters: what can be prepared is prepared once. */
   compile(parameters: P, common: Common): Judge;
 }

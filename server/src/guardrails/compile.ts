@@ -66,6 +66,7 @@ function broken(id: string): GuardrailCheck {
     id,
     phases: CHECKS.get(id)?.phases ?? ['input', 'output'],
     mutates: false,
+    redacts: false,
     common: { timeoutMs: null, failOnError: true, forwardHeaders: [], credentials: null },
     judge: null,
   };

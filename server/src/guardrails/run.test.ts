@@ -42,6 +42,7 @@ function check(
     id,
     phases: ['input', 'output'],
     mutates: true,
+    redacts: false,
     common: { timeoutMs: null, failOnError, forwardHeaders: [], credentials: null },
     judge: judge === null ? null : { lookBehind: null, judge },
     ...rest,

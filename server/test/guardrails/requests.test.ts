@@ -568,6 +568,43 @@ it('a retry on 446 asks for another answer where the answer was refused', async 
   expect(await lastRecord()).toMatchObject({ attempts: [{ error: 'hooks_failed' }, { error: null }] });
 });
 
+describe('a retry on 446', () => {
+  const says = (content: string) => (_request: unknown, response: Parameters<typeof sendJson>[0]) =>
+    sendJson(response, 200, {
+      ...ANSWER,
+      choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],
+    });
+
+  it('judges each answer, charges each, and refuses when the last one fails too', async () => {
+    upstream.answer = says('forbidden');
+    const retry = { attempts: 1, on_status_codes: [446] };
+    const answer = await send(chat('a'), inline({ retry, output_guardrails: [WORD] }));
+    expect(answer.status).toBe(446);
+    expect(await lastRecord()).toMatchObject({
+      attempts: [{ error: 'hooks_failed' }, { error: 'hooks_failed' }],
+      usage: { input: 10, output: 4 },
+    });
+  });
+
+  it('is not made unless the config names 446', async () => {
+    upstream.answer = says('forbidden');
+    expect((await send(chat('a'), inline({ retry: { attempts: 2 }, output_guardrails: [WORD] }))).status).toBe(446);
+    expect(upstream.received).toHaveLength(1);
+  });
+
+  it('is made of a stream of which nothing was shown', async () => {
+    const streams = ['forbidden', 'fine'];
+    upstream.answer = (_request, response) =>
+      sendEvents(response, [
+        `data: {"choices":[{"index":0,"delta":{"content":"${streams.shift()}"},"finish_reason":"stop"}]}\n\n`,
+        'data: [DONE]\n\n',
+      ]);
+    const config = { retry: { attempts: 1, on_status_codes: [446] }, output_guardrails: [WORD] };
+    const answer = await send(chat('a', { stream: true }), inline(config));
+    expect([answer.status, await answer.text()]).toEqual([200, expect.stringContaining('fine')]);
+  });
+});
+
 it('a stream starts when its request has passed', async () => {
   upstream.answer = (_request, response) =>
     sendEvents(response, [

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { cpf, IBAN_LENGTHS, luhn, mod97, verhoeff } from '../checksums.ts';
 import { type Detector, detected, matcher, REACH } from '../detect.ts';
 import type { Traits } from '../traits.ts';
-import { ANY_TARGET, BOTH, check, type Finding, whenRedacting } from './support.ts';
+import { ANY_TARGET, BOTH, check, type Finding, ifAsked } from './support.ts';
 
 const digits =
   (least: number) =>
@@ -231,7 +231,8 @@ export const pii = check({
   targets: ANY_TARGET,
   parameters: z.strictObject({ categories: z.array(z.enum(CATEGORIES)).min(1), redact: z.boolean().default(false) }),
   timeoutMs: 5_000,
-  mutates: whenRedacting,
+  mutates: false,
+  redacts: ifAsked,
   compile({ categories, redact }) {
     const wanted = new Set<string>(categories);
     const detectors = PII_DETECTORS.filter(({ kind }) => wanted.has(kind));

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { entropy } from '../checksums.ts';
 import { type Detector, detected, matcher, REACH } from '../detect.ts';
-import { ANY_TARGET, BOTH, check, whenRedacting } from './support.ts';
+import { ANY_TARGET, BOTH, check, ifAsked } from './support.ts';
 
 /** A key that begins with one of `marks`, whose random part has at least `bits` per character. */
 function keyed(kind: string, marks: readonly string[], pattern: RegExp, bits = 3): Detector {
@@ -194,7 +194,8 @@ export const secrets = check({
     redact: z.boolean().default(false),
   }),
   timeoutMs: null,
-  mutates: whenRedacting,
+  mutates: false,
+  redacts: ifAsked,
   compile({ categories, redact }) {
     const detectors =
       categories === undefined ? SECRET_DETECTORS : SECRET_DETECTORS.filter(({ kind }) => categories.includes(kind));

@@ -14,8 +14,8 @@ export function check<P>(made: Check<P>): Check {
 }
 
 export const not = z.boolean('must be true or false').default(false);
-/** `mutates` of checks that replace what they find where that is asked for, and judge only where it is not. */
-export const whenRedacting = ({ redact }: { readonly redact: boolean }): boolean => redact;
+/** `redacts` of checks with a parameter `redact`. */
+export const ifAsked = ({ redact }: { readonly redact: boolean }): boolean => redact;
 export const operator = (fallback: 'any' | 'all') => z.enum(['any', 'all', 'none']).default(fallback);
 export const count = (fallback: number) => z.number().int('must be a whole number').min(0).max(1e9).default(fallback);
 

@@ -1,7 +1,7 @@
 /** What of a request guardrails cannot look at: who denies or redacts refuses it, rather than letting it pass. */
 import { isUtf8 } from 'node:buffer';
 import type { Phase } from '../../guardrails/check.ts';
-import type { Guardrail } from '../../guardrails/guardrail.ts';
+import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
@@ -24,17 +24,13 @@ export function readsTexts(guardrail: Guardrail, phase: Phase): boolean {
   return guardrail.checks.some(({ id, phases }) => phases.includes(phase) && !OF_REQUESTS.has(id));
 }
 
-/** Whether it takes texts away before a request is sent: one that cannot must no more be passed by than one that denies. */
-const redacts = ({ checks }: Guardrail): boolean =>
-  checks.some(({ id, mutates, phases }) => mutates && phases.includes('output') && id !== 'default.webhook');
+/** Whether a request that the guardrail cannot look at must not be sent: it denies, or was asked to take something out. */
+export const mustSee = ({ actions, checks }: Guardrail): boolean =>
+  !actions.async && (actions.deny || checks.some(({ redacts, phases }) => redacts && phases.includes('input')));
 
-/** Whether a request that the guardrail cannot look at must not be sent. */
-export const mustSee = (guardrail: Guardrail): boolean =>
-  !guardrail.actions.async && (guardrail.actions.deny || redacts(guardrail));
-
-/** The guardrail with the checks only that need no texts. */
+/** The guardrail with the checks only that need no texts. What could not be made ready fails whatever there is to judge. */
 export function withoutTexts(guardrail: Guardrail): Guardrail {
-  return { ...guardrail, checks: guardrail.checks.filter(({ id }) => OF_REQUESTS.has(id)) };
+  return { ...guardrail, checks: guardrail.checks.filter(({ id, judge }) => OF_REQUESTS.has(id) || judge === null) };
 }
 
 /** What of the request a guardrail that denies would have to look at and cannot; null for nothing. */
@@ -73,11 +69,23 @@ export function givesUnseenFiles(x: Exchange): boolean {
   return GIVES_FILES.has(x.operation.id) && !isManaged(x);
 }
 
-/** The refusal of what a guardrail that denies cannot look at. */
-export function notCovered(guardrail: Guardrail, what: string): SluiceError {
+const REFUSED = { code: 'guardrail_not_enforced' } as const;
+
+/** The refusal of what a guardrail that must read it cannot look at. */
+export function notCovered({ slug, actions }: Guardrail, what: string): SluiceError {
   return new SluiceError(
     'invalid_request',
-    `Guardrail ${guardrail.slug} ${guardrail.actions.deny ? 'denies what fails its checks' : 'redacts'}, and its checks cannot look at ${what}; the request was refused rather than passed unchecked.`,
-    { code: 'guardrail_not_enforced' },
+    `Guardrail ${slug} ${actions.deny ? 'denies what fails its checks' : 'redacts'}, and its checks cannot look at ${what}; the request was refused rather than passed unchecked.`,
+    REFUSED,
+  );
+}
+
+/** The refusal of a request that would go out without what its guardrails have changed. */
+export function notChanged(results: readonly GuardrailResult[], why: string): SluiceError {
+  const names = results.filter(({ transformed }) => transformed).map(({ id }) => id);
+  return new SluiceError(
+    'invalid_request',
+    `What guardrail ${names.join(', ')} has changed cannot be sent. ${why} The request was refused rather than sent unchanged.`,
+    REFUSED,
   );
 }

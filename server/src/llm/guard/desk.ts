@@ -8,12 +8,14 @@ import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { OPERATIONS, type Operation } from '../../operations/operation.ts';
+import { withoutChange } from './guarded.ts';
 import {
   answerCallsTools,
   answerTexts,
   applyReplacements,
   latestAnswerText,
   latestRequestText,
+  ReplacementError,
   requestTexts,
 } from './texts.ts';
 
@@ -40,7 +42,13 @@ export function createGuardrailDesk({ outside, clock }: Deps): GuardrailDesk {
         ? tryTool(guardrail, trial, options)
         : tryModel(guardrail, trial, options));
       const result = results[0] ?? (await beside);
-      return { result, changed: result.transformed ? changed() : null };
+      if (!result.transformed) return { result, changed: null };
+      try {
+        return { result, changed: changed() };
+      } catch (error) {
+        if (!(error instanceof ReplacementError)) throw error;
+        return { result: withoutChange([result], error.message)[0] ?? result, changed: null };
+      }
     },
   };
 }

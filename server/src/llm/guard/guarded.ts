@@ -37,6 +37,8 @@ export class Guarded {
   /** Ends the calls of checks: nobody waits for what they say. */
   end(): void {
     this.#gone?.abort();
+    // A further attempt has checks of its own.
+    this.#gone = null;
   }
 
   /** Those that run beside the request are part of its record when they are done by then, and of the log otherwise. */
@@ -81,6 +83,18 @@ export class Guarded {
       })),
     };
   }
+}
+
+/** The results where what was changed cannot be put in its place: whoever changed it has failed. */
+export function withoutChange(results: readonly GuardrailResult[], why: string): GuardrailResult[] {
+  const error = { name: 'NotApplied', message: why };
+  return results.map((result) => {
+    if (!result.transformed) return result;
+    const checks = result.checks.map((check) =>
+      check.transformed ? { ...check, verdict: false, transformed: false, error } : check,
+    );
+    return { ...result, verdict: false, transformed: false, feedback: null, checks };
+  });
 }
 
 /** What answers show of guardrails (api §7.9). */

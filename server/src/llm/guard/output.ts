@@ -8,8 +8,15 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import type { Operation } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
 import { headerOf, isJson } from '../relay/look.ts';
-import { type Guarded, hookResults } from './guarded.ts';
-import { answerCallsTools, answerTexts, applyReplacements, latestAnswerText, type SaidPart } from './texts.ts';
+import { type Guarded, hookResults, withoutChange } from './guarded.ts';
+import {
+  answerCallsTools,
+  answerTexts,
+  applyReplacements,
+  latestAnswerText,
+  ReplacementError,
+  type SaidPart,
+} from './texts.ts';
 
 /** Largest answer that is judged; the bound of answers that are converted. */
 export const JUDGED_BYTES = 64 * 1024 * 1024;
@@ -122,7 +129,14 @@ export function judgeAnswer(x: Exchange, guard: Guarded, answer: Answer): Judged
     takeOutcome(guard, said, said.results);
     if (said.denied) return null;
     const untouched = said.replaced === undefined && said.replacements.length === 0;
-    const out = untouched ? json : changed(said);
+    let out: unknown;
+    try {
+      out = untouched ? json : changed(said);
+    } catch (error) {
+      if (!(error instanceof ReplacementError)) throw error;
+      guard.after = withoutChange(said.results, error.message);
+      return null;
+    }
     const body = untouched ? answer.body : Buffer.isBuffer(out) ? out : Buffer.from(JSON.stringify(out));
     return withResults(guard, answer, out, body);
   };
@@ -157,6 +171,8 @@ export function judgeWhole(
 ): WholeRun {
   const { operation } = x;
   const changed = ({ replaced, replacements }: Change): unknown => {
+    if (replaced !== undefined && Buffer.isBuffer(said))
+      throw new ReplacementError('The answer is no JSON that another could replace.');
     const base = replaced ?? said;
     return replacements.length === 0 ? base : applyReplacements(operation, base, replacements);
   };
@@ -200,7 +216,8 @@ export function takeOutcome(
 ): void {
   guard.after = results;
   guard.failed ||= outcome.failed;
-  guard.soft ||= outcome.soft;
+  // Of this answer: one before it may have been refused otherwise.
+  guard.soft = outcome.soft;
 }
 
 /** Whether the bytes of an answer are not what they stand for. */

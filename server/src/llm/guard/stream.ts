@@ -11,7 +11,7 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import type { Exchange } from '../exchange.ts';
-import { type Guarded, hookResults } from './guarded.ts';
+import { type Guarded, hookResults, withoutChange } from './guarded.ts';
 import {
   insists,
   isEncoded,
@@ -24,6 +24,7 @@ import {
   unreadable,
 } from './output.ts';
 import { rewriteStream, StreamTexts } from './stream-texts.ts';
+import { ReplacementError } from './texts.ts';
 
 /** Events and texts of one stream that are kept. */
 const HELD_BYTES = 16 * 1024 * 1024;
@@ -334,7 +335,14 @@ export class StreamGate {
     const ending = this.#ending;
     if (ending === null || (outcome.replaced === undefined && outcome.replacements.length === 0)) return true;
     const events = this.#held.map(({ event }) => event);
-    const changed = rewriteStream(this.#x.operation, [...events, ...ending.tail], this.#changed?.(outcome));
+    let changed: Buffer[];
+    try {
+      changed = rewriteStream(this.#x.operation, [...events, ...ending.tail], this.#changed?.(outcome));
+    } catch (error) {
+      if (!(error instanceof ReplacementError)) throw error;
+      this.#refuse({ failed: false, soft: false }, withoutChange(this.#inOrder(), error.message));
+      return false;
+    }
     ending.tail = changed.splice(events.length);
     this.#held = changed.map((event) => ({ event, marks: [] }));
     return true;

@@ -1,16 +1,23 @@
 /** What guardrails of the input phase judge: the request as the provider would get it. */
 import type { Subject } from '../../guardrails/check.ts';
 import type { Change } from '../../guardrails/run.ts';
-import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
-import { scanJson } from '../../kernel/json-scan.ts';
+import { JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import { estimatedCost, estimateUse } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { shape } from '../shaping.ts';
 import { contentType, WANTED } from '../steps/read-body.ts';
 import type { InputView } from './coverage.ts';
-import { applyReplacements, FormBody, formFields, latestRequestText, requestTexts, type SaidPart } from './texts.ts';
+import {
+  applyReplacements,
+  FormBody,
+  formFields,
+  latestRequestText,
+  ReplacementError,
+  requestTexts,
+  type SaidPart,
+} from './texts.ts';
 
 type Messages = 'all' | 'new' | 'last';
 
@@ -76,21 +83,24 @@ export class GuardedRequest {
   #changed(change: Change | null): unknown {
     if (change === null) return this.#base;
     const { replaced, replacements } = change;
-    if (replaced !== undefined && !isObject(this.#base)) {
-      throw new SluiceError('bad_call', 'A guardrail replaced the body of a request that is no JSON object.');
+    if (replaced !== undefined && (!isObject(this.#base) || this.#base instanceof FormBody)) {
+      throw new ReplacementError('The body of this request is no JSON object, which another could replace.');
     }
     const base = replaced ?? this.#base;
     return replacements.length === 0 ? base : applyReplacements(this.#x.operation, base, replacements);
   }
 
-  /** Makes the changed request the one that is sent and counted. Where it goes, and whether it streams, was decided before. */
+  /**
+   * Makes the changed request the one that is sent and counted. Where it goes, and whether it streams, was decided before.
+   * Throws `ReplacementError` where it cannot be sent.
+   */
   apply(change: Change): void {
     const x = this.#x;
     const body = this.#changed(change);
     if (body instanceof FormBody) x.body = body.bytes;
     else {
       x.body = Buffer.from(JSON.stringify(isObject(body) && isObject(this.#base) ? pinned(body, this.#base) : body));
-      x.scan = x.scan === null ? null : scanJson(x.body, WANTED);
+      x.scan = x.scan === null ? null : scanned(x.body);
       x.shaped = true;
     }
     const { held, reserved } = x;
@@ -99,6 +109,16 @@ export class GuardedRequest {
     x.reserved = { ...reserved, estimate };
     const cost = Math.max(0, ...reserved.prices.map((price) => estimatedCost(estimate, price)));
     held.grow({ cost, tokens: estimate.input + estimate.output });
+  }
+}
+
+/** A webhook can make a body that no caller may send. */
+function scanned(body: Buffer): ScanResult {
+  try {
+    return scanJson(body, WANTED);
+  } catch (error) {
+    if (error instanceof JsonScanError) throw new ReplacementError(`${error.message}.`);
+    throw error;
   }
 }
 

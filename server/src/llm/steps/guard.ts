@@ -7,20 +7,21 @@ import {
   type InputView,
   inputView,
   mustSee,
+  notChanged,
   notCovered,
   readsTexts,
   unseenBy,
   withoutTexts,
 } from '../guard/coverage.ts';
-import { Guarded } from '../guard/guarded.ts';
+import { Guarded, withoutChange } from '../guard/guarded.ts';
 import { insists, outputCovered } from '../guard/output.ts';
 import type { GuardPlan } from '../guard/plan.ts';
 import { GuardedRequest } from '../guard/subject.ts';
-import type { SaidPart } from '../guard/texts.ts';
+import { ReplacementError, type SaidPart } from '../guard/texts.ts';
 
 /**
- * Judges the request before it is sent (api §7, §15.5: after limits and budgets). A guardrail that denies and cannot look at
- * what the request says, or what its answer will say, refuses it.
+ * Judges the request before it is sent (api §7, §15.5: after limits and budgets). A guardrail that denies or redacts and
+ * cannot look at what the request says, or what its answer will say, refuses it; so does a change that cannot be sent.
  */
 export function guard(x: Exchange): void | Promise<void> {
   const plan = x.plan?.guard;
@@ -116,7 +117,9 @@ function take(x: Exchange, guarded: Guarded, request: GuardedRequest, outcome: O
     if (outcome.denied) throw new SluiceError('hooks_failed', 'The guardrail checks failed; see hook_results.');
     if (outcome.replaced !== undefined || outcome.replacements.length > 0) request.apply(outcome);
   } catch (error) {
-    refuse(x, error);
+    if (!(error instanceof ReplacementError)) refuse(x, error);
+    guarded.before = withoutChange(outcome.results, error.message);
+    refuse(x, notChanged(outcome.results, error.message));
   }
 }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isObject } from '../../../kernel/json.ts';
 import type { Subject } from '../../check.ts';
-import { BOTH, whenRedacting } from '../support.ts';
+import { BOTH, ifAsked } from '../support.ts';
 import { consult } from './consult.ts';
 import { base, credentials, endpoint, hosted, redact, secret, word } from './service.ts';
 import { joined } from './texts.ts';
@@ -36,7 +36,7 @@ export const aporia = hosted({
   phases: BOTH,
   parameters: z.strictObject({ projectID: word('must be the id of a project'), redact }),
   credentials: credentials({ apiKey: secret, endpoint: endpoint.optional() }),
-  mutates: whenRedacting,
+  redacts: ifAsked,
   compile({ projectID, redact: replace }, { apiKey, endpoint: at }) {
     const to = `${base(at, 'https://gr-prd.aporia.com')}/${projectID}/validate`;
     return (subject, ask) => {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { CheckError, type Judgement, type Subject } from '../../check.ts';
-import { BOTH, text, texts, whenRedacting } from '../support.ts';
+import { BOTH, ifAsked, text, texts } from '../support.ts';
 import { both, consult } from './consult.ts';
 import { type Ask, base, credentials, endpoint, hosted, label, redact, secret, word } from './service.ts';
 import { joined } from './texts.ts';
@@ -37,7 +37,6 @@ export const contentSafety = hosted({
     promptShields: z.boolean('must be true or false').default(false),
   }),
   credentials: keys,
-  mutates: false,
   compile({ categories, severity, blocklistNames = [], promptShields }, { endpoint: at, apiKey }) {
     const root = `${base(at, '')}/contentsafety`;
     const least = (category: string): number =>
@@ -127,7 +126,7 @@ export const azurePii = hosted({
     redact,
   }),
   credentials: keys,
-  mutates: whenRedacting,
+  redacts: ifAsked,
   compile({ categories, domain, language, modelVersion, redact: replace }, { endpoint: at, apiKey }) {
     const to = `${base(at, '')}/language/:analyze-text?api-version=2023-04-01`;
     const parameters = {

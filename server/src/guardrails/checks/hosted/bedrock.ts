@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import { awsSigned } from '../../../kernel/sigv4.ts';
-import { BOTH, whenRedacting } from '../support.ts';
+import { BOTH, ifAsked } from '../support.ts';
 import { consult } from './consult.ts';
 import { base, credential, credentials, endpoint, hosted, label, redact, secret, word } from './service.ts';
 
@@ -58,7 +58,7 @@ export const bedrockGuard = hosted({
     region: credential(word('must be a region such as us-east-1', /^[a-z]{2}(?:-[a-z]+){1,3}-\d{1,2}$/)),
     endpoint: endpoint.optional(),
   }),
-  mutates: whenRedacting,
+  redacts: ifAsked,
   compile({ guardrailId, guardrailVersion, redact: replace }, given) {
     const { accessKeyId, secretAccessKey, sessionToken, region, endpoint: at } = given;
     const identity = { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? null : { sessionToken }) };

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isObject } from '../../../kernel/json.ts';
 import { CheckError, type Outside } from '../../check.ts';
-import { BOTH, whenRedacting } from '../support.ts';
+import { BOTH, ifAsked } from '../support.ts';
 import { type Answer, consult } from './consult.ts';
 import { type Ask, base, credentials, endpoint, hosted, isMask, label, redact, word } from './service.ts';
 import { joined } from './texts.ts';
@@ -133,7 +133,7 @@ export const modelArmor = hosted({
     redact,
   }),
   credentials: credentials({ serviceAccount, endpoint: endpoint.optional() }),
-  mutates: whenRedacting,
+  redacts: ifAsked,
   compile({ projectId, location, templateId, redact: replace }, { serviceAccount: account, endpoint: at }) {
     const bearer = tokens(account);
     const root = base(at, `https://modelarmor.${location}.rep.googleapis.com`);

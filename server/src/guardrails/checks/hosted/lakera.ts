@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { BOTH, whenRedacting } from '../support.ts';
+import { BOTH, ifAsked } from '../support.ts';
 import { consult } from './consult.ts';
 import { base, credentials, endpoint, hosted, label, redact, secret, word } from './service.ts';
 import { codePoints, joined, NOWHERE, placed } from './texts.ts';
@@ -46,7 +46,7 @@ export const lakera = hosted({
   phases: BOTH,
   parameters: z.strictObject({ projectId: word('must be the id of a project').optional(), redact }),
   credentials: credentials({ apiKey: secret, endpoint: endpoint.optional() }),
-  mutates: whenRedacting,
+  redacts: ifAsked,
   compile({ projectId, redact: replace }, { apiKey, endpoint: at }) {
     const to = `${base(at, 'https://api.lakera.ai')}/v2/guard`;
     return (subject, ask) => {

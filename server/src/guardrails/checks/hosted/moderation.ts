@@ -29,7 +29,6 @@ function moderation<const C extends string>(given: {
     phases: BOTH,
     parameters: z.strictObject({ categories: given.required ? list : list.default([...known]) }),
     credentials: keys,
-    mutates: false,
     compile({ categories }, { apiKey, endpoint: at }) {
       const to = `${base(at, given.url)}/v1/moderations`;
       return (subject, ask) =>

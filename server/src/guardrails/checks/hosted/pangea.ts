@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { BOTH, INPUT, text, whenRedacting } from '../support.ts';
+import { BOTH, INPUT, ifAsked, text } from '../support.ts';
 import { consult } from './consult.ts';
 import { base, credential, credentials, endpoint, hosted, label, redact, secret, word } from './service.ts';
 import { joined } from './texts.ts';
@@ -37,7 +37,7 @@ export const pangeaText = hosted({
   phases: BOTH,
   parameters: z.strictObject({ recipe: text(200).optional(), redact }),
   credentials: keys,
-  mutates: whenRedacting,
+  redacts: ifAsked,
   compile({ recipe, redact: replace }, { token, domain = DOMAIN, endpoint: at }) {
     const to = `${base(at, `https://ai-guard.${domain}`)}/v1/text/guard`;
     return (subject, ask) =>
@@ -81,7 +81,6 @@ export const pangeaPrompt = hosted({
       .optional(),
   }),
   credentials: keys,
-  mutates: false,
   compile({ analyzers }, { token, domain = DOMAIN, endpoint: at }) {
     const to = `${base(at, `https://prompt-guard.${domain}`)}/v1/guard`;
     const roleOf = (role: string | null | undefined) => (role === 'system' || role === 'assistant' ? role : 'user');

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Replacement } from '../../check.ts';
-import { BOTH, text, url, whenRedacting } from '../support.ts';
+import { BOTH, ifAsked, text, url } from '../support.ts';
 import { headers } from '../webhook.ts';
 import { consult } from './consult.ts';
 import { base, hosted, label, redact, word } from './service.ts';
@@ -38,7 +38,7 @@ export const presidio = hosted({
       path: ['anonymizers'],
       message: 'needs anonymizerURL',
     }),
-  mutates: whenRedacting,
+  redacts: ifAsked,
   compile({
     analyzerURL,
     anonymizerURL,

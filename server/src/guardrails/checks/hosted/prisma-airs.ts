@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { CheckError } from '../../check.ts';
-import { BOTH, text, whenRedacting } from '../support.ts';
+import { BOTH, ifAsked, text } from '../support.ts';
 import { consult } from './consult.ts';
 import { base, credentials, endpoint, hosted, label, redact, secret } from './service.ts';
 import { joined } from './texts.ts';
@@ -37,7 +37,7 @@ export const prismaAirs = hosted({
       message: 'or profileId is required, and not both',
     }),
   credentials: credentials({ apiKey: secret, endpoint: endpoint.optional() }),
-  mutates: whenRedacting,
+  redacts: ifAsked,
   compile({ profileName, profileId, appName, redact: replace }, { apiKey, endpoint: at }) {
     const to = `${base(at, 'https://service.api.aisecurity.paloaltonetworks.com')}/v1/scan/sync/request`;
     const profile = profileId === undefined ? { profile_name: profileName } : { profile_id: profileId };

@@ -113,10 +113,10 @@ export function hosted<P, C>(made: {
   readonly phases: readonly Phase[];
   readonly parameters: z.ZodType<P>;
   readonly credentials?: z.ZodType<C>;
-  readonly mutates: Check<P>['mutates'];
+  redacts?(parameters: NoInfer<P>): boolean;
   compile(parameters: P, credentials: C): (subject: Subject, ask: Ask) => Promise<Judgement>;
 }): Check {
-  const { id, service, phases, parameters, credentials, mutates } = made;
+  const { id, service, phases, parameters, credentials, redacts } = made;
   return check({
     id,
     phases,
@@ -124,7 +124,8 @@ export function hosted<P, C>(made: {
     parameters,
     ...(credentials === undefined ? null : { credentials }),
     timeoutMs: TIMEOUT_MS,
-    mutates,
+    mutates: false,
+    ...(redacts === undefined ? null : { redacts }),
     compile(given, common) {
       const judge = made.compile(given, common.credentials as C);
       return {

@@ -111,9 +111,7 @@ export function replacedForm(form: FormBody, texts: ReadonlyMap<string, string>)
     edits.set(start, { start, end, bytes: change(bytes, text) });
   }
   if (found < texts.size) {
-    throw new ReplacementError(
-      'A check replaces a text that is not there. Let it name the path of a text it was given.',
-    );
+    throw new ReplacementError('A check replaces a text that is not there.');
   }
   const ordered = [...edits.values()].sort((a, b) => a.start - b.start);
   return ordered.length === 0 ? form : new FormBody(Buffer.concat(spliceParts(form.bytes, ordered)), form.contentType);

@@ -3,7 +3,7 @@ import type { Replacement } from '../../../guardrails/check.ts';
 import { parseExact } from '../../../kernel/json-exact.ts';
 import { type Frame, isRawNumber, type Place, type SaidPart } from './walk.ts';
 
-/** A path that names no text of the body: what was to be replaced would go out unchanged. */
+/** A change that cannot be made: what was to be replaced would go out unchanged. The message is a sentence for the caller. */
 export class ReplacementError extends Error {
   constructor(message: string) {
     super(message);
@@ -33,9 +33,7 @@ export function changesOf(
     if (text !== part.text) out.push({ place, text });
   }
   if (found.size < texts.size) {
-    throw new ReplacementError(
-      'A check replaces a text that is not there. Let it name the path of a text it was given.',
-    );
+    throw new ReplacementError('A check replaces a text that is not there.');
   }
   return out;
 }
