@@ -69,8 +69,8 @@ function* detect(
     const { text } = part;
     if (text === '') continue;
     const traits = yield* traitsOf(text);
-    // All that the tests below may search.
-    yield text.length / 8;
+    // All that the tests below may search, and what each text costs.
+    yield 32 + text.length / 8;
     for (const detector of detectors) {
       if (!detector.mayHave(traits, text)) continue;
       const findings = extended(

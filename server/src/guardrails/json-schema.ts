@@ -5,7 +5,7 @@
  * and `$id` of subschemas are refused when the schema is compiled.
  */
 import { isObject } from '../kernel/json.ts';
-import { matchesPattern, patternProblem } from '../kernel/pattern.ts';
+import { matchesPattern, patternProblem, patternSize } from '../kernel/pattern.ts';
 
 /** About 5 000 objects of a list, in less than 20 ms. */
 const MAX_STEPS = 20_000;
@@ -169,7 +169,7 @@ class Run {
 
   /** `seen`: null where nothing asks for what was looked at. */
   valid(schema: Schema, value: unknown, depth: number, seen: Seen | null): boolean {
-    this.#count();
+    this.#count(seen === null ? 1 : 2);
     if (depth > MAX_DEPTH) throw new TooMuchWork('schema and value are nested too deeply');
     if (typeof schema === 'boolean') return schema;
     const next = depth + 1;
@@ -181,12 +181,16 @@ class Run {
       if (seen === null) return sub(part, value);
       const inner = nothingSeen();
       const ok = sub(part, value, inner);
+      this.#count((inner.keys.size + inner.contained.size) / 4);
       if (ok) add(seen, inner);
       return ok;
     };
 
     const ref = get('$ref');
-    if (typeof ref === 'string' && !here(resolve(this.#root, ref))) return false;
+    if (typeof ref === 'string') {
+      this.#count(ref.length / 16);
+      if (!here(resolve(this.#root, ref))) return false;
+    }
     const type = get('type');
     if (type !== undefined && !(Array.isArray(type) ? type : [type]).some((one) => isOfType(value, one))) return false;
     const choices = get('enum');
@@ -250,7 +254,8 @@ class Run {
   }
 
   #matches(pattern: string, value: string): boolean {
-    this.#count(1 + value.length / 64);
+    // Instructions × characters that take as long as any other step.
+    this.#count(4 + (patternSize(pattern) * value.length) / 24);
     const found = matchesPattern(pattern, value);
     if (found === null) throw new TooMuchWork('a text is too long for a pattern of the schema');
     return found;
@@ -298,14 +303,16 @@ class Run {
     seen: Seen | null,
   ): boolean {
     const keys = Object.keys(value);
-    this.#count(keys.length / 4);
+    this.#count(keys.length / 2);
     if (keys.length < Number(get('minProperties') ?? 0) || keys.length > Number(get('maxProperties') ?? Infinity))
       return false;
     const required = get('required');
+    if (Array.isArray(required)) this.#count(required.length / 8);
     if (Array.isArray(required) && !required.every((name) => Object.hasOwn(value, name))) return false;
     const named = get('properties');
     const patterns = get('patternProperties');
     const matched = isObject(patterns) ? Object.entries(patterns) : [];
+    this.#count(matched.length / 8);
     const rest = get('additionalProperties');
     const names = get('propertyNames');
     for (const key of keys) {
@@ -331,8 +338,11 @@ class Run {
     for (const keyword of ['dependentRequired', 'dependentSchemas', 'dependencies']) {
       const dependent = get(keyword);
       if (!isObject(dependent)) continue;
-      for (const [name, then] of Object.entries(dependent)) {
+      const entries = Object.entries(dependent);
+      this.#count(entries.length / 2);
+      for (const [name, then] of entries) {
         if (!Object.hasOwn(value, name)) continue;
+        if (Array.isArray(then)) this.#count(then.length / 8);
         const ok = Array.isArray(then) ? then.every((other) => Object.hasOwn(value, String(other))) : here(then);
         if (!ok) return false;
       }

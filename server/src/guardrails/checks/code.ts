@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import type { Excerpt } from '../check.ts';
+import type { Excerpt, Judgement, TextPart } from '../check.ts';
 import { fences } from './json.ts';
-import { ANY_TARGET, check, not, OUTPUT, verdict } from './support.ts';
+import { ANY_TARGET, check, not, OUTPUT, paced, verdict } from './support.ts';
 
 interface Format {
   /** Names people write behind a fence. */
@@ -98,7 +98,7 @@ const FORMATS = {
     names: ['scala', 'sc'],
     signs: [/\bobject [A-Z]\w{0,80}/, /\bdef \w{1,80}.{0,100}=/, /\bcase class\b/, /\bval \w{1,80}.{0,40}=/],
   },
-  R: { names: ['r', 'rscript'], signs: [/\b[\w.]{1,80} ?<- /, /\blibrary\(\w/, /\bfunction\(/, /\bc\(["\d]/] },
+  R: { names: ['r', 'rscript'], signs: [/\w\.? ?<- /, /\blibrary\(\w/, /\bfunction\(/, /\bc\(["\d]/] },
   Perl: {
     names: ['perl', 'pl'],
     signs: [/\bmy [$@%]\w/, /^use (?:strict|warnings)/m, /\bsub \w{1,80} \{/, /=~ [ms]?\//],
@@ -139,7 +139,7 @@ const FORMATS = {
       /^#{1,6} \S/m,
       /^[ \t]{0,10}(?:[-*+]|\d{1,3}\.) \S/m,
       /\*\*[^*\n]{1,200}\*\*/,
-      /\[[^\]\n]{1,200}\]\([^)\n]{1,300}\)/,
+      /\[[^[\]\n]{1,200}\]\([^()\n]{1,300}\)/,
     ],
   },
   Dockerfile: {
@@ -166,28 +166,34 @@ export const containsCode = check({
   mutates: false,
   compile({ format, not: inverted }) {
     const { names, signs }: Format = FORMATS[format];
-    const looksLike = (text: string): boolean => {
+    function* looksLike(text: string): Generator<number, boolean> {
       const looked = text.slice(0, LOOKED_AT);
       let seen = 0;
-      for (const sign of signs) if (sign.test(looked)) seen += 1;
-      return seen >= 2;
-    };
-    return {
-      lookBehind: null,
-      judge(subject) {
-        const excerpts: Excerpt[] = [];
-        for (const { path, text } of subject.texts) {
-          const blocks = fences(text);
-          const hit = blocks.find(({ language, body }) =>
-            language === '' ? looksLike(body) : names.includes(language.replace(/[,:].*$/, '')),
-          );
-          if (hit) excerpts.push({ path, start: hit.start, end: hit.end, kind: `${format} code` });
-          else if (blocks.length === 0 && looksLike(text))
-            excerpts.push({ path, start: 0, end: text.length, kind: `${format} code` });
-        }
-        const ok = excerpts.length > 0;
-        return verdict(ok, inverted, ok ? `There is ${format} code.` : `There is no ${format} code.`, {}, excerpts);
-      },
-    };
+      for (const sign of signs) {
+        if (sign.test(looked)) seen += 1;
+        if (seen === 2) return true;
+        yield 64 + looked.length / 2;
+      }
+      return false;
+    }
+    /** The place of the first code of the format; null for none. */
+    function* codeIn(text: string): Generator<number, { readonly start: number; readonly end: number } | null> {
+      const blocks = yield* fences(text);
+      for (const { language, body, start, end } of blocks) {
+        const named = language !== '';
+        if (named ? names.includes(language.replace(/[,:].*$/, '')) : yield* looksLike(body)) return { start, end };
+      }
+      return blocks.length === 0 && (yield* looksLike(text)) ? { start: 0, end: text.length } : null;
+    }
+    function* look(texts: readonly TextPart[]): Generator<number, Judgement> {
+      const excerpts: Excerpt[] = [];
+      for (const { path, text } of texts) {
+        const place = yield* codeIn(text);
+        if (place !== null) excerpts.push({ path, ...place, kind: `${format} code` });
+      }
+      const ok = excerpts.length > 0;
+      return verdict(ok, inverted, ok ? `There is ${format} code.` : `There is no ${format} code.`, {}, excerpts);
+    }
+    return { lookBehind: null, judge: ({ texts }) => paced(look(texts)) };
   },
 });

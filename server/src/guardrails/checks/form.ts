@@ -1,8 +1,24 @@
 import { z } from 'zod';
-import type { Subject } from '../check.ts';
-import { ANY_TARGET, BOTH, check, not, OUTPUT, text, verdict } from './support.ts';
+import type { Judgement } from '../check.ts';
+import { ANY_TARGET, BOTH, check, not, OUTPUT, paced, text, verdict } from './support.ts';
 
-const formed = (id: string, test: (subject: Subject) => boolean, [yes, no]: readonly [string, string]) =>
+/** Characters changed at once: some letters become three. */
+const SLICE = 64_000;
+
+/** Whether a text stays what it is under `change`, which maps each character by itself. */
+function* unchanged(text: string, change: (piece: string) => string): Generator<number, boolean> {
+  for (let at = 0; at < text.length; ) {
+    let end = Math.min(at + SLICE, text.length);
+    if (/[\ud800-\udbff]/.test(text.charAt(end - 1))) end += 1;
+    const piece = at === 0 && end >= text.length ? text : text.slice(at, end);
+    if (piece !== change(piece)) return false;
+    at = end;
+    yield SLICE / 4;
+  }
+  return true;
+}
+
+const formed = (id: string, change: (piece: string) => string, [yes, no]: readonly [string, string]) =>
   check({
     id,
     phases: BOTH,
@@ -13,31 +29,24 @@ const formed = (id: string, test: (subject: Subject) => boolean, [yes, no]: read
     compile: ({ not: inverted }) => ({
       lookBehind: null,
       judge(subject) {
-        const ok = test(subject);
-        return verdict(ok, inverted, ok ? yes : no);
+        const told = (ok: boolean): Judgement => verdict(ok, inverted, ok ? yes : no);
+        const same = paced(unchanged(subject.latest(), change));
+        return typeof same === 'boolean' ? told(same) : same.then(told);
       },
     }),
   });
 
 /** `default.alluppercase`: the latest text has no letter that upper case would change. A text without letters passes. */
-export const allUpperCase = formed(
-  'default.alluppercase',
-  (subject) => {
-    const latest = subject.latest();
-    return latest === latest.toUpperCase();
-  },
-  ['The text is in upper case.', 'The text is not in upper case.'],
-);
+export const allUpperCase = formed('default.alluppercase', (piece) => piece.toUpperCase(), [
+  'The text is in upper case.',
+  'The text is not in upper case.',
+]);
 
 /** `default.isAllLowerCase`: the latest text has no letter that lower case would change. A text without letters passes. */
-export const isAllLowerCase = formed(
-  'default.isAllLowerCase',
-  (subject) => {
-    const latest = subject.latest();
-    return latest === latest.toLowerCase();
-  },
-  ['The text is in lower case.', 'The text is not in lower case.'],
-);
+export const isAllLowerCase = formed('default.isAllLowerCase', (piece) => piece.toLowerCase(), [
+  'The text is in lower case.',
+  'The text is not in lower case.',
+]);
 
 /** `default.endsWith`: the latest text ends with `suffix`, code unit for code unit once both are in Unicode form C. */
 export const endsWith = check({

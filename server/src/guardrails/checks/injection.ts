@@ -194,7 +194,7 @@ function decoded(text: string): string[] {
     if (/^[a-z]+$|^\d+$|^[A-Za-z]+(?:[-_/][A-Za-z]+)+$/.test(run)) continue;
     const said = Buffer.from(run, 'base64').toString('utf8');
     // Words with spaces: nothing else that decodes looks so.
-    if (!said.includes('\ufffd') && /[a-z]{3,} [a-z]{2,}/i.test(said)) out.push(said);
+    if (!said.includes('\ufffd') && /[a-z]{3} [a-z]{2}/i.test(said)) out.push(said);
   }
   return out;
 }
@@ -206,21 +206,21 @@ interface Score {
 
 function* scored(text: string): Generator<number, Score> {
   const best = new Map<string, number>();
-  const look = (piece: string, extra: number) => {
+  function* look(piece: string, extra: number): Generator<number, void> {
     // Signs run over the line breaks of a paragraph, except those that look for the start of a line.
     const plain = plainForm(piece);
     const flat = plain.includes('\n') ? plain.replaceAll('\n', ' ') : plain;
     for (const { kind, weight, pattern } of SIGNS)
       if ((best.get(kind) ?? 0) < weight + extra && (pattern.test(flat) || (plain !== flat && pattern.test(plain))))
         best.set(kind, weight + extra);
-  };
+    yield 64 + plain.length;
+  }
   for (let at = 0; at < text.length; at += SLICE) {
     const piece = text.slice(at === 0 ? 0 : at - OVERLAP, at + SLICE);
-    look(piece, 0);
+    yield* look(piece, 0);
     // Nobody hides what is harmless.
-    for (const hidden of decoded(piece)) look(hidden, 0.3);
+    for (const hidden of decoded(piece)) yield* look(hidden, 0.3);
     if (/[\u{e0020}-\u{e007e}]{8,}/u.test(piece)) best.set('hidden text', 0.8);
-    yield piece.length;
   }
   let sum = 0;
   for (const weight of best.values()) sum += weight;

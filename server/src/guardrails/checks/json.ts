@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { isObject } from '../../kernel/json.ts';
-import { CheckError } from '../check.ts';
+import { CheckError, type Judgement } from '../check.ts';
 import { compileSchema, SchemaProblem, TooMuchWork } from '../json-schema.ts';
-import { ANY_TARGET, check, not, OUTPUT, operator, texts, verdict } from './support.ts';
+import { ANY_TARGET, AT_ONCE, check, not, OUTPUT, operator, paced, texts, verdict } from './support.ts';
 
 /** Text that is parsed as JSON at all; more would hold the event loop up. */
 const MAX_JSON = 2_000_000;
@@ -12,18 +12,25 @@ const MAX_TRIED = 200;
 
 /**
  * The JSON values a text holds: the whole text, else its fenced blocks, else the objects and lists that stand in it. In
- * order, at most 20.
+ * order, at most 20. A `yield` says how much work was done.
  */
-export function jsonIn(text: string): unknown[] {
+export function* jsonIn(text: string): Generator<number, unknown[]> {
   const trimmed = text.trim();
   if (trimmed.length > MAX_JSON)
     throw new CheckError(`The text is longer than ${MAX_JSON} characters; JSON is not looked for.`);
   const whole = parsed(trimmed);
+  yield trimmed.length / 4;
   if (whole !== undefined) return [whole];
-  const blocks = fences(trimmed)
-    .slice(0, MAX_TRIED)
-    .flatMap(({ body }) => parsed(body.trim()) ?? []);
-  return blocks.length > 0 ? blocks.slice(0, MAX_FOUND) : embedded(trimmed);
+  const out: unknown[] = [];
+  let tried = 0;
+  for (const { body } of yield* fences(trimmed)) {
+    const value = parsed(body.trim());
+    yield 32 + body.length / 4;
+    if (value !== undefined) out.push(value);
+    tried += 1;
+    if (tried === MAX_TRIED || out.length === MAX_FOUND) break;
+  }
+  return out.length > 0 ? out : yield* embedded(trimmed);
 }
 
 function parsed(text: string): unknown {
@@ -43,16 +50,26 @@ export interface Fence {
   readonly end: number;
 }
 
-/** Fenced code blocks of Markdown, closed or running to the end. */
-export function fences(text: string): Fence[] {
+const FENCE = /^[ \t>]{0,8}(`{3,8}|~{3,8})[ \t]*([^\s`{]{0,40})/;
+const BREAK = 10;
+
+/** Fenced code blocks of Markdown, closed or running to the end. A `yield` says how much work was done. */
+export function* fences(text: string): Generator<number, Fence[]> {
   const out: Fence[] = [];
   let open: { readonly mark: string; readonly language: string; readonly from: number; readonly body: number } | null =
     null;
+  let lines = 0;
   for (let at = 0; at < text.length; ) {
+    lines += 1;
+    if (lines % 1_000 === 0) yield 4_000;
+    // A line break that follows another has no fence before it.
+    if (text.charCodeAt(at) === BREAK) {
+      at += 1;
+      continue;
+    }
     const newline = text.indexOf('\n', at);
     const end = newline < 0 ? text.length : newline;
-    const line = text.slice(at, Math.min(end, at + 200));
-    const fence = /^[ \t>]{0,8}(`{3,8}|~{3,8})[ \t]*([^\s`{]{0,40})/.exec(line);
+    const fence = FENCE.exec(text.slice(at, Math.min(end, at + 200)));
     const [, mark = '', info = ''] = fence ?? [];
     if (open === null && fence) {
       open = { mark, language: info.toLowerCase(), from: at, body: Math.min(end + 1, text.length) };
@@ -64,17 +81,19 @@ export function fences(text: string): Fence[] {
   }
   if (open !== null)
     out.push({ language: open.language, body: text.slice(open.body), start: open.from, end: text.length });
+  yield text.length / 16;
   return out;
 }
 
 /** Balanced objects and lists inside prose, found in one pass; each character is parsed once. */
-function embedded(text: string): unknown[] {
+function* embedded(text: string): Generator<number, unknown[]> {
   const out: unknown[] = [];
   let depth = 0;
   let start = 0;
   let quoted = false;
   let tried = 0;
   for (let i = 0; i < text.length && out.length < MAX_FOUND && tried < MAX_TRIED; i++) {
+    if (i % 65_536 === 65_535) yield 16_384;
     const c = text.charCodeAt(i);
     if (quoted) {
       if (c === 0x5c) i += 1;
@@ -85,9 +104,12 @@ function embedded(text: string): unknown[] {
       depth += 1;
     } else if ((c === 0x7d || c === 0x5d) && depth > 0) {
       depth -= 1;
-      if (depth === 0) tried += 1;
-      const value = depth === 0 ? parsed(text.slice(start, i + 1)) : undefined;
-      if (value !== undefined) out.push(value);
+      if (depth === 0) {
+        tried += 1;
+        const value = parsed(text.slice(start, i + 1));
+        if (value !== undefined) out.push(value);
+        yield 32 + (i - start) / 4;
+      }
     }
   }
   return out;
@@ -113,20 +135,25 @@ export const jsonSchema = check({
   mutates: false,
   compile({ schema, not: inverted }) {
     const valid = compileSchema(schema);
-    return {
-      lookBehind: null,
-      judge(subject) {
-        const found = jsonIn(subject.latest());
-        if (found.length === 0) return verdict(false, inverted, 'The text holds no JSON.');
-        try {
-          const ok = found.some(valid);
-          return verdict(ok, inverted, ok ? 'The JSON fits the schema.' : 'The JSON does not fit the schema.');
-        } catch (error) {
-          if (error instanceof TooMuchWork) throw new CheckError(`The JSON cannot be judged: ${error.message}.`);
-          throw error;
-        }
-      },
+    function* look(text: string): Generator<number, Judgement> {
+      const found = yield* jsonIn(text);
+      if (found.length === 0) return verdict(false, inverted, 'The text holds no JSON.');
+      for (const value of found) {
+        if (fits(value)) return verdict(true, inverted, 'The JSON fits the schema.');
+        // A value may take as long as one may at all.
+        yield AT_ONCE;
+      }
+      return verdict(false, inverted, 'The JSON does not fit the schema.');
+    }
+    const fits = (value: unknown): boolean => {
+      try {
+        return valid(value);
+      } catch (error) {
+        if (error instanceof TooMuchWork) throw new CheckError(`The JSON cannot be judged: ${error.message}.`);
+        throw error;
+      }
     };
+    return { lookBehind: null, judge: (subject) => paced(look(subject.latest())) };
   },
 });
 
@@ -140,19 +167,19 @@ export const jsonKeys = check({
   mutates: false,
   compile({ keys, operator: how }) {
     const wanted = [...new Set(keys)];
-    return {
-      lookBehind: null,
-      judge(subject) {
-        const objects = jsonIn(subject.latest()).filter(isObject);
-        const has = (object: object) => wanted.filter((key) => Object.hasOwn(object, key)).length;
-        const counts = objects.map(has);
-        const most = Math.max(0, ...counts);
-        const ok = how === 'any' ? most > 0 : how === 'all' ? most === wanted.length : most === 0;
-        return {
-          verdict: ok,
-          data: { explanation: `${most} of ${wanted.length} keys are there; ${how} is asked for.`, operator: how },
-        };
-      },
-    };
+    function* look(text: string): Generator<number, Judgement> {
+      const objects = (yield* jsonIn(text)).filter(isObject);
+      let most = 0;
+      for (const object of objects) {
+        most = Math.max(most, wanted.filter((key) => Object.hasOwn(object, key)).length);
+        yield wanted.length * 4;
+      }
+      const ok = how === 'any' ? most > 0 : how === 'all' ? most === wanted.length : most === 0;
+      return {
+        verdict: ok,
+        data: { explanation: `${most} of ${wanted.length} keys are there; ${how} is asked for.`, operator: how },
+      };
+    }
+    return { lookBehind: null, judge: (subject) => paced(look(subject.latest())) };
   },
 });

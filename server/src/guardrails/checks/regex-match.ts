@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { findPattern, isQuickMatch, patternProblem } from '../../kernel/pattern.ts';
 import { matchesAnyLength } from '../../kernel/pattern-thread.ts';
-import { ANY_TARGET, BOTH, check, not, verdict } from './support.ts';
+import { ANY_TARGET, BOTH, breath, check, not, verdict } from './support.ts';
 
 export const PATTERN_LIMITS = { characters: 4_096, program: 4_000 };
 
@@ -30,9 +30,13 @@ export const regexMatch = check({
     judge(subject, outside) {
       const { texts } = subject;
       const from = (index: number): ReturnType<typeof verdict> | Promise<ReturnType<typeof verdict>> => {
+        let looked = 0;
         for (let i = index; i < texts.length; i++) {
           const part = texts[i];
           if (part === undefined) continue;
+          looked += part.text.length + 16;
+          // Each may be quick and all of them not.
+          if (i > index && !isQuickMatch(rule, looked)) return breath().then(() => from(i));
           const found = matchesAnyLength(rule, part.text, outside.signal);
           if (typeof found !== 'boolean') return found.then((hit) => (hit ? matched(i) : from(i + 1)));
           if (found) return matched(i);

@@ -173,9 +173,20 @@ export const requestParametersCheck = check({
   timeoutMs: null,
   mutates: false,
   compile({ tools = {}, params = {} }) {
-    const fits = (value: unknown, allowed: readonly unknown[] | undefined, blocked: readonly unknown[] | undefined) =>
-      !blocked?.includes(value) && (allowed === undefined || allowed.includes(value));
-    const rules = new Map(Object.entries(params.values ?? {}));
+    const types = choice(tools.allowedTypes, tools.blockedTypes);
+    const functions = choice(tools.allowedFunctionNames, tools.blockedFunctionNames);
+    const contentKeys = choice(undefined, params.blockedKeys);
+    const otherKeys = choice(params.allowedKeys, params.blockedKeys);
+    const rules = new Map(
+      Object.entries(params.values ?? {}).map(([key, { allowedValues, blockedValues }]) => [
+        key,
+        {
+          json: choice(allowedValues, blockedValues),
+          // Forms have texts only.
+          form: choice(allowedValues?.map(String), blockedValues?.map(String)),
+        },
+      ]),
+    );
     return {
       lookBehind: null,
       judgesParameters: Object.keys(params).length > 0,
@@ -185,25 +196,18 @@ export const requestParametersCheck = check({
         const members: readonly (readonly [string, unknown])[] = isObject(body) ? Object.entries(body) : (form ?? []);
         if (!isObject(body) && form === undefined)
           return verdict(true, false, 'The request has no JSON object and is no form.');
-        // Forms have texts only.
-        const spelled = (values: readonly unknown[] | undefined) => (form === undefined ? values : values?.map(String));
         const faults: string[] = [];
         for (const [at, { type, name }] of toolsOf(isObject(body) ? body : {}).entries()) {
-          if (type !== null && !fits(type, tools.allowedTypes, tools.blockedTypes)) faults.push(`${at}: type`);
-          if (name !== null && !fits(name, tools.allowedFunctionNames, tools.blockedFunctionNames))
-            faults.push(`${at}: function name`);
+          if (type !== null && !types(type)) faults.push(`${at}: type`);
+          if (name !== null && !functions(name)) faults.push(`${at}: function name`);
         }
         const toolFaults = faults.map((fault) => `tool ${fault}`);
-        const keyFaults = members.flatMap(([key]) => {
-          const allowed = CONTENT_KEYS.has(key) ? undefined : params.allowedKeys;
-          return fits(key, allowed, params.blockedKeys) ? [] : [`key ${key.slice(0, 64)}`];
-        });
-        const valueFaults = members.flatMap(([key, value]) => {
-          const rule = rules.get(key);
-          return rule === undefined || fits(value, spelled(rule.allowedValues), spelled(rule.blockedValues))
-            ? []
-            : [`value of ${key}`];
-        });
+        const keyFaults = members
+          .filter(([key]) => !(CONTENT_KEYS.has(key) ? contentKeys(key) : otherKeys(key)))
+          .map(([key]) => `key ${key.slice(0, 64)}`);
+        const valueFaults = members
+          .filter(([key, value]) => rules.get(key)?.[form === undefined ? 'json' : 'form'](value) === false)
+          .map(([key]) => `value of ${key}`);
         const all = [...toolFaults, ...keyFaults, ...valueFaults].slice(0, 20);
         return verdict(
           all.length === 0,
@@ -214,6 +218,16 @@ export const requestParametersCheck = check({
     };
   },
 });
+
+/** Whether a value is allowed: blocked wins, and what is absent allows everything. */
+function choice(
+  allowed: readonly unknown[] | undefined,
+  blocked: readonly unknown[] = [],
+): (value: unknown) => boolean {
+  const yes = allowed && new Set(allowed);
+  const no = new Set(blocked);
+  return (value) => !no.has(value) && (yes === undefined || yes.has(value));
+}
 
 /** Tools of a body in any dialect: with a `function` object, flat, or as the older `functions`; forced choices too. */
 function toolsOf(body: JsonObject): { readonly type: string | null; readonly name: string | null }[] {
