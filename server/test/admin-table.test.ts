@@ -51,6 +51,13 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
   ['configs.delete', 'DELETE', '/configs/:slug', '/configs/x', ['configs.delete']],
   ['configs.versions', 'GET', '/configs/:slug/versions', '/configs/x/versions', ['configs.read']],
   ['configs.version', 'GET', '/configs/:slug/versions/:versionId', `/configs/x/versions/${ID}`, ['configs.read']],
+  [
+    'configs.restore',
+    'POST',
+    '/configs/:slug/versions/:versionId/restore',
+    `/configs/x/versions/${ID}/restore`,
+    ['configs.update'],
+  ],
   ...(
     [
       ['list', 'GET', '', 'list'],

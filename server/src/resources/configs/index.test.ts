@@ -114,6 +114,45 @@ onBothStores((on) => {
     expect(await row?.open()).toEqual({ provider: '@two' });
   });
 
+  it('a former version can be made the current one again, its credentials with it; no version is lost', async () => {
+    const first = { provider: 'openai', api_key: CANARY, custom_host: 'https://h.example/v1' };
+    const created = ok(await on.post('/configs', body(first), on.mine));
+    ok(await on.put(`/configs/${created.slug}`, { config: { provider: '@two' } }, on.mine));
+    const path = `/configs/${created.slug}/versions`;
+    const { version_id } = ok(await on.post(`${path}/${created.version_id}/restore`, undefined, on.mine));
+    const shown = ok(await on.get(`/configs/${created.slug}`, on.mine));
+    expect(shown).toMatchObject({
+      version_id,
+      config: { provider: 'openai', masked_api_key: expect.stringMatching(MASK) },
+    });
+    const { data } = ok(await on.get(path, on.mine));
+    expect(data.map((one: { config: { provider: string } }) => one.config.provider)).toEqual([
+      'openai',
+      '@two',
+      'openai',
+    ]);
+    expect(new Set(data.map((one: { version_id: string }) => one.version_id)).size).toBe(3);
+    refused(await on.post(`${path}/nope/restore`, undefined, on.mine), 404, 'AB08', null);
+    ok(await on.del(`/configs/${created.slug}`, on.mine));
+    refused(await on.post(`${path}/${version_id}/restore`, undefined, on.mine), 404, 'AB08', null);
+  });
+
+  it('a former version that names what is there no more is not brought back', async () => {
+    const guardrail = ok(
+      await on.post(
+        '/guardrails',
+        { name: 'gone', checks: [{ id: 'default.contains', parameters: { words: ['x'] } }] },
+        on.mine,
+      ),
+    );
+    const created = ok(await on.post('/configs', body({ input_guardrails: [guardrail.slug] }), on.mine));
+    ok(await on.put(`/configs/${created.slug}`, { config: { provider: '@two' } }, on.mine));
+    ok(await on.del(`/guardrails/${guardrail.slug}`, on.mine));
+    const path = `/configs/${created.slug}/versions/${created.version_id}/restore`;
+    refused(await on.post(path, undefined, on.mine), 400, 'AB01', 'config.input_guardrails[0]');
+    expect(ok(await on.get(`/configs/${created.slug}`, on.mine)).config).toEqual({ provider: '@two' });
+  });
+
   it('raw credentials are sealed at rest, masked in answers and opened for the data plane', async () => {
     const account = { type: 'service_account', private_key: CANARY };
     const config = {

@@ -16,7 +16,7 @@ import type { FindReferences, Reference } from '../references.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { name, toIso } from '../shapes.ts';
 import { type Config, guardrailSlugs, parseConfig } from './schema.ts';
-import { maskConfig, sealConfig } from './secrets.ts';
+import { maskConfig, openConfig, sealConfig } from './secrets.ts';
 import { describeConfig } from './structure.ts';
 
 const configInput = z
@@ -145,6 +145,24 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
     return sealed;
   }
 
+  /** A further version of a config, which the caller makes the current one; answers its id. */
+  async function addVersion(
+    call: Call<never, never, never> | Call,
+    row: Row<'configs'>,
+    config: Config,
+  ): Promise<string> {
+    const [last] = await call.tx.list('config_versions', {
+      where: { config_id: row.id },
+      orderBy: [['number', 'desc']],
+      limit: 1,
+    });
+    const next = { ...row, version_id: uuidv7(call.clock) };
+    const sealed = await insertVersion(call, next, (last?.number ?? 0) + 1, config);
+    const former = await call.tx.find('config_versions', { id: row.version_id });
+    call.audited(row.id, { before: { config: former?.config ?? null }, after: { config: sealed } });
+    return next.version_id;
+  }
+
   const create: AnyAction = {
     id: 'configs.create',
     method: 'POST',
@@ -225,25 +243,13 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
       const patch: Patch<'configs'> = { updated_by: actorId(call.principal), last_updated_at: call.clock.now() };
       if (body.name !== undefined) patch.name = body.name;
       if (body.status !== undefined) patch.status = body.status;
-      let versionId = row.version_id;
       if (body.config !== undefined) {
-        const config = await readConfig(call, row.workspace_id, body.config);
-        const [last] = await call.tx.list('config_versions', {
-          where: { config_id: row.id },
-          orderBy: [['number', 'desc']],
-          limit: 1,
-        });
-        versionId = uuidv7(call.clock);
-        patch.version_id = versionId;
-        const next = { ...row, version_id: versionId };
-        const sealed = await insertVersion(call, next, (last?.number ?? 0) + 1, config);
-        const former = await call.tx.find('config_versions', { id: row.version_id });
-        call.audited(row.id, { before: { config: former?.config ?? null }, after: { config: sealed } });
+        patch.version_id = await addVersion(call, row, await readConfig(call, row.workspace_id, body.config));
       }
       call.audited(row.id, changedColumns('configs', row, patch));
       await call.tx.update('configs', { id: row.id }, patch);
       call.tx.changed({ workspaceId: row.workspace_id, topic: 'configs', entityId: row.id });
-      return { version_id: versionId };
+      return { version_id: patch.version_id ?? row.version_id };
     },
   };
 
@@ -290,12 +296,42 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
     audit: null,
     run: async (call: PathCall) => {
       const row = await findRow(target, call, 'read');
-      const id = String(call.params.versionId).toLowerCase();
-      const found = /^[0-9a-f-]{36}$/.test(id)
-        ? await call.tx.find('config_versions', { id, config_id: row.id })
-        : undefined;
-      if (!found) throw notFound();
-      return presentOld(row, found);
+      return presentOld(row, await findVersion(call, row));
+    },
+  };
+
+  const restore: AnyAction = {
+    id: 'configs.restore',
+    method: 'POST',
+    path: '/configs/:slug/versions/:versionId/restore',
+    summary: 'Make a former version of a config the current one',
+    description:
+      'What it says becomes a new version, so that no version is lost; what it names must still exist. Credentials in it come along.',
+    tag: 'Configs',
+    auth: 'key_or_login',
+    scopes: ['configs.update'],
+    tenant: 'workspace_optional',
+    params: z.strictObject({ slug: z.string(), versionId: z.string() }),
+    query: z.strictObject({ ...tenantFields }),
+    body: null,
+    response: updated,
+    writes: true,
+    audit: { action: 'update', resource: 'configs' },
+    run: async (call: PathCall) => {
+      const row = await findRow({ ...target, archives: false }, call, 'update');
+      if (row.status === 'archived') throw notFound();
+      const former = await findVersion(call, row);
+      const opened = await openConfig(call.vault, call.tenant, former.id, former.config);
+      // The rules may have become stricter since it was saved.
+      const patch: Patch<'configs'> = {
+        version_id: await addVersion(call, row, await readConfig(call, row.workspace_id, opened)),
+        updated_by: actorId(call.principal),
+        last_updated_at: call.clock.now(),
+      };
+      call.audited(row.id, changedColumns('configs', row, patch));
+      await call.tx.update('configs', { id: row.id }, patch);
+      call.tx.changed({ workspaceId: row.workspace_id, topic: 'configs', entityId: row.id });
+      return { version_id: patch.version_id };
     },
   };
 
@@ -325,8 +361,18 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
     create: null,
     update: null,
     remove: { check: refuseWhileUsed },
-    actions: [create, update, versions, version],
+    actions: [create, update, versions, version, restore],
   });
+}
+
+/** The version that the path names. */
+async function findVersion(call: PathCall, row: Row<'configs'>): Promise<Row<'config_versions'>> {
+  const id = String(call.params.versionId).toLowerCase();
+  const found = /^[0-9a-f-]{36}$/.test(id)
+    ? await call.tx.find('config_versions', { id, config_id: row.id })
+    : undefined;
+  if (!found) throw notFound();
+  return found;
 }
 
 /** A version in a list: with the time and the author of that version. */
