@@ -11,6 +11,7 @@ const LONG = [
   'server/test/audit-verify.test.ts',
   'server/test/audit.test.ts',
   'server/test/data-plane-fuzz.test.ts',
+  'server/test/guardrails/attach.test.ts',
   'server/test/guardrails/coverage.test.ts',
   'server/test/half-states.test.ts',
   'server/test/idempotency.test.ts',

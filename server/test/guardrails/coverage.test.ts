@@ -10,10 +10,11 @@ import type { Phase } from '../../src/guardrails/check.ts';
 import { OPERATIONS } from '../../src/operations/operation.ts';
 import { answerOf, BASES, type Line } from '../limits/calls.ts';
 import { startServer, type TestServer } from '../support/server.ts';
-import { type FakeUpstream, sendEvents, sendJson, startUpstream } from '../support/upstream.ts';
+import { type FakeUpstream, startUpstream } from '../support/upstream.ts';
+import { ask, give } from './ask.ts';
 import { coverageText, type Seen, type SeenRow } from './document.ts';
 import { COLUMNS, type Column, PICTURE, PREFIX, type Probe, serve } from './probes.ts';
-import { type Answer, isStream, ROWS, saidBy } from './said.ts';
+import { type Answer, isStream, plainAnswer, ROWS, saidBy } from './said.ts';
 
 const DOCUMENT = new URL('../../../docs/guardrail-coverage.md', import.meta.url);
 /** Lists of models are not judged. */
@@ -63,41 +64,21 @@ async function send(
   const id = `row-${++count}`;
   const guardrail = { id: 'mine', deny: true, [probe.check]: parameters };
   const config = { provider: `@${line.base}`, [`${phase}_guardrails`]: [guardrail] };
-  const json = line.operation.body === 'json' || line.operation.family === 'P';
-  const fields = line.fields === null ? null : { ...line.fields, ...more };
-  const form = new FormData();
-  for (const [name, value] of Object.entries(fields ?? {})) {
-    if (value instanceof Blob) form.set(name, value, 'lines.jsonl');
-    else form.set(name, String(value));
-  }
-  upstream.answer = answer === null ? answerOf : (_request, response) => give(answer, response);
+  const given = answer ?? plainAnswer(line);
+  upstream.answer = given === null ? answerOf : (_request, response) => give(given, response);
   upstream.received.length = 0;
   services.received.length = 0;
-  const reply = await fetch(`${server.url}/v1${line.path}`, {
-    method: line.method,
-    headers: {
-      'x-gateway-api-key': server.first.workspace_api_key,
-      'x-gateway-config': JSON.stringify(config),
-      'x-gateway-trace-id': id,
-      'x-gateway-metadata': '{"team":"search"}',
-      ...(json && fields !== null ? { 'content-type': 'application/json' } : {}),
-    },
-    ...(fields === null ? {} : { body: json ? JSON.stringify(fields) : form }),
+  const reply = await ask(server.url, line, more, {
+    'x-gateway-api-key': server.first.workspace_api_key,
+    'x-gateway-config': JSON.stringify(config),
+    'x-gateway-trace-id': id,
+    'x-gateway-metadata': '{"team":"search"}',
   });
   const text = await reply.text();
   const received = upstream.received.map(({ body }) => body.toString('latin1'));
   let code: unknown = null;
   if (reply.status === 400) code = (JSON.parse(text) as { error?: { code?: unknown } }).error?.code;
   return { status: reply.status, text, code, received, id };
-}
-
-function give(answer: Answer, response: Parameters<FakeUpstream['answer']>[1]): void {
-  if ('events' in answer) sendEvents(response, answer.events);
-  else if ('json' in answer) sendJson(response, 200, answer.json);
-  else {
-    response.writeHead(200, { 'content-type': 'application/octet-stream' });
-    response.end(answer.file);
-  }
 }
 
 const REFUSED = 'guardrail_not_enforced';

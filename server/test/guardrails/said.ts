@@ -1,7 +1,7 @@
 /** Where requests and answers of each operation say something, for the matrix of guardrails. */
 import type { OperationId } from '../../src/operations/operation.ts';
 import { LINES, type Line } from '../limits/calls.ts';
-import { chatStream, chunk, completionStream, responseStream } from '../support/streams.ts';
+import { chatStream, chunk, completionStream, messageStream, responseStream } from '../support/streams.ts';
 
 type Json = Record<string, unknown>;
 
@@ -48,6 +48,24 @@ const chatAnswers: Said['answers'] = [
       ? { events: [start, part({ function: { arguments: second } }), chunk({}, 0, 'tool_calls'), 'data: [DONE]\n\n'] }
       : { json: completion({ content: null, tool_calls: [call(text)] }) };
   },
+];
+/** Of a provider that speaks Messages. */
+const messageAnswers: Said['answers'] = [
+  (text, stream) =>
+    stream
+      ? { events: messageStream(...pieces(text)) }
+      : {
+          json: {
+            id: 'm',
+            type: 'message',
+            role: 'assistant',
+            model: 'claude-sonnet-4-5',
+            content: [{ type: 'text', text: `Well, ${text}` }],
+            stop_reason: 'end_turn',
+            stop_sequence: null,
+            usage: { input_tokens: 5, output_tokens: 2 },
+          },
+        },
 ];
 const response = (text: string) => ({
   id: 'resp_1',
@@ -229,14 +247,29 @@ export const SAID: Readonly<Record<OperationId, Said>> = {
 
 const whole = LINES.find(({ operation }) => operation.id === 'response') as Line;
 
-/** Lines of the matrix of limits, and streams that only reading gives. */
-export const ROWS: readonly Line[] = LINES.filter(({ title }) => title !== 'proxy POST, cancels').flatMap((line) =>
-  line === whole ? [line, { ...line, title: 'response, streamed', path: `${line.path}?stream=true` }] : [line],
-);
+/** Chat and messages of a provider that speaks Messages: the one converted, the other as it is. */
+const CLAUDE: readonly Line[] = LINES.filter(({ title }) => /^(?:chat|messages)\b/.test(title)).map((line) => ({
+  ...line,
+  title: line.title.replace(/^\w+/, '$& of Anthropic'),
+  base: 'anthropic',
+  fields: { ...line.fields, model: 'claude-sonnet-4-5' },
+}));
 
-export const saidBy = ({ operation, fields }: Line): Said => {
-  const said = SAID[operation.id];
-  return fields === null && typeof said.asks !== 'string' ? { ...said, asks: 'has no body' } : said;
+/** Lines of the matrix of limits, streams that only reading gives, and conversions. */
+export const ROWS: readonly Line[] = LINES.filter(({ title }) => title !== 'proxy POST, cancels')
+  .flatMap((line) =>
+    line === whole ? [line, { ...line, title: 'response, streamed', path: `${line.path}?stream=true` }] : [line],
+  )
+  .concat(CLAUDE);
+
+export const saidBy = (line: Line): Said => {
+  const said = SAID[line.operation.id];
+  if (CLAUDE.includes(line)) return { ...said, answers: messageAnswers };
+  return line.fields === null && typeof said.asks !== 'string' ? { ...said, asks: 'has no body' } : said;
 };
+
+/** What the upstream gives where nobody looks at it; null: as for every operation. */
+export const plainAnswer = (line: Line): Answer | null =>
+  CLAUDE.includes(line) ? (messageAnswers[0]?.('Hi', isStream(line)) ?? null) : null;
 
 export const isStream = ({ title }: Line): boolean => title.endsWith(', streamed');
