@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { CANARY, MASK, ok, onBothStores, refused } from '../../../test/support/accounts.ts';
 
 onBothStores((on) => {
@@ -175,6 +175,78 @@ onBothStores((on) => {
     expect(await configs.find((one) => one.row.id === created.id)?.open()).toEqual(config);
     const back = await on.put(`/configs/${created.slug}`, { config: ok(answer).config }, on.mine);
     refused(back, 400, 'AB01', 'config.targets[0].masked_api_key');
+  });
+
+  describe('secrets of checks that stand in a config', () => {
+    const hook = (headers: object, webhookURL = 'https://hook.example/') => ({ webhookURL, headers });
+    const config = (headers: object = { 'x-key': CANARY, 'x-team': `${CANARY}2` }, url?: string) => ({
+      provider: '@sandbox',
+      input_guardrails: [{ id: 'inline', deny: true, 'default.webhook': hook(headers, url) }],
+      strategy: { mode: 'fallback' },
+      targets: [
+        {
+          after_request_hooks: [
+            { id: 'raw', checks: [{ id: 'lakera.guard', parameters: { credentials: { apiKey: CANARY } } }] },
+          ],
+        },
+      ],
+    });
+    type Shown = ReturnType<typeof config>;
+    const openedNow = async (slug: string) => {
+      const { configs } = await on.load();
+      return configs.find((one) => one.row.slug === slug)?.open();
+    };
+
+    it('are sealed at rest, masked in answers and versions, and opened for the data plane', async () => {
+      const created = ok(await on.post('/configs', body(config()), on.mine));
+      for (const path of ['', '/versions', `/versions/${created.version_id}`]) {
+        const answer = await on.get(`/configs/${created.slug}${path}`, on.mine);
+        expect(answer.text).toContain('x-key');
+        expect(answer.text).not.toContain(CANARY);
+      }
+      const shown = ok(await on.get(`/configs/${created.slug}`, on.mine)).config as Shown;
+      expect(shown.input_guardrails[0]?.['default.webhook']).toEqual(
+        hook({ 'x-key': expect.stringMatching(MASK), 'x-team': expect.stringMatching(MASK) }),
+      );
+      expect(shown.targets[0]?.after_request_hooks[0]?.checks[0]?.parameters.credentials).toEqual({
+        apiKey: expect.stringMatching(MASK),
+      });
+      const stored = await on.api.tables.systemRead((tx) => tx.find('config_versions', { id: created.version_id }));
+      expect(JSON.stringify(stored)).not.toContain(CANARY);
+      expect(await openedNow(created.slug)).toEqual(config());
+    });
+
+    it('are kept by their masks, wherever the check stands then', async () => {
+      const created = ok(await on.post('/configs', body(config()), on.mine));
+      const { config: shown } = ok(await on.get(`/configs/${created.slug}`, on.mine)) as { config: Shown };
+      const first = { id: 'first', 'default.wordCount': {} };
+      const moved = { ...shown, input_guardrails: [first, ...shown.input_guardrails] };
+      ok(await on.put(`/configs/${created.slug}`, { config: moved }, on.mine));
+      expect(await openedNow(created.slug)).toEqual({
+        ...config(),
+        input_guardrails: [first, ...config().input_guardrails],
+      });
+    });
+
+    it.each([
+      ['a mask of nothing', () => config({ 'x-key': '*******deadbeef' }), '.headers.x-key'],
+      [
+        'another address',
+        ({ input_guardrails: [one] }: Shown) => config(one?.['default.webhook'].headers, 'https://other.example/'),
+        '',
+      ],
+    ])('are not kept under %s', async (_, change, at) => {
+      const created = ok(await on.post('/configs', body(config()), on.mine));
+      const { config: shown } = ok(await on.get(`/configs/${created.slug}`, on.mine)) as { config: Shown };
+      const answer = await on.put(`/configs/${created.slug}`, { config: change(shown) }, on.mine);
+      refused(answer, 400, 'AB01', `config.input_guardrails[0].default.webhook${at}`);
+      expect(await openedNow(created.slug)).toEqual(config());
+    });
+
+    it('may not be masks in a new config', async () => {
+      const answer = await on.post('/configs', body(config({ 'x-key': '*******deadbeef' })), on.mine);
+      refused(answer, 400, 'AB01', 'config.input_guardrails[0].default.webhook.headers.x-key');
+    });
   });
 
   it('a credential in a config sent as text is masked in the audit log', async () => {

@@ -56,7 +56,11 @@ const item = z.object({
 });
 
 const detail = item.extend({
-  config: z.record(z.string(), z.unknown()).describe('Raw provider credentials are shown as `masked_<name>`.'),
+  config: z
+    .record(z.string(), z.unknown())
+    .describe(
+      'Raw provider credentials are shown as `masked_<name>`, values of `headers` and `credentials` of checks as masks. A check that is sent back with its masks keeps its secrets.',
+    ),
   format: z.literal('json'),
   type: z.literal('ORG_CONFIG'),
   version_id: z.string(),
@@ -91,7 +95,7 @@ function presentRow(row: Row<'configs'>) {
 async function presentVersion(row: Row<'configs'>, version: Row<'config_versions'>) {
   return {
     ...presentRow(row),
-    config: await maskConfig(version.config),
+    config: maskConfig(version.config),
     format: 'json',
     type: 'ORG_CONFIG',
     version_id: version.id,
@@ -131,8 +135,9 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
     row: Pick<Row<'configs'>, 'id' | 'version_id' | 'organisation_id'>,
     number: number,
     config: Config,
+    former: Row<'config_versions'> | null,
   ): Promise<Row<'config_versions'>['config']> {
-    const sealed = await sealConfig(call.vault, call.tenant, row.version_id, config);
+    const sealed = await sealConfig(call.vault, call.tenant, row.version_id, config, former);
     await call.tx.insert('config_versions', {
       id: row.version_id,
       organisation_id: row.organisation_id,
@@ -157,8 +162,8 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
       limit: 1,
     });
     const next = { ...row, version_id: uuidv7(call.clock) };
-    const sealed = await insertVersion(call, next, (last?.number ?? 0) + 1, config);
-    const former = await call.tx.find('config_versions', { id: row.version_id });
+    const former = (await call.tx.find('config_versions', { id: row.version_id })) ?? null;
+    const sealed = await insertVersion(call, next, (last?.number ?? 0) + 1, config, former);
     call.audited(row.id, { before: { config: former?.config ?? null }, after: { config: sealed } });
     return next.version_id;
   }
@@ -207,7 +212,7 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
         await call.tx.update('configs', { workspace_id: workspaceId, is_default: true }, { is_default: false });
       }
       await call.tx.insert('configs', row);
-      const sealed = await insertVersion(call, row, 1, config);
+      const sealed = await insertVersion(call, row, 1, config, null);
       call.audited(row.id, { before: null, after: { ...row, config: sealed }, table: 'configs' });
       call.tx.changed({ workspaceId, topic: 'configs', entityId: row.id });
       return { id: row.id, slug: row.slug, version_id: row.version_id, object: 'config' };

@@ -1,49 +1,144 @@
 /**
- * Raw provider credentials inside a config (`api_key` and the like, at the root or on any target) are sealed one by
- * one before a version is stored. The seal is bound to the version and to the place in the tree.
+ * What is secret inside a config is sealed value by value before a version is stored: raw provider credentials (`api_key`
+ * and the like, at the root or on any target), and the `headers` and `credentials` of checks that stand in it. The seal is
+ * bound to the version and to the place in the tree.
  */
+import { inlineChecks } from '../../guardrails/compile.ts';
+import { isObject } from '../../kernel/json.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { TenantContext } from '../../store/ports.ts';
 import type { SealPlace, Vault } from '../../store/vault.ts';
+import { refuse } from '../common.ts';
+import { addressesIn, CHECK_MASK, SECRET_GROUPS } from '../guardrails/secrets.ts';
 import { formatPath } from '../issues.ts';
 import { maskOf } from '../shapes.ts';
 import { walk } from './rules.ts';
-import { type Config, SECRET_KEYS } from './structure.ts';
+import { type Config, GUARDRAIL_LISTS, HOOK_LISTS, SECRET_KEYS } from './structure.ts';
 
 /** A config as it is stored: secrets are envelopes. */
 export type StoredConfig = Record<string, unknown>;
 
-function place(versionId: string, path: (string | number)[], key: string): SealPlace {
-  return { table: 'config_versions', column: `config:${formatPath([...path, key])}`, row: versionId };
+/** A version and what it holds. */
+interface Version {
+  readonly id: string;
+  readonly config: StoredConfig;
 }
 
-/** Runs over every secret of a copy and puts what `change` answers in its place. */
-async function eachSecret(
-  config: StoredConfig,
-  change: (node: Record<string, unknown>, path: (string | number)[], key: string) => Promise<void>,
-): Promise<StoredConfig> {
-  const copy = structuredClone(config);
-  const found: { node: Record<string, unknown>; path: (string | number)[]; key: string }[] = [];
-  walk(copy as Config, [], (node, path) => {
+type Path = (string | number)[];
+type Holder = Record<string, unknown>;
+
+interface Check {
+  readonly id: string;
+  readonly parameters: Holder;
+}
+
+/** A secret and where it stands. */
+interface Place {
+  readonly holder: Holder;
+  readonly key: string;
+  /** With the key. */
+  readonly path: Path;
+  /** The check it belongs to; null for a credential of a provider. */
+  readonly check: Check | null;
+}
+
+const sealPlace = (versionId: string, { path }: Place): SealPlace => ({
+  table: 'config_versions',
+  column: `config:${formatPath(path)}`,
+  row: versionId,
+});
+
+function placesIn(config: StoredConfig): Place[] {
+  const found: Place[] = [];
+  const group = (check: Check, path: Path) => {
+    for (const name of SECRET_GROUPS) {
+      const holder = check.parameters[name];
+      if (!isObject(holder)) continue;
+      for (const key of Object.keys(holder)) found.push({ holder, key, path: [...path, name, key], check });
+    }
+  };
+  walk(config as Config, [], (node, path) => {
     for (const key of SECRET_KEYS) {
-      if (node[key] !== undefined) found.push({ node: node as Record<string, unknown>, path, key });
+      if (node[key] !== undefined) found.push({ holder: node as Holder, key, path: [...path, key], check: null });
+    }
+    for (const list of [...GUARDRAIL_LISTS, ...HOOK_LISTS]) {
+      for (const [index, entry] of (node[list] ?? []).entries()) {
+        if (typeof entry === 'string') continue;
+        const listed = Array.isArray(entry.checks);
+        for (const [i, { id, parameters }] of inlineChecks(entry).entries()) {
+          if (!isObject(parameters)) continue;
+          const own: Path = listed ? ['checks', i, 'parameters'] : [id];
+          group({ id, parameters }, [...path, list, index, ...own]);
+        }
+      }
     }
   });
-  for (const { node, path, key } of found) await change(node, path, key);
-  return copy;
+  return found;
 }
 
-export function sealConfig(
+/** Values that are no text: the account of a cloud, and whatever a check is given. */
+const isJson = ({ key, check }: Place): boolean => check !== null || key === 'vertex_service_account_json';
+
+async function openPlace(vault: Vault, tenant: TenantContext, versionId: string, place: Place): Promise<unknown> {
+  const secret = await vault.open(tenant, sealPlace(versionId, place), String(place.holder[place.key]));
+  return isJson(place) ? JSON.parse(secret.reveal()) : secret.reveal();
+}
+
+/**
+ * The config as it is stored. A value of a check that is the mask under which the former version showed it stays what it
+ * was. Throws 400 for other masks, and where the check would now send the secret elsewhere.
+ *
+ * @param former the version before, for an update
+ */
+export async function sealConfig(
   vault: Vault,
   tenant: TenantContext,
   versionId: string,
   config: Config,
+  former: Version | null,
 ): Promise<StoredConfig> {
-  return eachSecret({ ...config }, async (node, path, key) => {
-    const value = node[key];
-    const text = typeof value === 'string' ? value : JSON.stringify(value);
-    node[key] = await vault.seal(tenant, place(versionId, path, key), new Secret(text));
-  });
+  const copy = structuredClone<StoredConfig>({ ...config });
+  const places = placesIn(copy);
+  await keepMasked(vault, tenant, places, former);
+  for (const place of places) {
+    const { holder, key } = place;
+    const value = isJson(place) ? JSON.stringify(holder[key]) : String(holder[key]);
+    holder[key] = await vault.seal(tenant, sealPlace(versionId, place), new Secret(value));
+  }
+  return copy;
+}
+
+/** Puts what was stored in the place of its masks. */
+async function keepMasked(
+  vault: Vault,
+  tenant: TenantContext,
+  places: readonly Place[],
+  former: Version | null,
+): Promise<void> {
+  const isMasked = ({ holder, key, check }: Place) => check !== null && CHECK_MASK.test(String(holder[key]));
+  const masked = places.filter(isMasked);
+  if (masked.length === 0) return;
+  const before = former === null ? [] : placesIn(former.config).filter(({ check }) => check !== null);
+  const masks = before.map(({ holder, key }) => maskOf(String(holder[key])));
+  const opened = former === null ? null : await openConfig(vault, tenant, former.id, former.config);
+  const values = opened === null ? [] : placesIn(opened as StoredConfig).filter(({ check }) => check !== null);
+  const kept: { readonly place: Place; readonly from: Check }[] = [];
+  for (const place of masked) {
+    const { holder, key, check } = place;
+    const at = before.findIndex((one, i) => one.key === key && one.check?.id === check?.id && masks[i] === holder[key]);
+    const value = values[at];
+    if (value?.check == null) {
+      throw refuse(formatPath(place.path, 'config'), 'is a mask, not a secret: send the secret itself');
+    }
+    holder[key] = value.holder[key];
+    kept.push({ place, from: value.check });
+  }
+  // Whoever may change a config may not thereby learn what it sends.
+  for (const { place, from } of kept) {
+    if (place.check === null || addressesIn(place.check.parameters) === addressesIn(from.parameters)) continue;
+    const message = 'has another address than before: send its secrets again, not their masks';
+    throw refuse(formatPath(place.path.slice(0, -2), 'config'), message);
+  }
 }
 
 /** Throws SluiceError('unavailable') when a secret does not open. */
@@ -53,17 +148,21 @@ export async function openConfig(
   versionId: string,
   stored: StoredConfig,
 ): Promise<Config> {
-  const opened = await eachSecret(stored, async (node, path, key) => {
-    const secret = await vault.open(tenant, place(versionId, path, key), String(node[key]));
-    node[key] = key === 'vertex_service_account_json' ? JSON.parse(secret.reveal()) : secret.reveal();
-  });
-  return opened as Config;
+  const copy = structuredClone(stored);
+  for (const place of placesIn(copy)) place.holder[place.key] = await openPlace(vault, tenant, versionId, place);
+  return copy as Config;
 }
 
-/** The config as it is answered: `masked_api_key` in place of `api_key`. */
-export function maskConfig(stored: StoredConfig): Promise<StoredConfig> {
-  return eachSecret(stored, async (node, _path, key) => {
-    node[`masked_${key}`] = maskOf(String(node[key]));
-    delete node[key];
-  });
+/** The config as it is answered: `masked_api_key` in place of `api_key`, and masks as the values of checks. */
+export function maskConfig(stored: StoredConfig): StoredConfig {
+  const copy = structuredClone(stored);
+  for (const { holder, key, check } of placesIn(copy)) {
+    const mask = maskOf(String(holder[key]));
+    if (check !== null) holder[key] = mask;
+    else {
+      holder[`masked_${key}`] = mask;
+      delete holder[key];
+    }
+  }
+  return copy;
 }

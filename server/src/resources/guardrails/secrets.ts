@@ -9,9 +9,10 @@ import type { SealPlace, Vault } from '../../store/vault.ts';
 import { refuse } from '../common.ts';
 import { maskOf } from '../shapes.ts';
 
-const SECRET = ['credentials', 'headers'] as const;
+/** Parameters of checks whose values are secret. */
+export const SECRET_GROUPS = ['credentials', 'headers'] as const;
 type Group = Record<string, unknown>;
-type Secrets = Partial<Record<(typeof SECRET)[number], Group>>;
+type Secrets = Partial<Record<(typeof SECRET_GROUPS)[number], Group>>;
 
 const place = (versionId: string, index: number): SealPlace => ({
   table: 'guardrail_versions',
@@ -45,7 +46,7 @@ export async function sealChecks(
     checks.map(async (check, index) => {
       const parameters = { ...check.parameters };
       const secrets: Secrets = {};
-      for (const name of SECRET) {
+      for (const name of SECRET_GROUPS) {
         const group = parameters[name];
         if (!isGroup(group)) continue;
         secrets[name] = { ...group };
@@ -59,7 +60,8 @@ export async function sealChecks(
   );
 }
 
-const MASK = /^\*{7}[0-9a-f]{8}$/;
+/** How a secret of a check is shown. */
+export const CHECK_MASK = /^\*{7}[0-9a-f]{8}$/;
 
 /** Puts what was stored in the place of its masks. */
 async function keepMasked(
@@ -71,9 +73,9 @@ async function keepMasked(
   path: string,
 ): Promise<void> {
   const kept: [StoredCheck, Secrets][] = [];
-  for (const name of SECRET) {
+  for (const name of SECRET_GROUPS) {
     for (const [key, value] of Object.entries(secrets[name] ?? {})) {
-      if (typeof value !== 'string' || !MASK.test(value)) continue;
+      if (typeof value !== 'string' || !CHECK_MASK.test(value)) continue;
       const at = (former?.checks ?? []).findIndex(
         ({ id, sealed }) => id === check.id && sealed !== undefined && maskOf(sealed, `${name}.${key}`) === value,
       );
@@ -93,9 +95,12 @@ async function keepMasked(
   }
 }
 
-/** The addresses that a check calls, in one text. */
-function addresses({ parameters }: StoredCheck, secrets: Secrets): string {
-  const values = [parameters, ...SECRET.map((name) => secrets[name] ?? {})].flatMap((group) => Object.values(group));
+const addresses = ({ parameters }: StoredCheck, secrets: Secrets): string => addressesIn({ ...parameters, ...secrets });
+
+/** The addresses that a check with these parameters calls, in one text. */
+export function addressesIn(parameters: Readonly<Group>): string {
+  const { credentials = {}, headers = {}, ...own } = parameters;
+  const values = [own, credentials, headers].flatMap((group) => (isGroup(group) ? Object.values(group) : []));
   return values.filter((value) => typeof value === 'string' && /^https?:/i.test(value)).join(' ');
 }
 
@@ -134,7 +139,7 @@ export async function maskCheck(
   if (sealed === undefined) return rest;
   const secrets = await openSecrets(vault, tenant, versionId, index, check);
   const parameters: Record<string, unknown> = { ...rest.parameters };
-  for (const name of SECRET) {
+  for (const name of SECRET_GROUPS) {
     const group = secrets[name];
     if (group === undefined) continue;
     parameters[name] = Object.fromEntries(Object.keys(group).map((key) => [key, maskOf(sealed, `${name}.${key}`)]));
