@@ -10,6 +10,7 @@ const LONG = [
   'server/test/admin-fuzz.test.ts',
   'server/test/audit-verify.test.ts',
   'server/test/audit.test.ts',
+  'server/test/crash-test.test.ts',
   'server/test/data-plane-fuzz.test.ts',
   'server/test/guardrails/attach.test.ts',
   'server/test/guardrails/coverage.test.ts',

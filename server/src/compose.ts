@@ -77,8 +77,12 @@ import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
 import type { SharedServices } from './training/open.ts';
 import type { TrainingServices } from './training/services.ts';
 
+/** Limits of calls where a config sets none: until the head of an answer, between two chunks of it. */
 const HEADERS_MS = 60_000;
 const IDLE_MS = 120_000;
+/** Of a stream: from the call to its first content, and with nothing but signs of life. */
+const FIRST_TOKEN_MS = 120_000;
+const QUIET_MS = 600_000;
 /** While draining, how often connections that became idle are closed. */
 const SWEEP_MS = 50;
 /** At the end, how long the journal may take to reach the store. */
@@ -352,7 +356,7 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     maxBodyBytes: config.maxBodyBytes,
     bodies,
     blockInlineConfig: config.blockInlineConfig,
-    timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS },
+    timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS, firstTokenMs: FIRST_TOKEN_MS, quietMs: QUIET_MS },
   };
   dataPlane = roles.has('gateway') ? registerDataPlane(app, gateway, express) : null;
   // A node that only works in the background runs the lines of batches all the same.

@@ -14,6 +14,8 @@ export interface WireTimeouts {
   readonly headersMs: number;
   /** Between two chunks of the answer while we are reading. Error kind `upstream_idle`. */
   readonly idleMs: number;
+  /** Until a connection is there, also one that becomes free. Error kind `timeout`. Null or absent: as for the head. */
+  readonly connectMs?: number | null;
 }
 
 export interface Upstream extends Closable {
@@ -100,6 +102,7 @@ class Call implements PooledCall, WireControl {
   readonly #handler: WireHandler;
   readonly #idleMs: number;
   readonly #headersMs: number;
+  readonly #connectMs: number;
   readonly #deadline: Deadline;
   readonly head: string;
   readonly body: readonly Buffer[] | null;
@@ -119,6 +122,7 @@ class Call implements PooledCall, WireControl {
     this.#entry = entry;
     this.#handler = handler;
     this.#headersMs = timeouts.headersMs;
+    this.#connectMs = timeouts.connectMs ?? timeouts.headersMs;
     this.#idleMs = timeouts.idleMs;
     this.body = request.body;
     let bytes = 0;
@@ -126,7 +130,7 @@ class Call implements PooledCall, WireControl {
     this.bodyBytes = bytes;
     this.head = headOf(request, entry.host, bytes);
     this.headOnly = request.method === 'HEAD';
-    this.#deadline = upstream.deadlines.start(timeouts.headersMs, this.#onDeadline);
+    this.#deadline = upstream.deadlines.start(this.#connectMs, this.#onDeadline);
   }
 
   get done(): boolean {
@@ -254,9 +258,12 @@ class Call implements PooledCall, WireControl {
 
   readonly #onDeadline = (): void => {
     if (this.#done) return;
-    if (!this.#hasHead) {
-      const seconds = this.#headersMs / 1000;
-      this.#fail(new SluiceError('timeout', `The provider did not start to answer within ${seconds} s`), true);
+    if (this.#connection === null) {
+      const message = `No connection to the provider was there within ${this.#connectMs} ms.`;
+      this.#fail(new SluiceError('timeout', message, { code: 'connect_timeout' }), true);
+    } else if (!this.#hasHead) {
+      const message = `The provider did not start to answer within ${this.#headersMs} ms.`;
+      this.#fail(new SluiceError('timeout', message, { code: 'first_token_timeout' }), true);
     } else if (this.#paused || this.#decoder?.full) {
       // It is we who are not reading.
       this.#deadline.reset(this.#idleMs);

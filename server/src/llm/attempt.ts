@@ -211,6 +211,14 @@ function withQuery(x: Exchange, binding: Binding, context: CallContext): string 
   return path.includes('?') ? `${path}&${url.slice(at + 1)}` : path + url.slice(at);
 }
 
+/** What an attempt failed with, unless its status says all there is to say. */
+function causeOf(result: AttemptResult, status: number | null): string | null {
+  if (result.kind === 'done') return null;
+  if (result.kind === 'failed') return result.error.code ?? result.error.kind;
+  const hidden = status !== null && status < 300;
+  return hidden ? (result.error.code ?? result.error.type).slice(0, 100) : null;
+}
+
 /**
  * Sends a prepared request and resolves when its answer is complete, refused or lost. Never rejects. An account that
  * signs in does so first, within the same time; a token that the provider refuses is replaced once.
@@ -253,6 +261,8 @@ function send(
     x.spent = [...(x.spent ?? []), x.usage];
     x.usage = null;
   }
+  x.modelAnswered = null;
+  if (!x.headSent) x.ttft = null;
   // What guardrails said of an answer that nobody gets is not told with the next one.
   if (x.guard !== null) x.guard.after = [];
   return new Promise((resolve) => {
@@ -276,7 +286,7 @@ function send(
           target: target.path,
           provider: target.provider.id,
           status: relay.status,
-          error: result.kind === 'failed' ? (result.error.code ?? result.error.kind) : null,
+          error: causeOf(result, relay.status),
           duration_ms: Math.round((services.clock.monotonic() - started) * 1000) / 1000,
         });
         resolve(result);
@@ -308,7 +318,7 @@ function send(
       try {
         control =
           target.provider.local === undefined
-            ? services.upstream.dispatch(request, relay, services.timeouts)
+            ? services.upstream.dispatch(request, relay, x.stream ? target.limits.stream : target.limits.whole)
             : target.provider.local(request, relay, services.clock);
         x.control = control;
       } catch (error) {

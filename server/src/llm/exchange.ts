@@ -16,7 +16,7 @@ import type { Reserved } from './estimate.ts';
 import type { Guarded } from './guard/guarded.ts';
 import type { Plan } from './plan.ts';
 import type { Services } from './services.ts';
-import type { Target } from './target.ts';
+import type { Retry, Target } from './target.ts';
 
 const EMPTY = Buffer.alloc(0);
 
@@ -86,6 +86,10 @@ export class Exchange {
   readonly attempts: AttemptRecord[];
   /** Upstream calls begun. */
   tries: number;
+  /** Further attempts of the same target that may follow the one under way; null when none is left. */
+  again: Retry | null;
+  /** Whether the next target would take over from an attempt that fails so; null when there is none. */
+  next: ((status: number, code: string | null) => boolean) | null;
   /** Upstream call under way; aborted when the client leaves. */
   control: WireControl | null;
   /** Ends whatever the request is waiting for: the client left, or the server has to stop. */
@@ -157,6 +161,8 @@ export class Exchange {
     this.shaped = false;
     this.attempts = [];
     this.tries = 0;
+    this.again = null;
+    this.next = null;
     this.control = null;
     this.cancel = null;
     this.clientGone = false;

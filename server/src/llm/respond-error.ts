@@ -9,7 +9,8 @@ import { softDenial } from './guard/soft-denial.ts';
 
 /** Kinds that mean Sluice refused the request, rather than something having failed. */
 function isRefusal(error: SluiceError): boolean {
-  return error.status < 500 && error.kind !== 'client_closed' && error.kind !== 'timeout';
+  const { kind, status } = error;
+  return status < 500 && kind !== 'client_closed' && kind !== 'timeout' && kind !== 'upstream_idle';
 }
 
 /** Turns whatever was thrown into the end of the answer, in the caller's own dialect, and into fields of the record. */

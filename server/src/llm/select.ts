@@ -12,6 +12,7 @@ import type { StoredProvider } from '../runtime/snapshot.ts';
 import { cachePolicy } from './cache/policy.ts';
 import type { Exchange } from './exchange.ts';
 import { headerSettings } from './provider-headers.ts';
+import { compileBreak, compileLimits } from './relay/rules.ts';
 import { compileShaping } from './shaping.ts';
 import { type Retry, Target } from './target.ts';
 
@@ -68,6 +69,13 @@ export function refuseUnexecuted(config: Config): void {
     throw new SluiceError(
       'unsupported_operation',
       'This config names prompt_id, which this version of Sluice does not execute.',
+    );
+  }
+  if (config.hedge || config.stream?.on_break === 'continue') {
+    const name = config.hedge ? 'hedge' : 'stream.on_break "continue"';
+    throw new SluiceError(
+      'unsupported_operation',
+      `This config names ${name}, which this version of Sluice does not execute.`,
     );
   }
 }
@@ -260,6 +268,8 @@ function build(
     shaping: config === null ? null : compileShaping(withoutSlug(config)),
     forwardHeaders: config?.forward_headers ?? [],
     timeoutMs: timeout,
+    limits: compileLimits(config?.timeouts, timeout, x.services.timeouts),
+    onBreak: compileBreak(config?.stream),
     retry: compileRetry(config, x),
     cache: cachePolicy(x, config),
     strict: config?.strict_open_ai_compliance ?? x.header('x-gateway-strict-open-ai-compliance') !== 'false',

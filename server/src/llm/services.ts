@@ -17,6 +17,7 @@ import type { UnpricedRule } from '../store/schema.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 import type { Answers } from './cache/answers.ts';
 import type { Exchange } from './exchange.ts';
+import type { DefaultLimits } from './relay/rules.ts';
 
 /** What the steps of the data plane may use. Made once in `compose.ts`. */
 export interface Services {
@@ -55,6 +56,6 @@ export interface Services {
   readonly bodies: BodyBudget;
   /** Forced for every organisation by the environment. */
   readonly blockInlineConfig: boolean;
-  /** Milliseconds: until the answer's head, and between two chunks of it. */
-  readonly timeouts: { readonly headersMs: number; readonly idleMs: number };
+  /** How long attempts may take whose config does not say. */
+  readonly timeouts: DefaultLimits;
 }

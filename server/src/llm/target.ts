@@ -5,6 +5,7 @@ import type { Credentials, Provider } from '../providers/provider.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
 import type { CachePolicy } from './cache/policy.ts';
+import type { AttemptLimits, BreakRules } from './relay/rules.ts';
 import type { Shaping } from './shaping.ts';
 
 /** Where a call may go, compiled: what an attempt needs without another look at the config. */
@@ -23,6 +24,9 @@ export class Target {
   readonly shaping: Shaping | null;
   readonly forwardHeaders: readonly string[];
   readonly timeoutMs: number | null;
+  readonly limits: AttemptLimits;
+  /** What becomes of a stream that breaks after its first content; null: an error tells it. */
+  readonly onBreak: BreakRules | null;
   readonly retry: Retry | null;
   /** Null without a cache. */
   readonly cache: CachePolicy | null;
@@ -40,6 +44,8 @@ export class Target {
     shaping: Shaping | null;
     forwardHeaders: readonly string[];
     timeoutMs: number | null;
+    limits: AttemptLimits;
+    onBreak: BreakRules | null;
     retry: Retry | null;
     cache: CachePolicy | null;
     strict: boolean;
@@ -54,6 +60,8 @@ export class Target {
     this.shaping = parts.shaping;
     this.forwardHeaders = parts.forwardHeaders;
     this.timeoutMs = parts.timeoutMs;
+    this.limits = parts.limits;
+    this.onBreak = parts.onBreak;
     this.retry = parts.retry;
     this.cache = parts.cache;
     this.strict = parts.strict;

@@ -126,7 +126,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       maxBodyBytes: 10_000,
       bodies: new BodyBudget(1_000_000),
       blockInlineConfig: false,
-      timeouts: { headersMs: 1000, idleMs: 1000 },
+      timeouts: { headersMs: 1000, idleMs: 1000, firstTokenMs: 1000, quietMs: 1000 },
     };
     inner = createInner({ services, tables, clock: services.clock, run });
   });

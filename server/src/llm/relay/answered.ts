@@ -24,6 +24,11 @@ export type AttemptResult =
   /** Transport failure, timeout, a gone client, or a guardrail of the answer that denies. */
   | { readonly kind: 'failed'; readonly error: SluiceError };
 
+/** Status and code by which lists of statuses know a failed attempt. */
+export function outcomeOf(result: Exclude<AttemptResult, { kind: 'done' }>): [status: number, code: string | null] {
+  return result.kind === 'answered' ? [result.status, result.error.code] : [result.error.status, result.error.code];
+}
+
 /** Head of the answer to the client: the upstream's headers that may pass, then ours. */
 export function answerHead(
   x: Exchange,

@@ -1,5 +1,5 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { decodeString, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
+import { decodeString, type JsonFault, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
 import type { Dialect, Operation, Shape } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
 
@@ -13,9 +13,13 @@ export interface AnswerFacts {
   readonly model: string | null;
   /** The answer, parsed, when it carries a top-level `error`. */
   readonly error: JsonObject | null;
+  /** It is no JSON object, or only a part of one. */
+  readonly broken: boolean;
 }
 
-const NOTHING: AnswerFacts = { usage: null, model: null, error: null };
+const NOTHING: AnswerFacts = { usage: null, model: null, error: null, broken: false };
+/** What the scan refuses beyond that, `JSON.parse` takes. */
+const BROKEN: ReadonlySet<JsonFault> = new Set(['empty', 'not_object', 'syntax', 'trailing']);
 
 /** Usage, model and error of a JSON answer, found in its bytes. `cut` means only the end of it is at hand. */
 export function readAnswerFacts(body: Buffer, cut: boolean): AnswerFacts {
@@ -24,7 +28,7 @@ export function readAnswerFacts(body: Buffer, cut: boolean): AnswerFacts {
   try {
     scan = scanJson(body, FACTS, LIMITS);
   } catch (error) {
-    if (error instanceof JsonScanError) return NOTHING;
+    if (error instanceof JsonScanError) return BROKEN.has(error.reason) ? { ...NOTHING, broken: true } : NOTHING;
     throw error;
   }
   const usage = scan.get('usage') ?? scan.get('usageMetadata');
@@ -34,6 +38,7 @@ export function readAnswerFacts(body: Buffer, cut: boolean): AnswerFacts {
     usage: usage?.kind === 'object' ? objectAt(body, usage.start, usage.end) : null,
     model: model?.kind === 'string' ? decodeString(body, model) : null,
     error: failure?.kind === 'object' || failure?.kind === 'string' ? objectAt(body, 0, body.length) : null,
+    broken: false,
   };
 }
 

@@ -17,10 +17,13 @@ import { StreamGate } from '../guard/stream.ts';
 import type { Target } from '../target.ts';
 import { type AttemptResult, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
 import { ClientSide } from './client-side.ts';
+import { memberOf } from './content.ts';
 import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
 import { answerTouches, declaredLength, framingOf, isJson, joined, nameOf, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
+import { StreamWatch, silent } from './watch.ts';
+import { noJson, unfit } from './whole.ts';
 
 /** An answer this small is sent in one piece, head and body together. */
 const WHOLE_BYTES = 64 * 1024;
@@ -30,6 +33,8 @@ const WHOLE_MS = 250;
 const LOOK_BYTES = 4 * 1024 * 1024;
 const LOOK_TAIL = 64 * 1024;
 const ERROR_BYTES = 1024 * 1024;
+/** Bytes of an answer in one piece that wait for its end while another attempt may follow. */
+const RESCUED_BYTES = 4 * 1024 * 1024;
 /** Largest answer that can be converted between shapes. */
 const CONVERT_BYTES = 64 * 1024 * 1024;
 
@@ -43,6 +48,7 @@ export class Relay implements WireHandler {
   /** `stream_options.include_usage` was added by us: the usage chunk is ours too and is taken out again. */
   readonly #stripUsage: boolean;
   readonly #settle: (result: AttemptResult) => void;
+  readonly #started: number;
   #settled = false;
   #mode: Mode = 'none';
   #status = 0;
@@ -57,6 +63,7 @@ export class Relay implements WireHandler {
   #held: Buffer | null = null;
   readonly #client: ClientSide;
   #events: EventReader | null = null;
+  #watch: StreamWatch | null = null;
   readonly #meter: Meter;
   #answerBytes = 0;
   /** Guardrails judge the stream. */
@@ -86,6 +93,7 @@ export class Relay implements WireHandler {
     this.#stripUsage = parts.stripUsage;
     this.#firstData = parts.firstData;
     this.#settle = parts.settle;
+    this.#started = parts.x.services.clock.monotonic();
     this.#meter = new Meter(parts.x, parts.bound);
     this.#client = new ClientSide(parts.x, parts.target);
   }
@@ -129,6 +137,14 @@ export class Relay implements WireHandler {
         meter: this.#meter,
         stripUsage: this.#stripUsage,
         framing,
+      });
+      this.#watch = new StreamWatch({
+        x: this.#x,
+        target: this.#target,
+        started: this.#started,
+        paused: () => this.#client.waits('client') || this.#client.waits('guard'),
+        expire: (error) => this.#fail(error),
+        release: (events) => this.#show(events),
       });
       this.#meter.watch();
       if (this.#x.guard !== null) this.#guardStream();
@@ -175,18 +191,24 @@ export class Relay implements WireHandler {
   onError(error: SluiceError): void {
     if (this.#settled || this.#gate?.over) return;
     this.#estimateUsage();
-    const cut =
-      this.#x.headSent && error.kind === 'upstream_unreachable'
-        ? new SluiceError('upstream_cut', 'The provider cut the connection before the answer was complete.', {
-            detail: error.detail ?? error.message,
-          })
-        : error;
-    this.#finish({ kind: 'failed', error: cut });
+    this.#finish({ kind: 'failed', error: this.#asSeen(error) });
+  }
+
+  /** What failed the call, as it stands to the answer. */
+  #asSeen(error: SluiceError): SluiceError {
+    const shown = this.#x.headSent;
+    if (error.kind === 'upstream_idle')
+      return silent((this.#x.stream ? this.#target.limits.stream : this.#target.limits.whole).idleMs, shown);
+    if (!shown || error.kind !== 'upstream_unreachable') return error;
+    return new SluiceError('upstream_cut', 'The provider cut the connection before the answer was complete.', {
+      detail: error.detail ?? error.message,
+    });
   }
 
   #finish(result: AttemptResult): void {
     this.#settled = true;
     this.#client.close();
+    this.#watch?.close();
     this.#gate?.close();
     this.#settle(result);
   }
@@ -259,6 +281,8 @@ export class Relay implements WireHandler {
         return;
       }
     }
+    // Nothing is shown of what another attempt may take the place of.
+    if (this.#pendingBytes <= RESCUED_BYTES && this.#rescuable) return;
     const slow = this.#x.services.clock.monotonic() - this.#headAt > WHOLE_MS;
     if (this.#pendingBytes <= WHOLE_BYTES && !slow) return;
     this.#client.start(declaredLength(this.#headers), null);
@@ -283,8 +307,14 @@ export class Relay implements WireHandler {
   #endBytes(): void {
     const x = this.#x;
     const body = this.#look.length === 1 ? this.#look[0] : Buffer.concat(this.#look);
-    if (body !== undefined && isJson(this.#headers)) {
+    const json = isJson(this.#headers);
+    // What nobody can read is for guardrails to refuse, unless another attempt may do better.
+    const must = memberOf(x.operation) !== null && (!this.#kept || this.#rescuable);
+    if (must && !json) throw noJson();
+    if (body !== undefined && json) {
       const facts = readAnswerFacts(body, this.#lookCut);
+      if (must && facts.broken) throw noJson();
+      if (this.#rescuable && !this.#lookCut && this.#isUnfit(JSON.parse(body.toString('utf8')))) return;
       if (facts.error !== null && !x.headSent) {
         const error = embeddedError(facts.error);
         if (error !== null) {
@@ -302,6 +332,21 @@ export class Relay implements WireHandler {
       this.#finish({ kind: 'done' });
     } else if (this.#kept) this.#endJudged(Buffer.concat(this.#pending), null);
     else this.#endWhole(this.#pending, this.#pendingBytes, null);
+  }
+
+  /** Nobody has seen anything of the answer, and another attempt may follow. */
+  get #rescuable(): boolean {
+    const { headSent, again, next } = this.#x;
+    return !headSent && (again !== null || next !== null);
+  }
+
+  #isUnfit(body: unknown): boolean {
+    const found = isObject(body) ? unfit(this.#x, body) : null;
+    if (found === null) return false;
+    this.#takeUsage();
+    if (found instanceof SluiceError) this.#finish({ kind: 'failed', error: found });
+    else this.#answerError(found);
+    return true;
   }
 
   /** Null: not all of it is at hand. */
@@ -369,6 +414,7 @@ export class Relay implements WireHandler {
     const touches = answerTouches(this.#bound);
     const touched = touches === null || touches.some((text) => raw.includes(text));
     const out = touched ? (this.#bound.response?.(body, this.#context) ?? body) : body;
+    if (this.#rescuable && this.#isUnfit(out)) return;
     this.#takeUsage();
     const bytes = touched ? Buffer.from(JSON.stringify(out)) : raw;
     if (this.#kept) this.#endJudged(bytes, 'application/json');
@@ -416,14 +462,32 @@ export class Relay implements WireHandler {
   /** Sends whole events; from the end marker on everything is held back, and the answer is complete. */
   #forward(reader: EventReader, events: readonly Buffer[]): void {
     const send = reader.beforeEnd(events);
-    if (send > 0) {
-      const now = send === events.length ? events : events.slice(0, send);
-      if (this.#gate === null) this.#send(now);
-      else this.#gate.push(now);
-    }
-    if (send === events.length || this.#settled) return;
+    if (send > 0) this.#show(this.#watch?.pass(send === events.length ? events : events.slice(0, send)) ?? []);
+    if (send === events.length || this.#settled || this.#gate?.over) return;
     const tail = events.slice(send);
+    if (this.#endsUnseen(tail, reader.failed)) return;
     this.#complete(reader.failed, reader.failed ? [withoutSentSecrets(joined(tail), this.#target)] : tail);
+  }
+
+  #show(events: readonly Buffer[]): void {
+    if (events.length === 0) return;
+    if (this.#gate === null) this.#send(events);
+    else this.#gate.push(events);
+  }
+
+  /** The stream has ended. Whether it is one that nobody saw and another attempt takes the place of; else all of it is shown. */
+  #endsUnseen(tail: readonly Buffer[], failed: boolean): boolean {
+    const found = this.#watch?.verdict(tail, failed) ?? null;
+    if (found === null) {
+      this.#show(this.#watch?.take() ?? []);
+      return this.#settled || this.#gate?.over === true;
+    }
+    this.#control?.abort();
+    // An error costs nothing unless the provider says so; what was generated does.
+    this.#meter.take(() => (this.#watch?.content ? this.#received() : 0));
+    if (found instanceof SluiceError) this.#finish({ kind: 'failed', error: found });
+    else this.#answerError(found);
+    return true;
   }
 
   #send(events: readonly Buffer[]): void {
@@ -464,6 +528,7 @@ export class Relay implements WireHandler {
       });
       return;
     }
+    if (this.#endsUnseen([], false)) return;
     // A partial event is never passed on: half a JSON text would break the client before it sees what happened.
     const rest = events.rest();
     this.#takeUsage();

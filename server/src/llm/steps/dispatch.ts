@@ -2,7 +2,8 @@ import { attempt, prepare } from '../attempt.ts';
 import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
-import type { AttemptResult } from '../relay/answered.ts';
+import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
+import { namesStatus } from '../relay/rules.ts';
 import type { Retry } from '../target.ts';
 
 const MAX_RETRY_AFTER_MS = 60_000;
@@ -16,6 +17,7 @@ export async function dispatch(x: Exchange): Promise<void> {
   if (target.cache !== null && (await x.services.answers.look(x, target, prepared, target.cache))) return;
   let waited = 0;
   for (let tries = 0; ; tries++) {
+    x.again = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
     const result = await attempt(x, target, prepared);
     if (result.kind === 'done') return;
     const wait = retryDelay(x, target.retry, result, tries, waited);
@@ -34,10 +36,9 @@ function retryDelay(
   waited: number,
 ): number | null {
   if (retry === null || tries >= retry.attempts || x.headSent || x.clientGone) return null;
-  const status = result.kind === 'answered' ? result.status : result.kind === 'failed' ? result.error.status : 0;
-  if (!retry.statusCodes.has(status)) return null;
+  if (result.kind === 'done' || !namesStatus(retry.statusCodes, ...outcomeOf(result))) return null;
   let wait = 1000 * 2 ** tries;
-  if (result.kind === 'answered' && retry.useRetryAfter && status === 429) {
+  if (result.kind === 'answered' && retry.useRetryAfter && result.status === 429) {
     const hinted = retryAfter(result.headers);
     if (hinted !== null && hinted > MAX_RETRY_AFTER_MS) return null;
     wait = hinted ?? wait;

@@ -64,6 +64,9 @@ function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue
   const before = issues.length;
   checkPassthrough(node, path.length === 0, report);
   checkStrategy(node, path, report, issues);
+  if (node.stream?.restart_within && node.stream.on_break === 'error') {
+    report(['stream', 'restart_within'], 'is possible with "on_break" of "restart" or "continue" only');
+  }
   if (node.custom_host !== undefined) {
     const problem = options.checkHost(node.custom_host);
     if (problem !== null) report(['custom_host'], problem);
@@ -181,6 +184,9 @@ function isComplete(node: Config): boolean {
     node.prompt_id !== undefined ||
     node.forward_headers !== undefined ||
     node.request_timeout !== undefined ||
+    node.timeouts !== undefined ||
+    node.stream !== undefined ||
+    node.hedge !== undefined ||
     node.passthrough === true ||
     node.fetch_integrated_models === true ||
     node.default_params !== undefined ||

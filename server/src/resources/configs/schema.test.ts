@@ -33,6 +33,11 @@ describe('a config is accepted with any one of the sets of api §10.1', () => {
     ['prompt_id', { prompt_id: 'pp-1' }],
     ['forward_headers', { forward_headers: ['x-tenant'] }],
     ['request_timeout', { request_timeout: 10_000 }],
+    ['timeouts', { timeouts: { connect: 1000, first_token: 20_000, stream_idle: 30_000 } }],
+    [
+      'what follows a break',
+      { stream: { on_break: 'restart', restart_within: { bytes: 4096, tokens: 50, ms: 2000 } } },
+    ],
     ['provider and cloud settings', { provider: 'bedrock', aws_region: 'eu-central-1' }],
     ['an input guardrail', { input_guardrails: ['pg-1'] }],
     ['an inline guardrail', { output_guardrails: [{ deny: true, 'default.wordCount': { minWords: 1 } }] }],
@@ -78,6 +83,14 @@ describe('a config is accepted with any one of the sets of api §10.1', () => {
 describe('every broken rule is named by its path', () => {
   const nested = (n: number) => Array.from({ length: n }, () => target());
   const rows: [string, unknown, string][] = [
+    ['a limit of no time', { timeouts: { first_token: 0 } }, 'timeouts.first_token'],
+    ['a limit nobody knows', { timeouts: { total: 5 } }, 'timeouts.total'],
+    ['another way to meet a break', { stream: { on_break: 'ignore' } }, 'stream.on_break'],
+    [
+      'a bound for a restart that never comes',
+      { stream: { on_break: 'error', restart_within: { ms: 5 } } },
+      'stream.restart_within',
+    ],
     ['a list', [], ''],
     ['null', null, ''],
     ['a text', 'pc-1', ''],

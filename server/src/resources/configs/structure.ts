@@ -49,6 +49,32 @@ const retry = z.strictObject({
   use_retry_after_headers: z.boolean().optional(),
 });
 
+const millis = z.int().min(1).max(MAX_MILLIS);
+
+/** Limits of one attempt, milliseconds, beside `request_timeout`. */
+const timeouts = z.strictObject({
+  connect: millis.optional(),
+  first_token: millis.optional(),
+  stream_idle: millis.optional(),
+});
+
+/** What becomes of a stream that breaks after it began, and how much of it may wait for that. */
+const stream = z.strictObject({
+  on_break: z.enum(['error', 'restart', 'continue']),
+  restart_within: z
+    .strictObject({
+      bytes: z.int().min(1).max(4_194_304).optional(),
+      tokens: z.int().min(1).max(100_000).optional(),
+      ms: z.int().min(1).max(600_000).optional(),
+    })
+    .optional(),
+});
+
+const hedge = z.strictObject({
+  delay: millis,
+  max: z.int().min(1).max(3).optional(),
+});
+
 const cache = z.strictObject({
   mode: z.enum(['simple', 'semantic']),
   max_age: z.int().min(60).max(7_776_000).optional(),
@@ -168,6 +194,9 @@ const keys = {
   drop_params: z.array(text(512, 1)).max(1000).optional(),
   forward_headers: z.array(short).max(100).optional(),
   request_timeout: z.int().min(1).max(MAX_MILLIS).optional(),
+  timeouts: timeouts.optional(),
+  stream: stream.optional(),
+  hedge: hedge.optional(),
   retry: retry.optional(),
   cache: cache.optional(),
   on_status_codes: statusCodes.optional(),
@@ -243,6 +272,9 @@ const OUTCOME = level(outcome, { feedback: () => FEEDBACK });
 const RETRY = level(retry);
 const EMBEDDING: Level = { keys: ['provider', 'model'], below: {} };
 const CACHE = level(cache, { embedding: () => EMBEDDING });
+const TIMEOUTS = level(timeouts);
+const STREAM = level(stream, { restart_within: () => ({ keys: ['bytes', 'tokens', 'ms'], below: {} }) });
+const HEDGE = level(hedge);
 const DEPLOYMENT = level(deployment);
 const CHECK = level(check);
 const CONDITION = level(condition);
@@ -263,6 +295,9 @@ export const CONFIG_LEVEL: Level = {
     targets: () => CONFIG_LEVEL,
     strategy: () => STRATEGY,
     retry: () => RETRY,
+    timeouts: () => TIMEOUTS,
+    stream: () => STREAM,
+    hedge: () => HEDGE,
     cache: () => CACHE,
     cb_config: () => BREAKER,
     deployments: () => DEPLOYMENT,
