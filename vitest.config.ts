@@ -4,6 +4,8 @@ import { SummaryReporter } from './server/test/support/summary-reporter.ts';
 /** Generated matrices, fuzz, and suites that wait for real nodes: `npm run test:long`, so that `npm test` stays short. */
 const LONG = [
   'server/src/guardrails/checks/hostile.test.ts',
+  'server/src/guardrails/checks/parameters.test.ts',
+  'server/src/guardrails/checks/tables.test.ts',
   'server/src/limits/ledger/ledger.test.ts',
   'server/src/llm/guard/cost.test.ts',
   'server/src/store/postgres/row-security.test.ts',

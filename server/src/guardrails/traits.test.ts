@@ -149,7 +149,7 @@ describe('a detector that is passed over would have found nothing', () => {
   });
 
   it('in long texts, wherever the thing stands', () => {
-    const filler = 'word '.repeat(20_000);
+    const filler = 'word '.repeat(8_000);
     for (const thing of things)
       for (const at of [31_995, 34_040]) {
         const text = `${filler.slice(0, at)} ${thing} ${filler.slice(at)}`;

@@ -32,7 +32,7 @@ export function subjectOf(parts: SubjectParts | string): Subject {
     latest: () => given.latest ?? texts.map(({ text }) => text).join('\n'),
     request: () => given.request,
     answer: () => given.answer,
-    header: (name) => given.headers?.[name],
+    header: (name) => (Object.hasOwn(given.headers ?? {}, name) ? given.headers?.[name] : undefined),
   };
 }
 
