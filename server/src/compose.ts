@@ -37,6 +37,7 @@ import { type Clock, systemClock } from './kernel/clock.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
+import { cryptoRandom } from './kernel/random.ts';
 import { createAdmission } from './limits/admission.ts';
 import { settlementSink } from './limits/ledger/journal.ts';
 import { createLedger } from './limits/ledger/ledger.ts';
@@ -124,6 +125,9 @@ export interface WorkerRole {
   readonly shared: { readonly counters: Counters; readonly feed: Feed } | null;
 }
 
+/** What tests put in the place of the data plane's own. */
+export type Given = Partial<Pick<Services, 'clock' | 'random'>>;
+
 const ALONE: WorkerRole = { index: 1, shared: null };
 
 function journalName(index: number): string {
@@ -175,10 +179,15 @@ async function openShared(config: Config, log: Log, clock: Clock) {
 }
 
 /** Opens the stores, starts the jobs and listens. Whatever fails closes what was opened before. */
-export async function compose(config: Config, log: Log, worker: WorkerRole = ALONE): Promise<Running> {
+export async function compose(
+  config: Config,
+  log: Log,
+  worker: WorkerRole = ALONE,
+  given: Given = {},
+): Promise<Running> {
   const lifecycle = new Lifecycle();
   try {
-    return await open(config, log, lifecycle, worker);
+    return await open(config, log, lifecycle, worker, given);
   } catch (error) {
     await lifecycle
       .close()
@@ -187,7 +196,13 @@ export async function compose(config: Config, log: Log, worker: WorkerRole = ALO
   }
 }
 
-async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: WorkerRole): Promise<Running> {
+async function open(
+  config: Config,
+  log: Log,
+  lifecycle: Lifecycle,
+  worker: WorkerRole,
+  given: Given,
+): Promise<Running> {
   const clock = systemClock;
   const { version } = JSON.parse(await readFile(PACKAGE, 'utf8')) as { version: string };
   const dataDir = lifecycle.own('data directory', await openDataDir(config.dataDir, { lock: worker.shared === null }));
@@ -351,6 +366,8 @@ async function open(config: Config, log: Log, lifecycle: Lifecycle, worker: Work
     objects: own,
     outside: (organisationId) => outsideFactory({ fetcher: training.fetcher, guard, clock, organisationId }),
     clock,
+    random: cryptoRandom,
+    ...given,
     storeClock,
     log,
     maxBodyBytes: config.maxBodyBytes,

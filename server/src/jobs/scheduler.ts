@@ -8,9 +8,10 @@ import { SluiceError } from '../kernel/errors.ts';
 import { base62 } from '../kernel/id.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
+import { cryptoRandom, type Random } from '../kernel/random.ts';
 import type { Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
-import { type BackOff, backOff, cryptoRandom, type Random } from './back-off.ts';
+import { type BackOff, backOff } from './back-off.ts';
 import {
   type Claim,
   ClaimEnded,

@@ -4,6 +4,7 @@ import type { RefusedBy } from '../store/limit-types.ts';
 /** A refusal that knows which limit it came from, for the record of the request. */
 export class LimitRefused extends SluiceError {
   readonly by: RefusedBy;
+  readonly unpriced: boolean = false;
 
   constructor(
     kind: 'usage_limit_exceeded' | 'rate_limit_exceeded',

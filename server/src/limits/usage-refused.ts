@@ -17,8 +17,17 @@ const NAMES: Readonly<Record<LimitOwner, string>> = {
 /** `usage_limit_exceeded`, with the limit that refused as the answer's headers tell it. */
 export class UsageRefused extends LimitRefused {
   readonly state: LimitState | null;
+  /** Of the model, not of what was used: another model may be served. */
+  override readonly unpriced: boolean;
 
-  constructor(message: string, terms: Terms, state: LimitState | null, retryAfter: number | null, committed?: number) {
+  constructor(
+    message: string,
+    terms: Terms,
+    state: LimitState | null,
+    retryAfter: number | null,
+    committed?: number,
+    unpriced = false,
+  ) {
     const { ownerKind: kind, ownerId: id, valueKey } = terms;
     super(
       'usage_limit_exceeded',
@@ -33,6 +42,7 @@ export class UsageRefused extends LimitRefused {
       retryAfter === null ? {} : { retryAfter },
     );
     this.state = state;
+    this.unpriced = unpriced;
   }
 }
 
@@ -48,5 +58,7 @@ export function unpricedRefused(terms: Terms, model: string): UsageRefused {
     terms,
     null,
     null,
+    undefined,
+    true,
   );
 }

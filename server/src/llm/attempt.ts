@@ -13,7 +13,7 @@ import { type Access, accessOf } from './access.ts';
 import type { Exchange } from './exchange.ts';
 import type { AttemptResult } from './relay/answered.ts';
 import { Relay } from './relay/relay.ts';
-import { shape } from './shaping.ts';
+import { modelUnder, shape } from './shaping.ts';
 import type { Target } from './target.ts';
 
 /** The request as it would go upstream, also for a dry run. */
@@ -29,7 +29,7 @@ export interface Prepared {
 const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
 
 export function prepare(x: Exchange, target: Target): Prepared {
-  const model = modelFor(x, target);
+  const model = modelUnder(target.shaping, x.model);
   const bound = target.bind(x.operation.id, model);
   const context: CallContext = {
     operation: x.operation.id,
@@ -66,15 +66,6 @@ export function prepare(x: Exchange, target: Target): Prepared {
     stripUsage: body.stripUsage,
     signer,
   };
-}
-
-/** The model a target is asked for: the config's own, the caller's, or the config's default. */
-export function modelFor(x: Exchange, target: Target): string {
-  const override = target.shaping?.overrides?.model;
-  if (typeof override === 'string') return override;
-  if (x.model !== '') return x.model;
-  const fallback = target.shaping?.defaults?.model;
-  return typeof fallback === 'string' ? fallback : '';
 }
 
 interface BuiltBody {
@@ -135,8 +126,9 @@ function splice(x: Exchange, model: string, addUsage: boolean): Buffer[] {
   const edits: Splice[] = [];
   const range = scan?.get('model');
   if (range?.kind === 'string') {
-    // `@slug/model` is the only spelling that differs from what the provider knows.
-    if (x.body[range.start + 1] === 64)
+    // `@slug/model` is the only spelling of a caller's that differs; a body that was shaped for another target may name
+    // that one's model.
+    if (x.body[range.start + 1] === 64 || x.shaped)
       edits.push({ start: range.start, end: range.end, bytes: Buffer.from(JSON.stringify(model)) });
   }
   if (addUsage && scan !== null) {
@@ -219,6 +211,15 @@ function causeOf(result: AttemptResult, status: number | null): string | null {
   return hidden ? (result.error.code ?? result.error.type).slice(0, 100) : null;
 }
 
+/** What the attempt before used stays on the account of the target that it was sent to. */
+export function setAside(x: Exchange): void {
+  const { usage, target } = x;
+  x.usage = null;
+  if (usage === null || target === null) return;
+  const spent = { usage, target, model: modelUnder(target.shaping, x.model), answered: x.modelAnswered };
+  x.spent = [...(x.spent ?? []), spent];
+}
+
 /**
  * Sends a prepared request and resolves when its answer is complete, refused or lost. Never rejects. An account that
  * signs in does so first, within the same time; a token that the provider refuses is replaced once.
@@ -257,10 +258,7 @@ function send(
   const { services } = x;
   const started = services.clock.monotonic();
   // An attempt that was broken off has used what it has used, whatever the next one answers.
-  if (x.usage !== null) {
-    x.spent = [...(x.spent ?? []), x.usage];
-    x.usage = null;
-  }
+  setAside(x);
   x.modelAnswered = null;
   if (!x.headSent) x.ttft = null;
   // What guardrails said of an answer that nobody gets is not told with the next one.

@@ -8,7 +8,7 @@ import { NO_TOKENS } from '../operations/usage.ts';
 import { costMicros, mostMicros } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';
 import type { Exchange } from './exchange.ts';
-import { shape } from './shaping.ts';
+import { modelUnder, shape } from './shaping.ts';
 import { isTextOnly } from './text-only.ts';
 
 export interface Estimate {
@@ -49,7 +49,7 @@ const LARGEST_IMAGE = 6240;
 const FREE: Estimate = { input: 0, output: 0, bounded: true, price: null, free: true };
 
 export function modelKey(x: Exchange): string {
-  return `${x.target?.provider.id ?? ''} ${x.model}`;
+  return `${x.target?.provider.id ?? ''} ${modelUnder(x.target?.shaping ?? null, x.model)}`;
 }
 
 /**
@@ -70,7 +70,8 @@ export function isBackground({ operation, scan, target }: Exchange): boolean {
 export function estimateUse(x: Exchange): Estimate {
   const { target } = x;
   if (target === null || isFree(x)) return FREE;
-  const price = x.services.pricer.price(target.provider.id, null, x.model, target.stored, x.time);
+  const model = modelUnder(target.shaping, x.model);
+  const price = x.services.pricer.price(target.provider.id, null, model, target.stored, x.time);
   const body = bodyOf(x);
   const sized = body === null ? null : size(x, body);
   if (sized !== null) return { ...sized, price, free: false };
@@ -93,13 +94,20 @@ const GROW_PART = 0.25;
  * in time. It is never cut itself (api §15.5). Tells at how many tokens to ask again.
  */
 export function growReservation(x: Exchange, output: number): number {
-  const { held, reserved } = x;
-  if (held === null || reserved === null) return Number.POSITIVE_INFINITY;
+  if (x.reserved === null) return Number.POSITIVE_INFINITY;
   const next = output + Math.max(GROW_TOKENS, Math.ceil(output * GROW_PART));
-  const estimate = { ...reserved.estimate, output: next };
-  const cost = Math.max(0, ...reserved.prices.map((price) => estimatedCost(estimate, price)));
-  held.grow({ cost, tokens: estimate.input + next });
+  expectUse(x, { ...x.reserved.estimate, output: next });
   return next;
+}
+
+/** Reserves what a request is expected to use by now, beside what its earlier targets have used. */
+export function expectUse(x: Exchange, estimate: Estimate): void {
+  const { held, leg, walk, reserved } = x;
+  if (reserved === null) return;
+  const cost = Math.max(0, ...reserved.prices.map((price) => estimatedCost(estimate, price)));
+  const tokens = estimate.input + estimate.output;
+  held?.grow({ cost: cost + (walk?.used.cost ?? 0), tokens: tokens + (walk?.used.tokens ?? 0) });
+  leg?.held?.grow({ cost, tokens });
 }
 
 /** The body as it will go to the provider, as far as its config changes it; null when it is too large to parse, or no JSON object. */

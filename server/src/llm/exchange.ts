@@ -15,6 +15,8 @@ import type { Caching } from './cache/caching.ts';
 import type { Reserved } from './estimate.ts';
 import type { Guarded } from './guard/guarded.ts';
 import type { Plan } from './plan.ts';
+import type { Leg } from './routing/leg.ts';
+import type { Walk } from './routing/walk.ts';
 import type { Services } from './services.ts';
 import type { Retry, Target } from './target.ts';
 
@@ -26,6 +28,16 @@ export type Ending =
   | { readonly kind: 'tail'; readonly body: readonly Buffer[] }
   /** The client is gone, or the connection must be cut because the answer cannot be completed. */
   | { readonly kind: 'destroy' };
+
+/** What one attempt used that was not the last. */
+export interface Spent {
+  readonly usage: TokenUsage;
+  /** Whose price it has. */
+  readonly target: Target;
+  /** As it was sent, and as the answer said, if it did. */
+  readonly model: string;
+  readonly answered: string | null;
+}
 
 /**
  * One data-plane request from its head to its record. Every field is set in the constructor, so the object keeps one
@@ -66,6 +78,10 @@ export class Exchange {
   snapshot: WorkspaceSnapshot | null;
   plan: Plan | null;
   target: Target | null;
+  /** A request with several targets: what is known of them so far. Null for all others. */
+  walk: Walk | null;
+  /** What the target under way is counted in by itself; null for requests with one target. */
+  leg: Leg | null;
   reservation: Reservation | null;
   /** What is left of the limits that the request was counted in, or refused by. */
   quota: Quota | null;
@@ -104,8 +120,8 @@ export class Exchange {
   errorMessage: string | null;
   modelAnswered: string | null;
   usage: TokenUsage | null;
-  /** What earlier attempts used whose answers never came to their end; null when there is nothing. */
-  spent: TokenUsage[] | null;
+  /** What attempts used whose answers nobody got; null when there is nothing. */
+  spent: Spent[] | null;
   usageEstimated: boolean;
   costMicros: number | null;
   /** It began something whose usage nobody will be able to read. */
@@ -150,6 +166,8 @@ export class Exchange {
     this.snapshot = null;
     this.plan = null;
     this.target = null;
+    this.walk = null;
+    this.leg = null;
     this.reservation = null;
     this.quota = null;
     this.held = null;

@@ -13,18 +13,21 @@ export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): 
   into.push('x-gateway-trace-id', x.traceId, 'x-gateway-cache-status', x.caching?.status ?? 'DISABLED');
   if (x.caching?.hit != null) savings(x.caching.hit, into);
   if (x.quota !== null) quotaHeaders(x.quota, into);
-  if (x.held !== null) usageHeaders(x, x.held.states, into);
+  const own = x.leg?.held?.states;
+  if (x.held !== null) usageHeaders(x, own === undefined ? x.held.states : [...x.held.states, ...own], into);
+  else if (own !== undefined) usageHeaders(x, own, into);
   else if (x.exhausted !== null) usageHeaders(x, [x.exhausted], into);
   const target = x.target;
   if (target === null) {
-    into.push('x-gateway-retry-attempt-count', '0', 'x-gateway-last-used-option-index', 'config');
+    const path = x.walk?.path ?? 'config';
+    into.push('x-gateway-retry-attempt-count', '0', 'x-gateway-last-used-option-index', path);
     return;
   }
   into.push(
     'x-gateway-provider',
     target.provider.id,
     'x-gateway-retry-attempt-count',
-    exhausted ? '-1' : String(Math.max(0, x.tries - 1)),
+    exhausted ? '-1' : String(retriesOf(x)),
     'x-gateway-last-used-option-index',
     target.path,
   );
@@ -34,6 +37,11 @@ export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): 
 function savings({ facts }: Hit, into: string[]): void {
   if (facts.costMicros !== null) into.push('x-gateway-cache-saved-cost', shown('cost', facts.costMicros));
   into.push('x-gateway-cache-saved-ms', String(facts.latencyMs));
+}
+
+/** Further calls of the target under way after its first. */
+export function retriesOf({ tries, leg }: Exchange): number {
+  return Math.max(0, tries - (leg?.triesBefore ?? 0) - 1);
 }
 
 function quotaHeaders(quota: Quota, into: string[]): void {

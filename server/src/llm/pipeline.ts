@@ -18,6 +18,7 @@ import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
 import { reserve } from './steps/reserve.ts';
 import { resolve } from './steps/resolve.ts';
+import { choose, route } from './steps/route.ts';
 import { savedOnly } from './steps/saved-only.ts';
 import { settle } from './steps/settle.ts';
 
@@ -30,6 +31,8 @@ export interface Demand {
   /** Usage limits. */
   readonly budgets: boolean;
   readonly guardrails: boolean;
+  /** Several targets. */
+  readonly route: boolean;
 }
 
 interface StepRow {
@@ -50,10 +53,12 @@ export const HEAD: readonly Step[] = [authenticate, savedOnly, readRequestBody, 
 
 /** C chat-like, T text, B binary or form, F small reads, J files, batches and jobs, P passed through. */
 export const TABLE: readonly StepRow[] = [
+  row(choose, (demand) => demand.route, 'C', 'T', 'B', 'F', 'P'),
   row(admit, (demand) => demand.limits, 'C', 'T', 'B', 'F', 'J', 'P'),
   row(reserve, (demand) => demand.budgets, 'C', 'T', 'B', 'F', 'J', 'P'),
   row(guard, (demand) => demand.guardrails, 'C', 'T', 'B', 'F', 'J', 'P'),
-  row(dispatch, always, 'C', 'T', 'B', 'F', 'P'),
+  row(dispatch, (demand) => !demand.route, 'C', 'T', 'B', 'F', 'P'),
+  row(route, (demand) => demand.route, 'C', 'T', 'B', 'F', 'P'),
   row(answerObject, always, 'J'),
 ];
 
@@ -124,7 +129,7 @@ export async function run(x: Exchange): Promise<void> {
     }
     unwatchClient(x);
     // A local provider may still read what it was handed; a socket keeps what it has not sent.
-    if (x.target?.provider.local === undefined) giveBack(x.body);
+    if (x.target?.provider.local === undefined && x.walk?.local !== true) giveBack(x.body);
     x.body = NO_BODY;
     if (x.bodyHeld > 0) x.services.bodies.release(x.bodyHeld);
   }

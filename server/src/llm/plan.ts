@@ -1,25 +1,47 @@
+import type { Purpose } from '../limits/purpose.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { GuardPlan } from './guard/plan.ts';
 import { type Demand, type Step, stepsFor } from './pipeline.ts';
+import type { Leaf, Route } from './routing/route.ts';
 import type { Target } from './target.ts';
 
 /** What a request will go through, decided once per (config, target, operation) and memoised on the snapshot. */
 export interface Plan {
   /** Null when Sluice itself answers, or when the request names its provider later (`gateway_options`). */
   readonly target: Target | null;
+  /** Where a request goes that has more than one target; `target` is null then. */
+  readonly route: RoutePlan | null;
   readonly configSlug: string | null;
   /** Null without any guardrail. */
   readonly guard: GuardPlan | null;
   readonly steps: readonly Step[];
 }
 
+/** A route and what was made of it for requests alike. */
+export interface RoutePlan {
+  readonly route: Route;
+  /** The config is a stored one. */
+  readonly saved: boolean;
+  /** It came with the request. */
+  readonly inline: boolean;
+  /** Slug in the model (`@slug/model`), already taken off. */
+  readonly modelSlug: string | null;
+  /** What its limits are asked for. */
+  readonly purpose: Purpose;
+  /** Whether requests of others go by this plan, too. */
+  readonly shared: boolean;
+  readonly targets: Map<Leaf, Target>;
+  readonly guards: Map<Leaf, GuardPlan | null>;
+}
+
 export function makePlan(
   operation: Operation,
   target: Target | null,
+  route: RoutePlan | null,
   configSlug: string | null,
   guard: GuardPlan | null,
-  demand: Omit<Demand, 'guardrails'>,
+  demand: Pick<Demand, 'limits' | 'budgets'>,
 ): Plan {
-  const steps = stepsFor(operation.family, { ...demand, guardrails: guard !== null });
-  return { target, configSlug, guard, steps };
+  const steps = stepsFor(operation.family, { ...demand, guardrails: guard !== null, route: route !== null });
+  return { target, route, configSlug, guard, steps };
 }

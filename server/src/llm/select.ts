@@ -13,7 +13,7 @@ import { cachePolicy } from './cache/policy.ts';
 import type { Exchange } from './exchange.ts';
 import { headerSettings } from './provider-headers.ts';
 import { compileBreak, compileLimits } from './relay/rules.ts';
-import { compileShaping } from './shaping.ts';
+import { compileShaping, modelUnder, type Shaping } from './shaping.ts';
 import { type Retry, Target } from './target.ts';
 
 const DEFAULT_RETRY_CODES = [429, 500, 502, 503, 504, 529];
@@ -30,37 +30,6 @@ export interface Selection {
 
 function bad(message: string, errors?: readonly string[]): SluiceError {
   return new SluiceError('bad_call', message, errors ? { errors } : {});
-}
-
-/** The part of a config that names the one target, with what flows down from the root (api §10.5). */
-export function singleTarget(config: Config): { config: Config; path: string } {
-  const mode = config.strategy?.mode;
-  if (mode === undefined && !config.targets?.length) return { config, path: 'config' };
-  if (mode !== undefined && mode !== 'single') {
-    throw new SluiceError(
-      'unsupported_operation',
-      `This config uses the strategy "${mode}". This version of Sluice executes configs with one target; use the strategy "single" or name the provider directly.`,
-    );
-  }
-  const first = config.targets?.[0];
-  if (first === undefined) throw bad('The config has a strategy but no targets; add one target.');
-  const inner = singleTarget(first);
-  const { strategy: _strategy, targets: _targets, ...inherited } = config;
-  const merged: Config = {
-    ...inherited,
-    ...inner.config,
-    ...mergeObjects('override_params', inherited, inner.config),
-    ...mergeObjects('default_params', inherited, inner.config),
-  };
-  return {
-    config: merged,
-    path: inner.path === 'config' ? 'config.targets[0]' : `config.targets[0]${inner.path.slice('config'.length)}`,
-  };
-}
-
-function mergeObjects(key: 'override_params' | 'default_params', outer: Config, inner: Config): Partial<Config> {
-  if (!outer[key] || !inner[key]) return {};
-  return { [key]: { ...outer[key], ...inner[key] } };
 }
 
 /** Features of a config that would change what is let through: refused rather than skipped. */
@@ -93,8 +62,9 @@ export function findTarget(x: Exchange, selection: Selection): Target | null {
     customHost: x.header('x-gateway-custom-host'),
   };
   const config = selection.config;
-  const named = config ? namedByConfig(config) : null;
+  const named = config === null || config.passthrough ? null : namedByConfig(config);
 
+  if (config?.passthrough) return passedThrough(x, selection, header.provider);
   if (
     named === null &&
     header.virtualKey !== undefined &&
@@ -119,6 +89,17 @@ export function findTarget(x: Exchange, selection: Selection): Target | null {
   if (slug !== null) return storedTarget(x, selection, slug, customHost);
   if (raw !== null) return callerTarget(x, selection, raw, customHost);
   return null;
+}
+
+/** A passthrough target is what the request itself names (api §10.2): the header comes before the model. */
+function passedThrough(x: Exchange, selection: Selection, provider: string | undefined): Target {
+  const slug = provider?.startsWith('@') ? provider.slice(1) : selection.modelSlug;
+  if (slug === null || slug === '') {
+    throw bad(
+      'The config passes requests through to the provider that they name: send x-gateway-provider: @slug or a model of the form @slug/model.',
+    );
+  }
+  return storedTarget(x, selection, slug, selection.config?.custom_host ?? x.header('x-gateway-custom-host') ?? null);
 }
 
 /** As `findTarget`; a request that names no provider is refused. */
@@ -186,7 +167,8 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
   if (stored.expiresAt !== null && stored.expiresAt <= x.services.clock.now()) {
     throw bad(`Provider ${slug} has expired; extend its expires_at or use another one.`);
   }
-  const asked = modelUnder(selection.config, x.model);
+  // Callers write configs too, and must not reach by one what is not enabled.
+  const asked = modelUnder(shapingOf(selection.config), x.model);
   const model = stored.models.get(asked.toLowerCase());
   if (model ? !model.enabled : !stored.allowAllModels && asked !== '') {
     throw bad(`Model ${JSON.stringify(asked.slice(0, 200))} is not enabled on the integration of provider ${slug}.`);
@@ -265,7 +247,7 @@ function build(
     credentials,
     url: parsed,
     customHeaders: Object.entries(customHeaders).flatMap(([name, value]) => [name.toLowerCase(), value]),
-    shaping: config === null ? null : compileShaping(withoutSlug(config)),
+    shaping: shapingOf(config),
     forwardHeaders: config?.forward_headers ?? [],
     timeoutMs: timeout,
     limits: compileLimits(config?.timeouts, timeout, x.services.timeouts),
@@ -276,23 +258,17 @@ function build(
   });
 }
 
-/** The model that goes upstream: callers write configs too, and must not reach by one what is not enabled. */
-function modelUnder(config: Config | null, model: string): string {
-  if (config === null) return model;
-  const { override_params: overrides, default_params: defaults } = withoutSlug(config);
-  if (typeof overrides?.model === 'string') return overrides.model;
-  return model === '' && typeof defaults?.model === 'string' ? defaults.model : model;
-}
-
 /** `override_params.model` may be `@slug/model`: the slug routed already, the model goes upstream. */
-function withoutSlug(config: Config): Parameters<typeof compileShaping>[0] {
+function shapingOf(config: Config | null): Shaping | null {
+  if (config === null) return null;
   const overrides = config.override_params as JsonObject | undefined;
   const model = overrides?.model;
-  const drop_params = config.drop_params;
-  const default_params = config.default_params as JsonObject | undefined;
-  if (typeof model !== 'string' || !model.startsWith('@'))
-    return { override_params: overrides, default_params, drop_params };
-  return { override_params: { ...overrides, model: model.slice(model.indexOf('/') + 1) }, default_params, drop_params };
+  const named = typeof model === 'string' && model.startsWith('@');
+  return compileShaping({
+    override_params: named ? { ...overrides, model: model.slice(model.indexOf('/') + 1) } : overrides,
+    default_params: config.default_params as JsonObject | undefined,
+    drop_params: config.drop_params,
+  });
 }
 
 function headerTimeout(x: Exchange): number | null {

@@ -6,6 +6,7 @@ import type { Fetcher } from '../http/fetcher.ts';
 import type { Upstream } from '../http/upstream.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
+import type { Random } from '../kernel/random.ts';
 import type { Admission } from '../limits/admission.ts';
 import type { Ledger } from '../limits/ledger/ledger.ts';
 import type { Outputs } from '../limits/ledger/outputs.ts';
@@ -47,6 +48,7 @@ export interface Services {
   /** How guardrails of an organisation call others. */
   readonly outside: (organisationId: string) => OutsideFactory;
   readonly clock: Clock;
+  readonly random: Random;
   /** The store's time, by which limits go. */
   readonly storeClock: Clock;
   readonly log: Log;

@@ -43,6 +43,15 @@ export function compileShaping(parts: {
   };
 }
 
+/** The model that is sent: the config's own, the caller's, or the config's default; empty where nobody names one. */
+export function modelUnder(shaping: Shaping | null, asked: string): string {
+  const override = shaping?.overrides?.model;
+  if (typeof override === 'string') return override;
+  if (asked !== '') return asked;
+  const fallback = shaping?.defaults?.model;
+  return typeof fallback === 'string' ? fallback : '';
+}
+
 /** A new body; the input is not changed. */
 export function shape(body: JsonObject, shaping: Shaping): JsonObject {
   let out: JsonObject = { ...shaping.defaults, ...body, ...shaping.overrides };

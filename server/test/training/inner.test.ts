@@ -117,6 +117,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
         node: 'n',
       }),
       unpriced: 'serve',
+      random: () => 0,
       outputs: createOutputs(),
       objects: { handle: () => Promise.reject(new Error('no object is asked for')) },
       outside: undefined as never,

@@ -104,7 +104,17 @@ interface Compiled<P> {
   readonly order: number;
   readonly tests: readonly Test[];
   readonly groups: readonly { readonly key: string; readonly source: Source }[];
+  /** Whether it asks where the request goes. */
+  readonly ofTarget: boolean;
 }
+
+/**
+ * Of a request that may go to several targets: policies that ask for its provider or model belong to the target that is
+ * tried, all others to the request.
+ */
+export type Scope = 'all' | 'request' | 'target';
+
+const OF_TARGET: ReadonlySet<string> = new Set(['provider', 'virtual_key', 'model']);
 
 const METADATA = 'metadata.';
 const NOBODY: readonly never[] = [];
@@ -182,11 +192,13 @@ export class PolicyIndex<P extends Selects> {
     for (const [order, policy] of policies.entries()) {
       const tests = policy.conditions.map((condition) => compileCondition(condition, place));
       if (tests.includes(null)) continue;
+      const asks = [...policy.conditions, ...policy.group_by];
       compiled.push({
         policy,
         order,
         tests: tests.filter((test) => test !== undefined && test !== null),
         groups: policy.group_by.map(({ key }) => ({ key, source: sourceOf(key) })),
+        ofTarget: asks.some(({ key }) => OF_TARGET.has(key)),
       });
     }
     this.size = compiled.length;
@@ -207,8 +219,8 @@ export class PolicyIndex<P extends Selects> {
   }
 
   /** Every policy the request belongs to, in the order they were given. */
-  match(facts: Facts): readonly Matched<P>[] {
-    const found: Compiled<P>[] = [];
+  match(facts: Facts, scope: Scope = 'all'): readonly Matched<P>[] {
+    let found: Compiled<P>[] = [];
     collect(this.#always, facts, found);
     for (const [key, lookup] of this.#plain) {
       const value = facts[key];
@@ -225,6 +237,7 @@ export class PolicyIndex<P extends Selects> {
         collect(this.#metadata.get(name)?.get(facts.metadata[name] ?? ''), facts, found);
       }
     }
+    if (scope !== 'all') found = found.filter(({ ofTarget }) => ofTarget === (scope === 'target'));
     if (found.length === 0) return NOBODY;
     if (found.length > 1) found.sort((a, b) => a.order - b.order);
     return found.map((entry) => bucketOf(entry, facts));

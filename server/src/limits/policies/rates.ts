@@ -1,7 +1,7 @@
 /** Rate-limits policies as requests meet them (api §15.4, §15.5): which ones count a request, and in which counter. */
 import type { Row } from '../../store/schema.ts';
 import type { LimitedEntity } from '../admission.ts';
-import { compilePolicies, type Facts, type Place, type PolicyIndex } from './conditions.ts';
+import { compilePolicies, type Facts, type Place, type PolicyIndex, type Scope } from './conditions.ts';
 
 type RatePolicy = Row<'rate_policies'>;
 
@@ -23,8 +23,13 @@ export function compileRatePolicies(rows: readonly RatePolicy[], place: Place): 
 }
 
 /** Adds what limits a request by policies to what limits it otherwise. */
-export function addPolicies(index: PolicyIndex<RatePolicy>, facts: Facts, into: LimitedEntity[]): void {
-  for (const { policy, valueKey, bucket } of index.match(facts)) {
+export function addPolicies(
+  index: PolicyIndex<RatePolicy>,
+  facts: Facts,
+  into: LimitedEntity[],
+  scope: Scope = 'all',
+): void {
+  for (const { policy, valueKey, bucket } of index.match(facts, scope)) {
     const label = `${policy.name ?? policy.id} for ${valueKey}`;
     into.push({
       kind: 'policy',

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { Row } from '../../store/schema.ts';
 import { amountOf, periodOf, type Terms } from '../ledger/terms.ts';
-import { compilePolicies, type Facts, type Place, type PolicyIndex, type Selects } from './conditions.ts';
+import { compilePolicies, type Facts, type Place, type PolicyIndex, type Scope, type Selects } from './conditions.ts';
 
 export interface UsagePolicy extends Selects {
   readonly terms: Omit<Terms, 'bucketKey' | 'valueKey'>;
@@ -37,8 +37,13 @@ export function compileUsagePolicies(
 }
 
 /** Adds the terms of every policy that a request belongs to. */
-export function addBudgets(policies: PolicyIndex<UsagePolicy>, facts: Facts, into: Terms[]): void {
-  for (const { policy, bucket, valueKey } of policies.match(facts)) {
+export function addBudgets(
+  policies: PolicyIndex<UsagePolicy>,
+  facts: Facts,
+  into: Terms[],
+  scope: Scope = 'all',
+): void {
+  for (const { policy, bucket, valueKey } of policies.match(facts, scope)) {
     into.push({ ...policy.terms, bucketKey: keyOf(bucket), valueKey: shownKey(valueKey) });
   }
 }

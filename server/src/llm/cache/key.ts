@@ -69,12 +69,12 @@ export function similarKey(
 
 /** All that the answer depends on beside the body. */
 function about(hash: Hash, x: Exchange, target: Target, prepared: Prepared): void {
-  const { principal, plan, snapshot } = x;
+  const { principal, plan, snapshot, guard } = x;
   const { request } = prepared;
   const reference = x.header('x-gateway-config');
   const config = plan?.configSlug == null ? null : snapshot?.configs.get(plan.configSlug)?.versionId;
   const namespace = x.header('x-gateway-cache-namespace');
-  const guardrails = [...(plan?.guard?.input ?? []), ...(plan?.guard?.output ?? [])];
+  const guardrails = [...(guard?.input ?? []), ...(guard?.output ?? [])];
   const sent: string[] = [];
   for (let i = 0; i + 1 < request.headers.length; i += 2) {
     const name = request.headers[i] ?? '';

@@ -19,6 +19,11 @@ const OF_REQUESTS: ReadonlySet<string> = new Set([
   'default.jwt',
 ]);
 
+/** Whether a check judges by the head, the model or the settings of a request. */
+export function needsNoTexts(id: string): boolean {
+  return OF_REQUESTS.has(id);
+}
+
 /** Whether a guardrail judges texts in this phase. */
 export function readsTexts(guardrail: Guardrail, phase: Phase): boolean {
   return guardrail.checks.some(({ id, phases }) => phases.includes(phase) && !OF_REQUESTS.has(id));

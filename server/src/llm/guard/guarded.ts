@@ -8,8 +8,8 @@ import type { GuardPlan } from './plan.ts';
 
 export class Guarded {
   /** In the order in which they run, asynchronous ones among them. */
-  readonly input: readonly Guardrail[];
-  readonly output: readonly Guardrail[];
+  input: readonly Guardrail[];
+  output: readonly Guardrail[];
   /** Results of synchronous guardrails, as answers show them. */
   before: readonly GuardrailResult[] = [];
   after: readonly GuardrailResult[] = [];
@@ -19,6 +19,9 @@ export class Guarded {
   soft = false;
   readonly outside: OutsideFactory;
   readonly #x: Exchange;
+  /** Of targets before the one under way. */
+  readonly #earlier = new Set<GuardrailResult>();
+  readonly #all = new Set<Guardrail>();
   #beside: GuardrailResult[] = [];
   #recorded = false;
   #gone: AbortController | null = null;
@@ -32,6 +35,18 @@ export class Guarded {
       const { services, principal } = x;
       return services.outside(principal?.organisationId ?? '')(AbortSignal.any([signal, this.#gone.signal]));
     };
+  }
+
+  /** Another target is tried: its guardrails, of which none has said anything yet. */
+  turnTo(plan: GuardPlan): void {
+    for (const result of this.before) this.#earlier.add(result);
+    for (const guardrail of [...this.input, ...this.output]) this.#all.add(guardrail);
+    this.input = plan.input;
+    this.output = plan.output;
+    this.before = [];
+    this.after = [];
+    this.failed = false;
+    this.soft = false;
   }
 
   /** Ends the calls of checks: nobody waits for what they say. */
@@ -55,14 +70,14 @@ export class Guarded {
   facts(): GuardrailFacts[] {
     this.#recorded = true;
     return [
-      ...this.before.map((result) => this.#factsOf(result, 'input')),
+      ...[...new Set([...this.#earlier, ...this.before])].map((result) => this.#factsOf(result, 'input')),
       ...this.after.map((result) => this.#factsOf(result, 'output')),
       ...this.#beside.map((result) => this.#factsOf(result, null)),
     ];
   }
 
   #factsOf(result: GuardrailResult, phase: 'input' | 'output' | null): GuardrailFacts {
-    const guardrail = [...this.input, ...this.output].find(({ slug }) => slug === result.id);
+    const guardrail = [...this.input, ...this.output, ...this.#all].find(({ slug }) => slug === result.id);
     return {
       slug: result.id,
       version: guardrail?.version ?? null,

@@ -4,9 +4,9 @@ import type { Change } from '../../guardrails/run.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
-import { estimatedCost, estimateUse } from '../estimate.ts';
+import { estimateUse, expectUse } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
-import { shape } from '../shaping.ts';
+import { modelUnder, shape } from '../shaping.ts';
 import { contentType, WANTED } from '../steps/read-body.ts';
 import type { InputView } from './coverage.ts';
 import {
@@ -103,12 +103,10 @@ export class GuardedRequest {
       x.scan = x.scan === null ? null : scanned(x.body);
       x.shaped = true;
     }
-    const { held, reserved } = x;
-    if (held === null || reserved === null) return;
+    if (x.reserved === null) return;
     const estimate = estimateUse(x);
-    x.reserved = { ...reserved, estimate };
-    const cost = Math.max(0, ...reserved.prices.map((price) => estimatedCost(estimate, price)));
-    held.grow({ cost, tokens: estimate.input + estimate.output });
+    x.reserved = { ...x.reserved, estimate };
+    expectUse(x, estimate);
   }
 }
 
@@ -141,16 +139,12 @@ function bodyOf(x: Exchange): unknown {
   }
   if (type !== 'application/json' && x.scan === null) return undefined;
   const parsed = parseExact(x.body.toString('utf8'));
-  const shaping = x.target?.shaping ?? null;
+  const shaping = x.shaped ? null : (x.target?.shaping ?? null);
   return shaping === null || x.scan === null || !isObject(parsed) ? parsed : shape(parsed, shaping);
 }
 
 /** The model that will be asked: a config may name another than the request. */
 function modelOf(x: Exchange): string | null {
-  const shaping = x.target?.shaping;
-  const override = shaping?.overrides?.model;
-  if (typeof override === 'string') return override;
-  if (x.model !== '') return x.model;
-  const fallback = shaping?.defaults?.model;
-  return typeof fallback === 'string' ? fallback : null;
+  const model = modelUnder(x.target?.shaping ?? null, x.model);
+  return model === '' ? null : model;
 }

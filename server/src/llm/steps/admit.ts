@@ -1,10 +1,16 @@
 import type { Principal } from '../../auth/principal.ts';
-import { type LimitedEntity, limitedEntity, type Reservation } from '../../limits/admission.ts';
+import { type Left, type LimitedEntity, limitedEntity, type Quota, type Reservation } from '../../limits/admission.ts';
 import { type Facts, requestFacts } from '../../limits/policies/conditions.ts';
 import { addPolicies } from '../../limits/policies/rates.ts';
 import type { Exchange } from '../exchange.ts';
+import type { Leg } from '../routing/leg.ts';
+import type { Walk } from '../routing/walk.ts';
+import { modelUnder } from '../shaping.ts';
 
-/** Rate limits of the key, the workspace, the provider, its integration and the policies, in this order (api §15.5). */
+/**
+ * Rate limits of the key, the workspace, the provider, its integration and the policies, in this order (api §15.5). Of a
+ * request that may go to several targets only what is the same for all: `admitTarget` asks for the rest.
+ */
 export function admit(x: Exchange): void | Promise<void> {
   const { principal, snapshot } = x;
   if (x.dryRun || principal === null || snapshot === null) return;
@@ -13,9 +19,10 @@ export function admit(x: Exchange): void | Promise<void> {
   const own = owner === null ? null : limitedEntity(owner.kind, owner.id, owner.label, principal.rateLimits);
   if (own !== null) entities.push(own);
   if (snapshot.limited !== null) entities.push(snapshot.limited);
-  const stored = x.target?.stored;
+  const stored = x.walk === null ? x.target?.stored : null;
   if (stored) entities.push(...stored.limited);
-  if (snapshot.ratePolicies.llm !== null) addPolicies(snapshot.ratePolicies.llm, factsOf(x), entities);
+  if (snapshot.ratePolicies.llm !== null)
+    addPolicies(snapshot.ratePolicies.llm, factsOf(x), entities, x.walk === null ? 'all' : 'request');
   if (entities.length === 0) return;
   return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x, reservation));
 }
@@ -29,9 +36,47 @@ export function limitOwner(principal: Principal): { kind: 'key' | 'token'; id: s
 
 function keep(x: Exchange, reservation: Reservation): void {
   x.quota = reservation.quota;
+  if (x.walk !== null) x.walk.quota = reservation.quota;
   x.limits = { rates_at: reservation.at };
   if (reservation.refusal !== null) throw reservation.refusal;
   x.reservation = reservation;
+}
+
+/**
+ * Rate limits of one target of several: of its provider and integration for each target that is tried, of a policy once for
+ * the request. Throws the refusal.
+ */
+export function admitTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise<void> {
+  const { snapshot } = x;
+  if (x.dryRun || snapshot === null) return;
+  const entities: LimitedEntity[] = [...(leg.target.stored?.limited ?? [])];
+  if (snapshot.ratePolicies.llm !== null) {
+    const own: LimitedEntity[] = [];
+    addPolicies(snapshot.ratePolicies.llm, factsOf(x), own, 'target');
+    for (const entity of own) {
+      // Tokens are booked for each target that used some; a request is one.
+      const counts = entity.limits.some(({ type }) => type === 'requests');
+      if (counts && walk.counted.has(entity.id)) continue;
+      entities.push(entity);
+      if (counts) leg.counts.push(entity.id);
+    }
+  }
+  if (entities.length === 0) return;
+  return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => {
+    x.quota = tighter(walk.quota, reservation.quota);
+    x.limits ??= {};
+    x.limits.rates_at ??= reservation.at;
+    if (reservation.refusal !== null) throw reservation.refusal;
+    leg.reservation = reservation;
+  });
+}
+
+/** What is left of both together. */
+function tighter(a: Quota | null, b: Quota): Quota {
+  if (a === null) return b;
+  const least = (one: Left | null, other: Left | null) =>
+    one === null || (other !== null && other.remaining < one.remaining) ? other : one;
+  return { requests: least(a.requests, b.requests), tokens: least(a.tokens, b.tokens) };
 }
 
 /** What policies see of a request before it is sent. */
@@ -44,7 +89,7 @@ export function factsOf(x: Exchange): Facts {
     provider: target?.provider.id ?? null,
     slug: target?.stored?.slug ?? null,
     config: x.plan?.configSlug ?? null,
-    model: x.model,
+    model: modelUnder(target?.shaping ?? null, x.model),
     requestType: x.operation.requestType,
     metadata: x.metadata,
   });

@@ -1,11 +1,12 @@
-import { attempt, prepare } from '../attempt.ts';
+import { attempt, type Prepared, prepare } from '../attempt.ts';
 import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
-import { gatewayHeaders } from '../gateway-headers.ts';
+import { gatewayHeaders, retriesOf } from '../gateway-headers.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
 import { namesStatus } from '../relay/rules.ts';
-import type { Retry } from '../target.ts';
+import type { Retry, Target } from '../target.ts';
 
+const DONE: AttemptResult = { kind: 'done' };
 const MAX_RETRY_AFTER_MS = 60_000;
 
 /** Calls the target, again where the config allows it and nothing reached the client yet. */
@@ -14,14 +15,20 @@ export async function dispatch(x: Exchange): Promise<void> {
   if (target === null || x.ending !== null) return;
   const prepared = prepare(x, target);
   if (x.dryRun) return answerDryRun(x, target, prepared);
-  if (target.cache !== null && (await x.services.answers.look(x, target, prepared, target.cache))) return;
+  const result = await call(x, target, prepared);
+  if (result.kind !== 'done') give(x, result);
+}
+
+/** Calls one target until its answer is whole or no retry is left; the last result. */
+export async function call(x: Exchange, target: Target, prepared: Prepared): Promise<AttemptResult> {
+  if (target.cache !== null && (await x.services.answers.look(x, target, prepared, target.cache))) return DONE;
   let waited = 0;
   for (let tries = 0; ; tries++) {
     x.again = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
     const result = await attempt(x, target, prepared);
-    if (result.kind === 'done') return;
+    if (result.kind === 'done') return result;
     const wait = retryDelay(x, target.retry, result, tries, waited);
-    if (wait === null) return give(x, result);
+    if (wait === null) return result;
     waited += wait;
     await pause(x, wait);
   }
@@ -75,13 +82,13 @@ function pause(x: Exchange, ms: number): Promise<void> {
 }
 
 /** The last result becomes the answer. */
-function give(x: Exchange, result: Exclude<AttemptResult, { kind: 'done' }>): void {
+export function give(x: Exchange, result: Exclude<AttemptResult, { kind: 'done' }>): void {
   if (result.kind === 'failed') throw result.error;
   const body = Buffer.from(result.body);
   const headers = [...result.headers];
   // The number of attempts is known only now: the head was built with the attempt before.
   for (let i = headers.length - 2; i >= 0; i -= 2) if (headers[i]?.startsWith('x-gateway-')) headers.splice(i, 2);
-  gatewayHeaders(x, headers, x.target?.retry != null && x.tries > x.target.retry.attempts);
+  gatewayHeaders(x, headers, x.target?.retry != null && retriesOf(x) >= x.target.retry.attempts);
   headers.push('content-length', String(body.length));
   x.status = result.status;
   x.outcome = 'failed';

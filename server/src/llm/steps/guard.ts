@@ -14,10 +14,13 @@ import {
   withoutTexts,
 } from '../guard/coverage.ts';
 import { Guarded, withoutChange } from '../guard/guarded.ts';
-import { insists, outputCovered } from '../guard/output.ts';
+import { alreadyJudged, nowJudged } from '../guard/judged.ts';
+import { denial, insists, outputCovered } from '../guard/output.ts';
 import type { GuardPlan } from '../guard/plan.ts';
 import { GuardedRequest } from '../guard/subject.ts';
 import { ReplacementError, type SaidPart } from '../guard/texts.ts';
+import type { Walk } from '../routing/walk.ts';
+import { modelUnder } from '../shaping.ts';
 
 /**
  * Judges the request before it is sent (api §7, §15.5: after limits and budgets). A guardrail that denies or redacts and
@@ -28,48 +31,115 @@ export function guard(x: Exchange): void | Promise<void> {
   if (plan == null) return;
   const guarded = new Guarded(x, plan);
   x.guard = guarded;
-  const view = inputView(x);
   try {
-    coverOutput(x, plan);
-    const list = plan.input.length === 0 ? plan.input : judging(plan.input, view, x);
-    if (list.length === 0) return;
-    const request = new GuardedRequest(
-      x,
-      view,
-      list.some(({ actions }) => actions.async),
-    );
-    readable(list, request);
-    if (x.dryRun) return;
-    const subject = request.view('all', null);
-    const outcome = runGuardrails(list, subject, {
-      outside: guarded.outside,
-      clock: x.services.clock,
-      onAsync: guarded.onAsync,
-      view: request.view,
-    });
-    if (!(outcome instanceof Promise)) return take(x, guarded, request, outcome);
-    return new Promise<Outcome>((resolve, reject) => {
-      const cancel = (error: SluiceError) => {
-        guarded.end();
-        reject(error);
-      };
-      x.cancel = cancel;
-      if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
-      outcome.then(resolve, reject);
-    }).then(
-      (done) => {
-        x.cancel = null;
-        take(x, guarded, request, done);
-      },
-      (error: unknown) => {
-        x.cancel = null;
-        refuse(x, error);
-      },
-    );
+    const pending = judge(x, guarded, plan, plan.input, (outcome, request) => take(guarded, request, outcome));
+    return pending?.catch((error: unknown) => refuse(x, error));
   } catch (error) {
     refuse(x, error);
   }
 }
+
+/**
+ * As `guard`, for one target of several: its own guardrails, of which those are not asked again that have judged the same
+ * body before it was sent to another target.
+ */
+export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardPlan | null): void | Promise<void> {
+  if (plan === null) {
+    x.guard?.turnTo(NO_GUARDRAILS);
+    return;
+  }
+  x.guard ??= new Guarded(x, plan);
+  const guarded = x.guard;
+  guarded.turnTo(plan);
+  const { target } = x;
+  const asked = `${target?.provider.id} ${modelUnder(target?.shaping ?? null, x.model)}`;
+  const known = walk.judged.get(shape);
+  const from = alreadyJudged(known, plan.input, asked);
+  if (known !== undefined && from > 0) {
+    x.body = known.body;
+    x.scan = known.scan;
+    x.shaped = known.changed;
+    guarded.before = plan.input.slice(0, from).flatMap((one) => known.said.get(one)?.result ?? []);
+    guarded.failed = guarded.before.some(({ verdict }) => !verdict);
+    const { denied } = known;
+    if (denied !== null && plan.input.slice(0, from).includes(denied)) {
+      guarded.soft = denied.actions.softDeny;
+      guarded.failed = false;
+      coverOutput(x, plan);
+      throw denial();
+    }
+  }
+  const body = x.body;
+  return judge(x, guarded, plan, plan.input.slice(from), (outcome, request) => {
+    const before = guarded.before;
+    const failed = guarded.failed;
+    const keep = () =>
+      walk.judged.set(
+        shape,
+        nowJudged({
+          known,
+          list: plan.input,
+          from,
+          results: outcome.results,
+          asked,
+          body: x.body,
+          scan: x.scan,
+          changed: x.shaped || x.body !== body,
+        }),
+      );
+    try {
+      take(guarded, request, outcome);
+    } finally {
+      guarded.before = [...before, ...outcome.results];
+      guarded.failed = !outcome.denied && (failed || outcome.failed);
+      keep();
+    }
+  });
+}
+
+/** Judges what would be sent by a list of guardrails. Throws what refuses it. */
+function judge(
+  x: Exchange,
+  guarded: Guarded,
+  plan: GuardPlan,
+  input: readonly Guardrail[],
+  done: (outcome: Outcome, request: GuardedRequest) => void,
+): void | Promise<void> {
+  const view = inputView(x);
+  coverOutput(x, plan);
+  const list = input.length === 0 ? input : judging(input, view, x);
+  if (list.length === 0) return;
+  const request = new GuardedRequest(
+    x,
+    view,
+    list.some(({ actions }) => actions.async),
+  );
+  readable(list, request);
+  if (x.dryRun) return;
+  const subject = request.view('all', null);
+  const outcome = runGuardrails(list, subject, {
+    outside: guarded.outside,
+    clock: x.services.clock,
+    onAsync: guarded.onAsync,
+    view: request.view,
+  });
+  if (!(outcome instanceof Promise)) return done(outcome, request);
+  return new Promise<Outcome>((resolve, reject) => {
+    const cancel = (error: SluiceError) => {
+      guarded.end();
+      reject(error);
+    };
+    x.cancel = cancel;
+    if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
+    outcome.then(resolve, reject);
+  })
+    .finally(() => {
+      x.cancel = null;
+    })
+    .then((said) => done(said, request));
+}
+
+const NO_GUARDRAILS: GuardPlan = { input: [], output: [] };
 
 /** Guardrails that judge this request, with the checks that can. */
 function judging(list: readonly Guardrail[], view: InputView, x: Exchange): readonly Guardrail[] {
@@ -109,17 +179,17 @@ function asksForStream({ operation, request }: Exchange): boolean {
   return new URLSearchParams((request.url ?? '').split('?')[1] ?? '').get('stream') === 'true';
 }
 
-function take(x: Exchange, guarded: Guarded, request: GuardedRequest, outcome: Outcome): void {
+function take(guarded: Guarded, request: GuardedRequest, outcome: Outcome): void {
   guarded.before = outcome.results;
   guarded.failed = outcome.failed;
   guarded.soft = outcome.soft;
+  if (outcome.denied) throw denial();
   try {
-    if (outcome.denied) throw new SluiceError('hooks_failed', 'The guardrail checks failed; see hook_results.');
     if (outcome.replaced !== undefined || outcome.replacements.length > 0) request.apply(outcome);
   } catch (error) {
-    if (!(error instanceof ReplacementError)) refuse(x, error);
+    if (!(error instanceof ReplacementError)) throw error;
     guarded.before = withoutChange(outcome.results, error.message);
-    refuse(x, notChanged(outcome.results, error.message));
+    throw notChanged(outcome.results, error.message);
   }
 }
 

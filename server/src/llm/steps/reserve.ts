@@ -8,11 +8,13 @@ import { addBudgets } from '../../limits/policies/usage.ts';
 import { stamp } from '../../limits/stamp.ts';
 import { UsageRefused, unpricedRefused } from '../../limits/usage-refused.ts';
 import type { Price } from '../../pricing/price.ts';
-import { setPrice } from '../../pricing/set-price.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
-import { type Estimate, estimatedCost, estimateUse } from '../estimate.ts';
+import { type Estimate, estimatedCost, estimateUse, expectUse, modelKey } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { passesJob } from '../relay/facts.ts';
+import type { Leg } from '../routing/leg.ts';
+import type { Walk } from '../routing/walk.ts';
+import { unpricedRate } from '../settle-use.ts';
 import { factsOf, limitOwner } from './admit.ts';
 
 const NO_TERMS = new WeakMap<Principal, Terms | null>();
@@ -29,7 +31,7 @@ function keyTerms(principal: Principal): Terms | null {
 }
 
 /** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order (api §15.5). */
-export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () => Facts): Terms[] {
+export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () => Facts, scope?: 'request'): Terms[] {
   const { principal, snapshot } = x;
   const terms: Terms[] = [];
   if (principal === null || snapshot === null) return terms;
@@ -37,7 +39,7 @@ export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () 
   if (own !== null) terms.push(own);
   terms.push(...snapshot.budgets);
   if (stored !== null) terms.push(...stored.budgets);
-  if (snapshot.usagePolicies !== null) addBudgets(snapshot.usagePolicies, facts(), terms);
+  if (snapshot.usagePolicies !== null) addBudgets(snapshot.usagePolicies, facts(), terms, scope);
   return terms;
 }
 
@@ -45,7 +47,7 @@ export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () 
 export function reserve(x: Exchange): void | Promise<void> {
   const { principal, snapshot } = x;
   if (x.dryRun || principal === null || snapshot === null) return;
-  const terms = budgetsOf(x, x.target?.stored ?? null, () => factsOf(x));
+  const terms = termsOf(x);
   if (terms.length === 0) return;
   if (passesJob(x) && terms.some(({ type }) => type !== 'requests')) {
     refuse(
@@ -81,6 +83,59 @@ export function reserve(x: Exchange): void | Promise<void> {
   }
 }
 
+/** Of a request that may go to several targets only what is the same for all. */
+function termsOf(x: Exchange): Terms[] {
+  return x.walk === null
+    ? budgetsOf(x, x.target?.stored ?? null, () => factsOf(x))
+    : budgetsOf(x, null, () => factsOf(x), 'request');
+}
+
+/**
+ * Reserves for one target of several under the limits that only it has, and more under those of the request, where targets
+ * before it have used something. Throws the refusal.
+ */
+export function reserveTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise<void> {
+  const { principal, snapshot } = x;
+  if (x.dryRun || principal === null || snapshot === null) return;
+  const terms: Terms[] = [...(leg.target.stored?.budgets ?? [])];
+  if (snapshot.usagePolicies !== null) {
+    const own: Terms[] = [];
+    addBudgets(snapshot.usagePolicies, factsOf(x), own, 'target');
+    for (const one of own) {
+      // Cost and tokens are booked for each target that used some; a request is one.
+      const id = `${one.ownerId} ${one.bucketKey}`;
+      if (one.type === 'requests' && walk.counted.has(id)) continue;
+      terms.push(one);
+      if (one.type === 'requests') leg.counts.push(id);
+    }
+  }
+  if (terms.length === 0 && x.held === null) return;
+  const estimate = estimateUse(x);
+  const prices: Price[] = [];
+  const demands = terms.map((one) => demandOf(x, one, estimate, prices));
+  // Whether they serve this model at all is asked again for each target.
+  if (x.held !== null) for (const { terms: one } of x.held.states) demandOf(x, one, estimate, prices);
+  x.reserved = { estimate, prices };
+  x.limits ??= {};
+  x.limits.usage_at ??= stamp(x.services.storeClock.now());
+  expectUse(x, estimate);
+  if (demands.length === 0) return;
+  const taken = (error: unknown): never => {
+    if (error instanceof UsageRefused) x.exhausted = error.state;
+    throw error;
+  };
+  try {
+    const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
+    if (held instanceof Promise)
+      return held.then((hold) => {
+        leg.held = hold;
+      }, taken);
+    leg.held = held;
+  } catch (error) {
+    taken(error);
+  }
+}
+
 function keep(x: Exchange, hold: Hold, terms: readonly Terms[]): void {
   x.held = hold;
   const { seen } = hold;
@@ -109,16 +164,10 @@ function demandOf(x: Exchange, terms: Terms, estimate: Estimate, prices: Price[]
   if (free) return { terms, amount: 0, bounded: true };
   const rule = terms.unpriced ?? x.services.unpriced;
   if (estimate.price === null && rule === 'deny') {
-    throw unpricedRefused(terms, `${x.target?.provider.id ?? ''}/${x.model}`);
+    throw unpricedRefused(terms, modelKey(x).replace(' ', '/'));
   }
   const price = estimate.price ?? unpricedRate(x, terms);
   if (price !== null && !prices.includes(price)) prices.push(price);
   const cost = Math.min(MAX_AMOUNT, estimatedCost(estimate, price));
   return { terms, amount: cost, bounded: bounded && price !== null };
-}
-
-/** The price that a limit, or else the installation, sets for models whose price is not known; null where it serves them unpriced. */
-export function unpricedRate(x: Exchange, terms: Terms): Price | null {
-  const rule = terms.unpriced ?? x.services.unpriced;
-  return typeof rule === 'object' ? setPrice(rule) : null;
 }

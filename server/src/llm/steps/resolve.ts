@@ -5,13 +5,15 @@ import { type Purpose, purposeOf } from '../../limits/purpose.ts';
 import { parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
-import { modelFor } from '../attempt.ts';
 import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import { readMetadata } from '../metadata.ts';
 import { answerModels, wantsIntegratedModels } from '../models.ts';
 import { makePlan, type Plan } from '../plan.ts';
-import { findTarget, refuseUnexecuted, selectTarget, singleTarget } from '../select.ts';
+import { routeOf } from '../routing/route.ts';
+import { objectLeaf } from '../routing/walk.ts';
+import { findTarget, refuseUnexecuted, selectTarget } from '../select.ts';
+import { modelUnder } from '../shaping.ts';
 import type { Target } from '../target.ts';
 import { isManaged } from './objects.ts';
 import { pathOnly } from './record.ts';
@@ -84,19 +86,35 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     answerModels(x, snapshot, root);
     return;
   }
-  const single = root === null ? null : singleTarget(root);
-  if (single) refuseUnexecuted(single.config);
+  const route = root === null ? null : routeOf(root);
+  const leaf = route === null ? null : objects ? objectLeaf(x, route.root) : route.root;
+  const conditional = objects && route !== null && route.root.kind !== 'target';
+  if (leaf !== null && leaf.kind !== 'target' && route !== null) {
+    const shared = memoKey !== null;
+    const ways = { route, saved: stored !== null, inline, modelSlug: slug, purpose, shared };
+    const needs = {
+      limits: purpose !== 'reads' && (limitedKey || snapshot.limited !== null || snapshot.ratePolicies.llm !== null),
+      budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || snapshot.usagePolicies !== null),
+    };
+    const planned = { ...ways, targets: new Map(), guards: new Map() };
+    x.plan = makePlan(x.operation, null, planned, stored?.slug ?? null, null, needs);
+    keepPlan(snapshot, memoKey, x.plan);
+    return;
+  }
+  const only = leaf?.kind === 'target' ? leaf : null;
+  const config = only?.config ?? null;
+  if (config !== null) refuseUnexecuted(config);
   // A model of the form @slug/model may also come from the config's own parameters.
   const selection = {
-    config: single?.config ?? null,
-    configPath: single?.path ?? 'config',
+    config,
+    configPath: only?.path ?? 'config',
     saved: stored !== null,
     modelSlug: slug,
   };
   let target: Target | null = null;
   if (!objects) {
     target = selectTarget(x, selection);
-    target.bind(x.operation.id, modelFor(x, target));
+    target.bind(x.operation.id, modelUnder(target.shaping, x.model));
   } else if (!managed || x.operation.body === 'json') {
     // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
     target = findTarget(x, selection);
@@ -114,12 +132,15 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
       snapshot.usagePolicies !== null ||
       (target?.stored?.budgets.length ?? 0) > 0);
   x.target = target;
-  const guard = guardPlan(x.operation, snapshot, single?.config ?? null, inline);
-  x.plan = makePlan(x.operation, target, stored?.slug ?? null, guard, { limits: limited, budgets: budgeted });
-  if (memoKey !== null && target?.stored != null) {
-    if (snapshot.plans.size >= MAX_PLANS) snapshot.plans.clear();
-    snapshot.plans.set(memoKey, x.plan);
-  }
+  const guard = guardPlan(x.operation, snapshot, config, inline);
+  x.plan = makePlan(x.operation, target, null, stored?.slug ?? null, guard, { limits: limited, budgets: budgeted });
+  if (target?.stored != null && !conditional) keepPlan(snapshot, memoKey, x.plan);
+}
+
+function keepPlan(snapshot: WorkspaceSnapshot, key: string | null, made: Plan): void {
+  if (key === null) return;
+  if (snapshot.plans.size >= MAX_PLANS) snapshot.plans.clear();
+  snapshot.plans.set(key, made);
 }
 
 function purposeFor({ operation, request }: Exchange): Purpose {

@@ -1,12 +1,9 @@
-import type { Charge, Hold, Used } from '../../limits/ledger/ledger.ts';
-import type { Terms } from '../../limits/ledger/terms.ts';
+import type { Used } from '../../limits/ledger/ledger.ts';
 import { stamp } from '../../limits/stamp.ts';
-import { type TokenUsage, totalUsage, wholeUsage } from '../../operations/usage.ts';
-import { type Cost, costMicros, sumOfCosts } from '../../pricing/cost.ts';
-import type { Price } from '../../pricing/price.ts';
-import { isFree, modelKey } from '../estimate.ts';
+import { modelKey } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
-import { unpricedRate } from './reserve.ts';
+import { endLeg } from '../routing/leg.ts';
+import { type Booked, bookUse, partsOf, usedUnder } from '../settle-use.ts';
 
 const NOTHING: Used = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
 
@@ -19,7 +16,9 @@ export function settle(x: Exchange): void | Promise<void> {
     return book(x);
   } catch (error) {
     // Whatever could not be understood, nothing stays reserved.
-    x.held?.settle({ ...NOTHING, requests: x.tries > 0 ? 1 : 0 }, () => {});
+    const used = { ...NOTHING, requests: x.tries > 0 ? 1 : 0 };
+    x.leg?.held?.settle(used, () => {});
+    x.held?.settle(used, () => {});
     x.held = null;
     throw error;
   }
@@ -28,69 +27,52 @@ export function settle(x: Exchange): void | Promise<void> {
 function book(x: Exchange): void | Promise<void> {
   x.control = null;
   if (x.dryRun) return;
-  const parts = usageParts(x);
-  const usage = parts.length > 1 ? totalUsage(parts) : (parts[0] ?? null);
+  const parts = partsOf(x);
+  // Files, batches and jobs are free to ask for: what a job or batch used is told when it is known.
+  const objects = x.operation.family === 'J';
+  if (parts.length === 0 && ((x.target !== null && x.attempts.length === 0) || (objects && !x.uncounted)))
+    x.costMicros = 0;
+  const accepted = x.tries > 0 || x.caching?.hit != null || (objects && x.outcome === 'ok');
+  const booked = bookUse(x, parts, accepted, x.outcome === 'ok');
+  const { usage, used, cost, price } = booked;
+  const last = x.usage;
+  if (x.walk !== null) endLeg(x, x.walk, x.outcome === 'ok');
   x.usage = usage;
-  const cost = price(x, parts);
-  const accepted = x.tries > 0 || x.caching?.hit != null || (x.operation.family === 'J' && x.outcome === 'ok');
-  if (usage !== null && x.target !== null) x.reservation?.settle(usage.input + usage.output);
-  else if (!accepted && x.outcome === 'refused' && x.operation.family !== 'J') x.reservation?.release();
+  if (cost !== null) {
+    x.costMicros = cost.micros;
+    if (price !== null) x.price = { source: price.source, rates: cost.rates };
+  } else if (parts.length > 0) x.costMicros = null;
+  if (usage !== null && x.target !== null) x.reservation?.settle(used.tokens);
+  else if (!accepted && (x.outcome === 'refused' || x.walk !== null) && !objects) x.reservation?.release();
   const { held, limits } = x;
   if (limits !== null && limits.refused === undefined) limits.ended_at = stamp(x.services.storeClock.now());
-  if (held === null) return;
-  if (usage !== null && usage.output > 0) x.services.outputs.learn(modelKey(x), usage.output);
-  const unpriced =
-    accepted && x.costMicros === null && (!isFree(x) || x.uncounted) && (usage !== null || x.outcome === 'ok');
-  const used: Used = {
-    cost: cost?.micros ?? 0,
-    carry: cost?.carry ?? 0,
-    tokens: usage === null ? 0 : usage.input + usage.output,
-    requests: accepted ? 1 : 0,
-    unpriced: unpriced ? 1 : 0,
-  };
-  if (limits !== null) limits.used = used;
+  if (held !== null && last !== null && last.output > 0) x.services.outputs.learn(modelKey(x), last.output);
+  if (held !== null && limits !== null) limits.used = used;
   x.held = null;
-  if (unpriced && usage !== null) return bookAtSetPrices(x, held, used, parts);
-  // The client sees the end of its answer only when what it used will be counted, whatever kills the process.
-  return new Promise((resolve) => held.settle(used, resolve));
-}
-
-/** One for each attempt that used anything, each made of whole numbers. */
-function usageParts({ usage, spent }: Exchange): readonly TokenUsage[] {
-  if (spent === null) return usage === null ? [] : [wholeUsage(usage)];
-  return (usage === null ? spent : [...spent, usage]).map(wholeUsage);
-}
-
-function price(x: Exchange, parts: readonly TokenUsage[]): Cost | null {
-  const { target } = x;
-  if (parts.length === 0) {
-    // Files, batches and jobs are free to ask for: what a job or batch used is told when it is known.
-    if ((target !== null && x.attempts.length === 0) || (x.operation.family === 'J' && !x.uncounted)) x.costMicros = 0;
-    return null;
+  if (x.walk === null) {
+    if (held === null) return;
+    // The client sees the end of its answer only when what it used will be counted, whatever kills the process.
+    return new Promise((resolve) => held.settle(tellingPrice(x, booked), resolve));
   }
-  if (target === null) return null;
-  const known = x.services.pricer.price(target.provider.id, x.modelAnswered, x.model, target.stored, x.time);
-  if (known === null) return null;
-  const cost = costOf(known, parts);
-  x.costMicros = cost.micros;
-  x.price = { source: known.source, rates: cost.rates };
-  return cost;
-}
-
-function costOf(price: Price, parts: readonly TokenUsage[]): Cost {
-  const [first, ...rest] = parts.map((usage) => costMicros(price, usage));
-  return first === undefined ? { micros: 0, carry: 0, rates: price.rates } : sumOfCosts(first, rest);
+  const { settling } = x.walk;
+  if (held !== null) settling.push(new Promise((resolve) => held.settle(tellingPrice(x, booked), resolve)));
+  if (settling.length > 0) return Promise.all(settling).then(() => {});
 }
 
 /** Where no price is known, a limit on cost is charged by the price that it sets, and the record names the first of them. */
-function bookAtSetPrices(x: Exchange, held: Hold, used: Used, parts: readonly TokenUsage[]): Promise<void> {
-  const charge = (terms: Terms): Charge => {
-    const set = unpricedRate(x, terms);
-    if (set === null) return used;
-    const { micros: cost, carry, rates } = costOf(set, parts);
-    if (x.price === null && x.limits !== null) x.limits.used = { ...used, cost, carry, unpriced: 0 };
-    x.price ??= { source: set.source, rates };
-    return { cost, carry, unpriced: 0 };
+function tellingPrice(x: Exchange, booked: Booked): Used {
+  const { used, chargeAt } = booked;
+  const under = usedUnder(booked);
+  if (under.charge === undefined) return used;
+  return {
+    ...used,
+    charge(terms) {
+      const set = chargeAt(terms);
+      if (set === null) return used;
+      const { micros: cost, carry, rates } = set.cost;
+      if (x.price === null && x.limits !== null) x.limits.used = { ...used, cost, carry, unpriced: 0 };
+      x.price ??= { source: set.price.source, rates };
+      return { cost, carry, unpriced: 0 };
+    },
   };
-  return new Promise((resolve) => held.settle({ ...used, charge }, resolve));
 }

@@ -5,7 +5,7 @@ import { checkRules, walk } from './rules.ts';
 import { type Config, configSchema, GUARDRAIL_LISTS } from './structure.ts';
 
 export type { Config, Hook, InlineGuardrail, Strategy } from './structure.ts';
-export { configSchema, SECRET_KEYS } from './structure.ts';
+export { ACCOUNT_KEYS, configSchema, SECRET_KEYS } from './structure.ts';
 
 export interface ParseOptions {
   /** Syntax and address rules for `custom_host` (api §33.5): null, or what is wrong. */

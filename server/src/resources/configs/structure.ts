@@ -18,6 +18,12 @@ const circuitBreaker = z.strictObject({
   failure_threshold_percentage: z.number().min(1).max(100).optional(),
   minimum_requests: z.int().min(1).optional(),
   cooldown_interval: z.int().min(30_000).max(MAX_MILLIS),
+  window_interval: z
+    .int()
+    .min(1000)
+    .max(86_400_000)
+    .optional()
+    .describe('Milliseconds within which failures and requests are counted; 300000 without it.'),
   failure_status_codes: statusCodes.optional(),
 });
 

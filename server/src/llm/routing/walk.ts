@@ -1,0 +1,197 @@
+/**
+ * The way of one request through the targets of its config: which leaf is next, and whether what a target made of it is
+ * final (api §10.6). What a target needs to be tried is given by `steps/route.ts`.
+ */
+import { SluiceError } from '../../kernel/errors.ts';
+import { isCredentialHeader, SIGN_IN_HEADERS } from '../../kernel/header-names.ts';
+import { decodeString, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
+import type { Quota } from '../../limits/admission.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Judged } from '../guard/judged.ts';
+import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
+import { namesStatus } from '../relay/rules.ts';
+import { pathOnly } from '../steps/record.ts';
+import type { Target } from '../target.ts';
+import type { Primitive, QueryFacts } from './conditions.ts';
+import type { BalanceNode, ConditionalNode, Leaf, Route, RouteNode } from './route.ts';
+
+/** What a request with several targets knows of them so far. */
+export interface Walk {
+  readonly route: Route;
+  /** As it came; targets shape it anew. */
+  readonly body: Buffer;
+  readonly scan: ScanResult | null;
+  readonly stream: boolean;
+  /** Drawn once for a request. */
+  readonly picks: Map<BalanceNode, RouteNode>;
+  readonly targets: Map<Leaf, Target>;
+  /** What guardrails said of bodies, by the shape of the target. */
+  readonly judged: Map<string, Judged>;
+  /** Where the target under way stands in the config. */
+  path: string;
+  /** Some target ran inside the process, and may still read the body. */
+  local: boolean;
+  /** What is left of limits that are not a target's own. */
+  quota: Quota | null;
+  /** Counters of policies that ask for targets and have counted the request already. */
+  readonly counted: Set<string>;
+  /** By targets that are done with: micro-dollars and tokens. */
+  used: { readonly cost: number; readonly tokens: number };
+  /** Bookings on their way to the journal. */
+  readonly settling: Promise<void>[];
+}
+
+export function newWalk(x: Exchange, route: Route): Walk {
+  return {
+    route,
+    body: x.body,
+    scan: x.scan,
+    stream: x.stream,
+    picks: new Map(),
+    targets: new Map(),
+    judged: new Map(),
+    path: 'config',
+    local: false,
+    quota: null,
+    counted: new Set(),
+    used: { cost: 0, tokens: 0 },
+    settling: [],
+  };
+}
+
+export interface Walker {
+  /** Calls one target, with its own retries. Rejects when the whole request must end. */
+  run(leaf: Leaf): Promise<AttemptResult>;
+  /** The result is not final: forgets it, but for what it used. */
+  passOver(result: AttemptResult): void;
+}
+
+export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: RouteNode): Promise<AttemptResult> {
+  if (node.kind === 'target') return walker.run(node);
+  if (node.kind === 'loadbalance') return walkNode(x, walk, walker, await picked(x, walk, node));
+  if (node.kind === 'conditional') return walkNode(x, walk, walker, selected(x, node));
+  const outer = x.next;
+  let result: AttemptResult | null = null;
+  for (const [i, child] of node.targets.entries()) {
+    if (result !== null) walker.passOver(result);
+    const codes = child.onStatusCodes ?? node.statusCodes;
+    const more = i < node.targets.length - 1;
+    x.next = more ? (status, code) => asksForNext(codes, status, code) || outer?.(status, code) === true : outer;
+    result = await walkNode(x, walk, walker, child);
+    if (!goesOn(x, result, codes)) break;
+  }
+  x.next = outer;
+  if (result === null) throw new SluiceError('internal', 'A group of the config has no targets.');
+  return result;
+}
+
+/** Whether the next target is tried. Nothing the client has seen is taken back, and a request that has to end ends. */
+function goesOn(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> | null): boolean {
+  if (x.headSent || x.clientGone) return false;
+  if (result.kind === 'done') return !x.dryRun && asksForNext(codes, x.status, null);
+  if (result.kind === 'failed') {
+    const { kind } = result.error;
+    // Told as an answer, a refusal is one.
+    if (kind === 'client_closed' || (kind === 'hooks_failed' && x.guard?.soft === true)) return false;
+  }
+  return asksForNext(codes, ...outcomeOf(result));
+}
+
+/** A failure without an answer counts with the status it would be told with. */
+function asksForNext(codes: ReadonlySet<number> | null, status: number, code: string | null): boolean {
+  return codes === null ? status < 200 || status > 299 : namesStatus(codes, status, code);
+}
+
+/** The leaves in the order in which they would be tried. */
+export async function plannedLeaves(x: Exchange, walk: Walk, node: RouteNode, into: Leaf[] = []): Promise<Leaf[]> {
+  if (node.kind === 'target') into.push(node);
+  else if (node.kind === 'loadbalance') await plannedLeaves(x, walk, await picked(x, walk, node), into);
+  else if (node.kind === 'conditional') await plannedLeaves(x, walk, selected(x, node), into);
+  else for (const child of node.targets) await plannedLeaves(x, walk, child, into);
+  return into;
+}
+
+async function picked(x: Exchange, walk: Walk, node: BalanceNode): Promise<RouteNode> {
+  let pick = walk.picks.get(node);
+  if (pick === undefined) {
+    pick = draw(node.targets, x.services.random());
+    walk.picks.set(node, pick);
+  }
+  return pick;
+}
+
+/** One of the targets, each with a chance in proportion to its weight. `random` is below 1. */
+export function draw(targets: readonly RouteNode[], random: number): RouteNode {
+  let sum = 0;
+  for (const { weight } of targets) sum += weight;
+  let at = random * sum;
+  let last: RouteNode | undefined;
+  for (const target of targets) {
+    if (target.weight <= 0) continue;
+    last = target;
+    at -= target.weight;
+    if (at < 0) break;
+  }
+  // Sums of fractions may leave a little over; without any weight there is nothing to go by.
+  const pick = last ?? targets[0];
+  if (pick === undefined) throw new SluiceError('internal', 'A load balancer of the config has no targets.');
+  return pick;
+}
+
+function selected(x: Exchange, node: ConditionalNode): RouteNode {
+  const name = targetName(node, factsOf(x, node.params));
+  const found = node.targets.find((target) => target.name === name);
+  if (found === undefined) {
+    throw new SluiceError(
+      'gateway_failure',
+      `The config routes to the target ${JSON.stringify(name)}, which it does not have.`,
+    );
+  }
+  return found;
+}
+
+function targetName(node: ConditionalNode, facts: QueryFacts): string {
+  for (const { when, target } of node.conditions) if (when(facts)) return target;
+  return node.otherwise;
+}
+
+/**
+ * Where files, batches and jobs of a config with several targets go: always to the same one, or what was made could not be
+ * found again. Conditions decide, else it is the first target that gets any requests.
+ */
+export function objectLeaf(x: Exchange, node: RouteNode): Leaf {
+  if (node.kind === 'target') return node;
+  const next =
+    node.kind === 'conditional'
+      ? selected(x, node)
+      : (node.targets.find(({ weight }) => weight > 0) ?? node.targets[0]);
+  if (next === undefined) throw new SluiceError('internal', 'A group of the config has no targets.');
+  return objectLeaf(x, next);
+}
+
+const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
+
+/** `params`: the members of the body that may be asked for. */
+function factsOf(x: Exchange, params: readonly string[]): QueryFacts {
+  const { metadata } = x;
+  let scanned: ScanResult | null | undefined;
+  const body = x.walk?.body ?? x.body;
+  return {
+    metadata: (name) => (metadata !== null && Object.hasOwn(metadata, name) ? metadata[name] : undefined),
+    param(name) {
+      if (scanned === undefined) scanned = x.scan === null ? null : scanJson(body, params);
+      return scanned === null ? undefined : memberOf(body, scanned, name);
+    },
+    // Credentials are nothing to route by.
+    header: (name) =>
+      isCredentialHeader(name) || signIn.has(name) || name === x.credentialHeader ? undefined : x.header(name),
+    pathname: pathOnly(x.request.url ?? ''),
+  };
+}
+
+function memberOf(body: Buffer, scan: ScanResult, name: string): Primitive | undefined {
+  const range = scan.get(name);
+  if (range === undefined || range.kind === 'object' || range.kind === 'array') return undefined;
+  if (range.kind === 'string') return decodeString(body, range);
+  return JSON.parse(body.toString('utf8', range.start, range.end)) as Primitive;
+}

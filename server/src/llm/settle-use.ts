@@ -1,0 +1,106 @@
+/** What attempts used, priced: each at the price of the target that made it. */
+import type { Used } from '../limits/ledger/hold.ts';
+import type { Terms } from '../limits/ledger/terms.ts';
+import { type TokenUsage, totalUsage, wholeUsage } from '../operations/usage.ts';
+import { type Cost, costMicros, sumOfCosts } from '../pricing/cost.ts';
+import type { Price } from '../pricing/price.ts';
+import { setPrice } from '../pricing/set-price.ts';
+import { isFree } from './estimate.ts';
+import type { Exchange, Spent } from './exchange.ts';
+import { modelUnder } from './shaping.ts';
+
+type Part = Omit<Spent, 'target'> & { readonly target: Spent['target'] | null };
+
+const NOTHING: readonly Part[] = [];
+
+/** One for each attempt that used anything, each made of whole numbers. */
+export function partsOf({ usage, spent, target, model, modelAnswered }: Exchange): readonly Part[] {
+  if (usage === null) return spent === null ? NOTHING : spent.map(whole);
+  const asked = modelUnder(target?.shaping ?? null, model);
+  const last = whole({ usage, target, model: asked, answered: modelAnswered });
+  return spent === null ? [last] : [...spent.map(whole), last];
+}
+
+function whole(part: Part): Part {
+  const usage = wholeUsage(part.usage);
+  return usage === part.usage ? part : { ...part, usage };
+}
+
+/** What limits count, and what it cost. */
+export interface Booked {
+  /** Of all parts; null without any. */
+  readonly usage: TokenUsage | null;
+  /** A limit that sets a price for models without one is charged by it: `chargeAt`. */
+  readonly used: Used;
+  /** Of all parts; null where nothing was used, or the price of one part is not known. */
+  readonly cost: Cost | null;
+  /** The last price that is known, for the record. */
+  readonly price: Price | null;
+  /** What a limit that sets prices is charged; null where it sets none, or every price is known. */
+  chargeAt(terms: Terms): { readonly cost: Cost; readonly price: Price } | null;
+}
+
+/**
+ * @param accepted whether anything was called, or begun
+ * @param answered whether there is an answer that the caller gets
+ */
+export function bookUse(x: Exchange, parts: readonly Part[], accepted: boolean, answered: boolean): Booked {
+  const known: Cost[] = [];
+  const unknown: TokenUsage[] = [];
+  let price: Price | null = null;
+  for (const part of parts) {
+    const found = priceOf(x, part);
+    price = found ?? price;
+    if (found === null) unknown.push(part.usage);
+    // The last one first, whose rates are told.
+    else known.unshift(costMicros(found, part.usage));
+  }
+  const usage = parts.length > 1 ? totalUsage(parts.map((part) => part.usage)) : (parts[0]?.usage ?? null);
+  const sum = sumOf(known);
+  const free = isFree(x) && !x.uncounted;
+  const lacking = usage === null ? answered && x.costMicros === null : unknown.length > 0;
+  const unpriced = accepted && lacking && !free;
+  return {
+    usage,
+    used: {
+      cost: sum?.micros ?? 0,
+      carry: sum?.carry ?? 0,
+      tokens: usage === null ? 0 : usage.input + usage.output,
+      requests: accepted ? 1 : 0,
+      unpriced: unpriced ? 1 : 0,
+    },
+    cost: unknown.length > 0 ? null : sum,
+    price,
+    chargeAt(terms) {
+      const set = unpriced && usage !== null ? unpricedRate(x, terms) : null;
+      const cost = set === null ? null : sumOf([...unknown.map((one) => costMicros(set, one)), ...known]);
+      return set === null || cost === null ? null : { cost, price: set };
+    },
+  };
+}
+
+function sumOf([first, ...rest]: readonly Cost[]): Cost | null {
+  return first === undefined ? null : sumOfCosts(first, rest);
+}
+
+function priceOf(x: Exchange, { target, model, answered }: Part): Price | null {
+  return target === null ? null : x.services.pricer.price(target.provider.id, answered, model, target.stored, x.time);
+}
+
+/** The price that a limit, or else the installation, sets for models whose price is not known; null where it serves them unpriced. */
+export function unpricedRate(x: Exchange, terms: Terms): Price | null {
+  const rule = terms.unpriced ?? x.services.unpriced;
+  return typeof rule === 'object' ? setPrice(rule) : null;
+}
+
+/** As a limit is told of it. */
+export function usedUnder({ used, chargeAt }: Booked): Used {
+  if (used.unpriced === 0) return used;
+  return {
+    ...used,
+    charge(terms) {
+      const set = chargeAt(terms);
+      return set === null ? used : { cost: set.cost.micros, carry: set.cost.carry, unpriced: 0 };
+    },
+  };
+}

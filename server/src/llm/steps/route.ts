@@ -1,0 +1,146 @@
+/** Tries the targets of a config until one gives the answer (api §10.6), each with its own limits, guardrails and retries. */
+import { SluiceError } from '../../kernel/errors.ts';
+import { LimitRefused } from '../../limits/refused.ts';
+import { prepare, setAside } from '../attempt.ts';
+import { answerDryRun } from '../dry-run.ts';
+import type { Exchange } from '../exchange.ts';
+import { guardPlan } from '../guard/plan.ts';
+import type { RoutePlan } from '../plan.ts';
+import type { AttemptResult } from '../relay/answered.ts';
+import { beginLeg, endLeg } from '../routing/leg.ts';
+import type { Leaf } from '../routing/route.ts';
+import { newWalk, plannedLeaves, type Walk, walkNode } from '../routing/walk.ts';
+import { refuseUnexecuted, selectTarget } from '../select.ts';
+import { modelUnder } from '../shaping.ts';
+import type { Target } from '../target.ts';
+import { admitTarget } from './admit.ts';
+import { call, give } from './dispatch.ts';
+import { guardTarget } from './guard.ts';
+import { reserveTarget } from './reserve.ts';
+
+/** Decides where the request goes first, by which its limits are estimated. */
+export async function choose(x: Exchange): Promise<void> {
+  const plan = x.plan?.route;
+  if (plan == null) return;
+  const walk = newWalk(x, plan.route);
+  x.walk = walk;
+  for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
+    try {
+      x.target = targetOf(x, walk, plan, leaf);
+      return;
+    } catch (error) {
+      // Told when it is tried.
+      if (!(error instanceof SluiceError)) throw error;
+    }
+  }
+}
+
+export async function route(x: Exchange): Promise<void> {
+  const plan = x.plan?.route;
+  const { walk } = x;
+  if (plan == null || walk === null || x.ending !== null) return;
+  try {
+    const result = await walkNode(
+      x,
+      walk,
+      {
+        run: (leaf) => tryTarget(x, walk, plan, leaf),
+        passOver: () => passOver(x, walk),
+      },
+      plan.route.root,
+    );
+    if (result.kind !== 'done') give(x, result);
+  } finally {
+    // What was lent for it goes back by it.
+    x.body = walk.body;
+  }
+}
+
+function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target {
+  let target = walk.targets.get(leaf) ?? plan.targets.get(leaf);
+  if (target === undefined || isExpired(x, target)) {
+    const { saved, modelSlug } = plan;
+    refuseUnexecuted(leaf.config);
+    target = selectTarget(x, { config: leaf.config, configPath: leaf.path, saved, modelSlug });
+    target.bind(x.operation.id, modelUnder(target.shaping, x.model));
+    // A caller's own credential is this caller's.
+    if (target.stored !== null && plan.shared) plan.targets.set(leaf, target);
+  }
+  walk.targets.set(leaf, target);
+  return target;
+}
+
+function isExpired(x: Exchange, { stored }: Target): boolean {
+  return stored !== null && stored.expiresAt !== null && stored.expiresAt <= x.services.clock.now();
+}
+
+async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Promise<AttemptResult> {
+  const began = x.services.clock.monotonic();
+  if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
+  walk.path = leaf.path;
+  x.target = null;
+  x.body = walk.body;
+  x.scan = walk.scan;
+  x.stream = walk.stream;
+  x.shaped = false;
+  x.exhausted = null;
+  x.caching?.drop();
+  x.caching = null;
+  try {
+    const target = targetOf(x, walk, plan, leaf);
+    x.target = target;
+    const leg = beginLeg(x, target);
+    if (plan.purpose !== 'reads') await admitTarget(x, walk, leg);
+    if (plan.purpose === 'uses') await reserveTarget(x, walk, leg);
+    await guardTarget(x, walk, leaf.shape, guardOf(x, plan, leaf));
+    if (target.provider.local !== undefined) walk.local = true;
+    const prepared = prepare(x, target);
+    if (x.dryRun) {
+      answerDryRun(x, target, prepared);
+      return { kind: 'done' };
+    }
+    return await call(x, target, prepared);
+  } catch (error) {
+    endLeg(x, walk, false);
+    if (!(error instanceof SluiceError) || endsAll(error)) throw error;
+    x.attempts.push({
+      target: leaf.path,
+      provider: x.target?.provider.id ?? leaf.config.provider ?? '',
+      status: null,
+      error: error.code ?? error.kind,
+      duration_ms: Math.round((x.services.clock.monotonic() - began) * 1000) / 1000,
+    });
+    return { kind: 'failed', error };
+  }
+}
+
+/** What is no matter of one target: the caller left, or a limit that the request itself has is used up (api §34.2). */
+function endsAll(error: SluiceError): boolean {
+  if (error.kind === 'client_closed') return true;
+  return error instanceof LimitRefused && !OF_TARGETS.has(error.by.kind) && !error.unpriced;
+}
+
+const OF_TARGETS: ReadonlySet<string> = new Set(['provider', 'virtual-key', 'integration']);
+
+/** Another target is tried: what this one answered is nobody's, what it used is counted. */
+function passOver(x: Exchange, walk: Walk): void {
+  setAside(x);
+  endLeg(x, walk, false);
+  x.ending = null;
+  x.status = 0;
+  x.outcome = 'ok';
+  x.errorCode = null;
+  x.errorMessage = null;
+  x.modelAnswered = null;
+  x.ttft = null;
+  x.costMicros = null;
+}
+
+function guardOf(x: Exchange, plan: RoutePlan, leaf: Leaf): ReturnType<typeof guardPlan> {
+  let found = plan.guards.get(leaf);
+  if (found === undefined) {
+    found = x.snapshot === null ? null : guardPlan(x.operation, x.snapshot, leaf.config, plan.inline);
+    plan.guards.set(leaf, found);
+  }
+  return found;
+}

@@ -1,0 +1,260 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { startServer, type TestServer } from './support/server.ts';
+import { type FakeUpstream, type Received, sendJson, startUpstream } from './support/upstream.ts';
+
+type Answer = FakeUpstream['answer'];
+
+/** Providers a, b and c, each with an upstream of its own. */
+const upstreams = new Map<string, FakeUpstream>();
+let server: TestServer;
+let random = 0;
+
+const answerOf = (name: string) => ({
+  id: `answer-${name}`,
+  object: 'chat.completion',
+  created: 1767225600,
+  model: `model-${name}`,
+  choices: [{ index: 0, message: { role: 'assistant', content: `from ${name}` }, finish_reason: 'stop' }],
+  usage: { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 },
+});
+const ok =
+  (name: string): Answer =>
+  (_request, response) =>
+    sendJson(response, 200, answerOf(name));
+const fails =
+  (status: number, headers: Record<string, string> = {}): Answer =>
+  (_request, response) => {
+    for (const [header, value] of Object.entries(headers)) response.setHeader(header, value);
+    sendJson(response, status, {
+      error: { message: `status ${status}`, type: 'server_error', code: null, param: null },
+    });
+  };
+
+beforeAll(async () => {
+  for (const name of ['a', 'b', 'c']) upstreams.set(name, await startUpstream(ok(name)));
+  server = await startServer(
+    { SLUICE_TRUSTED_HOSTS: [...upstreams.values()].map(({ port }) => `127.0.0.1:${port}`).join(',') },
+    { random: () => random },
+  );
+  for (const name of upstreams.keys())
+    await server.provider({ id: 'openai', slug: name, host: `${of(name).url}/v1`, key: `sk-${name}-credential` });
+});
+
+afterAll(async () => {
+  await server?.stop();
+  for (const upstream of upstreams.values()) await upstream.stop();
+});
+
+beforeEach(() => {
+  random = 0;
+  for (const [name, upstream] of upstreams) {
+    upstream.answer = ok(name);
+    upstream.received.length = 0;
+  }
+});
+
+function of(name: string): FakeUpstream {
+  const upstream = upstreams.get(name);
+  if (upstream === undefined) throw new Error(`no upstream ${name}`);
+  return upstream;
+}
+const chat = (extra: object = {}) => ({ model: 'gpt-4o', messages: [{ role: 'user', content: 'Hello' }], ...extra });
+const bodyOf = ({ body }: Received) => JSON.parse(body.toString('utf8')) as Record<string, unknown>;
+const counts = () => [...upstreams.values()].map(({ received }) => received.length);
+
+interface Told {
+  readonly status: number;
+  readonly path: string | null;
+  readonly retries: string | null;
+  readonly text: string;
+  readonly headers: Headers;
+}
+
+async function ask(config: unknown, extra: object = {}, headers: Record<string, string> = {}): Promise<Told> {
+  const given = typeof config === 'string' ? config : JSON.stringify(config);
+  const answer = await server.call('/chat/completions', chat(extra), { 'x-gateway-config': given, ...headers });
+  return {
+    status: answer.status,
+    path: answer.headers.get('x-gateway-last-used-option-index'),
+    retries: answer.headers.get('x-gateway-retry-attempt-count'),
+    text: await answer.text(),
+    headers: answer.headers,
+  };
+}
+
+async function saved(config: object): Promise<string> {
+  const made = await server.admin('POST', '/configs', {
+    name: 'routing',
+    config,
+    workspace_id: server.first.workspace_id,
+  });
+  if (made.status !== 200) throw new Error(JSON.stringify(made.body));
+  return String(made.body.slug);
+}
+
+const target = (name: string, more: object = {}) => ({ provider: `@${name}`, ...more });
+const fallback = (targets: object[], more: object = {}) => ({ strategy: { mode: 'fallback', ...more }, targets });
+
+describe('fallback', () => {
+  it('the next target answers when the one before refuses, and headers and record say which', async () => {
+    of('a').answer = fails(500);
+    const told = await ask(fallback([target('a'), target('b')]));
+    expect(told).toMatchObject({ status: 200, path: 'config.targets[1]', retries: '0' });
+    expect(JSON.parse(told.text)).toEqual(answerOf('b'));
+    expect(counts()).toEqual([1, 1, 0]);
+    const [record] = await server.records();
+    expect(record).toMatchObject({
+      status: 200,
+      outcome: 'ok',
+      error_code: null,
+      provider_slug: 'b',
+      model_answered: 'model-b',
+      attempts: [
+        { target: 'config.targets[0]', provider: 'openai', status: 500 },
+        { target: 'config.targets[1]', provider: 'openai', status: 200 },
+      ],
+    });
+  });
+
+  it('the first target alone is called while it answers', async () => {
+    expect(await ask(fallback([target('a'), target('b')]))).toMatchObject({ status: 200, path: 'config.targets[0]' });
+    expect(counts()).toEqual([1, 0, 0]);
+  });
+
+  it('the last answer is given when all fail', async () => {
+    of('a').answer = fails(500);
+    of('b').answer = fails(404);
+    const told = await ask(fallback([target('a'), target('b')]));
+    expect(told).toMatchObject({ status: 404, path: 'config.targets[1]' });
+    expect(told.text).toContain('status 404');
+    expect((await server.records())[0]).toMatchObject({ status: 404, outcome: 'failed', provider_slug: 'b' });
+  });
+
+  it.each([
+    ['listed', [429], 429, 'config.targets[1]', 200],
+    ['not listed', [429], 500, 'config.targets[0]', 500],
+    ['a list that is empty', [], 500, 'config.targets[0]', 500],
+    ['a success that is listed', [200], 200, 'config.targets[1]', 200],
+  ])('on_status_codes: %s', async (_title, codes, status, path, given) => {
+    if (status !== 200) of('a').answer = fails(status);
+    const told = await ask(fallback([target('a'), target('b')], { on_status_codes: codes }));
+    expect(told).toMatchObject({ status: given, path });
+  });
+
+  it('on_status_codes of a target comes before those of the strategy, those beside the strategy count without any', async () => {
+    of('a').answer = fails(500);
+    const own = fallback([target('a', { on_status_codes: [500] }), target('b')], { on_status_codes: [429] });
+    expect(await ask(own)).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    const beside = { ...fallback([target('a'), target('b')]), on_status_codes: [429] };
+    expect(await ask(beside)).toMatchObject({ status: 500, path: 'config.targets[0]' });
+  });
+
+  it('a connection that is refused, a cut before the head and a timeout move on', async () => {
+    of('a').answer = (_request, response) => void response.destroy();
+    expect(await ask(fallback([target('a'), target('b')]))).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    of('a').answer = () => {};
+    const told = await ask(fallback([target('a', { request_timeout: 30 }), target('b')]));
+    expect(told).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    expect((await server.records())[0]?.attempts).toMatchObject([
+      { target: 'config.targets[0]', status: null, error: 'timeout' },
+      { target: 'config.targets[1]', status: 200, error: null },
+    ]);
+  });
+
+  it('what concerns one target only makes that target fail', async () => {
+    const unknown = { provider: '@nobody' };
+    const model = { provider: '@a', override_params: { prompt_id: 1 }, prompt_id: 'pp-x' };
+    const told = await ask(fallback([unknown, model, target('b')]));
+    expect(told).toMatchObject({ status: 200, path: 'config.targets[2]' });
+    expect((await server.records())[0]?.attempts).toMatchObject([
+      { target: 'config.targets[0]', status: null, error: 'bad_call' },
+      { target: 'config.targets[1]', status: null, error: 'unsupported_operation' },
+      { target: 'config.targets[2]', status: 200, error: null },
+    ]);
+  });
+
+  it('when no target can be called, the last reason is told with its place', async () => {
+    const told = await ask(fallback([{ provider: '@nobody' }, { provider: '@noone' }]));
+    expect(told).toMatchObject({ status: 400, path: 'config.targets[1]' });
+    expect(told.text).toContain('noone');
+    expect((await server.records())[0]).toMatchObject({ outcome: 'refused', provider: null, cost_micros: null });
+  });
+
+  it('each target gets the body as it came, with its own parameters', async () => {
+    for (const name of ['a', 'b']) of(name).answer = fails(503);
+    const config = fallback([
+      target('a', { override_params: { model: 'first', temperature: 0.1 }, drop_params: ['user'] }),
+      target('b', { default_params: { top_p: 0.5 } }),
+      target('c', { override_params: { model: '@c/third' } }),
+    ]);
+    expect(await ask(config, { user: 'me', temperature: 1 })).toMatchObject({ status: 200, path: 'config.targets[2]' });
+    const sent = ['a', 'b', 'c'].map((name) => bodyOf(of(name).received[0] as Received));
+    const { messages } = chat();
+    expect(sent).toEqual([
+      { model: 'first', messages, temperature: 0.1 },
+      { model: 'gpt-4o', messages, user: 'me', temperature: 1, top_p: 0.5 },
+      { model: 'third', messages, user: 'me', temperature: 1 },
+    ]);
+  });
+
+  it('a target that takes the body as it is gets it byte for byte, also after one that did not', async () => {
+    of('a').answer = fails(500);
+    const body =
+      '{ "z":1e400, "model" : "gpt-4o","messages":[{"role":"user","content":"\\u0041\\/"}], "n":12345678901234567890}';
+    const config = JSON.stringify(fallback([target('a', { override_params: { temperature: 0 } }), target('b')]));
+    const answer = await server.call('/chat/completions', body, { 'x-gateway-config': config });
+    expect(answer.status).toBe(200);
+    await answer.text();
+    expect(of('b').received[0]?.body.toString('utf8')).toBe(body);
+  });
+
+  it('credentials stay with their target: each upstream gets its own key', async () => {
+    of('a').answer = fails(500);
+    await ask(fallback([target('a'), target('b')]));
+    expect(of('a').received[0]?.headers.authorization).toBe('Bearer sk-a-credential');
+    expect(of('b').received[0]?.headers.authorization).toBe('Bearer sk-b-credential');
+  });
+
+  it('retries of a target come before the next target, and the count is of the target that answered', async () => {
+    const retry = { attempts: 2, use_retry_after_headers: true };
+    of('a').answer = fails(429, { 'retry-after-ms': '1' });
+    expect(await ask({ ...fallback([target('a'), target('b')]), retry })).toMatchObject({ status: 200, retries: '0' });
+    expect(counts()).toEqual([3, 1, 0]);
+    of('b').answer = fails(429, { 'retry-after-ms': '1' });
+    expect(await ask({ ...fallback([target('a'), target('b')]), retry })).toMatchObject({ status: 429, retries: '-1' });
+  });
+
+  it('nested groups are walked in order, with the path of the target that answered', async () => {
+    of('a').answer = fails(500);
+    of('b').answer = fails(500);
+    const inner = fallback([target('a'), target('b')]);
+    expect(await ask(fallback([inner, target('c')]))).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    expect(await ask(fallback([target('a'), fallback([target('b'), target('c')])]))).toMatchObject({
+      status: 200,
+      path: 'config.targets[1].targets[1]',
+    });
+  });
+
+  it('a stream goes to the next target before its first event', async () => {
+    of('a').answer = fails(500);
+    of('b').answer = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.end(
+        'data: {"id":"s","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
+      );
+    };
+    const told = await ask(fallback([target('a'), target('b')]), { stream: true });
+    expect(told).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    expect(told.text).toContain('"content":"hi"');
+  });
+
+  it('a saved config does the same, request after request', async () => {
+    const slug = await saved(fallback([target('a'), target('b')]));
+    for (let i = 0; i < 3; i++) {
+      of('a').answer = i === 1 ? ok('a') : fails(500);
+      const told = await ask(slug);
+      expect(told).toMatchObject({ status: 200, path: `config.targets[${i === 1 ? 0 : 1}]` });
+    }
+    expect((await server.records())[0]).toMatchObject({ config_slug: slug });
+  });
+});
