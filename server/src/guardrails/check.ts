@@ -99,6 +99,8 @@ export interface Outside {
     readonly maxBytes?: number;
     readonly timeoutMs?: number;
   }): Promise<{ readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: Buffer }>;
+  /** Whose check it is: what is scarce is shared between owners. */
+  readonly owner: string;
   /** Whether a host name has an address that the guard lets calls go to. */
   resolves(host: string): Promise<boolean>;
   /** Milliseconds since the epoch. */

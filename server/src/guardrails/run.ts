@@ -345,6 +345,11 @@ class LateOutside implements Outside {
     return this.#controller.signal;
   }
 
+  get owner(): string {
+    this.#made ??= this.#factory(this.signal);
+    return this.#made.owner;
+  }
+
   call(request: Parameters<Outside['call']>[0]): ReturnType<Outside['call']> {
     this.#made ??= this.#factory(this.signal);
     return this.#made.call(request);

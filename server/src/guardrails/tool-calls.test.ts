@@ -33,6 +33,7 @@ function options(said: unknown = { verdict: true }) {
     onAsync: (result: GuardrailResult) => results.push(result),
     outside: (signal: AbortSignal): Outside => ({
       signal,
+      owner: 'o',
       now: () => 0,
       resolves: async () => true,
       call: async ({ body }) => {

@@ -8,7 +8,6 @@ import {
   CREDENTIAL_HEADERS,
   FRAMING_HEADERS,
   METADATA_HEADERS,
-  ROUTING_HEADERS,
   SIGN_IN_HEADERS,
 } from '../kernel/header-names.ts';
 import { silentLog } from '../kernel/log.ts';

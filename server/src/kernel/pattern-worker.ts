@@ -5,11 +5,11 @@ import { Lru } from './lru.ts';
 
 const compiled = new Lru<string, RE2JS>({ maxEntries: 100 });
 
-parentPort?.on('message', ({ id, pattern, text }: { id: number; pattern: string; text: string }) => {
+parentPort?.on('message', ({ pattern, text }: { pattern: string; text: string }) => {
   let expression = compiled.get(pattern);
   if (expression === undefined) {
     expression = RE2JS.compile(pattern);
     compiled.set(pattern, expression);
   }
-  parentPort?.postMessage({ id, found: expression.test(text) });
+  parentPort?.postMessage({ found: expression.test(text) });
 });

@@ -70,6 +70,8 @@ export class Exchange {
   body: Buffer;
   /** Bytes of the body that are counted in the budget of all bodies. */
   bodyHeld: number;
+  /** Bytes of the answer that are kept as a whole, counted with those of bodies. */
+  answerHeld: number;
   scan: ScanResult | null;
   model: string;
   stream: boolean;
@@ -159,6 +161,7 @@ export class Exchange {
     this.callerToken = null;
     this.body = EMPTY;
     this.bodyHeld = 0;
+    this.answerHeld = 0;
     this.scan = null;
     this.model = '';
     this.stream = false;

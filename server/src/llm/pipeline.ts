@@ -132,5 +132,6 @@ export async function run(x: Exchange): Promise<void> {
     if (x.target?.provider.local === undefined && x.walk?.local !== true) giveBack(x.body);
     x.body = NO_BODY;
     if (x.bodyHeld > 0) x.services.bodies.release(x.bodyHeld);
+    if (x.answerHeld > 0) x.services.bodies.release(x.answerHeld);
   }
 }

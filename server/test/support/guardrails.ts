@@ -47,6 +47,7 @@ export function outsideOf(
   const calls: Call[] = [];
   return {
     calls,
+    owner: 'o',
     signal: new AbortController().signal,
     now: () => Date.UTC(2026, 0, 1),
     resolves: async () => true,

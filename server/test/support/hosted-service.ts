@@ -110,6 +110,7 @@ export async function startHosted(signal: AbortSignal = new AbortController().si
     stop: () => upstream.stop(),
     outside: {
       signal,
+      owner: 'o',
       now: () => service.now,
       resolves: async () => true,
       call: ({ url: to, method, headers, body, maxBytes = 1024 * 1024 }) =>

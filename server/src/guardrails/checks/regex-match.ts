@@ -23,7 +23,8 @@ export const regexMatch = check({
   phases: BOTH,
   targets: ANY_TARGET,
   parameters: z.strictObject({ rule: pattern, not }),
-  timeoutMs: null,
+  // Of matches that are not made at once.
+  timeoutMs: 30_000,
   mutates: false,
   compile: ({ rule, not: inverted }) => ({
     lookBehind: null,
@@ -37,7 +38,7 @@ export const regexMatch = check({
           looked += part.text.length + 16;
           // Each may be quick and all of them not.
           if (i > index && !isQuickMatch(rule, looked)) return breath().then(() => from(i));
-          const found = matchesAnyLength(rule, part.text, outside.signal);
+          const found = matchesAnyLength(rule, part.text, outside);
           if (typeof found !== 'boolean') return found.then((hit) => (hit ? matched(i) : from(i + 1)));
           if (found) return matched(i);
         }

@@ -20,6 +20,7 @@ export interface OutsideParts {
 export function outsideFactory({ fetcher, guard, clock, organisationId }: OutsideParts): OutsideFactory {
   return (signal): Outside => ({
     signal,
+    owner: organisationId,
     now: () => clock.now(),
     async resolves(host) {
       try {

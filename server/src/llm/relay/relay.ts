@@ -210,6 +210,7 @@ export class Relay implements WireHandler {
     this.#client.close();
     this.#watch?.close();
     this.#gate?.close();
+    if (result.kind !== 'done') this.#letGo();
     this.#settle(result);
   }
 
@@ -228,7 +229,10 @@ export class Relay implements WireHandler {
 
   #collect(chunk: Buffer, limit: number): void {
     this.#pendingBytes += chunk.length;
-    if (this.#pendingBytes <= limit) {
+    if (this.#mode === 'json' && this.#pendingBytes <= limit && !this.#holds()) {
+      const message = 'Too many large answers are under way; try again shortly.';
+      this.#fail(new SluiceError('gateway_unavailable', message, { retryAfter: 1 }));
+    } else if (this.#pendingBytes <= limit) {
       this.#pending.push(chunk);
     } else if (this.#mode === 'json') {
       this.#fail(new SluiceError('upstream_invalid', 'The provider sent an answer too large to convert.'));
@@ -237,6 +241,20 @@ export class Relay implements WireHandler {
       this.#control?.abort();
       this.#endError();
     }
+  }
+
+  /** Counts what is kept of the answer with all that requests hold; false where that would be too much. */
+  #holds(): boolean {
+    const x = this.#x;
+    if (!x.services.bodies.grow(x.answerHeld, this.#pendingBytes)) return false;
+    x.answerHeld = this.#pendingBytes;
+    return true;
+  }
+
+  #letGo(): void {
+    const x = this.#x;
+    if (x.answerHeld > 0) x.services.bodies.release(x.answerHeld);
+    x.answerHeld = 0;
   }
 
   #guardStream(): void {
@@ -272,10 +290,14 @@ export class Relay implements WireHandler {
     this.#pending.push(chunk);
     this.#pendingBytes += chunk.length;
     if (this.#kept) {
-      if (this.#pendingBytes <= JUDGED_BYTES) return;
+      const large = this.#pendingBytes > JUDGED_BYTES;
+      if (!large && this.#holds()) return;
       this.#kept = false;
+      this.#letGo();
       const { guard } = this.#x;
-      const why = `The answer has more than ${JUDGED_BYTES} bytes.`;
+      const why = large
+        ? `The answer has more than ${JUDGED_BYTES} bytes.`
+        : 'More of all answers would have to be kept than may be.';
       if (guard !== null && notJudged(this.#x, guard, guard.output, why)) {
         this.#deny();
         return;

@@ -1,0 +1,68 @@
+import { expect, it } from 'vitest';
+import { compileInline } from '../../guardrails/compile.ts';
+import { BodyBudget } from '../../http/body-budget.ts';
+import { TestClock } from '../../kernel/clock.ts';
+import { OPERATIONS } from '../../operations/operation.ts';
+import type { Exchange } from '../exchange.ts';
+import { Guarded } from '../guard/guarded.ts';
+import type { AttemptResult } from './answered.ts';
+import { Relay } from './relay.ts';
+
+const KB = 1024;
+const JSON_HEADERS = ['content-type', 'application/json'];
+const strict = (more: object = {}) => [compileInline({ deny: true, 'default.wordCount': {}, ...more }, 'strict')];
+
+/** The relay of one answer that counts what it keeps in `bodies`. */
+function answering(bodies: BodyBudget, { output = strict(), converts = false } = {}) {
+  const services = { clock: new TestClock(), bodies };
+  const x = { operation: OPERATIONS.chat, services, answerHeld: 0, usage: {}, bytesOut: 0 } as unknown as Exchange;
+  x.guard = new Guarded(x, { input: [], output });
+  Object.assign(x, { elapsed: () => 0, request: { method: 'POST', url: '/v1/chat/completions' }, reserved: null });
+  Object.assign(x, { response: { write: () => true, once: () => undefined, writeHead: () => undefined } });
+  let result: AttemptResult | null = null;
+  const relay = new Relay({
+    x,
+    target: { sent: [], credentials: { settings: {} } } as never,
+    bound: {
+      binding: { shape: 'chat' },
+      convert: null,
+      ...(converts ? { response: (body: unknown) => body } : {}),
+    } as never,
+    context: { strict: true } as never,
+    stripUsage: false,
+    firstData: () => undefined,
+    settle: (settled) => {
+      result = settled;
+    },
+  });
+  relay.onHead(200, JSON_HEADERS, { pause: () => undefined, resume: () => undefined, abort: () => undefined } as never);
+  return { relay, x, said: () => result as AttemptResult | null };
+}
+
+it('answers that are kept to be judged are counted with all bodies, and one too many is refused', () => {
+  const bodies = new BodyBudget(1024 * KB);
+  const [one, two] = [answering(bodies), answering(bodies)];
+  one.relay.onData(Buffer.alloc(600 * KB, 32));
+  expect(bodies.held).toBe(600 * KB);
+  two.relay.onData(Buffer.alloc(600 * KB, 32));
+  expect(two.said()).toMatchObject({ kind: 'failed', error: { kind: 'hooks_failed' } });
+  expect(two.x.guard?.after).toMatchObject([{ verdict: false, checks: [{ error: { name: 'NotJudged' } }] }]);
+  one.relay.onError({ kind: 'upstream_cut' } as never);
+  expect(bodies.held).toBe(0);
+});
+
+it('answers that are kept to be converted are counted, and one too many is told to come again', () => {
+  const bodies = new BodyBudget(1024 * KB);
+  const [one, two] = [answering(bodies, { converts: true }), answering(bodies, { converts: true })];
+  one.relay.onData(Buffer.alloc(600 * KB, 32));
+  two.relay.onData(Buffer.alloc(600 * KB, 32));
+  expect(two.said()).toMatchObject({ kind: 'failed', error: { kind: 'gateway_unavailable', retryAfter: 1 } });
+  expect([one.said(), bodies.held]).toEqual([null, 600 * KB]);
+});
+
+it('small answers are not counted', () => {
+  const bodies = new BodyBudget(1);
+  const { relay, said } = answering(bodies);
+  relay.onData(Buffer.alloc(60 * KB, 32));
+  expect([said(), bodies.held]).toEqual([null, 0]);
+});
