@@ -40,26 +40,30 @@ export function prepare(x: Exchange, target: Target): Prepared {
     header: (name) => x.header(name) ?? x.header(`x-gateway-${name}`),
     strict: target.strict,
     now: () => x.services.clock.now(),
+    requestId: x.id,
   };
   const body = buildBody(x, target, bound, context);
   const signer = signerOf(target.provider, context);
   const headers: string[] = [];
   const contentType = body.converted ? 'application/json' : x.header('content-type');
   if (body.parts !== null && contentType !== undefined) headers.push('content-type', contentType);
-  headers.push('accept', x.stream ? 'text/event-stream' : (x.header('accept') ?? 'application/json'));
+  headers.push('accept', x.stream ? streamType(bound.binding) : (x.header('accept') ?? 'application/json'));
+  if (body.headers !== undefined) headers.push(...body.headers);
   target.provider.authorize(headers, context);
   headers.push(...target.customHeaders);
   forward(x, target, headers);
   const path = x.operation.id === 'proxy' ? proxyPath(x) : withQuery(x, bound.binding, context);
+  const storedCredential = target.stored !== null && (target.stored.key !== null || signer !== null);
+  const place = bound.binding.base === undefined ? target : placeOf(x, target, bound.binding, storedCredential);
   return {
     request: {
       method: x.request.method ?? 'POST',
-      origin: target.origin,
-      path: target.prefix + path,
+      origin: place.origin,
+      path: place.prefix + path,
       headers,
       body: body.parts,
       organisationId: x.principal?.organisationId ?? '',
-      storedCredential: target.stored !== null && (target.stored.key !== null || signer !== null),
+      storedCredential,
     },
     bound,
     context,
@@ -68,10 +72,28 @@ export function prepare(x: Exchange, target: Target): Prepared {
   };
 }
 
+const streamType = ({ framing }: Binding): string =>
+  framing === 'aws-event-stream' ? 'application/vnd.amazon.eventstream' : 'text/event-stream';
+
+/** Where an operation lies that has a base URL of its own; a custom host of the account stands for all of them. */
+function placeOf(
+  x: Exchange,
+  target: Target,
+  binding: Binding,
+  storedCredential: boolean,
+): Pick<Target, 'origin' | 'prefix'> {
+  const { provider, credentials } = target;
+  const base = binding.base?.(credentials) ?? null;
+  if (base === null || target.origin + target.prefix !== provider.baseUrl(credentials)) return target;
+  const { url } = x.services.guard.check(base, { storedCredential });
+  return { origin: url.origin, prefix: url.pathname.replace(/\/+$/, '') };
+}
+
 interface BuiltBody {
   readonly parts: Buffer[] | null;
   readonly converted: boolean;
   readonly stripUsage: boolean;
+  readonly headers?: readonly string[] | undefined;
 }
 
 function buildBody(x: Exchange, target: Target, bound: Bound, context: CallContext): BuiltBody {
@@ -98,8 +120,10 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
       ...body,
       stream_options: { ...(isObject(body.stream_options) ? body.stream_options : {}), include_usage: true },
     };
+  const headers = convert === null ? binding.headers?.(body, context) : undefined;
   if (bound.request !== undefined) body = bound.request(body, context);
-  return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage: addUsage && convert === null };
+  const stripUsage = addUsage && convert === null;
+  return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage, headers };
 }
 
 /** Whether the provider's own transform would leave this body as it is. */

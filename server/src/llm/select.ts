@@ -232,7 +232,10 @@ function build(
   let parsed: URL | null = null;
   if (provider.local === undefined) {
     if (url === null)
-      throw bad(`Provider ${provider.id} has no host of its own; send x-gateway-custom-host or save a custom_host.`);
+      throw bad(
+        provider.hostHint ??
+          `Provider ${provider.id} has no host of its own; send x-gateway-custom-host or save a custom_host.`,
+      );
     parsed = x.services.guard.check(url, {
       storedCredential,
       allowedHosts,

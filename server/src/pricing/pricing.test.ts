@@ -48,6 +48,18 @@ describe('published prices, by hand', () => {
     expect(costMicros(known('anthropic', 'claude-sonnet-4-5'), tokens).micros).toBe(11_550);
   });
 
+  it('models of Bedrock, by their id, the profile of a region or of the world, and their ARNs', () => {
+    // Profiles of a region cost a tenth more than that of the world: 3.30 and 3.00 dollars.
+    const price = (model: string) => costMicros(known('bedrock', model), usage({ input: 1_000_000 })).micros;
+    const claude = 'anthropic.claude-sonnet-4-5-20250929-v1:0';
+    expect(price(`global.${claude}`)).toBe(3_000_000);
+    for (const place of ['us.', 'eu.', 'apac.']) expect(price(place + claude)).toBe(3_300_000);
+    const arn = 'arn:aws:bedrock:eu-central-1:123456789012:inference-profile';
+    expect(price(`${arn}/eu.${claude}`)).toBe(3_300_000);
+    for (const name of ['amazon.nova-pro-v1:0', 'us.amazon.nova-pro-v1:0']) expect(price(name)).toBe(800_000);
+    expect(price('us.meta.llama3-3-70b-instruct-v1:0')).toBe(720_000);
+  });
+
   it('gemini-2.5-pro costs more for the whole request past 200,000 input tokens, cached ones counted', () => {
     const price = known('google', 'gemini-2.5-pro');
     expect(price.tiers.map((tier) => tier.above)).toEqual([0, 200_000]);

@@ -42,15 +42,19 @@ function refused(error: unknown): JsonObject {
   return { refused: { kind: error.kind, param: error.param, code: error.code } };
 }
 
-function boundOf(provider: Provider, operation: OperationId): NonNullable<ReturnType<typeof bindingFor>> {
-  const bound = bindingFor(provider, operation);
+function boundOf(
+  provider: Provider,
+  operation: OperationId,
+  body?: JsonObject,
+): NonNullable<ReturnType<typeof bindingFor>> {
+  const bound = bindingFor(provider, operation, typeof body?.model === 'string' ? body.model : '');
   if (bound === null) throw new Error(`${provider.id} does not serve ${operation}`);
   return bound;
 }
 
 /** URL, headers and body a request case becomes. */
 export function runRequest(provider: Provider, operation: OperationId, given: RequestCase): JsonObject {
-  const bound = boundOf(provider, operation);
+  const bound = boundOf(provider, operation, given.body);
   const context = contextOf(operation, given);
   try {
     const headers: string[] = [];
@@ -58,7 +62,12 @@ export function runRequest(provider: Provider, operation: OperationId, given: Re
     const named: JsonObject = {};
     for (let i = 0; i < headers.length; i += 2) named[headers[i] ?? ''] = headers[i + 1] ?? '';
     const body = given.body === undefined ? undefined : (bound.request?.(given.body, context) ?? given.body);
-    const base = provider.baseUrl(context.credentials) ?? 'http://self.hosted';
+    const own = bound.binding.base?.(context.credentials) ?? null;
+    const base = own ?? provider.baseUrl(context.credentials) ?? 'http://self.hosted';
+    if (given.body !== undefined) {
+      const more = bound.convert === null ? (bound.binding.headers?.(given.body, context) ?? []) : [];
+      for (let i = 0; i < more.length; i += 2) named[more[i] ?? ''] = more[i + 1] ?? '';
+    }
     const method = OPERATIONS[operation].method;
     return {
       call: `${method} ${base}${bound.binding.path(context)}`,
@@ -77,7 +86,7 @@ export function runAnswer(
   answer: JsonObject,
   asked?: JsonObject,
 ): JsonObject {
-  const bound = boundOf(provider, operation);
+  const bound = boundOf(provider, operation, asked);
   try {
     const context = contextOf(operation, asked === undefined ? {} : { body: asked });
     return bound.response?.(answer, context) ?? answer;
@@ -93,7 +102,7 @@ export function runEvents(
   chunks: readonly Buffer[],
   asked?: JsonObject,
 ): string {
-  const bound = boundOf(provider, operation);
+  const bound = boundOf(provider, operation, asked);
   const context = contextOf(operation, asked === undefined ? {} : { body: asked }, { stream: true });
   const transform = bound.stream?.(context);
   const splitter = new SseSplitter();

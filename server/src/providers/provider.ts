@@ -37,6 +37,8 @@ export interface CallContext {
   readonly strict: boolean;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
+  /** Id of the request, for answers whose provider gives none. */
+  readonly requestId?: string;
   /** Whether a chat caller asked for the usage chunk (`stream_options.include_usage`); by default, what `body` says. */
   readonly includeUsage?: boolean;
   /** Largest answer of the model in tokens, when the price and model catalogue knows it. */
@@ -57,9 +59,18 @@ export interface Binding {
   readonly shape: Shape;
   /** Appended to the base URL; starts with `/`. */
   path(context: CallContext): string;
+  /**
+   * Base URL of this operation where it is not that of the provider: another plane of the same service. Not asked for
+   * accounts with a custom host, which stands for all of them. Null: the provider's own.
+   */
+  readonly base?: (credentials: Credentials) => string | null;
+  /** Headers that fields of the caller's body become, `name, value`, lower-case names. */
+  readonly headers?: (body: JsonObject, context: CallContext) => readonly string[];
   /** Throws SluiceError('unsupported_parameter') for a field that cannot be expressed. */
   readonly request?: (body: JsonObject, context: CallContext) => JsonObject;
   readonly response?: (body: JsonObject, context: CallContext) => JsonObject;
+  /** Completes an answer with what only its head tells, such as token counts, before anything else reads it. */
+  readonly received?: (body: JsonObject, header: (name: string) => string | undefined) => JsonObject;
   readonly stream?: (context: CallContext) => StreamTransform;
   /**
    * The path is the provider's own, and so is its query: the caller's would mean nothing there, or be refused. Otherwise
@@ -121,6 +132,8 @@ export interface Provider {
   readonly needsKey: boolean;
   /** Includes the version path, no trailing slash: `https://api.openai.com/v1`. Null when only a custom host can be used. */
   baseUrl(credentials: Credentials): string | null;
+  /** What to tell a caller whose account has no base URL, where more than a custom host can give it one. */
+  readonly hostHint?: string;
   /** Pushes authentication and provider option headers, `name, value`, lower-case names. */
   authorize(headers: string[], context: CallContext): void;
   /**

@@ -256,7 +256,13 @@ describe('the output of a batch', () => {
               prompt_tokens: 8,
               completion_tokens: 2,
               total_tokens: 10,
-              prompt_tokens_details: { cached_tokens: 3, cache_write_tokens: 0 },
+              prompt_tokens_details: { cached_tokens: 3, cache_write_tokens: 0, audio_tokens: 0 },
+              completion_tokens_details: {
+                reasoning_tokens: 0,
+                audio_tokens: 0,
+                accepted_prediction_tokens: 0,
+                rejected_prediction_tokens: 0,
+              },
             },
           },
         },
@@ -443,7 +449,7 @@ describe('lines of a batch', () => {
     ['stream', { stream: true }],
     ['service_tier', { service_tier: 'scale' }],
     ['unknown_field', { unknown_field: 1 }],
-    ['messages[0].content[0].type', { messages: [{ role: 'user', content: [{ type: 'input_audio' }] }] }],
+    ['messages[0].content[0].type', { messages: [{ role: 'user', content: [{ type: 'input_unknown' }] }] }],
     [
       'messages[0].content[0].image_url.url',
       { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'https://a.example/x.png' } }] }] },

@@ -20,7 +20,7 @@ import { ClientSide } from './client-side.ts';
 import { memberOf } from './content.ts';
 import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
-import { answerTouches, declaredLength, framingOf, isJson, joined, nameOf, tokensOf } from './look.ts';
+import { answerTouches, declaredLength, framingOf, headerOf, isJson, joined, nameOf, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
 import { StreamWatch, silent } from './watch.ts';
 import { noJson, unfit } from './whole.ts';
@@ -415,16 +415,18 @@ export class Relay implements WireHandler {
   #endJson(): void {
     const x = this.#x;
     const raw = Buffer.concat(this.#pending);
-    let body: unknown;
+    let answer: unknown;
     try {
-      body = parseExact(raw.toString('utf8'));
+      answer = parseExact(raw.toString('utf8'));
     } catch (error) {
       throw new SluiceError('upstream_invalid', 'The provider answered with something that is not JSON.', {
         cause: error,
       });
     }
-    if (!isObject(body))
+    if (!isObject(answer))
       throw new SluiceError('upstream_invalid', 'The provider answered with JSON that is not an object.');
+    const { received } = this.#bound.binding;
+    const body = received === undefined ? answer : received(answer, (name) => headerOf(this.#headers, name));
     const embedded = embeddedError(body);
     if (embedded !== null) {
       this.#answerError(embedded);

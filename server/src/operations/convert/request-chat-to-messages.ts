@@ -325,7 +325,8 @@ function toolsOf(body: JsonObject): Tools {
   return { tools, choice };
 }
 
-function applyEffort(body: JsonObject, out: JsonObject, traits: MessagesTraits): void {
+/** `reasoning_effort` in the words of a Claude model, written into `out`, whose `max_tokens` bounds a budget. */
+export function applyEffort(body: JsonObject, out: JsonObject, traits: MessagesTraits): void {
   const effort = body.reasoning_effort;
   if (effort === undefined || effort === null) return;
   if (typeof effort !== 'string') invalid('reasoning_effort', 'The effort must be a text.');

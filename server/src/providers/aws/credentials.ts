@@ -1,5 +1,6 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Secret } from '../../kernel/secret.ts';
+import type { Credentials } from '../provider.ts';
 import { textSetting } from '../settings.ts';
 import type { AccessContext } from '../training.ts';
 import { awsFailure } from './errors.ts';
@@ -28,21 +29,21 @@ function ownKeys(context: AccessContext): AwsKeys | null {
   return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? null : { sessionToken }) };
 }
 
+/** The kind of an account (api §13.3); without `aws_auth_type` what is there decides. */
+export function awsAuthType(credentials: Credentials): string {
+  const given = textSetting(credentials, 'aws_auth_type');
+  if (given !== undefined) return given;
+  if (textSetting(credentials, 'aws_role_arn') !== undefined) return 'assumedRole';
+  return textSetting(credentials, 'aws_access_key_id') === undefined ? 'apiKey' : 'accessKey';
+}
+
 /**
- * The account's authorisation (api §13.3): `accessKey` has keys, `assumedRole` exchanges keys of its own or else the
- * server's for those of a role, `serviceRole` uses the server's, `apiKey` a Bedrock key. Without `aws_auth_type` what is
- * there decides.
+ * The account's authorisation: `accessKey` has keys, `assumedRole` exchanges keys of its own or else the server's for
+ * those of a role, `serviceRole` uses the server's, `apiKey` a Bedrock key.
  */
 export async function awsAuth(context: AccessContext): Promise<AwsAuth> {
   const { key } = context.credentials;
-  const given = textSetting(context.credentials, 'aws_auth_type');
-  const type =
-    given ??
-    (textSetting(context.credentials, 'aws_role_arn') !== undefined
-      ? 'assumedRole'
-      : textSetting(context.credentials, 'aws_access_key_id') !== undefined
-        ? 'accessKey'
-        : 'apiKey');
+  const type = awsAuthType(context.credentials);
   switch (type) {
     case 'accessKey': {
       const keys = ownKeys(context);

@@ -8,6 +8,7 @@ import { errorObject, readProviderError } from '../../operations/dialects/provid
 import type { BatchRequest } from '../../operations/training.ts';
 import { chatCompletion } from './converse-answer.ts';
 import { converseRequest } from './converse-request.ts';
+import { foundationModel } from './families.ts';
 
 /** A record of one output line may hold images or long vectors, but not everything. */
 const MAX_LINE = 64 * 1024 * 1024;
@@ -78,7 +79,8 @@ export function inputLine(line: JsonObject, batch: BatchRequest): JsonObject {
   const model = batch.model ?? asString(body.model) ?? '';
   if (batch.endpoint === '/v1/embeddings') return { recordId: id, modelInput: embeddingInput(body, model) };
   if (batch.endpoint === '/v1/completions') return { recordId: id, modelInput: completionInput(body, model) };
-  return { recordId: id, modelInput: converseRequest(body, model) };
+  if (body.stream === true) refuse('stream', 'a batch answers whole.');
+  return { recordId: id, modelInput: converseRequest(body, foundationModel(model)) };
 }
 
 export interface OutputAbout {

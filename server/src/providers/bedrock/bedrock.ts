@@ -1,25 +1,46 @@
-import { AWS_SECRET_SETTINGS, AWS_SETTINGS, domainOf, regionOf } from '../aws/settings.ts';
+import { awsAuthType } from '../aws/credentials.ts';
+import { readAwsError } from '../aws/errors.ts';
+import { AWS_SECRET_SETTINGS, AWS_SETTINGS } from '../aws/settings.ts';
+import { signRequest } from '../aws/sign-request.ts';
 import { bearer } from '../openai-compatible.ts';
-import type { Provider } from '../provider.ts';
+import type { Bindings, CallContext, Provider } from '../provider.ts';
 import { settingsOf } from '../settings.ts';
 import { batches } from './batches.ts';
+import { chat } from './chat.ts';
+import { countTokens, messages } from './claude.ts';
+import { countConverse } from './count-tokens.ts';
+import { embeddings } from './embeddings.ts';
+import { isClaude } from './families.ts';
 import { files } from './files.ts';
+import { controlBase } from './hosts.ts';
+import { images } from './images.ts';
 import { jobs } from './jobs.ts';
+import { model, models } from './models.ts';
+import { rerank } from './rerank.ts';
 
-/** Amazon Bedrock: training, files on S3 and batches. Its control plane signs calls, which the adapters do themselves. */
+/** Messages of these reach Converse through chat. */
+const ANY: Bindings = { chat, count_tokens: countConverse, embeddings, rerank, images_generate: images, models, model };
+const CLAUDE: Bindings = { ...ANY, messages, count_tokens: countTokens };
+
+const signs = ({ credentials }: Pick<CallContext, 'credentials'>): boolean => awsAuthType(credentials) !== 'apiKey';
+
+/** Amazon Bedrock. The base URL is that of its control plane; calls of models have a host of their own. */
 export const bedrock: Provider = {
   id: 'bedrock',
   title: 'Amazon Bedrock',
   settings: settingsOf(AWS_SETTINGS),
   secretSettings: AWS_SECRET_SETTINGS,
   needsKey: false,
-  /** Null without a region, or with one that may not go into a host name. */
-  baseUrl(credentials) {
-    const region = regionOf(credentials);
-    return region === null ? null : `https://bedrock.${region}.${domainOf(region)}`;
+  baseUrl: controlBase,
+  hostHint: 'The AWS account names no region, or one that is none; set aws_region, or send x-gateway-aws-region.',
+  authorize(headers, context) {
+    if (!signs(context)) bearer(headers, context);
   },
-  authorize: bearer,
-  bindings: {},
+  sign: (context) => (signs(context) || context.credentials.key === null ? signRequest('bedrock') : null),
+  bindings: ANY,
+  bindingsOf: (name) => (isClaude(name) ? CLAUDE : ANY),
+  allBindings: { any: ANY, claude: CLAUDE },
   passThrough: false,
+  error: readAwsError,
   training: { jobs, files, batches },
 };

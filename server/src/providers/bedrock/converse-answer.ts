@@ -1,6 +1,8 @@
 /** A Converse answer as a chat completion (providers §13.3). */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalidAnswer } from '../../operations/convert/fields.ts';
+import { SCHEMA_TOOL_PREFIX } from '../../operations/convert/request-chat-to-messages.ts';
+import { chatUsage, NO_TOKENS, readAnyUsage } from '../../operations/usage.ts';
 
 const FINISH: Readonly<Record<string, string>> = {
   end_turn: 'stop',
@@ -11,46 +13,84 @@ const FINISH: Readonly<Record<string, string>> = {
   guardrail_intervened: 'content_filter',
   content_filtered: 'content_filter',
 };
+/** The model wrote something that cannot be read: an error unless there is content to show. */
+const MALFORMED: ReadonlySet<string> = new Set(['malformed_model_output', 'malformed_tool_use']);
 
-const count = (value: JsonValue | undefined): number =>
-  typeof value === 'number' && Number.isFinite(value) && value >= 0 ? Math.floor(value) : 0;
+/** What an answer or stream held besides its stop reason. */
+interface Held {
+  readonly text: boolean;
+  readonly calls: number;
+  /** A call stood for the format of the answer and was shown as its text. */
+  readonly unwrapped: boolean;
+}
+
+/** The chat finish reason of a stop reason; 502 where the model failed and there is nothing to show. */
+export function finishOf(reason: string, held: Held): string {
+  if (MALFORMED.has(reason) && !held.text && held.calls === 0) {
+    throw invalidAnswer('The model wrote an answer or a call that the provider could not read.');
+  }
+  const finish = Object.hasOwn(FINISH, reason) ? (FINISH[reason] ?? 'stop') : 'stop';
+  if (held.calls > 0 && finish === 'stop') return 'tool_calls';
+  return held.unwrapped && held.calls === 0 && finish === 'tool_calls' ? 'stop' : finish;
+}
 
 /** Token counts: Bedrock leaves cached input out of `inputTokens`, chat completions count it in (providers §1.10). */
 export function converseUsage(usage: JsonValue | undefined): JsonObject {
-  const given = asObject(usage);
-  const read = count(given.cacheReadInputTokens);
-  const written = count(given.cacheWriteInputTokens);
-  const prompt = count(given.inputTokens) + read + written;
-  const completion = count(given.outputTokens);
+  return chatUsage(readAnyUsage(asObject(usage)) ?? NO_TOKENS);
+}
+
+/** A block of thought as Messages shows it, or null for any other block. */
+export function thinkingBlock(block: JsonObject): JsonObject | null {
+  if (!isObject(block.reasoningContent)) return null;
+  const { reasoningText, redactedContent } = block.reasoningContent;
+  if (typeof redactedContent === 'string') return { type: 'redacted_thinking', data: redactedContent };
+  const { text, signature } = asObject(reasoningText);
+  return { type: 'thinking', thinking: asString(text) ?? '', signature: asString(signature) ?? '' };
+}
+
+/** What a stream's last events and an answer have in common beyond chat's own fields. */
+export function extras(answer: JsonObject, strict: boolean): JsonObject {
+  const tier = asString(asObject(answer.serviceTier).type);
   return {
-    prompt_tokens: prompt,
-    completion_tokens: completion,
-    total_tokens: prompt + completion,
-    ...(read + written === 0 ? null : { prompt_tokens_details: { cached_tokens: read, cache_write_tokens: written } }),
+    ...(tier === null ? null : { service_tier: tier }),
+    ...(strict || !isObject(answer.trace) ? null : { trace: answer.trace }),
+    ...(strict || !isObject(answer.performanceConfig) ? null : { performanceConfig: answer.performanceConfig }),
+    ...(strict || !isObject(answer.additionalModelResponseFields)
+      ? null
+      : { additionalModelResponseFields: answer.additionalModelResponseFields }),
   };
 }
 
 export function chatCompletion(
   answer: JsonObject,
-  about: { readonly id: string; readonly model: string; readonly created: number },
+  about: { readonly id: string; readonly model: string; readonly created: number; readonly strict?: boolean },
 ): JsonObject {
+  const strict = about.strict !== false;
   const message = asObject(asObject(answer.output).message);
   if (!Array.isArray(message.content)) throw invalidAnswer('The answer of the model has no content.');
   const texts: string[] = [];
   const calls: JsonObject[] = [];
+  const thoughts: JsonObject[] = [];
+  let unwrapped = false;
   for (const block of message.content) {
     if (!isObject(block)) continue;
     if (typeof block.text === 'string') texts.push(block.text);
     if (isObject(block.toolUse)) {
-      calls.push({
-        id: asString(block.toolUse.toolUseId) ?? '',
-        type: 'function',
-        function: {
-          name: asString(block.toolUse.name) ?? '',
-          arguments: JSON.stringify(block.toolUse.input ?? {}),
-        },
-      });
+      const name = asString(block.toolUse.name) ?? '';
+      const text = JSON.stringify(block.toolUse.input ?? {});
+      if (name.startsWith(SCHEMA_TOOL_PREFIX)) {
+        texts.push(text);
+        unwrapped = true;
+      } else {
+        calls.push({
+          id: asString(block.toolUse.toolUseId) ?? '',
+          type: 'function',
+          function: { name, arguments: text },
+        });
+      }
     }
+    const thought = thinkingBlock(block);
+    if (thought !== null) thoughts.push(thought);
     // A text with citations lies in a block of its own.
     for (const part of asArray(asObject(block.citationsContent).content)) {
       const text = asString(asObject(part).text);
@@ -58,7 +98,7 @@ export function chatCompletion(
     }
   }
   const reason = asString(answer.stopReason) ?? '';
-  const finish = Object.hasOwn(FINISH, reason) ? FINISH[reason] : 'stop';
+  const reasoning = thoughts.map((one) => asString(one.thinking) ?? '').join('');
   return {
     id: about.id,
     object: 'chat.completion',
@@ -72,11 +112,15 @@ export function chatCompletion(
           content: texts.length === 0 ? null : texts.join(''),
           refusal: null,
           ...(calls.length === 0 ? null : { tool_calls: calls }),
+          ...(strict || reasoning === '' ? null : { reasoning_content: reasoning }),
+          ...(strict || thoughts.length === 0 ? null : { content_blocks: thoughts }),
         },
         logprobs: null,
-        finish_reason: calls.length > 0 && finish === 'stop' ? 'tool_calls' : (finish ?? 'stop'),
+        finish_reason: finishOf(reason, { text: texts.length > 0, calls: calls.length, unwrapped }),
+        ...(strict || reason === '' ? null : { native_finish_reason: reason }),
       },
     ],
     usage: converseUsage(answer.usage),
+    ...extras(answer, strict),
   };
 }
