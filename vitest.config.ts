@@ -15,6 +15,7 @@ const LONG = [
   'server/test/crash-test.test.ts',
   'server/test/data-plane-fuzz.test.ts',
   'server/test/guardrails/attach.test.ts',
+  'server/test/guardrails/batches.test.ts',
   'server/test/guardrails/coverage.test.ts',
   'server/test/half-states.test.ts',
   'server/test/idempotency.test.ts',

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Principal } from '../../src/auth/principal.ts';
 import { systemTenant } from '../../src/auth/tenant.ts';
+import type { Guardrail } from '../../src/guardrails/guardrail.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
@@ -57,6 +58,8 @@ export interface BatchWorld {
   /** Claims and moves the clock until the batch has ended; a killed process is followed by another. */
   drive(id: string): Promise<Batch & Record<string, unknown>>;
   /** The lines of the output, read as a caller would. */
+  /** Default guardrails of requests. */
+  defaults: readonly Guardrail[];
   output(id: string): Promise<ResultLine[]>;
   file(id: string): Promise<string>;
   close(): Promise<void>;
@@ -165,7 +168,7 @@ export async function batchWorld(
     configs: new Map(
       Object.entries(configs).map(([slug, config]) => [slug, { slug, versionId: 'v', config, broken: null }]),
     ),
-    guardrails: { byName: new Map(), input: [], output: [] },
+    guardrails: { byName: new Map(), input: world.defaults, output: [] },
     cacheMaxAge: null,
     plans: new Map(),
   });
@@ -219,6 +222,7 @@ export async function batchWorld(
     load: { most: 0, now: 0, starts: [] },
     local: (tenant) => sandboxTraining({ tables: store.tables, blobs: disk }, tenant),
     fuse: null,
+    defaults: [],
 
     call(parts = {}) {
       const workspace = parts.workspace ?? 'w1';

@@ -329,7 +329,13 @@ export function startNode(options: NodeOptions): TrainerNode {
   };
   const providers = new Map([[stored.slug, stored]]);
   const snapshots = (workspaceId: string) =>
-    ({ organisationId: 'o1', workspaceId, workspaceSlug: workspaceId, providers }) as unknown as WorkspaceSnapshot;
+    ({
+      organisationId: 'o1',
+      workspaceId,
+      workspaceSlug: workspaceId,
+      providers,
+      guardrails: { byName: new Map(), input: [], output: [] },
+    }) as unknown as WorkspaceSnapshot;
   const services = {
     tables,
     blobs,

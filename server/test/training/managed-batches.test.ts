@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemTenant } from '../../src/auth/tenant.ts';
+import { compileInline } from '../../src/guardrails/compile.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import type { ResultLine } from '../../src/providers/batch-lines.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
@@ -489,6 +490,28 @@ describe.each(ENGINES)('gateway-managed batches on %s', (engine) => {
       const done = await world.drive(batch.id).finally(() => set('active'));
       expect(done).toMatchObject({ status: 'file_upload_failed', errors: { data: [{ code: 'invalid_api_key' }] } });
       expect((await counts()).batch).toBe(before.batch);
+    });
+
+    it.each([
+      ['before it was uploaded', 1, 'file_upload_failed'],
+      ['before it was submitted', 2, 'batch_start_failed'],
+    ])('nothing is begun where a guardrail has come that must judge it, %s', async (_, turns, status) => {
+      const must = (actions: object) =>
+        compileInline({ id: 'words', 'default.wordCount': {}, ...actions }, 'input_guardrails[0]');
+      const before = await counts();
+      const passing = await made(1);
+      world.defaults = [must({}), must({ deny: true, async: true })];
+      expect((await world.drive(passing.id)).status).toBe('completed');
+      world.defaults = [];
+      const batch = await made(2);
+      for (let turn = 0; turn < turns; turn++) await world.turn(batch.id);
+      world.defaults = [must({ deny: true })];
+      const done = await world.drive(batch.id).finally(() => {
+        world.defaults = [];
+      });
+      expect(done).toMatchObject({ status, errors: { data: [{ code: 'guardrail_not_enforced' }] } });
+      expect((await counts()).batch).toBe(before.batch + 1);
+      expect(world.lines).toEqual([]);
     });
 
     it('killed anywhere, the provider gets one file and one batch', async () => {

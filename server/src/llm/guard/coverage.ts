@@ -69,10 +69,8 @@ export function inputView(x: Exchange): InputView {
   return type.startsWith('audio/') && !isUtf8(x.body) ? 'none' : 'unseen';
 }
 
-/** Whether files leave that hold what a model has said, and that nothing has judged. */
-export function givesUnseenFiles(x: Exchange): boolean {
-  return GIVES_FILES.has(x.operation.id) && !isManaged(x);
-}
+/** Whether files leave that may hold what a model has said. */
+export const givesFiles = ({ operation }: Exchange): boolean => GIVES_FILES.has(operation.id);
 
 const REFUSED = { code: 'guardrail_not_enforced' } as const;
 

@@ -1,6 +1,7 @@
 /** The guardrails of one request and what they have said so far; an exchange without any has none of this. */
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import type { OutsideFactory } from '../../guardrails/run.ts';
+import type { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import type { GuardrailFacts } from '../../telemetry/guardrail-facts.ts';
 import type { Exchange } from '../exchange.ts';
@@ -17,6 +18,8 @@ export class Guarded {
   failed = false;
   /** The refusal is to be told as an ordinary answer. */
   soft = false;
+  /** For files that Sluice keeps: the refusal of those that a provider wrote and nobody has judged. */
+  unjudged: SluiceError | null = null;
   readonly outside: OutsideFactory;
   readonly #x: Exchange;
   /** Of targets before the one under way. */

@@ -3,7 +3,7 @@ import { runGuardrails } from '../../guardrails/run.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Exchange } from '../exchange.ts';
 import {
-  givesUnseenFiles,
+  givesFiles,
   type InputView,
   inputView,
   mustSee,
@@ -21,6 +21,7 @@ import { GuardedRequest } from '../guard/subject.ts';
 import { ReplacementError, type SaidPart } from '../guard/texts.ts';
 import type { Walk } from '../routing/walk.ts';
 import { modelUnder } from '../shaping.ts';
+import { isManaged } from './objects.ts';
 
 /**
  * Judges the request before it is sent (api §7, §15.5: after limits and budgets). A guardrail that denies or redacts and
@@ -65,7 +66,7 @@ export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardP
     if (denied !== null && plan.input.slice(0, from).includes(denied)) {
       guarded.soft = denied.actions.softDeny;
       guarded.failed = false;
-      coverOutput(x, plan);
+      coverOutput(x, guarded, plan);
       throw denial();
     }
   }
@@ -106,7 +107,7 @@ function judge(
   done: (outcome: Outcome, request: GuardedRequest) => void,
 ): void | Promise<void> {
   const view = inputView(x);
-  coverOutput(x, plan);
+  coverOutput(x, guarded, plan);
   const list = input.length === 0 ? input : judging(input, view, x);
   if (list.length === 0) return;
   const request = new GuardedRequest(
@@ -151,15 +152,16 @@ function judging(list: readonly Guardrail[], view: InputView, x: Exchange): read
   return list.map((guardrail) => (readsTexts(guardrail, 'input') ? withoutTexts(guardrail) : guardrail));
 }
 
-function coverOutput(x: Exchange, { output }: GuardPlan): void {
+function coverOutput(x: Exchange, guarded: Guarded, { output }: GuardPlan): void {
   if (output.length === 0) return;
   const stream = x.stream || asksForStream(x);
-  if (x.operation.family === 'J' ? !givesUnseenFiles(x) : outputCovered(x.operation, stream)) return;
-  for (const guardrail of output) {
-    if (insists(guardrail) && readsTexts(guardrail, 'output')) {
-      throw notCovered(guardrail, `what ${x.operation.id} answers${stream ? ' as a stream' : ''}`);
-    }
-  }
+  if (x.operation.family === 'J' ? !givesFiles(x) : outputCovered(x.operation, stream)) return;
+  const refusing = output.find((guardrail) => insists(guardrail) && readsTexts(guardrail, 'output'));
+  if (refusing === undefined) return;
+  const refusal = notCovered(refusing, `what ${x.operation.id} answers${stream ? ' as a stream' : ''}`);
+  // Of what Sluice keeps, the lines that it ran itself were judged.
+  if (x.operation.family !== 'J' || !isManaged(x)) throw refusal;
+  guarded.unjudged = refusal;
 }
 
 /** Places whose text cannot be seen (token ids, documents in a binary form) are refused by who denies or redacts. */

@@ -141,6 +141,7 @@ function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal, budge
     used(usage) {
       x.usage = usage;
     },
+    unjudged: x.guard?.unjudged ?? null,
     limits: (account, metadata) => budgets.of(account, metadata),
     uncounted() {
       x.uncounted = true;

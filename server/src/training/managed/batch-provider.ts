@@ -126,7 +126,7 @@ export async function upload(claim: BatchClaim, services: BatchServices): Promis
     const opened = await open(claim, services);
     const { adapter, context, batches, ledger } = opened;
     secrets = opened.secrets;
-    await mayStillBegin(services, row);
+    await mayStillBegin(services, row, true);
     if (batches.createFromLines !== undefined) {
       await note(claim, {}, { step: 'start' });
       return { again: 0 };
@@ -186,7 +186,7 @@ export async function start(claim: BatchClaim, services: BatchServices): Promise
     if (begun === 'start') {
       made = await startedBefore(batches, request, uploaded, context);
     } else {
-      await mayStillBegin(services, row);
+      await mayStillBegin(services, row, true);
       await note(claim, { begun: 'start' });
     }
     if (made === null) {

@@ -1,6 +1,7 @@
 /** What the row of a gateway-managed batch holds beside the public batch. */
 import { BATCH_STAMPS } from '../../operations/batch-states.ts';
 import { type Batch, type BatchRequest, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
+import type { ObjectCall } from '../../runtime/object-call.ts';
 import type { SystemTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import type { ObjectUse } from '../usage/use.ts';
@@ -104,3 +105,12 @@ export function changed(row: BatchRow, status: BatchStatus, now: number, more: o
 export function statusOf(row: BatchRow, wanted: BatchStatus): BatchStatus {
   return row.status === 'cancelling' && !FINAL_BATCH.has(wanted) ? 'cancelling' : wanted;
 }
+
+/** What a provider's own batch has said no guardrail has seen; of a batch that is gone nobody knows. */
+export function refuseUnjudged(call: Pick<ObjectCall, 'unjudged'>, row: BatchRow | undefined): void {
+  if (call.unjudged != null && (row === undefined || workOf(row).mode === 'provider')) throw call.unjudged;
+}
+
+/** The batch that a file with this name is an output of; null for any other name. */
+export const batchOfOutput = (filename: string): string | null =>
+  /^(gw_batch_[\w-]+)_(?:output|error)\.jsonl$/.exec(filename)?.[1] ?? null;

@@ -28,6 +28,7 @@ import {
   changed,
   progressOf,
   publicOf,
+  refuseUnjudged,
   seconds,
   stored,
   workOf,
@@ -234,6 +235,7 @@ export class ManagedBatches {
 
   async output(call: ObjectCall): Promise<ObjectAnswer> {
     const row = await this.#row(call);
+    refuseUnjudged(call, row);
     const { status, output_file_id: output, error_file_id: errors } = publicOf(row);
     const files = [output, errors].filter((id) => typeof id === 'string');
     // A batch that ended early may have part of it.

@@ -29,6 +29,7 @@ import { notFound } from '../ledger.ts';
 import { queryOf, readLimit, unknownAfter } from '../paging.ts';
 import type { TrainingServices } from '../services.ts';
 import { openUpload, sizeAhead } from '../upload.ts';
+import { batchOfOutput, refuseUnjudged } from './batch-row.ts';
 import { contentDisposition, type Range, readRange } from './content-headers.ts';
 import { FileSpace, type Room } from './file-space.ts';
 import type { ManagedFilesPort } from './ports.ts';
@@ -185,6 +186,7 @@ export class ManagedFiles implements ManagedFilesPort {
     queryOf(call.query, []);
     const tenant = tenantOfCall(call);
     const row = await this.#find(tenant, call.params.file_id ?? '');
+    if (call.unjudged != null && row.purpose === 'batch_output') await this.#refuseUnjudged(call, tenant, row);
     const headers = [
       'content-type',
       row.content_type,
@@ -205,6 +207,12 @@ export class ManagedFiles implements ManagedFilesPort {
     const { start, end } = range;
     headers.push('content-range', `bytes ${start}-${end}/${row.bytes}`);
     return { status: 206, headers, body: stream, length: end - start + 1 };
+  }
+
+  async #refuseUnjudged(call: ObjectCall, tenant: TenantContext, { filename }: FileRow): Promise<void> {
+    const id = batchOfOutput(filename);
+    const { tables } = this.#services;
+    refuseUnjudged(call, id === null ? undefined : await tables.read(tenant, (tx) => tx.find('batches', { id })));
   }
 
   /** A file of the workspace and its bytes; consume or destroy the stream. 404 for any other id. */

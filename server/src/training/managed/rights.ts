@@ -4,13 +4,28 @@ import type { TrainingServices } from '../services.ts';
 
 /**
  * Refuses to begin anything at a provider for a key that may not call any more: revoked, expired, without the scope, or
- * of a suspended organisation. What runs there already is watched to its end, which costs nobody anything.
+ * of a suspended organisation; and where a default guardrail has come that must judge what the provider would be sent. What
+ * runs there already is watched to its end, which costs nobody anything.
+ *
+ * @param answers whether what a model answers there is given to the caller
  */
 export async function mayStillBegin(
-  services: Pick<TrainingServices, 'tables' | 'clock'>,
+  services: Pick<TrainingServices, 'tables' | 'clock' | 'runtime'>,
   row: { readonly organisation_id: string; readonly workspace_id: string; readonly created_by: string | null },
+  answers = false,
 ): Promise<void> {
   const { organisation_id: organisationId, workspace_id: workspaceId, created_by: keyId } = row;
+  const { guardrails } = await services.runtime.workspace(organisationId, workspaceId);
+  const judge = (answers ? [...guardrails.input, ...guardrails.output] : guardrails.input).find(
+    ({ actions, checks }) => !actions.async && (actions.deny || checks.some(({ redacts }) => redacts)),
+  );
+  if (judge !== undefined) {
+    throw new SluiceError(
+      'invalid_request',
+      `The guardrail ${judge.slug} has become a default since this was asked for, and a provider would not ask it. Ask again: what can be judged then is.`,
+      { code: 'guardrail_not_enforced' },
+    );
+  }
   if (keyId === null) return;
   const { principal, refusal } = await rightsOfKey(services.tables, services.clock, {
     organisationId,
