@@ -330,6 +330,53 @@ describe('whose answers', () => {
   });
 });
 
+describe('a config with several targets', () => {
+  const account = { provider: '@openai-test' };
+  const config = (more: object = {}) => ({
+    strategy: { mode: 'fallback' },
+    targets: [{ ...account, override_params: { model: 'first' }, ...more }, account],
+    cache: { mode: 'simple' },
+  });
+
+  it('keeps the answer of the target that gave it, and never that of one that failed', async () => {
+    upstream.answer = (request, response) =>
+      (JSON.parse(request.body.toString()) as { model: string }).model === 'first'
+        ? sendJson(response, 503, '{"error":{"message":"down"}}')
+        : usual(request, response);
+    const body = { ...ask(), model: 'gpt-4o' };
+    const first = await chat(body, config());
+    expect([first.status, status(first)]).toEqual([200, 'MISS']);
+    const before = upstream.received.length;
+    // The first target is asked again: nothing is known of it.
+    const second = await chat(body, config());
+    expect([second.status, status(second)]).toEqual([200, 'HIT']);
+    expect(await second.text()).toBe(await first.text());
+    expect(upstream.received.length - before).toBe(1);
+    upstream.answer = usual;
+    expect(status(await chat(body, config()))).toBe('MISS');
+  });
+
+  it('gives an answer again only under the guardrails that judged it', async () => {
+    const made = await server.admin('POST', '/guardrails', {
+      name: `words ${++questions}`,
+      workspace_id: server.first.workspace_id,
+      checks: [{ id: 'default.contains', parameters: { words: ['secret'], operator: 'none' } }],
+      actions: { deny: true },
+    });
+    expect(made.status).toBe(200);
+    const slug = made.body.slug as string;
+    const guarded = { ...config({ output_guardrails: [slug] }), strategy: { mode: 'single' } };
+    const body = { ...ask(), model: 'gpt-4o' };
+    await chat(body, guarded);
+    expect(status(await chat(body, guarded))).toBe('HIT');
+    const changed = await server.admin('PUT', `/guardrails/${slug}`, {
+      checks: [{ id: 'default.contains', parameters: { words: ['answer'], operator: 'none' } }],
+    });
+    expect(changed.status).toBe(200);
+    expect((await chat(body, guarded)).status).toBe(446);
+  });
+});
+
 describe('an answer is not kept', () => {
   it.each<[string, FakeUpstream['answer']]>([
     ['when it is a failure', (_request, response) => sendJson(response, 500, '{"error":{"message":"no"}}')],
