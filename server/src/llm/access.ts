@@ -24,7 +24,7 @@ export interface Access {
  * stored accounts only: what a caller brings along must never borrow it.
  */
 export function accessOf(x: Exchange, target: Target): Access {
-  const { fetcher, tokens, clock, ambient } = x.services;
+  const { fetcher, tokens, clock, ambient, guard } = x.services;
   const { stored, credentials, provider } = target;
   const base = target.origin + target.prefix;
   const taken: { readonly key: string; readonly value: unknown }[] = [];
@@ -77,7 +77,9 @@ export function accessOf(x: Exchange, target: Target): Access {
         },
         drop: (key, value) => tokens.drop(key, value),
       },
-      ...(ambient === null || stored === null ? null : { ambient }),
+      ...(ambient === null || stored === null
+        ? null
+        : { ambient, trustedHost: guard.check(base, { storedCredential: true }).trusted }),
     },
     drop() {
       for (const { key, value } of taken) tokens.drop(key, value);

@@ -29,7 +29,7 @@ export interface Prepared {
 const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
 
 export function prepare(x: Exchange, target: Target): Prepared {
-  const model = modelUnder(target.shaping, x.model);
+  const model = target.sends(x.model);
   const bound = target.bind(x.operation.id, model);
   const context: CallContext = {
     operation: x.operation.id,
@@ -52,7 +52,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
   target.provider.authorize(headers, context);
   headers.push(...target.customHeaders);
   forward(x, target, headers);
-  const path = x.operation.id === 'proxy' ? proxyPath(x) : withQuery(x, bound.binding, context);
+  const path = x.operation.id === 'proxy' ? proxyPath(x, bound.binding, context) : withQuery(x, bound.binding, context);
   const storedCredential = target.stored !== null && (target.stored.key !== null || signer !== null);
   const place = bound.binding.base === undefined ? target : placeOf(x, target, bound.binding, storedCredential);
   return {
@@ -106,7 +106,7 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
         : [x.body];
     return { parts, converted: false, stripUsage: false };
   }
-  const addUsage = x.stream && binding.streamUsageOption === true && wantsNoUsage(x);
+  const addUsage = x.stream && knowsUsageOption(binding, context) && wantsNoUsage(x);
   const shaping = x.shaped ? null : target.shaping;
   if (shaping === null && (bound.request === undefined || isUntouched(x, bound))) {
     return { parts: splice(x, context.model, addUsage), converted: false, stripUsage: addUsage };
@@ -135,6 +135,10 @@ function isUntouched(x: Exchange, { binding, convert }: Bound): boolean {
   );
 }
 
+function knowsUsageOption({ streamUsageOption: known }: Binding, context: CallContext): boolean {
+  return typeof known === 'function' ? known(context) : known === true;
+}
+
 /** The caller did not ask for usage in the stream: no `stream_options`, or one without `include_usage: true`. */
 function wantsNoUsage(x: Exchange): boolean {
   const range = x.scan?.get('stream_options');
@@ -150,10 +154,13 @@ function splice(x: Exchange, model: string, addUsage: boolean): Buffer[] {
   const edits: Splice[] = [];
   const range = scan?.get('model');
   if (range?.kind === 'string') {
-    // `@slug/model` is the only spelling of a caller's that differs; a body that was shaped for another target may name
-    // that one's model.
-    if (x.body[range.start + 1] === 64 || x.shaped)
+    // What differs from what the provider knows: `@slug/model`, the name of a deployment, a model named in the path. A
+    // body that was shaped for another target may name that one's model.
+    if (x.body[range.start + 1] === 64 || x.shaped || model !== x.model || x.params.deployment !== undefined)
       edits.push({ start: range.start, end: range.end, bytes: Buffer.from(JSON.stringify(model)) });
+  } else if (range === undefined && model !== '' && scan !== null) {
+    const bytes = `"model":${JSON.stringify(model)}${scan.empty ? '' : ','}`;
+    edits.push({ start: scan.insertAt, end: scan.insertAt, bytes: Buffer.from(bytes) });
   }
   if (addUsage && scan !== null) {
     const options = scan.get('stream_options');
@@ -212,10 +219,18 @@ function parseNames(text: string): string[] {
   );
 }
 
-/** Path and query after `/v1`, unchanged; `/v1/proxy` forces pass-through of what follows it. */
-function proxyPath(x: Exchange): string {
-  const url = (x.request.url ?? '').slice('/v1'.length);
-  return url.startsWith('/proxy/') ? url.slice('/proxy'.length) : url;
+/**
+ * Path and query after `/v1`, unchanged save for parameters that the binding decides on; `/v1/proxy` forces pass-through of
+ * what follows it.
+ */
+function proxyPath(x: Exchange, binding: Binding, context: CallContext): string {
+  const given = (x.request.url ?? '').slice('/v1'.length);
+  const url = given.startsWith('/proxy/') ? given.slice('/proxy'.length) : given;
+  if (binding.ownParameters === undefined) return url;
+  const [path = '', query = ''] = url.split('?', 2);
+  const [, own = ''] = binding.path(context).split('?', 2);
+  const all = [own, withoutParameters(query, binding.ownParameters)].filter((part) => part !== '').join('&');
+  return all === '' ? path : `${path}?${all}`;
 }
 
 /** The path of a binding with the caller's query behind it, or behind the one that the path has. */
@@ -224,7 +239,20 @@ function withQuery(x: Exchange, binding: Binding, context: CallContext): string 
   const url = x.request.url ?? '';
   const at = url.indexOf('?');
   if (at === -1 || binding.ownQuery === true) return path;
-  return path.includes('?') ? `${path}&${url.slice(at + 1)}` : path + url.slice(at);
+  // A version that clients of Azure OpenAI send means nothing to other providers.
+  const own = binding.ownParameters ?? (x.params.deployment === undefined ? undefined : API_VERSION);
+  const query = withoutParameters(url.slice(at + 1), own);
+  return query === '' ? path : `${path}${path.includes('?') ? '&' : '?'}${query}`;
+}
+
+const API_VERSION: ReadonlySet<string> = new Set(['api-version']);
+
+function withoutParameters(query: string, names: ReadonlySet<string> | undefined): string {
+  if (names === undefined) return query;
+  return query
+    .split('&')
+    .filter((part) => !names.has(part.split('=', 1)[0] ?? ''))
+    .join('&');
 }
 
 /** What an attempt failed with, unless its status says all there is to say. */

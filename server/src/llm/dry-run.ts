@@ -27,7 +27,7 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
   const input = x.services.pricer.estimateTokens(x.body);
   const price = x.services.pricer.price(
     target.provider.id,
-    prepared.context.model,
+    target.priced ?? prepared.context.model,
     prepared.context.model,
     target.stored,
     x.time,

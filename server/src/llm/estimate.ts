@@ -71,7 +71,7 @@ export function estimateUse(x: Exchange): Estimate {
   const { target } = x;
   if (target === null || isFree(x)) return FREE;
   const model = modelUnder(target.shaping, x.model);
-  const price = x.services.pricer.price(target.provider.id, null, model, target.stored, x.time);
+  const price = x.services.pricer.price(target.provider.id, target.priced, model, target.stored, x.time);
   const body = bodyOf(x);
   const sized = body === null ? null : size(x, body);
   if (sized !== null) return { ...sized, price, free: false };

@@ -12,6 +12,8 @@ const SETTINGS = [
   'azure-model-name',
   'azure-foundry-url',
   'azure-endpoint-name',
+  'azure-deployment-name',
+  'azure-extra-params',
   'vertex-project-id',
   'vertex-region',
   'aws-region',
@@ -30,6 +32,14 @@ const IDENTITY = [
   'aws-session-token',
   'aws-role-arn',
   'aws-external-id',
+  'azure-ad-token',
+  'azure-auth-mode',
+  'azure-entra-tenant-id',
+  'azure-entra-client-id',
+  'azure-entra-client-secret',
+  'azure-entra-scope',
+  'azure-managed-client-id',
+  'azure-workload-client-id',
 ].map((name) => ({ header: `x-gateway-${name}`, setting: name.replaceAll('-', '_') }));
 
 /** Headers that point a call at another endpoint: refused in saved-only mode, ignored beside a stored credential. */
@@ -42,6 +52,11 @@ export const REDIRECTING_HEADERS: readonly string[] = [
   'x-gateway-snowflake-account',
 ];
 const REDIRECTING = new Set(REDIRECTING_HEADERS);
+
+/** Settings that may be given beside a stored credential. */
+export const KEEPS_ACCOUNT: ReadonlySet<string> = new Set(
+  SETTINGS.filter(({ header }) => !REDIRECTING.has(header)).map(({ setting }) => setting),
+);
 
 /** Settings from request headers. With a stored credential only those that cannot move it to another host count. */
 export function headerSettings(x: Exchange, own: boolean): Record<string, string> {

@@ -2,12 +2,24 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
 import type { SluiceError } from '../kernel/errors.ts';
-import { OPERATIONS, type Operation } from '../operations/operation.ts';
+import { OPERATIONS, type Operation, type OperationId } from '../operations/operation.ts';
 import { Exchange } from './exchange.ts';
 import { run } from './pipeline.ts';
 import type { Services } from './services.ts';
 
 const PROXY_METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
+
+/** Operations that clients of Azure OpenAI ask for below the name of a deployment, which is then the model. */
+const DEPLOYED: ReadonlySet<string> = new Set<OperationId>([
+  'chat',
+  'completions',
+  'embeddings',
+  'images_generate',
+  'images_edit',
+  'speech',
+  'transcribe',
+  'translate',
+]);
 
 export interface DataPlane {
   /** Requests whose answer is not complete yet. */
@@ -56,19 +68,22 @@ export function registerDataPlane(app: FastifyInstance, services: Services, expr
         void handle(new Exchange(services, operation, request, response, NO_PARAMS));
       });
     }
-    app.route({
-      method: operation.method === 'ANY' ? [...PROXY_METHODS] : operation.method,
-      url: `/v1${operation.path}`,
-      exposeHeadRoute: false,
-      // Taken in the first hook: the router's own look at the content type would refuse requests without a record.
-      onRequest: (request, reply) => {
-        reply.hijack();
-        void handle(
-          new Exchange(services, operation, request.raw, reply.raw, request.params as Record<string, string>),
-        );
-      },
-      handler: () => {},
-    });
+    for (const url of DEPLOYED.has(operation.id)
+      ? [`/v1${operation.path}`, `/v1/deployments/:deployment${operation.path}`]
+      : [`/v1${operation.path}`])
+      app.route({
+        method: operation.method === 'ANY' ? [...PROXY_METHODS] : operation.method,
+        url,
+        exposeHeadRoute: false,
+        // Taken in the first hook: the router's own look at the content type would refuse requests without a record.
+        onRequest: (request, reply) => {
+          reply.hijack();
+          void handle(
+            new Exchange(services, operation, request.raw, reply.raw, request.params as Record<string, string>),
+          );
+        },
+        handler: () => {},
+      });
   }
   // Below these prefixes every route is named: what is none must not fall through to a provider.
   const methods = [...PROXY_METHODS];

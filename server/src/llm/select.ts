@@ -3,15 +3,15 @@
  * incomplete or contradictory with a message that says what is missing, and builds the compiled Target.
  */
 import { SluiceError } from '../kernel/errors.ts';
-import type { JsonObject } from '../kernel/json.ts';
+import { isObject, type JsonObject } from '../kernel/json.ts';
 import { Secret } from '../kernel/secret.ts';
 import { PROVIDERS, providerById } from '../providers/catalog.ts';
-import type { Provider } from '../providers/provider.ts';
+import type { Credentials, Provider } from '../providers/provider.ts';
 import { type Config, SECRET_KEYS } from '../resources/configs/schema.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
 import { cachePolicy } from './cache/policy.ts';
 import type { Exchange } from './exchange.ts';
-import { headerSettings } from './provider-headers.ts';
+import { headerSettings, KEEPS_ACCOUNT } from './provider-headers.ts';
 import { compileBreak, compileLimits } from './relay/rules.ts';
 import { compileShaping, modelUnder, type Shaping } from './shaping.ts';
 import { type Retry, Target } from './target.ts';
@@ -174,11 +174,14 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
     throw bad(`Model ${JSON.stringify(asked.slice(0, 200))} is not enabled on the integration of provider ${slug}.`);
   }
   const saved = model?.customHost ?? stored.customHost;
-  const credentials = { key: stored.key, settings: { ...stored.settings, ...headerSettings(x, false) } };
+  const settings = { ...stored.settings, ...headerSettings(x, false), ...configSettings(selection.config, false) };
+  const placed = place(stored.provider, { key: stored.key, settings }, asked);
+  if (!stored.allowAllModels) checkDeployment(stored, stored.provider, asked, placed);
+  const { credentials } = placed;
   const base = stored.provider.baseUrl(credentials);
   const wanted = customHost ?? saved ?? base;
   const allowed = [saved, base].filter((host) => host !== null).map((host) => new URL(host).host);
-  return build(x, selection, stored.provider, stored, credentials, wanted, true, allowed, {
+  return build(x, selection, stored.provider, stored, placed, wanted, true, allowed, {
     ...stored.customHeaders,
     ...model?.customHeaders,
   });
@@ -199,22 +202,64 @@ function callerTarget(x: Exchange, selection: Selection, name: string, customHos
       'x-gateway-custom-host cannot be sent with a saved config that holds a credential; save custom_host in the config, or send your own provider token.',
     );
   }
-  const credentials = {
-    key: key === null ? null : new Secret(key),
-    settings: { ...headerSettings(x, !sealed), ...configSettings(selection.config) },
-  };
-  const url = customHost ?? provider.baseUrl(credentials);
-  return build(x, selection, provider, null, credentials, url, sealed, null, {});
+  const settings = { ...headerSettings(x, !sealed), ...configSettings(selection.config, true) };
+  const credentials = { key: key === null ? null : new Secret(key), settings };
+  const placed = place(provider, credentials, modelUnder(shapingOf(selection.config), x.model));
+  const url = customHost ?? provider.baseUrl(placed.credentials);
+  return build(x, selection, provider, null, placed, url, sealed, null, {});
 }
 
-/** Cloud and account settings a config may carry beside its routing keys. */
-function configSettings(config: Config | null): Record<string, unknown> {
+/** What a model is called in an account, and the settings that go with it. */
+interface Placed {
+  readonly credentials: Credentials;
+  /** Null: the model's own name. */
+  readonly model: string | null;
+  readonly priced: string | null;
+}
+
+function place(provider: Provider, credentials: Credentials, model: string): Placed {
+  return provider.placeModel?.(credentials, model) ?? { credentials, model: null, priced: null };
+}
+
+/** A caller that names a deployment reaches its model, which must be one that is enabled. */
+function checkDeployment(stored: StoredProvider, provider: Provider, asked: string, placed: Placed): void {
+  const own = place(provider, { key: stored.key, settings: stored.settings }, asked);
+  if (placed.model === own.model || stored.models.get(placed.model?.toLowerCase() ?? '')?.enabled === true) return;
+  throw bad(
+    `Deployment ${JSON.stringify(placed.model?.slice(0, 200))} is not enabled as a model on the integration of provider ${stored.slug}.`,
+  );
+}
+
+/** Names of a config's account settings where the provider's differ. */
+const RENAMED: Readonly<Record<string, string>> = {
+  resource_name: 'azure_resource_name',
+  deployment_id: 'azure_deployment_id',
+  api_version: 'azure_api_version',
+};
+
+/**
+ * Cloud and account settings a config may carry beside its routing keys. Beside a stored credential (`own` false) only
+ * those count that can neither change the account nor move it to another host.
+ */
+function configSettings(config: Config | null, own: boolean): Record<string, unknown> {
   if (config === null) return {};
   const out: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(config)) {
-    if (/^(openai|azure|aws|vertex|anthropic)_|^(resource_name|deployment_id|api_version)$/.test(key)) out[key] = value;
+    const name = RENAMED[key] ?? key;
+    if (key === 'deployments') out.azure_deployment_config = asDeployments(value);
+    else if (own ? /^(openai|azure|aws|vertex|anthropic)_/.test(name) : KEEPS_ACCOUNT.has(name)) out[name] = value;
   }
   return out;
+}
+
+function asDeployments(value: unknown): unknown {
+  if (!Array.isArray(value)) return undefined;
+  return value.filter(isObject).map(({ deployment_id, alias, api_version, is_default }) => ({
+    azure_deployment_name: deployment_id,
+    alias,
+    azure_api_version: api_version,
+    is_default,
+  }));
 }
 
 function build(
@@ -222,7 +267,7 @@ function build(
   selection: Selection,
   provider: Provider,
   stored: StoredProvider | null,
-  credentials: Target['credentials'],
+  placed: Placed,
   url: string | null,
   storedCredential: boolean,
   allowedHosts: readonly string[] | null,
@@ -247,7 +292,8 @@ function build(
     path: selection.configPath,
     provider,
     stored,
-    credentials,
+    credentials: placed.credentials,
+    placed: placed.model === null ? null : { model: placed.model, priced: placed.priced },
     url: parsed,
     customHeaders: Object.entries(customHeaders).flatMap(([name, value]) => [name.toLowerCase(), value]),
     shaping: shapingOf(config),

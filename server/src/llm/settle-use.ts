@@ -84,7 +84,9 @@ function sumOf([first, ...rest]: readonly Cost[]): Cost | null {
 }
 
 function priceOf(x: Exchange, { target, model, answered }: Part): Price | null {
-  return target === null ? null : x.services.pricer.price(target.provider.id, answered, model, target.stored, x.time);
+  return target === null
+    ? null
+    : x.services.pricer.price(target.provider.id, answered ?? target.priced, model, target.stored, x.time);
 }
 
 /** The price that a limit, or else the installation, sets for models whose price is not known; null where it serves them unpriced. */

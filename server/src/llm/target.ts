@@ -6,7 +6,7 @@ import { secretsOf } from '../providers/sent-secrets.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
 import type { CachePolicy } from './cache/policy.ts';
 import type { AttemptLimits, BreakRules } from './relay/rules.ts';
-import type { Shaping } from './shaping.ts';
+import { modelUnder, type Shaping } from './shaping.ts';
 
 /** Where a call may go, compiled: what an attempt needs without another look at the config. */
 export class Target {
@@ -15,6 +15,10 @@ export class Target {
   readonly provider: Provider;
   /** Null for a caller's own credential. */
   readonly stored: StoredProvider | null;
+  /** Name that is sent in place of the model's; null where the account has no names of its own. */
+  readonly deployment: string | null;
+  /** The deployment's model by its name in the price list, when the account says it. */
+  readonly priced: string | null;
   readonly credentials: Credentials;
   /** `https://host[:port]` and the path prefix without trailing slash. */
   readonly origin: string;
@@ -49,10 +53,13 @@ export class Target {
     retry: Retry | null;
     cache: CachePolicy | null;
     strict: boolean;
+    placed?: { readonly model: string; readonly priced: string | null } | null;
   }) {
     this.path = parts.path;
     this.provider = parts.provider;
     this.stored = parts.stored;
+    this.deployment = parts.placed?.model ?? null;
+    this.priced = parts.placed?.priced ?? null;
     this.credentials = parts.credentials;
     this.origin = parts.url?.origin ?? 'http://in-process';
     this.prefix = parts.url?.pathname.replace(/\/+$/, '') ?? '';
@@ -66,6 +73,11 @@ export class Target {
     this.cache = parts.cache;
     this.strict = parts.strict;
     this.sent = secretsOf(parts.credentials, parts.customHeaders, parts.provider.secretSettings);
+  }
+
+  /** The name that a model is sent by: that of the account's deployment, else of the model that the config makes of it. */
+  sends(asked: string): string {
+    return this.deployment ?? modelUnder(this.shaping, asked);
   }
 
   /** The same target for one attempt, which sends other credentials: a list that may still grow. */

@@ -77,12 +77,14 @@ export interface Binding {
    * the caller's query follows the path.
    */
   readonly ownQuery?: boolean;
+  /** Query parameters that the path decides on: a caller's own are left out. */
+  readonly ownParameters?: ReadonlySet<string>;
   /** Where an answer names the model that gave it, when that is not `model`. */
   readonly modelKey?: string;
   /** How a stream of this binding is framed. Default: server-sent events. The relay hands `stream` decoded events either way. */
   readonly framing?: Framing;
   /** Whether `stream_options: {include_usage: true}` makes this provider report usage in a stream. */
-  readonly streamUsageOption?: boolean;
+  readonly streamUsageOption?: boolean | ((context: CallContext) => boolean);
   /** Reads the provider's own usage object where it differs from the shape's (`operations/usage.ts`). */
   readonly usage?: (usage: JsonObject) => TokenUsage | null;
   /**
@@ -134,6 +136,11 @@ export interface Provider {
   baseUrl(credentials: Credentials): string | null;
   /** What to tell a caller whose account has no base URL, where more than a custom host can give it one. */
   readonly hostHint?: string;
+  /**
+   * Where models have names of the account's own (deployments): what is sent in place of a model's name, and the settings
+   * that go with it. Called once for each model of a configuration, before `baseUrl`.
+   */
+  readonly placeModel?: (credentials: Credentials, model: string) => PlacedModel;
   /** Pushes authentication and provider option headers, `name, value`, lower-case names. */
   authorize(headers: string[], context: CallContext): void;
   /**
@@ -166,6 +173,15 @@ export interface Provider {
   readonly training?: TrainingAdapter;
   /** Answers inside the process instead of over a socket (sandbox). */
   readonly local?: LocalHandler;
+}
+
+/** See `Provider.placeModel`. */
+export interface PlacedModel {
+  readonly credentials: Credentials;
+  /** Name that is sent. */
+  readonly model: string;
+  /** What the provider's price list calls it; null when only the answer will tell. */
+  readonly priced: string | null;
 }
 
 /** See `Provider.sign`. Rejects with a SluiceError when the account cannot be signed in. */

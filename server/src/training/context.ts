@@ -35,7 +35,7 @@ export interface ContextOptions {
  * egress guard like every other.
  */
 export function adapterContext(
-  services: Pick<TrainingServices, 'fetcher' | 'clock' | 'tokens' | 'ambient'>,
+  services: Pick<TrainingServices, 'fetcher' | 'guard' | 'clock' | 'tokens' | 'ambient'>,
   account: Account,
   options: ContextOptions,
 ): AdapterContext {
@@ -138,7 +138,12 @@ export function adapterContext(
     now: () => clock.now(),
     uuid: () => uuidv7(clock),
     tokens: services.tokens,
-    ...(services.ambient == null || account.stored === null ? null : { ambient: services.ambient }),
+    ...(services.ambient == null || account.stored === null
+      ? null
+      : {
+          ambient: services.ambient,
+          trustedHost: origin !== '' && services.guard.check(origin, { storedCredential: true }).trusted,
+        }),
   };
   return context;
 }

@@ -15,6 +15,8 @@ export interface AdapterContextOptions {
   readonly base: string;
   /** Default true: hosts derived from a region or resource name are then not used. */
   readonly customHost?: boolean;
+  /** Default true: the operator trusts the host of `base`. */
+  readonly trustedHost?: boolean;
   /** Null: no key. Default `test-key`. */
   readonly key?: string | null;
   readonly settings?: Readonly<Record<string, unknown>>;
@@ -79,6 +81,7 @@ export function adapterContext(options: AdapterContextOptions): TestContext {
     },
     base: options.base,
     customHost: options.customHost ?? true,
+    trustedHost: options.trustedHost ?? true,
     call,
     header: (name) => options.headers?.[name],
     dropParams: new Set(options.dropParams),

@@ -6,6 +6,7 @@ import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { Principal } from '../../src/auth/principal.ts';
+import { createEgressGuard, parseTrustedHosts } from '../../src/http/egress-guard.ts';
 import type { FetchRequest } from '../../src/http/fetcher.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
@@ -194,6 +195,14 @@ const account: Account = {
   secrets: ['top-secret-key'],
 };
 
+const GUARD = createEgressGuard({
+  trustedHosts: parseTrustedHosts('host'),
+  ownListeners: () => [],
+  clock: systemClock,
+  log: silentLog,
+  resolver: { resolve: () => Promise.resolve([]) },
+});
+
 let dir = '';
 let tables: Tables;
 let training: ObjectHandler;
@@ -210,6 +219,7 @@ beforeAll(async () => {
     clock: systemClock,
     log: silentLog,
     scratch: await openDiskScratch({ dir, clock: systemClock }),
+    guard: GUARD,
     tokens: createTokenCache(() => systemClock.now()),
     ambient: { variable: () => 'x', file: async () => 'x' },
     maxUploadBytes: 1000,
@@ -406,6 +416,7 @@ describe('calls of an account', () => {
     const context = adapterContext(
       {
         clock: systemClock,
+        guard: GUARD,
         tokens: createTokenCache(() => systemClock.now()),
         fetcher: {
           send: async ({ headers, url }) => echo(JSON.stringify({ headers, url: url.href })),
@@ -546,6 +557,7 @@ describe('repeating what a config says', () => {
     const context = adapterContext(
       {
         clock,
+        guard: GUARD,
         tokens: createTokenCache(() => clock.now()),
         fetcher: {
           async send(request) {

@@ -52,14 +52,14 @@ export function modelIn(event: Buffer, key?: string): string | null {
   if (at === -1) return null;
   const open = event.indexOf(34, at + name.length);
   const close = open === -1 || open > at + name.length + 1 ? -1 : event.indexOf(34, open + 1);
-  return close === -1 || close - open > 200 ? null : event.toString('utf8', open + 1, close);
+  return close === -1 || close === open + 1 || close - open > 200 ? null : event.toString('utf8', open + 1, close);
 }
 
 const MAX_NAME = 256;
 
 /** A model name as an answer gives it, or null: it is remembered and recorded, so a giant one is none. */
 export function nameOf(value: unknown): string | null {
-  return typeof value === 'string' && value.length <= MAX_NAME ? value : null;
+  return typeof value === 'string' && value !== '' && value.length <= MAX_NAME ? value : null;
 }
 
 /** A comment or an empty event, as sent to keep a connection alive: nothing was generated. */

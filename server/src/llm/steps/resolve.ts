@@ -13,7 +13,6 @@ import { makePlan, type Plan } from '../plan.ts';
 import { routeOf } from '../routing/route.ts';
 import { objectLeaf } from '../routing/walk.ts';
 import { findTarget, refuseUnexecuted, selectTarget } from '../select.ts';
-import { modelUnder } from '../shaping.ts';
 import type { Target } from '../target.ts';
 import { isManaged } from './objects.ts';
 import { pathOnly } from './record.ts';
@@ -58,6 +57,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
       'This API key pins its config; send the request without x-gateway-config.',
     );
   }
+  x.model = x.params.deployment ?? x.model;
   const { slug, model } = x.model.startsWith('@') ? parseModel(x.model) : { slug: null, model: x.model };
   x.model = model;
   const reference = header ?? defaults?.config_id;
@@ -114,7 +114,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   let target: Target | null = null;
   if (!objects) {
     target = selectTarget(x, selection);
-    target.bind(x.operation.id, modelUnder(target.shaping, x.model));
+    target.bind(x.operation.id, target.sends(x.model));
   } else if (!managed || x.operation.body === 'json') {
     // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
     target = findTarget(x, selection);

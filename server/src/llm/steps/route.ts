@@ -11,7 +11,6 @@ import { beginLeg, endLeg } from '../routing/leg.ts';
 import type { Leaf } from '../routing/route.ts';
 import { newWalk, plannedLeaves, type Walk, walkNode } from '../routing/walk.ts';
 import { refuseUnexecuted, selectTarget } from '../select.ts';
-import { modelUnder } from '../shaping.ts';
 import type { Target } from '../target.ts';
 import { admitTarget } from './admit.ts';
 import { call, give } from './dispatch.ts';
@@ -62,7 +61,7 @@ function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target 
     const { saved, modelSlug } = plan;
     refuseUnexecuted(leaf.config);
     target = selectTarget(x, { config: leaf.config, configPath: leaf.path, saved, modelSlug });
-    target.bind(x.operation.id, modelUnder(target.shaping, x.model));
+    target.bind(x.operation.id, target.sends(x.model));
     // A caller's own credential is this caller's.
     if (target.stored !== null && plan.shared) plan.targets.set(leaf, target);
   }

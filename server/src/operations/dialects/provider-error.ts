@@ -10,6 +10,8 @@ export interface ProviderError {
   readonly code: string | null;
   /** Whole seconds to wait, where the body says it and no header does. */
   readonly retryAfter?: number;
+  /** What a content filter found: passed on to callers of OpenAI's shapes. */
+  readonly inner?: JsonObject;
 }
 
 const RAW_CUT = 500;
@@ -218,7 +220,8 @@ export function errorObject(error: ProviderError, dialect: Dialect): JsonObject 
   if (dialect === 'anthropic') {
     return { type: 'error', error: { type: anthropicErrorType(error.status), message: error.message } };
   }
-  return { error: { message: error.message, type: error.type, param: error.param, code: error.code } };
+  const { message, type, param, code, inner } = error;
+  return { error: { message, type, param, code, ...(inner === undefined ? null : { innererror: inner }) } };
 }
 
 /**

@@ -1,12 +1,15 @@
 import { z } from 'zod';
 import type { Provider } from '../provider.ts';
 import { settingsOf } from '../settings.ts';
-import { API_VERSION, azureBase, RESOURCE_NAME } from './settings.ts';
-import { azureError, azureTraining } from './training.ts';
+import { azureBindings } from './bindings.ts';
+import { authorizeAzure, azureSigner } from './credentials.ts';
+import { azureError } from './errors.ts';
+import { API_VERSION, azureBase, placeModel, RESOURCE_NAME } from './settings.ts';
+import { azureTraining } from './training.ts';
 
 /**
- * Azure OpenAI: fine-tuning, files and batches. A custom host stands for the whole base, with `/openai/v1` or, where a
- * dated version is pinned, `/openai`.
+ * Azure OpenAI on both of its surfaces. A custom host stands for the whole base, with `/openai/v1` or, where a dated
+ * version is pinned, `/openai`.
  */
 export const azureOpenAi: Provider = {
   id: 'azure-openai',
@@ -20,17 +23,17 @@ export const azureOpenAi: Provider = {
       .string()
       .regex(API_VERSION, { error: 'must be v1, preview or a date such as 2025-04-01-preview' })
       .optional(),
+    azure_entra_scope: z.string().min(1).max(2048).optional(),
   }),
-  secretSettings: ['azure_entra_client_secret'],
+  secretSettings: ['azure_entra_client_secret', 'azure_ad_token'],
   // Accounts that sign in through Entra have no key; one that needs it and has none is refused before any call.
   needsKey: false,
   baseUrl: azureBase,
-  authorize(headers, context) {
-    const { key } = context.credentials;
-    if (key !== null) headers.push('api-key', key.reveal());
-  },
-  bindings: {},
-  passThrough: false,
+  placeModel,
+  authorize: authorizeAzure,
+  sign: (context) => azureSigner(context, 'https://cognitiveservices.azure.com'),
+  bindings: azureBindings,
+  passThrough: true,
   error: azureError,
   training: azureTraining,
 };

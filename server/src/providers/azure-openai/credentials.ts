@@ -2,14 +2,20 @@
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import type { CallContext, Credentials, Signer } from '../provider.ts';
 import { textSetting } from '../settings.ts';
-import type { AccessContext, AdapterRequest } from '../training.ts';
+import { setBearer } from '../sign-in.ts';
+import type { AccessContext, AdapterRequest, AmbientIdentity } from '../training.ts';
 import { integerOf } from '../training-calls.ts';
 
 export const AUTH_MODES = ['default', 'entra', 'managed', 'workload', 'entraFederated'] as const;
 
-/** What tokens are asked for: everything of the cognitive services data plane. */
-const RESOURCE = 'https://cognitiveservices.azure.com';
+/** What tokens are for: the cognitive services data plane, or that of Foundry. */
+export type Audience = 'https://cognitiveservices.azure.com' | 'https://ai.azure.com';
+const COGNITIVE: Audience = 'https://cognitiveservices.azure.com';
+/** The clouds of Microsoft: the only hosts, besides those the operator trusts, that a token of the server's own goes to. */
+const AZURE = /\.(?:azure\.com|azure\.us|azure\.cn)$/;
+const SCOPE = /^[\x21-\x7e]{1,2048}$/;
 const AUTHORITY = 'https://login.microsoftonline.com';
 const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
 /** Tenants are named by id or by domain. */
@@ -22,46 +28,81 @@ interface Token {
   readonly expiresAt: number;
 }
 
-const modeOf = (context: AccessContext): string => textSetting(context.credentials, 'azure_auth_mode') ?? 'default';
+const modeOf = (credentials: Credentials): string => textSetting(credentials, 'azure_auth_mode') ?? 'default';
 
 /** The headers of a call; fetches a token when the account uses one and none is at hand. */
 export async function azureHeaders(context: AccessContext): Promise<string[]> {
-  const mode = modeOf(context);
+  const mode = modeOf(context.credentials);
   if (mode === 'default') return keyHeaders(context);
-  return ['authorization', `Bearer ${await accessToken(mode, context)}`];
+  return ['authorization', `Bearer ${await accessToken(mode, context, COGNITIVE)}`];
 }
 
 /** The headers without asking for a token. */
 export function plannedAzureHeaders(context: AccessContext): string[] {
-  return modeOf(context) === 'default' ? keyHeaders(context) : MASKED;
+  return modeOf(context.credentials) === 'default' ? keyHeaders(context) : MASKED;
+}
+
+/** The key of the resource, or an access token that the caller brought along; nothing for accounts that sign in. */
+export function authorizeAzure(headers: string[], { credentials }: Pick<CallContext, 'credentials'>): void {
+  if (modeOf(credentials) !== 'default') return;
+  const token = textSetting(credentials, 'azure_ad_token');
+  if (token !== undefined) headers.push('authorization', `Bearer ${token}`);
+  else if (credentials.key !== null) headers.push('api-key', credentials.key.reveal());
+}
+
+/** Signs accounts of Microsoft Entra in; null for those with a key or token of their own. */
+export function azureSigner({ credentials }: Pick<CallContext, 'credentials'>, audience: Audience): Signer | null {
+  const mode = modeOf(credentials);
+  if (mode !== 'default') {
+    return async ({ headers }, access) => {
+      const token = await accessToken(mode, access, audience);
+      setBearer(headers, token);
+      return [token];
+    };
+  }
+  if (credentials.key !== null || textSetting(credentials, 'azure_ad_token') !== undefined) return null;
+  // Told before anything is sent: Azure's own answer would name no remedy.
+  return () => Promise.reject(missingKey());
 }
 
 function keyHeaders(context: AccessContext): string[] {
+  const token = textSetting(context.credentials, 'azure_ad_token');
+  if (token !== undefined) return ['authorization', `Bearer ${token}`];
   const { key } = context.credentials;
-  if (key === null) {
-    throw new SluiceError(
-      'bad_call',
-      'Azure OpenAI needs the API key of the resource; send it, or use an account that has one.',
-    );
-  }
+  if (key === null) throw missingKey();
   return ['api-key', key.reveal()];
 }
 
-function accessToken(mode: string, context: AccessContext): Promise<string> {
+const missingKey = () =>
+  new SluiceError(
+    'bad_call',
+    'Azure OpenAI needs the API key of the resource; send it, or use an account that has one.',
+  );
+
+function accessToken(mode: string, context: AccessContext, audience: Audience): Promise<string> {
   switch (mode) {
     case 'entra':
-      return entraToken(context, required(context, 'azure_entra_client_secret'));
+      return entraToken(context, required(context, 'azure_entra_client_secret'), scopeOf(context, audience));
     case 'workload':
-      return federatedToken(context, 'azure_workload_tenant_id', 'azure_workload_client_id');
+      return federatedToken(context, 'azure_workload_tenant_id', 'azure_workload_client_id', audience);
     case 'entraFederated':
-      return federatedToken(context, 'azure_entra_tenant_id', 'azure_entra_client_id');
+      return federatedToken(context, 'azure_entra_tenant_id', 'azure_entra_client_id', audience);
     case 'managed':
-      return managedToken(context);
+      return managedToken(context, audience);
     default:
       throw new SluiceError('bad_call', `azure_auth_mode must be one of ${AUTH_MODES.join(', ')}.`, {
         param: 'azure_auth_mode',
       });
   }
+}
+
+/** Only for an app registration of the account's own: what the server is may not be asked for another service. */
+function scopeOf({ credentials }: AccessContext, audience: Audience): string {
+  const scope = textSetting(credentials, 'azure_entra_scope') ?? `${audience}/.default`;
+  if (SCOPE.test(scope)) return scope;
+  throw new SluiceError('bad_call', 'azure_entra_scope must be a scope such as https://ai.azure.com/.default.', {
+    param: 'azure_entra_scope',
+  });
 }
 
 function required(context: AccessContext, name: string): string {
@@ -81,18 +122,23 @@ function tokenUrl(tenant: string, param: string): URL {
   throw new SluiceError('bad_call', `${param} must be the id or the domain of a tenant.`, { param });
 }
 
-function entraToken(context: AccessContext, secret: string): Promise<string> {
+function entraToken(context: AccessContext, secret: string, scope: string): Promise<string> {
   const tenant = required(context, 'azure_entra_tenant_id');
   const client = required(context, 'azure_entra_client_id');
   const url = tokenUrl(tenant, 'azure_entra_tenant_id');
-  return context.tokens.get(`azure entra ${tenant} ${client} ${digest(secret)}`, () =>
-    clientCredentials(context, url, { client_id: client, client_secret: secret }),
+  return context.tokens.get(`azure entra ${tenant} ${client} ${scope} ${digest(secret)}`, () =>
+    clientCredentials(context, url, scope, { client_id: client, client_secret: secret }),
   );
 }
 
 /** The assertion is the token the platform gives this server; the operator decides whether accounts may use it. */
-function federatedToken(context: AccessContext, tenantName: string, clientName: string): Promise<string> {
-  const { ambient } = context;
+function federatedToken(
+  context: AccessContext,
+  tenantName: string,
+  clientName: string,
+  audience: Audience,
+): Promise<string> {
+  const ambient = ambientFor(context);
   const path = ambient?.variable('AZURE_FEDERATED_TOKEN_FILE');
   if (ambient === undefined || path === undefined || path === '') {
     throw unavailable(
@@ -103,9 +149,9 @@ function federatedToken(context: AccessContext, tenantName: string, clientName: 
   const tenant = required(context, tenantName);
   const client = required(context, clientName);
   const url = tokenUrl(tenant, tenantName);
-  return context.tokens.get(`azure federated ${tenant} ${client}`, async () => {
+  return context.tokens.get(`azure federated ${audience} ${tenant} ${client}`, async () => {
     const assertion = (await ambient.file(path)).trim();
-    return clientCredentials(context, url, {
+    return clientCredentials(context, url, `${audience}/.default`, {
       client_id: client,
       client_assertion_type: ASSERTION,
       client_assertion: assertion,
@@ -113,9 +159,22 @@ function federatedToken(context: AccessContext, tenantName: string, clientName: 
   });
 }
 
-function managedToken(context: AccessContext): Promise<string> {
-  const endpoint = context.ambient?.variable('IDENTITY_ENDPOINT');
-  const header = context.ambient?.variable('IDENTITY_HEADER');
+/** The server's identity, for calls that stay in Microsoft's cloud or go where the operator trusts the host. */
+function ambientFor(context: AccessContext): AmbientIdentity | undefined {
+  if (context.ambient === undefined || context.trustedHost || AZURE.test(hostOf(context.base))) return context.ambient;
+  throw new SluiceError(
+    'bad_call',
+    "The server's own identity is sent to Azure only; use azure_auth_mode default or entra with this host, or let the operator trust it.",
+    { param: 'azure_auth_mode' },
+  );
+}
+
+const hostOf = (base: string): string => (URL.canParse(base) ? new URL(base).hostname : '');
+
+function managedToken(context: AccessContext, audience: Audience): Promise<string> {
+  const ambient = ambientFor(context);
+  const endpoint = ambient?.variable('IDENTITY_ENDPOINT');
+  const header = ambient?.variable('IDENTITY_HEADER');
   if (endpoint === undefined || header === undefined || !URL.canParse(endpoint)) {
     // The metadata address of virtual machines answers whoever can reach it, so nothing here may ever call it.
     throw unavailable(
@@ -125,10 +184,10 @@ function managedToken(context: AccessContext): Promise<string> {
   }
   const client = textSetting(context.credentials, 'azure_managed_client_id');
   const url = new URL(endpoint);
-  url.searchParams.set('resource', RESOURCE);
+  url.searchParams.set('resource', audience);
   url.searchParams.set('api-version', '2019-08-01');
   if (client !== undefined) url.searchParams.set('client_id', client);
-  return context.tokens.get(`azure managed ${client ?? ''}`, () =>
+  return context.tokens.get(`azure managed ${audience} ${client ?? ''}`, () =>
     token(context, {
       method: 'GET',
       url,
@@ -148,8 +207,13 @@ function unavailable(what: string, instead: string): SluiceError {
   );
 }
 
-function clientCredentials(context: AccessContext, url: URL, fields: Readonly<Record<string, string>>): Promise<Token> {
-  const form = new URLSearchParams({ grant_type: 'client_credentials', ...fields, scope: `${RESOURCE}/.default` });
+function clientCredentials(
+  context: AccessContext,
+  url: URL,
+  scope: string,
+  fields: Readonly<Record<string, string>>,
+): Promise<Token> {
+  const form = new URLSearchParams({ grant_type: 'client_credentials', ...fields, scope });
   return token(context, {
     method: 'POST',
     url,

@@ -1,7 +1,7 @@
 /** What an Azure OpenAI account's settings say: its resource, and which of the two API surfaces it uses. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
-import type { Credentials } from '../provider.ts';
+import type { Credentials, PlacedModel } from '../provider.ts';
 import { textSetting } from '../settings.ts';
 
 /** Names Azure gives out; nothing else may become part of a host name. */
@@ -17,15 +17,67 @@ export interface Surface {
   readonly version: string | null;
 }
 
+/** A deployment of an account: a model under a name of the account's own. */
+export interface Deployment {
+  readonly name: string;
+  readonly version: string | undefined;
+  /** What the price list calls the model. */
+  readonly slug: string | undefined;
+  /** What callers ask for. */
+  readonly alias: string | undefined;
+  readonly isDefault: boolean;
+}
+
+const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+
+/** `azure_deployment_config`, in its order. */
+export function deploymentsOf(credentials: Credentials): readonly Deployment[] {
+  const { azure_deployment_config: list } = credentials.settings;
+  if (!Array.isArray(list)) return [];
+  return list.filter(isObject).flatMap((one) => {
+    const name = text(one.azure_deployment_name);
+    if (name === undefined) return [];
+    const { azure_api_version: version, azure_model_slug: slug, alias, is_default: isDefault } = one;
+    return [{ name, version: text(version), slug: text(slug), alias: text(alias), isDefault: isDefault === true }];
+  });
+}
+
+/**
+ * The deployment that answers for a model: one that the account or the caller names outright, else the one that has the
+ * model as its alias, name or slug, else the default one. Undefined: none of them.
+ */
+export function deploymentFor(credentials: Credentials, model: string): Deployment | undefined {
+  const list = deploymentsOf(credentials);
+  const named = textSetting(credentials, 'azure_deployment_id') ?? textSetting(credentials, 'azure_deployment_name');
+  if (named !== undefined) {
+    const known = list.find(({ name }) => name === named);
+    return known ?? { name: named, version: undefined, slug: undefined, alias: undefined, isDefault: false };
+  }
+  return (
+    list.find(({ alias }) => alias === model) ??
+    list.find(({ name }) => name === model) ??
+    list.find(({ slug }) => slug === model) ??
+    list.find(({ isDefault }) => isDefault) ??
+    (model === '' ? list[0] : undefined)
+  );
+}
+
+/** The account as it stands for one model: the deployment is named and its version pinned. */
+export function placeModel(credentials: Credentials, model: string): PlacedModel {
+  const found = deploymentFor(credentials, model);
+  const priced = textSetting(credentials, 'azure_model_name') ?? found?.slug ?? null;
+  if (found === undefined) return { credentials, model, priced };
+  const version = textSetting(credentials, 'azure_api_version') ?? found.version;
+  const settings = { ...credentials.settings, ...(version === undefined ? null : { azure_api_version: version }) };
+  return { credentials: { ...credentials, settings }, model: found.name, priced };
+}
+
 /** The version an account pins: its own setting, else the one of its default (or only, or first) deployment. */
 function pinned(credentials: Credentials): string | undefined {
   const own = textSetting(credentials, 'azure_api_version') ?? textSetting(credentials, 'api_version');
   if (own !== undefined) return own;
-  const { azure_deployment_config: list } = credentials.settings;
-  const deployments = Array.isArray(list) ? list.filter(isObject) : [];
-  const chosen = deployments.find((one) => one.is_default === true) ?? deployments[0];
-  const version = chosen?.azure_api_version;
-  return typeof version === 'string' && version !== '' ? version : undefined;
+  const list = deploymentsOf(credentials);
+  return (list.find(({ isDefault }) => isDefault) ?? list[0])?.version;
 }
 
 /** The v1 surface, unless the account pins a dated version. */

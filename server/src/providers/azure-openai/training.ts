@@ -1,7 +1,6 @@
 /** Fine-tuning, files and batches of Azure OpenAI on both of its surfaces (`v1` and `2025-04-01-preview` authoring). */
 import { SluiceError } from '../../kernel/errors.ts';
-import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { type ProviderError, readProviderError } from '../../operations/dialects/provider-error.ts';
+import type { JsonObject } from '../../kernel/json.ts';
 import type { JobRequest } from '../../operations/training.ts';
 import type { ObjectApi } from '../openai/training-api.ts';
 import { openAiBatches } from '../openai/training-batches.ts';
@@ -10,14 +9,8 @@ import { jobBody, openAiJobs, refuseCloudFields, seedFits, toUpstreamTracker } f
 import type { AdapterContext, TrainingAdapter } from '../training.ts';
 import { Refusals, textOf } from '../training-calls.ts';
 import { azureHeaders, plannedAzureHeaders } from './credentials.ts';
+import { azureError } from './errors.ts';
 import { resourceOf, surfaceOf } from './settings.ts';
-
-/** Dated versions name the field at fault `target`. */
-export function azureError(status: number, body: JsonObject | string): ProviderError {
-  const error = readProviderError(status, body);
-  if (error.param !== null || typeof body === 'string' || !isObject(body.error)) return error;
-  return { ...error, param: textOf(body.error.target) };
-}
 
 const api: ObjectApi = {
   title: 'azure-openai',

@@ -1,0 +1,77 @@
+/** Inference on both surfaces of Azure OpenAI (providers §14): the same bodies as OpenAI's, under paths of their own. */
+import { SluiceError } from '../../kernel/errors.ts';
+import type { OperationId } from '../../operations/operation.ts';
+import { plainBinding } from '../openai-compatible.ts';
+import { operationPath, segment } from '../path.ts';
+import type { Binding, Bindings, CallContext } from '../provider.ts';
+import { surfaceOf } from './settings.ts';
+
+/** What both surfaces offer. The dated one names the deployment in the path of some of it. */
+const SERVED = [
+  'chat',
+  'completions',
+  'embeddings',
+  'responses',
+  'response',
+  'response_delete',
+  'response_items',
+  'images_generate',
+  'images_edit',
+  'speech',
+  'transcribe',
+  'translate',
+  'models',
+  'model',
+  'proxy',
+] as const satisfies readonly OperationId[];
+
+const BY_DEPLOYMENT: ReadonlySet<OperationId> = new Set([
+  'chat',
+  'completions',
+  'embeddings',
+  'images_generate',
+  'images_edit',
+  'speech',
+  'transcribe',
+  'translate',
+]);
+
+/** The account decides it. */
+const VERSION: ReadonlySet<string> = new Set(['api-version']);
+
+/** First version whose chat streams tell usage when asked. */
+const STREAM_USAGE = '2024-09-01';
+
+function pathOf(operation: OperationId): Binding['path'] {
+  const plain = operationPath(operation);
+  return (context) => {
+    const { dated, version } = surfaceOf(context.credentials);
+    const where = dated && BY_DEPLOYMENT.has(operation) ? `/deployments/${deploymentIn(context)}` : '';
+    return `${where}${plain(context)}${version === null ? '' : `?api-version=${version}`}`;
+  };
+}
+
+function deploymentIn({ model }: CallContext): string {
+  if (model !== '' && model !== '.' && model !== '..') return segment(model);
+  throw new SluiceError('invalid_request', 'Azure OpenAI needs to know the deployment; name it as the model.', {
+    param: 'model',
+  });
+}
+
+/** Whether a stream of this account tells its usage when asked. */
+function tellsUsage({ credentials }: Pick<CallContext, 'credentials'>): boolean {
+  const { dated, version } = surfaceOf(credentials);
+  return !dated || version === null || version >= STREAM_USAGE;
+}
+
+export const azureBindings: Bindings = Object.fromEntries(
+  SERVED.map((operation): [OperationId, Binding] => [
+    operation,
+    {
+      ...plainBinding(operation),
+      path: pathOf(operation),
+      ownParameters: VERSION,
+      ...(operation === 'chat' || operation === 'completions' ? { streamUsageOption: tellsUsage } : null),
+    },
+  ]),
+);
