@@ -22,7 +22,7 @@ import {
 export const JUDGED_BYTES = 64 * 1024 * 1024;
 
 /** Operations whose streams are read as texts. */
-const STREAMS = new Set<Operation['id']>(['chat', 'completions', 'messages', 'responses']);
+const STREAMS = new Set<Operation['id']>(['chat', 'completions', 'messages', 'responses', 'transcribe']);
 
 /**
  * Whether all that an answer of the operation says is judged. Where it is not, a guardrail that denies must refuse before

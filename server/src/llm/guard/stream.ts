@@ -459,6 +459,7 @@ export class StreamGate {
     }
     // Clients of Responses fail on events that they do not know; fields that they do not know they keep.
     if (operation.id === 'responses') return tail.map((event) => inResponse(event, hook_results));
+    if (operation.id !== 'chat' && operation.id !== 'completions') return tail;
     const chunk = {
       id,
       object: operation.id === 'completions' ? 'text_completion' : 'chat.completion.chunk',

@@ -336,6 +336,28 @@ class ResponsesAssembler implements Assembler {
   }
 }
 
+/** Of a transcription: pieces of its text, then all of it. Parts by speaker are not followed. */
+class TranscriptAssembler implements Assembler {
+  readonly sketch: JsonObject = { text: '' };
+
+  take(event: JsonObject): Region[] {
+    const { type, delta, text } = event;
+    if (type === 'transcript.text.delta' && typeof delta === 'string') {
+      this.sketch.text = `${String(this.sketch.text)}${delta}`;
+      return [member(event, 'delta', 'text', '', true)];
+    }
+    if (type === 'transcript.text.done' && typeof text === 'string') {
+      this.sketch.text = text;
+      return [member(event, 'text', 'text', '', false)];
+    }
+    throw new OutOfPlace();
+  }
+
+  answer(): JsonObject {
+    return this.sketch;
+  }
+}
+
 /** Every event on its own. */
 class EventList implements Assembler {
   readonly sketch: JsonObject = {};
@@ -358,6 +380,8 @@ export function assemblerOf(shape: Shape): Assembler {
       return new MessagesAssembler();
     case 'responses':
       return new ResponsesAssembler();
+    case 'transcription':
+      return new TranscriptAssembler();
     default:
       return new EventList();
   }
