@@ -189,13 +189,27 @@ function readCamel(usage: JsonObject): TokenUsage | null {
   return tokens(input === null ? null : input + read + write, tokenCount(usage.outputTokens), classes);
 }
 
-/** Gemini's own names: what was thought stands beside what was answered. */
+/** Tokens of sound among those of a Gemini count, where it is told by kind. */
+function audioIn(counts: JsonValue | undefined): number {
+  let sum = 0;
+  for (const count of Array.isArray(counts) ? counts : []) {
+    if (isObject(count) && count.modality === 'AUDIO') sum += tokenCount(count.tokenCount) ?? 0;
+  }
+  return sum;
+}
+
+/** Gemini's own names: what was thought stands beside what was answered, what was cached inside the prompt. */
 function readCounts(usage: JsonObject): TokenUsage | null {
   const reasoning = tokenCount(usage.thoughtsTokenCount) ?? 0;
   const input = (tokenCount(usage.promptTokenCount) ?? 0) + (tokenCount(usage.toolUsePromptTokenCount) ?? 0);
   const output = (tokenCount(usage.candidatesTokenCount) ?? 0) + reasoning;
-  const cached = tokenCount(usage.cachedContentTokenCount) ?? 0;
-  return tokens(input, output, { ...NO_CLASSES, cache_read: cached, reasoning });
+  return tokens(input, output, {
+    cache_read: tokenCount(usage.cachedContentTokenCount) ?? 0,
+    cache_write: 0,
+    reasoning,
+    audio_input: audioIn(usage.promptTokensDetails),
+    audio_output: audioIn(usage.candidatesTokensDetails),
+  });
 }
 
 /** Writes `usage` as the usage object of `shape`; null for shapes that have none (providers §18.6). */

@@ -7,6 +7,7 @@ import { dashscope } from './dashscope.ts';
 import { deepinfra } from './deepinfra.ts';
 import { deepseek } from './deepseek.ts';
 import { fireworksAi } from './fireworks-ai/fireworks-ai.ts';
+import { google } from './google/google.ts';
 import { groq } from './groq.ts';
 import { huggingface } from './huggingface.ts';
 import { hyperbolic } from './hyperbolic.ts';
@@ -40,6 +41,7 @@ const ALL: readonly Provider[] = [
   deepinfra,
   deepseek,
   fireworksAi,
+  google,
   groq,
   huggingface,
   hyperbolic,
@@ -73,6 +75,8 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
   ['together', 'together-ai'],
   ['fireworks', 'fireworks-ai'],
   ['mistral', 'mistral-ai'],
+  ['gemini', 'google'],
+  ['vertex', 'vertex-ai'],
 ]);
 
 /** The provider with this id or alias. */

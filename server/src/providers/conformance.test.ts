@@ -60,6 +60,22 @@ describe.each(REMOTE.map((provider) => [provider.id, provider] as const))('%s', 
     expect([...missing]).toEqual([]);
   });
 
+  it('has a recorded request for every binding that a model may lead to', () => {
+    const missing: string[] = [];
+    for (const [name, table] of Object.entries(provider.allBindings ?? {})) {
+      for (const operation of Object.keys(table) as OperationId[]) {
+        const found = cases.some((one) => {
+          const body = one.name.startsWith('request') ? objectOf(one.in).body : undefined;
+          const model = isObject(body) ? String(body.model) : '';
+          const led = provider.bindingsOf?.(model) ?? provider.bindings;
+          return one.operation === operation && led[operation] === table[operation];
+        });
+        if (!found) missing.push(`${name}: ${operation}.request`);
+      }
+    }
+    expect(missing).toEqual([]);
+  });
+
   it.each(
     cases.filter(({ name }) => name.startsWith('request')).map((one) => [`${one.operation}.${one.name}`, one] as const),
   )('sends %s as recorded, twice the same, and never changes what it was given', (_name, one) => {

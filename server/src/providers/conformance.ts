@@ -45,17 +45,17 @@ function refused(error: unknown): JsonObject {
 function boundOf(
   provider: Provider,
   operation: OperationId,
-  body?: JsonObject,
+  model: string,
 ): NonNullable<ReturnType<typeof bindingFor>> {
-  const bound = bindingFor(provider, operation, typeof body?.model === 'string' ? body.model : '');
+  const bound = bindingFor(provider, operation, model);
   if (bound === null) throw new Error(`${provider.id} does not serve ${operation}`);
   return bound;
 }
 
 /** URL, headers and body a request case becomes. */
 export function runRequest(provider: Provider, operation: OperationId, given: RequestCase): JsonObject {
-  const bound = boundOf(provider, operation, given.body);
   const context = contextOf(operation, given);
+  const bound = boundOf(provider, operation, context.model);
   try {
     const headers: string[] = [];
     provider.authorize(headers, context);
@@ -86,9 +86,9 @@ export function runAnswer(
   answer: JsonObject,
   asked?: JsonObject,
 ): JsonObject {
-  const bound = boundOf(provider, operation, asked);
+  const context = contextOf(operation, asked === undefined ? {} : { body: asked });
+  const bound = boundOf(provider, operation, context.model);
   try {
-    const context = contextOf(operation, asked === undefined ? {} : { body: asked });
     return bound.response?.(answer, context) ?? answer;
   } catch (error) {
     return refused(error);
@@ -102,8 +102,8 @@ export function runEvents(
   chunks: readonly Buffer[],
   asked?: JsonObject,
 ): string {
-  const bound = boundOf(provider, operation, asked);
   const context = contextOf(operation, asked === undefined ? {} : { body: asked }, { stream: true });
+  const bound = boundOf(provider, operation, context.model);
   const transform = bound.stream?.(context);
   const splitter = new SseSplitter();
   let out = '';

@@ -55,7 +55,7 @@ const message = z.discriminatedUnion('role', [
   z.strictObject({ role: z.literal('assistant'), content: z.union([text.min(1), z.array(assistantBlock).min(1)]) }),
 ]);
 const choice = { disable_parallel_tool_use: z.boolean().optional() };
-const common = {
+export const common = {
   model: text.regex(/^[\w.-]+$/),
   messages: z.array(message).min(1),
   system: z.union([text.min(1), z.array(textBlock).min(1)]).optional(),
@@ -162,7 +162,7 @@ export function messageAnswer(body: Body) {
   };
 }
 
-function messages(raw: Record<string, unknown>, response: ServerResponse): void {
+export function messages(raw: Record<string, unknown>, response: ServerResponse): void {
   const body = messagesBody.parse(raw);
   if (failed(body.model, response, anthropicError)) return;
   const block = contentOf(body);

@@ -4,6 +4,7 @@ import { mergeUsage, readAnyUsage, readUsage, type TokenUsage } from '../../oper
 import type { Bound } from '../../providers/binding.ts';
 import { estimateUse, growReservation, isBackground, likelyInput } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
+import { findUsage } from './facts.ts';
 import { piecesOf } from './look.ts';
 
 export class Meter {
@@ -36,6 +37,15 @@ export class Meter {
   see(usage: JsonObject): void {
     // One report needs no joining; whoever reads it takes impossible counts for absent ones.
     this.#raw = this.#raw === null ? usage : mergeUsage(this.#raw, usage);
+  }
+
+  /**
+   * An answer as it was converted. Where a provider counts each item by itself, only this has their sum; zero stands in it
+   * for what was not told.
+   */
+  seeMade(answer: JsonObject): void {
+    const usage = findUsage(answer, undefined);
+    if (usage !== null && (readAnyUsage(usage)?.input ?? 0) > 0) this.see(usage);
   }
 
   /** Whether the answer is made on by itself: it is used up whether or not anybody waits for it. */

@@ -438,6 +438,7 @@ export class Relay implements WireHandler {
     const touches = answerTouches(this.#bound);
     const touched = touches === null || touches.some((text) => raw.includes(text));
     const out = touched ? (this.#bound.response?.(body, this.#context) ?? body) : body;
+    if (usage === null) this.#meter.seeMade(out);
     if (this.#rescuable && this.#isUnfit(out)) return;
     this.#takeUsage();
     const bytes = touched ? Buffer.from(JSON.stringify(out)) : raw;

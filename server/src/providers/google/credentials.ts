@@ -98,7 +98,7 @@ async function exchange(account: ServiceAccount, context: AccessContext): Promis
 }
 
 /** `vertex_auth_type`, or what the other settings mean. */
-function authType(credentials: Credentials): string {
+export function authType(credentials: Credentials): string {
   return (
     textSetting(credentials, 'vertex_auth_type') ??
     (serviceAccountOf(credentials) === null ? 'basic' : 'serviceAccount')

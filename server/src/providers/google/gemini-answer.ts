@@ -1,6 +1,7 @@
 /** A Gemini `GenerateContentResponse` as a chat completion (providers §12.2, §1.10). */
-import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { asArray, asObject, asString } from '../../operations/convert/fields.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { asArray, asObject, asString, invalidAnswer } from '../../operations/convert/fields.ts';
+import { chatUsage, NO_TOKENS, readAnyUsage } from '../../operations/usage.ts';
 import { epochOf, integerOf, textOf } from '../training-calls.ts';
 
 /** Native reasons that hide or cut content; every other one is a plain stop. */
@@ -16,71 +17,163 @@ const FILTERED = new Set([
   'IMAGE_RECITATION',
 ]);
 
-function finishOf(reason: string | null, calls: boolean): string {
+/** What Google says of a candidate beyond its content, under its own names; shown outside strict shape. */
+const BESIDE = ['safetyRatings', 'groundingMetadata', 'citationMetadata', 'urlContextMetadata', 'avgLogprobs'] as const;
+
+export function finishOf(reason: string | null, calls: boolean): string {
   if (reason === 'MAX_TOKENS') return 'length';
   if (reason !== null && FILTERED.has(reason)) return 'content_filter';
   return calls ? 'tool_calls' : 'stop';
 }
 
-function choice(candidate: JsonObject, at: number, id: string): JsonObject {
-  const texts: string[] = [];
+/** The model wrote a call that is none, and nothing else. */
+export const malformedCall = (): Error =>
+  invalidAnswer('The model made a function call that cannot be read. Try again.');
+
+export const usageOfAnswer = (usage: JsonObject): JsonObject => chatUsage(readAnyUsage(usage) ?? NO_TOKENS);
+
+/** A part with a picture as chat clients know it from other gateways: an `image_url` with a data URL. */
+export function imageOf(part: JsonObject): JsonObject | null {
+  const { mimeType, data } = asObject(part.inlineData);
+  if (typeof mimeType !== 'string' || !mimeType.startsWith('image/') || typeof data !== 'string') return null;
+  return { type: 'image_url', image_url: { url: `data:${mimeType};base64,${data}` } };
+}
+
+/**
+ * A call as chat writes it, the signature with it, which must come back with the call. `answer` and `at` make an id where
+ * the model gave none: no other call of the conversation may have it.
+ */
+export function callOf(part: JsonObject, answer: string, at: string): JsonObject {
+  const { name, args, id } = asObject(part.functionCall);
+  const signature = asString(part.thoughtSignature);
+  return {
+    id: textOf(id) ?? `call_${answer}_${at}`,
+    type: 'function',
+    function: { name: asString(name) ?? '', arguments: JSON.stringify(args ?? {}) },
+    ...(signature === null ? null : { extra_content: { google: { thought_signature: signature } } }),
+  };
+}
+
+const token = (value: JsonObject): JsonObject => ({
+  token: asString(value.token) ?? '',
+  logprob: typeof value.logProbability === 'number' ? value.logProbability : 0,
+  bytes: [...Buffer.from(asString(value.token) ?? '')],
+});
+
+/** `logprobsResult` as chat writes it; null when there is none. */
+export function logprobsOf(candidate: JsonObject): JsonObject | null {
+  const { chosenCandidates, topCandidates } = asObject(candidate.logprobsResult);
+  if (!Array.isArray(chosenCandidates)) return null;
+  const content = chosenCandidates.filter(isObject).map((chosen, at) => ({
+    ...token(chosen),
+    top_logprobs: asArray(asObject(asArray(topCandidates)[at]).candidates)
+      .filter(isObject)
+      .map(token),
+  }));
+  return { content, refusal: null };
+}
+
+export function besideOf(candidate: JsonObject): JsonObject {
+  const out: JsonObject = {};
+  for (const name of BESIDE) if (candidate[name] !== undefined) out[name] = candidate[name];
+  return out;
+}
+
+/** Where in `text` a byte offset of its UTF-8 form lies. */
+const charAt = (bytes: Buffer, offset: number): number => bytes.subarray(0, offset).toString('utf8').length;
+
+/** Sources of a grounded text as citations. Segments are measured in bytes. */
+function annotations(candidate: JsonObject, text: string): JsonObject[] {
+  const { groundingSupports, groundingChunks } = asObject(candidate.groundingMetadata);
+  const chunks = asArray(groundingChunks);
+  const bytes = Buffer.from(text);
+  const out: JsonObject[] = [];
+  for (const support of asArray(groundingSupports)) {
+    const { segment, groundingChunkIndices } = asObject(support);
+    const [from, to] = [integerOf(asObject(segment).startIndex) ?? 0, integerOf(asObject(segment).endIndex)];
+    for (const index of asArray(groundingChunkIndices)) {
+      const { uri, title } = asObject(asObject(typeof index === 'number' ? chunks[index] : undefined).web);
+      if (typeof uri !== 'string' || to === null) continue;
+      const place = { start_index: charAt(bytes, from), end_index: charAt(bytes, to) };
+      out.push({ type: 'url_citation', url_citation: { url: uri, title: asString(title) ?? '', ...place } });
+    }
+  }
+  return out;
+}
+
+interface Known {
+  readonly id: string;
+  readonly model: string;
+  /** Seconds since the epoch. */
+  readonly created: number;
+  /** False shows thoughts, native reasons and what stands beside the content. Default true. */
+  readonly strict?: boolean;
+}
+
+function choice(candidate: JsonObject, at: number, id: string, strict: boolean): JsonObject {
+  let [text, thought, signature]: [string, string, string | null] = ['', '', null];
   const calls: JsonObject[] = [];
+  const images: JsonObject[] = [];
   for (const part of asArray(asObject(candidate.content).parts)) {
     if (!isObject(part)) continue;
-    if (isObject(part.functionCall)) {
-      const { name, args, id: given } = part.functionCall;
-      const signature = asString(part.thoughtSignature);
-      calls.push({
-        id: asString(given) ?? `call_${id}_${at}_${calls.length}`,
-        type: 'function',
-        function: { name: asString(name) ?? '', arguments: JSON.stringify(args ?? {}) },
-        ...(signature === null ? null : { extra_content: { google: { thought_signature: signature } } }),
-      });
-    } else if (typeof part.text === 'string' && part.thought !== true) texts.push(part.text);
+    const image = imageOf(part);
+    if (isObject(part.functionCall)) calls.push(callOf(part, id, `${at}_${calls.length}`));
+    else if (image !== null) images.push(image);
+    else if (part.thought === true) thought += asString(part.text) ?? '';
+    else {
+      text += asString(part.text) ?? '';
+      signature = asString(part.thoughtSignature) ?? signature;
+    }
   }
+  const native = textOf(candidate.finishReason);
+  if (native === 'MALFORMED_FUNCTION_CALL' && text === '' && calls.length === 0) throw malformedCall();
+  const notes = annotations(candidate, text);
+  const extra: JsonObject = {};
+  if (!strict && thought !== '') extra.reasoning_content = thought;
+  if (!strict && signature !== null) extra.extra_content = { google: { thought_signature: signature } };
   return {
     index: integerOf(candidate.index) ?? at,
     message: {
       role: 'assistant',
-      content: texts.length === 0 && calls.length > 0 ? null : texts.join(''),
+      content: text === '' && calls.length > 0 ? null : text,
       refusal: null,
       ...(calls.length === 0 ? null : { tool_calls: calls }),
+      ...(images.length === 0 ? null : { images }),
+      ...(notes.length === 0 ? null : { annotations: notes }),
+      ...extra,
     },
-    logprobs: null,
-    finish_reason: finishOf(textOf(candidate.finishReason), calls.length > 0),
+    logprobs: logprobsOf(candidate),
+    finish_reason: finishOf(native, calls.length > 0),
+    ...(strict ? null : { ...(native === null ? null : { native_finish_reason: native }), ...besideOf(candidate) }),
   };
 }
 
-/** Thoughts are counted beside the candidates, cached tokens inside the prompt. */
-function usageOf(usage: JsonObject): JsonObject {
-  const count = (name: string): number => Math.max(0, integerOf(usage[name]) ?? 0);
-  const thoughts = count('thoughtsTokenCount');
-  const prompt = count('promptTokenCount') + count('toolUsePromptTokenCount');
-  const completion = count('candidatesTokenCount') + thoughts;
-  return {
-    prompt_tokens: prompt,
-    completion_tokens: completion,
-    total_tokens: prompt + completion,
-    prompt_tokens_details: { cached_tokens: count('cachedContentTokenCount') },
-    completion_tokens_details: { reasoning_tokens: thoughts },
-  };
+/** Why a prompt was not answered at all; null when it was. */
+export function blockReason(answer: JsonObject): string | null {
+  return textOf(asObject(answer.promptFeedback).blockReason);
 }
 
-/** `id` and `created` (Unix seconds) stand in where the answer has none of its own. */
-export function geminiToChat(
-  answer: JsonObject,
-  known: { readonly id: string; readonly model: string; readonly created: number },
-): JsonObject {
-  const id = textOf(answer.responseId) ?? known.id;
+/** The candidates of an answer: one that is empty and filtered where the prompt itself was blocked. */
+export function candidatesOf(answer: JsonObject): JsonObject[] {
   const candidates = asArray(answer.candidates).filter(isObject);
-  const blocked = { index: 0, finishReason: 'SAFETY' };
+  if (candidates.length > 0) return candidates;
+  return blockReason(answer) === null ? [] : [{ index: 0, finishReason: 'SAFETY' }];
+}
+
+/** `id` and `created` stand in where the answer has none of its own. Throws `upstream_invalid` for one without content. */
+export function geminiToChat(answer: JsonObject, known: Known): JsonObject {
+  const strict = known.strict !== false;
+  const id = textOf(answer.responseId) ?? known.id;
+  const candidates = candidatesOf(answer);
+  if (candidates.length === 0) throw invalidAnswer('The provider answered without a candidate.');
+  const feedback: JsonValue | undefined = strict ? undefined : answer.promptFeedback;
   return {
     id,
     object: 'chat.completion',
     created: epochOf(answer.createTime) ?? known.created,
     model: textOf(answer.modelVersion) ?? known.model,
-    // A blocked prompt has no candidate at all.
-    choices: (candidates.length === 0 ? [blocked] : candidates).map((one, at) => choice(one, at, id)),
-    ...(isObject(answer.usageMetadata) ? { usage: usageOf(answer.usageMetadata) } : null),
+    choices: candidates.map((one, at) => choice(one, at, id, strict)),
+    ...(isObject(answer.usageMetadata) ? { usage: usageOfAnswer(answer.usageMetadata) } : null),
+    ...(feedback === undefined ? null : { promptFeedback: feedback }),
   };
 }

@@ -1,14 +1,18 @@
-/** A chat completions body as a Gemini `generateContent` body (providers §12.1), for Vertex AI. */
+/** A chat completions body as a Gemini `generateContent` body (providers §12.1). */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import {
-  asArray,
-  asObject,
-  asString,
-  invalid,
-  isNeutral,
-  parseDataUri,
-  refuse,
-} from '../../operations/convert/fields.ts';
+import { asArray, asObject, asString, invalid, isNeutral, quoted, refuse } from '../../operations/convert/fields.ts';
+import { Contents } from './gemini-contents.ts';
+import { type GeminiModel, geminiModel } from './gemini-model.ts';
+import { geminiSchema } from './gemini-schema.ts';
+
+export interface GeminiOptions {
+  /** Vertex AI, which bills by labels. */
+  readonly vertex: boolean;
+  /** A line of a batch, which is not streamed. */
+  readonly batch?: boolean;
+  /** The caller is shown what the model thought. */
+  readonly thoughts?: boolean;
+}
 
 /** Fields that change nothing in the answer: left out (RULE 41, RULE 47). */
 const BOOKKEEPING = new Set([
@@ -18,11 +22,13 @@ const BOOKKEEPING = new Set([
   'metadata',
   'store',
   'prompt_cache_key',
+  'prompt_cache_retention',
+  'prompt_cache_options',
   'stream_options',
 ]);
 
-/** Plain numbers of `generationConfig`. */
-const NUMBERS: Readonly<Record<string, string>> = {
+/** Plain values of `generationConfig`. */
+const PLAIN: Readonly<Record<string, string>> = {
   max_tokens: 'maxOutputTokens',
   max_completion_tokens: 'maxOutputTokens',
   temperature: 'temperature',
@@ -32,180 +38,85 @@ const NUMBERS: Readonly<Record<string, string>> = {
   presence_penalty: 'presencePenalty',
   frequency_penalty: 'frequencyPenalty',
   n: 'candidateCount',
-};
-
-/** `fileData` needs a type, and a URL has none but its ending. */
-const TYPES: Readonly<Record<string, string>> = {
-  png: 'image/png',
-  jpg: 'image/jpeg',
-  jpeg: 'image/jpeg',
-  webp: 'image/webp',
-  gif: 'image/gif',
-  heic: 'image/heic',
-  heif: 'image/heif',
+  logprobs: 'responseLogprobs',
+  top_logprobs: 'logprobs',
+  media_resolution: 'mediaResolution',
 };
 
 /** Tokens of thought by effort, of the models that are told a number. */
 const BUDGETS: Readonly<Record<string, number>> = { none: 0, minimal: 1024, low: 1024, medium: 8192, high: 24576 };
 const LEVELS: Readonly<Record<string, string>> = { minimal: 'MINIMAL', low: 'LOW', medium: 'MEDIUM', high: 'HIGH' };
+/** A budget up to each is this effort, one above the last is `high` (RULE 49). */
+const LOW_BUDGET = 2048;
+const MEDIUM_BUDGET = 8192;
 
-function imagePart(part: JsonObject, path: string): JsonObject {
-  const image = part.image_url;
-  const url = asString(isObject(image) ? image.url : image);
-  if (url === null) invalid(`${path}.image_url`, 'image_url needs a url.');
-  const data = parseDataUri(url);
-  if (data !== null) return { inlineData: { mimeType: data.mediaType, data: data.data } };
-  if (!/^(https?|gs):\/\//.test(url)) invalid(`${path}.image_url`, 'image_url must be a data, https or gs URL.');
-  const ending = /\.([a-z]{3,4})(?:[?#].*)?$/i.exec(url)?.[1]?.toLowerCase() ?? '';
-  const mimeType = Object.hasOwn(TYPES, ending) ? TYPES[ending] : undefined;
-  if (mimeType === undefined) {
-    refuse(`${path}.image_url`, 'the type of the image must show in the ending of its URL, or be in a data URL.');
-  }
-  return { fileData: { mimeType, fileUri: url } };
+/** Tools Google runs itself, by the names of both spellings. */
+const HOSTED: Readonly<Record<string, string>> = {
+  google_search: 'googleSearch',
+  googleSearch: 'googleSearch',
+  google_maps: 'googleMaps',
+  googleMaps: 'googleMaps',
+  code_execution: 'codeExecution',
+  codeExecution: 'codeExecution',
+  url_context: 'urlContext',
+  urlContext: 'urlContext',
+};
+
+/** `safety_settings` as `safetySettings`, at every depth of Google's own extensions. */
+function camelCase(value: JsonValue): JsonValue {
+  if (Array.isArray(value)) return value.map(camelCase);
+  if (!isObject(value)) return value;
+  const renamed = (name: string): string => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [renamed(name), camelCase(inner ?? null)]));
 }
 
-function mediaPart(part: JsonObject, path: string): JsonObject {
-  if (part.type === 'image_url') return imagePart(part, path);
-  if (part.type === 'input_audio') {
-    const audio = asObject(part.input_audio);
-    const [data, format] = [asString(audio.data), asString(audio.format)];
-    if (data === null || format === null) invalid(`${path}.input_audio`, 'input_audio needs data and format.');
-    return { inlineData: { mimeType: `audio/${format}`, data } };
-  }
-  if (part.type === 'file') {
-    const data = parseDataUri(asString(asObject(part.file).file_data) ?? '');
-    if (data === null) refuse(`${path}.file`, 'only files given as a data URL in file_data can be sent.');
-    return { inlineData: { mimeType: data.mediaType, data: data.data } };
-  }
-  return refuse(path, 'parts of this type have no equivalent.');
+/** A hosted tool by itself: `{google_search: {}}`, or `{type: "google_search"}`. */
+function hostedTool(tool: JsonObject, path: string): JsonObject {
+  const [name = ''] = typeof tool.type === 'string' ? [tool.type] : Object.keys(tool);
+  const hosted = Object.hasOwn(HOSTED, name) ? HOSTED[name] : undefined;
+  if (hosted === undefined) return refuse(path, 'only functions and tools that Google runs have an equivalent.');
+  const { type: _, [name]: options, ...rest } = tool;
+  return { [hosted]: camelCase(isObject(options) ? options : rest) };
 }
 
-/** Content as parts; empty texts are left out, upstream refuses them. */
-function partsOf(content: JsonValue | undefined, path: string): JsonObject[] {
-  if (typeof content === 'string') return content === '' ? [] : [{ text: content }];
-  if (!Array.isArray(content)) return invalid(path, 'content must be a text or a list of parts.');
-  const out: JsonObject[] = [];
-  for (const [at, part] of content.entries()) {
-    if (!isObject(part)) invalid(`${path}[${at}]`, 'A part must be an object.');
-    if (part.type === 'text' || part.type === 'refusal') {
-      const text = asString(part.type === 'text' ? part.text : part.refusal);
-      if (text === null) invalid(`${path}[${at}].text`, 'A text part needs a text.');
-      if (text !== '') out.push({ text });
-    } else out.push(mediaPart(part, `${path}[${at}]`));
-  }
-  return out;
-}
-
-function textsOf(content: JsonValue | undefined, path: string): string {
-  return partsOf(content, path)
-    .map((part) => (typeof part.text === 'string' ? part.text : refuse(path, 'only texts can stand here.')))
-    .join('\n');
-}
-
-function parsedArguments(text: JsonValue | undefined, path: string): JsonObject {
-  if (text === undefined || text === '') return {};
-  try {
-    const value: unknown = typeof text === 'string' ? JSON.parse(text) : undefined;
-    if (isObject(value)) return value;
-  } catch {
-    // Said below.
-  }
-  return invalid(path, 'The arguments of a tool call must be a JSON object as text.');
-}
-
-function signatureOf(call: JsonObject): JsonObject {
-  const signature = asString(asObject(asObject(call.extra_content).google).thought_signature);
-  return signature === null ? {} : { thoughtSignature: signature };
-}
-
-/** The conversation, with what later messages need of earlier ones. */
-class Contents {
-  readonly system: string[] = [];
-  readonly contents: JsonObject[] = [];
-  /** Function names by call id: a tool message names only the id. */
-  readonly #names = new Map<string, string>();
-
-  #add(role: 'user' | 'model', parts: JsonObject[], path: string): void {
-    if (parts.length === 0) invalid(path, 'A message must not be empty.');
-    const last = this.contents.at(-1);
-    if (last?.role === role && Array.isArray(last.parts)) last.parts.push(...parts);
-    else this.contents.push({ role, parts });
-  }
-
-  #call(call: JsonValue, path: string): JsonObject {
-    if (!isObject(call) || (call.type !== undefined && call.type !== 'function')) {
-      return refuse(path, 'only calls of functions have an equivalent.');
-    }
-    const id = asString(call.id);
-    const name = asString(asObject(call.function).name);
-    if (id === null || name === null) return invalid(path, 'A tool call needs an id and a function name.');
-    if (this.#names.has(id)) invalid(`${path}.id`, 'Two tool calls have the same id.');
-    this.#names.set(id, name);
-    const args = parsedArguments(asObject(call.function).arguments, path);
-    return { functionCall: { name, args }, ...signatureOf(call) };
-  }
-
-  #result(message: JsonObject, path: string): JsonObject {
-    const name = this.#names.get(asString(message.tool_call_id) ?? '');
-    if (name === undefined) return invalid(`${path}.tool_call_id`, 'The tool result belongs to no earlier tool call.');
-    const text = textsOf(message.content, `${path}.content`);
-    let response: JsonObject = { output: text };
-    try {
-      const value: unknown = JSON.parse(text);
-      if (isObject(value)) response = value;
-    } catch {
-      // A plain text stays one.
-    }
-    return { functionResponse: { name, response } };
-  }
-
-  add(message: JsonValue, path: string): void {
-    if (!isObject(message)) invalid(path, 'A message must be an object.');
-    switch (message.role) {
-      case 'system':
-      case 'developer':
-        this.system.push(textsOf(message.content, `${path}.content`));
-        return;
-      case 'user':
-        this.#add('user', partsOf(message.content, `${path}.content`), path);
-        return;
-      case 'assistant': {
-        if (!isNeutral('function_call', message.function_call)) refuse(`${path}.function_call`, 'use tool_calls.');
-        if (!isNeutral('audio', message.audio)) refuse(`${path}.audio`, 'earlier audio cannot be referred to.');
-        const content = message.content ?? '';
-        const calls = asArray(message.tool_calls).map((call, at) => this.#call(call, `${path}.tool_calls[${at}]`));
-        this.#add('model', [...partsOf(content, `${path}.content`), ...calls], path);
-        return;
-      }
-      case 'tool':
-        this.#add('user', [this.#result(message, path)], path);
-        return;
-      default:
-        refuse(`${path}.role`, 'messages of this role have no equivalent.');
-    }
-  }
-}
-
-function toolsOf(tools: JsonValue | undefined): JsonObject[] {
-  const declarations = asArray(tools).map((tool, at) => {
+function toolsOf(tools: JsonValue | undefined): { readonly tools: JsonObject[]; readonly strict: boolean } {
+  const declarations: JsonObject[] = [];
+  const hosted: JsonObject[] = [];
+  let strict = false;
+  for (const [at, tool] of asArray(tools).entries()) {
     const path = `tools[${at}]`;
-    if (!isObject(tool) || tool.type !== 'function') return refuse(path, 'only functions have an equivalent.');
-    const { name, description, parameters } = asObject(tool.function);
+    if (!isObject(tool)) return invalid(path, 'A tool must be an object.');
+    if (tool.type !== 'function') {
+      hosted.push(hostedTool(tool, path));
+      continue;
+    }
+    const { name, description, parameters, strict: exact } = asObject(tool.function);
     if (typeof name !== 'string') return invalid(`${path}.function.name`, 'A function needs a name.');
-    return {
+    strict ||= exact === true;
+    declarations.push({
       name,
       ...(typeof description === 'string' ? { description } : null),
-      ...(isObject(parameters) ? { parametersJsonSchema: parameters } : null),
-    };
-  });
-  return declarations.length === 0 ? [] : [{ functionDeclarations: declarations }];
+      ...(isObject(parameters) ? { parametersJsonSchema: geminiSchema(parameters) } : null),
+    });
+  }
+  return { tools: [...(declarations.length === 0 ? [] : [{ functionDeclarations: declarations }]), ...hosted], strict };
+}
+
+const MODES: Readonly<Record<string, string>> = { auto: 'AUTO', none: 'NONE', required: 'ANY' };
+
+function nameIn(choice: JsonValue): string {
+  const name = isObject(choice) && choice.type === 'function' ? asString(asObject(choice.function).name) : null;
+  return name ?? refuse('tool_choice', 'only functions can be chosen.');
 }
 
 function toolChoice(choice: JsonValue): JsonObject {
-  const named = isObject(choice) && choice.type === 'function' ? asString(asObject(choice.function).name) : null;
-  if (named !== null) return { mode: 'ANY', allowedFunctionNames: [named] };
-  const mode = choice === 'auto' ? 'AUTO' : choice === 'none' ? 'NONE' : choice === 'required' ? 'ANY' : null;
-  return mode === null ? refuse('tool_choice', 'this choice has no equivalent.') : { mode };
+  if (isObject(choice) && choice.type === 'allowed_tools') {
+    const { mode, tools } = asObject(choice.allowed_tools);
+    return { mode: mode === 'required' ? 'ANY' : 'VALIDATED', allowedFunctionNames: asArray(tools).map(nameIn) };
+  }
+  if (isObject(choice)) return { mode: 'ANY', allowedFunctionNames: [nameIn(choice)] };
+  const mode = typeof choice === 'string' && Object.hasOwn(MODES, choice) ? MODES[choice] : undefined;
+  return mode === undefined ? refuse('tool_choice', 'this choice has no equivalent.') : { mode };
 }
 
 function responseFormat(format: JsonValue): JsonObject {
@@ -213,16 +124,40 @@ function responseFormat(format: JsonValue): JsonObject {
   if (type === 'json_object') return { responseMimeType: 'application/json' };
   const { schema } = asObject(json_schema);
   if (type !== 'json_schema' || !isObject(schema)) return refuse('response_format', 'this format has no equivalent.');
-  return { responseMimeType: 'application/json', responseJsonSchema: schema };
+  return { responseMimeType: 'application/json', responseJsonSchema: geminiSchema(schema) };
 }
 
-/** Models of generation 2.5 are told a number of tokens, later ones a level; of others nothing is known. */
-function thinking(effort: JsonValue, model: string): JsonObject {
+/** The thinking an effort asks for. */
+function ofEffort(effort: JsonValue, { thinking }: GeminiModel): JsonObject {
   const name = asString(effort) ?? '';
-  if (model.includes('gemini-2.5') && Object.hasOwn(BUDGETS, name)) return { thinkingBudget: BUDGETS[name] ?? 0 };
-  const later = /gemini-([3-9]|\d{2})/.test(model);
-  if (later && Object.hasOwn(LEVELS, name)) return { thinkingLevel: LEVELS[name] ?? '' };
-  return refuse('reasoning_effort', 'the model does not know this effort.');
+  if (thinking === 'budget' && Object.hasOwn(BUDGETS, name)) return { thinkingBudget: BUDGETS[name] ?? 0 };
+  if (thinking === 'level' && Object.hasOwn(LEVELS, name)) return { thinkingLevel: LEVELS[name] ?? '' };
+  return refuse('reasoning_effort', `the model does not know the effort ${quoted(effort)}.`);
+}
+
+/** The thinking that Messages' own object asks for; null leaves it to the model. */
+function ofThinking(thinking: JsonObject, model: GeminiModel): JsonObject | null {
+  const { type, budget_tokens: budget } = thinking;
+  if (model.thinking === null) return type === 'disabled' ? null : refuse('thinking', 'the model does not think.');
+  if (type === 'disabled') {
+    if (model.thinking === 'level') refuse('thinking', 'the model always thinks; ask for less by its effort.');
+    return { thinkingBudget: 0 };
+  }
+  if (type !== 'enabled' && type !== 'adaptive') refuse('thinking', `the type ${quoted(type)} has no equivalent.`);
+  if (typeof budget !== 'number') return {};
+  if (model.thinking === 'budget') return { thinkingBudget: budget };
+  return { thinkingLevel: budget <= LOW_BUDGET ? 'LOW' : budget <= MEDIUM_BUDGET ? 'MEDIUM' : 'HIGH' };
+}
+
+/** What `thinking` and `reasoning_effort` mean together: the effort goes before a budget, being the newer of the two. */
+function thinkingConfig(body: JsonObject, model: GeminiModel, shown: boolean): JsonObject | null {
+  const { reasoning_effort: effort, thinking } = body;
+  const asked = isObject(thinking) ? ofThinking(thinking, model) : null;
+  const config = typeof effort === 'string' ? ofEffort(effort, model) : asked;
+  if (config === null) return null;
+  const visible = asked === null ? shown : asObject(thinking).type !== 'disabled';
+  const omitted = asObject(thinking).display === 'omitted' || config.thinkingBudget === 0;
+  return { ...config, ...(visible && !omitted ? { includeThoughts: true } : null) };
 }
 
 function stopsOf(stop: JsonValue): string[] {
@@ -230,45 +165,87 @@ function stopsOf(stop: JsonValue): string[] {
   return list.map((one, at) => asString(one) ?? invalid(`stop[${at}]`, 'stop must be a text or a list of texts.'));
 }
 
+function modalities(value: JsonValue): string[] {
+  return asArray(value).map((one) => {
+    if (one !== 'text' && one !== 'image') refuse('modalities', 'only "text" and "image" have an equivalent.');
+    return one.toUpperCase();
+  });
+}
+
+/** Google's own fields, as its OpenAI-compatible API takes them in `extra_body.google`. */
+function googleFields(value: JsonValue, out: JsonObject, config: JsonObject): void {
+  const { google, ...others } = asObject(value);
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) refuse(`extra_body.${unknown}`, 'it has no equivalent.');
+  for (const [name, inner] of Object.entries(asObject(google))) {
+    if (name === 'thinking_config') config.thinkingConfig = camelCase(inner ?? null);
+    else if (name === 'cached_content' || name === 'safety_settings') {
+      Object.assign(out, camelCase({ [name]: inner ?? null }));
+    } else refuse(`extra_body.google.${name}`, 'it has no equivalent.');
+  }
+}
+
 /** Throws `unsupported_parameter` for a field that would change the answer and has no equivalent. */
-export function chatToGemini(body: JsonObject, model: string): JsonObject {
-  const contents = new Contents();
+export function chatToGemini(body: JsonObject, modelName: string, options: GeminiOptions): JsonObject {
+  const model = geminiModel(modelName);
+  const contents = new Contents(model, options.vertex);
   for (const [at, message] of asArray(body.messages).entries()) contents.add(message, `messages[${at}]`);
   if (contents.contents.length === 0) invalid('messages', 'messages needs a user message.');
   const config: JsonObject = {};
   const out: JsonObject = { contents: contents.contents };
   if (contents.system.length > 0) out.systemInstruction = { parts: contents.system.map((text) => ({ text })) };
+  const { tools, strict } = toolsOf(body.tools);
+  if (tools.length > 0) out.tools = tools;
+  if (strict) out.toolConfig = { functionCallingConfig: { mode: 'VALIDATED' } };
   for (const [name, value] of Object.entries(body)) {
-    if (name === 'messages' || BOOKKEEPING.has(name) || isNeutral(name, value) || value === undefined) continue;
-    const number = Object.hasOwn(NUMBERS, name) ? NUMBERS[name] : undefined;
-    if (number !== undefined) {
-      config[number] = value;
+    if (name === 'messages' || name === 'tools' || BOOKKEEPING.has(name)) continue;
+    if (value === undefined || isNeutral(name, value)) continue;
+    const plain = Object.hasOwn(PLAIN, name) ? PLAIN[name] : undefined;
+    if (plain !== undefined) {
+      config[plain] = value;
       continue;
     }
     switch (name) {
       case 'stop':
         config.stopSequences = stopsOf(value);
         break;
-      case 'logprobs':
-        config.responseLogprobs = value;
-        break;
-      case 'top_logprobs':
-        config.logprobs = value;
-        break;
       case 'response_format':
         Object.assign(config, responseFormat(value));
         break;
       case 'reasoning_effort':
-        config.thinkingConfig = thinking(value, model);
+      case 'thinking': {
+        const thinking = thinkingConfig(body, model, options.thoughts === true);
+        if (thinking !== null) config.thinkingConfig = thinking;
         break;
-      case 'tools':
-        out.tools = toolsOf(value);
+      }
+      case 'modalities':
+        config.responseModalities = modalities(value);
+        break;
+      case 'image_config':
+        config.imageConfig = camelCase(value);
         break;
       case 'tool_choice':
         out.toolConfig = { functionCallingConfig: toolChoice(value) };
         break;
+      case 'web_search_options':
+        if (Object.keys(asObject(value)).length > 0) refuse(name, 'the search takes no options; send an empty object.');
+        out.tools = [...asArray(out.tools), { googleSearch: {} }];
+        break;
+      case 'safety_settings':
+        out.safetySettings = camelCase(value);
+        break;
+      case 'cached_content':
+        out.cachedContent = value;
+        break;
+      case 'labels':
+        if (!options.vertex) refuse(name, 'only Vertex AI has labels.');
+        out.labels = value;
+        break;
+      case 'extra_body':
+        googleFields(value, out, config);
+        break;
       case 'stream':
-        if (value !== false) refuse('stream', 'lines of a batch are not streamed.');
+        if (options.batch && value === true) refuse('stream', 'lines of a batch are not streamed.');
         break;
       case 'service_tier':
         if (value !== 'auto' && value !== 'default') refuse('service_tier', 'there is only one.');

@@ -48,7 +48,7 @@ function embeddingAnswer(row: JsonObject, batch: Batch): JsonObject {
 export const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   '/v1/chat/completions': {
     label: 'chat-completions',
-    input: (body) => ({ request: chatToGemini(body, textOf(body.model) ?? '') }),
+    input: (body) => ({ request: chatToGemini(body, textOf(body.model) ?? '', { vertex: true, batch: true }) }),
     output: (row, batch, customId) =>
       geminiToChat(asObject(row.response), {
         id: `${batch.id}-${customId}`,
@@ -113,6 +113,12 @@ export function outputLine(line: JsonObject, batch: Batch, row: number): ResultL
   }
   const endpoint = namedIn(ENDPOINTS, batch.endpoint);
   if (endpoint === undefined) throw new SluiceError('upstream_invalid', 'The batch has an endpoint nobody serves.');
-  const body = endpoint.output(line, batch, customId);
-  return { id, custom_id: customId, response: { status_code: 200, request_id: batch.id, body }, error: null };
+  try {
+    const body = endpoint.output(line, batch, customId);
+    return { id, custom_id: customId, response: { status_code: 200, request_id: batch.id, body }, error: null };
+  } catch (error) {
+    // An answer nobody can read is the failure of its line, not of those after it.
+    if (!(error instanceof SluiceError)) throw error;
+    return { id, custom_id: customId, response: null, error: { code: error.code, message: error.message } };
+  }
 }

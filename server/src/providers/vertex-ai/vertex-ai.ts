@@ -1,15 +1,32 @@
 import { z } from 'zod';
+import { authType, googleToken } from '../google/credentials.ts';
+import { googleError } from '../google/gemini-error.ts';
 import { bearer } from '../openai-compatible.ts';
-import type { Provider } from '../provider.ts';
+import type { CallContext, Provider } from '../provider.ts';
 import { headerValue, settingsOf } from '../settings.ts';
 import { batches } from './batches.ts';
+import { bindingsOf, GOOGLE, isApiKey, TABLES } from './bindings.ts';
 import { files } from './files.ts';
 import { jobs } from './jobs.ts';
+import { vertexModel } from './model.ts';
 import { vertexBase } from './place.ts';
 
+function authorize(headers: string[], context: CallContext): void {
+  const { credentials, header, model } = context;
+  const { key } = credentials;
+  if (authType(credentials) === 'basic' && key !== null) {
+    if (isApiKey(credentials)) headers.push('x-goog-api-key', key.reveal());
+    else bearer(headers, context);
+  }
+  const kind = header('x-vertex-ai-llm-request-type');
+  if (kind !== undefined) headers.push('x-vertex-ai-llm-request-type', kind);
+  const beta = vertexModel(model).publisher === 'anthropic' ? header('anthropic-beta') : undefined;
+  if (beta !== undefined) headers.push('anthropic-beta', beta);
+}
+
 /**
- * Google Vertex AI: tuning, files in Cloud Storage and batches (providers §6). Which of the settings an account needs
- * depends on `vertex_auth_type`.
+ * Google Vertex AI: models of several makers, tuning, files in Cloud Storage and batches (providers §6, §14). Which of the
+ * settings an account needs depends on `vertex_auth_type`.
  */
 export const vertexAi: Provider = {
   id: 'vertex-ai',
@@ -25,8 +42,19 @@ export const vertexAi: Provider = {
   // Only one of the three ways of signing in uses the key.
   needsKey: false,
   baseUrl: vertexBase,
-  authorize: bearer,
-  bindings: {},
+  authorize,
+  sign({ credentials }) {
+    if (authType(credentials) === 'basic') return null;
+    return async ({ headers }, access) => {
+      const token = await googleToken(access);
+      headers.push('authorization', `Bearer ${token}`);
+      return [token];
+    };
+  },
+  bindings: GOOGLE,
+  bindingsOf,
+  allBindings: TABLES,
   passThrough: false,
+  error: googleError,
   training: { jobs, files, batches },
 };

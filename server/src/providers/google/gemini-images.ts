@@ -1,0 +1,155 @@
+/** Pictures made by Imagen (`predict`) and by Gemini's image models (`generateContent`). */
+import { SluiceError } from '../../kernel/errors.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import {
+  asArray,
+  asObject,
+  asString,
+  invalid,
+  invalidAnswer,
+  quoted,
+  refuse,
+} from '../../operations/convert/fields.ts';
+import { readAnyUsage, responsesUsage } from '../../operations/usage.ts';
+import { textOf } from '../training-calls.ts';
+import { blockReason, candidatesOf } from './gemini-answer.ts';
+import { bareName } from './gemini-model.ts';
+
+/** Imagen is asked by `predict`, every other model that paints by `generateContent`. */
+export const isImagen = (model: string): boolean => bareName(model).startsWith('imagen');
+
+const KNOWN = new Set(['model', 'prompt', 'n', 'size', 'aspect_ratio', 'output_format', 'output_compression', 'user']);
+/** Values of other fields that ask for what happens anyway. */
+const NEUTRAL: Readonly<Record<string, readonly JsonValue[]>> = {
+  response_format: ['b64_json'],
+  quality: ['auto', 'standard'],
+  background: ['auto'],
+  moderation: ['auto'],
+  style: ['vivid'],
+  stream: [false],
+  partial_images: [0],
+};
+
+/** Sides that are no multiple of a named ratio, and the ratio that the models themselves paint so. */
+const NEAR: Readonly<Record<string, string>> = { '7:4': '16:9', '4:7': '9:16' };
+
+const divisor = (a: number, b: number): number => (b === 0 ? a : divisor(b, a % b));
+
+/** `1024x1792`, `9:16` or `auto` as a ratio; null leaves it to the model. */
+function ratioOf(body: JsonObject): string | null {
+  const given = asString(body.aspect_ratio) ?? asString(body.size);
+  if (given === null || given === 'auto') return null;
+  if (/^\d{1,2}:\d{1,2}$/.test(given)) return given;
+  const [, width, height] = /^(\d{2,5})x(\d{2,5})$/.exec(given) ?? [];
+  if (width === undefined || height === undefined) return invalid('size', 'size must be as in "1024x1024", or "auto".');
+  const by = divisor(Number(width), Number(height));
+  const ratio = `${Number(width) / by}:${Number(height) / by}`;
+  return NEAR[ratio] ?? ratio;
+}
+
+function checked(body: JsonObject): { readonly prompt: string; readonly ratio: string | null } {
+  for (const [name, value] of Object.entries(body)) {
+    if (KNOWN.has(name) || value === null || value === undefined) continue;
+    const neutral = Object.hasOwn(NEUTRAL, name) && NEUTRAL[name]?.includes(value) === true;
+    if (!neutral) refuse(name, `the value ${quoted(value)} has no equivalent.`);
+  }
+  const prompt = asString(body.prompt);
+  if (prompt === null || prompt === '') invalid('prompt', 'prompt must be a text.');
+  return { prompt, ratio: ratioOf(body) };
+}
+
+function typeOf(body: JsonObject): string | null {
+  const format = asString(body.output_format);
+  if (format === null) return null;
+  if (format !== 'png' && format !== 'jpeg') refuse('output_format', 'only "png" and "jpeg" can be given.');
+  return `image/${format}`;
+}
+
+/** An images body as Imagen takes it. */
+function imagenRequest(body: JsonObject): JsonObject {
+  const { prompt, ratio } = checked(body);
+  const type = typeOf(body);
+  const quality = body.output_compression;
+  const options: JsonObject = {
+    ...(type === null ? null : { mimeType: type }),
+    ...(typeof quality === 'number' ? { compressionQuality: quality } : null),
+  };
+  return {
+    instances: [{ prompt }],
+    parameters: {
+      sampleCount: body.n ?? 1,
+      ...(ratio === null ? null : { aspectRatio: ratio }),
+      ...(Object.keys(options).length === 0 ? null : { outputOptions: options }),
+    },
+  };
+}
+
+/** An images body for a Gemini model, told to answer with a picture alone. */
+function geminiRequest(body: JsonObject): JsonObject {
+  const { prompt, ratio } = checked(body);
+  for (const name of ['output_format', 'output_compression']) {
+    if (body[name] !== undefined && body[name] !== null) refuse(name, 'the model chooses the form of its pictures.');
+  }
+  return {
+    contents: [{ role: 'user', parts: [{ text: prompt }] }],
+    generationConfig: {
+      responseModalities: ['IMAGE'],
+      ...(typeof body.n === 'number' && body.n !== 1 ? { candidateCount: body.n } : null),
+      ...(ratio === null ? null : { imageConfig: { aspectRatio: ratio } }),
+    },
+  };
+}
+
+/** What was painted, or why nothing was: a filter is the caller's to know, with status 400. */
+function answer(
+  images: readonly JsonObject[],
+  filtered: string | null,
+  seconds: number,
+  usage: JsonValue | undefined,
+): JsonObject {
+  if (images.length === 0) {
+    if (filtered === null) throw invalidAnswer('The provider answered without an image.');
+    throw new SluiceError('invalid_request', `The provider filtered the images: ${filtered}`, {
+      code: 'content_filter',
+      param: 'prompt',
+    });
+  }
+  const counts = isObject(usage) ? readAnyUsage(usage) : null;
+  return { created: seconds, data: [...images], ...(counts === null ? null : { usage: responsesUsage(counts) }) };
+}
+
+function imagenAnswer(body: JsonObject, seconds: number): JsonObject {
+  const predictions = asArray(body.predictions).filter(isObject);
+  const images = predictions
+    .filter(({ bytesBase64Encoded }) => typeof bytesBase64Encoded === 'string')
+    .map(({ bytesBase64Encoded, prompt }) => ({
+      b64_json: bytesBase64Encoded,
+      ...(typeof prompt === 'string' ? { revised_prompt: prompt } : null),
+    }));
+  const reason = predictions.map(({ raiFilteredReason }) => textOf(raiFilteredReason)).find((text) => text !== null);
+  // A prompt that is filtered as a whole is answered with nothing at all.
+  const nothing = predictions.length === 0 ? 'the prompt or all of its pictures broke its rules.' : null;
+  return answer(images, reason ?? nothing, seconds, undefined);
+}
+
+function geminiAnswer(body: JsonObject, seconds: number): JsonObject {
+  const candidates = candidatesOf(body);
+  const images = candidates.flatMap((candidate) =>
+    asArray(asObject(candidate.content).parts)
+      .map((part) => asString(asObject(asObject(part).inlineData).data))
+      .filter((data) => data !== null)
+      .map((data) => ({ b64_json: data })),
+  );
+  const reason = candidates
+    .map((one) => textOf(one.finishReason))
+    .find((native) => native !== null && native !== 'STOP');
+  return answer(images, blockReason(body) ?? reason ?? null, seconds, body.usageMetadata);
+}
+
+/** An images body as the model takes it; throws `unsupported_parameter` for what it cannot express. */
+export const imagesRequest = (body: JsonObject, model: string): JsonObject =>
+  isImagen(model) ? imagenRequest(body) : geminiRequest(body);
+
+/** `seconds` since the epoch. */
+export const imagesAnswer = (body: JsonObject, model: string, seconds: number): JsonObject =>
+  isImagen(model) ? imagenAnswer(body, seconds) : geminiAnswer(body, seconds);
