@@ -1,9 +1,11 @@
 /** What a detector claims to find is found wherever a request or an answer can hide it, in every dialect of conversations. */
 import { crc32, deflateSync } from 'node:zlib';
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { judgeOf, outsideOf, subjectOf } from '../../../../test/support/guardrails.ts';
 import { OPERATIONS } from '../../../operations/operation.ts';
 import { answerTexts, applyReplacements, requestTexts } from '../texts.ts';
+import { pictureTexts, withPictureText } from './picture.ts';
 
 type Json = Record<string, unknown>;
 type Dialect = 'chat' | 'messages' | 'responses';
@@ -54,6 +56,33 @@ const exif = (text: string): Buffer => {
 };
 const XMP = 'http://ns.adobe.com/xap/1.0/\0';
 
+const webp = (...chunks: readonly (readonly [string, Buffer])[]): Buffer => {
+  const body = [['VP8 ', Buffer.alloc(9, 0xa7)] as const, ...chunks].map(([type, data]) => {
+    const head = Buffer.from(`${type}\0\0\0\0`, 'latin1');
+    head.writeUInt32LE(data.length, 4);
+    return Buffer.concat([head, data, Buffer.alloc(data.length % 2)]);
+  });
+  const out = Buffer.concat([Buffer.from('RIFF\0\0\0\0WEBP', 'latin1'), ...body]);
+  out.writeUInt32LE(out.length - 8, 4);
+  return out;
+};
+/** With a table of two colours, an extension, and a picture of one point. */
+const gif = (extension: Buffer): Buffer =>
+  Buffer.concat([
+    Buffer.from('GIF89a\u0001\0\u0001\0', 'latin1'),
+    Buffer.from('800000' + '000000ffffff', 'hex'),
+    Buffer.from('21ff0b4e45545343415045322e300301000000', 'hex'),
+    Buffer.from('21f9040000000000', 'hex'),
+    extension,
+    Buffer.from('2c000000000100010000' + '02' + '024401' + '00', 'hex'),
+    Buffer.from('3b', 'hex'),
+  ]);
+const block = (label: number, ...parts: Buffer[]): Buffer =>
+  Buffer.concat([
+    Buffer.from([0x21, label]),
+    ...parts.flatMap((part) => [Buffer.from([part.length]), part]),
+    Buffer.from([0]),
+  ]);
 /** Pictures by media type, with a text beside the picture. */
 const PICTURES: readonly (readonly [string, string, (thing: string) => Buffer])[] = [
   ['PNG tEXt', 'image/png', (thing) => png(chunk('tEXt', Buffer.from(`Comment\0${thing}`)))],
@@ -89,6 +118,23 @@ const PICTURES: readonly (readonly [string, string, (thing: string) => Buffer])[
     'image/jpeg',
     (thing) => Buffer.concat([jpeg(0xfe, Buffer.from('a')), Buffer.from(thing)]),
   ],
+  ['WebP EXIF', 'image/webp', (thing) => webp(['EXIF', exif(thing)])],
+  ['WebP XMP', 'image/webp', (thing) => webp(['XMP ', Buffer.from(`<x:xmpmeta>${thing}</x:xmpmeta>`)])],
+  ['a WebP chunk that nobody knows', 'image/webp', (thing) => webp(['note', Buffer.from(thing)])],
+  [
+    'behind the end of a WebP',
+    'image/webp',
+    (thing) => Buffer.concat([webp(), Buffer.from([0, 0]), Buffer.from(thing)]),
+  ],
+  ['GIF comment', 'image/gif', (thing) => gif(block(0xfe, Buffer.from(thing)))],
+  [
+    'GIF comment in pieces',
+    'image/gif',
+    (thing) => gif(block(0xfe, ...(thing.match(/.{1,3}/g) ?? []).map((part) => Buffer.from(part)))),
+  ],
+  ['GIF text', 'image/gif', (thing) => gif(block(0x01, Buffer.alloc(12), Buffer.from(thing)))],
+  ['GIF XMP', 'image/gif', (thing) => gif(block(0xff, Buffer.from('XMP DataXMP'), Buffer.from(`<x>${thing}</x>`)))],
+  ['behind the end of a GIF', 'image/gif', (thing) => Buffer.concat([gif(Buffer.alloc(0)), Buffer.from(thing)])],
   ['PNG that says it is WebP', 'image/webp', (thing) => png(chunk('tEXt', Buffer.from(`Comment\0${thing}`)))],
 ];
 const url = (type: string, bytes: Buffer | string): string => `data:${type};base64,${base64(bytes)}`;
@@ -382,4 +428,24 @@ describe.each([
       expect(JSON.stringify(clean)).not.toContain(thing);
     }
   });
+});
+
+it('any bytes that begin like a picture are read without a fault, and a text of them can be replaced', () => {
+  const made = PICTURES.map(([, , make]) => make('someone@example.com'));
+  const damage = fc.array(fc.tuple(fc.nat(), fc.nat(255)), { maxLength: 4 });
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...made),
+      fc.nat(),
+      damage,
+      fc.uint8Array({ maxLength: 40 }),
+      (bytes, cut, changes, more) => {
+        const broken = Buffer.concat([bytes.subarray(0, 12 + (cut % bytes.length)), more]);
+        for (const [at, value] of changes) broken[8 + (at % (broken.length - 8))] = value;
+        const texts = pictureTexts(broken)?.texts ?? [];
+        texts.forEach((_, index) => void expect(withPictureText(broken, index, 'x').length).toBeGreaterThan(0));
+      },
+    ),
+    { numRuns: 3_000 },
+  );
 });

@@ -1,23 +1,7 @@
-/** Texts that PNG and JPEG files carry beside the picture: comments, descriptions, XMP, EXIF. */
+/** Texts that PNG, JPEG, WebP and GIF files carry beside the picture: comments, descriptions, XMP, EXIF. */
 import { crc32, inflateSync } from 'node:zlib';
-
-const MAX_TEXTS = 64;
-const MAX_TEXT = 64 * 1024;
-const MAX_CHUNKS = 10_000;
-
-/** Bytes `[start, end)` of a whole chunk or segment, and the text in it. */
-interface Place {
-  readonly start: number;
-  readonly end: number;
-  readonly text: string;
-}
-
-interface Found {
-  readonly kind: 'png' | 'jpeg';
-  readonly places: readonly Place[];
-  /** There is more than was read. */
-  readonly more: boolean;
-}
+import { gif, gifComment, isGif, isWebp, webp, webpText, withWebpSize } from './picture-chunks.ts';
+import { commentText, type Found, MAX_CHUNKS, MAX_TEXT, MAX_TEXTS, type Place, runs } from './picture-text.ts';
 
 /** Null for what is neither. `more` tells of texts that were not read. */
 export function pictureTexts(bytes: Buffer): { readonly texts: readonly string[]; readonly more: boolean } | null {
@@ -25,13 +9,13 @@ export function pictureTexts(bytes: Buffer): { readonly texts: readonly string[]
   return found === null ? null : { texts: found.places.map((place) => place.text), more: found.more };
 }
 
-/** The file with another text in place of one: as a text chunk of PNG, as a comment of JPEG. */
+/** The file with another text in place of one: as a text chunk of PNG, XMP of WebP, a comment of JPEG and GIF. */
 export function withPictureText(bytes: Buffer, index: number, text: string): Buffer {
   const found = read(bytes);
   const place = found?.places[index];
   if (found === null || place === undefined) return bytes;
-  const made = found.kind === 'png' ? pngText(text) : jpegComment(text);
-  return Buffer.concat([bytes.subarray(0, place.start), made, bytes.subarray(place.end)]);
+  const next = Buffer.concat([bytes.subarray(0, place.start), MADE[found.kind](text), bytes.subarray(place.end)]);
+  return found.kind === 'webp' ? withWebpSize(next) : next;
 }
 
 const PNG = Buffer.from('89504e470d0a1a0a', 'hex');
@@ -39,7 +23,8 @@ const PNG = Buffer.from('89504e470d0a1a0a', 'hex');
 function read(bytes: Buffer): Found | null {
   if (bytes.length >= 8 && bytes.subarray(0, 8).equals(PNG)) return png(bytes);
   if (bytes.length >= 4 && bytes[0] === 0xff && bytes[1] === 0xd8 && bytes[2] === 0xff) return jpeg(bytes);
-  return null;
+  if (isWebp(bytes)) return webp(bytes);
+  return isGif(bytes) ? gif(bytes) : null;
 }
 
 function png(bytes: Buffer): Found {
@@ -148,19 +133,8 @@ function jpeg(bytes: Buffer): Found {
   return { kind: 'jpeg', places, more: false };
 }
 
-const commentText = (data: Buffer): string => {
-  const text = data.toString('utf8');
-  return (text.includes('\ufffd') ? data.toString('latin1') : text).replaceAll('\0', '\n');
-};
-
 const appText = (data: Buffer): string =>
   data.toString('latin1', 0, XMP.length) === XMP ? data.toString('utf8', XMP.length) : runs(data);
-
-/** Runs of characters in binary data, UTF-16 ones too. */
-function runs(data: Buffer): string {
-  const text = data.toString('latin1').replace(/([\x20-\x7e])\0/g, '$1');
-  return (text.match(/[\x20-\x7e]{4,}/g) ?? []).join('\n');
-}
 
 function jpegComment(text: string): Buffer {
   const data = Buffer.from(text).subarray(0, 65_533);
@@ -168,3 +142,10 @@ function jpegComment(text: string): Buffer {
   head.writeUInt16BE(data.length + 2, 2);
   return Buffer.concat([head, data]);
 }
+
+const MADE: Readonly<Record<Found['kind'], (text: string) => Buffer>> = {
+  png: pngText,
+  jpeg: jpegComment,
+  webp: webpText,
+  gif: gifComment,
+};
