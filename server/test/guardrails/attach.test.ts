@@ -251,6 +251,19 @@ describe.each(ENGINES)('on %s', (engine, rows, outcomes) => {
         targets: [{ provider: `@${base}`, [`${phase}_guardrails`]: [name] }],
       }));
     },
+    async 'one target of several'(outcome, phase) {
+      const name = await ofWorkspace(outcome);
+      const attached = inRequest(name, (base) => ({
+        strategy: { mode: 'loadbalance' },
+        targets: [
+          { provider: `@${base}`, weight: 1, [`${phase}_guardrails`]: [name] },
+          { provider: `@${base}`, weight: 0 },
+        ],
+      }));
+      const alone = { 'x-gateway-config': JSON.stringify({ provider: '@openai', [`${phase}_guardrails`]: [name] }) };
+      await until(phase, name, true, alone);
+      return attached;
+    },
     async 'the config of an API key'(outcome, phase) {
       const name = await ofWorkspace(outcome);
       const { headers } = await saved(name, phase, (base) => ({
