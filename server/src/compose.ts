@@ -53,6 +53,7 @@ import { registerModelPrices } from './llm/model-prices.ts';
 import { dataPlanePaths } from './llm/openapi.ts';
 import { run } from './llm/pipeline.ts';
 import { type DataPlane, type Express, registerDataPlane } from './llm/routes.ts';
+import { Breakers } from './llm/routing/breaker.ts';
 import type { Services } from './llm/services.ts';
 import { smtpMailer } from './mail/smtp.ts';
 import { OPERATIONS } from './operations/operation.ts';
@@ -343,6 +344,7 @@ async function open(
   const own = lifecycle.own('files, batches and jobs', new Training(training, (id) => scheduler?.wake(id)));
   const bodies = new BodyBudget(Math.max(4 * config.maxBodyBytes, bodyMemory(config.workers)));
   let dataPlane: DataPlane | null = null;
+  const cache = redis?.cache ?? lifecycle.own('cache', memoryCache({ clock, maxBytes: CACHE_BYTES }));
   const gateway: Services = {
     authenticator,
     runtime,
@@ -356,8 +358,10 @@ async function open(
     admission: createAdmission({ counters, share, clock: storeClock, log }),
     ledger,
     outputs: createOutputs(),
+    cache,
+    breakers: new Breakers(given.clock ?? clock),
     answers: createAnswers({
-      cache: redis?.cache ?? lifecycle.own('cache', memoryCache({ clock, maxBytes: CACHE_BYTES })),
+      cache,
       similar: createSimilar({ tables, clock: storeClock, log }),
       log,
     }),

@@ -258,3 +258,276 @@ describe('fallback', () => {
     expect((await server.records())[0]).toMatchObject({ config_slug: slug });
   });
 });
+
+const balanced = (targets: object[], more: object = {}) => ({ strategy: { mode: 'loadbalance', ...more }, targets });
+
+describe('load balancing', () => {
+  it.each([
+    [0, 0],
+    [0.249, 0],
+    [0.25, 1],
+    [0.999, 1],
+  ])('a draw of %f of weights 1, 3 and 0 takes target %i', async (drawn, index) => {
+    random = drawn;
+    const config = balanced([target('a'), target('b', { weight: 3 }), target('c', { weight: 0 })]);
+    expect(await ask(config)).toMatchObject({ status: 200, path: `config.targets[${index}]` });
+  });
+
+  it('weights are shares: of draws spread evenly each target gets its part', async () => {
+    const got = new Map<string | null, number>();
+    for (let i = 0; i < 40; i++) {
+      random = (i + 0.5) / 40;
+      const config = balanced([
+        target('a', { weight: 0.5 }),
+        target('b', { weight: 0.3 }),
+        target('c', { weight: 0.2 }),
+      ]);
+      const { path } = await ask(config);
+      got.set(path, (got.get(path) ?? 0) + 1);
+    }
+    expect([...got.values()]).toEqual([20, 12, 8]);
+  });
+
+  it('the drawn target fails for the request, and a fallback around it goes on', async () => {
+    of('a').answer = fails(500);
+    const pair = balanced([target('a'), target('b')]);
+    expect(await ask(pair)).toMatchObject({ status: 500, path: 'config.targets[0]' });
+    expect(await ask(fallback([pair, target('c')]))).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    expect(counts()).toEqual([2, 0, 1]);
+  });
+
+  it('sticky: the same values go to the same target, whatever is drawn; values spread over all', async () => {
+    const slug = await saved(
+      balanced([target('a'), target('b'), target('c')], {
+        sticky: { enabled: true, hash_fields: ['metadata.user_id', 'headers.x-team'], ttl: 600 },
+      }),
+    );
+    const of = (user: string) => ask(slug, {}, { 'x-gateway-metadata': JSON.stringify({ user_id: user }) });
+    const paths = new Set<string | null>();
+    for (let user = 0; user < 20; user++) {
+      const { path } = await of(`user-${user}`);
+      paths.add(path);
+      for (const drawn of [0, 0.5, 0.99]) {
+        random = drawn;
+        expect((await of(`user-${user}`)).path).toBe(path);
+      }
+    }
+    expect(paths.size).toBe(3);
+  });
+
+  it('sticky: without any of the values each request is drawn', async () => {
+    const config = balanced([target('a'), target('b')], {
+      sticky: { enabled: true, hash_fields: ['metadata.user_id'] },
+    });
+    const paths: (string | null)[] = [];
+    for (const drawn of [0.1, 0.9, 0.1]) {
+      random = drawn;
+      paths.push((await ask(config)).path);
+    }
+    expect(paths).toEqual(['config.targets[0]', 'config.targets[1]', 'config.targets[0]']);
+  });
+});
+
+const conditional = (conditions: [query: object, name: string][], targets: object[], otherwise: string) => ({
+  strategy: {
+    mode: 'conditional',
+    // biome-ignore lint/suspicious/noThenProperty: the name is the contract's
+    conditions: conditions.map(([query, name]) => ({ query, then: name })),
+    default: otherwise,
+  },
+  targets,
+});
+
+describe('conditions', () => {
+  const targets = [target('a', { name: 'fast' }), target('b', { name: 'good' }), target('c', { name: 'rest' })];
+  const config = conditional(
+    [
+      [{ 'metadata.tier': 'gold', 'params.temperature': { $lt: 0.5 } }, 'good'],
+      [{ $or: [{ 'params.model': { $regex: 'mini$' } }, { 'headers.x-hurry': 'yes' }] }, 'fast'],
+      [{ 'url.pathname': '/v1/completions' }, 'fast'],
+    ],
+    targets,
+    'rest',
+  );
+  const gold = { 'x-gateway-metadata': '{"tier":"gold"}' };
+
+  it.each<[string, object, Record<string, string>, number]>([
+    ['all of the first', { temperature: 0.1 }, gold, 1],
+    ['half of the first', { temperature: 0.9 }, gold, 2],
+    ['a member that is no number', { temperature: 'cold' }, gold, 2],
+    ['the model as it was asked for', { model: 'gpt-4o-mini' }, {}, 0],
+    ['a header', {}, { 'X-Hurry': 'yes' }, 0],
+    ['the first of two that match', { model: 'gpt-4o-mini', temperature: 0 }, gold, 1],
+    ['none', {}, {}, 2],
+  ])('%s', async (_title, extra, headers, index) => {
+    expect(await ask(config, extra, headers)).toMatchObject({ status: 200, path: `config.targets[${index}]` });
+  });
+
+  it('forms have no members to ask for, and go where nothing matches', async () => {
+    const form = new FormData();
+    form.set('model', 'whisper-mini');
+    form.set('file', new Blob(['sound']), 'a.mp3');
+    const answer = await fetch(`${server.url}/v1/audio/transcriptions`, {
+      method: 'POST',
+      headers: {
+        'x-gateway-api-key': server.first.workspace_api_key,
+        'x-gateway-config': JSON.stringify(config),
+      },
+      body: form,
+    });
+    await answer.text();
+    expect(answer.headers.get('x-gateway-last-used-option-index')).toBe('config.targets[2]');
+  });
+
+  it('a target may be a group of its own', async () => {
+    of('a').answer = fails(500);
+    const nested = conditional(
+      [[{ 'metadata.tier': 'gold' }, 'group']],
+      [{ name: 'group', ...fallback([target('a'), target('b')]) }, target('c', { name: 'rest' })],
+      'rest',
+    );
+    expect(await ask(nested, {}, gold)).toMatchObject({ status: 200, path: 'config.targets[0].targets[1]' });
+    expect(await ask(nested)).toMatchObject({ status: 200, path: 'config.targets[1]' });
+  });
+});
+
+describe('circuit breakers', () => {
+  const cb_config = { failure_threshold: 2, cooldown_interval: 30_000 };
+
+  it('a target that keeps failing is left out, for this config alone', async () => {
+    of('a').answer = fails(503);
+    const slug = await saved({ ...fallback([target('a'), target('b')]), cb_config });
+    const other = await saved({ ...fallback([target('a'), target('b')]), cb_config });
+    for (let i = 0; i < 5; i++) expect(await ask(slug)).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    expect(counts()).toEqual([2, 5, 0]);
+    await ask(other);
+    expect(counts()).toEqual([3, 6, 0]);
+  });
+
+  it('a new version of a config begins anew', async () => {
+    of('a').answer = fails(503);
+    const config = { ...fallback([target('a'), target('b')]), cb_config };
+    const slug = await saved(config);
+    for (let i = 0; i < 3; i++) await ask(slug);
+    expect(counts()).toEqual([2, 3, 0]);
+    expect((await server.admin('PUT', `/configs/${slug}`, { config })).status).toBe(200);
+    await ask(slug);
+    expect(counts()).toEqual([3, 4, 0]);
+  });
+
+  it('a load balancer draws among those that are left; when all are open, none is left out', async () => {
+    of('a').answer = fails(503);
+    const slug = await saved({ ...balanced([target('a'), target('b')]), cb_config });
+    for (let i = 0; i < 2; i++) expect(await ask(slug)).toMatchObject({ status: 503 });
+    expect(await ask(slug)).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    of('b').answer = fails(503);
+    for (let i = 0; i < 2; i++) expect(await ask(slug)).toMatchObject({ status: 503, path: 'config.targets[1]' });
+    expect(await ask(slug)).toMatchObject({ status: 503, path: 'config.targets[0]' });
+  });
+
+  it('conditions choose without asking it, and refusals by Sluice are no failures of a target', async () => {
+    of('a').answer = fails(503);
+    const slug = await saved({
+      ...conditional([[{}, 'x']], [target('a', { name: 'x' }), target('b', { name: 'y' })], 'y'),
+      cb_config,
+    });
+    for (let i = 0; i < 4; i++) expect(await ask(slug)).toMatchObject({ status: 503, path: 'config.targets[0]' });
+    const unknown = await saved({ ...fallback([{ provider: '@nobody' }, target('b')]), cb_config });
+    for (let i = 0; i < 4; i++) await ask(unknown);
+    expect((await server.records())[0]?.attempts).toHaveLength(2);
+  });
+});
+
+describe('passthrough', () => {
+  it('a target takes the provider of the header, then that of the model; without any it fails and the next is tried', async () => {
+    of('a').answer = fails(500);
+    const config = fallback([target('a'), { passthrough: true, override_params: { temperature: 0 } }]);
+    const header = { 'x-gateway-provider': '@c' };
+    expect(await ask(config, {}, header)).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    expect(bodyOf(of('c').received[0] as Received)).toMatchObject({ model: 'gpt-4o', temperature: 0 });
+    expect(await ask(config, { model: '@b/other' }, header)).toMatchObject({ status: 200 });
+    expect(counts()).toEqual([2, 0, 2]);
+    expect(await ask(config, { model: '@b/other' })).toMatchObject({ status: 200 });
+    expect(bodyOf(of('b').received[0] as Received)).toMatchObject({ model: 'other' });
+    expect(await ask(fallback([{ passthrough: true }, target('c')]))).toMatchObject({
+      status: 200,
+      path: 'config.targets[1]',
+    });
+    expect(await ask(fallback([target('a'), { passthrough: true }]))).toMatchObject({ status: 400 });
+  });
+
+  it('a whole config may pass through, with what else it says', async () => {
+    const slug = await saved({ passthrough: true, default_params: { top_p: 0.25 } });
+    expect(await ask(slug, { model: '@b/m' })).toMatchObject({ status: 200, path: 'config' });
+    expect(bodyOf(of('b').received[0] as Received)).toMatchObject({ model: 'm', top_p: 0.25 });
+    expect(await ask(slug)).toMatchObject({ status: 400 });
+  });
+});
+
+describe('what flows down', () => {
+  it('parameters, retries, time-outs, hosts and headers of the root are those of a target that has none of its own', async () => {
+    of('a').answer = fails(429, { 'retry-after-ms': '1' });
+    const config = {
+      ...fallback([
+        target('a', { retry: { attempts: 0 }, override_params: { top_p: 1 } }),
+        { ...balanced([target('b')]), default_params: { stop: 'x' } },
+      ]),
+      retry: { attempts: 2, use_retry_after_headers: true },
+      override_params: { temperature: 0.3, top_p: 0.1 },
+      forward_headers: ['x-own'],
+    };
+    of('b').answer = fails(429, { 'retry-after-ms': '1' });
+    expect(await ask(config, {}, { 'x-own': 'mine' })).toMatchObject({ path: 'config.targets[1].targets[0]' });
+    expect(counts()).toEqual([1, 3, 0]);
+    expect(bodyOf(of('a').received[0] as Received)).toMatchObject({ temperature: 0.3, top_p: 1 });
+    expect(bodyOf(of('b').received[0] as Received)).toMatchObject({ temperature: 0.3, top_p: 0.1, stop: 'x' });
+    for (const name of ['a', 'b']) expect(of(name).received[0]?.headers['x-own']).toBe('mine');
+  });
+
+  it('a key of the root is never sent to the provider that a target names itself', async () => {
+    const config = {
+      provider: 'openai',
+      api_key: 'sk-of-the-root',
+      custom_host: `${of('c').url}/v1`,
+      ...fallback([
+        { provider: 'openai', api_key: 'sk-own', custom_host: `${of('a').url}/v1` },
+        { retry: { attempts: 0 } },
+      ]),
+    };
+    of('a').answer = fails(500);
+    expect(await ask(config)).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    expect(of('a').received[0]?.headers.authorization).toBe('Bearer sk-own');
+    expect(of('c').received[0]?.headers.authorization).toBe('Bearer sk-of-the-root');
+    const stored = { provider: 'openai', api_key: 'sk-of-the-root', ...fallback([target('b'), target('a')]) };
+    await ask(stored);
+    expect(of('b').received[0]?.headers.authorization).toBe('Bearer sk-b-credential');
+  });
+});
+
+describe('dry runs', () => {
+  it('show the target that would be called first and the others in order, and call none', async () => {
+    const config = fallback([
+      { provider: '@nobody' },
+      target('b', { override_params: { model: 'm1' } }),
+      balanced([target('c'), target('a')]),
+    ]);
+    const told = await ask(config, {}, { 'x-gateway-dry-run': 'true' });
+    expect(told.status).toBe(200);
+    expect(JSON.parse(told.text)).toMatchObject({
+      object: 'dry_run',
+      target: { path: 'config.targets[1]', provider: 'openai', slug: 'b', model: 'm1' },
+      targets: [
+        {
+          path: 'config.targets[0]',
+          provider: null,
+          slug: null,
+          model: null,
+          error: expect.stringContaining('nobody'),
+        },
+        { path: 'config.targets[1]', provider: 'openai', slug: 'b', model: 'm1' },
+        { path: 'config.targets[2].targets[0]', provider: 'openai', slug: 'c', model: 'gpt-4o' },
+      ],
+    });
+    expect(counts()).toEqual([0, 0, 0]);
+  });
+});

@@ -14,8 +14,22 @@ const VISIBLE = new Set([
   'openai-beta',
 ]);
 
+/** A target that may be tried, or why it cannot be. */
+export interface PlannedTarget {
+  readonly path: string;
+  readonly provider: string | null;
+  readonly slug: string | null;
+  readonly model: string | null;
+  readonly error?: string;
+}
+
 /** Answers what would have been sent, and an estimate of its price; nothing is called, nothing is charged. */
-export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): void {
+export function answerDryRun(
+  x: Exchange,
+  target: Target,
+  prepared: Prepared,
+  targets?: readonly PlannedTarget[],
+): void {
   const { request } = prepared;
   const headers: Record<string, string> = {};
   for (let i = 0; i < request.headers.length; i += 2) {
@@ -44,6 +58,7 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
         slug: target.stored?.slug ?? null,
         model: prepared.context.model,
       },
+      ...(targets === undefined ? null : { targets }),
       request: {
         method: request.method,
         url: target.provider.local === undefined ? request.origin + request.path : `in-process:${request.path}`,

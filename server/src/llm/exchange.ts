@@ -104,6 +104,8 @@ export class Exchange {
   readonly attempts: AttemptRecord[];
   /** Upstream calls begun. */
   tries: number;
+  /** Milliseconds between attempts so far. */
+  waited: number;
   /** Further attempts of the same target that may follow the one under way; null when none is left. */
   again: Retry | null;
   /** Whether the next target would take over from an attempt that fails so; null when there is none. */
@@ -182,6 +184,7 @@ export class Exchange {
     this.shaped = false;
     this.attempts = [];
     this.tries = 0;
+    this.waited = 0;
     this.again = null;
     this.next = null;
     this.control = null;

@@ -20,6 +20,8 @@ export interface Plan {
 /** A route and what was made of it for requests alike. */
 export interface RoutePlan {
   readonly route: Route;
+  /** Tells this version of this config from all others, for what is remembered of its targets. */
+  readonly place: string;
   /** The config is a stored one. */
   readonly saved: boolean;
   /** It came with the request. */

@@ -14,11 +14,13 @@ import type { Pricer } from '../pricing/price.ts';
 import type { AmbientIdentity, TokenCache } from '../providers/training.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Runtime } from '../runtime/runtime.ts';
+import type { Cache } from '../store/ports.ts';
 import type { UnpricedRule } from '../store/schema.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 import type { Answers } from './cache/answers.ts';
 import type { Exchange } from './exchange.ts';
 import type { DefaultLimits } from './relay/rules.ts';
+import type { Breakers } from './routing/breaker.ts';
 
 /** What the steps of the data plane may use. Made once in `compose.ts`. */
 export interface Services {
@@ -39,6 +41,9 @@ export interface Services {
   readonly outputs: Outputs;
   /** Answers that are given again. */
   readonly answers: Answers;
+  /** Which target a session goes to. */
+  readonly cache: Cache;
+  readonly breakers: Breakers;
   /** What limits on cost do with models of unknown price, where a limit has no rule of its own. */
   readonly unpriced: Readonly<UnpricedRule>;
   /** Runs a request that Sluice makes itself, from an exchange made for it. */

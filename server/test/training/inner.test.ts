@@ -118,6 +118,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       }),
       unpriced: 'serve',
       random: () => 0,
+      cache: null as never,
+      breakers: null as never,
       outputs: createOutputs(),
       objects: { handle: () => Promise.reject(new Error('no object is asked for')) },
       outside: undefined as never,

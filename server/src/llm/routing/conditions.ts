@@ -19,7 +19,7 @@ export interface QueryFacts {
 
 export type Condition = (facts: QueryFacts) => boolean;
 
-type Read = (facts: QueryFacts) => Primitive | undefined;
+export type Read = (facts: QueryFacts) => Primitive | undefined;
 type Test = (value: Primitive) => boolean;
 
 /**
@@ -56,7 +56,12 @@ function compileEntry(key: string, value: unknown, params: Set<string>): Conditi
   };
 }
 
-function readerOf(key: string, params: Set<string>): Read | null {
+/**
+ * Reads what a key stands for: `metadata.<name>`, `params.<name>`, `headers.<name>` or `url.pathname`; null for another key.
+ *
+ * @param params gains the member of the body that it asks for
+ */
+export function readerOf(key: string, params: Set<string>): Read | null {
   if (key === 'url.pathname') return (facts) => facts.pathname;
   const dot = key.indexOf('.');
   const name = key.slice(dot + 1);

@@ -3,7 +3,8 @@
  * config of their target with everything that flows down to it (api §10.5), groups only what decides between targets.
  */
 import { ACCOUNT_KEYS, type Config, type Strategy } from '../../resources/configs/schema.ts';
-import { type Condition, compileQuery } from './conditions.ts';
+import { type Breaker, breakerOf } from './breaker.ts';
+import { type Condition, compileQuery, type Read, readerOf } from './conditions.ts';
 
 export interface Leaf {
   readonly kind: 'target';
@@ -16,6 +17,8 @@ export interface Leaf {
   readonly name: string | null;
   /** Statuses of this target after which the next one is tried; null: the rule of the group. */
   readonly onStatusCodes: ReadonlySet<number> | null;
+  /** Null where it is never left out. */
+  readonly breaker: Breaker | null;
   /** What the config makes of a body, but for its model: targets with the same text send the same body. */
   readonly shape: string;
 }
@@ -36,7 +39,16 @@ export interface FallbackNode extends Group {
 
 export interface BalanceNode extends Group {
   readonly kind: 'loadbalance';
-  readonly sticky: { readonly fields: readonly string[]; readonly ttlMs: number } | null;
+  readonly sticky: Sticky | null;
+}
+
+/** Requests that belong together go to one target. */
+export interface Sticky {
+  /** What they have in common. */
+  readonly reads: readonly Read[];
+  /** Members of the body that are asked for. */
+  readonly params: readonly string[];
+  readonly ttlMs: number;
 }
 
 export interface ConditionalNode extends Group {
@@ -76,25 +88,30 @@ export function routeOf(config: Config): Route {
   return route;
 }
 
-function compileNode(node: Config, above: Config, path: string, leaves: Leaf[]): RouteNode {
+/** @param inGroup whether it is one of several that a breaker may choose from: conditions do not ask it */
+function compileNode(node: Config, above: Config, path: string, leaves: Leaf[], inGroup = false): RouteNode {
   const merged = inherit(above, node);
   const { strategy, targets } = node;
   const first = targets?.[0];
   if (strategy === undefined || targets === undefined || first === undefined) {
-    const leaf: Leaf = { kind: 'target', path, config: merged, ...common(node), shape: shapeOf(merged) };
+    const breaker = inGroup ? breakerOf(merged.cb_config) : null;
+    const leaf: Leaf = { kind: 'target', path, config: merged, ...common(node), breaker, shape: shapeOf(merged) };
     leaves.push(leaf);
     return leaf;
   }
   // One target is that target, whatever chooses it: what is left of the request is as plain as without a strategy.
   if (strategy.mode === 'single' || targets.length === 1) {
-    const only = compileNode(first, below(merged, strategy), `${path}.targets[0]`, leaves);
-    return { ...only, ...placeOf(node) };
+    const only = compileNode(first, below(merged, strategy), `${path}.targets[0]`, leaves, inGroup);
+    // The list of leaves holds the very node that is walked.
+    return Object.assign(only, placeOf(node));
   }
   const inner = below(merged, strategy);
   const group = {
     path,
     ...common(node),
-    targets: targets.map((target, index) => compileNode(target, inner, `${path}.targets[${index}]`, leaves)),
+    targets: targets.map((target, index) =>
+      compileNode(target, inner, `${path}.targets[${index}]`, leaves, strategy.mode !== 'conditional'),
+    ),
   };
   if (strategy.mode === 'fallback') {
     const statusCodes = codesOf(strategy.on_status_codes ?? node.on_status_codes);
@@ -149,8 +166,10 @@ function namesProvider(node: Config): boolean {
 }
 
 function stickyOf({ sticky }: Strategy): BalanceNode['sticky'] {
-  if (sticky?.enabled !== true || !sticky.hash_fields?.length) return null;
-  return { fields: sticky.hash_fields, ttlMs: (sticky.ttl ?? STICKY_TTL_S) * 1000 };
+  if (sticky?.enabled !== true) return null;
+  const params = new Set<string>();
+  const reads = (sticky.hash_fields ?? []).map((field) => readerOf(field, params)).filter((read) => read !== null);
+  return reads.length === 0 ? null : { reads, params: [...params], ttlMs: (sticky.ttl ?? STICKY_TTL_S) * 1000 };
 }
 
 function shapeOf(config: Config): string {

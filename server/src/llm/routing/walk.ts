@@ -3,21 +3,23 @@
  * final (api §10.6). What a target needs to be tried is given by `steps/route.ts`.
  */
 import { SluiceError } from '../../kernel/errors.ts';
-import { isCredentialHeader, SIGN_IN_HEADERS } from '../../kernel/header-names.ts';
-import { decodeString, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
+import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { Quota } from '../../limits/admission.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Judged } from '../guard/judged.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
 import { namesStatus } from '../relay/rules.ts';
-import { pathOnly } from '../steps/record.ts';
 import type { Target } from '../target.ts';
-import type { Primitive, QueryFacts } from './conditions.ts';
-import type { BalanceNode, ConditionalNode, Leaf, Route, RouteNode } from './route.ts';
+import { balance } from './balance.ts';
+import type { QueryFacts } from './conditions.ts';
+import { factsOf } from './facts.ts';
+import type { BalanceNode, ConditionalNode, FallbackNode, Leaf, Route, RouteNode } from './route.ts';
 
 /** What a request with several targets knows of them so far. */
 export interface Walk {
   readonly route: Route;
+  /** Of the config, for what is remembered of its targets. */
+  readonly place: string;
   /** As it came; targets shape it anew. */
   readonly body: Buffer;
   readonly scan: ScanResult | null;
@@ -41,9 +43,10 @@ export interface Walk {
   readonly settling: Promise<void>[];
 }
 
-export function newWalk(x: Exchange, route: Route): Walk {
+export function newWalk(x: Exchange, route: Route, place: string): Walk {
   return {
     route,
+    place,
     body: x.body,
     scan: x.scan,
     stream: x.stream,
@@ -71,11 +74,17 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
   if (node.kind === 'loadbalance') return walkNode(x, walk, walker, await picked(x, walk, node));
   if (node.kind === 'conditional') return walkNode(x, walk, walker, selected(x, node));
   const outer = x.next;
+  const targets = ableOf(x, walk, node);
+  const ignored = !targets.some((target) => mayCall(x, walk, target));
   let result: AttemptResult | null = null;
-  for (const [i, child] of node.targets.entries()) {
-    if (result !== null) walker.passOver(result);
+  for (const [i, child] of targets.entries()) {
+    if (result !== null) {
+      // It may have been found to fail since the first target was called.
+      if (!ignored && !mayCall(x, walk, child)) continue;
+      walker.passOver(result);
+    }
     const codes = child.onStatusCodes ?? node.statusCodes;
-    const more = i < node.targets.length - 1;
+    const more = i < targets.length - 1;
     x.next = more ? (status, code) => asksForNext(codes, status, code) || outer?.(status, code) === true : outer;
     result = await walkNode(x, walk, walker, child);
     if (!goesOn(x, result, codes)) break;
@@ -107,34 +116,31 @@ export async function plannedLeaves(x: Exchange, walk: Walk, node: RouteNode, in
   if (node.kind === 'target') into.push(node);
   else if (node.kind === 'loadbalance') await plannedLeaves(x, walk, await picked(x, walk, node), into);
   else if (node.kind === 'conditional') await plannedLeaves(x, walk, selected(x, node), into);
-  else for (const child of node.targets) await plannedLeaves(x, walk, child, into);
+  else for (const child of ableOf(x, walk, node)) await plannedLeaves(x, walk, child, into);
   return into;
+}
+
+/** Targets that are not left out; all of them, where all would be (api §10.7). */
+function ableOf(x: Exchange, walk: Walk, { targets }: FallbackNode): readonly RouteNode[] {
+  const able = targets.filter((target) => mayCall(x, walk, target));
+  return able.length === 0 ? targets : able;
+}
+
+/** Whether a breaker lets some target of a node be called. */
+function mayCall(x: Exchange, walk: Walk, node: RouteNode): boolean {
+  if (node.kind === 'conditional') return true;
+  if (node.kind !== 'target') return node.targets.some((target) => mayCall(x, walk, target));
+  const { breaker } = node;
+  return breaker === null || x.services.breakers.standOf(`${walk.place} ${node.path}`, breaker) !== 'open';
 }
 
 async function picked(x: Exchange, walk: Walk, node: BalanceNode): Promise<RouteNode> {
   let pick = walk.picks.get(node);
-  if (pick === undefined) {
-    pick = draw(node.targets, x.services.random());
+  // By now it may have been found to fail.
+  if (pick === undefined || !mayCall(x, walk, pick)) {
+    pick = await balance(x, node, walk.place, (target) => mayCall(x, walk, target));
     walk.picks.set(node, pick);
   }
-  return pick;
-}
-
-/** One of the targets, each with a chance in proportion to its weight. `random` is below 1. */
-export function draw(targets: readonly RouteNode[], random: number): RouteNode {
-  let sum = 0;
-  for (const { weight } of targets) sum += weight;
-  let at = random * sum;
-  let last: RouteNode | undefined;
-  for (const target of targets) {
-    if (target.weight <= 0) continue;
-    last = target;
-    at -= target.weight;
-    if (at < 0) break;
-  }
-  // Sums of fractions may leave a little over; without any weight there is nothing to go by.
-  const pick = last ?? targets[0];
-  if (pick === undefined) throw new SluiceError('internal', 'A load balancer of the config has no targets.');
   return pick;
 }
 
@@ -167,31 +173,4 @@ export function objectLeaf(x: Exchange, node: RouteNode): Leaf {
       : (node.targets.find(({ weight }) => weight > 0) ?? node.targets[0]);
   if (next === undefined) throw new SluiceError('internal', 'A group of the config has no targets.');
   return objectLeaf(x, next);
-}
-
-const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
-
-/** `params`: the members of the body that may be asked for. */
-function factsOf(x: Exchange, params: readonly string[]): QueryFacts {
-  const { metadata } = x;
-  let scanned: ScanResult | null | undefined;
-  const body = x.walk?.body ?? x.body;
-  return {
-    metadata: (name) => (metadata !== null && Object.hasOwn(metadata, name) ? metadata[name] : undefined),
-    param(name) {
-      if (scanned === undefined) scanned = x.scan === null ? null : scanJson(body, params);
-      return scanned === null ? undefined : memberOf(body, scanned, name);
-    },
-    // Credentials are nothing to route by.
-    header: (name) =>
-      isCredentialHeader(name) || signIn.has(name) || name === x.credentialHeader ? undefined : x.header(name),
-    pathname: pathOnly(x.request.url ?? ''),
-  };
-}
-
-function memberOf(body: Buffer, scan: ScanResult, name: string): Primitive | undefined {
-  const range = scan.get(name);
-  if (range === undefined || range.kind === 'object' || range.kind === 'array') return undefined;
-  if (range.kind === 'string') return decodeString(body, range);
-  return JSON.parse(body.toString('utf8', range.start, range.end)) as Primitive;
 }

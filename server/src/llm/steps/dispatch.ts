@@ -7,7 +7,8 @@ import { namesStatus } from '../relay/rules.ts';
 import type { Retry, Target } from '../target.ts';
 
 const DONE: AttemptResult = { kind: 'done' };
-const MAX_RETRY_AFTER_MS = 60_000;
+/** Of one hint, and of all waits of one request. */
+const MAX_WAIT_MS = 60_000;
 
 /** Calls the target, again where the config allows it and nothing reached the client yet. */
 export async function dispatch(x: Exchange): Promise<void> {
@@ -22,38 +23,33 @@ export async function dispatch(x: Exchange): Promise<void> {
 /** Calls one target until its answer is whole or no retry is left; the last result. */
 export async function call(x: Exchange, target: Target, prepared: Prepared): Promise<AttemptResult> {
   if (target.cache !== null && (await x.services.answers.look(x, target, prepared, target.cache))) return DONE;
-  let waited = 0;
   for (let tries = 0; ; tries++) {
     x.again = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
     const result = await attempt(x, target, prepared);
     if (result.kind === 'done') return result;
-    const wait = retryDelay(x, target.retry, result, tries, waited);
+    const wait = retryDelay(x, target.retry, result, tries);
     if (wait === null) return result;
-    waited += wait;
+    x.waited += wait;
     await pause(x, wait);
   }
 }
 
 /** Milliseconds until the next try, or null when this result is final. */
-function retryDelay(
-  x: Exchange,
-  retry: Retry | null,
-  result: AttemptResult,
-  tries: number,
-  waited: number,
-): number | null {
+function retryDelay(x: Exchange, retry: Retry | null, result: AttemptResult, tries: number): number | null {
   if (retry === null || tries >= retry.attempts || x.headSent || x.clientGone) return null;
   if (result.kind === 'done' || !namesStatus(retry.statusCodes, ...outcomeOf(result))) return null;
-  let wait = 1000 * 2 ** tries;
+  // Those that failed together do not come back together: full jitter.
+  let wait = x.services.random() * 1000 * 2 ** tries;
   if (result.kind === 'answered' && retry.useRetryAfter && result.status === 429) {
-    const hinted = retryAfter(result.headers);
-    if (hinted !== null && hinted > MAX_RETRY_AFTER_MS) return null;
+    const hinted = retryAfter(result.headers, x.services.clock.now());
+    if (hinted !== null && hinted > MAX_WAIT_MS) return null;
     wait = hinted ?? wait;
   }
-  return waited + wait > MAX_RETRY_AFTER_MS ? null : wait;
+  return x.waited + wait > MAX_WAIT_MS ? null : wait;
 }
 
-function retryAfter(headers: readonly string[]): number | null {
+/** Milliseconds that a provider asks to wait: a number, or of `retry-after` also a date. */
+function retryAfter(headers: readonly string[], now: number): number | null {
   for (const [name, unit] of [
     ['retry-after-ms', 1],
     ['x-ms-retry-after-ms', 1],
@@ -61,8 +57,10 @@ function retryAfter(headers: readonly string[]): number | null {
   ] as const) {
     for (let i = 0; i < headers.length; i += 2) {
       const value = headers[i + 1];
-      if (headers[i]?.toLowerCase() === name && value !== undefined && /^\d{1,9}$/.test(value))
-        return Number(value) * unit;
+      if (headers[i]?.toLowerCase() !== name || value === undefined) continue;
+      if (/^\d{1,9}(\.\d{1,9})?$/.test(value)) return Math.ceil(Number(value) * unit);
+      const date = name === 'retry-after' ? Date.parse(value) : Number.NaN;
+      if (!Number.isNaN(date)) return Math.max(0, date - now);
     }
   }
   return null;

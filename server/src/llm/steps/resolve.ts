@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { hostFault } from '../../http/host-fault.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { decodeString } from '../../kernel/json-scan.ts';
@@ -91,7 +92,13 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   const conditional = objects && route !== null && route.root.kind !== 'target';
   if (leaf !== null && leaf.kind !== 'target' && route !== null) {
     const shared = memoKey !== null;
-    const ways = { route, saved: stored !== null, inline, modelSlug: slug, purpose, shared };
+    const version =
+      stored?.versionId ??
+      createHash('sha256')
+        .update(reference ?? '')
+        .digest('base64url');
+    const place = `${snapshot.workspaceId} ${version}`;
+    const ways = { route, place, saved: stored !== null, inline, modelSlug: slug, purpose, shared };
     const needs = {
       limits: purpose !== 'reads' && (limitedKey || snapshot.limited !== null || snapshot.ratePolicies.llm !== null),
       budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || snapshot.usagePolicies !== null),

@@ -2,11 +2,12 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { LimitRefused } from '../../limits/refused.ts';
 import { prepare, setAside } from '../attempt.ts';
-import { answerDryRun } from '../dry-run.ts';
+import { answerDryRun, type PlannedTarget } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import type { RoutePlan } from '../plan.ts';
 import type { AttemptResult } from '../relay/answered.ts';
+import type { CallResult } from '../routing/breaker.ts';
 import { beginLeg, endLeg } from '../routing/leg.ts';
 import type { Leaf } from '../routing/route.ts';
 import { newWalk, plannedLeaves, type Walk, walkNode } from '../routing/walk.ts';
@@ -21,7 +22,7 @@ import { reserveTarget } from './reserve.ts';
 export async function choose(x: Exchange): Promise<void> {
   const plan = x.plan?.route;
   if (plan == null) return;
-  const walk = newWalk(x, plan.route);
+  const walk = newWalk(x, plan.route, plan.place);
   x.walk = walk;
   for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
     try {
@@ -85,6 +86,9 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
   x.exhausted = null;
   x.caching?.drop();
   x.caching = null;
+  const { tries } = x;
+  // Before anything is waited for: of requests that come together one tries a target that was left out.
+  const told = leaf.breaker === null ? NOBODY : x.services.breakers.begin(`${walk.place} ${leaf.path}`, leaf.breaker);
   try {
     const target = targetOf(x, walk, plan, leaf);
     x.target = target;
@@ -95,10 +99,12 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     if (target.provider.local !== undefined) walk.local = true;
     const prepared = prepare(x, target);
     if (x.dryRun) {
-      answerDryRun(x, target, prepared);
+      answerDryRun(x, target, prepared, await planned(x, walk, plan));
       return { kind: 'done' };
     }
-    return await call(x, target, prepared);
+    const result = await call(x, target, prepared);
+    if (x.tries > tries && !x.clientGone) told(outcomeFor(result, x.status));
+    return result;
   } catch (error) {
     endLeg(x, walk, false);
     if (!(error instanceof SluiceError) || endsAll(error)) throw error;
@@ -110,7 +116,34 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
       duration_ms: Math.round((x.services.clock.monotonic() - began) * 1000) / 1000,
     });
     return { kind: 'failed', error };
+  } finally {
+    told(null);
   }
+}
+
+/** The targets in the order in which they would be tried. */
+async function planned(x: Exchange, walk: Walk, plan: RoutePlan): Promise<PlannedTarget[]> {
+  const out: PlannedTarget[] = [];
+  for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
+    const { path } = leaf;
+    try {
+      const { provider, stored, shaping } = targetOf(x, walk, plan, leaf);
+      out.push({ path, provider: provider.id, slug: stored?.slug ?? null, model: modelUnder(shaping, x.model) });
+    } catch (error) {
+      if (!(error instanceof SluiceError)) throw error;
+      out.push({ path, provider: null, slug: null, model: null, error: error.message });
+    }
+  }
+  return out;
+}
+
+const NOBODY = () => {};
+
+/** A call as a breaker sees it: what guardrails say of an answer is not the provider's failure. */
+function outcomeFor(result: AttemptResult, given: number): CallResult {
+  if (result.kind !== 'failed') return { status: result.kind === 'done' ? given : result.status, late: false };
+  const { kind, status } = result.error;
+  return { status: kind === 'hooks_failed' ? 200 : status, late: kind === 'timeout' };
 }
 
 /** What is no matter of one target: the caller left, or a limit that the request itself has is used up (api §34.2). */

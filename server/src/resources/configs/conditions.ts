@@ -1,3 +1,4 @@
+import { isCredentialHeader, SIGN_IN_HEADERS } from '../../kernel/header-names.ts';
 import type { Issue } from '../issues.ts';
 import { formatPath } from '../issues.ts';
 
@@ -7,15 +8,24 @@ const EQUALITY = new Set(['$eq', '$ne']);
 const LISTS = new Set(['$in', '$nin']);
 const ORDER = new Set(['$gt', '$gte', '$lt', '$lte']);
 /** Two segments only: nothing below the first key of metadata or of the body's parameters can be asked for. */
-const KEY = /^(?:metadata|params)\.[^.]+$/;
+const KEY = /^(?:metadata|params|headers)\.[^.]+$|^url\.pathname$/;
+
+/** What is wrong with a name of something that a request has (`metadata.tier`), as a phrase; null for one that can be asked for. */
+export function keyProblem(key: string): string | null {
+  if (!KEY.test(key)) return 'must be "metadata.<key>", "params.<key>", "headers.<name>" or "url.pathname"';
+  const name = key.startsWith('headers.') ? key.slice('headers.'.length).toLowerCase() : '';
+  return isCredentialHeader(name) || SIGN_IN.has(name) ? 'names a header that holds a credential' : null;
+}
+
+const SIGN_IN: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
 
 function isPrimitive(value: unknown): boolean {
   return value === null || ['string', 'number', 'boolean'].includes(typeof value);
 }
 
 /**
- * Checks a condition query (api §10.6): `metadata.<key>`, `params.<key>` or `url.pathname` with a primitive or with
- * operators, and `$and` / `$or` over queries. An empty query is the empty conjunction: it always matches. A `$regex`
+ * Checks a condition query (api §10.6): `metadata.<key>`, `params.<key>`, `headers.<name>` or `url.pathname` with a
+ * primitive or with operators, and `$and` / `$or` over queries. An empty query is the empty conjunction: it always matches. A `$regex`
  * is never compiled here: it is matched by the linear-time engine, and one that does not compile is false (§10.6).
  */
 export function checkQuery(query: unknown, path: Path, issues: Issue[]): void {
@@ -31,10 +41,10 @@ export function checkQuery(query: unknown, path: Path, issues: Issue[]): void {
       else for (const [index, inner] of value.entries()) checkQuery(inner, [...at, index], issues);
     } else if (key.startsWith('$')) {
       report(at, 'is not a logical operator: use $and or $or');
-    } else if (key !== 'url.pathname' && !KEY.test(key)) {
-      report(at, 'must be "metadata.<key>", "params.<key>" or "url.pathname"');
-    } else if (!isPrimitive(value)) {
-      checkOperators(value, at, report);
+    } else {
+      const problem = keyProblem(key);
+      if (problem !== null) report(at, problem);
+      else if (!isPrimitive(value)) checkOperators(value, at, report);
     }
   }
 }

@@ -5,7 +5,7 @@ import { METADATA_HEADERS } from '../../kernel/header-names.ts';
 import { providerById } from '../../providers/catalog.ts';
 import { formatPath, type Issue } from '../issues.ts';
 import type { CheckHost } from '../shapes.ts';
-import { checkQuery } from './conditions.ts';
+import { checkQuery, keyProblem } from './conditions.ts';
 import { ACCOUNT_KEYS, type Config, GUARDRAIL_LISTS, HOOK_LISTS } from './structure.ts';
 
 type Path = (string | number)[];
@@ -139,6 +139,10 @@ function checkStrategy(node: Config, path: Path, report: Report, issues: Issue[]
   }
   if (strategy.sticky && strategy.mode !== 'loadbalance') {
     report(['strategy', 'sticky'], 'is possible with the mode "loadbalance" only');
+  }
+  for (const [index, field] of (strategy.sticky?.hash_fields ?? []).entries()) {
+    const problem = keyProblem(field);
+    if (problem !== null) report(['strategy', 'sticky', 'hash_fields', index], problem);
   }
   if (strategy.mode === 'loadbalance' && targets.every((target) => target.weight === 0)) {
     report(['targets'], 'must have at least one target with a weight above 0');

@@ -271,6 +271,7 @@ describe('limits are inclusive', () => {
 describe('conditions', () => {
   it.each<[string, unknown]>([
     ['a bare value', { 'metadata.tier': 'gold' }],
+    ['a header', { 'headers.X-Plan': { $in: ['pro', 'team'] } }],
     [
       'every operator',
       { 'params.n': { $eq: 1, $ne: null, $in: [1, 'a'], $nin: [], $gt: 1, $gte: '2.5', $lt: 3, $lte: 4 } },
@@ -284,7 +285,9 @@ describe('conditions', () => {
   it.each<[string, unknown, string]>([
     ['three segments', { 'metadata.a.b': 1 }, 'metadata.a.b'],
     ['one segment', { metadata: 1 }, 'metadata'],
-    ['another root', { 'headers.a': 1 }, 'headers.a'],
+    ['another root', { 'body.a': 1 }, 'body.a'],
+    ['a credential', { 'headers.Authorization': 'x' }, 'headers.Authorization'],
+    ['a cookie', { 'headers.cookie': 'x' }, 'headers.cookie'],
     ['another part of the URL', { 'url.host': 1 }, 'url.host'],
     ['an unknown operator', { 'metadata.a': { $exists: true } }, 'metadata.a.$exists'],
     ['an unknown logical operator', { $not: {} }, '$not'],

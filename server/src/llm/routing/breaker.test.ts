@@ -1,0 +1,112 @@
+import { describe, expect, it } from 'vitest';
+import { TestClock } from '../../kernel/clock.ts';
+import { type Breaker, Breakers, breakerOf } from './breaker.ts';
+
+const settings = (more: object = {}): Breaker => {
+  const made = breakerOf({ cooldown_interval: 30_000, ...more });
+  if (made === null) throw new Error('no breaker');
+  return made;
+};
+const call = (breakers: Breakers, breaker: Breaker, status: number, late = false, key = 'k') =>
+  breakers.begin(key, breaker)({ status, late });
+
+describe('a circuit breaker', () => {
+  it('opens at the number of failures, is closed to all for the cool-down, then lets one request try', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 3 });
+    for (let i = 0; i < 2; i++) call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+    clock.jump(29_999);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+    clock.jump(1);
+    expect(breakers.standOf('k', breaker)).toBe('half-open');
+    const probe = breakers.begin('k', breaker);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+    probe({ status: 200, late: false });
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+    expect(breakers.size).toBe(0);
+  });
+
+  it('stays open for another cool-down when the try fails, and for whoever comes next when the caller left', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 1 });
+    call(breakers, breaker, 502);
+    clock.jump(30_000);
+    breakers.begin('k', breaker)({ status: 502, late: false });
+    expect(breakers.standOf('k', breaker)).toBe('open');
+    clock.jump(30_000);
+    const gone = breakers.begin('k', breaker);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+    gone(null);
+    expect(breakers.standOf('k', breaker)).toBe('half-open');
+  });
+
+  it('a try that never ends keeps nobody out for longer than a cool-down', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 1 });
+    call(breakers, breaker, 502);
+    clock.jump(30_000);
+    breakers.begin('k', breaker);
+    clock.jump(30_000);
+    expect(breakers.standOf('k', breaker)).toBe('half-open');
+  });
+
+  it('opens at the share of failures once there are enough requests', () => {
+    const breakers = new Breakers(new TestClock());
+    const breaker = settings({ failure_threshold_percentage: 50, minimum_requests: 4 });
+    for (const status of [200, 503, 503]) call(breakers, breaker, status);
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+    call(breakers, breaker, 200);
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+  });
+
+  it('forgets what is older than its window', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 2, window_interval: 10_000 });
+    call(breakers, breaker, 503);
+    clock.jump(11_000);
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+    clock.jump(5_000);
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+  });
+
+  it.each([
+    ['a status above 500', 501, false, 'open'],
+    ['500 itself', 500, false, 'closed'],
+    ['a refusal of the caller', 429, false, 'closed'],
+    ['no answer in time', 408, true, 'open'],
+  ])('counts by default: %s', (_title, status, late, stand) => {
+    const breakers = new Breakers(new TestClock());
+    const breaker = settings({ failure_threshold: 1 });
+    call(breakers, breaker, status, late);
+    expect(breakers.standOf('k', breaker)).toBe(stand);
+  });
+
+  it('counts the statuses it is given, and only those', () => {
+    const breakers = new Breakers(new TestClock());
+    const breaker = settings({ failure_threshold: 1, failure_status_codes: [429] });
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+    call(breakers, breaker, 429);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+  });
+
+  it('remembers no more targets than its bound, and nothing of those that never fail', () => {
+    const breakers = new Breakers(new TestClock(), 10);
+    const breaker = settings({ failure_threshold: 5 });
+    for (let i = 0; i < 100; i++) call(breakers, breaker, 200, false, `fine ${i}`);
+    expect(breakers.size).toBe(0);
+    for (let i = 0; i < 100; i++) call(breakers, breaker, 503, false, `failing ${i}`);
+    expect(breakers.size).toBe(10);
+  });
+});

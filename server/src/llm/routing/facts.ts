@@ -1,0 +1,36 @@
+/** What conditions and sessions see of a request. */
+import { isCredentialHeader, SIGN_IN_HEADERS } from '../../kernel/header-names.ts';
+import { decodeString, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
+import type { Exchange } from '../exchange.ts';
+import { pathOnly } from '../steps/record.ts';
+import type { Primitive, QueryFacts } from './conditions.ts';
+
+const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
+
+/**
+ * `params`: the members of the body that may be asked for. They are looked for once, when the first is asked for, in the
+ * body as it came.
+ */
+export function factsOf(x: Exchange, params: readonly string[]): QueryFacts {
+  const { metadata } = x;
+  let scanned: ScanResult | null | undefined;
+  const body = x.walk?.body ?? x.body;
+  return {
+    metadata: (name) => (metadata !== null && Object.hasOwn(metadata, name) ? metadata[name] : undefined),
+    param(name) {
+      if (scanned === undefined) scanned = x.scan === null ? null : scanJson(body, params);
+      return scanned === null ? undefined : memberOf(body, scanned, name);
+    },
+    // Credentials are nothing to route by.
+    header: (name) =>
+      isCredentialHeader(name) || signIn.has(name) || name === x.credentialHeader ? undefined : x.header(name),
+    pathname: pathOnly(x.request.url ?? ''),
+  };
+}
+
+function memberOf(body: Buffer, scan: ScanResult, name: string): Primitive | undefined {
+  const range = scan.get(name);
+  if (range === undefined || range.kind === 'object' || range.kind === 'array') return undefined;
+  if (range.kind === 'string') return decodeString(body, range);
+  return JSON.parse(body.toString('utf8', range.start, range.end)) as Primitive;
+}
