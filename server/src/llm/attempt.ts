@@ -24,6 +24,8 @@ export interface Prepared {
   readonly stripUsage: boolean;
   /** Signs each attempt; null for accounts whose headers are complete. */
   readonly signer: Signer | null;
+  /** Headers of the caller that were looked at for it, `name, value`; null when there were none. */
+  readonly seen: readonly string[] | null;
 }
 
 const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
@@ -31,13 +33,21 @@ const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
 export function prepare(x: Exchange, target: Target): Prepared {
   const model = target.sends(x.model);
   const bound = target.bind(x.operation.id, model);
+  let seen: string[] | null = null;
   const context: CallContext = {
     operation: x.operation.id,
     model,
     stream: x.stream,
     credentials: target.credentials,
     pathParams: x.params,
-    header: (name) => x.header(name) ?? x.header(`x-gateway-${name}`),
+    header(name) {
+      const value = x.header(name) ?? x.header(`x-gateway-${name}`);
+      if (value !== undefined) {
+        seen ??= [];
+        seen.push(name, value);
+      }
+      return value;
+    },
     strict: target.strict,
     now: () => x.services.clock.now(),
     requestId: x.id,
@@ -69,6 +79,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
     context,
     stripUsage: body.stripUsage,
     signer,
+    seen,
   };
 }
 
@@ -288,7 +299,9 @@ async function signedAttempt(x: Exchange, target: Target, prepared: Prepared, si
   const started = clock.monotonic();
   const access = accessOf(x, target);
   const first = await send(x, target, prepared, { signer, access }, target.timeoutMs);
-  if (first.kind !== 'answered' || first.status !== 401 || x.headSent || x.clientGone || !access.drop()) return first;
+  // AWS answers 403 where a session is over.
+  const refused = first.kind === 'answered' && (first.status === 401 || first.error.type === 'authentication_error');
+  if (!refused || x.headSent || x.clientGone || !access.drop()) return first;
   const left = target.timeoutMs === null ? null : target.timeoutMs - (clock.monotonic() - started);
   if (left !== null && left < 1) return first;
   return send(x, target, prepared, { signer, access: accessOf(x, target) }, left);

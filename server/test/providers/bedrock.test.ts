@@ -538,6 +538,26 @@ describe('chat over Converse', () => {
     expect(upstream.calls).toEqual([]);
   });
 
+  it('is never answered from the cache of calls with other guardrails, vectors of Bedrock included', async () => {
+    upstream.reply = ({ call }) =>
+      call === 'invoke' ? { embedding: [1, 0], inputTextTokenCount: 2 } : converseAnswer([{ text: 'ok' }], 'end_turn');
+    const embedding = { provider: '@aws', model: 'amazon.titan-embed-text-v2:0' };
+    const config = JSON.stringify({ provider: '@aws', cache: { mode: 'semantic', threshold: 0, embedding } });
+    const ask = async (headers: Record<string, string> = {}): Promise<string | null> => {
+      const body = { model: NOVA, messages: [user('does it mean the same?')] };
+      const answer = await server.call('/chat/completions', body, { 'x-gateway-config': config, ...headers });
+      expect(answer.status).toBe(200);
+      await answer.text();
+      return answer.headers.get('x-gateway-cache-status');
+    };
+    const guarded = { 'x-amzn-bedrock-guardrailidentifier': 'gr1', 'x-amzn-bedrock-guardrailversion': '1' };
+    expect(await ask()).toContain('MISS');
+    await expect.poll(() => ask()).toContain('HIT');
+    expect(await ask(guarded)).toContain('MISS');
+    await expect.poll(() => ask(guarded)).toContain('HIT');
+    expect(await ask({ ...guarded, 'x-amzn-bedrock-guardrailversion': '2' })).toContain('MISS');
+  });
+
   it('leaves out what drop_params lists', async () => {
     upstream.reply = () => converseAnswer([{ text: 'ok' }], 'end_turn');
     const config = JSON.stringify({ provider: '@aws', drop_params: ['seed', 'n'] });

@@ -101,6 +101,8 @@ function about(hash: Hash, x: Exchange, target: Target, prepared: Prepared): voi
       request.origin,
       request.path,
       sent.sort(),
+      // What becomes a field of the body is not among the headers that are sent.
+      prepared.seen,
       guardrails.map(({ id, version }) => [id, version ?? null]),
       // A namespace takes the place of what tells callers apart (api §33.1), never that of tenant, key or account.
       namespace === undefined ? (x.metadata ?? null) : { namespace },

@@ -240,8 +240,8 @@ export interface BedrockRuntime extends FakeUpstream {
   /** What did not fit the published definitions; a test that leaves any has failed. */
   readonly faults: string[];
   readonly calls: RuntimeCall[];
-  /** The next calls fail with this. */
-  failure: Failure | null;
+  /** The next calls fail with this, or with what it says of each. */
+  failure: Failure | ((call: RuntimeCall) => Failure | null) | null;
   /** Answer of the next calls; a list of frames is a stream. Null: none is known. */
   reply: (call: RuntimeCall) => Fields | readonly Buffer[] | null;
   /** Headers of the next answers. */
@@ -487,7 +487,8 @@ export async function startBedrockRuntime(options: { readonly now?: () => number
       return;
     }
     calls.push(call);
-    if (upstream.failure !== null) return fail(response, upstream.failure);
+    const failure = typeof upstream.failure === 'function' ? upstream.failure(call) : upstream.failure;
+    if (failure !== null) return fail(response, failure);
     const answer = upstream.reply(call);
     if (answer === null) return fail(response, { status: 500, name: 'InternalServerException', message: 'no answer' });
     if (isFrames(answer)) return sendFrames(response, answer, upstream.slice, upstream.cut);
