@@ -75,7 +75,9 @@ const says = (line: Line, phase: Phase) => {
   const { asks, answers } = saidBy(line);
   return line.operation.family !== 'J' && typeof (phase === 'input' ? asks : answers) !== 'string';
 };
-const STREAMS = new Set(['chat', 'completions', 'messages', 'responses']);
+/** Whose answers are texts that a refusal can be told in. */
+const TALKS = new Set(['chat', 'completions', 'messages', 'responses']);
+const STREAMS = new Set([...TALKS, 'transcribe']);
 const canBeJudged = (line: Line, phase: Phase) =>
   phase === 'input' || (isStream(line) ? STREAMS.has(line.operation.id) : line.operation.id !== 'speech');
 
@@ -339,7 +341,7 @@ describe.each(ENGINES)('on %s', (engine, rows, outcomes) => {
     const passed = { ...result, verdict: true, checks };
     if (comes === 'denied') return { status: 446, shows: false, calls, result: failed };
     if (comes === 'told softly')
-      return { status: STREAMS.has(line.operation.id) ? 200 : 446, shows: false, calls, result: failed };
+      return { status: TALKS.has(line.operation.id) ? 200 : 446, shows: false, calls, result: failed };
     if (comes === 'redacted') return { status: 200, shows: false, calls, result: { ...passed, transformed: true } };
     if (comes === 'passed') return { status: 200, shows: true, calls, result: async ? failed : passed };
     // The head of a stream that is only watched has left long before its end was judged.
