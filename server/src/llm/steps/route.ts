@@ -127,8 +127,9 @@ async function planned(x: Exchange, walk: Walk, plan: RoutePlan): Promise<Planne
   for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
     const { path } = leaf;
     try {
-      const { provider, stored, shaping } = targetOf(x, walk, plan, leaf);
-      out.push({ path, provider: provider.id, slug: stored?.slug ?? null, model: modelUnder(shaping, x.model) });
+      const target = targetOf(x, walk, plan, leaf);
+      const { provider, stored } = target;
+      out.push({ path, provider: provider.id, slug: stored?.slug ?? null, model: target.sends(x.model) });
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
       out.push({ path, provider: null, slug: null, model: null, error: error.message });
