@@ -29,6 +29,11 @@ const PATHS = { chat: '/chat/completions', messages: '/messages', responses: '/r
 /** Who answers in the caller's own shape, and who in another. */
 const NATIVE = { chat: 'openai', messages: 'anthropic', responses: 'openai' } as const;
 const OTHER = { chat: 'anthropic', messages: 'openai', responses: 'anthropic' } as const;
+/** Who goes on with an answer whose beginning it is given. */
+const PREFILL = {
+  'own shape': { chat: 'groq', messages: 'anthropic', responses: 'anthropic' },
+  converted: { chat: 'anthropic', messages: 'mistral-ai', responses: 'mistral-ai' },
+} as const;
 const TEXT = PIECES.join('');
 /** Longest any call may take, milliseconds: three attempts within their limits, and waits of seconds between them. */
 const BUDGET_MS = 20_000;
@@ -184,7 +189,18 @@ const FAULTS = [
 /** Of streams: content was shown before it happened. */
 const MID_STREAM: ReadonlySet<string> = new Set(['cut', 'stall', 'malformed', 'no-end']);
 
-const MODES = ['alone', 'retry', 'restart'] as const;
+/** With nothing in reserve, with another try, with another target; and what else may follow a stream that broke. */
+const MODES = [
+  'alone',
+  'retry',
+  'fallback',
+  'restart',
+  'fallback restart',
+  'continue',
+  'fallback continue',
+  'refused prefill',
+  'fallback refuses prefill',
+] as const;
 const WHO = ['own shape', 'converted'] as const;
 
 interface Cell {
@@ -201,7 +217,7 @@ for (const fault of FAULTS)
     for (const stream of [false, true])
       for (const mode of MODES)
         for (const who of WHO) {
-          if (mode === 'restart' && !(stream && MID_STREAM.has(fault))) continue;
+          if (!['alone', 'retry', 'fallback'].includes(mode) && !(stream && MID_STREAM.has(fault))) continue;
           cells.push({ fault, shape, stream, mode, who });
         }
 
@@ -210,20 +226,32 @@ const nameOf = ({ fault, shape, stream, mode, who }: Cell) =>
 
 function configOf(cell: Cell): object {
   const { fault, shape, mode, who, stream } = cell;
-  const provider = (who === 'own shape' ? NATIVE : OTHER)[shape];
-  const again = mode !== 'alone';
-  const model = `${fault}.x${again ? 1 : 1000}.${shape}-${stream}-${mode}-${who === 'converted'}`;
-  return target(provider, model, {
+  const goesOn = mode.includes('continue') || mode.includes('prefill');
+  const first = (who === 'own shape' ? NATIVE : OTHER)[shape];
+  const second = goesOn ? PREFILL[who][shape] : (who === 'own shape' ? OTHER : NATIVE)[shape];
+  const place = `${mode.includes('prefill') ? 'picky-' : ''}${shape}-${stream}-${mode}-${who === 'converted'}`;
+  const rules = {
     ...LIMITS,
-    ...(again ? { retry: { attempts: 2, on_status_codes: ALL, use_retry_after_headers: true } } : {}),
-    ...(mode === 'restart' ? { stream: { on_break: 'restart' } } : {}),
-  });
+    ...(mode.includes('restart') ? { stream: { on_break: 'restart' } } : {}),
+    ...(goesOn ? { stream: { on_break: 'continue' } } : {}),
+  };
+  if (mode === 'alone') return target(first, `${fault}.x1000.${place}`, rules);
+  if (mode.startsWith('fallback')) {
+    return {
+      strategy: { mode: 'fallback' },
+      targets: [target(first, `${fault}.x1000.${place}`), target(second, `good.${place}`)],
+      ...rules,
+    };
+  }
+  const retry = { attempts: 2, on_status_codes: ALL, use_retry_after_headers: true };
+  return target(goesOn ? second : first, `${fault}.x1.${place}`, { ...rules, retry });
 }
 
 /** Whether the call answers as if nothing had happened. */
 function isRescued({ fault, stream, mode }: Cell): boolean {
   if (mode === 'alone') return false;
-  return mode === 'restart' || !(stream && MID_STREAM.has(fault));
+  if (mode.includes('prefill')) return false;
+  return mode.includes('restart') || mode.includes('continue') || !(stream && MID_STREAM.has(fault));
 }
 
 function judge(cell: Cell, told: Told): void {
@@ -239,6 +267,7 @@ function judge(cell: Cell, told: Told): void {
     expect(told.finish, about).toMatch(/content_filter|refusal/);
     return;
   }
+  if (cell.mode.includes('prefill')) expect(told.error, about).not.toContain('invalid_request_error');
   expect(told.ended, about).toBe(false);
   expect(TEXT.startsWith(told.text) && told.broken === false, about).toBe(true);
   expect(told.error, about).toBeTypeOf('string');

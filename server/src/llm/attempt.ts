@@ -12,7 +12,9 @@ import { signerOf } from '../providers/sign-in.ts';
 import { type Access, accessOf } from './access.ts';
 import type { Exchange } from './exchange.ts';
 import type { AttemptResult } from './relay/answered.ts';
+import { goingOn, withPrefill } from './relay/join.ts';
 import { Relay } from './relay/relay.ts';
+import { goesOnFrom } from './relay/rescue.ts';
 import { modelUnder, shape } from './shaping.ts';
 import type { Target } from './target.ts';
 
@@ -119,13 +121,15 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
   }
   const addUsage = x.stream && knowsUsageOption(binding, context) && wantsNoUsage(x);
   const shaping = x.shaped ? null : target.shaping;
-  if (shaping === null && (bound.request === undefined || isUntouched(x, bound))) {
+  const shown = goesOnFrom(x);
+  if (shown === null && shaping === null && (bound.request === undefined || isUntouched(x, bound))) {
     return { parts: splice(x, context.model, addUsage), converted: false, stripUsage: addUsage };
   }
   const parsed = parseExact(x.body.toString('utf8'));
   if (!isObject(parsed)) throw new SluiceError('bad_call', 'The body must be a JSON object.');
   let body: JsonObject = shaping === null ? parsed : shape(parsed, shaping);
   if (typeof body.model === 'string' || context.model !== '') body = { ...body, model: context.model };
+  if (shown !== null) body = goingOn(x.operation.shape, body, shown);
   if (convert === null && addUsage)
     body = {
       ...body,
@@ -133,6 +137,7 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
     };
   const headers = convert === null ? binding.headers?.(body, context) : undefined;
   if (bound.request !== undefined) body = bound.request(body, context);
+  if (shown !== null && binding.prefill !== undefined) body = withPrefill(body, binding.prefill);
   const stripUsage = addUsage && convert === null;
   return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage, headers };
 }

@@ -15,6 +15,7 @@ import type { Caching } from './cache/caching.ts';
 import type { Reserved } from './estimate.ts';
 import type { Guarded } from './guard/guarded.ts';
 import type { Plan } from './plan.ts';
+import type { Shown } from './relay/shown.ts';
 import type { Leg } from './routing/leg.ts';
 import type { Walk } from './routing/walk.ts';
 import type { Services } from './services.ts';
@@ -110,6 +111,8 @@ export class Exchange {
   again: Retry | null;
   /** Whether the next target would take over from an attempt that fails so; null when there is none. */
   next: ((status: number, code: string | null) => boolean) | null;
+  /** What the caller has seen of a stream that may have to be gone on with; null where it never will be. */
+  shown: Shown | null;
   /** Upstream call under way; aborted when the client leaves. */
   control: WireControl | null;
   /** Ends whatever the request is waiting for: the client left, or the server has to stop. */
@@ -187,6 +190,7 @@ export class Exchange {
     this.waited = 0;
     this.again = null;
     this.next = null;
+    this.shown = null;
     this.control = null;
     this.cancel = null;
     this.clientGone = false;

@@ -40,11 +40,10 @@ export function refuseUnexecuted(config: Config): void {
       'This config names prompt_id, which this version of Sluice does not execute.',
     );
   }
-  if (config.hedge || config.stream?.on_break === 'continue') {
-    const name = config.hedge ? 'hedge' : 'stream.on_break "continue"';
+  if (config.hedge) {
     throw new SluiceError(
       'unsupported_operation',
-      `This config names ${name}, which this version of Sluice does not execute.`,
+      'This config names hedge, which this version of Sluice does not execute.',
     );
   }
 }

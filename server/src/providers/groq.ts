@@ -12,6 +12,7 @@ export const groq = compatible({
   title: 'Groq',
   baseUrl: 'https://api.groq.com/openai/v1',
   serves: ['embeddings', 'responses', 'speech', 'transcribe', 'translate'],
+  bindings: { chat: { prefill: {} } },
   chat: {
     maxCompletionTokens: true,
     request: [

@@ -15,6 +15,7 @@ export const moonshot = compatible({
   id: 'moonshot',
   title: 'Moonshot AI',
   baseUrl: 'https://api.moonshot.ai/v1',
+  bindings: { chat: { prefill: { message: { partial: true } } } },
   chat: {
     request: [
       refuseFields('seed', 'logprobs', 'top_logprobs', 'logit_bias'),

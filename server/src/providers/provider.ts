@@ -85,6 +85,8 @@ export interface Binding {
   readonly framing?: Framing;
   /** Whether `stream_options: {include_usage: true}` makes this provider report usage in a stream. */
   readonly streamUsageOption?: boolean | ((context: CallContext) => boolean);
+  /** The provider goes on with an answer whose beginning stands last in the conversation, as the assistant's own message. */
+  readonly prefill?: Prefill;
   /** Reads the provider's own usage object where it differs from the shape's (`operations/usage.ts`). */
   readonly usage?: (usage: JsonObject) => TokenUsage | null;
   /**
@@ -113,6 +115,12 @@ export interface Binding {
 
 /** Server-sent events, or binary messages of `application/vnd.amazon.eventstream`. */
 export type Framing = 'sse' | 'aws-event-stream';
+
+/** What has to be added for an answer to be gone on with: to its beginning, and to the body. Both may be empty. */
+export interface Prefill {
+  readonly message?: JsonObject;
+  readonly body?: JsonObject;
+}
 
 /** See `Binding.inspectFirstEvent`. */
 export interface FirstEventHook {

@@ -8,6 +8,7 @@ export const vllm = compatible({
   baseUrl: null,
   needsKey: false,
   serves: ['completions', 'embeddings', 'rerank', 'responses', 'messages', 'transcribe'],
+  bindings: { chat: { prefill: { body: { continue_final_message: true, add_generation_prompt: false } } } },
   chat: {
     request: [emptyContent, drop('user')],
     extensions: ['top_k'],

@@ -1,6 +1,7 @@
 /**
  * A provider that misbehaves as its model's name says, in the three shapes that answer with text: `<fault>` or
- * `<fault>.<times>` for the first calls of that name only. `good.<text>` answers with that text.
+ * `<fault>.x<times>` for the first calls of that name only; any other name answers well, and goes on with the beginning of an
+ * answer unless it contains `picky`, which refuses one.
  */
 import type { ServerResponse } from 'node:http';
 import { chatStream, messageStream, responseStream } from './streams.ts';
@@ -260,7 +261,11 @@ export async function startFaulty(
     const fault = FAULTS[name];
     if (fault !== undefined && !(rest?.startsWith('x') && n > Number(rest.slice(1)))) return fault(call, response);
     if (answer !== undefined && fault === undefined && name !== 'good') return answer(call, response, request);
-    const pieces = PIECES;
+    const prefill = prefillOf(call);
+    if (prefill !== null && model.includes('picky')) return refuse(400, 'invalid_request_error')(call, response);
+    const text = PIECES.join('');
+    const pieces =
+      prefill === null || !text.startsWith(prefill) ? PIECES : (text.slice(prefill.length).match(/\s*\S+/g) ?? []);
     if (!call.stream) return sendJson(response, 200, whole(shape, model, pieces.join('')));
     const { start, content, end } = streamed(shape, model, pieces);
     begin(response, [...start, ...content, ...end]);

@@ -20,8 +20,10 @@ import { ClientSide } from './client-side.ts';
 import { memberOf } from './content.ts';
 import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
+import { Joint } from './join.ts';
 import { answerTouches, declaredLength, framingOf, headerOf, isJson, joined, nameOf, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
+import { followShown, goesOnFrom } from './rescue.ts';
 import { StreamWatch, silent } from './watch.ts';
 import { noJson, unfit } from './whole.ts';
 
@@ -64,6 +66,8 @@ export class Relay implements WireHandler {
   readonly #client: ClientSide;
   #events: EventReader | null = null;
   #watch: StreamWatch | null = null;
+  /** The stream goes on with one that broke. */
+  readonly #joint: Joint | null;
   readonly #meter: Meter;
   #answerBytes = 0;
   /** Guardrails judge the stream. */
@@ -94,6 +98,9 @@ export class Relay implements WireHandler {
     this.#firstData = parts.firstData;
     this.#settle = parts.settle;
     this.#started = parts.x.services.clock.monotonic();
+    const shown = goesOnFrom(parts.x);
+    this.#joint =
+      shown === null ? null : new Joint(parts.x.operation, shown, parts.x.spent?.map(({ usage }) => usage) ?? []);
     this.#meter = new Meter(parts.x, parts.bound);
     this.#client = new ClientSide(parts.x, parts.target);
   }
@@ -138,6 +145,7 @@ export class Relay implements WireHandler {
         stripUsage: this.#stripUsage,
         framing,
       });
+      followShown(this.#x, this.#target);
       this.#watch = new StreamWatch({
         x: this.#x,
         target: this.#target,
@@ -148,6 +156,10 @@ export class Relay implements WireHandler {
       });
       this.#meter.watch();
       if (this.#x.guard !== null) this.#guardStream();
+      return;
+    }
+    if (this.#joint !== null) {
+      this.#fail(new SluiceError('upstream_invalid', 'The provider did not go on with the stream.'));
       return;
     }
     this.#mode = this.#bound.response === undefined ? 'bytes' : 'json';
@@ -460,13 +472,13 @@ export class Relay implements WireHandler {
     const events = this.#events;
     if (events === null) return;
     try {
-      const whole = events.push(chunk);
+      const came = events.push(chunk);
       if (events.refused !== null) {
         this.#control?.abort();
         this.#answerError(events.refused);
         return;
       }
-      this.#forward(events, whole);
+      this.#forward(events, this.#joint === null ? came : this.#joint.pass(came));
       this.#meter.grow();
       if (events.broken !== null && !this.#settled && !this.#gate?.over) this.#break(events.broken);
     } catch (error) {
@@ -518,6 +530,7 @@ export class Relay implements WireHandler {
   #send(events: readonly Buffer[]): void {
     if (!this.#x.headSent) this.#client.start(null, 'text/event-stream');
     this.#client.write(joined(events));
+    this.#x.shown?.see(events);
   }
 
   #complete(failed: boolean, tail: readonly Buffer[]): void {
@@ -542,7 +555,8 @@ export class Relay implements WireHandler {
   #endStream(): void {
     const events = this.#events;
     if (events === null) throw new SluiceError('upstream_invalid', 'The provider ended the call before it answered.');
-    const last = events.flush();
+    const flushed = events.flush();
+    const last = this.#joint === null ? flushed : this.#joint.pass(flushed);
     if (last.length > 0) this.#forward(events, last);
     if (this.#settled || this.#gate?.over) return;
     if (!events.ended && streamMustEnd(this.#x.operation)) {

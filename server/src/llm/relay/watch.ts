@@ -8,6 +8,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
+import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
@@ -97,7 +98,8 @@ export class StreamWatch {
   /** The stream has ended by these events, or without them. What the attempt fails with, if another one follows. */
   verdict(tail: readonly Buffer[], failed: boolean): ProviderError | SluiceError | null {
     const { operation, headSent, again, next } = this.#x;
-    if (headSent) return null;
+    // An attempt that goes on with what was shown has kept its own part back.
+    if (headSent && this.#kept === null) return failed && this.#x.shown?.continuable ? this.#broken(tail) : null;
     const followed = again !== null || next !== null;
     if (!followed && (failed || !this.#known || this.#content || this.#told)) return null;
     for (const event of tail) {
@@ -111,6 +113,22 @@ export class StreamWatch {
     if (failed || (this.#known && !this.#content && !this.#told)) {
       const error = new SluiceError('upstream_invalid', 'The provider ended the stream without an answer.');
       return !failed || isFollowed(this.#x, error.status, error.code) ? error : null;
+    }
+    return null;
+  }
+
+  /** The error that broke a stream which the next attempt may go on with. */
+  #broken(tail: readonly Buffer[]): SluiceError | null {
+    for (const event of tail) {
+      const body = bodyOf(event);
+      const error = body == null ? null : errorIn(this.#x.operation, body);
+      if (error === null || !isFollowed(this.#x, error.status, error.code)) continue;
+      const { message, status, type, code } = error;
+      return new SluiceError('provider_error', withoutSecrets(message, this.#target.sent), {
+        status,
+        type,
+        ...(code === null ? {} : { code }),
+      });
     }
     return null;
   }

@@ -94,10 +94,13 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
   return result;
 }
 
-/** Whether the next target is tried. Nothing the client has seen is taken back, and a request that has to end ends. */
+/**
+ * Whether the next target is tried. Nothing the client has seen is taken back, at most gone on with, and a request that has
+ * to end ends.
+ */
 function goesOn(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> | null): boolean {
-  if (x.headSent || x.clientGone) return false;
-  if (result.kind === 'done') return !x.dryRun && asksForNext(codes, x.status, null);
+  if (x.clientGone || (x.headSent && x.shown?.continuable !== true)) return false;
+  if (result.kind === 'done') return !x.dryRun && !x.headSent && asksForNext(codes, x.status, null);
   if (result.kind === 'failed') {
     const { kind } = result.error;
     // Told as an answer, a refusal is one.

@@ -7,7 +7,11 @@ import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import type { RoutePlan } from '../plan.ts';
 import type { AttemptResult } from '../relay/answered.ts';
+<<<<<<< HEAD
 import type { CallResult } from '../routing/breaker.ts';
+=======
+import { mayFollow } from '../relay/rescue.ts';
+>>>>>>> 50b2dc4 (feat(streams): a stream that broke is gone on with by the next target)
 import { beginLeg, endLeg } from '../routing/leg.ts';
 import type { Leaf } from '../routing/route.ts';
 import { newWalk, plannedLeaves, type Walk, walkNode } from '../routing/walk.ts';
@@ -77,6 +81,7 @@ function isExpired(x: Exchange, { stored }: Target): boolean {
 async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Promise<AttemptResult> {
   const began = x.services.clock.monotonic();
   if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
+  const before = { target: x.target, path: walk.path };
   walk.path = leaf.path;
   x.target = null;
   x.body = walk.body;
@@ -91,11 +96,14 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
   const told = leaf.breaker === null ? NOBODY : x.services.breakers.begin(`${walk.place} ${leaf.path}`, leaf.breaker);
   try {
     const target = targetOf(x, walk, plan, leaf);
+    if (!mayFollow(x, target)) return brokenBefore(x, walk, before);
     x.target = target;
     const leg = beginLeg(x, target);
     if (plan.purpose !== 'reads') await admitTarget(x, walk, leg);
     if (plan.purpose === 'uses') await reserveTarget(x, walk, leg);
     await guardTarget(x, walk, leaf.shape, guardOf(x, plan, leaf));
+    // What was shown before this target could not be judged with what it says.
+    if (x.headSent && (x.guard?.output.length ?? 0) > 0) return brokenBefore(x, walk, before);
     if (target.provider.local !== undefined) walk.local = true;
     const prepared = prepare(x, target);
     if (x.dryRun) {
@@ -121,6 +129,7 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
   }
 }
 
+<<<<<<< HEAD
 /** The targets in the order in which they would be tried. */
 async function planned(x: Exchange, walk: Walk, plan: RoutePlan): Promise<PlannedTarget[]> {
   const out: PlannedTarget[] = [];
@@ -145,6 +154,16 @@ function outcomeFor(result: AttemptResult, given: number): CallResult {
   if (result.kind !== 'failed') return { status: result.kind === 'done' ? given : result.status, late: false };
   const { kind, status } = result.error;
   return { status: kind === 'hooks_failed' ? 200 : status, late: kind === 'timeout' };
+=======
+/** A target that cannot go on with what was shown changes nothing: what broke the stream is still what there is to tell. */
+function brokenBefore(x: Exchange, walk: Walk, before: { target: Target | null; path: string }): AttemptResult {
+  endLeg(x, walk, false);
+  x.target = before.target;
+  walk.path = before.path;
+  const error =
+    x.shown?.broken ?? new SluiceError('upstream_cut', 'The stream broke, and no target can go on with it.');
+  return { kind: 'failed', error };
+>>>>>>> 50b2dc4 (feat(streams): a stream that broke is gone on with by the next target)
 }
 
 /** What is no matter of one target: the caller left, or a limit that the request itself has is used up (api §34.2). */
@@ -160,13 +179,14 @@ function passOver(x: Exchange, walk: Walk): void {
   setAside(x);
   endLeg(x, walk, false);
   x.ending = null;
-  x.status = 0;
   x.outcome = 'ok';
   x.errorCode = null;
   x.errorMessage = null;
   x.modelAnswered = null;
-  x.ttft = null;
   x.costMicros = null;
+  if (x.headSent) return;
+  x.status = 0;
+  x.ttft = null;
 }
 
 function guardOf(x: Exchange, plan: RoutePlan, leaf: Leaf): ReturnType<typeof guardPlan> {

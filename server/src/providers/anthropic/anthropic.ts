@@ -74,6 +74,8 @@ export const anthropic: Provider = {
   bindings: {
     messages: {
       ...plainBinding('messages'),
+      // Newer models refuse it.
+      prefill: {},
       target: { traits },
       inspectFirstEvent: { setting: INSPECT, find: overloadIn },
     },

@@ -78,6 +78,7 @@ export const mistralAi: Provider = compatible({
     reasoning: { field: 'reasoning_content' },
   },
   bindings: {
+    chat: { prefill: { message: { prefix: true } } },
     embeddings: embeddingsBinding({ request: [rename('dimensions', 'output_dimension'), drop('user')] }),
   },
   training: { jobs, files, batches: batchesOf(() => mistralAi) },

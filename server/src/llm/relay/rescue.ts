@@ -1,0 +1,33 @@
+/** Whether, and how, another attempt may take the place of one that failed. */
+import type { Exchange } from '../exchange.ts';
+import { modelUnder } from '../shaping.ts';
+import type { Target } from '../target.ts';
+import type { AttemptResult } from './answered.ts';
+import { Shown } from './shown.ts';
+
+/**
+ * Whether an attempt at this target may follow: nobody has seen anything yet, or the target takes what was seen as the
+ * beginning of its answer.
+ */
+export function mayFollow(x: Exchange, target: Target): boolean {
+  if (!x.headSent) return true;
+  if (x.shown === null || !x.shown.continuable || x.clientGone) return false;
+  return target.bind(x.operation.id, modelUnder(target.shaping, x.model)).binding.prefill !== undefined;
+}
+
+/** What the next attempt goes on from; null: it begins. */
+export function goesOnFrom(x: Exchange): Shown | null {
+  return x.headSent ? x.shown : null;
+}
+
+/** Follows what the caller sees, where the config wants a break to be gone on from, something can, and nothing judges it. */
+export function followShown(x: Exchange, target: Target): void {
+  if (x.shown !== null || x.headSent || target.onBreak?.onBreak !== 'continue') return;
+  if ((x.again === null && x.next === null) || (x.guard?.output.length ?? 0) > 0) return;
+  x.shown = new Shown(x.operation.shape);
+}
+
+/** An attempt has failed. Remembers what broke a stream that was begun: it is what the caller is told in the end. */
+export function noteBreak(x: Exchange, result: AttemptResult): void {
+  if (x.shown !== null && x.headSent && result.kind === 'failed') x.shown.broken ??= result.error;
+}
