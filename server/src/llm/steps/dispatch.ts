@@ -23,24 +23,15 @@ export async function dispatch(x: Exchange): Promise<void> {
 
 /** Calls one target until its answer is whole or no retry is left; the last result. */
 export async function call(x: Exchange, target: Target, prepared: Prepared): Promise<AttemptResult> {
-<<<<<<< HEAD
-  if (target.cache !== null && (await x.services.answers.look(x, target, prepared, target.cache))) return DONE;
-=======
   if (target.cache !== null && !x.headSent && (await x.services.answers.look(x, target, prepared, target.cache)))
     return DONE;
-  let waited = 0;
->>>>>>> 50b2dc4 (feat(streams): a stream that broke is gone on with by the next target)
   for (let tries = 0; ; tries++) {
     x.again = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
     // What was shown by then belongs to what is asked for next.
     const result = await attempt(x, target, goesOnFrom(x) === null ? prepared : prepare(x, target));
     if (result.kind === 'done') return result;
-<<<<<<< HEAD
-    const wait = retryDelay(x, target.retry, result, tries);
-=======
     noteBreak(x, result);
-    const wait = mayFollow(x, target) ? retryDelay(x, target.retry, result, tries, waited) : null;
->>>>>>> 50b2dc4 (feat(streams): a stream that broke is gone on with by the next target)
+    const wait = mayFollow(x, target) ? retryDelay(x, target.retry, result, tries) : null;
     if (wait === null) return result;
     x.waited += wait;
     await pause(x, wait);
@@ -48,19 +39,8 @@ export async function call(x: Exchange, target: Target, prepared: Prepared): Pro
 }
 
 /** Milliseconds until the next try, or null when this result is final. */
-<<<<<<< HEAD
 function retryDelay(x: Exchange, retry: Retry | null, result: AttemptResult, tries: number): number | null {
-  if (retry === null || tries >= retry.attempts || x.headSent || x.clientGone) return null;
-=======
-function retryDelay(
-  x: Exchange,
-  retry: Retry | null,
-  result: AttemptResult,
-  tries: number,
-  waited: number,
-): number | null {
   if (retry === null || tries >= retry.attempts || x.clientGone) return null;
->>>>>>> 50b2dc4 (feat(streams): a stream that broke is gone on with by the next target)
   if (result.kind === 'done' || !namesStatus(retry.statusCodes, ...outcomeOf(result))) return null;
   // Those that failed together do not come back together: full jitter.
   let wait = x.services.random() * 1000 * 2 ** tries;

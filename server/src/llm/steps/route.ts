@@ -7,11 +7,8 @@ import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import type { RoutePlan } from '../plan.ts';
 import type { AttemptResult } from '../relay/answered.ts';
-<<<<<<< HEAD
-import type { CallResult } from '../routing/breaker.ts';
-=======
 import { mayFollow } from '../relay/rescue.ts';
->>>>>>> 50b2dc4 (feat(streams): a stream that broke is gone on with by the next target)
+import type { CallResult } from '../routing/breaker.ts';
 import { beginLeg, endLeg } from '../routing/leg.ts';
 import type { Leaf } from '../routing/route.ts';
 import { newWalk, plannedLeaves, type Walk, walkNode } from '../routing/walk.ts';
@@ -129,7 +126,6 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
   }
 }
 
-<<<<<<< HEAD
 /** The targets in the order in which they would be tried. */
 async function planned(x: Exchange, walk: Walk, plan: RoutePlan): Promise<PlannedTarget[]> {
   const out: PlannedTarget[] = [];
@@ -153,8 +149,9 @@ const NOBODY = () => {};
 function outcomeFor(result: AttemptResult, given: number): CallResult {
   if (result.kind !== 'failed') return { status: result.kind === 'done' ? given : result.status, late: false };
   const { kind, status } = result.error;
-  return { status: kind === 'hooks_failed' ? 200 : status, late: kind === 'timeout' };
-=======
+  return { status: kind === 'hooks_failed' ? 200 : status, late: kind === 'timeout' || kind === 'upstream_idle' };
+}
+
 /** A target that cannot go on with what was shown changes nothing: what broke the stream is still what there is to tell. */
 function brokenBefore(x: Exchange, walk: Walk, before: { target: Target | null; path: string }): AttemptResult {
   endLeg(x, walk, false);
@@ -163,7 +160,6 @@ function brokenBefore(x: Exchange, walk: Walk, before: { target: Target | null; 
   const error =
     x.shown?.broken ?? new SluiceError('upstream_cut', 'The stream broke, and no target can go on with it.');
   return { kind: 'failed', error };
->>>>>>> 50b2dc4 (feat(streams): a stream that broke is gone on with by the next target)
 }
 
 /** What is no matter of one target: the caller left, or a limit that the request itself has is used up (api §34.2). */
