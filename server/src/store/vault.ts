@@ -41,3 +41,6 @@ export interface Vault extends Macs {
   /** Throws SluiceError('unavailable') when no key opens it: never plain text, never an empty value. */
   open(tenant: TenantContext, place: SealPlace, sealed: string): Promise<Secret>;
 }
+
+/** Whether a stored value has the form of a sealed one. One that is damaged still has it: it does not pass for plain text. */
+export const isEnvelope = (value: unknown): boolean => typeof value === 'string' && value.startsWith('slc1.');

@@ -243,6 +243,39 @@ onBothStores((on) => {
       expect(await openedNow(created.slug)).toEqual(config());
     });
 
+    it('that were stored before they were sealed are masked, opened, kept by their masks, and sealed when they are saved', async () => {
+      const created = ok(await on.post('/configs', body(config()), on.mine));
+      await on.api.tables.systemWrite((tx) =>
+        tx.update('config_versions', { id: created.version_id }, { config: config() }),
+      );
+      const answer = await on.get(`/configs/${created.slug}`, on.mine);
+      expect(answer.text).not.toContain(CANARY);
+      const { config: shown } = ok(answer) as { config: Shown };
+      const headers = shown.input_guardrails[0]?.['default.webhook'].headers as Record<string, string> | undefined;
+      const first = headers?.['x-key'];
+      const second = headers?.['x-team'];
+      expect([first, second]).toEqual([expect.stringMatching(MASK), expect.stringMatching(MASK)]);
+      expect(first).not.toBe(second);
+      expect(await openedNow(created.slug)).toEqual(config());
+
+      const elsewhere = config({ 'x-key': first }, 'https://other.example/');
+      const refusal = await on.put(`/configs/${created.slug}`, { config: elsewhere }, on.mine);
+      refused(refusal, 400, 'AB01', 'config.input_guardrails[0].default.webhook');
+      const saved = ok(await on.put(`/configs/${created.slug}`, { config: shown }, on.mine));
+      expect(await openedNow(created.slug)).toEqual(config());
+      const stored = await on.api.tables.systemRead((tx) => tx.find('config_versions', { id: saved.version_id }));
+      expect(JSON.stringify(stored)).not.toContain(CANARY);
+    });
+
+    it('that were sealed and are damaged do not pass for plain ones', async () => {
+      const created = ok(await on.post('/configs', body(config()), on.mine));
+      const damaged = config({ 'x-key': 'slc1.damaged' });
+      await on.api.tables.systemWrite((tx) =>
+        tx.update('config_versions', { id: created.version_id }, { config: damaged }),
+      );
+      await expect(openedNow(created.slug)).rejects.toThrow('cannot be opened');
+    });
+
     it('may not be masks in a new config', async () => {
       const answer = await on.post('/configs', body(config({ 'x-key': '*******deadbeef' })), on.mine);
       refused(answer, 400, 'AB01', 'config.input_guardrails[0].default.webhook.headers.x-key');

@@ -7,7 +7,7 @@ import { inlineChecks } from '../../guardrails/compile.ts';
 import { isObject } from '../../kernel/json.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { TenantContext } from '../../store/ports.ts';
-import type { SealPlace, Vault } from '../../store/vault.ts';
+import { isEnvelope, type SealPlace, type Vault } from '../../store/vault.ts';
 import { refuse } from '../common.ts';
 import { addressesIn, CHECK_MASK, SECRET_GROUPS } from '../guardrails/secrets.ts';
 import { formatPath } from '../issues.ts';
@@ -79,7 +79,17 @@ function placesIn(config: StoredConfig): Place[] {
 /** Values that are no text: the account of a cloud, and whatever a check is given. */
 const isJson = ({ key, check }: Place): boolean => check !== null || key === 'vertex_service_account_json';
 
+/**
+ * Whether the value is an envelope. Checks of versions that were saved before theirs were sealed have their values as they
+ * are; credentials of providers never had.
+ */
+const isSealed = ({ holder, key, check }: Place): boolean => check === null || isEnvelope(holder[key]);
+
+const maskAt = (place: Place): string =>
+  isSealed(place) ? maskOf(String(place.holder[place.key])) : maskOf('', formatPath(place.path));
+
 async function openPlace(vault: Vault, tenant: TenantContext, versionId: string, place: Place): Promise<unknown> {
+  if (!isSealed(place)) return place.holder[place.key];
   const secret = await vault.open(tenant, sealPlace(versionId, place), String(place.holder[place.key]));
   return isJson(place) ? JSON.parse(secret.reveal()) : secret.reveal();
 }
@@ -119,7 +129,7 @@ async function keepMasked(
   const masked = places.filter(isMasked);
   if (masked.length === 0) return;
   const before = former === null ? [] : placesIn(former.config).filter(({ check }) => check !== null);
-  const masks = before.map(({ holder, key }) => maskOf(String(holder[key])));
+  const masks = before.map(maskAt);
   const opened = former === null ? null : await openConfig(vault, tenant, former.id, former.config);
   const values = opened === null ? [] : placesIn(opened as StoredConfig).filter(({ check }) => check !== null);
   const kept: { readonly place: Place; readonly from: Check }[] = [];
@@ -156,8 +166,9 @@ export async function openConfig(
 /** The config as it is answered: `masked_api_key` in place of `api_key`, and masks as the values of checks. */
 export function maskConfig(stored: StoredConfig): StoredConfig {
   const copy = structuredClone(stored);
-  for (const { holder, key, check } of placesIn(copy)) {
-    const mask = maskOf(String(holder[key]));
+  for (const place of placesIn(copy)) {
+    const { holder, key, check } = place;
+    const mask = maskAt(place);
     if (check !== null) holder[key] = mask;
     else {
       holder[`masked_${key}`] = mask;
