@@ -74,7 +74,7 @@ import { countersByClock } from './store/ipc/ipc.ts';
 import { loadKeyring } from './store/keyring.ts';
 import { memoryCache } from './store/memory/cache.ts';
 import { memoryCounters } from './store/memory/counters.ts';
-import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables } from './store/ports.ts';
+import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables, TenantContext } from './store/ports.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
 import type { SharedServices } from './training/open.ts';
 import type { TrainingServices } from './training/services.ts';
@@ -396,6 +396,14 @@ async function open(
       checkHost: (host: string) => hostFault(guard, host),
       caughtUp: () => watch.catchUp(),
       guardrails: createGuardrailDesk({ outside: gateway.outside, clock }),
+      records: {
+        async find(tenant: TenantContext, id: string) {
+          const found = await logs.find(tenant, id);
+          if (found !== null) return found;
+          await shipper.drain();
+          return logs.find(tenant, id);
+        },
+      },
       simulations: createSimulationDesk({ logs, countersFor: (time) => memoryCounters({ clock: time }) }),
       health: async () => ({
         store: { engine: tables.engine, row_security: tables.rowSecurity, ok: await answers(tables.ping()) },

@@ -97,6 +97,7 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
     '/integrations/x/workspaces',
     ['organisation_integrations.update'],
   ],
+  ['logs.decision', 'GET', '/logs/:logId/decision', `/logs/${ID}/decision`, ['logs.view']],
   ['invites.list', 'GET', '/admin/users/invites', '/admin/users/invites', ['organisation_users.list']],
   ['invites.read', 'GET', '/admin/users/invites/:inviteId', `/admin/users/invites/${ID}`, ['organisation_users.read']],
   ['invites.create', 'POST', '/admin/users/invites', '/admin/users/invites', ['organisation_users.create']],

@@ -57,6 +57,8 @@ export interface AdminDeps {
   readonly simulations?: SimulationDesk;
   /** For guardrails that are run directly; without it such a request is answered with 503. */
   readonly guardrails?: Later['guardrails'];
+  /** For what is told of single requests; without it such a request is answered with 503. */
+  readonly records?: Later['records'];
 }
 
 /** Registers every action of the catalogue on `app`. Throws when the table is not complete (rule A-01). */
@@ -309,6 +311,9 @@ async function carryOn(deps: Serving, request: FastifyRequest, { work }: Deferre
       },
       get guardrails() {
         return has(deps.guardrails, 'way to run guardrails');
+      },
+      get records() {
+        return has(deps.records, 'store of request records');
       },
     });
   } finally {

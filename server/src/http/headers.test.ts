@@ -4,12 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { spellings } from '../../test/packs/headers.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import {
-  CREDENTIAL_HEADERS,
-  FRAMING_HEADERS,
-  METADATA_HEADERS,
-  SIGN_IN_HEADERS,
-} from '../kernel/header-names.ts';
+import { CREDENTIAL_HEADERS, FRAMING_HEADERS, METADATA_HEADERS, SIGN_IN_HEADERS } from '../kernel/header-names.ts';
 import { silentLog } from '../kernel/log.ts';
 import { createEgressGuard, parseTrustedHosts } from './egress-guard.ts';
 import {

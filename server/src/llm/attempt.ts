@@ -123,6 +123,7 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
   const shaping = x.shaped ? null : target.shaping;
   const shown = goesOnFrom(x);
   if (shown === null && shaping === null && (bound.request === undefined || isUntouched(x, bound))) {
+    if (isExplained(x)) x.changed = addUsage ? ['stream_options'] : [];
     return { parts: splice(x, context.model, addUsage), converted: false, stripUsage: addUsage };
   }
   const parsed = parseExact(x.body.toString('utf8'));
@@ -139,7 +140,21 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
   if (bound.request !== undefined) body = bound.request(body, context);
   if (shown !== null && binding.prefill !== undefined) body = withPrefill(body, binding.prefill);
   const stripUsage = addUsage && convert === null;
+  if (isExplained(x)) x.changed = convert === null ? changedFields(parsed, body) : Object.keys(parsed);
   return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage, headers };
+}
+
+/** The record of a request under a config tells what became of its body. */
+export function isExplained({ plan, request }: Exchange): boolean {
+  return plan?.configSlug != null || request.headers['x-gateway-config'] !== undefined;
+}
+
+/** Top-level fields that were added, left out or given another value. */
+function changedFields(before: JsonObject, after: JsonObject): string[] {
+  const names = new Set([...Object.keys(before), ...Object.keys(after)]);
+  return [...names].filter(
+    (name) => before[name] !== after[name] && JSON.stringify(before[name]) !== JSON.stringify(after[name]),
+  );
 }
 
 /** Whether the provider's own transform would leave this body as it is. */

@@ -100,6 +100,8 @@ export class Exchange {
   guard: Guarded | null;
   /** What the cache found, or keeps of the answer; null where no cache is asked. */
   caching: Caching | null;
+  /** Top-level fields of the body that are not sent as they came; null where a body was not looked into. */
+  changed: readonly string[] | null;
   /** The body is already what the config makes of it. */
   shaped: boolean;
   readonly attempts: AttemptRecord[];
@@ -184,6 +186,7 @@ export class Exchange {
     this.exhausted = null;
     this.guard = null;
     this.caching = null;
+    this.changed = null;
     this.shaped = false;
     this.attempts = [];
     this.tries = 0;

@@ -11,6 +11,7 @@ import { configReferences, configs } from './configs/index.ts';
 import { guardrails } from './guardrails/index.ts';
 import { defaultReferences } from './guardrails/rules.ts';
 import { integrations } from './integrations/index.ts';
+import { logs } from './logs/index.ts';
 import { rateLimits } from './policies/rate-limits/index.ts';
 import { usageLimits } from './policies/usage-limits/index.ts';
 import { providers } from './providers/index.ts';
@@ -27,6 +28,7 @@ export const ACTIONS: readonly AnyAction[] = [
   ...guardrails,
   ...integrations,
   ...invites,
+  ...logs,
   ...organisation,
   ...providers,
   ...rateLimits,

@@ -3,7 +3,7 @@ import type { Principal } from '../auth/principal.ts';
 import type { GuardrailDesk } from '../guardrails/trial.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { SimulationDesk } from '../limits/simulation/desk.ts';
-import type { Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
+import type { LogSink, Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
 import type { Row, TableName, TenantTable } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
 import type { Reference, ReferredTo } from './references.ts';
@@ -107,6 +107,8 @@ export interface Later {
   readonly signal: AbortSignal;
   readonly simulations: SimulationDesk;
   readonly guardrails: GuardrailDesk;
+  /** Records of requests, one at a time; those of this node are there as soon as they are written. */
+  readonly records: Pick<LogSink, 'find'>;
 }
 
 /** An object before and after a write; null where there was or is none. */

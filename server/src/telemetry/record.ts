@@ -1,5 +1,6 @@
 import type { TokenUsage } from '../operations/usage.ts';
 import type { LimitFacts } from '../store/limit-types.ts';
+import type { DecisionFacts } from './decision-facts.ts';
 import type { GuardrailFacts } from './guardrail-facts.ts';
 
 /**
@@ -53,6 +54,8 @@ export interface LogRecord {
   readonly cache_status: string;
   /** Absent when the answer did not come from the cache. */
   readonly cache?: CacheFacts | undefined;
+  /** How it was decided; absent without a config. */
+  readonly decision?: DecisionFacts | undefined;
   /** Absent when no limit was asked. */
   readonly limits?: LimitFacts | undefined;
   /** What guardrails said; absent when none was asked. */

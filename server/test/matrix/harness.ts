@@ -1,10 +1,15 @@
 /** The administration API over the four tenants, with writes that can be taken back and reads that are counted. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Pool } from 'undici';
 import type { AdminRow } from '../../src/admin/route.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
+import { logRecord } from '../../src/store/conformance/logs.ts';
 import type { Tables } from '../../src/store/ports.ts';
+import { openSqliteLogs } from '../../src/store/sqlite/logs.ts';
 import { type AdminHarness, emptyTables, startAdmin } from '../support/admin.ts';
 import { makePeople, type People } from './principals.ts';
 import type { Built } from './routes.ts';
@@ -102,7 +107,10 @@ export async function startMatrix(
       return people.sessions.authenticate(request);
     },
   };
-  const admin = await startAdmin(base, { admin: { tables, authenticator, sessions }, rows: rows(base) });
+  const logsDir = await mkdtemp(join(tmpdir(), 'sluice-matrix-'));
+  const records = await openSqliteLogs({ file: join(logsDir, 'logs.db'), log: silentLog });
+  await records.migrate();
+  const admin = await startAdmin(base, { admin: { tables, authenticator, sessions, records }, rows: rows(base) });
   const tenants = {
     a1: newTenant('a1', admin.a.organisation_id),
     a2: newTenant('a2', admin.a.organisation_id),
@@ -111,6 +119,10 @@ export async function startMatrix(
   };
   await base.systemWrite(async (tx) => {
     for (const tenant of Object.values(tenants)) await fill(tx, tenant);
+  });
+  await records.insert('matrix', Buffer.from(Object.values(tenants).map(recordLine).join('')), {
+    segment: '1',
+    offset: 1,
   });
   people = await makePeople(base, tenants);
   const pool = new Pool(admin.url, { connections: 6, pipelining: 1 });
@@ -159,8 +171,26 @@ export async function startMatrix(
     close: async () => {
       await pool.close();
       await admin.close();
+      await records.close();
+      await rm(logsDir, { recursive: true, force: true });
     },
   };
+}
+
+/** The record of one request of a tenant. */
+function recordLine(tenant: Tenant, seq: number): string {
+  const record = logRecord(seq, {
+    id: tenant.objects.log.id,
+    organisation_id: tenant.organisationId,
+    workspace_id: tenant.workspaceId,
+    operation: 'chat',
+    outcome: 'ok',
+    cache_status: 'DISABLED',
+    latency_ms: 1,
+    error_message: `Message for ${tenant.canary}`,
+    model_requested: `model-${tenant.canary}`,
+  });
+  return `${JSON.stringify(record)}\n`;
 }
 
 /** Runs `task` over all items, a few at a time, and answers in their order. */

@@ -18,6 +18,7 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   '/configs': 'config',
   '/configs/versions': 'config_version',
   '/guardrails': 'guardrail',
+  '/logs': 'log',
   '/integrations': 'integration',
   '/providers': 'provider',
   '/virtual-keys': 'virtual_key',

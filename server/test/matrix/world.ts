@@ -43,7 +43,8 @@ export type Kind =
   | 'usage_policy'
   | 'usage_entity'
   | 'guardrail'
-  | 'mcp_server';
+  | 'mcp_server'
+  | 'log';
 
 /** What belongs to the organisation and is seen from all of its workspaces, by whoever may see it at all. */
 export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
@@ -115,6 +116,7 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       usage_entity: { id: newId() },
       guardrail: { id: newId(), slug: `pg-${canary}` },
       mcp_server: { id: newId() },
+      log: { id: newId() },
     },
   };
 }

@@ -126,6 +126,7 @@ export async function startAdmin(
       logs: { walk: async () => [] },
       countersFor: (time) => memoryCounters({ clock: time }),
     }),
+    records: { find: async () => null },
     guardrails: createGuardrailDesk({ clock, outside: () => () => outsideOf() }),
     ...options.admin,
   };

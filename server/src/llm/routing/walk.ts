@@ -5,6 +5,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { Quota } from '../../limits/admission.ts';
+import type { RouteDecision } from '../../telemetry/decision-facts.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Judged } from '../guard/judged.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
@@ -39,6 +40,8 @@ export interface Walk {
   readonly counted: Set<string>;
   /** By targets that are done with: micro-dollars and tokens. */
   used: { readonly cost: number; readonly tokens: number };
+  /** What was decided, for the record. */
+  readonly decisions: RouteDecision[];
   /** Bookings on their way to the journal. */
   readonly settling: Promise<void>[];
 }
@@ -58,6 +61,7 @@ export function newWalk(x: Exchange, route: Route, place: string): Walk {
     quota: null,
     counted: new Set(),
     used: { cost: 0, tokens: 0 },
+    decisions: [],
     settling: [],
   };
 }
@@ -76,11 +80,23 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
   const outer = x.next;
   const targets = ableOf(x, walk, node);
   const ignored = !targets.some((target) => mayCall(x, walk, target));
+  const [first] = targets;
+  if (first !== undefined && targets.length < node.targets.length) {
+    const out = leftOut(node.targets.filter((target) => !targets.includes(target)));
+    walk.decisions.push({
+      path: node.path,
+      mode: node.kind,
+      chosen: first.path,
+      why: 'the first that may be called',
+      ...out,
+    });
+  }
   let result: AttemptResult | null = null;
   for (const [i, child] of targets.entries()) {
     if (result !== null) {
       // It may have been found to fail since the first target was called.
       if (!ignored && !mayCall(x, walk, child)) continue;
+      walk.decisions.push({ path: node.path, mode: node.kind, chosen: child.path, why: reasonOf(x, result) });
       walker.passOver(result);
     }
     const codes = child.onStatusCodes ?? node.statusCodes;
@@ -143,12 +159,22 @@ async function picked(x: Exchange, walk: Walk, node: BalanceNode): Promise<Route
   if (pick === undefined || !mayCall(x, walk, pick)) {
     pick = await balance(x, node, walk.place, (target) => mayCall(x, walk, target));
     walk.picks.set(node, pick);
+    const by = node.sticky === null ? '' : 'hash_fields, else by ';
+    walk.decisions.push({
+      path: node.path,
+      mode: node.kind,
+      chosen: pick.path,
+      why: `by ${by}weight ${pick.weight}`,
+      ...leftOut(node.targets.filter((target) => !mayCall(x, walk, target))),
+    });
   }
   return pick;
 }
 
 function selected(x: Exchange, node: ConditionalNode): RouteNode {
-  const name = targetName(node, factsOf(x, node.params));
+  const facts = factsOf(x, node.params);
+  const at = node.conditions.findIndex(({ when }) => when(facts));
+  const name = node.conditions[at]?.target ?? node.otherwise;
   const found = node.targets.find((target) => target.name === name);
   if (found === undefined) {
     throw new SluiceError(
@@ -156,12 +182,28 @@ function selected(x: Exchange, node: ConditionalNode): RouteNode {
       `The config routes to the target ${JSON.stringify(name)}, which it does not have.`,
     );
   }
+  const decision: RouteDecision = {
+    path: node.path,
+    mode: node.kind,
+    chosen: found.path,
+    why: at === -1 ? 'no condition matched' : `conditions[${at}] matched`,
+  };
+  // Asked before the request is estimated, and again when it is sent.
+  if (x.walk !== null && !x.walk.decisions.some(({ path, mode }) => path === node.path && mode === node.kind))
+    x.walk.decisions.push(decision);
   return found;
 }
 
-function targetName(node: ConditionalNode, facts: QueryFacts): string {
-  for (const { when, target } of node.conditions) if (when(facts)) return target;
-  return node.otherwise;
+/** Targets that are not called because they failed too often. */
+function leftOut(targets: readonly RouteNode[]): Pick<RouteDecision, 'left_out'> {
+  return targets.length === 0 ? {} : { left_out: targets.map(({ path }) => path) };
+}
+
+/** Why what a target answered is not given. */
+function reasonOf(x: Exchange, result: AttemptResult): string {
+  if (result.kind === 'done') return `status ${x.status}`;
+  const [status, code] = outcomeOf(result);
+  return code === null ? `status ${status}` : `status ${status}, ${code}`;
 }
 
 /**

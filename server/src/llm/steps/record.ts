@@ -1,6 +1,9 @@
 import { endParts } from '../../http/answer-body.ts';
 import { linger } from '../../http/linger.ts';
+import { bindingFor } from '../../providers/binding.ts';
+import type { DecisionFacts } from '../../telemetry/decision-facts.ts';
 import type { CacheFacts } from '../../telemetry/record.ts';
+import { isExplained } from '../attempt.ts';
 import type { Hit } from '../cache/caching.ts';
 import type { Exchange } from '../exchange.ts';
 
@@ -52,6 +55,7 @@ export function record(x: Exchange): Promise<void> {
     metadata: x.metadata,
     cache_status: x.caching?.status ?? 'DISABLED',
     cache: x.caching?.hit == null ? undefined : hitFacts(x.caching.hit),
+    decision: isExplained(x) ? decisionOf(x) : undefined,
     limits: x.limits ?? undefined,
     guardrails: x.guard?.facts(),
     dry_run: x.dryRun,
@@ -62,6 +66,20 @@ export function record(x: Exchange): Promise<void> {
       resolve();
     });
   });
+}
+
+function decisionOf(x: Exchange): DecisionFacts {
+  const { plan, snapshot, target, walk, operation } = x;
+  const config = plan?.configSlug == null ? undefined : snapshot?.configs.get(plan.configSlug);
+  const shape = target === null ? operation.shape : bindingFor(target.provider, operation.id)?.binding.shape;
+  return {
+    config_version: config?.versionId ?? null,
+    generation: snapshot?.generation ?? 0,
+    target: target?.path ?? null,
+    route: walk === null || walk.decisions.length === 0 ? undefined : walk.decisions,
+    changed: x.changed,
+    converted: shape === operation.shape ? undefined : shape,
+  };
 }
 
 function hitFacts({ facts, similarity }: Hit): CacheFacts {
