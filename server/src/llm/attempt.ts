@@ -5,11 +5,12 @@ import { isObject, type JsonObject } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { type Splice, spliceParts } from '../kernel/json-scan.ts';
 import { replaceFormField } from '../kernel/multipart-scan.ts';
-import type { WireControl, WireRequest } from '../kernel/wire.ts';
+import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
 import type { Bound } from '../providers/binding.ts';
 import type { Binding, CallContext, Signer } from '../providers/provider.ts';
 import { signerOf } from '../providers/sign-in.ts';
 import { type Access, accessOf } from './access.ts';
+import { dispatchApart } from './apart.ts';
 import type { Exchange } from './exchange.ts';
 import type { AttemptResult } from './relay/answered.ts';
 import { goingOn, withPrefill } from './relay/join.ts';
@@ -28,6 +29,8 @@ export interface Prepared {
   readonly signer: Signer | null;
   /** Headers of the caller that were looked at for it, `name, value`; null when there were none. */
   readonly seen: readonly string[] | null;
+  /** Bodies of the calls that the request is made in; null: one. */
+  readonly apart: readonly Buffer[] | null;
 }
 
 const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
@@ -82,6 +85,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
     stripUsage: body.stripUsage,
     signer,
     seen,
+    apart: body.apart === true ? body.parts : null,
   };
 }
 
@@ -107,6 +111,8 @@ interface BuiltBody {
   readonly converted: boolean;
   readonly stripUsage: boolean;
   readonly headers?: readonly string[] | undefined;
+  /** Each part is the body of a call of its own. */
+  readonly apart?: boolean;
 }
 
 function buildBody(x: Exchange, target: Target, bound: Bound, context: CallContext): BuiltBody {
@@ -137,6 +143,11 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
       stream_options: { ...(isObject(body.stream_options) ? body.stream_options : {}), include_usage: true },
     };
   const headers = convert === null ? binding.headers?.(body, context) : undefined;
+  const things = convert === null ? (binding.apart?.split(body, context) ?? null) : null;
+  if (things !== null) {
+    const parts = things.map((one) => Buffer.from(JSON.stringify(bound.request?.(one, context) ?? one)));
+    return { parts, converted: true, stripUsage: false, headers, apart: true };
+  }
   if (bound.request !== undefined) body = bound.request(body, context);
   if (shown !== null && binding.prefill !== undefined) body = withPrefill(body, binding.prefill);
   const stripUsage = addUsage && convert === null;
@@ -409,14 +420,35 @@ function send(
       }
       if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
     };
-    if (signIn === null) {
+    if (signIn === null && prepared.apart === null) {
       start(prepared.request);
+      return;
+    }
+    const sign = async (request: WireRequest): Promise<void> => {
+      if (signIn !== null) sent.unshift(...(await signIn.signer(request, signIn.access.context)));
+    };
+    if (prepared.apart !== null) {
+      for (const body of prepared.apart) x.upstreamBytesOut += body.length;
+      const limits = target.limits.whole;
+      const dispatch = (request: WireRequest, handler: WireHandler) =>
+        services.upstream.dispatch(request, handler, limits);
+      control = dispatchApart(
+        {
+          request: prepared.request,
+          bodies: prepared.apart,
+          binding: prepared.bound.binding,
+          sign: signIn === null ? null : sign,
+          dispatch,
+        },
+        relay,
+      );
+      x.control = control;
+      if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
       return;
     }
     // Each attempt signs the request as it was prepared: signatures hold for a moment only.
     const request = { ...prepared.request, headers: [...prepared.request.headers] };
-    signIn.signer(request, signIn.access.context).then((secrets) => {
-      sent.unshift(...secrets);
+    sign(request).then(() => {
       if (!settled) start(request);
     }, fail);
     if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));

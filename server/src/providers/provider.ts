@@ -69,6 +69,8 @@ export interface Binding {
   /** Throws SluiceError('unsupported_parameter') for a field that cannot be expressed. */
   readonly request?: (body: JsonObject, context: CallContext) => JsonObject;
   readonly response?: (body: JsonObject, context: CallContext) => JsonObject;
+  /** For a provider that takes one thing at a time where callers may send several: calls side by side, answered as one. */
+  readonly apart?: Apart;
   /** Completes an answer with what only its head tells, such as token counts, before anything else reads it. */
   readonly received?: (body: JsonObject, header: (name: string) => string | undefined) => JsonObject;
   readonly stream?: (context: CallContext) => StreamTransform;
@@ -111,6 +113,14 @@ export interface Binding {
    * error with its status. Only asked when the setting named by `inspectFirstEvent.setting` is true.
    */
   readonly inspectFirstEvent?: FirstEventHook;
+}
+
+/** See `Binding.apart`. */
+export interface Apart {
+  /** The caller's body once for each thing, before `request`; null where one call is enough. */
+  split(body: JsonObject, context: CallContext): readonly JsonObject[] | null;
+  /** The provider's answers, in the order of the split, as one that `response` understands. */
+  join(answers: readonly JsonObject[]): JsonObject;
 }
 
 /** Server-sent events, or binary messages of `application/vnd.amazon.eventstream`. */

@@ -726,6 +726,54 @@ describe('messages and responses', () => {
 });
 
 describe('embeddings, rerank, images and models', () => {
+  it('embeds many texts with Titan, one in each call, in the order they were given', async () => {
+    const texts = Array.from({ length: 30 }, (_, i) => `text ${i}`);
+    upstream.reply = ({ body }) => ({
+      embedding: [Number(String(body.inputText).slice(5)), 0.5],
+      inputTextTokenCount: 2,
+    });
+    const model = 'amazon.titan-embed-text-v2:0';
+    const { data, usage } = await openai.embeddings.create({ model, input: texts, dimensions: 256 });
+    expect(data.map(({ index, embedding }) => [index, embedding[0]])).toEqual(texts.map((_, i) => [i, i]));
+    expect(usage).toEqual({ prompt_tokens: 60, total_tokens: 60 });
+    expect(upstream.calls.map(({ body }) => body.inputText).sort()).toEqual([...texts].sort());
+    expect(upstream.calls.every(({ body }) => body.dimensions === 256)).toBe(true);
+    expect((await server.records())[0]).toMatchObject({ usage: { input: 60 }, attempts: [{ status: 200 }] });
+  });
+
+  it('fails as a whole where one of many texts cannot be embedded, and can be tried again', async () => {
+    upstream.reply = () => ({ embedding: [1], inputTextTokenCount: 2 });
+    const slow = { status: 429, name: 'ThrottlingException', message: 'Too many requests' };
+    upstream.failure = ({ body }) => (body.inputText === 'c' ? slow : null);
+    const model = 'amazon.titan-embed-text-v2:0';
+    const input = ['a', 'b', 'c', 'd'];
+    await expect(openai.embeddings.create({ model, input })).rejects.toMatchObject({
+      status: 429,
+      message: expect.stringContaining('Too many requests'),
+    });
+    let failures = 0;
+    upstream.failure = ({ body }) => (body.inputText === 'c' && failures++ === 0 ? slow : null);
+    const again = await openai.embeddings.create({ model, input }, { headers: { 'x-gateway-retry-count': '1' } });
+    expect(again.data).toHaveLength(4);
+    upstream.failure = null;
+    upstream.reply = ({ body }) =>
+      body.inputText === 'b' ? { odd: true } : { embedding: [1], inputTextTokenCount: 2 };
+    await expect(openai.embeddings.create({ model, input })).rejects.toMatchObject({ status: 502 });
+  });
+
+  it('is over in time when one of many calls takes too long, and works the next time', async () => {
+    const vector = { embedding: [1], inputTextTokenCount: 2 };
+    upstream.reply = ({ body }) => (body.inputText === 'a' ? new Promise(() => undefined) : vector);
+    const input = Array.from({ length: 12 }, (_, i) => (i < 4 ? 'a' : 'b'));
+    const headers = { 'x-gateway-request-timeout': '300' };
+    const body = { model: 'amazon.titan-embed-text-v2:0', input };
+    const answer = await server.call('/embeddings', body, { 'x-gateway-provider': '@aws', ...headers });
+    expect(answer.status).toBe(408);
+    expect(upstream.calls.filter(({ body }) => body.inputText === 'a')).toHaveLength(4);
+    upstream.reply = () => vector;
+    expect((await openai.embeddings.create(body)).data).toHaveLength(12);
+  });
+
   it('embeds with Titan, one text in a call, as floats or base64', async () => {
     upstream.reply = () => ({ embedding: [0.5, -0.25], inputTextTokenCount: 3 });
     const model = 'amazon.titan-embed-text-v2:0';
@@ -735,10 +783,6 @@ describe('embeddings, rerank, images and models', () => {
     expect(last()).toMatchObject({ call: 'invoke', body: { inputText: 'hi', dimensions: 256 } });
     await openai.embeddings.create({ model, input: ['hi'], encoding_format: 'float' });
     expect(last().body).toEqual({ inputText: 'hi' });
-    await expect(openai.embeddings.create({ model, input: ['a', 'b'] })).rejects.toMatchObject({
-      status: 400,
-      param: 'input',
-    });
     await expect(
       openai.embeddings.create({ model: 'amazon.titan-embed-text-v1', input: 'a', dimensions: 5 }),
     ).rejects.toMatchObject({ param: 'dimensions' });

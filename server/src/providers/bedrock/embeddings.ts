@@ -4,7 +4,7 @@ import { asArray, asObject, asString, invalid, invalidAnswer, refuse } from '../
 import { refuseUnknown } from '../../operations/convert/request-chat-to-messages.ts';
 import { readAnyUsage, tokenCount } from '../../operations/usage.ts';
 import { encodeFloats } from '../embeddings.ts';
-import type { Binding, CallContext } from '../provider.ts';
+import type { Apart, Binding, CallContext } from '../provider.ts';
 import { modelBehind, modelPath } from './families.ts';
 import { runtimeBase } from './hosts.ts';
 
@@ -157,6 +157,25 @@ function response(answer: JsonObject, context: CallContext): JsonObject {
   };
 }
 
+/** More things in one request are refused by the service's own limits sooner or later. */
+const MOST = 2048;
+
+const apart: Apart = {
+  split({ input, ...rest }, context) {
+    if (!Array.isArray(input) || input.length < 2 || modelBehind(context).startsWith('cohere.')) return null;
+    if (input.length > MOST) invalid('input', `At most ${MOST} texts can be embedded in one request.`);
+    if (input.some((one) => typeof one === 'number')) return null;
+    return input.map((one) => ({ ...rest, input: [one] }));
+  },
+  join(answers) {
+    const counts = answers.map((answer) => tokenCount(asObject(answer.usage).inputTokens) ?? 0);
+    return {
+      embeddings: answers.flatMap(vectorsOf),
+      usage: { inputTokens: counts.reduce((sum, count) => sum + count, 0) },
+    };
+  },
+};
+
 /** Some families count in the answer, the service counts for all of them in its head. */
 export function withCounts(answer: JsonObject, header: (name: string) => string | undefined): JsonObject {
   const counted = header('x-amzn-bedrock-input-token-count');
@@ -173,6 +192,7 @@ export const embeddings: Binding = {
   base: runtimeBase,
   ownQuery: true,
   request: (body, context) => embeddingBody(body, modelBehind(context)),
+  apart,
   received: withCounts,
   response,
   usage: readAnyUsage,

@@ -236,14 +236,17 @@ export interface RuntimeCall {
   readonly request: Received;
 }
 
+/** A whole answer, or the frames of a stream; null: the call was not expected. */
+type Reply = Fields | readonly Buffer[] | null;
+
 export interface BedrockRuntime extends FakeUpstream {
   /** What did not fit the published definitions; a test that leaves any has failed. */
   readonly faults: string[];
   readonly calls: RuntimeCall[];
   /** The next calls fail with this, or with what it says of each. */
   failure: Failure | ((call: RuntimeCall) => Failure | null) | null;
-  /** Answer of the next calls; a list of frames is a stream. Null: none is known. */
-  reply: (call: RuntimeCall) => Fields | readonly Buffer[] | null;
+  /** Answer of the next calls. */
+  reply: (call: RuntimeCall) => Reply | Promise<Reply>;
   /** Headers of the next answers. */
   answerHeaders: Readonly<Record<string, string>>;
   /** Bytes of a stream sent at once; by default each frame alone. */
@@ -462,7 +465,7 @@ export async function startBedrockRuntime(options: { readonly now?: () => number
     response.end(body);
   }
 
-  const plain = await startUpstream((request, response) => {
+  const plain = await startUpstream(async (request, response) => {
     const { authorization } = request.headers;
     const signature =
       authorization === `Bearer ${BEDROCK_KEY}`
@@ -489,7 +492,7 @@ export async function startBedrockRuntime(options: { readonly now?: () => number
     calls.push(call);
     const failure = typeof upstream.failure === 'function' ? upstream.failure(call) : upstream.failure;
     if (failure !== null) return fail(response, failure);
-    const answer = upstream.reply(call);
+    const answer = await upstream.reply(call);
     if (answer === null) return fail(response, { status: 500, name: 'InternalServerException', message: 'no answer' });
     if (isFrames(answer)) return sendFrames(response, answer, upstream.slice, upstream.cut);
     for (const [name, value] of Object.entries(upstream.answerHeaders)) response.setHeader(name, value);

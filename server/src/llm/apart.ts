@@ -1,0 +1,144 @@
+/** Calls of a request whose provider takes one thing at a time: made side by side, answered as one. */
+import { SluiceError } from '../kernel/errors.ts';
+import { isObject, type JsonObject } from '../kernel/json.ts';
+import { parseExact } from '../kernel/json-exact.ts';
+import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
+import type { Binding } from '../providers/provider.ts';
+import { headerOf } from './relay/look.ts';
+
+/** Under way at once. */
+const AT_ONCE = 8;
+/** All answers together. */
+const MAX_BYTES = 64 * 1024 * 1024;
+const JSON_TYPE: readonly string[] = ['content-type', 'application/json'];
+
+export interface ApartOptions {
+  readonly request: WireRequest;
+  readonly bodies: readonly Buffer[];
+  readonly binding: Binding;
+  /** Completes the headers of one call; null where they are complete. */
+  readonly sign: ((request: WireRequest) => Promise<void>) | null;
+  readonly dispatch: (request: WireRequest, handler: WireHandler) => WireControl;
+}
+
+/**
+ * Makes the calls and gives `handler` one answer: that of all of them joined, or the first that failed, which breaks off the
+ * others.
+ */
+export function dispatchApart(options: ApartOptions, handler: WireHandler): WireControl {
+  const { bodies, binding } = options;
+  const answers: JsonObject[] = new Array<JsonObject>(bodies.length);
+  const running = new Set<WireControl>();
+  let next = 0;
+  let left = bodies.length;
+  let bytes = 0;
+  let over = false;
+
+  const abort = (): void => {
+    over = true;
+    for (const control of running) control.abort();
+    running.clear();
+  };
+  // What arrives is small and kept whole: there is nothing to pause.
+  const own: WireControl = { pause: () => undefined, resume: () => undefined, abort };
+
+  function fail(error: unknown): void {
+    if (over) return;
+    abort();
+    handler.onError(
+      error instanceof SluiceError
+        ? error
+        : new SluiceError('upstream_unreachable', 'The provider could not be called.', { cause: error }),
+    );
+  }
+
+  function refuse(status: number, headers: readonly string[], body: Buffer): void {
+    abort();
+    handler.onHead(status, headers, own);
+    handler.onData(body);
+    handler.onEnd();
+  }
+
+  function finish(): void {
+    const joined = binding.apart?.join(answers);
+    over = true;
+    handler.onHead(200, JSON_TYPE, own);
+    handler.onData(Buffer.from(JSON.stringify(joined)));
+    handler.onEnd();
+  }
+
+  function collector(at: number): WireHandler & { control: WireControl | null } {
+    const parts: Buffer[] = [];
+    let status = 0;
+    let head: readonly string[] = [];
+    const one: WireHandler & { control: WireControl | null } = {
+      control: null,
+      onHead(code, headers) {
+        status = code;
+        head = headers;
+      },
+      onData(chunk) {
+        bytes += chunk.length;
+        parts.push(chunk);
+        if (bytes > MAX_BYTES)
+          fail(new SluiceError('upstream_invalid', 'The provider sent answers too large to join.'));
+      },
+      onEnd() {
+        if (over) return;
+        if (one.control !== null) running.delete(one.control);
+        const body = Buffer.concat(parts);
+        if (status < 200 || status >= 300) {
+          refuse(status, head, body);
+          return;
+        }
+        try {
+          const answer = objectIn(body);
+          answers[at] = binding.received?.(answer, (name) => headerOf(head, name)) ?? answer;
+          left -= 1;
+          if (left === 0) finish();
+          else begin();
+        } catch (error) {
+          fail(error);
+        }
+      },
+      onError: fail,
+    };
+    return one;
+  }
+
+  function begin(): void {
+    const at = next++;
+    const body = bodies[at];
+    if (over || body === undefined) return;
+    const request = { ...options.request, headers: [...options.request.headers], body: [body] };
+    const one = collector(at);
+    const call = (): void => {
+      if (over) return;
+      try {
+        one.control = options.dispatch(request, one);
+        // The call may have failed at once, and everything with it.
+        if (over) one.control.abort();
+        else running.add(one.control);
+      } catch (error) {
+        fail(error);
+      }
+    };
+    if (options.sign === null) call();
+    else options.sign(request).then(call, fail);
+  }
+
+  for (let i = 0; i < AT_ONCE; i++) begin();
+  return own;
+}
+
+function objectIn(body: Buffer): JsonObject {
+  let answer: unknown = null;
+  try {
+    answer = parseExact(body.toString('utf8'));
+  } catch {
+    // Told below, together with JSON that is no object.
+  }
+  if (!isObject(answer))
+    throw new SluiceError('upstream_invalid', 'The provider answered with something that is no JSON object.');
+  return answer;
+}
