@@ -87,7 +87,7 @@ export class Target {
 
   /** How this target serves an operation with a model; `unsupported_operation` (501, no call) when it does not. */
   bind(operation: OperationId, model: string): Bound {
-    const bound = bindingFor(this.provider, operation, model);
+    const bound = bindingFor(this.provider, operation, model, this.credentials);
     if (bound === null) {
       throw new SluiceError(
         'unsupported_operation',

@@ -3,7 +3,7 @@ import type { Conversion } from '../operations/convert/conversion.ts';
 import { conversion } from '../operations/convert/index.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { chain, type StreamTransform } from '../operations/stream.ts';
-import type { Binding, Bindings, CallContext, Provider } from './provider.ts';
+import type { Binding, Bindings, CallContext, Credentials, Provider } from './provider.ts';
 
 /** How one operation reaches one provider. */
 export interface Bound {
@@ -98,14 +98,21 @@ function find(bindings: Bindings, operation: OperationId): Bound | null {
   return null;
 }
 
+const NO_CREDENTIALS: Credentials = { key: null, settings: {} };
+
 const found = new WeakMap<Bindings, Map<OperationId, Bound | null>>();
 
 /**
  * How `provider` serves `operation` with `model`: its own binding, else one it has for another shape with a conversion in
  * between, else null (answer `unsupported_operation`, call nothing). Answers are kept per table of bindings and operation.
  */
-export function bindingFor(provider: Provider, operation: OperationId, model = ''): Bound | null {
-  const bindings = provider.bindingsOf?.(model) ?? provider.bindings;
+export function bindingFor(
+  provider: Provider,
+  operation: OperationId,
+  model = '',
+  credentials: Credentials = NO_CREDENTIALS,
+): Bound | null {
+  const bindings = provider.bindingsOf?.(model, credentials) ?? provider.bindings;
   let known = found.get(bindings);
   if (known === undefined) {
     known = new Map();

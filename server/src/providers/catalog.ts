@@ -1,4 +1,5 @@
 import { anthropic } from './anthropic/anthropic.ts';
+import { azureAi } from './azure-ai/azure-ai.ts';
 import { azureOpenAi } from './azure-openai/azure-openai.ts';
 import { bedrock } from './bedrock/bedrock.ts';
 import { cerebras } from './cerebras.ts';
@@ -34,6 +35,7 @@ const ALL: readonly Provider[] = [
   openai,
   anthropic,
   bedrock,
+  azureAi,
   azureOpenAi,
   cerebras,
   cohere,

@@ -65,9 +65,10 @@ describe.each(REMOTE.map((provider) => [provider.id, provider] as const))('%s', 
     for (const [name, table] of Object.entries(provider.allBindings ?? {})) {
       for (const operation of Object.keys(table) as OperationId[]) {
         const found = cases.some((one) => {
-          const body = one.name.startsWith('request') ? objectOf(one.in).body : undefined;
+          const { body, settings } = one.name.startsWith('request') ? objectOf(one.in) : {};
           const model = isObject(body) ? String(body.model) : '';
-          const led = provider.bindingsOf?.(model) ?? provider.bindings;
+          const credentials = { key: null, settings: isObject(settings) ? settings : {} };
+          const led = provider.bindingsOf?.(model, credentials) ?? provider.bindings;
           return one.operation === operation && led[operation] === table[operation];
         });
         if (!found) missing.push(`${name}: ${operation}.request`);

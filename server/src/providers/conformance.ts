@@ -9,7 +9,7 @@ import { Secret } from '../kernel/secret.ts';
 import { formatEvent, parseEvent, SseSplitter } from '../kernel/sse.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { bindingFor } from './binding.ts';
-import type { CallContext, Provider, StreamEvent } from './provider.ts';
+import type { CallContext, Credentials, Provider, StreamEvent } from './provider.ts';
 
 /** What a caller sends: everything but `body` is optional. */
 export interface RequestCase {
@@ -46,8 +46,9 @@ function boundOf(
   provider: Provider,
   operation: OperationId,
   model: string,
+  credentials?: Credentials,
 ): NonNullable<ReturnType<typeof bindingFor>> {
-  const bound = bindingFor(provider, operation, model);
+  const bound = bindingFor(provider, operation, model, credentials);
   if (bound === null) throw new Error(`${provider.id} does not serve ${operation}`);
   return bound;
 }
@@ -55,7 +56,7 @@ function boundOf(
 /** URL, headers and body a request case becomes. */
 export function runRequest(provider: Provider, operation: OperationId, given: RequestCase): JsonObject {
   const context = contextOf(operation, given);
-  const bound = boundOf(provider, operation, context.model);
+  const bound = boundOf(provider, operation, context.model, context.credentials);
   try {
     const headers: string[] = [];
     provider.authorize(headers, context);

@@ -169,10 +169,10 @@ export interface Provider {
   readonly sign?: (context: CallContext) => Signer | null;
   readonly bindings: Bindings;
   /**
-   * Other bindings for a model, where models of several makers answer in shapes of their own. Null: `bindings`. Tables are
+   * Other bindings for a model or an account, where models of several makers answer in shapes of their own. Null: `bindings`. Tables are
    * made once, because what is found in one is remembered by its identity; `allBindings` lists them all by name.
    */
-  readonly bindingsOf?: (model: string) => Bindings | null;
+  readonly bindingsOf?: (model: string, credentials: Credentials) => Bindings | null;
   readonly allBindings?: Readonly<Record<string, Bindings>>;
   /** Set when unknown `/v1/*` paths may be passed through: the shape of its errors. */
   readonly passThrough: boolean;

@@ -78,11 +78,21 @@ export interface EntraServer extends StrictUpstream {
   lifetime: number;
 }
 
-const SCOPE = 'https://cognitiveservices.azure.com/.default';
-const GRANT = { client_id: text, grant_type: z.literal('client_credentials'), scope: z.literal(SCOPE) };
+const AUDIENCES = ['https://cognitiveservices.azure.com', 'https://ai.azure.com'] as const;
+const GRANT = {
+  client_id: text,
+  grant_type: z.literal('client_credentials'),
+  scope: z.enum(AUDIENCES.map((audience) => `${audience}/.default`) as [string, ...string[]]),
+};
 
 /** The token endpoint of Microsoft Entra, and that of App Service's managed identity beside it. */
-export async function startEntra(tenant = 'tenant-1'): Promise<EntraServer> {
+export async function startEntra(
+  tenant = 'tenant-1',
+  options: {
+    /** Checks the assertion of a federated identity; rejects when it does not hold. */
+    readonly verify?: (assertion: string, client: string) => Promise<unknown>;
+  } = {},
+): Promise<EntraServer> {
   const tokens: string[] = [];
   const upstream: StrictUpstream = await startStrictUpstream({
     routes: [
@@ -98,15 +108,25 @@ export async function startEntra(tenant = 'tenant-1'): Promise<EntraServer> {
             client_assertion: text,
           }),
         ]),
-        answer(_body, response) {
+        answer(body, response) {
           const { refuse, lifetime } = server;
           if (refuse !== null) {
             server.refuse = null;
             sendJson(response, refuse.status, { error: refuse.error, error_description: refuse.description });
             return;
           }
-          tokens.push(`entra-${tokens.length + 1}`);
-          sendJson(response, 200, { token_type: 'Bearer', expires_in: lifetime, access_token: tokens.at(-1) });
+          const give = () => {
+            tokens.push(`entra-${tokens.length + 1}`);
+            sendJson(response, 200, { token_type: 'Bearer', expires_in: lifetime, access_token: tokens.at(-1) });
+          };
+          const { client_assertion: assertion, client_id: client } = body;
+          if (options.verify === undefined || typeof assertion !== 'string') give();
+          else
+            options
+              .verify(assertion, String(client))
+              .then(give, () =>
+                sendJson(response, 401, { error: 'invalid_client', error_description: 'AADSTS700027: assertion' }),
+              );
         },
       },
       {
@@ -117,7 +137,7 @@ export async function startEntra(tenant = 'tenant-1'): Promise<EntraServer> {
         answer(_body, response, request) {
           if (request.headers['x-identity-header'] !== 'platform-secret') throw new Error('x-identity-header');
           const query = new URL(request.path, 'http://upstream').searchParams;
-          if (query.get('resource') !== 'https://cognitiveservices.azure.com') throw new Error('resource');
+          if (!AUDIENCES.some((audience) => audience === query.get('resource'))) throw new Error('resource');
           if (query.get('api-version') !== '2019-08-01') throw new Error('api-version');
           tokens.push(`managed-${tokens.length + 1}`);
           sendJson(response, 200, {
