@@ -1,99 +1,39 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { startServer, type TestServer } from './support/server.ts';
-import { type FakeUpstream, type Received, sendJson, startUpstream } from './support/upstream.ts';
+import {
+  answerOf,
+  balanced,
+  chat,
+  fails,
+  fallback,
+  ok,
+  type RoutingServer,
+  startRouting,
+  target,
+} from './support/routing.ts';
+import type { TestServer } from './support/server.ts';
+import type { Received } from './support/upstream.ts';
 
-type Answer = FakeUpstream['answer'];
-
-/** Providers a, b and c, each with an upstream of its own. */
-const upstreams = new Map<string, FakeUpstream>();
+let routing: RoutingServer;
 let server: TestServer;
 let random = 0;
 
-const answerOf = (name: string) => ({
-  id: `answer-${name}`,
-  object: 'chat.completion',
-  created: 1767225600,
-  model: `model-${name}`,
-  choices: [{ index: 0, message: { role: 'assistant', content: `from ${name}` }, finish_reason: 'stop' }],
-  usage: { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 },
-});
-const ok =
-  (name: string): Answer =>
-  (_request, response) =>
-    sendJson(response, 200, answerOf(name));
-const fails =
-  (status: number, headers: Record<string, string> = {}): Answer =>
-  (_request, response) => {
-    for (const [header, value] of Object.entries(headers)) response.setHeader(header, value);
-    sendJson(response, status, {
-      error: { message: `status ${status}`, type: 'server_error', code: null, param: null },
-    });
-  };
-
 beforeAll(async () => {
-  for (const name of ['a', 'b', 'c']) upstreams.set(name, await startUpstream(ok(name)));
-  server = await startServer(
-    { SLUICE_TRUSTED_HOSTS: [...upstreams.values()].map(({ port }) => `127.0.0.1:${port}`).join(',') },
-    { random: () => random },
-  );
-  for (const name of upstreams.keys())
-    await server.provider({ id: 'openai', slug: name, host: `${of(name).url}/v1`, key: `sk-${name}-credential` });
+  routing = await startRouting({}, { random: () => random });
+  server = routing.server;
 });
 
-afterAll(async () => {
-  await server?.stop();
-  for (const upstream of upstreams.values()) await upstream.stop();
-});
+afterAll(() => routing?.stop());
 
 beforeEach(() => {
   random = 0;
-  for (const [name, upstream] of upstreams) {
-    upstream.answer = ok(name);
-    upstream.received.length = 0;
-  }
+  routing.reset();
 });
 
-function of(name: string): FakeUpstream {
-  const upstream = upstreams.get(name);
-  if (upstream === undefined) throw new Error(`no upstream ${name}`);
-  return upstream;
-}
-const chat = (extra: object = {}) => ({ model: 'gpt-4o', messages: [{ role: 'user', content: 'Hello' }], ...extra });
+const of = (name: string) => routing.of(name);
+const counts = () => routing.counts();
+const saved = (config: object) => routing.saved(config);
+const ask = (...args: Parameters<RoutingServer['ask']>) => routing.ask(...args);
 const bodyOf = ({ body }: Received) => JSON.parse(body.toString('utf8')) as Record<string, unknown>;
-const counts = () => [...upstreams.values()].map(({ received }) => received.length);
-
-interface Told {
-  readonly status: number;
-  readonly path: string | null;
-  readonly retries: string | null;
-  readonly text: string;
-  readonly headers: Headers;
-}
-
-async function ask(config: unknown, extra: object = {}, headers: Record<string, string> = {}): Promise<Told> {
-  const given = typeof config === 'string' ? config : JSON.stringify(config);
-  const answer = await server.call('/chat/completions', chat(extra), { 'x-gateway-config': given, ...headers });
-  return {
-    status: answer.status,
-    path: answer.headers.get('x-gateway-last-used-option-index'),
-    retries: answer.headers.get('x-gateway-retry-attempt-count'),
-    text: await answer.text(),
-    headers: answer.headers,
-  };
-}
-
-async function saved(config: object): Promise<string> {
-  const made = await server.admin('POST', '/configs', {
-    name: 'routing',
-    config,
-    workspace_id: server.first.workspace_id,
-  });
-  if (made.status !== 200) throw new Error(JSON.stringify(made.body));
-  return String(made.body.slug);
-}
-
-const target = (name: string, more: object = {}) => ({ provider: `@${name}`, ...more });
-const fallback = (targets: object[], more: object = {}) => ({ strategy: { mode: 'fallback', ...more }, targets });
 
 describe('fallback', () => {
   it('the next target answers when the one before refuses, and headers and record say which', async () => {
@@ -258,8 +198,6 @@ describe('fallback', () => {
     expect((await server.records())[0]).toMatchObject({ config_slug: slug });
   });
 });
-
-const balanced = (targets: object[], more: object = {}) => ({ strategy: { mode: 'loadbalance', ...more }, targets });
 
 describe('load balancing', () => {
   it.each([

@@ -73,7 +73,10 @@ function guardrailOf(
   snapshot: WorkspaceSnapshot,
 ): Guardrail | null {
   if (typeof entry === 'string') return named(entry, place, mutator, snapshot);
-  if (inlineChecks(entry).length > 0) return compileInline(entry, place, mutator ? 'mutator' : 'guardrail');
+  if (inlineChecks(entry).length > 0) {
+    // Targets that inherit a list have one guardrail of each entry, by which it is known what has judged already.
+    return madeOnce(inline, entry, () => compileInline(entry, place, mutator ? 'mutator' : 'guardrail'));
+  }
   // Without checks of its own an entry stands for the guardrail that it names.
   const { id } = entry;
   return typeof id === 'string' ? named(id, place, mutator, snapshot) : null;
@@ -87,5 +90,17 @@ function named(name: string, place: string, mutator: boolean, { guardrails }: Wo
       `The config names the guardrail ${JSON.stringify(name.slice(0, 100))} in ${place}, which is no active guardrail of this workspace or its organisation.`,
     );
   }
-  return mutator ? { ...found, type: 'mutator' } : found;
+  return mutator ? madeOnce(mutators, found, () => ({ ...found, type: 'mutator' })) : found;
+}
+
+const inline = new WeakMap<object, Guardrail>();
+const mutators = new WeakMap<object, Guardrail>();
+
+function madeOnce(known: WeakMap<object, Guardrail>, of: object, make: () => Guardrail): Guardrail {
+  let made = known.get(of);
+  if (made === undefined) {
+    made = make();
+    known.set(of, made);
+  }
+  return made;
 }

@@ -164,6 +164,8 @@ function demandOf(x: Exchange, terms: Terms, estimate: Estimate, prices: Price[]
   if (free) return { terms, amount: 0, bounded: true };
   const rule = terms.unpriced ?? x.services.unpriced;
   if (estimate.price === null && rule === 'deny') {
+    // Another target may have a model with a price: this is asked for each.
+    if (x.walk !== null && x.leg === null) return { terms, amount: 0, bounded: true };
     throw unpricedRefused(terms, modelKey(x).replace(' ', '/'));
   }
   const price = estimate.price ?? unpricedRate(x, terms);
