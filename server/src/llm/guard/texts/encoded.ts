@@ -75,21 +75,42 @@ const SEALED_FROM = 16;
 export const isSealed = (value: string, key: string | number): boolean =>
   typeof key === 'string' && SEALED.has(key) && value.length >= SEALED_FROM && /^[\w+/-]+={0,2}$/.test(value);
 
+/** Members whose data URLs a provider reads, rather than a model as they stand. */
+const URLS = /(?:^|_)(?:url|uri|image|picture|photo|audio|video|mask|file|data|source|result)s?$/i;
+
+/** Told apart at once, for there are many ordinary texts. */
+export const mayBeEncoded = (value: string, key: string | number): boolean =>
+  isDataUrl(value) || (typeof key === 'string' && BASE64.has(key));
+
+/** Where a text stands. */
+export interface Standing {
+  /** Of the nearest member. */
+  readonly name: string;
+  /** A model is given the text as it stands, whatever it looks like. */
+  readonly spoken: boolean;
+  /** It is said to be a document, of this type where it is told. */
+  readonly document: boolean;
+  readonly type: string;
+}
+
 /** Null: an ordinary text. */
-export function encodedFaces(value: string, key: string | number): Faces | null {
-  if (isDataUrl(value)) return dataUrl(value);
+export function encodedFaces(value: string, key: string | number, standing: Standing): Faces | null {
+  if (isDataUrl(value)) {
+    const inner = dataUrl(value);
+    return inner === null || (!standing.spoken && URLS.test(standing.name)) ? inner : withItself(value, inner);
+  }
   if (typeof key !== 'string' || !BASE64.has(key)) return null;
   const bytes = fromBase64(value);
   if (bytes === null) return null;
-  const inner = bytesFaces(bytes, false, '');
-  const found = inner.faces.length > 0 || inner.unreadable !== null;
-  if (value.length > SHORT) return inner;
-  if (!found) return null;
-  return {
-    faces: [plain(value), ...inner.faces.map((face) => (face.suffix === '' ? { ...face, suffix: '#text' } : face))],
-    unreadable: inner.unreadable,
-  };
+  const inner = bytesFaces(bytes, standing.document, standing.type);
+  if (value.length > SHORT && !standing.spoken) return inner;
+  return inner.faces.length > 0 || inner.unreadable !== null ? withItself(value, inner) : null;
 }
+
+const withItself = (value: string, { faces, unreadable }: Faces): Faces => ({
+  faces: [plain(value), ...faces.map((face) => (face.suffix === '' ? { ...face, suffix: '#text' } : face))],
+  unreadable,
+});
 
 function isDataUrl(value: string): boolean {
   const first = value.charCodeAt(0);
@@ -176,7 +197,10 @@ export function bytesFaces(bytes: Buffer, document: boolean, type: string): Face
 
 /** A file's text; null for a binary one. */
 export function fileText(bytes: Buffer, declared: boolean): string | null {
-  if (bytes[0] === 0xff && bytes[1] === 0xfe) return bytes.toString('utf16le', 2);
+  if (bytes[0] === 0xff && bytes[1] === 0xfe)
+    return bytes[2] === 0 && bytes[3] === 0 ? null : bytes.toString('utf16le', 2);
+  if (bytes[0] === 0xfe && bytes[1] === 0xff && bytes.length % 2 === 0)
+    return Buffer.from(bytes.subarray(2)).swap16().toString('utf16le');
   if (isUtf8(bytes)) {
     const text = bytes.toString('utf8');
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they tell binary data from text
@@ -191,6 +215,28 @@ const DOCUMENTS = ['%PDF', 'PK\u0003\u0004', '\u00d0\u00cf\u0011\u00e0', '\u001f
 export function isDocument(bytes: Buffer): boolean {
   const head = bytes.toString('latin1', 0, 8);
   return DOCUMENTS.some((magic) => head.startsWith(magic));
+}
+
+const MEDIA = [
+  '\u0089PNG',
+  '\u00ff\u00d8\u00ff',
+  'GIF8',
+  'RIFF',
+  'OggS',
+  'fLaC',
+  'ID3',
+  'FORM',
+  '\u001aE\u00df\u00a3',
+  '\u00ff\u00fb',
+  '\u00ff\u00f3',
+  '\u00ff\u00f2',
+  '\u00ff\u00f1',
+];
+
+/** Sound and pictures, which nobody here hears or sees. A text that begins like one has no zero so soon. */
+export function isMedia(bytes: Buffer): boolean {
+  const head = bytes.toString('latin1', 0, 64);
+  return head.includes('\0') && (head.startsWith('ftyp', 4) || MEDIA.some((magic) => head.startsWith(magic)));
 }
 
 function recoded(current: string, change: (bytes: Buffer) => Buffer): string {

@@ -1,10 +1,11 @@
 /** Texts of multipart bodies: fields, file names, and files that are texts or pictures with texts. */
+import { isUtf8 } from 'node:buffer';
 import { spliceParts } from '../../../kernel/json-scan.ts';
 import { multipartParts } from '../../../kernel/multipart-scan.ts';
-import { bytesFaces, type Face } from './encoded.ts';
+import { bytesFaces, type Face, isMedia, unescapedJson } from './encoded.ts';
 import { isWord, memberPath, SETTINGS, USER } from './names.ts';
 import { ReplacementError } from './replace.ts';
-import type { SaidPart } from './walk.ts';
+import type { SaidPart, Unreadable } from './walk.ts';
 
 /** A multipart body, to be read by its fields. */
 export class FormBody {
@@ -51,10 +52,16 @@ function read(form: FormBody, documents: boolean): FormText[] {
       if (text !== '') out.push({ part: { path: path + suffix, role, text }, start, end, change });
     };
     const bytes = form.bytes.subarray(start, end);
+    const type = (field.contentType ?? '').trim().toLowerCase();
+    const unread = (why: Unreadable) =>
+      void out.push({ part: { path, role, text: '', unreadable: why }, start, end, change: (old) => old });
     if (filename === null) {
       const text = bytes.toString('utf8');
-      if (SETTINGS.has(name) && isWord(text, name)) continue;
-      add('', text, (_old, next) => Buffer.from(next));
+      if (!isUtf8(bytes) || !inUtf8(type) || (name === '_charset_' && !inUtf8(`;charset=${text}`))) unread('file');
+      else if (!SETTINGS.has(name) || !isWord(text, name)) {
+        add('', text, (_old, next) => Buffer.from(next));
+        if (/^\s*["[{]/.test(text)) decoded(text, add);
+      }
       continue;
     }
     if (filename !== '') {
@@ -66,13 +73,26 @@ function read(form: FormBody, documents: boolean): FormText[] {
         change: (old, next) => renamed(old, next),
       });
     }
-    const { faces, unreadable } = bytesFaces(bytes, false, (field.contentType ?? '').trim().toLowerCase());
-    for (const face of faces) add(face.suffix, face.text, (old, next) => changed(face, old, next));
-    if (unreadable !== null && (documents || unreadable === 'bounds')) {
-      out.push({ part: { path, role, text: '', unreadable }, start, end, change: (old) => old });
+    const { faces, unreadable } = bytesFaces(bytes, false, type);
+    for (const face of faces) {
+      add(face.suffix, face.text, (old, next) => changed(face, old, next));
+      if (face.suffix === '') decoded(face.text, add);
     }
+    const silent = faces.length === 0 && bytes.length > 0 && !isMedia(bytes);
+    if (unreadable === 'bounds' || (documents && (unreadable !== null || silent))) unread(unreadable ?? 'file');
   }
   return out;
+}
+
+/** Lines of JSON are read without their escapes by whoever runs them. */
+function decoded(text: string, add: (suffix: string, text: string, change: FormText['change']) => void): void {
+  if (text.includes('\\')) add('#decoded', unescapedJson(text).text, (_old, next) => Buffer.from(next));
+}
+
+/** Whether a media type leaves a text in the coding in which it is read here. */
+function inUtf8(type: string): boolean {
+  const charset = /;\s*charset\s*=\s*"?([^";\s]*)/i.exec(type)?.[1];
+  return charset === undefined || /^(?:utf-?8|us-ascii)?$/i.test(charset);
 }
 
 /** Faces change base64 texts; a file of a form is the bytes themselves. */

@@ -33,6 +33,9 @@ export const SYSTEM = words(
 );
 export const USER = words('input prompt query documents suffix texts');
 
+/** Lists of numbers that are a text, wherever they stand. */
+export const TOKEN_IDS = words('prompt_token_ids input_token_ids token_ids input_ids prompt_tokens tokens context');
+
 /** Members with words of an enumeration or ids of things: no text while they look like one. */
 export const SETTINGS = words(
   'role type id object model status tool_call_id call_id tool_use_id item_id response_id previous_response_id message_id',

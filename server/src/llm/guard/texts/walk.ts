@@ -6,7 +6,7 @@ import type { TextPart } from '../../../guardrails/check.ts';
 import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import { parseExact } from '../../../kernel/json-exact.ts';
 import { scanJson } from '../../../kernel/json-scan.ts';
-import { encodedFaces, type Face, isSealed, plain, unescapedJson } from './encoded.ts';
+import { encodedFaces, type Face, isSealed, mayBeEncoded, plain, type Standing, unescapedJson } from './encoded.ts';
 import {
   ECHOES,
   isCount,
@@ -23,6 +23,7 @@ import {
   SETTINGS,
   SPOKEN,
   SYSTEM,
+  TOKEN_IDS,
   USER,
 } from './names.ts';
 
@@ -148,8 +149,8 @@ const child = (
 ): Frame => ({ parent, key, value, path, role, mode, depth: parent.depth + 1, json });
 
 function text(frame: Frame, value: string, stack: Frame[], into: Walk): void {
-  if (value === '' || isSealed(value, frame.key)) return;
-  const encoded = into.deep ? encodedFaces(value, frame.key) : null;
+  if (value === '' || (frame.mode !== 'own' && isSealed(value, frame.key))) return;
+  const encoded = into.deep && mayBeEncoded(value, frame.key) ? encodedFaces(value, frame.key, standing(frame)) : null;
   if (encoded !== null) {
     for (const face of encoded.faces) emit(into, frame, face);
     if (encoded.unreadable !== null) unreadable(into, frame, encoded.unreadable);
@@ -171,6 +172,19 @@ function text(frame: Frame, value: string, stack: Frame[], into: Walk): void {
   } else if (Array.isArray(inner) || isObject(inner)) {
     stack.push(child(frame, '', inner, frame.path, frame.role, 'own', true));
   }
+}
+
+function standing({ key, parent, mode }: Frame): Standing {
+  const spoken = mode === 'own';
+  const name = typeof key === 'string' ? key : typeof parent?.key === 'string' ? parent.key : '';
+  const holder = parent?.value;
+  if (spoken || !isObject(holder)) return { name, spoken, document: false, type: '' };
+  const said = holder.media_type ?? holder.mime_type ?? holder.mimeType;
+  const type = typeof said === 'string' ? said.trim().toLowerCase() : '';
+  const around = parent?.parent?.value;
+  const named = holder.type === 'document' || (isObject(around) && around.type === 'document');
+  const document = named || name === 'file_data' || name === 'fileData' || /^(?:application|text)\//.test(type);
+  return { name, spoken, document, type };
 }
 
 /** Arguments always; other texts where escapes may hide something. */
@@ -217,7 +231,8 @@ function isSpokenNumber(value: unknown, key: string | number, mode: Mode): boole
 
 function elements(frame: Frame, list: readonly unknown[], stack: Frame[], into: Walk): void {
   const { path, role, mode, key } = frame;
-  const tokens = mode === 'wire' && USER.has(topOf(frame));
+  const known = mode === 'wire' || (mode === 'raw' && into.side !== 'answer');
+  const tokens = known && (USER.has(topOf(frame)) || (into.side !== 'answer' && TOKEN_IDS.has(String(key))));
   const { from } = into;
   const first = from !== null && frame.depth === 1 && key === from.list ? from.index : 0;
   let numbers = false;
@@ -266,9 +281,9 @@ function members(frame: Frame, object: JsonObject, stack: Frame[], into: Walk): 
     const here = memberPath(path, name, position);
     const speaker = wire && side === 'request' ? (speakerOf(name, depth) ?? role) : role;
     if (says && !(typeof value === 'string' && skips(mode, name, value))) {
-      stack.push(child(frame, name, value, here, speaker, modeOf(name, value, mode, call)));
+      stack.push(child(frame, name, value, here, speaker, modeOf(frame.key, name, value, mode, call)));
     }
-    if (side === 'request' && mode === 'wire' && isReference(frame, object, name, value)) {
+    if (side === 'request' && wire && isReference(frame, object, name, value)) {
       stack.push(child(frame, name, FILE, here, speaker, mode));
     }
     // On top of its value, so that it comes first.
@@ -287,8 +302,14 @@ function speakerOf(name: string, depth: number): Role | undefined {
   return name === 'text' ? 'system' : undefined;
 }
 
-function modeOf(name: string, value: unknown, mode: Mode, call: boolean): Mode {
-  if (mode !== 'wire' || typeof value === 'string') return mode;
+const RESULTS = new Set(['functionResponse.response', 'function_response.response']);
+
+function modeOf(holder: string | number, name: string, value: unknown, mode: Mode, call: boolean): Mode {
+  if (typeof value === 'string') return mode;
+  // Arguments and results of tools in APIs that pass through.
+  if (mode === 'raw' && (name === 'args' || (call && name === 'input') || RESULTS.has(`${holder}.${name}`)))
+    return 'own';
+  if (mode !== 'wire') return mode;
   if (OWN.has(name) || (call && name === 'input')) return 'own';
   return SCHEMAS.has(name) ? 'schema' : mode;
 }
@@ -305,10 +326,17 @@ const NUMBERED = /^(?:\d{1,6}|\w{0,20}b64(?:_json)?)$/;
 
 /** A document that the provider has or gets. Pictures are not read in any case. */
 function isReference(frame: Frame, object: JsonObject, name: string, value: unknown): boolean {
-  if (typeof value !== 'string' || value === '') return false;
-  if (name !== 'file_id' && name !== 'file_url' && !(name === 'url' && object.type === 'url')) return false;
-  return !isPicture(object) && !isPicture(frame.parent?.value);
+  if (Array.isArray(value) ? value.length === 0 || !/file_ids$/i.test(name) : typeof value !== 'string' || value === '')
+    return false;
+  if (!REFERENCES.test(name) && !(name === 'url' && object.type === 'url')) return false;
+  return !isPicture(object) && !isPicture(frame.parent?.value) && !isSense(object);
 }
+
+const REFERENCES = /^(?:(?:\w+_)?file_(?:ids?|ur[li])|file_?ur[li]|(?:training|validation)_file)$/i;
+
+/** Pictures and sound by the type that is told of them. */
+const isSense = ({ mimeType, mime_type = mimeType }: JsonObject): boolean =>
+  typeof mime_type === 'string' && /^(?:image|audio|video)\//i.test(mime_type);
 
 const isPicture = (value: unknown): boolean =>
   isObject(value) && typeof value.type === 'string' && value.type.includes('image');
