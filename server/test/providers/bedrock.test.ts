@@ -939,6 +939,33 @@ describe('failures', () => {
     expect((await server.records())[0]).toMatchObject({ outcome: 'failed' });
   });
 
+  it('a stream of a Claude model that breaks is gone on with where the config wants it, in chat and messages', async () => {
+    const target = { provider: '@aws', override_params: { model: CLAUDE } };
+    const config = { strategy: { mode: 'fallback' }, stream: { on_break: 'continue' }, targets: [target, target] };
+    const headers = { 'x-gateway-config': JSON.stringify(config) };
+    const broken = awsException('modelStreamErrorException', { message: 'It broke' });
+    const body = { model: 'any', max_tokens: 50, stream: true, messages: [user('hi')] };
+    upstream.reply = () =>
+      upstream.calls.length === 1 ? [streamStart(), textDelta('Grü'), broken] : textFrames(['ße', ' 😀']);
+    const chunks = (await (await server.call('/chat/completions', body, headers)).text())
+      .split('\n\n')
+      .filter((event) => event.startsWith('data: {'))
+      .map((event) => JSON.parse(event.slice(6)));
+    expect(chunks.map(({ choices }) => choices[0]?.delta?.content ?? '').join('')).toBe('Grüße 😀');
+    expect(last().body.messages).toEqual([
+      { role: 'user', content: [{ text: 'hi' }] },
+      { role: 'assistant', content: [{ text: 'Grü' }] },
+    ]);
+    upstream.calls.length = 0;
+    upstream.reply = () =>
+      upstream.calls.length === 1 ? [...claudeFrames(['Grü']).slice(0, 3), broken] : claudeFrames(['ße', ' 😀']);
+    const text = await (await server.call('/messages', body, headers)).text();
+    const pieces = [...text.matchAll(/"text_delta","text":"([^"]*)"/g)].map(([, piece]) => piece);
+    expect(pieces.join('')).toBe('Grüße 😀');
+    expect(text.match(/event: message_stop/g)).toHaveLength(1);
+    expect(text).not.toContain('It broke');
+  });
+
   it.each([
     ['in the middle of a message', (frames: Buffer[]) => [Buffer.concat(frames).subarray(0, -30)]],
     ['between messages', (frames: Buffer[]) => frames.slice(0, 3)],

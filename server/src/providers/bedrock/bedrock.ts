@@ -20,7 +20,13 @@ import { rerank } from './rerank.ts';
 
 /** Messages of these reach Converse through chat. */
 const ANY: Bindings = { chat, count_tokens: countConverse, embeddings, rerank, images_generate: images, models, model };
-const CLAUDE: Bindings = { ...ANY, messages, count_tokens: countTokens };
+/** Claude models go on with an answer that is begun; newer ones refuse, which is told as any refusal is. */
+const CLAUDE: Bindings = {
+  ...ANY,
+  chat: { ...chat, prefill: {} },
+  messages: { ...messages, prefill: {} },
+  count_tokens: countTokens,
+};
 
 const signs = ({ credentials }: Pick<CallContext, 'credentials'>): boolean => awsAuthType(credentials) !== 'apiKey';
 
