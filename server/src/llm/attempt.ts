@@ -12,6 +12,7 @@ import { signerOf } from '../providers/sign-in.ts';
 import { type Access, accessOf } from './access.ts';
 import { dispatchApart } from './apart.ts';
 import type { Exchange } from './exchange.ts';
+import { HedgedCall } from './hedge.ts';
 import type { AttemptResult } from './relay/answered.ts';
 import { goingOn, withPrefill } from './relay/join.ts';
 import { Relay } from './relay/relay.ts';
@@ -363,6 +364,7 @@ function send(
     let cancelTimer: (() => void) | null = null;
     let control: WireControl | null = null;
     let settled = false;
+    let hedged: HedgedCall | null = null;
     const sent: string[] = signIn === null ? [] : [...given.sent];
     const target = signIn === null ? given : given.sending(sent);
     const relay = new Relay({
@@ -376,6 +378,7 @@ function send(
         settled = true;
         cancelTimer?.();
         x.cancel = null;
+        hedged?.settle();
         x.attempts.push({
           target: target.path,
           provider: target.provider.id,
@@ -408,12 +411,15 @@ function send(
       );
     }
     const start = (request: WireRequest) => {
-      if (request.body !== null) for (const part of request.body) x.upstreamBytesOut += part.length;
+      const call = (handler: WireHandler): WireControl => {
+        if (request.body !== null) for (const part of request.body) x.upstreamBytesOut += part.length;
+        return target.provider.local === undefined
+          ? services.upstream.dispatch(request, handler, x.stream ? target.limits.stream : target.limits.whole)
+          : target.provider.local(request, handler, services.clock);
+      };
       try {
-        control =
-          target.provider.local === undefined
-            ? services.upstream.dispatch(request, relay, x.stream ? target.limits.stream : target.limits.whole)
-            : target.provider.local(request, relay, services.clock);
+        if (target.hedge !== null) hedged = new HedgedCall(x, target, target.hedge, relay, call);
+        control = hedged === null ? call(relay) : hedged.race;
         x.control = control;
       } catch (error) {
         fail(error);

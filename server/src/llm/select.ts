@@ -40,12 +40,6 @@ export function refuseUnexecuted(config: Config): void {
       'This config names prompt_id, which this version of Sluice does not execute.',
     );
   }
-  if (config.hedge) {
-    throw new SluiceError(
-      'unsupported_operation',
-      'This config names hedge, which this version of Sluice does not execute.',
-    );
-  }
 }
 
 /**
@@ -300,6 +294,7 @@ function build(
     timeoutMs: timeout,
     limits: compileLimits(config?.timeouts, timeout, x.services.timeouts),
     onBreak: compileBreak(config?.stream),
+    hedge: config?.hedge ? { delayMs: config.hedge.delay, max: config.hedge.max ?? 1 } : null,
     retry: compileRetry(config, x),
     cache: cachePolicy(x, config),
     strict: config?.strict_open_ai_compliance ?? x.header('x-gateway-strict-open-ai-compliance') !== 'false',

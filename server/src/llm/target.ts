@@ -5,6 +5,7 @@ import type { Credentials, Provider } from '../providers/provider.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
 import type { CachePolicy } from './cache/policy.ts';
+import type { Hedge } from './relay/race.ts';
 import type { AttemptLimits, BreakRules } from './relay/rules.ts';
 import { modelUnder, type Shaping } from './shaping.ts';
 
@@ -31,6 +32,8 @@ export class Target {
   readonly limits: AttemptLimits;
   /** What becomes of a stream that breaks after its first content; null: an error tells it. */
   readonly onBreak: BreakRules | null;
+  /** When a call that has not answered yet is made once more; null: never. */
+  readonly hedge: Hedge | null;
   readonly retry: Retry | null;
   /** Null without a cache. */
   readonly cache: CachePolicy | null;
@@ -50,6 +53,7 @@ export class Target {
     timeoutMs: number | null;
     limits: AttemptLimits;
     onBreak: BreakRules | null;
+    hedge: Hedge | null;
     retry: Retry | null;
     cache: CachePolicy | null;
     strict: boolean;
@@ -69,6 +73,7 @@ export class Target {
     this.timeoutMs = parts.timeoutMs;
     this.limits = parts.limits;
     this.onBreak = parts.onBreak;
+    this.hedge = parts.hedge;
     this.retry = parts.retry;
     this.cache = parts.cache;
     this.strict = parts.strict;

@@ -136,6 +136,23 @@ export function reserveTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise
   }
 }
 
+/**
+ * The same once more, for a further call of a request that runs: null where no limit asks for it, false where one has no room
+ * for all of it, since nobody needs that call. A request is counted once. Throws, or rejects with, the refusal.
+ */
+export function reserveAnother(x: Exchange): Hold | null | false | Promise<Hold> {
+  const { principal, snapshot, held, leg } = x;
+  if (principal === null || snapshot === null) return null;
+  const states = [...(held?.states ?? []), ...(leg?.held?.states ?? [])];
+  const asked = states.filter(({ terms }) => terms.type !== 'requests');
+  if (asked.length === 0) return null;
+  const estimate = estimateUse(x);
+  const prices: Price[] = [];
+  const demands = asked.map(({ terms }) => demandOf(x, terms, estimate, prices));
+  if (demands.some(({ amount }, i) => amount > (asked[i]?.left ?? 0))) return false;
+  return x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
+}
+
 function keep(x: Exchange, hold: Hold, terms: readonly Terms[]): void {
   x.held = hold;
   const { seen } = hold;

@@ -38,6 +38,7 @@ describe('a config is accepted with any one of the sets of api §10.1', () => {
       'what follows a break',
       { stream: { on_break: 'restart', restart_within: { bytes: 4096, tokens: 50, ms: 2000 } } },
     ],
+    ['hedging', { hedge: { delay: 500, max: 3 } }],
     ['provider and cloud settings', { provider: 'bedrock', aws_region: 'eu-central-1' }],
     ['an input guardrail', { input_guardrails: ['pg-1'] }],
     ['an inline guardrail', { output_guardrails: [{ deny: true, 'default.wordCount': { minWords: 1 } }] }],
@@ -83,6 +84,7 @@ describe('a config is accepted with any one of the sets of api §10.1', () => {
 describe('every broken rule is named by its path', () => {
   const nested = (n: number) => Array.from({ length: n }, () => target());
   const rows: [string, unknown, string][] = [
+    ['hedging at once', { hedge: { delay: 0 } }, 'hedge.delay'],
     ['a limit of no time', { timeouts: { first_token: 0 } }, 'timeouts.first_token'],
     ['a limit nobody knows', { timeouts: { total: 5 } }, 'timeouts.total'],
     ['another way to meet a break', { stream: { on_break: 'ignore' } }, 'stream.on_break'],

@@ -1,0 +1,89 @@
+/**
+ * Hedged attempts: while nothing has come back after a while, the same request is sent once more, and what answers first is
+ * taken. Each further call is reserved under the limits of the request before it begins, and what a call that was given up
+ * has used is booked by estimate.
+ */
+import type { WireControl, WireHandler } from '../kernel/wire.ts';
+import type { Hold } from '../limits/ledger/hold.ts';
+import { NO_TOKENS } from '../operations/usage.ts';
+import { likelyInput } from './estimate.ts';
+import type { Exchange } from './exchange.ts';
+import { type Hedge, Race } from './relay/race.ts';
+import { reserveAnother } from './steps/reserve.ts';
+import type { Target } from './target.ts';
+
+const NOTHING = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
+
+export class HedgedCall {
+  readonly #x: Exchange;
+  readonly #target: Target;
+  readonly #holds: Hold[] = [];
+  #settled = false;
+  readonly race: Race;
+
+  constructor(
+    x: Exchange,
+    target: Target,
+    hedge: Hedge,
+    handler: WireHandler,
+    call: (handler: WireHandler) => WireControl,
+  ) {
+    this.#x = x;
+    this.#target = target;
+    this.race = new Race({ clock: x.services.clock, hedge, handler, call, mayCall: () => this.#mayCall() });
+  }
+
+  /** The attempt is over: tells of the calls that were not taken, books what they used, gives back what was reserved. */
+  settle(): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    const x = this.#x;
+    const target = this.#target;
+    for (const { status, error, open, ms } of this.race.lost()) {
+      x.attempts.push({
+        target: target.path,
+        provider: target.provider.id,
+        status,
+        error: open ? 'hedge_lost' : error === null ? null : (error.code ?? error.kind),
+        duration_ms: Math.round(ms * 1000) / 1000,
+      });
+      if (!open) continue;
+      // A stream that was given up before its first byte had written nothing yet; an answer in one piece most of it.
+      const usage = {
+        ...NO_TOKENS,
+        input: x.usage?.input || likelyInput(x),
+        output: x.stream ? 0 : (x.usage?.output ?? 0),
+      };
+      x.usageEstimated = true;
+      x.spent = [...(x.spent ?? []), { usage, target, model: target.sends(x.model), answered: null }];
+    }
+    for (const hold of this.#holds) hold.settle(NOTHING, () => {});
+  }
+
+  /** No call begins that a limit refuses; the request itself goes on. */
+  #mayCall(): boolean | Promise<boolean> {
+    const x = this.#x;
+    if (x.clientGone || this.#settled) return false;
+    try {
+      const held = reserveAnother(x);
+      if (!(held instanceof Promise)) return this.#keep(held);
+      return held.then(
+        (hold) => this.#keep(hold),
+        () => false,
+      );
+    } catch {
+      return false;
+    }
+  }
+
+  #keep(hold: Hold | null | false): boolean {
+    if (hold === null) return true;
+    if (hold === false) return false;
+    if (this.#settled) {
+      hold.settle(NOTHING, () => {});
+      return false;
+    }
+    this.#holds.push(hold);
+    return true;
+  }
+}
