@@ -196,6 +196,20 @@ describe('tools', () => {
   });
 });
 
+it('go on with another provider, which is not shown what belongs to the first', async () => {
+  const messages: Anthropic.MessageParam[] = [{ role: 'user', content: 'Weather in Berlin?' }];
+  const asked = { max_tokens: 200, messages, tools: [TOOL] };
+  const first = await anthropic.messages.create({ ...asked, model: '@gem/gemini-3-pro-preview' });
+  expect(JSON.stringify(first.content)).toContain('thought_signature');
+  const results = first.content.flatMap((block) =>
+    block.type === 'tool_use' ? [{ type: 'tool_result' as const, tool_use_id: block.id, content: 'sunny' }] : [],
+  );
+  messages.push({ role: 'assistant', content: first.content }, { role: 'user', content: results });
+  // Its upstream refuses fields that Messages does not have.
+  const second = await anthropic.messages.create({ ...asked, model: '@vertex/claude-sonnet-4-5@20250929' });
+  expect(second.content).toMatchObject([{ type: 'text', text: 'The tool says: sunny' }]);
+});
+
 describe('chat', () => {
   it.each([
     '@gem/gemini-2.5-flash',
@@ -501,6 +515,9 @@ describe('embeddings, pictures, models and counting', () => {
     });
     expect((await server.records())[0]?.usage).toMatchObject({ input: 8 });
     expect(await embed('gemini-embedding-2', 'a')).toEqual({ vectors: [[0.25, 0.5]], tokens: 3 });
+    const many = Array(3).fill([0.25, 0.5]);
+    expect(await embed('gemini-embedding-2', ['a', 'b', 'c'])).toEqual({ vectors: many, tokens: 9 });
+    expect((await server.records())[0]?.usage).toMatchObject({ input: 9 });
     const picture = { image: { url: `data:image/png;base64,${PIXEL}` } };
     expect((await embed('multimodalembedding@001', ['a', picture])).vectors).toEqual([
       [3, 4],

@@ -6,6 +6,7 @@ import { parseExact } from '../kernel/json-exact.ts';
 import { type Splice, spliceParts } from '../kernel/json-scan.ts';
 import { replaceFormField } from '../kernel/multipart-scan.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
+import { withoutCallExtras } from '../operations/convert/chat-calls.ts';
 import type { Bound } from '../providers/binding.ts';
 import type { Binding, CallContext, Signer } from '../providers/provider.ts';
 import { signerOf } from '../providers/sign-in.ts';
@@ -34,6 +35,8 @@ export interface Prepared {
   readonly apart: readonly Buffer[] | null;
 }
 
+// Ends the name `extra_content`. Begun with a letter or a quote, the search would stop at each one: 240 µs in 100 KB, not 1.
+const EXTRA = Buffer.from('_content"');
 const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
 
 export function prepare(x: Exchange, target: Target): Prepared {
@@ -129,13 +132,16 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
   const addUsage = x.stream && knowsUsageOption(binding, context) && wantsNoUsage(x);
   const shaping = x.shaped ? null : target.shaping;
   const shown = goesOnFrom(x);
-  if (shown === null && shaping === null && (bound.request === undefined || isUntouched(x, bound))) {
+  const foreign = holdsForeignExtras(x, target, bound);
+  const untouched = shown === null && !foreign && shaping === null;
+  if (untouched && (bound.request === undefined || isUntouched(x, bound))) {
     if (isExplained(x)) x.changed = addUsage ? ['stream_options'] : [];
     return { parts: splice(x, context.model, addUsage), converted: false, stripUsage: addUsage };
   }
   const parsed = parseExact(x.body.toString('utf8'));
   if (!isObject(parsed)) throw new SluiceError('bad_call', 'The body must be a JSON object.');
   let body: JsonObject = shaping === null ? parsed : shape(parsed, shaping);
+  if (foreign) body = withoutCallExtras(body);
   if (typeof body.model === 'string' || context.model !== '') body = { ...body, model: context.model };
   if (shown !== null) body = goingOn(x.operation.shape, body, shown);
   if (convert === null && addUsage)
@@ -167,6 +173,16 @@ function changedFields(before: JsonObject, after: JsonObject): string[] {
   return [...names].filter(
     (name) => before[name] !== after[name] && JSON.stringify(before[name]) !== JSON.stringify(after[name]),
   );
+}
+
+/**
+ * Whether calls in the history carry what only the provider that made them wants back: others refuse fields they do not
+ * know. A chat provider at a host of the caller's choice may be the one that made them.
+ */
+function holdsForeignExtras(x: Exchange, target: Target, { binding, convert }: Bound): boolean {
+  if (convert !== null || x.operation.family !== 'C' || x.body.indexOf(EXTRA) === -1) return false;
+  if (binding.target?.extensions?.has('extra_content') === true) return false;
+  return binding.shape !== 'chat' || target.origin + target.prefix === target.provider.baseUrl(target.credentials);
 }
 
 /** Whether the provider's own transform would leave this body as it is. */

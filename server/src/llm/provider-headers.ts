@@ -40,6 +40,8 @@ const IDENTITY = [
   'azure-entra-scope',
   'azure-managed-client-id',
   'azure-workload-client-id',
+  'vertex-auth-type',
+  'vertex-service-account-json',
 ].map((name) => ({ header: `x-gateway-${name}`, setting: name.replaceAll('-', '_') }));
 
 /** Headers that point a call at another endpoint: refused in saved-only mode, ignored beside a stored credential. */

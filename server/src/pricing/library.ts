@@ -35,6 +35,11 @@ const NAMES: Readonly<Record<string, string>> = {
   'z-ai': 'zai',
 };
 
+/** What callers may put in front of a model's name, by the library's name of the provider, which does not know it. */
+const PREFIXES: Readonly<Record<string, RegExp>> = {
+  google: /^(?:publishers\/[a-z0-9-]+\/models\/|models\/|google\/)/,
+};
+
 const KEYS: Readonly<Record<string, TokenClass>> = {
   input_mtok: 'input',
   output_mtok: 'output',
@@ -55,6 +60,11 @@ function providerOf(providerId: string): GenaiPrices.Provider | undefined {
   return provider?.id === name ? provider : undefined;
 }
 
+const bareName = (provider: string, model: string): string => {
+  const prefix = Object.hasOwn(PREFIXES, provider) ? PREFIXES[provider] : undefined;
+  return prefix === undefined ? model : model.replace(prefix, '');
+};
+
 /** Models of a provider that are not deprecated. */
 export function libraryModels(providerId: string): readonly string[] {
   return (providerOf(providerId)?.models ?? []).filter((model) => !model.deprecated).map((model) => model.id);
@@ -65,7 +75,10 @@ export function libraryPrice(providerId: string, model: string, at: number): Pri
   if (model === '' || model.length > MAX_NAME) return null;
   const provider = providerOf(providerId);
   if (provider === undefined) return null;
-  const found = loadLibrary().calcPrice({}, model, { providerId: provider.id, timestamp: new Date(at) });
+  const found = loadLibrary().calcPrice({}, bareName(provider.id, model), {
+    providerId: provider.id,
+    timestamp: new Date(at),
+  });
   if (found === null) return null;
   return { source: `genai-prices:${provider.id}/${found.model.id}`, cards: cardsFrom(found.model_price) };
 }
@@ -74,7 +87,10 @@ export function libraryPrice(providerId: string, model: string, at: number): Pri
 export function changesWithTime(providerId: string, model: string): boolean {
   const provider = providerOf(providerId);
   if (provider === undefined || model === '' || model.length > MAX_NAME) return false;
-  const found = loadLibrary().calcPrice({}, model, { providerId: provider.id, timestamp: new Date(0) });
+  const found = loadLibrary().calcPrice({}, bareName(provider.id, model), {
+    providerId: provider.id,
+    timestamp: new Date(0),
+  });
   return found !== null && Array.isArray(found.model.prices);
 }
 

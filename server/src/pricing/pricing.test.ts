@@ -113,6 +113,17 @@ describe('published prices, by hand', () => {
     expect(createPricer().modelsOf('fireworks-ai').length).toBeGreaterThan(5);
   });
 
+  it('Google’s models cost the same by whatever name they are called', () => {
+    const price = priceOf('google', 'gemini-2.5-pro', AT);
+    expect(price).not.toBeNull();
+    for (const prefix of ['google/', 'models/', 'publishers/google/models/'])
+      for (const provider of ['google', 'vertex-ai'])
+        expect(priceOf(provider, `${prefix}gemini-2.5-pro`, AT)).toEqual(price);
+    const claude = priceOf('vertex-ai', 'claude-sonnet-4-5@20250929', AT);
+    expect(claude).not.toBeNull();
+    expect(priceOf('vertex-ai', 'anthropic/claude-sonnet-4-5@20250929', AT)).toEqual(claude);
+  });
+
   it('agrees with the library’s own sums for all its token prices', async () => {
     const { calcPrice, waitForUpdate } = loadLibrary();
     const providers = (await waitForUpdate()) ?? [];

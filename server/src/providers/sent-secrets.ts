@@ -32,8 +32,9 @@ export function secretsOf(
     if (typeof value === 'string') add(value);
     else if (value instanceof Secret) add(value.reveal());
     // A key file: what in it is no secret (project, address of the account) may be told.
-    else if (isObject(value))
-      for (const [inner, text] of Object.entries(value))
+    const file = typeof value === 'string' && value.startsWith('{') ? objectIn(value) : value;
+    if (isObject(file) && !(file instanceof Secret))
+      for (const [inner, text] of Object.entries(file))
         if (SECRET_NAME.test(inner) && typeof text === 'string') add(text);
   }
   for (let i = 0; i + 1 < customHeaders.length; i += 2) {
@@ -45,6 +46,15 @@ export function secretsOf(
   }
   // Longest first, so that what contains another one goes as a whole.
   return [...out].sort((a, b) => b.length - a.length);
+}
+
+/** A key file that came as text; null for a text that is none. */
+function objectIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 /** Headers of a call that hold a credential, also one that was made for this call or a moment before it. */

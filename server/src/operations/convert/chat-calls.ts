@@ -1,4 +1,4 @@
-import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asString } from './fields.ts';
 
 /** Knows, piece by piece, whether a text is one complete JSON object, without parsing it again and again. */
@@ -29,6 +29,22 @@ export class ObjectEnd {
  */
 export function callExtra(call: JsonObject): { readonly extra_content?: JsonObject } {
   return isObject(call.extra_content) ? { extra_content: call.extra_content } : {};
+}
+
+/** `value` and what is in it, two lists deep, without `extra_content`: messages, their calls and blocks, items. */
+function bare(value: JsonValue | undefined): JsonValue {
+  if (Array.isArray(value)) return value.map(bare);
+  if (!isObject(value)) return value ?? null;
+  const { extra_content: _, ...rest } = value;
+  for (const list of ['tool_calls', 'content'] as const) if (Array.isArray(rest[list])) rest[list] = bare(rest[list]);
+  return rest;
+}
+
+/** A chat, Messages or Responses body for a provider that knows nothing of what another one added to its calls. */
+export function withoutCallExtras(body: JsonObject): JsonObject {
+  const out = { ...body };
+  for (const list of ['messages', 'input'] as const) if (Array.isArray(out[list])) out[list] = bare(out[list]);
+  return out;
 }
 
 /** One streamed call as it grows. */

@@ -10,7 +10,7 @@ import { chatBinding, countBinding, imagesBinding, type Surface } from '../googl
 import { mistralAi } from '../mistral-ai/mistral-ai.ts';
 import { compatible } from '../openai-compatible.ts';
 import type { Binding, Bindings, CallContext, Credentials } from '../provider.ts';
-import { embeddingMethod, embeddingRequest, vertexEmbeddings } from './embeddings.ts';
+import { embeddingMethod, embeddingRequest, embeddingsApart, vertexEmbeddings } from './embeddings.ts';
 import { nameInPath, vertexModel } from './model.ts';
 import { placeOf } from './place.ts';
 
@@ -42,6 +42,7 @@ export const GOOGLE: Bindings = {
     path: (context) => googlePath(context, embeddingMethod(vertexModel(context.model).name)),
     ownQuery: true,
     request: (body, context) => embeddingRequest(body, vertexModel(context.model).name),
+    apart: embeddingsApart,
     response: (body, context) => vertexEmbeddings(body, vertexModel(context.model).name, context.body),
     usage: readAnyUsage,
   },

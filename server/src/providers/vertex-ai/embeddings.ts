@@ -2,7 +2,9 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, parseDataUri, refuse } from '../../operations/convert/fields.ts';
 import { type EmbeddingAsk, embeddingAnswer, embeddingAsk } from '../google/gemini-embeddings.ts';
+import type { Apart } from '../provider.ts';
 import { integerOf } from '../training-calls.ts';
+import { vertexModel } from './model.ts';
 
 /** Takes one text by itself, and nothing by `predict`. */
 const single = (name: string): boolean => /^gemini-embedding-[2-9]/.test(name);
@@ -11,9 +13,30 @@ const multimodal = (name: string): boolean => name.startsWith('multimodalembeddi
 
 export const embeddingMethod = (name: string): string => (single(name) ? 'embedContent' : 'predict');
 
+/** More texts in one request would run into the service's own limits sooner or later. */
+const MOST = 2048;
+
+/** Texts for a model that takes one at a time, each in a call of its own. */
+export const embeddingsApart: Apart = {
+  split(body, { model }) {
+    const { input } = body;
+    if (!single(vertexModel(model).name) || !Array.isArray(input) || input.length < 2) return null;
+    if (input.length > MOST) invalid('input', `At most ${MOST} texts can be embedded in one request.`);
+    // Faults are told by their place in the whole list.
+    embeddingAsk(body);
+    return input.map((one) => ({ ...body, input: one }));
+  },
+  join(answers) {
+    const tokens = answers.map((answer) => integerOf(asObject(answer.usageMetadata).promptTokenCount) ?? 0);
+    return {
+      embeddings: answers.map((answer) => answer.embedding ?? null),
+      usageMetadata: { promptTokenCount: tokens.reduce((sum, count) => sum + count, 0) },
+    };
+  },
+};
+
 function contentRequest({ texts, dimensions, task, title }: EmbeddingAsk): JsonObject {
-  const [text, ...more] = texts;
-  if (more.length > 0) refuse('input', 'this model embeds one text at a time.');
+  const [text] = texts;
   return {
     content: { parts: [{ text }] },
     ...(task === null ? null : { taskType: task }),
@@ -71,7 +94,9 @@ export function embeddingRequest(body: JsonObject, name: string): JsonObject {
 export function vertexEmbeddings(answer: JsonObject, name: string, asked: JsonObject | undefined): JsonObject {
   if (single(name)) {
     const tokens = integerOf(asObject(answer.usageMetadata).promptTokenCount) ?? 0;
-    return embeddingAnswer([asObject(answer.embedding).values ?? null], { model: name, tokens, asked });
+    const all = Array.isArray(answer.embeddings) ? answer.embeddings : [answer.embedding];
+    const vectors = all.map((one) => asObject(one).values ?? null);
+    return embeddingAnswer(vectors, { model: name, tokens, asked });
   }
   let tokens = 0;
   const vectors = asArray(answer.predictions).map((prediction) => {
