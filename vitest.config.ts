@@ -25,6 +25,7 @@ const LONG = [
   'server/test/matrix/**/*.test.ts',
   'server/test/reservations.test.ts',
   'server/test/revocation.test.ts',
+  'server/test/routing-swaps.test.ts',
   'server/test/security-settings.test.ts',
   'server/test/training/managed-batches-kill.test.ts',
   'server/test/training/managed-jobs.test.ts',

@@ -469,3 +469,68 @@ describe('dry runs', () => {
     expect(counts()).toEqual([0, 0, 0]);
   });
 });
+
+describe('who may say where a request goes', () => {
+  const inline = fallback([
+    target('a'),
+    { provider: 'openai', api_key: 'sk-mine-alone', custom_host: 'http://127.0.0.1:1/v1' },
+  ]);
+
+  it('hosts of nested targets are judged like any other, in saved configs and in those of a request', async () => {
+    const hosts = fallback([
+      target('a'),
+      fallback([target('b'), target('c', { custom_host: 'http://169.254.169.254/' })]),
+    ]);
+    const refused = await ask(hosts);
+    expect(refused.status).toBe(400);
+    expect(refused.text).toContain('targets[1].targets[1].custom_host');
+    const made = await server.admin('POST', '/configs', {
+      name: 'hosts',
+      config: hosts,
+      workspace_id: server.first.workspace_id,
+    });
+    expect(made).toMatchObject({
+      status: 400,
+      body: { error: { param: 'config.targets[1].targets[1].custom_host' } },
+    });
+    expect(counts()).toEqual([0, 0, 0]);
+  });
+
+  it('a stored credential never leaves for a host that a target of a config names', async () => {
+    const elsewhere = fallback([target('a', { custom_host: 'https://example.org/v1' }), target('c')]);
+    expect(await ask(elsewhere)).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    expect(counts()).toEqual([0, 0, 1]);
+  });
+
+  it('in saved-only mode only saved configs have targets, whatever those of a request name', async () => {
+    const slug = await saved(fallback([{ provider: '@nobody' }, target('b')]));
+    const block = (block_inline_config: boolean) =>
+      server.admin('PUT', '/admin/organisation/settings', { data_plane_security_settings: { block_inline_config } });
+    expect((await block(true)).status).toBe(200);
+    expect(await ask(slug)).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    for (const config of [inline, fallback([target('a'), target('b')])]) {
+      const refused = await ask(config);
+      expect(refused.status).toBe(400);
+      expect(refused.text).toContain('inline_config_blocked');
+    }
+    const host = await ask(slug, {}, { 'x-gateway-custom-host': `${of('c').url}/v1` });
+    expect(host.text).toContain('inline_custom_host_blocked');
+    expect((await block(false)).status).toBe(200);
+    expect(counts()).toEqual([0, 1, 0]);
+  });
+
+  it('a key that pins its config runs all targets of that one and no other', async () => {
+    const slug = await saved(fallback([{ provider: '@nobody' }, target('b')]));
+    const made = await server.admin('POST', '/api-keys/workspace/service', {
+      name: 'pinned',
+      workspace_id: server.first.workspace_id,
+      scopes: ['completions.write'],
+      defaults: { config_id: slug, allow_config_override: false },
+    });
+    const key = { 'x-gateway-api-key': String(made.body.key) };
+    const answer = await server.call('/chat/completions', chat(), key);
+    expect(answer.headers.get('x-gateway-last-used-option-index')).toBe('config.targets[1]');
+    await answer.text();
+    expect(await ask(fallback([target('a'), target('b')]), {}, key)).toMatchObject({ status: 400 });
+  });
+});
