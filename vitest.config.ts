@@ -8,6 +8,8 @@ const LONG = [
   'server/src/guardrails/checks/tables.test.ts',
   'server/src/limits/ledger/ledger.test.ts',
   'server/src/llm/guard/cost.test.ts',
+  'server/src/providers/bedrock/converse-stream.test.ts',
+  'server/src/providers/bedrock/hostile.test.ts',
   'server/src/store/postgres/row-security.test.ts',
   'server/test/admin-fuzz.test.ts',
   'server/test/audit-verify.test.ts',
