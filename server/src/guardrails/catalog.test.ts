@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { judgeOf, outsideOf, problems, subjectOf } from '../../test/support/guardrails.ts';
@@ -39,6 +40,19 @@ describe('the checks of a guardrail', () => {
     for (const id of published.split(' ')) expect(CHECKS.has(`default.${id}`), id).toBe(true);
     for (const id of ['pii', 'language', 'gibberish', 'secrets', 'promptInjection'])
       expect(CHECKS.has(`gateway.${id}`), id).toBe(true);
+  });
+
+  it('the guide has a row for every check, which names its parameters and no check that is not there', async () => {
+    const guide = new URL('../../../docs/guides/guardrail-checks.md', import.meta.url);
+    const rows = (await readFile(guide, 'utf8')).split('\n').filter((line) => line.startsWith('| `'));
+    const idsOf = (row: string): string[] => (row.split('|')[1] ?? '').match(/`[a-zA-Z]+\.[a-zA-Z]+`/g) ?? [];
+    const known = [...CHECKS].map(([id, { parameters }]) => {
+      const row = rows.find((one) => idsOf(one).includes(`\`${id}\``)) ?? '';
+      const { shape } = parameters as unknown as { shape: object };
+      return [id, row !== '', Object.keys(shape).filter((name) => !row.includes(`\`${name}`))];
+    });
+    expect(known).toEqual([...CHECKS.keys()].map((id) => [id, true, []]));
+    for (const id of rows.flatMap(idsOf)) expect(CHECKS.has(id.slice(1, -1)), id).toBe(true);
   });
 
   it('a fault is reported with its path', () => {

@@ -386,3 +386,29 @@ it('guardrails of a config are made of their short form and of raw hooks', () =>
   expect(raw).toMatchObject({ slug: 'mine', type: 'mutator' });
   expect(now([raw], subject('a')).replacements).toEqual([{ path: 'messages[0].content', text: '> a' }]);
 });
+
+it('a stored guardrail does what its actions say, and by default the safe thing', () => {
+  const made = (actions: GivenActions) =>
+    compileGuardrail({ id: 'g', slug: 'pg-g', name: 'g', target: 'llm', actions, checks: [] }).actions;
+  expect(made({})).toMatchObject({
+    deny: false,
+    async: false,
+    sequential: false,
+    softDeny: false,
+    onError: 'pass',
+    messages: 'all',
+    stream: 'incremental',
+  });
+  expect(made({ deny: true }).onError).toBe('fail');
+  expect(made({ deny: true, on_error: 'allow' }).onError).toBe('pass');
+  const all = { deny: true, async: true, sequential: true, soft_deny_200: true } as const;
+  for (const messages of ['new', 'last'] as const)
+    expect(made({ ...all, messages, stream: 'buffer' })).toMatchObject({
+      deny: true,
+      async: true,
+      sequential: true,
+      softDeny: true,
+      messages,
+      stream: 'buffer',
+    });
+});

@@ -1,6 +1,7 @@
 /** What guardrails were asked for and cannot carry out, through a whole server: nothing goes out as if it had been done. */
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { startServer, type TestServer } from '../support/server.ts';
 import { chatStream } from '../support/streams.ts';
@@ -148,6 +149,57 @@ describe('what should be redacted and cannot be read', () => {
     expect(upstream.received).toHaveLength(1);
   });
 });
+
+describe('an answer that nobody can read', () => {
+  const words = { 'default.contains': { words: ['forbidden'], operator: 'none' } };
+  const GUARDRAILS = { denies: { id: 'd', deny: true, ...words }, redacts: REDACT, watches: { id: 'w', ...words } };
+
+  it.each([
+    ['denies', 400],
+    ['redacts', 400],
+    ['watches', 200],
+  ] as const)('as sound: a guardrail that %s answers %i', async (which, expected) => {
+    upstream.answer = (_request, response) =>
+      void response.writeHead(200, { 'content-type': 'audio/mpeg' }).end(Buffer.from([1, 2, 3]));
+    const body = { model: 'tts-1', voice: 'alloy', input: 'Hello' };
+    const answer = await send(body, { output_guardrails: [GUARDRAILS[which]] }, '/audio/speech');
+    expect(answer.status).toBe(expected);
+    expect(upstream.received).toHaveLength(expected === 200 ? 1 : 0);
+  });
+
+  it.each([
+    ['denies', 446],
+    ['redacts', 446],
+    ['watches', 200],
+  ] as const)('as a binary file: a guardrail that %s answers %i', async (which, expected) => {
+    upstream.answer = (_request, response) =>
+      void response.writeHead(200, { 'content-type': 'application/pdf' }).end(Buffer.from([0x25, 0xff, 0xfe, 0x00]));
+    const answer = await send({ a: 1 }, { output_guardrails: [GUARDRAILS[which]] }, '/reports/make');
+    expect(answer.status).toBe(expected);
+  });
+});
+
+it('a compressed answer is judged as the text that it stands for', async () => {
+  upstream.answer = (_request, response) =>
+    void response
+      .writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' })
+      .end(gzipSync(JSON.stringify(ANSWER)));
+  for (const path of ['/chat/completions', '/reports/make']) {
+    const answer = await send(chat('a'), { output_guardrails: [REDACT] }, path);
+    expect([answer.status, await answer.text()]).toEqual([200, expect.stringContaining('{{EMAIL_ADDRESS_1}}')]);
+  }
+});
+
+it.each<Record<string, string>>([{}, { 'x-gateway-provider': 'gateway' }])(
+  'rows to train on are refused by who denies, whoever keeps them (%j)',
+  async (kept) => {
+    const config = { input_guardrails: [{ ...REDACT, deny: true }] };
+    const body = { model: 'gpt-4o', training_file: 'file-1' };
+    const answer = await server.call('/fine_tuning/jobs', body, { ...headers(config), ...kept });
+    expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code: 'guardrail_not_enforced' } }]);
+    expect(upstream.received).toEqual([]);
+  },
+);
 
 describe('a guardrail that is stored and can no longer be carried out', () => {
   const PATIENT = { timeout: 10_000, interval: 20 };

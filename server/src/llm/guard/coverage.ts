@@ -47,9 +47,30 @@ export function unseenBy(guardrail: Guardrail, view: InputView, { operation }: E
   return operation.body === 'stream' && parameters ? `the fields of ${operation.id}` : null;
 }
 
-/** Files that go to a provider as they are; what Sluice keeps for its own batches is judged line by line when they run. */
-const SENDS_FILES: ReadonlySet<OperationId> = new Set(['files_upload', 'batch_create']);
-const GIVES_FILES: ReadonlySet<OperationId> = new Set(['file_content', 'batch_output']);
+/** Operations of files and jobs that carry no contents in either direction. */
+const CARRY_NOTHING = [
+  'files',
+  'file',
+  'file_delete',
+  'batches',
+  'batch',
+  'batch_cancel',
+  'finetune_jobs',
+  'finetune_job',
+  'finetune_cancel',
+  'finetune_pause',
+  'finetune_resume',
+  'finetune_events',
+  'finetune_checkpoints',
+] as const satisfies readonly OperationId[];
+/** Whatever else there is of files and jobs sends contents, and gives them, until it stands here. */
+const SENDS_NOTHING: ReadonlySet<OperationId> = new Set([...CARRY_NOTHING, 'file_content', 'batch_output']);
+const GIVES_NOTHING: ReadonlySet<OperationId> = new Set([
+  ...CARRY_NOTHING,
+  'files_upload',
+  'batch_create',
+  'finetune_create',
+]);
 
 /** `texts`: all that is said to a model is read. `none`: nothing is. `unseen`: something is that cannot be read. */
 export type InputView = 'texts' | 'none' | 'unseen';
@@ -59,7 +80,8 @@ export function inputView(x: Exchange): InputView {
   if (operation.family === 'J') {
     // Rows of a dataset become a model's, whoever trains it.
     if (operation.id === 'finetune_create') return 'unseen';
-    return SENDS_FILES.has(operation.id) && !isManaged(x) ? 'unseen' : 'none';
+    // What Sluice keeps for its own batches is judged line by line when they run.
+    return SENDS_NOTHING.has(operation.id) || isManaged(x) ? 'none' : 'unseen';
   }
   if (x.body.length === 0) return 'none';
   const type = contentType(x.header('content-type'));
@@ -70,7 +92,8 @@ export function inputView(x: Exchange): InputView {
 }
 
 /** Whether files leave that may hold what a model has said. */
-export const givesFiles = ({ operation }: Exchange): boolean => GIVES_FILES.has(operation.id);
+export const givesFiles = ({ operation }: Exchange): boolean =>
+  operation.family === 'J' && !GIVES_NOTHING.has(operation.id);
 
 const REFUSED = { code: 'guardrail_not_enforced' } as const;
 

@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { compileGuardrail } from '../../guardrails/compile.ts';
+import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { type Family, OPERATIONS } from '../../operations/operation.ts';
+import type { Config } from '../../resources/configs/schema.ts';
 import type { WorkspaceSnapshot } from '../../runtime/snapshot.ts';
 import { stepsFor } from '../pipeline.ts';
 import { makePlan } from '../plan.ts';
@@ -24,5 +27,59 @@ describe('without a guardrail', () => {
     const withOne = stepsFor(family, { ...NOTHING, route: false, guardrails: true });
     expect(withOne.filter((step) => step !== guard)).toEqual(without);
     expect(withOne).toHaveLength(without.length + 1);
+  });
+});
+
+describe('the guardrails of a config', () => {
+  const stored = (id: string): Guardrail =>
+    compileGuardrail({ id, slug: `pg-${id}`, name: id, version: `v-${id}`, target: 'llm', actions: {}, checks: [] });
+  const [one, two] = [stored('one'), stored('two')];
+  const byName = new Map([one, two].flatMap((each) => [each.id, each.slug].map((name) => [name, each] as const)));
+  const snapshot = { guardrails: { input: [one], output: [], byName } } as unknown as WorkspaceSnapshot;
+  const names = (config: object, inline: boolean) =>
+    guardPlan(OPERATIONS.chat, snapshot, config as Config, inline)?.input.map(({ slug, type }) => `${slug} ${type}`);
+
+  it('run once each, where they come first, also where one is named as a mutator and by its id', () => {
+    const config = { input_guardrails: ['two', 'pg-two'], input_mutators: ['pg-one', 'pg-two'] };
+    expect(names(config, false)).toEqual(['pg-one guardrail', 'pg-two guardrail']);
+  });
+
+  it('that a caller sends come before the defaults, and cannot have a default judge before they change the request', () => {
+    const mine = { id: 'mine', 'default.addPrefix': { prefix: 'a' } };
+    for (const list of ['before_request_hooks', 'input_guardrails', 'input_mutators'] as const) {
+      const named = list === 'before_request_hooks' ? [] : ['one'];
+      const config = { input_mutators: [mine], [list]: list === 'input_mutators' ? ['one', mine] : named };
+      expect(names({ ...config, input_mutators: [...(config.input_mutators ?? []), 'two'] }, true)).toEqual([
+        'mine mutator',
+        'pg-two mutator',
+        'pg-one guardrail',
+      ]);
+    }
+  });
+
+  it('run by list: raw hooks, guardrails, mutators; two that stand in it under one name are two', () => {
+    const entry = () => ({ id: 'pg-one', 'default.wordCount': {} });
+    const config = {
+      input_mutators: ['pg-two'],
+      input_guardrails: [entry(), entry()],
+      before_request_hooks: [{ id: 'raw', checks: [{ id: 'default.wordCount' }] }],
+    };
+    expect(names(config, false)).toEqual([
+      'pg-one guardrail',
+      'raw guardrail',
+      'pg-one guardrail',
+      'pg-one guardrail',
+      'pg-two mutator',
+    ]);
+  });
+
+  it('are the same ones for every target of it', () => {
+    const config = {
+      input_guardrails: [{ id: 'own', 'default.wordCount': {} }],
+      input_mutators: ['two'],
+    } as unknown as Config;
+    const [first, second] = [1, 2].map(() => guardPlan(OPERATIONS.chat, snapshot, { ...config }, false)?.input ?? []);
+    expect(first).toHaveLength(3);
+    for (const [i, each] of (first ?? []).entries()) expect(second?.[i]).toBe(each);
   });
 });

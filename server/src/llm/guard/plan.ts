@@ -31,7 +31,7 @@ const SAYS_NOTHING: ReadonlySet<Operation['id']> = new Set([
 /**
  * The guardrails of the organisation's defaults, of the workspace's, and of the config; each once, where it comes first. A
  * config that came with the request runs before all others: what its guardrails and mutators make of the request is the
- * caller's own, and must be judged.
+ * caller's own, and must be judged; defaults that it names stay where defaults are.
  *
  * @param inline whether the config came with the request
  */
@@ -62,8 +62,20 @@ function listOf(
       if (made !== null) own.push(made);
     }
   }
-  // Stored ones are the same object wherever they are named; what stands in a config has no id that could be another's.
-  return own.length === 0 ? defaults : [...new Set(inline ? [...own, ...defaults] : [...defaults, ...own])];
+  if (own.length === 0) return defaults;
+  if (!inline) return once([...defaults, ...own]);
+  // A default that the caller names, too, still comes last, or what the caller's mutators make would pass it by.
+  const known = new Set(defaults.map(identity));
+  return [...once(own).filter((guardrail) => !known.has(identity(guardrail))), ...defaults];
+}
+
+/** Stored ones are known by their id, also where one is named as a mutator; the id of what stands in a config is nobody's. */
+const identity = (guardrail: Guardrail): unknown => (guardrail.version === undefined ? guardrail : guardrail.id);
+
+function once(list: readonly Guardrail[]): readonly Guardrail[] {
+  const known = new Map<unknown, Guardrail>();
+  for (const guardrail of list) if (!known.has(identity(guardrail))) known.set(identity(guardrail), guardrail);
+  return [...known.values()];
 }
 
 function guardrailOf(

@@ -106,8 +106,12 @@ function late(guardrail: Guardrail): Guardrail {
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
-async function runThrough(guardrail: Guardrail, events: readonly Buffer[], sizes: readonly number[]) {
-  const { gate, seen } = gated([guardrail]);
+async function runThrough(
+  given: Guardrail | readonly Guardrail[],
+  events: readonly Buffer[],
+  sizes: readonly number[],
+) {
+  const { gate, seen } = gated([given].flat());
   let at = 0;
   for (let i = 0; at < events.length; i++) {
     const size = sizes[i % sizes.length] ?? 1;
@@ -121,6 +125,39 @@ async function runThrough(guardrail: Guardrail, events: readonly Buffer[], sizes
 }
 
 describe('a stream that is held back', () => {
+  it('is held by as much as the longest of its guardrails looks back', async () => {
+    const events = Array.from('well, abcdefgh', (letter) => chunk(letter));
+    for (const list of [
+      [without(['xy']), without(['abcdefgh'])],
+      [without(['abcdefgh']), without(['xy'])],
+    ]) {
+      const seen = await runThrough(list, events, [1]);
+      expect([seen.ended, ...readOf(seen.sent)]).toEqual(['denied', expect.not.stringContaining('a')]);
+    }
+  });
+
+  it('is not refused for what looks like a card only where what is judged begins or ends', async () => {
+    const cards = compileInline({ deny: true, 'gateway.pii': { categories: ['CREDIT_CARD'] } }, 'o');
+    const card = '4111111111111111';
+    const words = (length: number) => 'word '.repeat(500).slice(-length);
+    const says = async (...pieces: string[]) =>
+      (
+        await runThrough(
+          cards,
+          pieces.map((piece) => chunk(piece)),
+          [1],
+        )
+      ).ended;
+    expect(await says(`${words(300)}${card}`, ` ${words(2_000)}`)).toBe('denied');
+    // It goes on, with what comes later.
+    expect(await says(`${words(300)}${card}`, `23 ${words(2_000)}`)).toBe('finished');
+    // It began before, with what no window holds any more.
+    for (let after = 1_000; after < 1_050; after += 1) {
+      const said = `${words(300)}99${card} ${'word '.repeat(300).slice(0, after - card.length - 1)}`;
+      expect(await says(said, words(2_000))).toBe('finished');
+    }
+  });
+
   const letters = (min: number, max: number) =>
     fc.array(fc.constantFrom('a', 'b', 'c', '😀'), { minLength: min, maxLength: max }).map((all) => all.join(''));
   const pieces = fc.array(fc.record({ text: letters(0, 4), index: fc.nat({ max: 1 }) }), { maxLength: 40 });
