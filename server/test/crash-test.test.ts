@@ -277,6 +277,7 @@ function judge(cell: Cell, told: Told): void {
 }
 
 describe('a fault is rescued, or told clearly', () => {
+  let flapped = 0;
   const results = new Map<Cell, Told | Error>();
 
   beforeAll(async () => {
@@ -296,6 +297,20 @@ describe('a fault is rescued, or told clearly', () => {
     judge(cell, told);
   });
 
+  it('a primary that comes and goes is never seen to: each answer is whole, by whoever gave it', async () => {
+    // Three calls that fail, then those that work; every one of them may meet either.
+    const config = {
+      strategy: { mode: 'fallback' },
+      targets: [target('openai', 'flapping.x3.primary'), target('anthropic', 'good.secondary')],
+      ...LIMITS,
+    };
+    const before = upstream.callsOf('good.secondary');
+    const told = await Promise.all(Array.from({ length: 12 }, (_, i) => ask('chat', i % 2 === 0, config)));
+    for (const one of told) expect(one, one.raw).toMatchObject({ status: 200, text: TEXT, ended: true, error: null });
+    expect(upstream.callsOf('good.secondary') - before).toBe(3);
+    flapped = told.length;
+  });
+
   it('afterwards the process is as before: no call is open, nothing reserved, every request has its record', async () => {
     const told = await ask('chat', false, target('openai', 'good.after'));
     expect(told).toMatchObject({ status: 200, text: TEXT });
@@ -307,9 +322,9 @@ describe('a fault is rescued, or told clearly', () => {
     ).toBe(0);
     const records = await eventually(
       async () => (await server.records()).filter((record) => record.api_key_id === caller.id),
-      (list) => list.length >= cells.length + 1,
+      (list) => list.length >= cells.length + flapped + 1,
     );
-    expect(records.length).toBe(cells.length + 1);
+    expect(records.length).toBe(cells.length + flapped + 1);
     expect((await settledBooks(server, caller.id)).reserved).toBe(0);
   });
 });

@@ -24,6 +24,7 @@ import { Joint } from './join.ts';
 import { answerTouches, declaredLength, framingOf, headerOf, isJson, joined, nameOf, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
 import { followShown, goesOnFrom } from './rescue.ts';
+import { Sample } from './sample.ts';
 import { StreamWatch, silent } from './watch.ts';
 import { noJson, unfit } from './whole.ts';
 
@@ -31,9 +32,6 @@ import { noJson, unfit } from './whole.ts';
 const WHOLE_BYTES = 64 * 1024;
 /** A slow unary answer starts to flow after this long, so that keep-alive white space reaches the client. */
 const WHOLE_MS = 250;
-/** Bytes of a passed-through answer kept to find its usage; past it only the end is kept. */
-const LOOK_BYTES = 4 * 1024 * 1024;
-const LOOK_TAIL = 64 * 1024;
 const ERROR_BYTES = 1024 * 1024;
 /** Bytes of an answer in one piece that wait for its end while another attempt may follow. */
 const RESCUED_BYTES = 4 * 1024 * 1024;
@@ -59,9 +57,7 @@ export class Relay implements WireHandler {
   #headAt = 0;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
-  #look: Buffer[] = [];
-  #lookBytes = 0;
-  #lookCut = false;
+  readonly #sample = new Sample();
   #held: Buffer | null = null;
   readonly #client: ClientSide;
   #events: EventReader | null = null;
@@ -293,7 +289,7 @@ export class Relay implements WireHandler {
   }
 
   #bytes(chunk: Buffer): void {
-    this.#keepForLook(chunk);
+    this.#sample.add(chunk);
     if (this.#x.headSent) {
       if (this.#held !== null) this.#client.write(this.#held);
       this.#held = chunk;
@@ -326,29 +322,17 @@ export class Relay implements WireHandler {
     this.#held = last ?? null;
   }
 
-  #keepForLook(chunk: Buffer): void {
-    this.#look.push(chunk);
-    this.#lookBytes += chunk.length;
-    if (this.#lookBytes <= LOOK_BYTES) return;
-    this.#lookCut = true;
-    let kept = 0;
-    let from = this.#look.length;
-    while (from > 0 && kept < LOOK_TAIL) kept += this.#look[--from]?.length ?? 0;
-    this.#look = this.#look.slice(from);
-    this.#lookBytes = kept;
-  }
-
   #endBytes(): void {
     const x = this.#x;
-    const body = this.#look.length === 1 ? this.#look[0] : Buffer.concat(this.#look);
+    const body = this.#sample.bytes();
     const json = isJson(this.#headers);
     // What nobody can read is for guardrails to refuse, unless another attempt may do better.
     const must = memberOf(x.operation) !== null && (!this.#kept || this.#rescuable);
     if (must && !json) throw noJson();
-    if (body !== undefined && json) {
-      const facts = readAnswerFacts(body, this.#lookCut);
+    if (json) {
+      const facts = readAnswerFacts(body, this.#sample.cut);
       if (must && facts.broken) throw noJson();
-      if (this.#rescuable && !this.#lookCut && this.#isUnfit(JSON.parse(body.toString('utf8')))) return;
+      if (this.#rescuable && !this.#sample.cut && this.#isUnfit(JSON.parse(body.toString('utf8')))) return;
       if (facts.error !== null && !x.headSent) {
         const error = embeddedError(facts.error);
         if (error !== null) {
@@ -360,7 +344,7 @@ export class Relay implements WireHandler {
       if (facts.usage !== null) this.#meter.see(facts.usage);
     }
     this.#takeUsage();
-    if (this.#beside && x.guard !== null) judgeBeside(x, x.guard, this.#answerOf(body ?? null));
+    if (this.#beside && x.guard !== null) judgeBeside(x, x.guard, this.#answerOf(body));
     if (x.headSent) {
       this.#client.endTail(this.#held === null ? [] : [this.#held]);
       this.#finish({ kind: 'done' });
@@ -384,8 +368,8 @@ export class Relay implements WireHandler {
   }
 
   /** Null: not all of it is at hand. */
-  #answerOf(body: Buffer | null): Answer | null {
-    if (body === null || this.#lookCut) return null;
+  #answerOf(body: Buffer): Answer | null {
+    if (this.#sample.cut) return null;
     return { status: this.#status, headers: this.#headers, body, strict: true };
   }
 
