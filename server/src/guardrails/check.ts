@@ -44,6 +44,8 @@ export interface Subject {
   readonly callsTools: boolean;
   /** Model as it was asked for, without a provider slug; null where there is none. */
   readonly model: string | null;
+  /** What is asked for beside it: the model of the address, a deployment that the caller has chosen. */
+  readonly otherModels?: readonly string[];
   readonly provider: string | null;
   /** api §7.6. */
   readonly requestType: string;

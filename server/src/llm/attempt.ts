@@ -64,7 +64,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
   const body = buildBody(x, target, bound, context);
   const signer = signerOf(target.provider, context);
   const headers: string[] = [];
-  const contentType = body.converted ? 'application/json' : x.header('content-type');
+  const contentType = body.converted ? 'application/json' : asRead(x.header('content-type'));
   if (body.parts !== null && contentType !== undefined) headers.push('content-type', contentType);
   headers.push('accept', x.stream ? streamType(bound.binding) : (x.header('accept') ?? 'application/json'));
   if (body.headers !== undefined) headers.push(...body.headers);
@@ -92,6 +92,12 @@ export function prepare(x: Exchange, target: Target): Prepared {
     apart: body.apart === true ? body.parts : null,
   };
 }
+
+/** A body of JSON was read as UTF-8, which is all it can be: whoever reads it next must not read another. */
+const asRead = (type: string | undefined): string | undefined =>
+  type !== undefined && JSON_IN_A_CODING.test(type) ? 'application/json' : type;
+
+const JSON_IN_A_CODING = /^\s*application\/json\s*;(?!\s*charset\s*=\s*"?utf-?8"?\s*$)/i;
 
 const streamType = ({ framing }: Binding): string =>
   framing === 'aws-event-stream' ? 'application/vnd.amazon.eventstream' : 'text/event-stream';

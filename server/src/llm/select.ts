@@ -169,12 +169,19 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
   const saved = model?.customHost ?? stored.customHost;
   const settings = { ...stored.settings, ...headerSettings(x, false), ...configSettings(selection.config, false) };
   const placed = place(stored.provider, { key: stored.key, settings }, asked);
+  const own = { ...stored.settings, ...(selection.saved ? configSettings(selection.config, false) : null) };
+  const account = { key: stored.key, settings: own };
+  const usual = place(stored.provider, account, asked).model;
+  const chosen =
+    placed.model === null || placed.model === usual
+      ? null
+      : (place(stored.provider, account, placed.model).priced ?? placed.model);
   if (!stored.allowAllModels) checkDeployment(stored, stored.provider, asked, placed);
   const { credentials } = placed;
   const base = stored.provider.baseUrl(credentials);
   const wanted = customHost ?? saved ?? base;
   const allowed = [saved, base].filter((host) => host !== null).map((host) => new URL(host).host);
-  return build(x, selection, stored.provider, stored, placed, wanted, true, allowed, {
+  return build(x, selection, stored.provider, stored, { ...placed, chosen }, wanted, true, allowed, {
     ...stored.customHeaders,
     ...model?.customHeaders,
   });
@@ -207,6 +214,8 @@ interface Placed {
   readonly credentials: Credentials;
   /** Null: the model's own name. */
   readonly model: string | null;
+  /** Where it is another than the account's own settings would give. */
+  readonly chosen?: string | null;
   readonly priced: string | null;
 }
 
@@ -287,6 +296,7 @@ function build(
     stored,
     credentials: placed.credentials,
     placed: placed.model === null ? null : { model: placed.model, priced: placed.priced },
+    chosen: placed.chosen ?? null,
     url: parsed,
     customHeaders: Object.entries(customHeaders).flatMap(([name, value]) => [name.toLowerCase(), value]),
     shaping: shapingOf(config),

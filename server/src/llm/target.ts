@@ -20,6 +20,8 @@ export class Target {
   readonly deployment: string | null;
   /** The deployment's model by its name in the price list, when the account says it. */
   readonly priced: string | null;
+  /** The model, or else the name, of a deployment that the caller has chosen whatever it asks for; null: the account decides. */
+  readonly chosen: string | null;
   readonly credentials: Credentials;
   /** `https://host[:port]` and the path prefix without trailing slash. */
   readonly origin: string;
@@ -58,12 +60,14 @@ export class Target {
     cache: CachePolicy | null;
     strict: boolean;
     placed?: { readonly model: string; readonly priced: string | null } | null;
+    chosen?: string | null;
   }) {
     this.path = parts.path;
     this.provider = parts.provider;
     this.stored = parts.stored;
     this.deployment = parts.placed?.model ?? null;
     this.priced = parts.placed?.priced ?? null;
+    this.chosen = parts.chosen ?? null;
     this.credentials = parts.credentials;
     this.origin = parts.url?.origin ?? 'http://in-process';
     this.prefix = parts.url?.pathname.replace(/\/+$/, '') ?? '';

@@ -16,8 +16,8 @@ const tool = (name: string, kind = 'function') => ({ tools: [{ type: kind, funct
 // biome-ignore format: a table is read by column
 export const REQUEST_ROWS: readonly Row[] = [
   ['default.modelWhitelist', { models: ['gpt-5', 'claude-x', 'openai/o9', '@openai/o8', '模型'] }, model('gpt-5', 'claude-x', 'o9', 'o8', '模型', null), model('gpt-5-mini', 'GPT-5', '', 'gpt', 'openai/gpt-5', ' gpt-5', 'o9 ', '*', '模')],
-  ['default.modelWhitelist', { models: ['a', 'b'], not: true }, model('c', 'A', '', 'ab', 'a ', null, 'ä', 'a/b'), model('a', 'b')],
-  ['default.modelWhitelist', { models: ['x', 'y', 'z'], inverse: true }, model('a', 'xx', 'X', 'x/y', '1', '×'), model('x', 'y', 'z')],
+  ['default.modelWhitelist', { models: ['a', 'b'], not: true }, model('c', 'd', 'e', '', 'ab', null, 'ä', 'a/b'), model('a', 'b', 'A', 'a ')],
+  ['default.modelWhitelist', { models: ['x', 'y', 'z'], inverse: true }, model('a', 'xx', 'w', 'x/y', '1', '×'), model('x', 'y', 'z', 'X', '\tY')],
   ['default.modelWhitelist', { models: ['q'] }, model('q'), model('r', 's', 't', 'qq', 'Q', 'q.')],
   ['default.modelRules', { rules: { defaults: ['small'], metadata: { team: { a: ['big'], b: ['*'], 'ü': ['uni'] }, tier: { gold: ['gold-1'] } } } },
     [{ model: 'small' }, { model: 'big', metadata: { team: 'a' } }, { model: 'any', metadata: { team: 'b' } }, { model: 'uni', metadata: { team: 'ü' } }, { model: 'gold-1', metadata: { tier: 'gold' } }, { model: 'big', metadata: { team: 'a', tier: 'gold' } }, { model: 'gold-1', metadata: { team: 'a', tier: 'gold' } }, { model: 'small', metadata: { team: 'c' } }, { model: 'small', metadata: { other: 'a' } }, { model: null }],
@@ -37,6 +37,7 @@ export const REQUEST_ROWS: readonly Row[] = [
   ['default.requiredMetadataKeyPairs', { metadataPairs: { id: ['^\\d{3}$', '^x'], n: [7] }, matchType: 'regex', operator: 'any' }, metadata({ id: '123' }, { id: 'xyz' }, { n: '7' }, { n: '17' }, { id: 'no', n: '7' }), metadata({ id: '12' }, { id: '1234' }, { n: '8' }, {}, { id: 'X' })],
   ['default.requiredMetadataKeyPairs', { metadataPairs: { env: 'prod', debug: true }, operator: 'none' }, metadata({}, { env: 'dev' }, { debug: 'false' }, { env: 'PROD' }, { env: '' }), metadata({ env: 'prod' }, { debug: 'true' }, { env: 'prod', debug: 'false' })],
   ['default.requestParametersCheck', { tools: { allowedFunctionNames: ['search', '查'], blockedTypes: ['computer'] } }, [...body({}, tool('search'), tool('查'), { tools: [] }, { tools: [{ name: 'search', input_schema: {} }] }, { functions: [{ name: 'search' }] }, { tools: [{ type: 'web' }] }, 'text', null, { tools: 'x' }), {}], body(tool('delete'), tool('Search'), tool('search', 'computer'), { tools: [{ type: 'computer' }] }, { functions: [{ name: 'rm' }] }, { tools: [{ functionDeclarations: [{ name: 'rm' }] }] }, { tools: [tool('search').tools[0], { name: 'x' }] })],
+  ['default.requestParametersCheck', { tools: { allowedTypes: ['function'] } }, body(tool('search'), { tools: [{ name: 'x' }] }), body({ tools: [{ google_search: {} }] }, { tools: [{ codeExecution: {} }] })],
   ['default.requestParametersCheck', { params: { allowedKeys: ['temperature'], blockedKeys: ['input'] } }, body({}, { temperature: 1 }, { model: 'a', messages: [] }, { prompt: 'a', temperature: 0 }), body({ top_p: 1 }, { input: 'x' }, { Temperature: 1 }, { temperature: 1, n: 2 }, { '': 1 }, { ü: 1 })],
   ['default.requestParametersCheck', { params: { values: { n: { allowedValues: [1, 2, null] }, mode: { blockedValues: ['raw', true] } } } }, body({}, { n: 1 }, { n: 2, mode: 'x' }, { n: null }, { mode: 'RAW' }, { mode: false }), body({ n: 3 }, { n: '1' }, { n: [1] }, { mode: 'raw' }, { mode: true }, { n: 1, mode: 'raw' }, { n: {} }, { n: 1.5 })],
 ];

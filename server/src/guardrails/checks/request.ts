@@ -39,15 +39,33 @@ export const REQUEST_TYPES = [
 
 const models = texts(2_000, 500);
 
+/** Every model that a call may reach: some APIs take a list of models, of which any may answer. */
+function askedFor({ model, otherModels = [], request }: Subject): readonly string[] {
+  const asked = [...(model === null ? [] : [model]), ...otherModels];
+  const body = request();
+  if (!isObject(body)) return asked;
+  for (const list of [body.models, body.fallbacks]) {
+    for (const one of Array.isArray(list) ? list : []) {
+      const name: unknown = isObject(one) ? one.model : one;
+      if (typeof name === 'string') asked.push(name);
+    }
+  }
+  return asked;
+}
+
 /** Whether a list names the model: by its id, or with the provider before it (`openai/gpt-5`, `@openai/gpt-5`). */
-function names(list: ReadonlySet<string>, { model, provider }: Subject): boolean {
-  if (model === null) return false;
+function names(list: ReadonlySet<string>, model: string, provider: string | null): boolean {
   return (
     list.has(model) || (provider !== null && (list.has(`${provider}/${model}`) || list.has(`@${provider}/${model}`)))
   );
 }
 
-/** `default.modelWhitelist`: the model asked for is listed (`not`, `inverse`: is not). A call without model is not judged. */
+/** What a list keeps out, it keeps out in any spelling that a provider may take for it. */
+const loosely = (name: string): string => name.trim().toLowerCase();
+
+/**
+ * `default.modelWhitelist`: every model asked for is listed (`not`, `inverse`: none is). A call without model is not judged.
+ */
 export const modelWhitelist = check({
   id: 'default.modelWhitelist',
   phases: INPUT,
@@ -57,12 +75,18 @@ export const modelWhitelist = check({
   mutates: false,
   compile({ models: listed, not: inverted, inverse }) {
     const list = new Set(listed);
+    const loose = new Set(listed.map(loosely));
     return {
       lookBehind: null,
       judge(subject) {
-        if (subject.model === null)
+        const asked = askedFor(subject);
+        if (asked.length === 0)
           return { verdict: true, data: { explanation: 'The call names no model.', skipped: true } };
-        const ok = names(list, subject);
+        const { provider } = subject;
+        const ok =
+          inverted || inverse
+            ? asked.some((model) => names(loose, loosely(model), provider))
+            : asked.every((model) => names(list, model, provider));
         return verdict(ok, inverted || inverse, ok ? 'The model is listed.' : 'The model is not listed.');
       },
     };
@@ -99,7 +123,8 @@ export const modelRules = check({
     return {
       lookBehind: null,
       judge(subject) {
-        if (subject.model === null)
+        const asked = askedFor(subject);
+        if (asked.length === 0)
           return { verdict: true, data: { explanation: 'The call names no model.', skipped: true } };
         const lists: ReadonlySet<string>[] = [];
         for (const [key, values] of byMetadata) {
@@ -108,12 +133,22 @@ export const modelRules = check({
           if (list !== undefined) lists.push(list);
         }
         const source = lists.length > 0 ? 'metadata' : 'defaults';
-        const ok = (lists.length > 0 ? lists : [defaults]).some((list) => list.has('*') || names(list, subject));
+        const rules = lists.length > 0 ? lists : [defaults];
+        const allowed = (model: string) =>
+          rules.some(
+            (list) =>
+              list.has('*') ||
+              names(list, model, subject.provider) ||
+              (inverted && names(loosened(list), loosely(model), subject.provider)),
+          );
+        const ok = inverted ? asked.some(allowed) : asked.every(allowed);
         return verdict(ok, inverted, `The model is ${ok ? '' : 'not '}allowed by ${source}.`, { rule: source });
       },
     };
   },
 });
+
+const loosened = (list: ReadonlySet<string>): ReadonlySet<string> => new Set([...list].map(loosely));
 
 const types = z.array(z.enum(REQUEST_TYPES)).max(REQUEST_TYPES.length);
 
@@ -235,10 +270,10 @@ function toolsOf(body: JsonObject): { readonly type: string | null; readonly nam
   const add = (tool: unknown, fallback: string) => {
     if (!isObject(tool)) return;
     const inner = isObject(tool.function) ? tool.function : tool;
-    out.push({
-      type: typeof tool.type === 'string' ? tool.type : fallback,
-      name: typeof inner.name === 'string' ? inner.name : null,
-    });
+    const name = typeof inner.name === 'string' ? inner.name : null;
+    // Tools of a provider that are named by their member: `{"google_search": {}}`.
+    const types = typeof tool.type === 'string' ? [tool.type] : name !== null ? [fallback] : Object.keys(tool);
+    for (const type of types) out.push({ type, name });
   };
   for (const tool of Array.isArray(body.tools) ? body.tools : []) {
     const declared = isObject(tool) ? (tool.functionDeclarations ?? tool.function_declarations) : undefined;

@@ -7,6 +7,7 @@ import type { OperationId } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
 import { isManaged } from '../steps/objects.ts';
 import { contentType } from '../steps/read-body.ts';
+import { addressTexts } from './address.ts';
 
 /** Checks that judge a request by its head, its model and its settings: they need no texts. */
 const OF_REQUESTS: ReadonlySet<string> = new Set([
@@ -42,10 +43,20 @@ export function withoutTexts(guardrail: Guardrail): Guardrail {
 export function unseenBy(guardrail: Guardrail, view: InputView, { operation }: Exchange): string | null {
   if (!mustSee(guardrail)) return null;
   if (view === 'unseen' && readsTexts(guardrail, 'input')) return `what ${operation.id} sends to a provider`;
+  if (!guardrail.actions.deny) return null;
+  if (view === 'unseen' && operation.family === 'P' && guardrail.checks.some(({ id }) => OF_BODIES.has(id)))
+    return `the model and the fields of what ${operation.id} sends to a provider`;
   // The form of an upload is read as it passes.
-  const parameters = guardrail.actions.deny && guardrail.checks.some(({ judge }) => judge?.judgesParameters === true);
+  const parameters = guardrail.checks.some(({ judge }) => judge?.judgesParameters === true);
   return operation.body === 'stream' && parameters ? `the fields of ${operation.id}` : null;
 }
+
+/** Of those, checks of what stands in the body. */
+const OF_BODIES: ReadonlySet<string> = new Set([
+  'default.modelWhitelist',
+  'default.modelRules',
+  'default.requestParametersCheck',
+]);
 
 /** Operations of files and jobs that carry no contents in either direction. */
 const CARRY_NOTHING = [
@@ -83,12 +94,20 @@ export function inputView(x: Exchange): InputView {
     // What Sluice keeps for its own batches is judged line by line when they run.
     return SENDS_NOTHING.has(operation.id) || isManaged(x) ? 'none' : 'unseen';
   }
-  if (x.body.length === 0) return 'none';
+  if (x.body.length === 0) return addressTexts(x).length > 0 ? 'texts' : 'none';
   const type = contentType(x.header('content-type'));
   if (type === 'application/json' || x.scan !== null) return 'texts';
   if (type === 'multipart/form-data') return 'texts';
   // Sound has no texts; what is a text, whatever it calls itself, has.
-  return type.startsWith('audio/') && !isUtf8(x.body) ? 'none' : 'unseen';
+  return type.startsWith('audio/') && soundsLike(x.body) ? 'none' : 'unseen';
+}
+
+/** Sound has bytes early on that no text has, and never begins as JSON does: servers do not all believe a content type. */
+function soundsLike(body: Buffer): boolean {
+  if (isUtf8(body)) return false;
+  const head = body.toString('latin1', 0, 512);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they tell binary data from text
+  return /[\0-\x08\x0e-\x1f]/.test(head) && !/^\s*["[{]/.test(head);
 }
 
 /** Whether files leave that may hold what a model has said. */

@@ -1,4 +1,5 @@
 /** What guardrails of the input phase judge: the request as the provider would get it. */
+import { isUtf8 } from 'node:buffer';
 import type { Subject } from '../../guardrails/check.ts';
 import type { Change } from '../../guardrails/run.ts';
 import { isObject } from '../../kernel/json.ts';
@@ -8,11 +9,13 @@ import { estimateUse, expectUse } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { modelUnder, shape } from '../shaping.ts';
 import { contentType, WANTED } from '../steps/read-body.ts';
+import { addressModel, addressTexts } from './address.ts';
 import type { InputView } from './coverage.ts';
 import {
   applyReplacements,
   FormBody,
   formFields,
+  hasTwins,
   latestRequestText,
   ReplacementError,
   requestTexts,
@@ -34,7 +37,9 @@ export class GuardedRequest {
     this.#x = x;
     this.#reads = view === 'texts';
     const base = bodyOf(x);
-    this.#base = outlives && base instanceof FormBody ? new FormBody(Buffer.from(base.bytes), base.contentType) : base;
+    if (!outlives) this.#base = base;
+    else if (base instanceof FormBody) this.#base = new FormBody(Buffer.from(base.bytes), base.contentType);
+    else this.#base = Buffer.isBuffer(base) ? Buffer.from(base) : base;
   }
 
   /** The subject as a guardrail with this choice of messages sees it after a change. */
@@ -54,14 +59,15 @@ export class GuardedRequest {
   #subject(messages: Messages, change: Change | null): Subject {
     const x = this.#x;
     const body = this.#changed(change);
-    const json = body instanceof FormBody ? undefined : body;
+    const json = body instanceof FormBody || Buffer.isBuffer(body) ? undefined : body;
     let texts: readonly SaidPart[] | null = this.#reads ? null : [];
+    const said = () => requestTexts(x.operation, body, messages);
     return {
       phase: 'input',
       window: null,
       // Checks of requests ask for none.
       get texts() {
-        texts ??= requestTexts(x.operation, body, messages);
+        texts ??= messages === 'last' ? said() : [...said(), ...addressTexts(x)];
         return texts;
       },
       latest: () => (this.#reads ? latestRequestText(x.operation, body) : ''),
@@ -70,6 +76,7 @@ export class GuardedRequest {
       answer: () => undefined,
       callsTools: false,
       model: modelOf(x),
+      otherModels: otherModels(x),
       provider: x.target?.provider.id ?? null,
       requestType: x.operation.requestType,
       streams: x.stream,
@@ -98,6 +105,7 @@ export class GuardedRequest {
     const x = this.#x;
     const body = this.#changed(change);
     if (body instanceof FormBody) x.body = body.bytes;
+    else if (Buffer.isBuffer(body)) x.body = body;
     else {
       x.body = Buffer.from(JSON.stringify(isObject(body) && isObject(this.#base) ? pinned(body, this.#base) : body));
       x.scan = x.scan === null ? null : scanned(x.body);
@@ -138,9 +146,27 @@ function bodyOf(x: Exchange): unknown {
     return new FormBody(x.body, x.header('content-type') ?? '');
   }
   if (type !== 'application/json' && x.scan === null) return undefined;
+  if (x.scan === null) return looseJson(x.body);
   const parsed = parseExact(x.body.toString('utf8'));
   const shaping = x.shaped ? null : (x.target?.shaping ?? null);
-  return shaping === null || x.scan === null || !isObject(parsed) ? parsed : shape(parsed, shaping);
+  return shaping === null || !isObject(parsed) ? parsed : shape(parsed, shaping);
+}
+
+/** A body that passes through and is no JSON object, parsed; its bytes where readers may find different things in it. */
+function looseJson(body: Buffer): unknown {
+  const text = body.toString('utf8');
+  try {
+    return isUtf8(body) && !hasTwins(text) ? parseExact(text) : body;
+  } catch {
+    return body;
+  }
+}
+
+/** Beside that: what the address names, and a deployment of the caller's choice. */
+function otherModels(x: Exchange): readonly string[] {
+  const { target } = x;
+  const named = [addressModel(x), target?.chosen ?? null];
+  return named.filter((name) => name !== null);
 }
 
 /** The model that will be asked: a config may name another than the request. */

@@ -6,9 +6,18 @@ import { fileText } from './texts/encoded.ts';
 import { FormBody, formFields, formTexts, replacedForm } from './texts/form.ts';
 import { isToolCall } from './texts/names.ts';
 import { byPath, changesOf, ReplacementError, replaced } from './texts/replace.ts';
-import { type Frame, type Place, rootFrame, type SaidPart, type Unreadable, type Walk, walk } from './texts/walk.ts';
+import {
+  type Frame,
+  hasTwins,
+  type Place,
+  rootFrame,
+  type SaidPart,
+  type Unreadable,
+  type Walk,
+  walk,
+} from './texts/walk.ts';
 
-export { FormBody, formFields, ReplacementError, type SaidPart, type Unreadable };
+export { FormBody, formFields, hasTwins, ReplacementError, type SaidPart, type Unreadable };
 
 /** Which messages of a request are looked at: all, those since the last answer, or the last. */
 export type Which = 'all' | 'new' | 'last';

@@ -206,7 +206,7 @@ function parsed(value: string): unknown {
 }
 
 /** Whether an object has a name twice: the text of the first is lost to those who read the last. */
-function hasTwins(value: string): boolean {
+export function hasTwins(value: string): boolean {
   try {
     scanJson(Buffer.from(`{"":${value}}`), NO_NAMES, SCAN_LIMITS);
     return false;
