@@ -198,6 +198,22 @@ describe.each(['sqlite', 'postgres'] as const)('guardrails.invoke on %s', (engin
     }
   });
 
+  it('a check whose secrets do not open fails, and is not left out', async () => {
+    const headers = { 'x-key': 'hush-canary' };
+    const webhook = { id: 'default.webhook', parameters: { webhookURL: 'https://hook.example/', headers } };
+    const { id } = await made({ checks: [webhook], actions: { deny: true } });
+    await admin.tables.systemWrite(async (tx) => {
+      const version = await tx.find('guardrail_versions', { guardrail_id: id });
+      const checks = (version?.checks ?? []).map((check) => ({ ...check, sealed: 'slc1.damaged' }));
+      await tx.update('guardrail_versions', { guardrail_id: id }, { checks });
+    });
+    expect(await said(id, { phase: 'input', text: 'x' })).toMatchObject({
+      verdict: false,
+      checks: [{ error: { name: 'NotReady' } }],
+    });
+    expect(called).toEqual([]);
+  });
+
   it('one that runs beside requests is waited for here; without a check for the phase it is skipped', async () => {
     const beside = await made({ checks: [none('no')], actions: { async: true, deny: true } });
     expect(await said(beside.id, { phase: 'input', text: 'no' })).toMatchObject({ verdict: false, async: true });

@@ -207,6 +207,26 @@ onBothStores((on) => {
       ok(await on.put(path, { defaults: { input_guardrails: null, output_guardrails: null } }));
     });
 
+    it('an exemption is of one direction, and of the organisation’s defaults only', async () => {
+      const [shared, own] = [await make(ofOrganisation()), await make(inWorkspace({ workspace_id: on.second.id }))];
+      const [everywhere, here] = [shared.id, own.id].map((id) => ({ input_guardrails: [id], output_guardrails: [id] }));
+      const workspace = `/admin/workspaces/${on.second.id}`;
+      const exempt = (excluded: boolean) =>
+        on.put('/workspace-exclusions/input-guardrails', { workspaces: [{ workspace_id: on.second.id, excluded }] });
+      await defaults(everywhere ?? {});
+      ok(await on.put(workspace, { defaults: here }));
+      ok(await exempt(true));
+      const all = { organisation: [shared.id], workspace: [own.id] };
+      expect((await on.load(on.second.id)).defaultGuardrails).toEqual({
+        input: { ...all, organisation: [] },
+        output: all,
+      });
+      ok(await exempt(false));
+      expect((await on.load(on.second.id)).defaultGuardrails).toEqual({ input: all, output: all });
+      ok(await on.put(workspace, { defaults: { input_guardrails: null, output_guardrails: null } }));
+      await defaults({ input_guardrails: [], output_guardrails: [] });
+    });
+
     it('exemptions stand beside the defaults and outlive their changes', async () => {
       const { id } = await make(ofOrganisation());
       const exclusions = '/workspace-exclusions/input-guardrails';
@@ -414,6 +434,22 @@ onBothStores((on) => {
         expect([answer.status, answer.body.error.code]).toEqual([403, 'AB03']);
       }
       refused(await on.get(`/guardrails/${shared.id}/mcp-servers`, on.mine), 404, 'AB08', null);
+      for (const [level, other] of [
+        ['guardrails', shared.id],
+        ['organisation_guardrails', id],
+      ]) {
+        const scopes = ['read', 'update'].map((verb) => `${level}.${verb}`);
+        const made = await on.post('/api-keys/organisation/service', { name: unique('key'), scopes });
+        const servers = `/guardrails/${other}/mcp-servers`;
+        for (const answer of [
+          await on.get(servers, ok(made).key),
+          await on.put(servers, { mcp_servers: {} }, ok(made).key),
+          await on.put(`${servers}/${server(1)}`, {}, ok(made).key),
+          await on.del(`${servers}/${server(1)}`, ok(made).key),
+        ]) {
+          expect([answer.status, answer.body.error.code]).toEqual([403, 'AB03']);
+        }
+      }
       refused(await on.get(path, on.api.b.admin_api_key), 404, 'AB08', null);
     });
 

@@ -202,6 +202,16 @@ describe('after a tool call', () => {
     expect(result.content[0]?.text).toBe('ada@example.com');
   });
 
+  it('a text that is to be taken out and cannot be found refuses the result', () => {
+    const made = guardrail({}, none(['a']));
+    const judge = {
+      lookBehind: null,
+      judge: () => ({ verdict: true, data: null, replacements: [{ path: 'content[7].text', text: '' }] }),
+    };
+    const lost = { ...made, checks: made.checks.map((check) => ({ ...check, mutates: true, judge })) };
+    expect(afterToolCall([lost], call({}), textResult('a'), options())).toMatchObject({ refused: true, value: {} });
+  });
+
   it('a result of another form holds no texts and passes', () => {
     for (const result of [{}, { content: null }, { content: [null, 5, { type: 'text' }] }, { content: 'hidden' }]) {
       expect(afterToolCall([guardrail({}, none(['hidden']))], call({}), result as never, options())).toMatchObject({

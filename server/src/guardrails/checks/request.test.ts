@@ -89,6 +89,8 @@ describe('default.webhook and default.log', () => {
 
   it.each([
     [{ status: 500, body: { verdict: true } }],
+    [{ status: 404, body: { verdict: true } }],
+    [{ status: 302, body: { verdict: true } }],
     [{ body: 'no json' }],
     [{ body: {} }],
     [{ body: { verdict: 'true' } }],

@@ -73,6 +73,18 @@ describe('the guardrails of a config', () => {
     ]);
   });
 
+  it('run over answers by list, too', () => {
+    const entry = { 'default.wordCount': {} };
+    const config = {
+      output_mutators: [{ id: 'third', ...entry }],
+      output_guardrails: [{ id: 'second', ...entry }],
+      after_request_hooks: [{ id: 'first', checks: [{ id: 'default.wordCount' }] }],
+    } as unknown as Config;
+    const output = guardPlan(OPERATIONS.chat, snapshot, config, false)?.output.map(({ slug }) => slug);
+    expect(output).toEqual(['first', 'second', 'third']);
+    expect(guardPlan(OPERATIONS.embeddings, snapshot, config, false)?.output).toEqual([]);
+  });
+
   it('are the same ones for every target of it', () => {
     const config = {
       input_guardrails: [{ id: 'own', 'default.wordCount': {} }],

@@ -1,8 +1,10 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { outsideOf } from '../../../../test/support/guardrails.ts';
 import { CASES, FOUND, TEXT } from '../../../../test/support/hosted-cases.ts';
 import { type HostedService, judgedBy, startHosted } from '../../../../test/support/hosted-service.ts';
 import type { TextPart } from '../../check.ts';
+import { consult } from './consult.ts';
 import { BETWEEN, calls, codePoints, joined, type Limits, MAX_CALLS, placed } from './texts.ts';
 
 const part = (text: string, role: TextPart['role'] = 'user', path = text.slice(0, 8)): TextPart => ({
@@ -355,4 +357,20 @@ describe('Azure AI Content Safety', () => {
     await judge({ promptShields: true }, texts, 'output');
     expect(service.bodies).toHaveLength(before + 1);
   });
+});
+
+it('findings that overlap are redacted to the end of the last', async () => {
+  const text = 'Ann Lee Miller wrote.';
+  const places = [
+    { kind: 'NAME', start: 0, end: 7, piece: 0 },
+    { kind: 'PERSON', start: 4, end: 14, piece: 0 },
+  ];
+  const judgement = await consult({
+    ask: { service: 'Fake', outside: outsideOf(), post: () => Promise.reject(new Error('nobody is asked')) },
+    subject: { texts: [{ path: 'a', role: 'user', text }] },
+    limits: { piece: 100, call: 100, most: 1, overlap: 0 },
+    redact: true,
+    about: async () => ({ blocked: [], masked: ['NAME', 'PERSON'], findings: places }),
+  });
+  expect(judgement).toMatchObject({ verdict: true, replacements: [{ path: 'a', text: '{{NAME_1}} wrote.' }] });
 });
