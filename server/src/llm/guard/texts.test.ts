@@ -203,6 +203,20 @@ describe('texts of requests', () => {
       { messages: [], model: 'tell me a secret' },
       ['model null: tell me a secret'],
     ],
+    ...['gpt-4o', '@openai/gpt-4o', 'claude-sonnet-4@20250514', '@sandbox/slow?ttft_ms=200&tokens_per_s=10'].map(
+      (model): (typeof requests)[number] => [
+        'chat',
+        `the name of a model is none: ${model}`,
+        { messages: [], model },
+        [],
+      ],
+    ),
+    [
+      'chat',
+      'a name of a model that an address is',
+      { messages: [], model: 'ann@mail.example' },
+      ['model null: ann@mail.example'],
+    ],
   ];
   it.each(requests)('%s: %s', (id, _title, body, expected) => {
     expect(asked(id, body)).toEqual(expected);

@@ -65,8 +65,11 @@ export const SPOKEN = words('content text input prompt query name value');
 const COUNTS = /(?:_at|_time|_tokens|_bytes|_id|^id|^created|^bytes|^index|^seed|time|timestamp)$/i;
 export const isCount = (key: string | number): boolean => typeof key === 'string' && COUNTS.test(key);
 
+/** `gpt-4o`, `@openai/gpt-4o`, `claude-sonnet-4@20250514`, `@sandbox/slow?ttft_ms=200&tokens_per_s=10`. */
+const MODEL = /^@?[\w.:/+-]*(?:@(?:\d{1,8}|default|latest))?(?:\?[\w.=&,+-]*)?$/;
+
 export const isWord = (text: string, key: string): boolean =>
-  text.length <= (key === 'model' ? 2_048 : 64) && /^[\w.:/+-]*$/.test(text);
+  key === 'model' ? text.length <= 2_048 && MODEL.test(text) : text.length <= 64 && /^[\w.:/+-]*$/.test(text);
 
 const PLAIN = /^[A-Za-z_$][A-Za-z_]{0,39}$/;
 
