@@ -91,16 +91,44 @@ function feedback(given: GivenOutcome | undefined, value: number): Feedback {
   return { value: own.value ?? value, weight: own.weight ?? 1, metadata: own.metadata ?? '' };
 }
 
-/** Members of an inline guardrail that are no check. */
-const INLINE_ACTIONS: ReadonlySet<string> = new Set([
-  'type',
-  'id',
+const ACTIONS = [
   'deny',
   'async',
   'sequential',
   'on_success',
   'on_fail',
-]);
+  'soft_deny_200',
+  'on_error',
+  'messages',
+  'stream',
+] as const satisfies readonly (keyof GivenActions)[];
+
+/** Members of an inline guardrail that are no check. */
+const NO_CHECKS: ReadonlySet<string> = new Set(['type', 'id', ...ACTIONS]);
+
+/** A stored guardrail where an entry of a config says other actions beside its name; itself where it says none. */
+export function withActions(guardrail: Guardrail, entry: Readonly<Record<string, unknown>>): Guardrail {
+  const given: GivenActions = entry;
+  if (ACTIONS.every((name) => given[name] === undefined)) return guardrail;
+  const { actions } = guardrail;
+  const said = actionsOf(given);
+  // One that comes to deny fails closed, as it does where it is made; what it said itself for that was said of another.
+  const turned = given.on_error !== undefined || (given.deny === true && !actions.deny);
+  return {
+    ...guardrail,
+    actions: {
+      deny: given.deny ?? actions.deny,
+      async: given.async ?? actions.async,
+      sequential: given.sequential ?? actions.sequential,
+      softDeny: given.soft_deny_200 ?? actions.softDeny,
+      onSuccess: given.on_success === undefined ? actions.onSuccess : said.onSuccess,
+      onFail: given.on_fail === undefined ? actions.onFail : said.onFail,
+      onError: turned ? said.onError : actions.onError,
+      messages: given.messages ?? actions.messages,
+      stream: given.stream ?? actions.stream,
+    },
+  };
+}
 
 /** The checks of an inline guardrail: those of its list `checks` (raw hooks), or each further member by its id. */
 export function inlineChecks(entry: Readonly<Record<string, unknown>>): CheckEntry[] {
@@ -112,7 +140,7 @@ export function inlineChecks(entry: Readonly<Record<string, unknown>>): CheckEnt
     }));
   }
   return Object.entries(entry)
-    .filter(([key]) => !INLINE_ACTIONS.has(key))
+    .filter(([key]) => !NO_CHECKS.has(key))
     .map(([id, parameters]) => ({ id, is_enabled: true, parameters: isObject(parameters) ? parameters : {} }));
 }
 

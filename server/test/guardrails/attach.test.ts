@@ -29,41 +29,35 @@ interface Check {
 interface Outcome {
   readonly check: 'finds' | 'redacts' | 'hangs' | 'crashes';
   readonly actions: Json;
-  /** The same in a config, where there are fewer actions: these, or null for what only a stored guardrail can say. */
-  readonly inline?: { readonly actions: Json; readonly failOnError?: true } | null;
   readonly comes: 'denied' | 'monitored' | 'passed' | 'redacted' | 'told softly';
 }
 
 const OUTCOMES: Readonly<Record<string, Outcome>> = {
   'denies what it finds': { check: 'finds', actions: { deny: true }, comes: 'denied' },
   'monitors what it finds': { check: 'finds', actions: {}, comes: 'monitored' },
-  'denies softly': { check: 'finds', actions: { deny: true, soft_deny_200: true }, inline: null, comes: 'told softly' },
+  'denies softly': { check: 'finds', actions: { deny: true, soft_deny_200: true }, comes: 'told softly' },
   'redacts what it finds': { check: 'redacts', actions: { deny: true }, comes: 'redacted' },
   'runs beside': { check: 'finds', actions: { deny: true, async: true }, comes: 'passed' },
   'times out and denies': { check: 'hangs', actions: { deny: true }, comes: 'denied' },
   'times out and passes': {
     check: 'hangs',
     actions: { deny: true, on_error: 'allow' },
-    inline: { actions: {} },
     comes: 'passed',
   },
   'times out and is told': {
     check: 'hangs',
     actions: { on_error: 'deny' },
-    inline: { actions: {}, failOnError: true },
     comes: 'monitored',
   },
   'meets a crash and denies': { check: 'crashes', actions: { deny: true }, comes: 'denied' },
   'meets a crash and passes': {
     check: 'crashes',
     actions: { deny: true, on_error: 'allow' },
-    inline: { actions: {} },
     comes: 'passed',
   },
   'meets a crash and is told': {
     check: 'crashes',
     actions: { on_error: 'deny' },
-    inline: { actions: {}, failOnError: true },
     comes: 'monitored',
   },
 };
@@ -158,11 +152,11 @@ describe.each(ENGINES)('on %s', (engine, rows, outcomes) => {
     return answer.body;
   }
 
-  function checkOf(what: Outcome['check'], more: Json = {}): Check {
+  function checkOf(what: Outcome['check']): Check {
     if (what === 'finds' || what === 'redacts')
-      return { id: 'gateway.pii', parameters: { categories: ['EMAIL_ADDRESS'], redact: what === 'redacts', ...more } };
+      return { id: 'gateway.pii', parameters: { categories: ['EMAIL_ADDRESS'], redact: what === 'redacts' } };
     const timeout = what === 'hangs' ? 10 : 3_000;
-    return { id: 'default.webhook', parameters: { webhookURL: `${hooks.url}/${what}`, timeout, ...more } };
+    return { id: 'default.webhook', parameters: { webhookURL: `${hooks.url}/${what}`, timeout } };
   }
 
   async function create({ check, actions }: Outcome, level: Json): Promise<string> {
@@ -194,7 +188,7 @@ describe.each(ENGINES)('on %s', (engine, rows, outcomes) => {
     headers(base: string): Record<string, string>;
     detach?(): Promise<unknown>;
   }
-  type Place = (outcome: Outcome, phase: Phase) => Promise<Attached | null>;
+  type Place = (outcome: Outcome, phase: Phase) => Promise<Attached>;
 
   const inRequest = (name: string, config: (base: string) => Json): Attached => ({
     name,
@@ -231,12 +225,6 @@ describe.each(ENGINES)('on %s', (engine, rows, outcomes) => {
         await until(phase, name, false, {});
       },
     };
-  }
-  /** As a config says it: fewer actions, and errors of a check by the check. */
-  function plainly({ check, actions, inline }: Outcome): { check: Check; actions: Json } | null {
-    if (inline === null) return null;
-    const more: Json = inline?.failOnError === undefined ? {} : { failOnError: true };
-    return { check: checkOf(check, more), actions: inline?.actions ?? actions };
   }
 
   const PLACES: Readonly<Record<string, Place>> = {
@@ -291,15 +279,12 @@ describe.each(ENGINES)('on %s', (engine, rows, outcomes) => {
       return attached;
     },
     async 'a config in the request, in itself'(outcome, phase) {
-      const said = plainly(outcome);
-      if (said === null) return null;
-      const guardrail = { id: 'mine', ...said.actions, [said.check.id]: said.check.parameters };
+      const check = checkOf(outcome.check);
+      const guardrail = { id: 'mine', ...outcome.actions, [check.id]: check.parameters };
       return inRequest('mine', (base) => ({ provider: `@${base}`, [`${phase}_guardrails`]: [guardrail] }));
     },
     async 'a raw hook'(outcome, phase) {
-      const said = plainly(outcome);
-      if (said === null) return null;
-      const hook = { type: 'guardrail', id: 'raw', checks: [said.check], ...said.actions };
+      const hook = { type: 'guardrail', id: 'raw', checks: [checkOf(outcome.check)], ...outcome.actions };
       const list = phase === 'input' ? 'before_request_hooks' : 'after_request_hooks';
       return inRequest('raw', (base) => ({ provider: `@${base}`, [list]: [hook] }));
     },
@@ -356,13 +341,7 @@ describe.each(ENGINES)('on %s', (engine, rows, outcomes) => {
   it.each(cases)('a guardrail of %s that %s (%s)', async (where, what, phase) => {
     const outcome = OUTCOMES[what] as Outcome;
     const attached = await (PLACES[where] as Place)(outcome, phase);
-    // Only stored guardrails have these actions.
-    if (attached === null) {
-      expect(outcome.inline).toBeNull();
-      return;
-    }
-    const stored = attached.name !== 'mine' && attached.name !== 'raw';
-    const actions = stored ? outcome.actions : (plainly(outcome)?.actions ?? {});
+    const { actions } = outcome;
     const wanted = new Map<string, { line: Line; result: Json | null; status: number }>();
     try {
       for (const line of rows.filter((row) => says(row, phase))) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { compileGuardrail } from '../../guardrails/compile.ts';
+import { compileGuardrail, type GivenActions } from '../../guardrails/compile.ts';
 import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { type Family, OPERATIONS } from '../../operations/operation.ts';
 import type { Config } from '../../resources/configs/schema.ts';
@@ -93,5 +93,66 @@ describe('the guardrails of a config', () => {
     const [first, second] = [1, 2].map(() => guardPlan(OPERATIONS.chat, snapshot, { ...config }, false)?.input ?? []);
     expect(first).toHaveLength(3);
     for (const [i, each] of (first ?? []).entries()) expect(second?.[i]).toBe(each);
+  });
+});
+
+describe('an entry of a config that names a guardrail', () => {
+  const checks = [{ id: 'default.wordCount', is_enabled: true, parameters: {} }];
+  const stored = (actions: GivenActions) =>
+    compileGuardrail({ id: 'i', slug: 'pg-a', name: 'A', target: 'llm', actions, checks });
+  const planned = (actions: GivenActions, entry: Record<string, unknown>) => {
+    const guardrail = stored(actions);
+    const snapshot = {
+      guardrails: { input: [], output: [], byName: new Map([['pg-a', guardrail]]) },
+    } as unknown as WorkspaceSnapshot;
+    const config = { before_request_hooks: [{ id: 'pg-a', ...entry }] };
+    const made = guardPlan(OPERATIONS.chat, snapshot, config, false)?.input[0];
+    return { guardrail, made };
+  };
+
+  it('is that guardrail itself where it says no action', () => {
+    const { guardrail, made } = planned({}, { type: 'guardrail', checks: [] });
+    expect(made).toBe(guardrail);
+  });
+
+  it('has the actions that it says, and the others of the guardrail', () => {
+    const { guardrail, made } = planned(
+      { deny: true, sequential: true, on_fail: { feedback: { value: -2 } } },
+      { deny: false, async: true, on_success: { feedback: { value: 1 } } },
+    );
+    expect(made).toEqual({
+      ...guardrail,
+      actions: {
+        ...guardrail.actions,
+        deny: false,
+        async: true,
+        onSuccess: { value: 1, weight: 1, metadata: '' },
+      },
+    });
+    expect(planned({}, { soft_deny_200: true, messages: 'last', stream: 'buffer' }).made?.actions).toMatchObject({
+      softDeny: true,
+      messages: 'last',
+      stream: 'buffer',
+    });
+  });
+
+  it('runs beside the default that it names where it says other actions, and once where it says none', () => {
+    const guardrail = stored({});
+    const snapshot = {
+      guardrails: { input: [guardrail], output: [], byName: new Map([['pg-a', guardrail]]) },
+    } as unknown as WorkspaceSnapshot;
+    const denies = (entry: object, inline: boolean) =>
+      guardPlan(OPERATIONS.chat, snapshot, { input_guardrails: [{ id: 'pg-a', ...entry }] }, inline)?.input.map(
+        ({ actions }) => actions.deny,
+      );
+    expect(denies({}, false)).toEqual([false]);
+    expect(denies({ deny: true }, false)).toEqual([false, true]);
+    expect(denies({ deny: true }, true)).toEqual([true, false]);
+  });
+
+  it('fails closed once it denies, unless it says otherwise', () => {
+    expect(planned({ on_error: 'allow' }, { deny: true }).made?.actions).toMatchObject({ deny: true, onError: 'fail' });
+    expect(planned({}, { deny: true, on_error: 'allow' }).made?.actions).toMatchObject({ deny: true, onError: 'pass' });
+    expect(planned({ deny: true, on_error: 'allow' }, { deny: true }).made?.actions.onError).toBe('pass');
   });
 });

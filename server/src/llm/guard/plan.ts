@@ -1,5 +1,5 @@
 /** Which guardrails run for a request, and in which order. Decided with the plan, so that none costs nothing. */
-import { compileInline, inlineChecks } from '../../guardrails/compile.ts';
+import { compileInline, inlineChecks, withActions } from '../../guardrails/compile.ts';
 import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Operation } from '../../operations/operation.ts';
@@ -69,8 +69,11 @@ function listOf(
   return [...once(own).filter((guardrail) => !known.has(identity(guardrail))), ...defaults];
 }
 
-/** Stored ones are known by their id, also where one is named as a mutator; the id of what stands in a config is nobody's. */
-const identity = (guardrail: Guardrail): unknown => (guardrail.version === undefined ? guardrail : guardrail.id);
+/**
+ * Stored ones are known by what they do, which is the same object where one is named by its id, by its slug or as a mutator:
+ * an entry that says other actions is another. What stands in a config is nobody else.
+ */
+const identity = ({ actions }: Guardrail): unknown => actions;
 
 function once(list: readonly Guardrail[]): readonly Guardrail[] {
   const known = new Map<unknown, Guardrail>();
@@ -91,7 +94,14 @@ function guardrailOf(
   }
   // Without checks of its own an entry stands for the guardrail that it names.
   const { id } = entry;
-  return typeof id === 'string' ? named(id, place, mutator, snapshot) : null;
+  if (typeof id !== 'string') return null;
+  const found = named(id, place, mutator, snapshot);
+  let acting = others.get(found);
+  if (acting === undefined) {
+    acting = new WeakMap();
+    others.set(found, acting);
+  }
+  return madeOnce(acting, entry, () => withActions(found, entry));
 }
 
 function named(name: string, place: string, mutator: boolean, { guardrails }: WorkspaceSnapshot): Guardrail {
@@ -99,7 +109,7 @@ function named(name: string, place: string, mutator: boolean, { guardrails }: Wo
   if (found === undefined) {
     throw new SluiceError(
       'bad_call',
-      `The config names the guardrail ${JSON.stringify(name.slice(0, 100))} in ${place}, which is no active guardrail of this workspace or its organisation.`,
+      `The config names the guardrail ${JSON.stringify(name.slice(0, 100))} in ${place}, which is no active guardrail of this workspace or its organisation with the target llm.`,
     );
   }
   return mutator ? madeOnce(mutators, found, () => ({ ...found, type: 'mutator' })) : found;
@@ -107,6 +117,8 @@ function named(name: string, place: string, mutator: boolean, { guardrails }: Wo
 
 const inline = new WeakMap<object, Guardrail>();
 const mutators = new WeakMap<object, Guardrail>();
+/** Of stored ones, by the entry that says other actions. */
+const others = new WeakMap<Guardrail, WeakMap<object, Guardrail>>();
 
 function madeOnce(known: WeakMap<object, Guardrail>, of: object, make: () => Guardrail): Guardrail {
   let made = known.get(of);

@@ -59,10 +59,17 @@ onBothStores((on) => {
     ],
     [
       'an unknown input guardrail',
-      body({ input_guardrails: [{ deny: true }, 'pg-x'] }),
+      body({ input_guardrails: [{ deny: true, 'default.wordCount': {} }, 'pg-x'] }),
       400,
       'AB01',
       'config.input_guardrails[1]',
+    ],
+    [
+      'an unknown guardrail that a raw hook names',
+      body({ before_request_hooks: [{ id: 'pg-x', deny: true }] }),
+      400,
+      'AB01',
+      'config.before_request_hooks[0].id',
     ],
     [
       'an unknown output guardrail in a target',
@@ -151,6 +158,19 @@ onBothStores((on) => {
     const path = `/configs/${created.slug}/versions/${created.version_id}/restore`;
     refused(await on.post(path, undefined, on.mine), 400, 'AB01', 'config.input_guardrails[0]');
     expect(ok(await on.get(`/configs/${created.slug}`, on.mine)).config).toEqual({ provider: '@two' });
+  });
+
+  it.each([
+    ['by its slug', (slug: string) => ({ input_guardrails: [slug] })],
+    ['as the id of an entry', (slug: string) => ({ input_guardrails: [{ id: slug }] })],
+    ['as the id of a raw hook', (slug: string) => ({ before_request_hooks: [{ id: slug, deny: true }] })],
+  ])('a guardrail that a config names %s is not deleted', async (_how, config) => {
+    const checks = [{ id: 'default.contains', parameters: { words: ['x'] } }];
+    const guardrail = ok(await on.post('/guardrails', { name: 'kept', checks }, on.mine));
+    const created = ok(await on.post('/configs', body(config(guardrail.slug)), on.mine));
+    refused(await on.del(`/guardrails/${guardrail.slug}`, on.mine), 409, 'AB07', null);
+    ok(await on.del(`/configs/${created.slug}`, on.mine));
+    ok(await on.del(`/guardrails/${guardrail.slug}`, on.mine));
   });
 
   it('raw credentials are sealed at rest, masked in answers and opened for the data plane', async () => {

@@ -127,7 +127,11 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
     const slugs = [...new Set(named.map((one) => one.slug))];
     const missing = new Set(await ports.missingGuardrails(call.tx, workspaceId, slugs));
     const first = named.find((one) => missing.has(one.slug));
-    if (first) throw refuse(formatPath(first.path, 'config'), 'names no active guardrail of this workspace');
+    if (first)
+      throw refuse(
+        formatPath(first.path, 'config'),
+        'names no active guardrail of this workspace or its organisation with the target llm',
+      );
   }
 
   async function insertVersion(

@@ -1,5 +1,6 @@
 /** What one field of a config demands of another (api §10.1, 10.2, 10.8, P-50 to P-52). All functions only collect issues. */
-import { checksSchema } from '../../guardrails/catalog.ts';
+import { CHECKS, checksSchema } from '../../guardrails/catalog.ts';
+import type { Phase } from '../../guardrails/check.ts';
 import { inlineChecks } from '../../guardrails/compile.ts';
 import { METADATA_HEADERS } from '../../kernel/header-names.ts';
 import { providerById } from '../../providers/catalog.ts';
@@ -19,6 +20,16 @@ const metadataHeaders: ReadonlySet<string> = new Set(METADATA_HEADERS);
 
 /** A check id: family and check, such as `default.regexMatch`. */
 const CHECK_ID = /^[a-zA-Z][a-zA-Z0-9_-]*(?:\.[a-zA-Z0-9_-]+)+$/;
+
+/** What each list judges. */
+const PHASES = {
+  input_guardrails: 'input',
+  output_guardrails: 'output',
+  input_mutators: 'input',
+  output_mutators: 'output',
+  before_request_hooks: 'input',
+  after_request_hooks: 'output',
+} as const satisfies Record<(typeof GUARDRAIL_LISTS | typeof HOOK_LISTS)[number], Phase>;
 
 export interface RuleOptions {
   readonly checkHost: CheckHost;
@@ -99,7 +110,11 @@ function checkGuardrails(node: Config, report: Report): void {
   for (const list of GUARDRAIL_LISTS) {
     for (const [index, item] of (node[list] ?? []).entries()) {
       if (typeof item === 'string') continue;
-      for (const check of inlineChecks(item)) {
+      const checks = inlineChecks(item);
+      if (checks.length === 0 && item.id === undefined) {
+        report([list, index], 'names neither a check nor, as "id", a guardrail');
+      }
+      for (const check of checks) {
         if (!CHECK_ID.test(check.id)) {
           report([list, index, check.id], 'is neither a known key nor a check id');
           continue;
@@ -108,6 +123,7 @@ function checkGuardrails(node: Config, report: Report): void {
           // `[0].id` and `[0].parameters.rule` of a list of one.
           report([list, index, check.id, ...(issue.path.slice(2) as Path)], issue.message);
         }
+        checkPhase(list, check, [list, index, check.id], report);
       }
     }
   }
@@ -117,8 +133,24 @@ function checkGuardrails(node: Config, report: Report): void {
       for (const issue of schema.safeParse(checks).error?.issues ?? []) {
         report([list, index, 'checks', ...(issue.path as Path)], issue.message);
       }
+      for (const [at, check] of checks.entries()) {
+        checkPhase(list, check, [list, index, 'checks', at, 'id'], report);
+      }
     }
   }
+}
+
+/** A check that stands where it never runs would only look as if it did something. */
+function checkPhase(
+  list: keyof typeof PHASES,
+  check: { readonly id: string; readonly is_enabled?: boolean | undefined },
+  at: Path,
+  report: Report,
+): void {
+  const phase = PHASES[list];
+  if (check.is_enabled === false || (CHECKS.get(check.id)?.phases ?? [phase]).includes(phase)) return;
+  const [what, side] = phase === 'input' ? ['answers', 'output'] : ['requests', 'input'];
+  report(at, `judges ${what} only and never runs here: it belongs into a list of the ${side}`);
 }
 
 function checkStrategy(node: Config, path: Path, report: Report, issues: Issue[]): void {

@@ -43,6 +43,23 @@ describe('a config is accepted with any one of the sets of api §10.1', () => {
     ['an input guardrail', { input_guardrails: ['pg-1'] }],
     ['an inline guardrail', { output_guardrails: [{ deny: true, 'default.wordCount': { minWords: 1 } }] }],
     [
+      'an inline guardrail with every action',
+      {
+        input_guardrails: [
+          {
+            deny: true,
+            async: false,
+            sequential: true,
+            soft_deny_200: true,
+            on_error: 'allow',
+            messages: 'last',
+            stream: 'buffer',
+            'default.wordCount': {},
+          },
+        ],
+      },
+    ],
+    [
       'a raw hook',
       { before_request_hooks: [{ type: 'guardrail', id: 'h', checks: [{ id: 'default.wordCount', parameters: {} }] }] },
     ],
@@ -106,6 +123,18 @@ describe('every broken rule is named by its path', () => {
     ['an unknown key in retry', { retry: { attempts: 1, delay: 1 } }, 'retry.delay'],
     ['an unknown key in cache', { cache: { mode: 'simple', ttl: 1 } }, 'cache.ttl'],
     ['an unknown key in a hook', { before_request_hooks: [{ id: 'h', nope: 1 }] }, 'before_request_hooks[0].nope'],
+    ['a guardrail that names nothing to do', { input_guardrails: ['pg-a', { deny: true }] }, 'input_guardrails[1]'],
+    [
+      'a check of answers in a guardrail of requests',
+      { input_guardrails: [{ deny: true, 'default.wordCount': {}, 'default.jsonKeys': { keys: ['a'] } }] },
+      'input_guardrails[0].default.jsonKeys',
+    ],
+    [
+      'a check of requests in a raw hook on answers',
+      { after_request_hooks: [{ id: 'h', checks: [{ id: 'default.addPrefix', parameters: { prefix: 'a' } }] }] },
+      'after_request_hooks[0].checks[0].id',
+    ],
+    ['a setting that a guardrail does not know', { input_guardrails: [{ denyy: true }] }, 'input_guardrails[0].denyy'],
     ['a key in a guardrail that is no check id', { input_guardrails: [{ denyy: {} }] }, 'input_guardrails[0].denyy'],
     [
       'an unknown check in a guardrail',
@@ -354,12 +383,25 @@ describe('camel case', () => {
   });
 });
 
-it('guardrail slugs are found at every level with their place', () => {
-  const value = balanced([target({ output_guardrails: [{ id: 'inline' }, 'pg-2'] })]);
-  const parsed = parse({ ...value, input_guardrails: ['pg-1'] });
+it('names of guardrails are found at every level with their place, also those of entries without checks', () => {
+  const wordCount = { 'default.wordCount': {} };
+  const value = balanced([target({ output_guardrails: [{ id: 'inline', ...wordCount }, 'pg-2', { id: 'pg-3' }] })]);
+  const checks = [{ id: 'default.wordCount', parameters: {} }];
+  const parsed = parse({
+    ...value,
+    input_guardrails: ['pg-1'],
+    after_request_hooks: [
+      { id: 'raw', checks },
+      { id: 'pg-4', deny: true },
+      { id: 'pg-5', checks: [] },
+    ],
+  });
   expect(parsed.ok && guardrailSlugs(parsed.config)).toEqual([
     { slug: 'pg-1', path: ['input_guardrails', 0] },
+    { slug: 'pg-4', path: ['after_request_hooks', 1, 'id'] },
+    { slug: 'pg-5', path: ['after_request_hooks', 2, 'id'] },
     { slug: 'pg-2', path: ['targets', 0, 'output_guardrails', 1] },
+    { slug: 'pg-3', path: ['targets', 0, 'output_guardrails', 2, 'id'] },
   ]);
 });
 

@@ -1,8 +1,9 @@
+import { inlineChecks } from '../../guardrails/compile.ts';
 import { type Issue, issuesOf } from '../issues.ts';
 import type { CheckHost } from '../shapes.ts';
 import { normalise } from './normalise.ts';
 import { checkRules, walk } from './rules.ts';
-import { type Config, configSchema, GUARDRAIL_LISTS } from './structure.ts';
+import { type Config, configSchema, GUARDRAIL_LISTS, HOOK_LISTS } from './structure.ts';
 
 export type { Config, Hook, InlineGuardrail, Strategy } from './structure.ts';
 export { ACCOUNT_KEYS, configSchema, SECRET_KEYS } from './structure.ts';
@@ -39,13 +40,24 @@ export function parseConfig(value: unknown, options: ParseOptions): ParsedConfig
   return broken.length > 0 ? { ok: false, issues: broken.slice(0, MAX_ISSUES) } : { ok: true, config: parsed.data };
 }
 
-/** Every guardrail slug named anywhere in a config, with where it stands: `targets[0].input_guardrails[1]`. */
+/**
+ * Every guardrail named anywhere in a config, by slug or id, with where its name stands: `targets[0].input_guardrails[1]`,
+ * or `before_request_hooks[0].id` of an entry without checks of its own.
+ */
 export function guardrailSlugs(config: Config): { slug: string; path: (string | number)[] }[] {
   const out: { slug: string; path: (string | number)[] }[] = [];
   walk(config, [], (node, path) => {
     for (const list of GUARDRAIL_LISTS) {
       for (const [index, item] of (node[list] ?? []).entries()) {
         if (typeof item === 'string') out.push({ slug: item, path: [...path, list, index] });
+        else if (item.id !== undefined && inlineChecks(item).length === 0) {
+          out.push({ slug: item.id, path: [...path, list, index, 'id'] });
+        }
+      }
+    }
+    for (const list of HOOK_LISTS) {
+      for (const [index, { id, checks = [] }] of (node[list] ?? []).entries()) {
+        if (checks.length === 0) out.push({ slug: id, path: [...path, list, index, 'id'] });
       }
     }
   });

@@ -116,10 +116,20 @@ const behaviour = {
   sequential: z.boolean().optional(),
   on_success: outcome.optional(),
   on_fail: outcome.optional(),
+  soft_deny_200: z.boolean().optional(),
+  on_error: z.enum(['allow', 'deny']).optional(),
+  messages: z.enum(['all', 'new', 'last']).optional(),
+  stream: z.enum(['incremental', 'buffer']).optional(),
 };
 
+const parameters = z.record(
+  z.string(),
+  z.unknown(),
+  'is neither a setting of a guardrail nor the id of a check with an object of parameters',
+);
+
 /** Any further key is a check id with its parameters; `rules.ts` checks how it is spelled. */
-const inlineGuardrail = z.object({ id: short.optional(), ...behaviour }).catchall(json);
+const inlineGuardrail = z.object({ id: short.optional(), ...behaviour }).catchall(parameters);
 const guardrails = z.array(z.union([short, inlineGuardrail])).max(100);
 
 const check = z.strictObject({
