@@ -228,6 +228,21 @@ describe.each(Object.entries(DIALECTS))('on %s', (path, body) => {
     expect(upstream.received).toEqual([]);
     expect(await lastRecord()).toMatchObject({ status: 200, outcome: 'refused', error_code: 'hooks_failed' });
   });
+
+  it.each([false, true])('a soft refusal carries results where fields may be added (stream: %s)', async (stream) => {
+    const config = inline({
+      input_guardrails: [{ ...WORD, soft_deny_200: true }],
+      strict_open_ai_compliance: false,
+    });
+    const answer = await send(body(stream), config, path);
+    const text = await answer.text();
+    const events = text.split('\n').flatMap((line) => (line.startsWith('data: {') ? [JSON.parse(line.slice(6))] : []));
+    const told = stream ? events.slice(-2).map((event) => event.response ?? event) : [JSON.parse(text)];
+    const results = { before_request_hooks: [{ verdict: false, deny: true }], after_request_hooks: [] };
+    expect(told).toContainEqual(expect.objectContaining({ hook_results: expect.objectContaining({}) }));
+    expect(told.find((one) => 'hook_results' in one)).toMatchObject({ hook_results: results });
+    if (stream) expect(text.trimEnd().split('\n').at(-1)).toMatch(/\[DONE\]|message_stop|response\.completed/);
+  });
 });
 
 describe('results of guardrails in answers', () => {

@@ -1,5 +1,5 @@
 /** A refusal that is told as an ordinary answer (`soft_deny_200`), in the caller's own dialect. */
-import type { JsonObject } from '../../kernel/json.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { conversion } from '../../operations/convert/index.ts';
 import { formatEvent, type StreamEvent } from '../../operations/stream.ts';
 import type { Exchange } from '../exchange.ts';
@@ -19,13 +19,32 @@ export function softDenial(x: Exchange): SoftDenial | null {
   const { shape } = x.operation;
   const made = shape === 'completions' ? completion(x) : shape === 'chat' ? chat(x) : converted(x);
   if (made === null) return null;
-  if (x.stream) {
-    const body = made.events.map((event) => formatEvent(event)).join('');
-    return { contentType: 'text/event-stream', body };
-  }
   const strict = x.target?.strict ?? true;
-  const extra = strict || x.guard === null ? null : { hook_results: hookResults(x.guard) };
-  return { contentType: 'application/json', body: JSON.stringify({ ...made.body, ...extra }) };
+  const results = strict || x.guard === null ? null : { hook_results: hookResults(x.guard) };
+  if (x.stream) {
+    const events = results === null ? made.events : withResults(x, made.events, results);
+    return { contentType: 'text/event-stream', body: events.map((event) => formatEvent(event)).join('') };
+  }
+  return { contentType: 'application/json', body: JSON.stringify({ ...made.body, ...results }) };
+}
+
+/** The stream with results where those of an answer that was not denied stand: at its end. */
+function withResults(x: Exchange, events: readonly StreamEvent[], results: JsonObject): StreamEvent[] {
+  const { shape } = x.operation;
+  const [body, end] = [events.slice(0, -1), events.slice(-1)];
+  if (shape === 'responses') return [...body, ...end.map((event) => inResponse(event, results))];
+  if (shape === 'messages') {
+    const data = JSON.stringify({ type: 'hook_results', ...results });
+    return [...body, { event: 'hook_results', data }, ...end];
+  }
+  const head = shape === 'completions' ? completionHead(x) : { ...chatHead(x), object: 'chat.completion.chunk' };
+  return [...body, chunk({ ...head, choices: [], ...results }), ...end];
+}
+
+function inResponse(event: StreamEvent, results: JsonObject): StreamEvent {
+  const said: unknown = JSON.parse(event.data);
+  if (!isObject(said) || !isObject(said.response)) return event;
+  return { ...event, data: JSON.stringify({ ...said, response: { ...said.response, ...results } }) };
 }
 
 interface Made {
@@ -35,8 +54,16 @@ interface Made {
 
 const chunk = (data: JsonObject): StreamEvent => ({ event: null, data: JSON.stringify(data) });
 
+const chatHead = (x: Exchange) => ({ id: `chatcmpl-${x.id}`, created: Math.floor(x.time / 1000), model: x.model });
+const completionHead = (x: Exchange) => ({
+  id: `cmpl-${x.id}`,
+  object: 'text_completion',
+  created: Math.floor(x.time / 1000),
+  model: x.model,
+});
+
 function chat(x: Exchange): Made {
-  const head = { id: `chatcmpl-${x.id}`, created: Math.floor(x.time / 1000), model: x.model };
+  const head = chatHead(x);
   const message = { role: 'assistant', content: TEXT };
   const piece = (delta: JsonObject, finish_reason: string | null): StreamEvent =>
     chunk({ ...head, object: 'chat.completion.chunk', choices: [{ index: 0, delta, finish_reason }] });
@@ -52,12 +79,7 @@ function chat(x: Exchange): Made {
 }
 
 function completion(x: Exchange): Made {
-  const head = {
-    id: `cmpl-${x.id}`,
-    object: 'text_completion',
-    created: Math.floor(x.time / 1000),
-    model: x.model,
-  };
+  const head = completionHead(x);
   const choice = { index: 0, text: TEXT, logprobs: null, finish_reason: 'stop' };
   return {
     body: { ...head, choices: [choice], usage: USAGE },
