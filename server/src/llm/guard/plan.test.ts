@@ -141,10 +141,10 @@ describe('an entry of a config that names a guardrail', () => {
     const snapshot = {
       guardrails: { input: [guardrail], output: [], byName: new Map([['pg-a', guardrail]]) },
     } as unknown as WorkspaceSnapshot;
-    const denies = (entry: object, inline: boolean) =>
-      guardPlan(OPERATIONS.chat, snapshot, { input_guardrails: [{ id: 'pg-a', ...entry }] }, inline)?.input.map(
-        ({ actions }) => actions.deny,
-      );
+    const denies = (entry: object, inline: boolean) => {
+      const config = { before_request_hooks: [{ id: 'pg-a', ...entry }] };
+      return guardPlan(OPERATIONS.chat, snapshot, config, inline)?.input.map(({ actions }) => actions.deny);
+    };
     expect(denies({}, false)).toEqual([false]);
     expect(denies({ deny: true }, false)).toEqual([false, true]);
     expect(denies({ deny: true }, true)).toEqual([true, false]);
