@@ -219,3 +219,36 @@ describe('a model that is kept out is not reached', () => {
       expect(await send(sent)).toEqual([200, undefined]);
   });
 });
+
+describe('what a model has said is not given in disguise', () => {
+  const answers = async (status: number, body: Buffer | string) => {
+    const { answer } = upstream;
+    upstream.answer = (_request, response) =>
+      void response.writeHead(status, { 'content-type': 'application/json' }).end(body);
+    try {
+      const given = await server.call(
+        '/chat/completions',
+        { model: 'gpt-4o', messages: [] },
+        { 'x-gateway-config': JSON.stringify({ provider: `@${slug}`, output_guardrails: [DENIED] }) },
+      );
+      return [given.status, await given.text()] as const;
+    } finally {
+      upstream.answer = answer;
+    }
+  };
+
+  it('in an error, of which what it was about is left', async () => {
+    const error = { message: 'Failed to call a function.', type: 'invalid_request_error', code: 'tool_use_failed' };
+    const [status, text] = await answers(400, JSON.stringify({ error: { ...error, failed_generation: WORD } }));
+    expect([status, JSON.parse(text)]).toEqual([400, { error: { ...error, param: null } }]);
+  });
+
+  it.each([
+    ['in a member that is there twice', '{"choices":[{"message":{"content":"\\u0073wordfish","content":"a"}}]}'],
+    ['in what is no UTF-8', latin('{"choices":[{"message":{"content":"\u00c1\u00b3wordfish"}}]}')],
+  ])('%s', async (_, body) => {
+    const [status, text] = await answers(200, body);
+    expect(status).toBe(446);
+    expect(text).not.toContain('wordfish');
+  });
+});

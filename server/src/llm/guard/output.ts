@@ -1,4 +1,5 @@
 /** Guardrails over answers in one piece: what of them is judged, and what is sent in their place. */
+import { isUtf8 } from 'node:buffer';
 import type { Phase, Subject, TextPart } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult, Outcome } from '../../guardrails/guardrail.ts';
 import { type Change, runGuardrails } from '../../guardrails/run.ts';
@@ -13,6 +14,7 @@ import {
   answerCallsTools,
   answerTexts,
   applyReplacements,
+  hasTwins,
   latestAnswerText,
   ReplacementError,
   type SaidPart,
@@ -235,7 +237,8 @@ function readAnswer({ shape }: Operation, { headers, body }: Answer): { readonly
     // An answer without a body says nothing.
     if (body.length === 0) return { json: null };
     const json = jsonOf(body);
-    return json === undefined ? null : { json };
+    // What readers may find different texts in is read by nobody here.
+    return json === undefined || !isUtf8(body) || hasTwins(body.toString('utf8')) ? null : { json };
   }
   return OTHER_TEXTS.has(shape) ? { json: body } : null;
 }

@@ -326,6 +326,31 @@ describe.each(DIALECTS.map((dialect) => [dialect.name, dialect] as const))('a st
   });
 });
 
+it('a text that comes in parts of a list goes on in the last of them', () => {
+  const part = (piece: string) => ({ type: 'text', text: piece });
+  const thinks = (piece: string) => ({ content: [{ type: 'thinking', thinking: [part(piece)] }] });
+  const says = (piece: string) => ({ content: [part(piece)] });
+  const deltas: JsonObject[] = [
+    thinks('sword'),
+    thinks('fish'),
+    says('more '),
+    says('words'),
+    { content: [{ type: 'image_url' }] },
+    says('end'),
+  ];
+  const stream = new StreamTexts(OPERATIONS.chat);
+  for (const delta of deltas) stream.push(sse({ choices: [{ index: 0, delta }] }));
+  expect(stream.assembled().map(({ text }) => text)).toEqual(['swordfish', 'more words', 'end']);
+});
+
+it.each([{ choices: { 0: { delta: { content: 'a' } } } }, { choices: [{ delta: 'a' }] }])(
+  'an event that is none of its dialect is said to be unreadable',
+  (event) => {
+    const stream = new StreamTexts(OPERATIONS.chat);
+    expect(stream.push(sse(event)).at(-1)).toMatchObject({ unreadable: 'bounds' });
+  },
+);
+
 describe('pieces of a stream', () => {
   it('of JSON that an answer says are given without escapes, from its beginning', () => {
     const say = (content: string) => ({ choices: [{ index: 0, delta: { content } }] });

@@ -6,6 +6,7 @@ import type { Shape } from '../../operations/operation.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
+import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
 import { dialectOfShape } from './facts.ts';
 import { headerOf } from './look.ts';
@@ -72,12 +73,14 @@ export function refusedAnswer(
     caller: x.operation.dialect,
     ...(read === undefined ? {} : { error: (code, body) => read(code, body, (name) => headerOf(headers, name)) }),
   });
+  // Some errors hold what the model has said; guardrails that keep answers back leave what it was about.
+  const told = x.guard?.output.some(insists) ? JSON.stringify(errorObject(made.error, x.operation.dialect)) : made.body;
   return {
     kind: 'answered',
     // A redirect is never followed and means nothing to a caller of an API.
     status: status < 400 ? 502 : made.status,
     headers: withRetryHint(answerHead(x, target, headers, null, 'application/json'), made.error),
-    body: made.body,
+    body: told,
     error: made.error,
   };
 }

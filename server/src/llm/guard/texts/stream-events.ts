@@ -92,7 +92,7 @@ function merge(target: JsonObject, delta: JsonObject, depth = 0): void {
   for (const [name, value] of Object.entries(delta)) {
     const there = target[name];
     if (name === '__proto__') throw new OutOfPlace();
-    if (Array.isArray(value)) target[name] = [...(Array.isArray(there) ? there : []), ...value];
+    if (Array.isArray(value)) target[name] = joined(Array.isArray(there) ? there : [], value, depth);
     else if (isObject(value)) {
       const inner = isObject(there) ? there : {};
       target[name] = inner;
@@ -104,6 +104,24 @@ function merge(target: JsonObject, delta: JsonObject, depth = 0): void {
   }
 }
 
+/** A list that goes on: text goes on in the last part, where that is of its kind. */
+function joined(there: readonly JsonValue[], more: readonly JsonValue[], depth: number): JsonValue[] {
+  const out = [...there];
+  for (const value of more) {
+    const last = out.at(-1);
+    if (isObject(value) && goesOn(last, value)) merge(last, value, depth + 1);
+    else out.push(value);
+  }
+  return out;
+}
+
+/** Whether a part without an index goes on with the one before it. */
+function goesOn(last: JsonValue | undefined, value: JsonObject): last is JsonObject {
+  return isObject(last) && PIECEMEAL.has(value.type) && last.type === value.type && value.index === undefined;
+}
+
+const PIECEMEAL = new Set<unknown>(['text', 'thinking', 'reasoning', 'refusal']);
+
 class ChatAssembler implements Assembler {
   readonly sketch: JsonObject = { choices: [] };
 
@@ -112,7 +130,8 @@ class ChatAssembler implements Assembler {
     const rest = without(event, 'choices', 'obfuscation');
     assign(this.sketch, rest);
     out.push(region(rest, '', false, (next) => void Object.assign(event, next)));
-    if (!Array.isArray(event.choices)) return out;
+    if (event.choices === undefined || event.choices === null) return out;
+    if (!Array.isArray(event.choices)) throw new OutOfPlace();
     for (const [position, choice] of event.choices.entries()) {
       if (!isObject(choice)) throw new OutOfPlace();
       const index = indexOf(choice.index, position);
@@ -125,6 +144,7 @@ class ChatAssembler implements Assembler {
         whole.text = `${typeof whole.text === 'string' ? whole.text : ''}${choice.text}`;
         out.push(member(choice, 'text', 'text', path, true));
       }
+      if (choice.delta !== undefined && choice.delta !== null && !isObject(choice.delta)) throw new OutOfPlace();
       if (isObject(choice.delta)) {
         const message = isObject(whole.message) ? whole.message : {};
         whole.message = message;
@@ -145,7 +165,7 @@ class ChatAssembler implements Assembler {
       const there = listOf(message, name);
       for (const [i, value] of list.entries()) {
         if (isObject(value)) {
-          const index = indexOf(value.index, there.length);
+          const index = indexOf(value.index, goesOn(there.at(-1), value) ? there.length - 1 : there.length);
           const said = without(value, 'index');
           merge(slot(message, name, index), said);
           out.push(region(said, `${path}.${name}[${index}]`, true, (next) => void Object.assign(value, next)));
