@@ -12,7 +12,6 @@ import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
 import { namesStatus } from '../relay/rules.ts';
 import type { Target } from '../target.ts';
 import { balance } from './balance.ts';
-import type { QueryFacts } from './conditions.ts';
 import { factsOf } from './facts.ts';
 import type { BalanceNode, ConditionalNode, FallbackNode, Leaf, Route, RouteNode } from './route.ts';
 
