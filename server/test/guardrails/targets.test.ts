@@ -1,5 +1,5 @@
 /** Guardrails of requests that several targets are tried for: who judges what for which target, and what the next one is sent. */
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest';
 import { startServer, type TestServer } from '../support/server.ts';
 import { type FakeUpstream, sendJson, startUpstream } from '../support/upstream.ts';
 
@@ -45,6 +45,13 @@ beforeEach(() => {
 
 /** Of the target `@a` first, then of `@b`; `above` is for both. */
 async function send(content: string, above: Json, ofA: Json = {}, ofB: Json = {}) {
+  const answer = await ask(content, above, ofA, ofB);
+  await answer.text();
+  const [record] = (await server.records()) as (Json & { guardrails?: Facts[] })[];
+  return { status: answer.status, judged: (record?.guardrails ?? []).map(({ slug, verdict }) => [slug, verdict]) };
+}
+
+function ask(content: string, above: Json, ofA: Json, ofB: Json, more: Record<string, string> = {}) {
   const config = {
     ...above,
     strategy: { mode: 'fallback', on_status_codes: [446, 503] },
@@ -53,21 +60,29 @@ async function send(content: string, above: Json, ofA: Json = {}, ofB: Json = {}
       { provider: '@b', ...ofB },
     ],
   };
-  const answer = await server.call(
+  return server.call(
     '/chat/completions',
     { model: 'gpt-4o', messages: [{ role: 'user', content }] },
-    { 'x-gateway-config': JSON.stringify(config) },
+    { 'x-gateway-config': JSON.stringify(config), ...more },
   );
-  await answer.text();
-  const [record] = (await server.records()) as (Json & { guardrails?: Facts[] })[];
-  return { status: answer.status, judged: (record?.guardrails ?? []).map(({ slug, verdict }) => [slug, verdict]) };
 }
 const sent = ({ received }: FakeUpstream) => received.map(({ body }) => body.toString('utf8'));
 
-const word = (id: string, deny: boolean, words = ['forbidden']) => ({
+/** Where it is named twice it is known to be the same. */
+async function stored(id: string, parameters: Json): Promise<string> {
+  const { body } = await server.admin('POST', '/guardrails', {
+    name: id,
+    workspace_id: server.first.workspace_id,
+    checks: [{ id, parameters }],
+    actions: { deny: true },
+  });
+  return String(body.slug);
+}
+
+const word = (id: string, deny: boolean) => ({
   id,
   deny,
-  'default.contains': { words, operator: 'none' },
+  'default.contains': { words: ['forbidden'], operator: 'none' },
 });
 const asks = () => ({ id: 'asks', deny: true, 'default.webhook': { webhookURL: `${hooks.url}/` } });
 const REDACTS = { id: 'no-mail', 'gateway.pii': { categories: ['EMAIL_ADDRESS'], redact: true } };
@@ -84,6 +99,16 @@ it('a guardrail of the next target only watches for that target what it says', a
   const watch = (id: string) => ({ input_guardrails: [word(id, false)] });
   expect((await send('forbidden', {}, watch('of-a'))).status).toBe(200);
   expect((await send('forbidden', {}, {}, watch('of-b'))).status).toBe(246);
+});
+
+it('an answer shows what the guardrails of the target said that gave it, the record all', async () => {
+  const [ofA, ofB] = ['of-a', 'of-b'].map((id) => ({ input_guardrails: [word(id, id === 'of-a')] }));
+  const loose = { 'x-gateway-strict-open-ai-compliance': 'false' };
+  const answer = await ask('forbidden', {}, ofA ?? {}, ofB ?? {}, loose);
+  expect(await answer.json()).toMatchObject({
+    hook_results: { before_request_hooks: [{ id: 'of-b', verdict: false }], after_request_hooks: [] },
+  });
+  expect((await server.records())[0]).toMatchObject({ guardrails: [{ slug: 'of-a' }, { slug: 'of-b' }] });
 });
 
 it('a guardrail of both judges the same request once, and what it refused for one it refuses for the other', async () => {
@@ -104,9 +129,12 @@ it('what both redact is redacted for the next target, too, and what only the fir
 });
 
 it('after a redaction that only the first target has, the guardrails of the next see what was there', async () => {
-  const mail = word('no-example', true, ['example.com']);
-  const ofA = { input_guardrails: [REDACTS, mail] };
-  expect((await send(MAIL, {}, ofA, { input_guardrails: [mail] })).status).toBe(446);
+  const redacts = await stored('gateway.pii', { categories: ['EMAIL_ADDRESS'], redact: true });
+  const mail = await stored('default.contains', { words: ['example.com'], operator: 'none' });
+  const once = () => send(MAIL, {}, { input_guardrails: [redacts, mail] }, { input_guardrails: [mail] });
+  await vi.waitFor(async () => expect((await once()).status).not.toBe(400), { timeout: 10_000, interval: 20 });
+  for (const one of [a, b]) one.received.length = 0;
+  expect((await once()).status).toBe(446);
   expect(sent(a)).toHaveLength(1);
   expect(sent(b)).toEqual([]);
 });
