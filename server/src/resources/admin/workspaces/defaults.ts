@@ -39,7 +39,12 @@ export async function mergeDefaults(
     const names = given?.[field] ?? [];
     const missing = new Set(await ports.missingGuardrails(tx, workspace.id, names));
     const wrong = names.findIndex((name) => missing.has(name));
-    if (wrong >= 0) throw refuse(`defaults.${field}[${wrong}]`, 'names no active guardrail of this workspace');
+    if (wrong >= 0) {
+      throw refuse(
+        `defaults.${field}[${wrong}]`,
+        'names no active guardrail of this workspace or its organisation with the target llm',
+      );
+    }
   }
   if (given?.user_api_key_config != null) {
     const where = { workspace_id: workspace.id, status: 'active' } as const;
