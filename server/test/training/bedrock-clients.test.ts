@@ -240,13 +240,10 @@ describe('the official client trains on Bedrock', () => {
     expect([upstream.received.length, s3.requests.length]).toEqual([before, objects]);
   });
 
-  it('answers chat with 501 and no call', async () => {
+  it('answers 501 to what its models are not asked for here, and no call', async () => {
     const before = upstream.received.length;
-    const body = { model: MODEL, messages: [{ role: 'user' as const, content: 'Hi' }] };
-    await expect(client().chat.completions.create(body)).rejects.toMatchObject({
-      status: 501,
-      code: 'unsupported_operation',
-    });
+    const speech = client().audio.speech.create({ model: 'tts', voice: 'alloy', input: 'Hi' });
+    await expect(speech).rejects.toMatchObject({ status: 501, code: 'unsupported_operation' });
     expect(upstream.received.length).toBe(before);
   });
 

@@ -145,13 +145,10 @@ describe('the official client trains on Vertex AI', () => {
     expect(vertex.received.length).toBe(before);
   });
 
-  it('answers chat with 501 and no call', async () => {
+  it('answers 501 to what its models are not asked for here, and no call', async () => {
     const before = vertex.received.length;
-    const body = { model: 'gemini-2.5-flash', messages: [{ role: 'user' as const, content: 'Hi' }] };
-    await expect(client().chat.completions.create(body)).rejects.toMatchObject({
-      status: 501,
-      code: 'unsupported_operation',
-    });
+    const speech = client().audio.speech.create({ model: 'tts', voice: 'alloy', input: 'Hi' });
+    await expect(speech).rejects.toMatchObject({ status: 501, code: 'unsupported_operation' });
     expect(vertex.received.length).toBe(before);
   });
 });

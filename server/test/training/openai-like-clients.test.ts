@@ -118,16 +118,14 @@ describe.each([
     expect([output.status, output.text]).toEqual([200, '{"custom_id":"1"}\n']);
   });
 
-  it('refuses vision files by name, and answers 501 to what the provider does not serve here', async () => {
+  it('refuses vision files by name, and answers 501 to what the provider does not serve', async () => {
     const before = upstream.received.length;
     const image = await toFile(Buffer.from('png'), 'a.png');
     await expect(client.files.create({ file: image, purpose: 'vision' })).rejects.toMatchObject({
       status: 400,
       param: 'purpose',
     });
-    await expect(
-      client.chat.completions.create({ model: 'd', messages: [{ role: 'user', content: 'Hi' }] }),
-    ).rejects.toMatchObject({ status: 501 });
+    await expect(client.moderations.create({ model: 'd', input: 'Hi' })).rejects.toMatchObject({ status: 501 });
     expect(upstream.received.length).toBe(before);
   });
 });
