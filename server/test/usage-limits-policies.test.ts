@@ -151,7 +151,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage-limits policies on %s', (e
     expect(await alice()).toMatchObject([{ credit_limit: 100, status: 'exhausted' }]);
     await use(id, 'alice', 1);
     expect(await alice()).toMatchObject([{ credit_limit: 200, status: 'active', current_usage: 101 }]);
-  });
+  }, 60_000);
 
   it.each([
     ['raised', 90],

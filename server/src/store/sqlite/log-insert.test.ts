@@ -23,7 +23,7 @@ function written(more: Record<string, unknown> = {}): string {
     principal: { organisationId: 'org-a', workspaceId: 'ws-a1', keyId: null, userId: 'u' },
     traceId: 'trace-7',
     operation: { id: 'chat' },
-    request: { method: 'POST', url: '/v1/chat/completions?x=1' },
+    request: { method: 'POST', url: '/v1/chat/completions?x=1', headers: {} },
     target: null,
     plan: null,
     clientGone: true,
