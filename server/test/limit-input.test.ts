@@ -749,7 +749,7 @@ describe.each(['sqlite', 'postgres'] as const)('limits on %s', (engine) => {
       }),
       { numRuns: engine === 'sqlite' ? 300 : 100 },
     );
-    expect(statuses[200]).toBeGreaterThan(3);
+    expect(statuses[200]).toBeGreaterThan(0);
     expect(statuses[400]).toBeGreaterThan(20);
   }, 60_000);
 
