@@ -61,7 +61,7 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
       const kept = { block_inline_config: found?.settings.block_inline_config !== false };
       await tx.update('organisations', { id: on.admin.a.organisation_id }, { settings: { ...kept, ...settings } });
     });
-  const change = (id: string, patch: Partial<Row<'workspaces'>>) =>
+  const _change = (id: string, patch: Partial<Row<'workspaces'>>) =>
     on.admin.tables.systemWrite((tx) => tx.update('workspaces', { id }, patch));
   const makeConfig = async (workspaceId: string): Promise<{ id: string; slug: string }> =>
     ok(await call('POST', '/v1/configs', { name: 'Team', config: { provider: '@a' }, workspace_id: workspaceId }));

@@ -60,7 +60,7 @@ export async function assertionFault(form: string, now: number): Promise<string 
     issuer: serviceAccount.client_email,
     currentDate: new Date(now),
   });
-  return payload['scope'] === 'https://www.googleapis.com/auth/cloud-platform' ? null : 'wrong scope';
+  return payload.scope === 'https://www.googleapis.com/auth/cloud-platform' ? null : 'wrong scope';
 }
 
 const tokenOperation: Operation = {
