@@ -1,7 +1,7 @@
 import { defineConfig } from 'vitest/config';
 import { SummaryReporter } from './server/test/support/summary-reporter.ts';
 
-/** Generated matrices, fuzz, and suites that wait for real nodes: `npm run test:long`, so that `npm test` stays short. */
+/** Generated matrices, fuzz, and suites that start processes or wait for real nodes: `npm run test:long`, so that `npm test` stays short. */
 const LONG = [
   'server/src/guardrails/checks/hostile.test.ts',
   'server/src/guardrails/checks/parameters.test.ts',
@@ -12,10 +12,14 @@ const LONG = [
   'server/src/providers/bedrock/hostile.test.ts',
   'server/src/store/postgres/row-security.test.ts',
   'server/test/admin-fuzz.test.ts',
+  'server/test/alerts/deliver.test.ts',
+  'server/test/alerts/raise.test.ts',
+  'server/test/attacks.test.ts',
   'server/test/audit-verify.test.ts',
   'server/test/audit.test.ts',
   'server/test/crash-test.test.ts',
   'server/test/data-plane-fuzz.test.ts',
+  'server/test/first-run.test.ts',
   'server/test/guardrails/attach.test.ts',
   'server/test/guardrails/batches.test.ts',
   'server/test/guardrails/coverage.test.ts',
@@ -29,8 +33,14 @@ const LONG = [
   'server/test/revocation.test.ts',
   'server/test/routing-swaps.test.ts',
   'server/test/security-settings.test.ts',
+  'server/test/stream-breaks.test.ts',
+  'server/test/training/managed-batches-clients.test.ts',
   'server/test/training/managed-batches-kill.test.ts',
+  'server/test/training/managed-batches.test.ts',
+  'server/test/training/managed-files-clients.test.ts',
+  'server/test/training/managed-jobs-clients.test.ts',
   'server/test/training/managed-jobs.test.ts',
+  'server/test/training/upload.test.ts',
 ];
 const set = process.env.SLUICE_TESTS;
 const ALL = ['server/src/**/*.test.ts', 'server/test/**/*.test.ts', 'console/**/*.test.ts'];

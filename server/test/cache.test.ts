@@ -18,6 +18,7 @@ import { type FakeUpstream, sendEvents, sendJson, startUpstream } from './suppor
 
 let upstream: FakeUpstream;
 let server: TestServer;
+let store: DatabaseSync;
 /** Chat requests the provider has answered. */
 let answered = 0;
 
@@ -65,6 +66,7 @@ beforeAll(async () => {
     data_plane_security_settings: { block_inline_config: false },
   });
   await server.provider({ id: 'openai', host: `${upstream.url}/v1` });
+  store = new DatabaseSync(join(server.dataDir, 'control.db'), { readOnly: true });
 });
 
 beforeEach(() => {
@@ -73,9 +75,11 @@ beforeEach(() => {
 
 afterEach(() => {
   upstream.answer = usual;
+  vectorless = false;
 });
 
 afterAll(async () => {
+  store?.close();
   await server?.stop();
   await upstream?.stop();
 });
@@ -92,8 +96,17 @@ const using = (config: object, headers: Record<string, string> = {}) => ({
   'x-gateway-config': JSON.stringify(config),
   ...headers,
 });
-const chat = (body: object, config: object = SIMPLE, headers: Record<string, string> = {}) =>
-  server.call('/chat/completions', body, using(config, headers));
+/** Comes back when what the request taught is in the store: an answer does not wait for that. */
+async function chat(body: object, config: object = SIMPLE, headers: Record<string, string> = {}): Promise<Response> {
+  const before = questionsKept();
+  const answer = await server.call('/chat/completions', body, using(config, headers));
+  if (answer.status === 200 && status(answer) === 'SEMANTIC MISS' && !vectorless)
+    await vi.waitFor(() => expect(questionsKept()).toBe(before + 1), { timeout: 15_000 });
+  return answer;
+}
+/** No vectors can be had, so that no question is kept. */
+let vectorless = false;
+const questionsKept = () => Number(store.prepare('SELECT count(*) AS n FROM answer_vectors').get()?.n);
 const status = (response: Response) => response.headers.get('x-gateway-cache-status');
 const contentOf = async (response: Response) =>
   ((await response.json()) as { choices: { message: { content: string } }[] }).choices[0]?.message.content;
@@ -253,8 +266,7 @@ describe('whose answers', () => {
     expect(made.status).toBe(200);
     return made.body.key as string;
   }
-  const as = (key: string, body: object, config: object) =>
-    server.call('/chat/completions', body, using(config, { 'x-gateway-api-key': key }));
+  const as = (key: string, body: object, config: object) => chat(body, config, { 'x-gateway-api-key': key });
 
   it.each([
     ['simple', SIMPLE],
@@ -377,6 +389,34 @@ describe('a config with several targets', () => {
   });
 });
 
+describe('under limits', () => {
+  it('an answer from the cache counts as a request, and uses no tokens and no money', async () => {
+    const made = await server.admin('POST', '/api-keys/workspace/service', {
+      name: `limited ${++questions}`,
+      workspace_id: server.first.workspace_id,
+      scopes: ['completions.write'],
+      usage_limits: { credit_limit: 1, type: 'cost' },
+    });
+    expect(made.status).toBe(200);
+    const key = made.body.key as string;
+    const body = { ...ask(), max_tokens: 50 };
+    const call = async () => {
+      const answer = await chat(body, SIMPLE, { 'x-gateway-api-key': key });
+      await answer.text();
+      return [status(answer), answer.headers.get('x-gateway-limit-usage-cost-remaining')];
+    };
+    const [, before] = await call();
+    const [first] = await server.records();
+    expect(first).toMatchObject({ cost_micros: 750, limits: { used: { cost: 750, tokens: 150, requests: 1 } } });
+    const [hit, left] = await call();
+    expect(hit).toBe('HIT');
+    // The first answer told what its estimate left; the second one what the truth did, and reserved again.
+    expect(Number(left)).toBeLessThanOrEqual(Number(before));
+    const [second] = await server.records();
+    expect(second).toMatchObject({ cost_micros: 0, limits: { used: { cost: 0, tokens: 0, requests: 1 } } });
+  });
+});
+
 describe('an answer is not kept', () => {
   it.each<[string, FakeUpstream['answer']]>([
     ['when it is a failure', (_request, response) => sendJson(response, 500, '{"error":{"message":"no"}}')],
@@ -417,22 +457,8 @@ describe('an answer is not kept', () => {
 });
 
 describe('a similar question', () => {
-  let store: DatabaseSync;
-  beforeAll(() => {
-    store = new DatabaseSync(join(server.dataDir, 'control.db'), { readOnly: true });
-  });
-  afterAll(() => store?.close());
-  const count = () => Number(store.prepare('SELECT count(*) AS n FROM answer_vectors').get()?.n);
-  /** Asks, and comes back when the question is in the store: an answer does not wait for that. */
-  async function kept(body: object, config: object): Promise<Response> {
-    const before = count();
-    const answer = await chat(body, config);
-    await vi.waitFor(() => expect(count()).toBe(before + 1));
-    return answer;
-  }
-
   it('is answered with the answer to the first, and the record says how similar they are', async () => {
-    const first = await kept(ask('what about the weather in Rome?'), SEMANTIC);
+    const first = await chat(ask('what about the weather in Rome?'), SEMANTIC);
     expect(status(first)).toBe('SEMANTIC MISS');
     const second = await chat(ask('how is the weather over there today?'), SEMANTIC);
     expect(status(second)).toBe('SEMANTIC HIT');
@@ -444,7 +470,7 @@ describe('a similar question', () => {
   });
 
   it('about something else is asked', async () => {
-    await kept(ask('a word about money please'), SEMANTIC);
+    await chat(ask('a word about money please'), SEMANTIC);
     const other = await chat(ask('a word about cooking please'), SEMANTIC);
     expect(status(other)).toBe('SEMANTIC MISS');
     expect(await contentOf(other)).toBe('answer 2');
@@ -459,16 +485,16 @@ describe('a similar question', () => {
       ],
       seed: 5,
     });
-    await kept(body('be kind', 'my money is gone'), SEMANTIC);
+    await chat(body('be kind', 'my money is gone'), SEMANTIC);
     expect(status(await chat(body('be short', 'all my money went'), SEMANTIC))).toBe('SEMANTIC HIT');
     const match = { cache: { mode: 'semantic', system: 'match' } };
-    await kept(body('be kind', 'my money is gone'), match);
+    await chat(body('be kind', 'my money is gone'), match);
     expect(status(await chat(body('be short', 'all my money went'), match))).toBe('SEMANTIC MISS');
     expect(status(await chat(body('be kind', 'all my money left'), match))).toBe('SEMANTIC HIT');
   });
 
   it('must have the same parameters', async () => {
-    await kept(ask('the weather, warm or cold?', { top_p: 0.5 }), SEMANTIC);
+    await chat(ask('the weather, warm or cold?', { top_p: 0.5 }), SEMANTIC);
     expect(status(await chat(ask('is the weather cold or warm?', { top_p: 0.6 }), SEMANTIC))).toBe('SEMANTIC MISS');
   });
 
@@ -486,6 +512,7 @@ describe('a similar question', () => {
   });
 
   it('is asked like any other when no vector can be had', async () => {
+    vectorless = true;
     upstream.answer = (request, response) =>
       request.path.endsWith('/embeddings')
         ? sendJson(response, 500, '{"error":{"message":"no"}}')
