@@ -60,7 +60,7 @@ export interface RefusedBy {
 export interface LimitFacts {
   /** When rate limits counted or refused it. */
   rates_at?: number;
-  /** When usage limits were asked. */
+  /** When usage limits decided. */
   usage_at?: number;
   /** What it was expected to use, and whether it could not use more. */
   estimate?: { readonly cost: number; readonly tokens: number; readonly bounded: boolean };

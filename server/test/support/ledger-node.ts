@@ -109,6 +109,8 @@ export async function ledgerNode(
     readonly dir?: string;
     readonly leaseMs?: number;
     readonly everyMs?: number;
+    /** Longer than in the product where a slow machine is not what is tested. */
+    readonly othersMs?: number;
   } = {},
 ): Promise<LedgerNode> {
   const clock = options.clock ?? systemClock;
@@ -136,6 +138,7 @@ export async function ledgerNode(
     node: options.name ?? 'node',
     // A clock that moves by hand does not end a pause by itself.
     ...(options.clock === undefined ? {} : { othersMs: 0 }),
+    ...(options.othersMs === undefined ? {} : { othersMs: options.othersMs }),
     ...(options.leaseMs === undefined ? {} : { leaseMs: options.leaseMs }),
   });
   const end = async () => {

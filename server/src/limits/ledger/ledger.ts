@@ -403,7 +403,7 @@ class NodeLedger implements Ledger, Holder {
     const cancels: (() => void)[] = [];
     const pause = (ms: number) => new Promise<void>((resolve) => cancels.push(clock.after(ms, resolve)));
     const others = forOthers && othersMs > 0 ? pause(othersMs) : undefined;
-    await Promise.race([Promise.all([this.#ship(), others]), pause(PATIENCE_MS)]);
+    await Promise.race([Promise.all([this.#ship(), others]), pause(Math.max(PATIENCE_MS, 2 * othersMs))]);
     for (const cancel of cancels) cancel();
     for (const waiting of patient) {
       waiting.again = true;

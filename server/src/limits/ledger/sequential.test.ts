@@ -14,6 +14,8 @@ import type { Tables } from '../../store/ports.ts';
 
 /** As `compose.ts` has it: what was settled reaches the books after so long when nobody waits for it. */
 const SETTLE_MS = 20;
+/** Many times that, as the machine may be busy with other tests. */
+const OTHERS_MS = 250;
 
 /** Estimates that are up to twenty times the truth, and limits of a few requests up to some dozens. */
 const course = fc
@@ -34,7 +36,7 @@ type Course = typeof course extends fc.Arbitrary<infer T> ? T : never;
 
 /** Sends one request after another, each as the one before it has ended, until one is refused. What was used by then. */
 async function sendAll(tables: Tables, { truth, estimate, limit, bounded }: Course, nodeOf: (n: number) => number) {
-  const nodes = [0, 1].map((n) => ledgerNode(tables, { name: String(n), everyMs: SETTLE_MS }));
+  const nodes = [0, 1].map((n) => ledgerNode(tables, { name: String(n), everyMs: SETTLE_MS, othersMs: OTHERS_MS }));
   const terms = termsWith({ type: 'cost', limit });
   let used = 0;
   let n = 0;

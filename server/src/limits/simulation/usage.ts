@@ -108,7 +108,8 @@ export function usageEngine(
       const denied = type === 'cost' && terms.unpriced === 'deny' && unpriced;
       const admitted = !denied && admits(committed, terms.limit);
       const mine = admitted ? grantOf(demand, terms.limit, committed) : null;
-      const real = former === null || own ? null : grantOf(demand, former.limit, was);
+      // By the same books as `mine`: what the two hold differs only where they decide otherwise.
+      const real = former === null || own ? null : grantOf(demand, former.limit, seen ?? was);
       bucket.mine.reserved += mine ?? 0;
       bucket.real.reserved += real ?? 0;
       return { admitted, used: Math.max(0, bucket.mine.used), held: { bucket, window: bucket.window, mine, real } };

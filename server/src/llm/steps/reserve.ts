@@ -73,14 +73,25 @@ export function reserve(x: Exchange): void | Promise<void> {
     x.reserved = { estimate, prices };
     if (held instanceof Promise) {
       return held.then(
-        (hold) => keep(x, hold, terms),
-        (error: unknown) => refuse(x, error),
+        (hold) => {
+          decidedNow(x);
+          keep(x, hold, terms);
+        },
+        (error: unknown) => {
+          decidedNow(x);
+          refuse(x, error);
+        },
       );
     }
     keep(x, held, terms);
   } catch (error) {
     refuse(x, error);
   }
+}
+
+/** Others are decided from memory while a request waits for the books: a simulation takes them in the order of decisions. */
+function decidedNow(x: Exchange): void {
+  if (x.limits !== null) x.limits.usage_at = stamp(x.services.storeClock.now());
 }
 
 /** Of a request that may go to several targets only what is the same for all. */
