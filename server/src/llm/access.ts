@@ -79,7 +79,7 @@ export function accessOf(x: Exchange, target: Target): Access {
       },
       ...(ambient === null || stored === null
         ? null
-        : { ambient, trustedHost: guard.check(base, { storedCredential: true }).trusted }),
+        : { ambient, trusts: (url) => guard.check(url, { storedCredential: true }).trusted }),
     },
     drop() {
       for (const { key, value } of taken) tokens.drop(key, value);

@@ -75,8 +75,8 @@ export interface AccessContext {
   readonly base: string;
   /** Whether `base` is a custom host: hosts derived from a region or resource name must then not be used. */
   readonly customHost: boolean;
-  /** Whether the operator trusts the host of `base`. Elsewhere the server's own identity goes to the cloud's hosts only. */
-  readonly trustedHost?: boolean;
+  /** Whether the operator trusts the host of an address: the server's own identity goes there and to its cloud only. */
+  readonly trusts?: (url: string) => boolean;
   readonly call: Call;
   /** Gateway headers of the request or of `gateway_options`: `x-gateway-object-store-bucket` … lower case. */
   readonly header: (name: string) => string | undefined;

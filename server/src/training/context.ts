@@ -142,7 +142,7 @@ export function adapterContext(
       ? null
       : {
           ambient: services.ambient,
-          trustedHost: origin !== '' && services.guard.check(origin, { storedCredential: true }).trusted,
+          trusts: (url) => services.guard.check(url, { storedCredential: true }).trusted,
         }),
   };
   return context;

@@ -15,7 +15,7 @@ export interface AdapterContextOptions {
   readonly base: string;
   /** Default true: hosts derived from a region or resource name are then not used. */
   readonly customHost?: boolean;
-  /** Default true: the operator trusts the host of `base`. */
+  /** Default true: the operator trusts every host. */
   readonly trustedHost?: boolean;
   /** Null: no key. Default `test-key`. */
   readonly key?: string | null;
@@ -81,7 +81,7 @@ export function adapterContext(options: AdapterContextOptions): TestContext {
     },
     base: options.base,
     customHost: options.customHost ?? true,
-    trustedHost: options.trustedHost ?? true,
+    trusts: () => options.trustedHost ?? true,
     call,
     header: (name) => options.headers?.[name],
     dropParams: new Set(options.dropParams),

@@ -1,16 +1,23 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Secret } from '../../kernel/secret.ts';
+import { ambientFor, type CloudHosts } from '../ambient.ts';
 import type { Credentials } from '../provider.ts';
 import { textSetting } from '../settings.ts';
 import type { AccessContext } from '../training.ts';
 import { awsFailure } from './errors.ts';
-import { awsRegion, domainOf, endpointOf } from './settings.ts';
+import { AWS_HOSTS, awsRegion, domainOf, endpointOf } from './settings.ts';
 import { type AwsKeys, sha256Hex, signed } from './sign.ts';
 import { child, parseXml, textOfChild, type XmlElement } from './xml.ts';
 
 /** How calls of an account are authorised: by signature, or with a bearer key that only Bedrock itself knows. */
 export type AwsAuth = { readonly keys: AwsKeys } | { readonly bearer: Secret };
 
+const AWS: CloudHosts = {
+  hosts: AWS_HOSTS,
+  title: 'AWS',
+  param: 'aws_auth_type',
+  instead: 'use aws_auth_type accessKey, or a role with an access key of the account,',
+};
 const HOUR_MS = 3_600_000;
 
 function missing(message: string, param: string | null = null): SluiceError {
@@ -39,9 +46,10 @@ export function awsAuthType(credentials: Credentials): string {
 
 /**
  * The account's authorisation: `accessKey` has keys, `assumedRole` exchanges keys of its own or else the server's for
- * those of a role, `serviceRole` uses the server's, `apiKey` a Bedrock key.
+ * those of a role, `serviceRole` uses the server's, `apiKey` a Bedrock key. What comes of the server's identity may only
+ * go to AWS and to hosts that the operator trusts: `to` is the address of the call.
  */
-export async function awsAuth(context: AccessContext): Promise<AwsAuth> {
+export async function awsAuth(context: AccessContext, to: string): Promise<AwsAuth> {
   const { key } = context.credentials;
   const type = awsAuthType(context.credentials);
   switch (type) {
@@ -52,9 +60,9 @@ export async function awsAuth(context: AccessContext): Promise<AwsAuth> {
       return { keys };
     }
     case 'assumedRole':
-      return { keys: await assumedRole(context) };
+      return { keys: await assumedRole(context, to) };
     case 'serviceRole':
-      return { keys: await serverKeys(context) };
+      return { keys: await serverKeys(context, to) };
     case 'apiKey':
       if (key === null) {
         throw missing('The AWS account has no credential; set an access key, a role, or a Bedrock API key as its key.');
@@ -69,8 +77,8 @@ export async function awsAuth(context: AccessContext): Promise<AwsAuth> {
 }
 
 /** Keys for S3, which knows signatures only. */
-export async function awsKeys(context: AccessContext): Promise<AwsKeys> {
-  const auth = await awsAuth(context);
+export async function awsKeys(context: AccessContext, to: string): Promise<AwsKeys> {
+  const auth = await awsAuth(context, to);
   if ('keys' in auth) return auth.keys;
   throw new SluiceError(
     'invalid_request',
@@ -83,13 +91,13 @@ export async function awsKeys(context: AccessContext): Promise<AwsKeys> {
 const exchangeKey = (kind: string, parts: readonly (string | undefined)[]): string =>
   `aws:${kind}:${sha256Hex(JSON.stringify(parts.map((part) => part ?? null)))}`;
 
-async function assumedRole(context: AccessContext): Promise<AwsKeys> {
+async function assumedRole(context: AccessContext, to: string): Promise<AwsKeys> {
   const role = textSetting(context.credentials, 'aws_role_arn');
   if (role === undefined) throw missing('The AWS account names no role; set aws_role_arn.', 'aws_role_arn');
   const externalId = textSetting(context.credentials, 'aws_external_id');
-  const source = ownKeys(context) ?? (await serverKeys(context));
   const region = awsRegion(context);
   const endpoint = endpointOf('sts', context);
+  const source = ownKeys(context) ?? (await serverKeys(context, to, endpoint));
   const key = exchangeKey('role', [
     endpoint,
     region,
@@ -156,7 +164,8 @@ function sessionOf(
  * Instance and container metadata services are not asked: their addresses are closed for every call of this server, so
  * that no account can read them.
  */
-async function serverKeys(context: AccessContext): Promise<AwsKeys> {
+async function serverKeys(context: AccessContext, ...to: readonly string[]): Promise<AwsKeys> {
+  for (const url of to) ambientFor(context, url, AWS);
   const { ambient } = context;
   if (ambient === undefined) {
     throw missing(

@@ -35,13 +35,14 @@ function urlOfPlace(context: AdapterContext, place: S3Place, query: S3Call['quer
 
 /** One call, whatever its status. */
 export async function s3Send(context: AdapterContext, call: S3Call): Promise<AdapterAnswer> {
-  const keys = await awsKeys(context);
+  const url = urlOfPlace(context, call.place, call.query);
+  const keys = await awsKeys(context, url.origin);
   const region = awsRegion(context);
   const body = call.body ?? null;
   const request = await signed(
     {
       method: call.method,
-      url: urlOfPlace(context, call.place, call.query),
+      url,
       headers: ['x-amz-content-sha256', sha256Hex(body ?? ''), ...(call.headers ?? [])],
       body,
       // The operator's own headers are meant for the account's host and would go out unsigned.

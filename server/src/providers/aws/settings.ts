@@ -51,6 +51,13 @@ export function awsRegion(context: AccessContext): string {
   );
 }
 
+/**
+ * The services that accounts sign for, in any region and partition, also by private endpoints and over IPv6. Not all of
+ * `amazonaws.com`: machines, balancers and functions of customers have names there too.
+ */
+export const AWS_HOSTS =
+  /^(?:[a-z0-9.-]+\.)?(?:bedrock|bedrock-runtime|s3|sts)(?:-fips)?\.[a-z]{2}(?:-[a-z]+)+-[0-9]\.(?:(?:vpce\.)?amazonaws\.com(?:\.cn)?|api\.aws)$/;
+
 /** `amazonaws.com`, or that of the China regions. */
 export const domainOf = (region: string): string => (region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com');
 

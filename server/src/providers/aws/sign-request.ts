@@ -8,7 +8,7 @@ export function signRequest(service: AwsScope['service']): Signer {
   return async (request, access) => {
     const { headers, origin, path } = request;
     const region = awsRegion(access);
-    const auth = await awsAuth(access);
+    const auth = await awsAuth(access, origin);
     if ('bearer' in auth) {
       headers.push('authorization', `Bearer ${auth.bearer.reveal()}`);
       return [auth.bearer.reveal()];

@@ -2,10 +2,11 @@
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { ambientFor, type CloudHosts } from '../ambient.ts';
 import type { CallContext, Credentials, Signer } from '../provider.ts';
 import { textSetting } from '../settings.ts';
 import { setBearer } from '../sign-in.ts';
-import type { AccessContext, AdapterRequest, AmbientIdentity } from '../training.ts';
+import type { AccessContext, AdapterRequest } from '../training.ts';
 import { integerOf } from '../training-calls.ts';
 
 export const AUTH_MODES = ['default', 'entra', 'managed', 'workload', 'entraFederated'] as const;
@@ -13,8 +14,13 @@ export const AUTH_MODES = ['default', 'entra', 'managed', 'workload', 'entraFede
 /** What tokens are for: the cognitive services data plane, or that of Foundry. */
 export type Audience = 'https://cognitiveservices.azure.com' | 'https://ai.azure.com';
 const COGNITIVE: Audience = 'https://cognitiveservices.azure.com';
-/** The clouds of Microsoft: the only hosts, besides those the operator trusts, that a token of the server's own goes to. */
-const AZURE = /\.(?:azure\.com|azure\.us|azure\.cn)$/;
+/** Of models that Microsoft itself runs. Other names below `azure.com` are machines of customers, `cloudapp` among them. */
+const AZURE: CloudHosts = {
+  hosts: /\.(?:openai|cognitiveservices|services\.ai|models\.ai)\.azure\.(?:com|us|cn)$/,
+  title: 'Azure',
+  param: 'azure_auth_mode',
+  instead: 'use azure_auth_mode default or entra',
+};
 const SCOPE = /^[\x21-\x7e]{1,2048}$/;
 const AUTHORITY = 'https://login.microsoftonline.com';
 const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
@@ -138,7 +144,7 @@ function federatedToken(
   clientName: string,
   audience: Audience,
 ): Promise<string> {
-  const ambient = ambientFor(context);
+  const ambient = ambientFor(context, context.base, AZURE);
   const path = ambient?.variable('AZURE_FEDERATED_TOKEN_FILE');
   if (ambient === undefined || path === undefined || path === '') {
     throw unavailable(
@@ -159,20 +165,8 @@ function federatedToken(
   });
 }
 
-/** The server's identity, for calls that stay in Microsoft's cloud or go where the operator trusts the host. */
-function ambientFor(context: AccessContext): AmbientIdentity | undefined {
-  if (context.ambient === undefined || context.trustedHost || AZURE.test(hostOf(context.base))) return context.ambient;
-  throw new SluiceError(
-    'bad_call',
-    "The server's own identity is sent to Azure only; use azure_auth_mode default or entra with this host, or let the operator trust it.",
-    { param: 'azure_auth_mode' },
-  );
-}
-
-const hostOf = (base: string): string => (URL.canParse(base) ? new URL(base).hostname : '');
-
 function managedToken(context: AccessContext, audience: Audience): Promise<string> {
-  const ambient = ambientFor(context);
+  const ambient = ambientFor(context, context.base, AZURE);
   const endpoint = ambient?.variable('IDENTITY_ENDPOINT');
   const header = ambient?.variable('IDENTITY_HEADER');
   if (endpoint === undefined || header === undefined || !URL.canParse(endpoint)) {

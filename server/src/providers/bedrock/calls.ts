@@ -34,7 +34,7 @@ export function bedrockTarget(
 /** Sends one call and reads its JSON object. A call without a body is signed and sent without one. */
 export async function bedrockCall(context: AdapterContext, call: BedrockCall): Promise<JsonObject> {
   const region = awsRegion(context);
-  const auth = await awsAuth(context);
+  const auth = await awsAuth(context, context.base);
   const body = call.body === undefined ? null : Buffer.from(JSON.stringify(call.body));
   const plain = { method: call.method, ...bedrockTarget(call, context), body };
   const request: AdapterRequest =

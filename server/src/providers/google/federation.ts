@@ -6,10 +6,18 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { asObject } from '../../operations/convert/fields.ts';
+import { ambientFor, type CloudHosts } from '../ambient.ts';
 import type { AccessContext, AmbientIdentity } from '../training.ts';
 import { integerOf, invalidAnswer, textOf } from '../training-calls.ts';
 import { CLOUD_SCOPE, exchangeFailure, type FreshToken } from './tokens.ts';
 
+/** Vertex AI, also over Private Service Connect. An account without a custom host reaches Cloud Storage beside it. */
+const GOOGLE_CLOUD: CloudHosts = {
+  hosts: /^(?:(?:[a-z0-9-]+-)?aiplatform|aiplatform(?:\.(?:us|eu)\.rep|-[a-z0-9-]+\.p))\.googleapis\.com$/,
+  title: 'Google Cloud',
+  param: 'vertex_auth_type',
+  instead: 'use vertex_auth_type serviceAccount or basic',
+};
 const VARIABLE = 'GOOGLE_APPLICATION_CREDENTIALS';
 const STS = 'https://sts.googleapis.com/v1/token';
 const IMPERSONATION =
@@ -119,7 +127,7 @@ async function impersonated(url: URL, token: FreshToken, context: AccessContext)
 
 /** Refused where the operator lends no identity: every tenant would else be the machine Sluice runs on. */
 export async function federatedToken(context: AccessContext): Promise<string> {
-  const { ambient } = context;
+  const ambient = ambientFor(context, context.base, GOOGLE_CLOUD);
   if (ambient === undefined) {
     throw wrong('this server does not lend its own identity to this account; use "serviceAccount" or "basic".');
   }
