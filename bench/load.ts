@@ -11,6 +11,8 @@ export interface Job {
   readonly body: string;
   readonly connections: number;
   readonly requests: number;
+  /** Where in the body each request writes a number of its own; null: all are the same. */
+  readonly count?: { readonly at: number; readonly digits: number; readonly from: number } | null;
 }
 
 export interface Result {
@@ -38,6 +40,17 @@ function run(job: Job): Promise<Result> {
     '',
   ].join('\r\n');
   const message = Buffer.concat([Buffer.from(head), body]);
+  const { count } = job;
+  const numbered = (): Buffer => {
+    if (count == null) return message;
+    const own = Buffer.from(message);
+    own.write(
+      String(count.from + started).padStart(count.digits, '0'),
+      message.length - body.length + count.at,
+      'latin1',
+    );
+    return own;
+  };
   const total: number[] = [];
   const first: number[] = [];
   let failures = 0;
@@ -66,7 +79,7 @@ function run(job: Job): Promise<Result> {
         firstAt = 0;
         inBody = false;
         held = Buffer.alloc(0);
-        socket.write(message);
+        socket.write(numbered());
       };
       const finish = () => {
         const now = performance.now();

@@ -1,23 +1,30 @@
 /**
  * `npm run bench`: CPU µs per request, p50/p99 and resident memory of Sluice beside a bare proxy, the Portkey gateway
- * and nginx, from interleaved rounds. CPU per request is the stable figure; trust ratios more than absolutes.
+ * and nginx, and of Sluice under saved configs, from interleaved rounds. CPU per request is the stable figure; trust
+ * ratios more than absolutes.
  *
- *   npm run bench                     all, 6 rounds (about 5 minutes)
+ *   npm run bench                     all, 6 rounds (about 7 minutes)
  *   npm run bench -- --rounds 2       shorter
  *   npm run bench -- --only base,sluice --scenarios 1k
+ *   npm run bench -- --only base,config,fallback,conditional,loadbalance,cache-hit,cache-miss,semantic-off
+ *   npm run bench -- --only base,sluice --against ../before   the same rows of another checkout beside these
  *   npm run bench -- --soak 1000000   memory of Sluice over many requests
  */
 import { execFileSync, fork } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
+import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Job, Result } from './load.ts';
 import {
+  CONFIG_NAMES,
   type Contender,
   canPin,
+  HERE,
   portOf,
   start,
   startBase,
+  startConfigs,
   startNginx,
   startPortkey,
   startSluice,
@@ -30,6 +37,8 @@ interface Scenario {
   readonly requests: number;
   /** Requests before anything is measured: until then the compiler, not the proxy, is what costs. */
   readonly warmUp: number;
+  /** Times the base at most, by the name of a row. */
+  readonly goals: Readonly<Record<string, number>>;
   body(model: string): string;
 }
 
@@ -61,15 +70,40 @@ and canals since antiquity; the gate decides how much may pass, when, and for wh
 every valley.\n`;
 
 const SCENARIOS: readonly Scenario[] = [
-  { name: '1k', connections: 64, requests: 8000, warmUp: 32_000, body: (model) => chat(model, 850, false) },
-  { name: '100k', connections: 16, requests: 1500, warmUp: 6000, body: (model) => conversation(model, 100) },
-  { name: 'stream', connections: 64, requests: 512, warmUp: 2560, body: (model) => chat(model, 850, true) },
+  {
+    name: '1k',
+    connections: 64,
+    requests: 8000,
+    warmUp: 32_000,
+    goals: { sluice: 2, config: 2, 'semantic-off': 2 },
+    body: (model) => chat(model, 850, false),
+  },
+  {
+    name: '100k',
+    connections: 16,
+    requests: 1500,
+    warmUp: 6000,
+    goals: { sluice: 1 },
+    body: (model) => conversation(model, 100),
+  },
+  {
+    name: 'stream',
+    connections: 64,
+    requests: 512,
+    warmUp: 2560,
+    goals: { sluice: 1.3 },
+    body: (model) => chat(model, 850, true),
+  },
 ];
 
 function option(name: string): string | undefined {
   const at = process.argv.indexOf(`--${name}`);
   return at === -1 ? undefined : process.argv[at + 1];
 }
+
+const only = option('only')?.split(',');
+const NAMES = ['base', 'sluice', ...CONFIG_NAMES, 'portkey', 'nginx'];
+for (const name of only ?? []) if (!NAMES.includes(name)) throw new Error(`no row ${name}: ${NAMES.join(', ')}`);
 
 const TICK_US = 1_000_000 / Number(execFileSync('getconf', ['CLK_TCK']).toString());
 
@@ -97,18 +131,33 @@ const job = (proxy: Contender, scenario: Scenario, requests: number): Job => ({
   port: proxy.port,
   path: proxy.path,
   headers: proxy.headers,
-  body: scenario.body(proxy.model),
+  ...bodyOf(proxy, scenario),
   connections: scenario.connections,
   requests,
 });
 
+/** Words of the small body that take a number. */
+const PLACE = 'Please exp';
+let numbered = 0;
+
+/** The same body for all requests, or one that each writes its own number into. */
+function bodyOf(proxy: Contender, scenario: Scenario): Pick<Job, 'body' | 'count'> {
+  const body = scenario.body(proxy.model);
+  if (proxy.distinct !== true) return { body };
+  numbered += 1_000_000;
+  return { body, count: { at: body.indexOf(PLACE), digits: PLACE.length, from: numbered } };
+}
+
 const upstreamProcess = start(1, [process.execPath, 'bench/upstream.ts']);
 const upstream = await portOf(upstreamProcess);
-const only = option('only')?.split(',');
 const wanted = (name: string) => only === undefined || only.includes(name);
 const proxies: Contender[] = [];
 if (wanted('base')) proxies.push(await startBase(upstream));
-if (wanted('sluice')) proxies.push(await startSluice(upstream));
+const against = option('against');
+for (const from of against === undefined ? [HERE] : [{ root: resolve(against), suffix: ' before' }, HERE]) {
+  if (wanted('sluice')) proxies.push(await startSluice(upstream, from));
+  proxies.push(...(await startConfigs(upstream, wanted, from)));
+}
 for (const [name, open] of [
   ['portkey', startPortkey],
   ['nginx', startNginx],
@@ -140,10 +189,15 @@ async function compare(): Promise<void> {
       Contender,
       { us: number[]; p50: number[]; p99: number[]; first: number[]; rps: number[]; failures: number }
     >();
+    const warm = new Set<number>();
     for (const proxy of proxies) {
+      if (proxy.small === true && scenario.name !== '1k') continue;
       samples.set(proxy, { us: [], p50: [], p99: [], first: [], rps: [], failures: 0 });
-      await load(job(proxy, scenario, scenario.warmUp));
+      // A second row of a process finds most of the code compiled.
+      await load(job(proxy, scenario, warm.has(proxy.pid) ? scenario.warmUp / 4 : scenario.warmUp));
+      warm.add(proxy.pid);
     }
+    if (samples.size === 0) continue;
     for (let round = 0; round < rounds; round++) {
       for (const [proxy, sample] of samples) {
         const before = cpu(proxy.pid);
@@ -170,20 +224,21 @@ async function compare(): Promise<void> {
     const sluice = [...samples].find(([proxy]) => proxy.name === 'sluice')?.[1];
     console.log(`${scenario.name}: ${scenario.requests} requests, ${scenario.connections} at a time`);
     console.log(
-      `${'proxy'.padEnd(16)}${'CPU µs'.padStart(9)}${'to base'.padStart(9)}${'req/s'.padStart(9)}${'p50 ms'.padStart(9)}${'p99 ms'.padStart(9)}${'first ms'.padStart(10)}${'RSS MB'.padStart(9)}${'failed'.padStart(8)}`,
+      `${'proxy'.padEnd(20)}${'CPU µs'.padStart(9)}${'to base'.padStart(9)}${'goal'.padStart(9)}${'req/s'.padStart(9)}${'p50 ms'.padStart(9)}${'p99 ms'.padStart(9)}${'first ms'.padStart(10)}${'RSS MB'.padStart(9)}${'failed'.padStart(8)}`,
     );
     console.log(
-      `${'(direct)'.padEnd(16)}${''.padStart(27)}${direct.p50.toFixed(1).padStart(9)}${direct.p99.toFixed(1).padStart(9)}${direct.first50.toFixed(1).padStart(10)}`,
+      `${'(direct)'.padEnd(20)}${''.padStart(36)}${direct.p50.toFixed(1).padStart(9)}${direct.p99.toFixed(1).padStart(9)}${direct.first50.toFixed(1).padStart(10)}`,
     );
     for (const [proxy, sample] of samples) {
       const us = median(sample.us);
+      const goal = base ? scenario.goals[proxy.name] : undefined;
       console.log(
-        `${proxy.name.padEnd(16)}${us.toFixed(0).padStart(9)}${(base ? (us / median(base.us)).toFixed(2) : '-').padStart(9)}${median(sample.rps).toFixed(0).padStart(9)}${median(sample.p50).toFixed(1).padStart(9)}${median(sample.p99).toFixed(1).padStart(9)}${median(sample.first).toFixed(1).padStart(10)}${rss(proxy.pid).toFixed(0).padStart(9)}${String(sample.failures).padStart(8)}`,
+        `${proxy.name.padEnd(20)}${us.toFixed(0).padStart(9)}${(base ? (us / median(base.us)).toFixed(2) : '-').padStart(9)}${(goal?.toFixed(2) ?? '').padStart(9)}${median(sample.rps).toFixed(0).padStart(9)}${median(sample.p50).toFixed(1).padStart(9)}${median(sample.p99).toFixed(1).padStart(9)}${median(sample.first).toFixed(1).padStart(10)}${rss(proxy.pid).toFixed(0).padStart(9)}${String(sample.failures).padStart(8)}`,
       );
     }
     if (sluice) {
       for (const [proxy, sample] of samples) {
-        if (proxy.name === 'sluice') continue;
+        if (sample === sluice || proxy.small === true) continue;
         if (sample.failures > 0) {
           console.log(`  sluice against ${proxy.name}: not comparable, ${sample.failures} of its requests failed`);
           continue;

@@ -13,6 +13,10 @@ export interface Contender {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly model: string;
+  /** Measured with small requests only. */
+  readonly small?: boolean;
+  /** Each of its requests differs from all others. */
+  readonly distinct?: boolean;
   stop(): Promise<void>;
 }
 
@@ -104,9 +108,132 @@ export async function startBase(upstream: number): Promise<Contender> {
 }
 
 /** Sluice with everything a default start has on: authentication, records in journal and store, prices. */
-export async function startSluice(upstream: number): Promise<Contender> {
+export async function startSluice(upstream: number, from: Checkout): Promise<Contender> {
+  const { contender, provider } = await startNode(upstream, from);
+  return {
+    ...contender,
+    name: `sluice${from.suffix}`,
+    headers: { ...contender.headers, 'x-gateway-provider': `@${provider}` },
+  };
+}
+
+/** Where a Sluice is started from, and what that adds to the names of its rows. */
+export interface Checkout {
+  readonly root: string;
+  readonly suffix: string;
+}
+
+export const HERE: Checkout = { root: ROOT, suffix: '' };
+
+/** A row of the table for what a saved config asks for. */
+interface ConfigRow {
+  readonly name: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly config: (provider: string) => object;
+}
+
+const METADATA = { 'x-gateway-metadata': '{"plan":"paid","region":"eu","team":"search"}' };
+
+/** Only the last one holds. */
+const CONDITIONS = [
+  [{ 'metadata.plan': { $eq: 'free' } }, 'free'],
+  [{ 'metadata.region': { $in: ['us', 'ap'] } }, 'near'],
+  [{ 'metadata.team': { $regex: '^sea' } }, 'search'],
+] as const;
+
+/** Nothing but a provider: every other row is this one and what it is named after. */
+const ROUTING_ROWS: readonly ConfigRow[] = [
+  { name: 'config', config: (provider) => ({ provider }) },
+  {
+    name: 'semantic-off',
+    headers: { 'x-gateway-debug': 'false' },
+    config: (provider) => ({ provider, cache: { mode: 'semantic' } }),
+  },
+  {
+    name: 'fallback',
+    config: (provider) => ({ strategy: { mode: 'fallback' }, targets: [{ provider }, { provider }] }),
+  },
+  {
+    name: 'conditional',
+    headers: METADATA,
+    config: (provider) => ({
+      strategy: {
+        mode: 'conditional',
+        conditions: CONDITIONS.map(([query, name]) => ({
+          query,
+          // biome-ignore lint/suspicious/noThenProperty: the name is the contract's
+          then: name,
+        })),
+        default: 'free',
+      },
+      targets: [
+        { name: 'free', provider },
+        { name: 'near', provider },
+        { name: 'search', provider },
+      ],
+    }),
+  },
+  {
+    name: 'loadbalance',
+    config: (provider) => ({
+      strategy: { mode: 'loadbalance' },
+      targets: [
+        { provider, weight: 0.5 },
+        { provider, weight: 0.3 },
+        { provider, weight: 0.2 },
+      ],
+    }),
+  },
+];
+
+const CACHE_ROWS: readonly ConfigRow[] = ['cache-hit', 'cache-miss'].map((name) => ({
+  name,
+  config: (provider) => ({ provider, cache: { mode: 'simple' } }),
+}));
+
+/** A process each: the memory that answers are kept in costs the other rows nothing. */
+const CONFIG_NODES = [ROUTING_ROWS, CACHE_ROWS];
+
+/** Names of the rows of `startConfigs`. */
+export const CONFIG_NAMES: readonly string[] = CONFIG_NODES.flat().map(({ name }) => name);
+
+/** Sluice asked under saved configs: rows of one process, which differ by nothing but the config. */
+export async function startConfigs(
+  upstream: number,
+  wanted: (name: string) => boolean,
+  from: Checkout,
+): Promise<Contender[]> {
+  const contenders: Contender[] = [];
+  for (const rows of CONFIG_NODES) {
+    const chosen = rows.filter(({ name }) => wanted(name));
+    if (chosen.length === 0) continue;
+    const { contender, provider, save } = await startNode(upstream, from);
+    for (const { name, headers, config } of chosen) {
+      contenders.push({
+        ...contender,
+        name: `${name}${from.suffix}`,
+        headers: { ...contender.headers, 'x-gateway-config': await save(name, config(`@${provider}`)), ...headers },
+        small: true,
+        distinct: name === 'cache-miss',
+      });
+    }
+  }
+  return contenders;
+}
+
+interface Node {
+  /** Names no provider yet. */
+  readonly contender: Contender;
+  /** Slug of one that calls the upstream. */
+  readonly provider: string;
+  /** Saves a config; its slug. */
+  save(name: string, config: object): Promise<string>;
+}
+
+async function startNode(upstream: number, { root }: Checkout): Promise<Node> {
   const data = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
-  const child = start(0, [process.execPath, '--max-semi-space-size=8', 'server/bin/sluice.mjs', 'serve'], {
+  const entry = join(root, 'server/bin/sluice.mjs');
+  const child = start(0, [process.execPath, '--max-semi-space-size=8', entry, 'serve'], {
     SLUICE_DATA_DIR: data,
     SLUICE_PORT: '0',
     SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream}`,
@@ -147,15 +274,21 @@ export async function startSluice(upstream: number): Promise<Contender> {
     workspace_id: first.workspace_id,
   });
   return {
-    name: 'sluice',
-    pid: child.pid ?? 0,
-    port: Number(new URL(first.base_url).port),
-    path: '/v1/chat/completions',
-    headers: { 'x-gateway-api-key': first.workspace_api_key, 'x-gateway-provider': `@${provider.slug}` },
-    model: 'gpt-4o-mini',
-    async stop() {
-      await stopChild(child);
-      rmSync(data, { recursive: true, force: true });
+    contender: {
+      name: 'sluice',
+      pid: child.pid ?? 0,
+      port: Number(new URL(first.base_url).port),
+      path: '/v1/chat/completions',
+      headers: { 'x-gateway-api-key': first.workspace_api_key },
+      model: 'gpt-4o-mini',
+      async stop() {
+        await stopChild(child);
+        rmSync(data, { recursive: true, force: true });
+      },
+    },
+    provider: provider.slug,
+    async save(name, config) {
+      return (await admin('/configs', { name, config, workspace_id: first.workspace_id })).slug;
     },
   };
 }
