@@ -158,6 +158,7 @@ function readStream(shape: Shape, raw: string): Read {
       if (json.type === 'message_stop') ended = true;
     } else {
       if (json.type === 'error') error = json.message;
+      if (json.type === 'response.failed') error = json.response.error.message;
       if (json.type === 'response.output_text.delta') text += json.delta;
       if (json.type === 'response.completed' || json.type === 'response.incomplete') {
         ended = true;
@@ -182,6 +183,7 @@ const FAULTS = [
   'no-end',
   'too-long',
   'too-long-in-stream',
+  'fails-in-stream',
   'filtered',
   'flapping',
   'empty',
@@ -273,7 +275,8 @@ function judge(cell: Cell, told: Told): void {
   expect(told.error, about).toBeTypeOf('string');
   if (cell.stream && MID_STREAM.has(cell.fault)) expect(told.text, about).not.toBe('');
   else expect(told.text, about).toBe('');
-  if (told.status === 200) expect(cell.stream, about).toBe(true);
+  // A Responses object says itself that it failed.
+  if (told.status === 200 && !told.raw.includes('"status":"failed"')) expect(cell.stream, about).toBe(true);
 }
 
 describe('a fault is rescued, or told clearly', () => {
@@ -325,6 +328,14 @@ describe('a fault is rescued, or told clearly', () => {
       (list) => list.length >= cells.length + flapped + 1,
     );
     expect(records.length).toBe(cells.length + flapped + 1);
+    const byId = new Map(records.map((record) => [record.id, record]));
+    for (const cell of cells) {
+      const told = results.get(cell) as Told;
+      const record = byId.get(told.requestId);
+      const good = isRescued(cell) || cell.fault === 'filtered';
+      expect(record?.outcome, nameOf(cell)).toBe(good ? 'ok' : 'failed');
+      if (!good) expect(record?.error_code, nameOf(cell)).toBeTypeOf('string');
+    }
     expect((await settledBooks(server, caller.id)).reserved).toBe(0);
   });
 });

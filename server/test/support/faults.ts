@@ -206,6 +206,21 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     ]);
     response.end();
   },
+  /** The failure is the end of the stream itself, and nothing else tells it. */
+  'fails-in-stream': (call, response) => {
+    const { shape, model, stream } = call;
+    const message = 'The model broke down.';
+    const failed = { ...whole('responses', model, ''), status: 'failed', error: { code: 'server_error', message } };
+    if (!stream)
+      return shape === 'responses' ? sendJson(response, 200, failed) : refuse(500, 'server_error')(call, response);
+    const event =
+      shape === 'responses'
+        ? { type: 'response.failed', response: { ...failed, usage: null }, sequence_number: 3 }
+        : errorOf(shape, 500, 'server_error', message);
+    const name = shape === 'chat' ? '' : `event: ${shape === 'messages' ? 'error' : 'response.failed'}\n`;
+    begin(response, [...streamed(shape, model, PIECES).start, `${name}data: ${JSON.stringify(event)}\n\n`]);
+    response.end();
+  },
   filtered: ({ shape, model, stream }, response) => {
     if (!stream) return sendJson(response, 200, whole(shape, model, '', 'content_filter'));
     begin(response, [...streamed(shape, model, PIECES).start, ...filteredEnd(shape, model)]);

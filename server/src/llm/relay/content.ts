@@ -161,6 +161,20 @@ export function errorIn({ shape }: Operation, body: JsonObject): ProviderError |
   return { ...found, status };
 }
 
+/** What made a whole answer fail that came with a status of success, as Responses do; null for any other. */
+export function failureIn(operation: Operation, body: JsonObject): ProviderError | null {
+  if (operation.id !== 'responses' || body.status !== 'failed') return null;
+  return errorIn(operation, { response: body }) ?? unnamed;
+}
+
+const unnamed: ProviderError = {
+  status: 502,
+  message: 'The provider failed to answer and did not say why.',
+  type: 'api_error',
+  param: null,
+  code: null,
+};
+
 /** Where a whole answer of a shape holds what was answered. */
 const HOLDS: Readonly<Partial<Record<Operation['shape'], string>>> = {
   chat: 'choices',

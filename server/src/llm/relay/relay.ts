@@ -17,7 +17,7 @@ import { StreamGate } from '../guard/stream.ts';
 import type { Target } from '../target.ts';
 import { type AttemptResult, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
 import { ClientSide } from './client-side.ts';
-import { memberOf } from './content.ts';
+import { failureIn, memberOf } from './content.ts';
 import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
 import { Joint } from './join.ts';
@@ -26,7 +26,7 @@ import { Meter } from './meter.ts';
 import { followShown, goesOnFrom } from './rescue.ts';
 import { Sample } from './sample.ts';
 import { StreamWatch, silent } from './watch.ts';
-import { noJson, unfit } from './whole.ts';
+import { errorAmong, noJson, recordFailure, unfit } from './whole.ts';
 
 /** An answer this small is sent in one piece, head and body together. */
 const WHOLE_BYTES = 64 * 1024;
@@ -340,6 +340,7 @@ export class Relay implements WireHandler {
           return;
         }
       }
+      if (facts.error !== null) this.#noteFailure(failureIn(x.operation, facts.error));
       x.modelAnswered = nameOf(facts.model);
       if (facts.usage !== null) this.#meter.see(facts.usage);
     }
@@ -365,6 +366,10 @@ export class Relay implements WireHandler {
     if (found instanceof SluiceError) this.#finish({ kind: 'failed', error: found });
     else this.#answerError(found);
     return true;
+  }
+
+  #noteFailure(error: ProviderError | null): void {
+    if (error !== null) recordFailure(this.#x, this.#target, error);
   }
 
   /** Null: not all of it is at hand. */
@@ -436,6 +441,7 @@ export class Relay implements WireHandler {
     const out = touched ? (this.#bound.response?.(body, this.#context) ?? body) : body;
     if (usage === null) this.#meter.seeMade(out);
     if (this.#rescuable && this.#isUnfit(out)) return;
+    this.#noteFailure(failureIn(x.operation, out));
     this.#takeUsage();
     const bytes = touched ? Buffer.from(JSON.stringify(out)) : raw;
     if (this.#kept) this.#endJudged(bytes, 'application/json');
@@ -504,8 +510,7 @@ export class Relay implements WireHandler {
       return this.#settled || this.#gate?.over === true;
     }
     this.#control?.abort();
-    // An error costs nothing unless the provider says so; what was generated does.
-    this.#meter.take(() => (this.#watch?.content ? this.#received() : 0));
+    this.#takeUsage(true);
     if (found instanceof SluiceError) this.#finish({ kind: 'failed', error: found });
     else this.#answerError(found);
     return true;
@@ -518,13 +523,8 @@ export class Relay implements WireHandler {
   }
 
   #complete(failed: boolean, tail: readonly Buffer[]): void {
-    const x = this.#x;
-    this.#takeUsage();
-    if (failed) {
-      x.outcome = 'failed';
-      x.errorCode = 'upstream_stream_error';
-      x.errorMessage = 'The provider ended the stream with an error event.';
-    }
+    this.#takeUsage(failed);
+    if (failed) recordFailure(this.#x, this.#target, errorAmong(this.#x, tail));
     if (this.#gate === null) this.#endWith(joined(tail));
     else this.#gate.end(tail, failed);
   }
@@ -559,8 +559,9 @@ export class Relay implements WireHandler {
     else this.#gate.end(rest === null ? [] : [rest], false);
   }
 
-  #takeUsage(): void {
-    this.#meter.take(() => this.#received());
+  /** An error costs nothing unless the provider says so; what was generated before it does. */
+  #takeUsage(failed = false): void {
+    this.#meter.take(() => (failed && this.#watch?.content !== true ? 0 : this.#received()));
   }
 
   #estimateUsage(): void {

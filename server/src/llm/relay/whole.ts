@@ -1,14 +1,18 @@
 /** What is wrong with an answer in one piece that began as a success. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
+import { parseEvent } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
+import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
-import { filtered, isFiltered, memberOf } from './content.ts';
+import type { Target } from '../target.ts';
+import { errorIn, failureIn, filtered, isFiltered, memberOf } from './content.ts';
+import { parsed } from './look.ts';
 import { isFollowed } from './rules.ts';
 
 /**
  * Why an answer in the caller's shape is one that the next attempt takes the place of, or null: it lacks what it should hold,
- * or its provider has filtered it. Where no attempt follows, it is the caller who judges it.
+ * or its provider has failed or filtered it. Where no attempt follows, it is the caller who judges it.
  */
 export function unfit(x: Exchange, body: JsonObject): ProviderError | SluiceError | null {
   const member = memberOf(x.operation);
@@ -16,7 +20,27 @@ export function unfit(x: Exchange, body: JsonObject): ProviderError | SluiceErro
     const error = new SluiceError('upstream_invalid', `The provider's answer has no "${member}".`);
     if (isFollowed(x, error.status, error.code)) return error;
   }
+  const failure = failureIn(x.operation, body);
+  if (failure !== null) return isFollowed(x, failure.status, failure.code) ? failure : null;
   return isFiltered(x.operation, body) && isFollowed(x, filtered.status, filtered.code) ? filtered : null;
+}
+
+/** The answer goes to the caller as it came, and the provider failed: so says the record. `null`: it did not say why. */
+export function recordFailure(x: Exchange, target: Target, error: ProviderError | null): void {
+  const found = error === null ? null : withoutSecrets(error.message, target.sent);
+  x.outcome = 'failed';
+  x.errorCode = (error?.code ?? 'upstream_stream_error').slice(0, 100);
+  x.errorMessage = (found ?? 'The provider ended the stream with an error event.').slice(0, 500);
+}
+
+/** The error that the last events of a stream tell. */
+export function errorAmong(x: Exchange, events: readonly Buffer[]): ProviderError | null {
+  for (const event of events) {
+    const body = parsed(parseEvent(event));
+    const error = body === null ? null : errorIn(x.operation, body);
+    if (error !== null) return error;
+  }
+  return null;
 }
 
 /** An answer that is cut off, or is no JSON where it must be. */

@@ -286,6 +286,12 @@ describe('TerminalTracker', () => {
       failed: true,
     });
     expect(run('openai', 'data: {"error":{"message":"m"}}')).toMatchObject({ ended: true, failed: true });
+    expect(run('responses', 'data: {"type":"response.failed","response":{}}')).toMatchObject({
+      ended: true,
+      failed: true,
+    });
+    for (const end of ['response.completed', 'response.incomplete'])
+      expect(run('responses', `data: {"type":"${end}","response":{}}`)).toMatchObject({ ended: true, failed: false });
     expect(run('openai', 'data: {"error":null,"choices":[]}')).toMatchObject({ ended: false, failed: false });
   });
 });

@@ -52,6 +52,8 @@ const RESPONSE_END = ['"response.completed"', '"response.incomplete"', '"respons
   Buffer.from(name),
 );
 const ERROR_TYPE = [Buffer.from('"error"')];
+/** A Responses stream that fails ends with this, whether or not an error event came before it. */
+const FAILURE_TYPES = [...ERROR_TYPE, Buffer.from('"response.failed"')];
 const ERROR_KEY = Buffer.from('"error"');
 const FINISH = Buffer.from('"finish_reason"');
 
@@ -105,9 +107,9 @@ export function isTerminal(dialect: Dialect, eventBytes: Buffer): boolean {
   }
 }
 
-/** Whether the bytes of one event are an error event of `dialect`. */
+/** Whether the bytes of one event are an error event of `dialect`, or an end marker that says that the answer failed. */
 export function isErrorEvent(dialect: Dialect, eventBytes: Buffer): boolean {
-  if (dialect !== 'openai') return hasType(eventBytes, ERROR_TYPE);
+  if (dialect !== 'openai') return hasType(eventBytes, dialect === 'responses' ? FAILURE_TYPES : ERROR_TYPE);
   const next = byteAfter(eventBytes, ERROR_KEY);
   return next !== undefined && (next.byte === 123 || next.byte === 34);
 }
@@ -138,8 +140,10 @@ export class TerminalTracker {
 
   see(eventBytes: Buffer): void {
     if (this.ended && this.#dialect !== 'openai') return;
-    if (isTerminal(this.#dialect, eventBytes)) this.ended = true;
-    else if (isErrorEvent(this.#dialect, eventBytes)) {
+    if (isTerminal(this.#dialect, eventBytes)) {
+      this.ended = true;
+      this.failed ||= this.#dialect === 'responses' && isErrorEvent(this.#dialect, eventBytes);
+    } else if (isErrorEvent(this.#dialect, eventBytes)) {
       this.ended = true;
       this.failed = true;
     } else if (this.#dialect === 'openai' && hasFinishReason(eventBytes)) this.ended = true;
