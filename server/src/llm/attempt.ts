@@ -5,6 +5,7 @@ import { isObject, type JsonObject } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { type Splice, spliceParts } from '../kernel/json-scan.ts';
 import { replaceFormField } from '../kernel/multipart-scan.ts';
+import { holdsQuoted } from '../kernel/quoted-texts.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
 import { withoutCallExtras } from '../operations/convert/chat-calls.ts';
 import type { Bound } from '../providers/binding.ts';
@@ -193,11 +194,7 @@ function holdsForeignExtras(x: Exchange, target: Target, { binding, convert }: B
 
 /** Whether the provider's own transform would leave this body as it is. */
 function isUntouched(x: Exchange, { binding, convert }: Bound): boolean {
-  return (
-    convert === null &&
-    binding.requestTouches !== undefined &&
-    !binding.requestTouches.some((text) => x.body.includes(text))
-  );
+  return convert === null && binding.requestTouches !== undefined && !holdsQuoted(x.body, binding.requestTouches);
 }
 
 function knowsUsageOption({ streamUsageOption: known }: Binding, context: CallContext): boolean {

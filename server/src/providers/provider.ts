@@ -97,7 +97,7 @@ export interface Binding {
    */
   readonly usagePath?: readonly string[];
   /**
-   * `request` is the identity unless one of these texts occurs in the bytes of the body, so that a relay may search
+   * `request` is the identity unless one of these texts, all in quotes, occurs in the bytes of the body: a relay may search
    * instead of parse. Absent: `request` must always run.
    */
   readonly requestTouches?: readonly string[];

