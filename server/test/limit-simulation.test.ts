@@ -155,6 +155,42 @@ describe('the policy in force, tried on its own history', () => {
   }, 60_000);
 });
 
+describe('a config that sends another model', () => {
+  it('is seen with the model that it sends, as by the policy in force', async () => {
+    const start = new Date().toISOString();
+    const policy = (model: string) => ({
+      type: 'requests',
+      credit_limit: 1,
+      conditions: [
+        { key: 'metadata.marker', value: 'sent' },
+        { key: 'model', value: `@sandbox/${model}` },
+      ],
+      group_by: [{ key: 'workspace_id' }],
+    });
+    const config = JSON.stringify({ provider: 'sandbox', override_params: { model: 'echo' } });
+    for (let i = 0; i < 3; i++) {
+      const answer = await server.call(
+        '/chat/completions',
+        { model: 'asked', messages: [{ role: 'user', content: 'Hi' }] },
+        { 'x-gateway-config': config, 'x-gateway-metadata': '{"marker":"sent"}' },
+      );
+      expect([answer.status, await answer.text()]).toEqual([200, expect.anything()]);
+    }
+    const [record] = await recordsOf('sent');
+    expect(record).toMatchObject({ model_requested: 'asked', model_sent: 'echo' });
+    const matched = async (model: string) => {
+      const asked = { workspace_id: server.first.workspace_id, start_time: start, policy: policy(model) };
+      const { status, body } = await simulate('usage', asked);
+      expect(status).toBe(200);
+      return [body.totals.requests_matched, body.totals.requests_blocked];
+    };
+    expect([await matched('echo'), await matched('asked')]).toEqual([
+      [3, 2],
+      [0, 0],
+    ]);
+  });
+});
+
 describe('who sees what', () => {
   it('a simulation in one workspace sees nothing of another one, and no policy of it', async () => {
     const made = await server.admin('POST', '/admin/workspaces', { name: 'Elsewhere' });

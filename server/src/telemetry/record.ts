@@ -29,6 +29,8 @@ export interface LogRecord {
   readonly provider_slug: string | null;
   readonly config_slug: string | null;
   readonly model_requested: string | null;
+  /** The model that a config put in the place of the requested one, which is what policies see; absent where it did not. */
+  readonly model_sent?: string | undefined;
   readonly model_answered: string | null;
   readonly stream: boolean;
   readonly status: number;

@@ -41,6 +41,7 @@ interface Read {
   readonly provider_slug: string | null;
   readonly config_slug: string | null;
   readonly model_requested: string | null;
+  readonly model_sent?: string;
   readonly outcome: string;
   readonly usage: TokenUsage | null;
   readonly cost_micros: number | null;
@@ -89,7 +90,7 @@ export function readEvent(stored: StoredLog, kind: RefusedBy['limit']): Event | 
       provider: record.provider,
       slug: record.provider_slug,
       config: record.config_slug,
-      model: record.model_requested ?? '',
+      model: record.model_sent ?? record.model_requested ?? '',
       requestType: operation?.requestType ?? record.operation,
       metadata: record.metadata,
     }),

@@ -6,6 +6,7 @@ import type { CacheFacts } from '../../telemetry/record.ts';
 import { isExplained } from '../attempt.ts';
 import type { Hit } from '../cache/caching.ts';
 import type { Exchange } from '../exchange.ts';
+import { modelUnder } from '../shaping.ts';
 
 const NO_HEADERS: string[] = [];
 
@@ -16,6 +17,7 @@ const NO_HEADERS: string[] = [];
 export function record(x: Exchange): Promise<void> {
   const latency = x.elapsed();
   const target = x.target;
+  const sent = modelUnder(target?.shaping ?? null, x.model);
   const ending = x.clientGone ? { kind: 'destroy' as const } : (x.ending ?? { kind: 'destroy' as const });
   if (ending.kind !== 'destroy') for (const part of ending.body) x.bytesOut += part.length;
   const draft = {
@@ -35,6 +37,7 @@ export function record(x: Exchange): Promise<void> {
     provider_slug: target?.stored?.slug ?? null,
     config_slug: x.plan?.configSlug ?? null,
     model_requested: x.model === '' ? null : x.model,
+    model_sent: sent === x.model ? undefined : sent,
     model_answered: x.modelAnswered,
     stream: x.stream,
     status: x.status,
