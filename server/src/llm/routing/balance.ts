@@ -23,6 +23,12 @@ export function draw(targets: readonly RouteNode[], random: number): RouteNode {
   return pick;
 }
 
+export interface Drawn {
+  readonly pick: RouteNode;
+  /** What it follows from: chance, the values of the hash fields, or where requests with these values went before. */
+  readonly by: 'weight' | 'hash' | 'session';
+}
+
 /**
  * A target that may be called now. Requests with the same values of the hash fields go to the same one until the time of
  * the first of them is over. Their draw follows from the values, so that nodes without a shared cache agree, too.
@@ -35,11 +41,11 @@ export function balance(
   node: BalanceNode,
   place: string,
   mayCall: (target: RouteNode) => boolean,
-): RouteNode | Promise<RouteNode> {
+): Drawn | Promise<Drawn> {
   const able = node.targets.filter((target) => target.weight > 0 && mayCall(target));
   const targets = able.length === 0 ? node.targets : able;
   const values = node.sticky === null ? null : valuesOf(x, node.sticky);
-  if (node.sticky === null || values === null) return draw(targets, x.services.random());
+  if (node.sticky === null || values === null) return { pick: draw(targets, x.services.random()), by: 'weight' };
   return stuck(x, node, targets, `sticky:${place} ${node.path}:`, values, node.sticky.ttlMs);
 }
 
@@ -50,13 +56,13 @@ async function stuck(
   place: string,
   values: string,
   ttlMs: number,
-): Promise<RouteNode> {
+): Promise<Drawn> {
   const { cache, clock, log } = x.services;
   const key = place + createHash('sha256').update(values).digest('base64url');
   try {
     const known = await cache.get(key);
     const before = known === null ? undefined : node.targets[Number(known.toString('latin1'))];
-    if (before !== undefined && targets.includes(before)) return before;
+    if (before !== undefined && targets.includes(before)) return { pick: before, by: 'session' };
   } catch (error) {
     log.warn('the cache could not be asked for a session', { request: x.id, error: String(error) });
   }
@@ -67,7 +73,7 @@ async function stuck(
     cache
       .set(key, Buffer.from(String(node.targets.indexOf(pick)), 'latin1'), ttlMs)
       .catch((error: unknown) => log.warn('a session could not be kept', { error: String(error) }));
-  return pick;
+  return { pick, by: 'hash' };
 }
 
 /** Null when the request has none of the values: there is nothing to keep together. */

@@ -92,6 +92,109 @@ describe('a circuit breaker', () => {
     expect(breakers.standOf('k', breaker)).toBe(stand);
   });
 
+  it.each([
+    [9_999, 'open'],
+    [10_000, 'closed'],
+  ])('a failure counts until its window is over: %d ms later the second finds it %s', (later, stand) => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 2, window_interval: 10_000 });
+    call(breakers, breaker, 503);
+    clock.jump(later);
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe(stand);
+  });
+
+  it('counts for at least nine tenths of its window, whenever a failure came', () => {
+    for (let at = 0; at < 30_000; at += 333) {
+      const clock = new TestClock();
+      const breakers = new Breakers(clock);
+      const breaker = settings({
+        failure_threshold: 2,
+        window_interval: 10_000,
+        failure_threshold_percentage: 100,
+        minimum_requests: 1000,
+      });
+      // The window begins with the first request, of whatever outcome.
+      call(breakers, breaker, 200);
+      clock.jump(at);
+      call(breakers, breaker, 503);
+      clock.jump(9_000);
+      call(breakers, breaker, 503);
+      expect(breakers.standOf('k', breaker), `after ${at}`).toBe('open');
+    }
+  });
+
+  it('without a window of its own counts for five minutes', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 2 });
+    call(breakers, breaker, 503);
+    clock.jump(300_000);
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+    clock.jump(299_999);
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+  });
+
+  it.each<[string, object, number[], string]>([
+    ['one failure less than the threshold', { failure_threshold: 3 }, [503, 503], 'closed'],
+    ['the threshold', { failure_threshold: 3 }, [503, 503, 503], 'open'],
+    ['successes between failures take none of them back', { failure_threshold: 2 }, [503, 200, 200, 503], 'open'],
+    ['a share just below', { failure_threshold_percentage: 50 }, [200, 200, 503], 'closed'],
+    ['a share that is just reached', { failure_threshold_percentage: 50 }, [200, 503], 'open'],
+    ['a share of fractions', { failure_threshold_percentage: 33.4, minimum_requests: 3 }, [200, 200, 503], 'closed'],
+    ['a share of one request', { failure_threshold_percentage: 100 }, [503], 'open'],
+    [
+      'one request less than the minimum',
+      { failure_threshold_percentage: 1, minimum_requests: 3 },
+      [503, 503],
+      'closed',
+    ],
+    ['the minimum', { failure_threshold_percentage: 1, minimum_requests: 3 }, [503, 200, 503], 'open'],
+    ['a minimum says nothing of the number', { failure_threshold: 1, minimum_requests: 9 }, [503], 'open'],
+    ['either of both', { failure_threshold: 5, failure_threshold_percentage: 100 }, [503], 'open'],
+    ['neither of both: nothing opens it', {}, [503, 503, 503, 503], 'closed'],
+    ['statuses: the given ones', { failure_threshold: 1, failure_status_codes: [429, 500] }, [500], 'open'],
+    ['statuses: no others', { failure_threshold: 1, failure_status_codes: [429, 500] }, [501, 599], 'closed'],
+    ['an empty list of statuses', { failure_threshold: 1, failure_status_codes: [] }, [503], 'closed'],
+  ])('%s', (_title, more, statuses, stand) => {
+    const breakers = new Breakers(new TestClock());
+    const breaker = settings(more);
+    for (const status of statuses) call(breakers, breaker, status);
+    expect(breakers.standOf('k', breaker)).toBe(stand);
+    expect(breakers.healthOf('k', breaker).state).toBe(stand);
+  });
+
+  it('tells what it has counted within the window', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 9, window_interval: 10_000 });
+    expect(breakers.healthOf('k', breaker)).toEqual({ state: 'closed', failures: 0, requests: 0 });
+    for (const status of [503, 200, 503]) call(breakers, breaker, status);
+    expect(breakers.healthOf('k', breaker)).toEqual({ state: 'closed', failures: 2, requests: 3 });
+    clock.jump(10_000);
+    expect(breakers.healthOf('k', breaker)).toEqual({ state: 'closed', failures: 0, requests: 0 });
+  });
+
+  it('what began before it opened changes nothing when it ends, and a try is one even for those that began before', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 1 });
+    const slow = breakers.begin('k', breaker);
+    call(breakers, breaker, 503);
+    slow({ status: 200, late: false });
+    expect(breakers.standOf('k', breaker)).toBe('open');
+    clock.jump(30_000);
+    const tries = [breakers.begin('k', breaker), breakers.begin('k', breaker)];
+    // Only the first is the try; the second was called by who found all targets open.
+    tries[1]?.({ status: 200, late: false });
+    expect(breakers.standOf('k', breaker)).toBe('open');
+    tries[0]?.({ status: 200, late: false });
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+  });
+
   it('counts the statuses it is given, and only those', () => {
     const breakers = new Breakers(new TestClock());
     const breaker = settings({ failure_threshold: 1, failure_status_codes: [429] });

@@ -60,6 +60,13 @@ interface State {
 /** Where a target stands: `closed` is called, `open` is left out, `half-open` is called by one request. */
 export type Stand = 'closed' | 'open' | 'half-open';
 
+/** Where a target stands, and what was counted of it within the window. */
+export interface Health {
+  readonly state: Stand;
+  readonly failures: number;
+  readonly requests: number;
+}
+
 export class Breakers {
   readonly #clock: Clock;
   readonly #states: Lru<string, State>;
@@ -81,6 +88,14 @@ export class Breakers {
     if (now - state.openedAt < cooldownMs) return 'open';
     // A probe that never ended, for whatever reason, must not keep the target out for ever.
     return state.probedAt !== null && now - state.probedAt < cooldownMs ? 'open' : 'half-open';
+  }
+
+  /** What is known of a target; requests are counted only from the first failure on, or where their share counts. */
+  healthOf(key: string, breaker: Breaker): Health {
+    const state = this.#states.peek(key);
+    if (state === undefined) return { state: 'closed', failures: 0, requests: 0 };
+    age(state, this.#clock.monotonic(), breaker.windowMs / PARTS);
+    return { state: this.standOf(key, breaker), failures: sum(state.failed), requests: sum(state.requests) };
   }
 
   /** A call begins; its end must be told. */

@@ -11,7 +11,7 @@ import type { Judged } from '../guard/judged.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
 import { namesStatus } from '../relay/rules.ts';
 import type { Target } from '../target.ts';
-import { balance } from './balance.ts';
+import { balance, type Drawn } from './balance.ts';
 import { factsOf } from './facts.ts';
 import type { BalanceNode, ConditionalNode, FallbackNode, Leaf, Route, RouteNode } from './route.ts';
 
@@ -65,6 +65,9 @@ export function newWalk(x: Exchange, route: Route, place: string): Walk {
   };
 }
 
+/** How often a session is looked up again because its target has been found to fail meanwhile. */
+const MAX_LOOKS = 3;
+
 export interface Walker {
   /** Calls one target, with its own retries. Rejects when the whole request must end. */
   run(leaf: Leaf): Promise<AttemptResult>;
@@ -74,7 +77,16 @@ export interface Walker {
 
 export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: RouteNode): Promise<AttemptResult> {
   if (node.kind === 'target') return walker.run(node);
-  if (node.kind === 'loadbalance') return walkNode(x, walk, walker, await picked(x, walk, node));
+  if (node.kind === 'loadbalance') {
+    // A target that was left out is tried by one request: from here to its call nothing is waited for, or others that came
+    // while a session was looked up would try it, too.
+    let pick = picked(x, walk, node);
+    for (let looks = 0; pick instanceof Promise && looks < MAX_LOOKS; looks++) {
+      await pick;
+      pick = picked(x, walk, node);
+    }
+    return walkNode(x, walk, walker, pick instanceof Promise ? await pick : pick);
+  }
   if (node.kind === 'conditional') return walkNode(x, walk, walker, selected(x, node));
   const outer = x.next;
   const targets = ableOf(x, walk, node);
@@ -147,26 +159,30 @@ function ableOf(x: Exchange, walk: Walk, { targets }: FallbackNode): readonly Ro
 /** Whether a breaker lets some target of a node be called. */
 function mayCall(x: Exchange, walk: Walk, node: RouteNode): boolean {
   if (node.kind === 'conditional') return true;
-  if (node.kind !== 'target') return node.targets.some((target) => mayCall(x, walk, target));
+  if (node.kind === 'fallback') return node.targets.some((target) => mayCall(x, walk, target));
+  // What gets nothing is nobody's substitute.
+  if (node.kind === 'loadbalance') return node.targets.some((one) => one.weight > 0 && mayCall(x, walk, one));
   const { breaker } = node;
   return breaker === null || x.services.breakers.standOf(`${walk.place} ${node.path}`, breaker) !== 'open';
 }
 
-async function picked(x: Exchange, walk: Walk, node: BalanceNode): Promise<RouteNode> {
-  let pick = walk.picks.get(node);
-  // By now it may have been found to fail.
-  if (pick === undefined || !mayCall(x, walk, pick)) {
-    pick = await balance(x, node, walk.place, (target) => mayCall(x, walk, target));
-    walk.picks.set(node, pick);
-    const by = node.sticky === null ? '' : 'hash_fields, else by ';
-    walk.decisions.push({
-      path: node.path,
-      mode: node.kind,
-      chosen: pick.path,
-      why: `by ${by}weight ${pick.weight}`,
-      ...leftOut(node.targets.filter((target) => !mayCall(x, walk, target))),
-    });
-  }
+/** The target that was drawn, or another one when it has been found to fail since. */
+function picked(x: Exchange, walk: Walk, node: BalanceNode): RouteNode | Promise<RouteNode> {
+  const before = walk.picks.get(node);
+  if (before !== undefined && (mayCall(x, walk, before) || !mayCall(x, walk, node))) return before;
+  const drawn = balance(x, node, walk.place, (target) => mayCall(x, walk, target));
+  return drawn instanceof Promise ? drawn.then((one) => keep(x, walk, node, one)) : keep(x, walk, node, drawn);
+}
+
+function keep(x: Exchange, walk: Walk, node: BalanceNode, { pick, by }: Drawn): RouteNode {
+  walk.picks.set(node, pick);
+  walk.decisions.push({
+    path: node.path,
+    mode: node.kind,
+    chosen: pick.path,
+    why: by === 'session' ? 'by its session' : `by ${by === 'hash' ? 'hash_fields and ' : ''}weight ${pick.weight}`,
+    ...leftOut(node.targets.filter((target) => !mayCall(x, walk, target))),
+  });
   return pick;
 }
 
