@@ -6,18 +6,28 @@ export interface LruOptions<K, V> {
   readonly weigh?: (value: V, key: K) => number;
 }
 
+/** An entry between the one that was used before it and the one that was used after it. */
+interface Entry<K, V> {
+  readonly key: K;
+  readonly value: V;
+  readonly weight: number;
+  older: Entry<K, V> | null;
+  newer: Entry<K, V> | null;
+}
+
 /**
- * A map that forgets what was not used for longest. A `Map` keeps insertion order, so moving an entry to the end is a
- * delete and a set: no list of our own. An entry heavier than `maxWeight` is not kept at all.
+ * A map that forgets what was not used for longest. The order is a list of its own: a `Map` in the order of insertion
+ * would do, but it steps over all entries that have left it on the way to its first one, 25 µs with 50,000 entries. An
+ * entry heavier than `maxWeight` is not kept at all.
  */
 export class Lru<K, V> {
-  readonly #entries = new Map<K, { value: V; weight: number }>();
+  readonly #entries = new Map<K, Entry<K, V>>();
   readonly #maxEntries: number;
   readonly #maxWeight: number;
   readonly #weigh: ((value: V, key: K) => number) | undefined;
   #weight = 0;
-  /** The entry at the end of the map, which need not be moved there. */
-  #newest: { readonly value: V; readonly weight: number } | undefined;
+  #oldest: Entry<K, V> | null = null;
+  #newest: Entry<K, V> | null = null;
 
   constructor(options: LruOptions<K, V>) {
     this.#maxEntries = options.maxEntries;
@@ -36,11 +46,9 @@ export class Lru<K, V> {
   get(key: K): V | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
-    // Moving costs: the map makes a new table every so many moves, and old tables keep later ones alive until a full GC.
     if (entry !== this.#newest) {
-      this.#entries.delete(key);
-      this.#entries.set(key, entry);
-      this.#newest = entry;
+      this.#unlink(entry);
+      this.#append(entry);
     }
     return entry.value;
   }
@@ -58,33 +66,47 @@ export class Lru<K, V> {
     this.delete(key);
     const weight = this.#weigh?.(value, key) ?? 1;
     if (weight > this.#maxWeight || this.#maxEntries < 1) return;
-    const entry = { value, weight };
+    const entry: Entry<K, V> = { key, value, weight, older: null, newer: null };
     this.#entries.set(key, entry);
-    this.#newest = entry;
+    this.#append(entry);
     this.#weight += weight;
-    while (this.#entries.size > this.#maxEntries || this.#weight > this.#maxWeight) {
-      const oldest = this.#entries.keys().next();
-      if (oldest.done) return;
-      this.delete(oldest.value);
-    }
+    while (this.#oldest !== null && (this.#entries.size > this.#maxEntries || this.#weight > this.#maxWeight))
+      this.delete(this.#oldest.key);
   }
 
   delete(key: K): boolean {
     const entry = this.#entries.get(key);
     if (entry === undefined) return false;
     this.#weight -= entry.weight;
-    if (entry === this.#newest) this.#newest = undefined;
+    this.#unlink(entry);
     return this.#entries.delete(key);
   }
 
   clear(): void {
     this.#entries.clear();
-    this.#newest = undefined;
+    this.#oldest = null;
+    this.#newest = null;
     this.#weight = 0;
   }
 
   /** Oldest use first. */
   *entries(): IterableIterator<[K, V]> {
-    for (const [key, { value }] of this.#entries) yield [key, value];
+    for (let entry = this.#oldest; entry !== null; entry = entry.newer) yield [entry.key, entry.value];
+  }
+
+  #append(entry: Entry<K, V>): void {
+    entry.older = this.#newest;
+    if (this.#newest === null) this.#oldest = entry;
+    else this.#newest.newer = entry;
+    this.#newest = entry;
+  }
+
+  #unlink(entry: Entry<K, V>): void {
+    if (entry.older === null) this.#oldest = entry.newer;
+    else entry.older.newer = entry.newer;
+    if (entry.newer === null) this.#newest = entry.older;
+    else entry.newer.older = entry.older;
+    entry.older = null;
+    entry.newer = null;
   }
 }

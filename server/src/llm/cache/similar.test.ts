@@ -38,7 +38,7 @@ describe.each(['sqlite', 'postgres'] as const)('answered questions, on %s', (eng
           await tx.insert('workspaces', workspaceRow(organisation, `${organisation}-${name}`));
       }
     });
-    const node = () => createSimilar({ tables, clock, log: silentLog });
+    const node = (maxBytes?: number) => createSimilar({ tables, clock, log: silentLog, maxBytes });
     return {
       clock,
       node,
@@ -95,5 +95,30 @@ describe.each(['sqlite', 'postgres'] as const)('answered questions, on %s', (eng
     expect(await tables.read(one, (tx) => tx.count('answer_vectors'))).toBe(1);
     clock.advance(HOUR + 1);
     expect(await similar.nearest(one, 's', vector(1, 0), 0)).toBeNull();
+  });
+
+  it('are kept at hand within a bound, and are found all the same when they had to make room', async () => {
+    const { node, one, clock } = await world();
+    const long = (at: number) => Float32Array.from({ length: 1000 }, (_, i) => (i === at ? 1 : 0));
+    const writer = node();
+    // Room for the questions of about two scopes.
+    const similar = node(25_000);
+    for (let round = 0; round < 4; round++) {
+      for (const scope of ['a', 'b', 'c']) {
+        await writer.add(one, scope, long(round), key(`${scope} ${round}`), HOUR);
+        await Promise.all(
+          ['a', 'b', 'c'].map(async (asked) => {
+            const found = await similar.nearest(one, asked, long(round), 0.5);
+            if (asked <= scope) expect(found?.key.place).toBe(`${asked} ${round}`);
+            else expect(found).toBeNull();
+          }),
+        );
+        expect(similar.bytes).toBeLessThanOrEqual(25_000);
+      }
+      // All that was asked so far is too old by then.
+      clock.advance(HOUR + 1);
+    }
+    for (const scope of ['a', 'b', 'c']) await similar.nearest(one, scope, long(0), 0.5);
+    expect(similar.bytes).toBe(0);
   });
 });

@@ -26,13 +26,16 @@ interface Known {
   readonly vector: Float32Array;
   readonly key: EntryKey;
   readonly expiresAt: number;
+  /** What it is counted with. */
+  readonly bytes: number;
 }
 
 interface Scope {
   readonly rows: Map<string, Known>;
   /** Time of the newest row that was read. */
   seen: number;
-  bytes: number;
+  /** Of its rows; null once it has made room for others. */
+  bytes: number | null;
 }
 
 export interface Found {
@@ -44,6 +47,8 @@ export interface Similar {
   /** The answered question nearest to this one, when it is at least as near as `threshold`. */
   nearest(tenant: TenantContext, scope: string, vector: Float32Array, threshold: number): Promise<Found | null>;
   add(tenant: TenantContext, scope: string, vector: Float32Array, key: EntryKey, maxAgeMs: number): Promise<void>;
+  /** Of the vectors at hand. */
+  readonly bytes: number;
 }
 
 export function createSimilar(parts: {
@@ -51,8 +56,10 @@ export function createSimilar(parts: {
   /** The store's time. */
   readonly clock: Clock;
   readonly log: Log;
+  /** Of vectors at hand; 64 MiB when absent. */
+  readonly maxBytes?: number;
 }): Similar {
-  const { tables, clock, log } = parts;
+  const { tables, clock, log, maxBytes = MAX_BYTES } = parts;
   /** Least recently used first. */
   const scopes = new Map<string, Scope>();
   let bytes = 0;
@@ -67,24 +74,35 @@ export function createSimilar(parts: {
 
   function keep(scope: Scope, row: Row<'answer_vectors'>): void {
     if (scope.rows.has(row.id)) return;
+    scope.seen = Math.max(scope.seen, row.created_at);
     const size = ENTRY_BYTES + row.vector.length;
     scope.rows.set(row.id, {
       id: row.id,
       vector: vectorOf(row.vector),
       key: { place: row.place, secret: Buffer.from(row.secret, 'base64url') },
       expiresAt: row.expires_at,
+      bytes: size,
     });
-    scope.seen = Math.max(scope.seen, row.created_at);
-    scope.bytes += size;
-    bytes += size;
+    count(scope, size);
     for (const [oldest, other] of scopes) {
-      if (bytes <= MAX_BYTES || other === scope) break;
+      if (bytes <= maxBytes || other === scope) break;
       scopes.delete(oldest);
-      bytes -= other.bytes;
+      bytes -= other.bytes ?? 0;
+      other.bytes = null;
     }
   }
 
+  /** A scope that has made room is looked through once more by whoever had it then, and counts no more. */
+  function count(scope: Scope, more: number): void {
+    if (scope.bytes === null) return;
+    scope.bytes += more;
+    bytes += more;
+  }
+
   return {
+    get bytes() {
+      return bytes;
+    },
     async nearest(tenant, name, vector, threshold) {
       const scope = use(`${tenant.organisationId} ${tenant.workspaceId ?? ''} ${name}`);
       const now = clock.now();
@@ -103,9 +121,10 @@ export function createSimilar(parts: {
         if (similarity >= threshold && (best === null || similarity > best.similarity))
           best = { key: known.key, similarity };
       }
-      for (const { id, expiresAt } of scope.rows.values()) {
+      for (const { id, expiresAt, bytes: size } of scope.rows.values()) {
         if (scope.rows.size <= MAX_OF_SCOPE && expiresAt > now) continue;
         scope.rows.delete(id);
+        count(scope, -size);
       }
       return best;
     },

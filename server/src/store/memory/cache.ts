@@ -1,4 +1,5 @@
 import type { Clock } from '../../kernel/clock.ts';
+import { Lru } from '../../kernel/lru.ts';
 import type { Cache } from '../ports.ts';
 
 export interface MemoryCacheOptions {
@@ -7,67 +8,57 @@ export interface MemoryCacheOptions {
   readonly maxBytes: number;
 }
 
-/** What a Map entry, a key string and a Buffer header cost beside their content. */
-const ENTRY_BYTES = 200;
+/** What an entry, a key string and a Buffer cost beside their content. */
+const ENTRY_BYTES = 400;
 
 interface Entry {
   readonly value: Buffer;
-  readonly bytes: number;
   readonly expiresAt: number;
 }
 
 class MemoryCache implements Cache {
   readonly #clock: Clock;
-  readonly #maxBytes: number;
-  /** Least recently used first. */
-  readonly #entries = new Map<string, Entry>();
-  #bytes = 0;
+  readonly #entries: Lru<string, Entry>;
 
   constructor({ clock, maxBytes }: MemoryCacheOptions) {
     this.#clock = clock;
-    this.#maxBytes = maxBytes;
+    this.#entries = new Lru({
+      maxEntries: Number.POSITIVE_INFINITY,
+      maxWeight: maxBytes,
+      weigh: ({ value }, key) => ENTRY_BYTES + key.length * 2 + value.length,
+    });
   }
 
   async get(key: string): Promise<Buffer | null> {
     const entry = this.#entries.get(key);
-    if (!entry) return null;
-    if (entry.expiresAt <= this.#clock.now()) {
-      this.#remove(key, entry);
-      return null;
-    }
+    if (entry === undefined) return null;
+    if (entry.expiresAt > this.#clock.now()) return entry.value;
     this.#entries.delete(key);
-    this.#entries.set(key, entry);
-    return entry.value;
+    return null;
   }
 
   async set(key: string, value: Buffer, ttlMs: number): Promise<void> {
-    const former = this.#entries.get(key);
-    if (former) this.#remove(key, former);
-    const bytes = ENTRY_BYTES + key.length * 2 + value.length;
-    if (ttlMs <= 0 || bytes > this.#maxBytes) return;
-    // A slice of a pooled buffer would keep the whole pool alive and could change under the cache.
-    this.#entries.set(key, { value: Buffer.from(value), bytes, expiresAt: this.#clock.now() + ttlMs });
-    this.#bytes += bytes;
-    for (const [oldest, entry] of this.#entries) {
-      if (this.#bytes <= this.#maxBytes) break;
-      this.#remove(oldest, entry);
+    if (ttlMs <= 0) {
+      this.#entries.delete(key);
+      return;
     }
+    this.#entries.set(key, { value: alone(value), expiresAt: this.#clock.now() + ttlMs });
   }
 
   async delete(key: string): Promise<void> {
-    const entry = this.#entries.get(key);
-    if (entry) this.#remove(key, entry);
+    this.#entries.delete(key);
   }
 
   async close(): Promise<void> {
     this.#entries.clear();
-    this.#bytes = 0;
   }
+}
 
-  #remove(key: string, entry: Entry): void {
-    this.#entries.delete(key);
-    this.#bytes -= entry.bytes;
-  }
+/** A copy in memory of its own: a slice of a pool would keep all of it, and could change under the cache. */
+function alone(value: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(value.length);
+  value.copy(copy);
+  return copy;
 }
 
 /** A cache of this process alone, bounded in bytes; the least recently used entries leave first. */

@@ -47,7 +47,7 @@ describe('counters in memory', () => {
 describe('cache in memory', () => {
   it('stays within its bytes and gives up the least recently used first', async () => {
     const clock = new TestClock();
-    const cache = memoryCache({ clock, maxBytes: 10_000 });
+    const cache = memoryCache({ clock, maxBytes: 12_000 });
     const value = Buffer.alloc(1_000);
     for (let i = 0; i < 20; i++) {
       await cache.get('k0');
@@ -65,5 +65,33 @@ describe('cache in memory', () => {
     await cache.set('k', Buffer.alloc(20_000), 60_000);
     expect(await cache.get('k')).toBeNull();
     expect((await cache.get('other'))?.toString()).toBe('o');
+  });
+
+  it('holds no more memory than its bound, however many large and small answers come', async () => {
+    const maxBytes = 4 * 1024 * 1024;
+    const cache = memoryCache({ clock: new TestClock(), maxBytes });
+    const sizes = [1_500, 300_000, 200, 4_000, 1_000_000, 1_500, 64_000];
+    const keys: string[] = [];
+    for (let i = 0; i < 4000; i++) {
+      // At first large and small ones, then small ones only, between what else a process needs for a moment.
+      if (i === 1000) sizes.splice(0, 7, 1_500, 200);
+      Buffer.allocUnsafe(3_000);
+      const key = `answer ${i}`;
+      keys.push(key);
+      await cache.set(key, Buffer.allocUnsafe(sizes[i % sizes.length] ?? 0), 60_000);
+      if (i % 200 !== 199) continue;
+      let held = 0;
+      const memories = new Set<ArrayBufferLike>();
+      for (const one of keys.splice(0)) {
+        const value = await cache.get(one);
+        if (value === null) continue;
+        keys.push(one);
+        // Memory that a value shares with others stays as long as any of them.
+        if (!memories.has(value.buffer)) held += value.buffer.byteLength;
+        memories.add(value.buffer);
+      }
+      expect(held).toBeGreaterThan(i < 1000 ? maxBytes / 2 : 0);
+      expect(held).toBeLessThanOrEqual(maxBytes);
+    }
   });
 });
