@@ -93,14 +93,14 @@ async function send(operation: Operation, headers: Record<string, string>, more:
     input: 'Hello',
     prompt: 'Hello',
     voice: 'alloy',
-    query: 'Hello',
-    documents: ['Hello'],
     input_file_id: 'file-1',
     endpoint: '/v1/chat/completions',
     completion_window: '24h',
     training_file: 'file-1',
   };
-  const json = { ...(operation.family === 'C' && operation.shape !== 'responses' ? talk : fields), ...more };
+  const ranked = { model: 'gpt-4o', query: 'Hello', documents: ['Hello'] };
+  const talks = operation.family === 'C' && operation.shape !== 'responses';
+  const json = { ...(operation.shape === 'rerank' ? ranked : talks ? talk : fields), ...more };
   const multipart = operation.body === 'multipart' || operation.body === 'stream';
   const has = operation.body !== 'none' && operation.body !== 'optional';
   const answer = await fetch(`${server.url}/v1${path}`, {

@@ -3,7 +3,7 @@ import { azureAi } from './azure-ai/azure-ai.ts';
 import { azureOpenAi } from './azure-openai/azure-openai.ts';
 import { bedrock } from './bedrock/bedrock.ts';
 import { cerebras } from './cerebras.ts';
-import { cohere } from './cohere.ts';
+import { cohere } from './cohere/cohere.ts';
 import { dashscope } from './dashscope.ts';
 import { deepinfra } from './deepinfra.ts';
 import { deepseek } from './deepseek.ts';
