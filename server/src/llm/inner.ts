@@ -9,6 +9,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
+import { retryHintMs } from '../kernel/retry-hint.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
 import type { Tables } from '../store/ports.ts';
 import { Exchange } from './exchange.ts';
@@ -86,7 +87,7 @@ export function createInner({
     } finally {
       given.signal.removeEventListener('abort', leave);
     }
-    return answerOf(x, await response.collected, rights);
+    return answerOf(x, await response.collected, rights, services.clock.now());
   };
 }
 
@@ -106,10 +107,10 @@ function tooLarge(bytes: number, most: number): SluiceError | null {
     : new SluiceError('bad_call_too_large', `The body has ${bytes} bytes; at most ${most} are allowed.`);
 }
 
-function answerOf(x: Exchange, collected: Collected, rights: KeyRights): InnerAnswer {
+function answerOf(x: Exchange, collected: Collected, rights: KeyRights, now: number): InnerAnswer {
   const common = {
     requestId: x.id,
-    retryAfterMs: retryAfter(collected.headers),
+    retryAfterMs: retryHintMs((name) => collected.headers[name], now),
     limited: x.status === 429 && x.outcome === 'refused' && x.tries === 0,
     keyRefused: rights.refusal?.message ?? null,
   };
@@ -130,15 +131,4 @@ function bodyOf(bytes: Buffer): unknown {
   } catch {
     return text;
   }
-}
-
-function retryAfter(headers: Collected['headers']): number | null {
-  for (const [name, unit] of [
-    ['retry-after-ms', 1],
-    ['retry-after', 1000],
-  ] as const) {
-    const value = headers[name];
-    if (value !== undefined && /^\d{1,9}$/.test(value)) return Number(value) * unit;
-  }
-  return null;
 }

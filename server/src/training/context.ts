@@ -4,6 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import { parseExact } from '../kernel/json-exact.ts';
+import { retryHintMs } from '../kernel/retry-hint.ts';
 import { secretsOfCall, withoutSecrets } from '../providers/sent-secrets.ts';
 import { dropGrantedToken, grantedToken, setBearer, usesClientCredentials } from '../providers/sign-in.ts';
 import type { AdapterAnswer, AdapterContext, AdapterRequest } from '../providers/training.ts';
@@ -112,8 +113,8 @@ export function adapterContext(
       try {
         answer = await once(request);
         if (!retry.statusCodes.has(answer.status)) return answer;
-        const hint = answer.headers['retry-after'];
-        if (retry.useRetryAfter && hint !== undefined && /^\d{1,6}$/.test(hint)) wait = Number(hint) * 1000;
+        const { headers } = answer;
+        if (retry.useRetryAfter) wait = retryHintMs((name) => headers[name], clock.now()) ?? wait;
       } catch (error) {
         if (!(error instanceof SluiceError) || !retry.statusCodes.has(error.status)) throw error;
         failure = error;

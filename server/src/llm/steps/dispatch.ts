@@ -1,8 +1,10 @@
+import { retryHintMs } from '../../kernel/retry-hint.ts';
 import { attempt, type Prepared, prepare } from '../attempt.ts';
 import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders, retriesOf } from '../gateway-headers.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
+import { headerOf } from '../relay/look.ts';
 import { goesOnFrom, mayFollow, noteBreak } from '../relay/rescue.ts';
 import { namesStatus } from '../relay/rules.ts';
 import type { Retry, Target } from '../target.ts';
@@ -45,29 +47,12 @@ function retryDelay(x: Exchange, retry: Retry | null, result: AttemptResult, tri
   // Those that failed together do not come back together: full jitter.
   let wait = x.services.random() * 1000 * 2 ** tries;
   if (result.kind === 'answered' && retry.useRetryAfter && result.status === 429) {
-    const hinted = retryAfter(result.headers, x.services.clock.now());
+    const { headers } = result;
+    const hinted = retryHintMs((name) => headerOf(headers, name), x.services.clock.now());
     if (hinted !== null && hinted > MAX_WAIT_MS) return null;
     wait = hinted ?? wait;
   }
   return x.waited + wait > MAX_WAIT_MS ? null : wait;
-}
-
-/** Milliseconds that a provider asks to wait: a number, or of `retry-after` also a date. */
-function retryAfter(headers: readonly string[], now: number): number | null {
-  for (const [name, unit] of [
-    ['retry-after-ms', 1],
-    ['x-ms-retry-after-ms', 1],
-    ['retry-after', 1000],
-  ] as const) {
-    for (let i = 0; i < headers.length; i += 2) {
-      const value = headers[i + 1];
-      if (headers[i]?.toLowerCase() !== name || value === undefined) continue;
-      if (/^\d{1,9}(\.\d{1,9})?$/.test(value)) return Math.ceil(Number(value) * unit);
-      const date = name === 'retry-after' ? Date.parse(value) : Number.NaN;
-      if (!Number.isNaN(date)) return Math.max(0, date - now);
-    }
-  }
-  return null;
 }
 
 function pause(x: Exchange, ms: number): Promise<void> {
