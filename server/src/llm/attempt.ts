@@ -8,8 +8,8 @@ import { replaceFormField } from '../kernel/multipart-scan.ts';
 import { holdsQuoted } from '../kernel/quoted-texts.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
 import { withoutCallExtras } from '../operations/convert/chat-calls.ts';
-import type { Bound } from '../providers/binding.ts';
-import type { Binding, CallContext, Signer } from '../providers/provider.ts';
+import { type Bound, prefillOf } from '../providers/binding.ts';
+import type { Binding, CallContext, Prefill, Signer } from '../providers/provider.ts';
 import { signerOf } from '../providers/sign-in.ts';
 import { type Access, accessOf } from './access.ts';
 import { dispatchApart } from './apart.ts';
@@ -62,7 +62,8 @@ export function prepare(x: Exchange, target: Target): Prepared {
     now: () => x.services.clock.now(),
     requestId: x.id,
   };
-  const body = buildBody(x, target, bound, context);
+  const prefill = goesOnFrom(x) === null ? null : prefillOf(bound.binding, model);
+  const body = buildBody(x, target, bound, context, prefill);
   const signer = signerOf(target.provider, context);
   const headers: string[] = [];
   const contentType = body.converted ? 'application/json' : asRead(x.header('content-type'));
@@ -79,7 +80,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
     request: {
       method: x.request.method ?? 'POST',
       origin: place.origin,
-      path: place.prefix + path,
+      path: (prefill?.prefix?.(place.prefix) ?? place.prefix) + path,
       headers,
       body: body.parts,
       organisationId: x.principal?.organisationId ?? '',
@@ -126,7 +127,13 @@ interface BuiltBody {
   readonly apart?: boolean;
 }
 
-function buildBody(x: Exchange, target: Target, bound: Bound, context: CallContext): BuiltBody {
+function buildBody(
+  x: Exchange,
+  target: Target,
+  bound: Bound,
+  context: CallContext,
+  prefill: Prefill | null,
+): BuiltBody {
   const { binding, convert } = bound;
   if (x.body.length === 0) return { parts: null, converted: false, stripUsage: false };
   if (x.scan === null) {
@@ -163,7 +170,7 @@ function buildBody(x: Exchange, target: Target, bound: Bound, context: CallConte
     return { parts, converted: true, stripUsage: false, headers, apart: true };
   }
   if (bound.request !== undefined) body = bound.request(body, context);
-  if (shown !== null && binding.prefill !== undefined) body = withPrefill(body, binding.prefill);
+  if (prefill !== null) body = withPrefill(body, prefill);
   const stripUsage = addUsage && convert === null;
   if (isExplained(x)) x.changed = convert === null ? changedFields(parsed, body) : Object.keys(parsed);
   return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage, headers };

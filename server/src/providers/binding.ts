@@ -3,7 +3,7 @@ import type { Conversion } from '../operations/convert/conversion.ts';
 import { conversion } from '../operations/convert/index.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { chain, type StreamTransform } from '../operations/stream.ts';
-import type { Binding, Bindings, CallContext, Credentials, Provider } from './provider.ts';
+import type { Binding, Bindings, CallContext, Credentials, Prefill, Provider } from './provider.ts';
 
 /** How one operation reaches one provider. */
 export interface Bound {
@@ -96,6 +96,11 @@ function find(bindings: Bindings, operation: OperationId): Bound | null {
     if (convert !== null) return through(binding, convert);
   }
   return null;
+}
+
+/** How `model` is made to go on with an answer that was begun; null when it takes none. */
+export function prefillOf({ prefill }: Binding, model: string): Prefill | null {
+  return typeof prefill === 'function' ? prefill(model) : (prefill ?? null);
 }
 
 const NO_CREDENTIALS: Credentials = { key: null, settings: {} };

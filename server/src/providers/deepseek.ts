@@ -16,6 +16,10 @@ export const deepseek = compatible({
   id: 'deepseek',
   title: 'DeepSeek',
   baseUrl: 'https://api.deepseek.com/v1',
+  // Its beta surface offers it, beside the usual one.
+  bindings: {
+    chat: { prefill: { message: { prefix: true }, prefix: (usual) => `${usual.replace(/\/v1$/, '')}/beta` } },
+  },
   chat: {
     request: [
       refuseFields('seed', 'n', 'logit_bias', 'top_k'),

@@ -87,8 +87,11 @@ export interface Binding {
   readonly framing?: Framing;
   /** Whether `stream_options: {include_usage: true}` makes this provider report usage in a stream. */
   readonly streamUsageOption?: boolean | ((context: CallContext) => boolean);
-  /** The provider goes on with an answer whose beginning stands last in the conversation, as the assistant's own message. */
-  readonly prefill?: Prefill;
+  /**
+   * The provider goes on with an answer whose beginning stands last in the conversation, as the assistant's own message.
+   * Null for models that refuse one.
+   */
+  readonly prefill?: Prefill | ((model: string) => Prefill | null);
   /** Reads the provider's own usage object where it differs from the shape's (`operations/usage.ts`). */
   readonly usage?: (usage: JsonObject) => TokenUsage | null;
   /**
@@ -130,6 +133,8 @@ export type Framing = 'sse' | 'aws-event-stream';
 export interface Prefill {
   readonly message?: JsonObject;
   readonly body?: JsonObject;
+  /** Where it is offered beside the usual surface: the path that stands in place of the base URL's, `/v1`. */
+  readonly prefix?: (usual: string) => string;
 }
 
 /** See `Binding.inspectFirstEvent`. */

@@ -967,6 +967,29 @@ describe('failures', () => {
   });
 
   it.each([
+    [NOVA, true],
+    [`arn:aws:bedrock:eu-central-1:123456789012:inference-profile/${NOVA}`, true],
+    ['eu.anthropic.claude-sonnet-4-5-20250929-v1:0', true],
+    ['eu.anthropic.claude-opus-4-6-v1', false],
+    ['eu.amazon.nova-2-lite-v1:0', false],
+    ['mistral.mistral-large-2407-v1:0', false],
+  ])('a stream of another model is gone on with as the model takes it: %s', async (model, takes) => {
+    const target = { provider: '@aws', override_params: { model } };
+    const config = { strategy: { mode: 'fallback' }, stream: { on_break: 'continue' }, targets: [target, target] };
+    const broken = awsException('modelStreamErrorException', { message: 'It broke' });
+    upstream.reply = () =>
+      upstream.calls.length === 1 ? [streamStart(), textDelta('Grü'), broken] : textFrames(['ße', ' 😀']);
+    const body = { model: 'any', max_tokens: 50, stream: true, messages: [user('hi')] };
+    const answer = await server.call('/chat/completions', body, { 'x-gateway-config': JSON.stringify(config) });
+    const text = await answer.text();
+    expect(upstream.calls).toHaveLength(takes ? 2 : 1);
+    if (takes)
+      expect(last().body.messages).toMatchObject([{ role: 'user' }, { role: 'assistant', content: [{ text: 'Grü' }] }]);
+    expect(text.includes('[DONE]')).toBe(takes);
+    expect(text.includes('It broke')).toBe(!takes);
+  });
+
+  it.each([
     ['in the middle of a message', (frames: Buffer[]) => [Buffer.concat(frames).subarray(0, -30)]],
     ['between messages', (frames: Buffer[]) => frames.slice(0, 3)],
     ['before its usage', (frames: Buffer[]) => frames.slice(0, -1)],

@@ -1,6 +1,6 @@
 /** Whether, and how, another attempt may take the place of one that failed. */
+import { prefillOf } from '../../providers/binding.ts';
 import type { Exchange } from '../exchange.ts';
-import { modelUnder } from '../shaping.ts';
 import type { Target } from '../target.ts';
 import type { AttemptResult } from './answered.ts';
 import { Shown } from './shown.ts';
@@ -12,7 +12,8 @@ import { Shown } from './shown.ts';
 export function mayFollow(x: Exchange, target: Target): boolean {
   if (!x.headSent) return true;
   if (x.shown === null || !x.shown.continuable || x.clientGone) return false;
-  return target.bind(x.operation.id, modelUnder(target.shaping, x.model)).binding.prefill !== undefined;
+  const model = target.sends(x.model);
+  return prefillOf(target.bind(x.operation.id, model).binding, model) !== null;
 }
 
 /** What the next attempt goes on from; null: it begins. */

@@ -9,7 +9,7 @@ import { plainBinding } from '../openai-compatible.ts';
 import type { CallContext, Provider } from '../provider.ts';
 import { headerValue, settingsOf, textSetting } from '../settings.ts';
 import { batchesOf } from './batches.ts';
-import { traits } from './models.ts';
+import { claudePrefill, traits } from './models.ts';
 
 /** Sent unless the caller named a version (RULE 38). */
 const VERSION = '2023-06-01';
@@ -74,8 +74,7 @@ export const anthropic: Provider = {
   bindings: {
     messages: {
       ...plainBinding('messages'),
-      // Newer models refuse it.
-      prefill: {},
+      prefill: claudePrefill,
       target: { traits },
       inspectFirstEvent: { setting: INSPECT, find: overloadIn },
     },

@@ -1,4 +1,5 @@
 import type { MessagesTraits } from '../../operations/convert/conversion.ts';
+import type { Prefill } from '../provider.ts';
 
 /**
  * What older Claude models do not know, by the beginning of their names; the first match wins. Models that are not
@@ -24,6 +25,14 @@ const OLDER: readonly (readonly [string, MessagesTraits])[] = [
 
 const NEWER: MessagesTraits = { effort: true, structuredOutput: true, maxOutputTokens: 64000 };
 const UNKNOWN: MessagesTraits = { effort: true, structuredOutput: true, maxOutputTokens: null };
+
+/**
+ * How a model is made to go on with an answer that was begun. Those newer than the 4.5 generation refuse it; names of the
+ * account's own may be of any.
+ */
+export function claudePrefill(model: string): Prefill | null {
+  return model.startsWith('claude-') && !OLDER.some(([prefix]) => model.startsWith(prefix)) ? null : {};
+}
 
 /** What a model understands of the newer request fields (RULE 48, RULE 49). */
 export function traits(model: string): MessagesTraits {

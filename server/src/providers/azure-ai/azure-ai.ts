@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
 import { anthropic } from '../anthropic/anthropic.ts';
-import { traits } from '../anthropic/models.ts';
+import { claudePrefill, traits } from '../anthropic/models.ts';
 import { azureBindings } from '../azure-openai/bindings.ts';
 import { type Audience, authorizeAzure, azureSigner } from '../azure-openai/credentials.ts';
 import { azureError } from '../azure-openai/errors.ts';
@@ -114,7 +114,7 @@ const OPENAI: Bindings = Object.fromEntries(
 );
 
 const ANTHROPIC: Bindings = {
-  messages: below('/anthropic/v1', { ...plainBinding('messages'), target: { traits } }),
+  messages: below('/anthropic/v1', { ...plainBinding('messages'), prefill: claudePrefill, target: { traits } }),
   count_tokens: below('/anthropic/v1', plainBinding('count_tokens')),
 };
 

@@ -10,7 +10,7 @@ import { chat } from './chat.ts';
 import { countTokens, messages } from './claude.ts';
 import { countConverse } from './count-tokens.ts';
 import { embeddings } from './embeddings.ts';
-import { isClaude } from './families.ts';
+import { conversePrefill, isClaude } from './families.ts';
 import { files } from './files.ts';
 import { controlBase } from './hosts.ts';
 import { images } from './images.ts';
@@ -19,14 +19,16 @@ import { model, models } from './models.ts';
 import { rerank } from './rerank.ts';
 
 /** Messages of these reach Converse through chat. */
-const ANY: Bindings = { chat, count_tokens: countConverse, embeddings, rerank, images_generate: images, models, model };
-/** Claude models go on with an answer that is begun; newer ones refuse, which is told as any refusal is. */
-const CLAUDE: Bindings = {
-  ...ANY,
-  chat: { ...chat, prefill: {} },
-  messages: { ...messages, prefill: {} },
-  count_tokens: countTokens,
+const ANY: Bindings = {
+  chat: { ...chat, prefill: conversePrefill },
+  count_tokens: countConverse,
+  embeddings,
+  rerank,
+  images_generate: images,
+  models,
+  model,
 };
+const CLAUDE: Bindings = { ...ANY, messages: { ...messages, prefill: conversePrefill }, count_tokens: countTokens };
 
 const signs = ({ credentials }: Pick<CallContext, 'credentials'>): boolean => awsAuthType(credentials) !== 'apiKey';
 

@@ -1,6 +1,8 @@
 /** What the name of a model tells about it: ids, inference profiles of a region and ARNs of both. */
+
+import { claudePrefill } from '../anthropic/models.ts';
 import { encodeStrictly } from '../aws/encode.ts';
-import type { CallContext } from '../provider.ts';
+import type { CallContext, Prefill } from '../provider.ts';
 
 /** Places an inference profile stands for; what follows is the id of a model. */
 const PLACE = /^(?:us-gov|us|eu|apac|ap|jp|au|ca|sa|me|af|il|mx|global)\.(?=[a-z0-9-]+\.)/;
@@ -29,6 +31,13 @@ export function modelBehind(context: Pick<CallContext, 'model' | 'header'>): str
 }
 
 export const isClaude = (model: string): boolean => foundationModel(model).startsWith('anthropic.');
+
+/** The first generation of Nova goes on with an answer that was begun, as older Claude models do. */
+export function conversePrefill(model: string): Prefill | null {
+  const name = foundationModel(model);
+  if (isClaude(model)) return claudePrefill(claudeName(name));
+  return /^amazon\.nova-(?:micro|lite|pro|premier)-v1/.test(name) ? {} : null;
+}
 
 /** `anthropic.claude-opus-4-1-20250805-v1:0` is `claude-opus-4-1-20250805-v1:0`. */
 export const claudeName = (model: string): string => model.slice('anthropic.'.length);

@@ -4,7 +4,7 @@
  */
 import type { JsonObject } from '../../kernel/json.ts';
 import { readAnyUsage } from '../../operations/usage.ts';
-import { traits } from '../anthropic/models.ts';
+import { claudePrefill, traits } from '../anthropic/models.ts';
 import { projectOf } from '../google/credentials.ts';
 import { chatBinding, countBinding, imagesBinding, type Surface } from '../google/gemini-bindings.ts';
 import { mistralAi } from '../mistral-ai/mistral-ai.ts';
@@ -60,6 +60,7 @@ export const ANTHROPIC: Bindings = {
     request({ model: _, ...body }) {
       return { anthropic_version: ANTHROPIC_VERSION, ...body };
     },
+    prefill: (model) => claudePrefill(vertexModel(model).name),
     target: { traits: (model) => traits(vertexModel(model).name) },
   },
   count_tokens: {
