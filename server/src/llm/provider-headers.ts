@@ -40,6 +40,10 @@ const IDENTITY = [
   'azure-entra-scope',
   'azure-managed-client-id',
   'azure-workload-client-id',
+  // Where the account lies: beside a stored one they would send its credential to another host.
+  'azure-cloud',
+  'azure-region',
+  'azure-deployment-type',
   'vertex-auth-type',
   'vertex-service-account-json',
 ].map((name) => ({ header: `x-gateway-${name}`, setting: name.replaceAll('-', '_') }));

@@ -1,7 +1,7 @@
 /**
  * Microsoft Foundry (providers §14): one resource, three APIs. The address of the account says which one is meant:
  * `…/openai/v1`, `…/anthropic`, or the model inference API, at `…/models` of a resource and at the root of an endpoint of
- * its own. Claude models of a resource are always asked for at its Anthropic API. A custom host stands for the resource.
+ * its own. Endpoints, serverless or on machines of the customer's, may be given by name and region too. Claude models of a resource are always asked for at its Anthropic API. A custom host stands for the resource.
  */
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -9,7 +9,8 @@ import type { OperationId } from '../../operations/operation.ts';
 import { anthropic } from '../anthropic/anthropic.ts';
 import { claudePrefill, traits } from '../anthropic/models.ts';
 import { azureBindings } from '../azure-openai/bindings.ts';
-import { type Audience, authorizeAzure, azureSigner } from '../azure-openai/credentials.ts';
+import { type Audience, azureCloudSetting, cloudOf } from '../azure-openai/clouds.ts';
+import { authorizeAzure, azureSigner } from '../azure-openai/credentials.ts';
 import { azureError } from '../azure-openai/errors.ts';
 import { placeModel } from '../azure-openai/settings.ts';
 import { plainBinding, requestOf } from '../openai-compatible.ts';
@@ -18,7 +19,7 @@ import type { Binding, Bindings, CallContext, Credentials, Provider } from '../p
 import { developerAsSystem, type RequestQuirk, rename } from '../quirks.ts';
 import { headerValue, settingsOf, textSetting } from '../settings.ts';
 
-type Api = 'models' | 'endpoint' | 'openai' | 'anthropic';
+type Api = 'models' | 'endpoint' | 'managed' | 'openai' | 'anthropic';
 
 interface Place {
   readonly api: Api;
@@ -33,11 +34,12 @@ const SUFFIXES: readonly (readonly [string, Api])[] = [
   ['/models', 'models'],
 ];
 /** The APIs of a resource share its host; any other host is an endpoint of one model. */
+const MANAGED_HOST = /\.inference\.ml\.azure\.(?:com|us|cn)$/;
 const RESOURCE_HOST = /\.(?:services\.ai|cognitiveservices)\.azure\.(?:com|us|cn)$/;
 
 function placeOf(credentials: Credentials): Place | null {
   const text = textSetting(credentials, 'azure_foundry_url');
-  if (text === undefined) return null;
+  if (text === undefined) return endpointOf(credentials);
   const url = URL.parse(text);
   if (url === null || url.search !== '' || url.hash !== '') {
     throw new SluiceError(
@@ -50,7 +52,35 @@ function placeOf(credentials: Credentials): Place | null {
   for (const [suffix, api] of SUFFIXES) {
     if (path.endsWith(suffix)) return { api, root: url.origin + path.slice(0, -suffix.length) };
   }
+  if (MANAGED_HOST.test(url.hostname)) return { api: 'managed', root: url.origin + path };
   return { api: RESOURCE_HOST.test(url.hostname) ? 'models' : 'endpoint', root: url.origin + path };
+}
+
+/** Names Azure gives out; nothing else may become part of a host name. */
+const ENDPOINT = /^[a-zA-Z](?:[a-zA-Z0-9-]{0,62}[a-zA-Z0-9])?$/;
+const REGION = /^[a-z][a-z0-9]{1,39}$/;
+
+/**
+ * An endpoint by its name: serverless, which speaks the inference API, or managed, whose servers speak OpenAI's. Null when
+ * the account names none.
+ */
+function endpointOf(credentials: Credentials): Place | null {
+  const name = textSetting(credentials, 'azure_endpoint_name');
+  const type = textSetting(credentials, 'azure_deployment_type') ?? 'serverless';
+  if (name === undefined) return null;
+  const region = textSetting(credentials, 'azure_region') ?? '';
+  const wrong = (param: string, message: string) => new SluiceError('bad_call', message, { param });
+  if (!ENDPOINT.test(name)) {
+    throw wrong('azure_endpoint_name', 'azure_endpoint_name must be the name alone: letters, digits and hyphens.');
+  }
+  if (!REGION.test(region)) {
+    throw wrong('azure_region', 'An endpoint needs azure_region, a name such as eastus2; send x-gateway-azure-region.');
+  }
+  const { suffix } = cloudOf(credentials);
+  const place = `https://${name.toLowerCase()}.${region}`;
+  if (type === 'serverless') return { api: 'endpoint', root: `${place}.models.ai.${suffix}` };
+  if (type === 'managed') return { api: 'managed', root: `${place}.inference.ml.${suffix}/v1` };
+  throw wrong('azure_deployment_type', 'azure_deployment_type must be serverless or managed.');
 }
 
 const CLAUDE = /^(?:anthropic[./])?claude-/i;
@@ -69,13 +99,15 @@ const OWN: ReadonlySet<string> = new Set(['api-version']);
 function inferencePath(operation: OperationId): Binding['path'] {
   const plain = operationPath(operation);
   return (context) => {
+    const api = apiFor(context.credentials, context.model);
+    if (api === 'managed') return plain(context);
     const version = textSetting(context.credentials, 'azure_api_version') ?? VERSION;
     if (!VERSION_FORM.test(version)) {
       throw new SluiceError('bad_call', 'azure_api_version must be a version such as 2024-05-01-preview.', {
         param: 'azure_api_version',
       });
     }
-    const prefix = apiFor(context.credentials, context.model) === 'endpoint' ? '' : '/models';
+    const prefix = api === 'endpoint' ? '' : '/models';
     return `${prefix}${plain(context)}?api-version=${version}`;
   };
 }
@@ -119,10 +151,35 @@ const ANTHROPIC: Bindings = {
 };
 
 /** The published scope of the newer APIs; the older one keeps that of the cognitive services. */
-function audienceOf({ credentials, model }: CallContext): Audience {
+function audienceFor({ credentials, model }: CallContext): Audience {
   const api = apiFor(credentials, model);
-  return api === 'openai' || api === 'anthropic' ? 'https://ai.azure.com' : 'https://cognitiveservices.azure.com';
+  if (api === 'managed') return 'ml';
+  return api === 'openai' || api === 'anthropic' ? 'ai' : 'cognitiveservices';
 }
+
+/** The header by which a managed endpoint sends a call to one of its deployments. */
+const DEPLOYMENT = 'azureml-model-deployment';
+
+/** Endpoints take their key as a token, and the deployment beside it. */
+function authorizeManaged(headers: string[], context: CallContext): void {
+  const own: string[] = [];
+  authorizeAzure(own, context);
+  headers.push(...(own[0] === 'api-key' ? ['authorization', `Bearer ${own[1] ?? ''}`] : own));
+  const deployment = textSetting(context.credentials, 'azure_deployment_name');
+  if (deployment === undefined) return;
+  if (!headerValue.safeParse(deployment).success) {
+    throw new SluiceError('bad_call', 'azure_deployment_name must be the name of a deployment.', {
+      param: 'azure_deployment_name',
+    });
+  }
+  headers.push(DEPLOYMENT, deployment);
+}
+
+/** The servers of a managed endpoint know the model by its own name; elsewhere the deployment is asked for in its place. */
+const place: NonNullable<Provider['placeModel']> = (credentials, model) =>
+  placeOf(credentials)?.api === 'managed'
+    ? { credentials, model, priced: textSetting(credentials, 'azure_model_name') ?? null }
+    : placeModel(credentials, model);
 
 /** `extra-parameters` of the inference API: what becomes of fields that it does not define itself. */
 const EXTRAS: ReadonlySet<string> = new Set(['pass-through', 'drop', 'error']);
@@ -144,6 +201,7 @@ export const azureAi: Provider = {
     azure_deployment_name: z.string().min(1).max(255).optional(),
     azure_extra_params: z.enum(['pass-through', 'drop', 'error']).optional(),
     azure_entra_scope: z.string().min(1).max(2048).optional(),
+    azure_cloud: azureCloudSetting,
     anthropic_version: headerValue.optional(),
     anthropic_beta: headerValue.optional(),
   }),
@@ -151,10 +209,11 @@ export const azureAi: Provider = {
   // Accounts that sign in through Entra have no key; one that needs it and has none is refused before any call.
   needsKey: false,
   baseUrl: (credentials) => placeOf(credentials)?.root ?? null,
-  hostHint: 'give azure_foundry_url',
-  placeModel,
+  hostHint: 'give azure_foundry_url, or azure_endpoint_name with azure_region',
+  placeModel: place,
   authorize(headers, context) {
     const api = apiFor(context.credentials, context.model);
+    if (api === 'managed') return authorizeManaged(headers, context);
     if (api !== 'anthropic') {
       authorizeAzure(headers, context);
       if (api !== 'openai') headers.push('extra-parameters', extras(context));
@@ -166,7 +225,7 @@ export const azureAi: Provider = {
     // The Anthropic API takes the key under its own name.
     headers.push(...(own[0] === 'api-key' ? ['x-api-key', own[1] ?? ''] : own));
   },
-  sign: (context) => azureSigner(context, audienceOf(context)),
+  sign: (context) => azureSigner(context, audienceFor(context)),
   bindings: INFERENCE,
   bindingsOf(model, credentials) {
     const api = apiFor(credentials, model);

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Provider } from '../provider.ts';
 import { settingsOf } from '../settings.ts';
 import { azureBindings } from './bindings.ts';
+import { azureCloudSetting } from './clouds.ts';
 import { authorizeAzure, azureSigner } from './credentials.ts';
 import { azureError } from './errors.ts';
 import { API_VERSION, azureBase, placeModel, RESOURCE_NAME } from './settings.ts';
@@ -24,6 +25,7 @@ export const azureOpenAi: Provider = {
       .regex(API_VERSION, { error: 'must be v1, preview or a date such as 2025-04-01-preview' })
       .optional(),
     azure_entra_scope: z.string().min(1).max(2048).optional(),
+    azure_cloud: azureCloudSetting,
   }),
   secretSettings: ['azure_entra_client_secret', 'azure_ad_token'],
   // Accounts that sign in through Entra have no key; one that needs it and has none is refused before any call.
@@ -31,7 +33,7 @@ export const azureOpenAi: Provider = {
   baseUrl: azureBase,
   placeModel,
   authorize: authorizeAzure,
-  sign: (context) => azureSigner(context, 'https://cognitiveservices.azure.com'),
+  sign: (context) => azureSigner(context, 'cognitiveservices'),
   bindings: azureBindings,
   passThrough: true,
   error: azureError,

@@ -8,12 +8,10 @@ import { textSetting } from '../settings.ts';
 import { setBearer } from '../sign-in.ts';
 import type { AccessContext, AdapterRequest } from '../training.ts';
 import { integerOf } from '../training-calls.ts';
+import { type Audience, audienceOf, cloudOf } from './clouds.ts';
 
 export const AUTH_MODES = ['default', 'entra', 'managed', 'workload', 'entraFederated'] as const;
 
-/** What tokens are for: the cognitive services data plane, or that of Foundry. */
-export type Audience = 'https://cognitiveservices.azure.com' | 'https://ai.azure.com';
-const COGNITIVE: Audience = 'https://cognitiveservices.azure.com';
 /** Of models that Microsoft itself runs. Other names below `azure.com` are machines of customers, `cloudapp` among them. */
 const AZURE: CloudHosts = {
   hosts: /\.(?:openai|cognitiveservices|services\.ai|models\.ai)\.azure\.(?:com|us|cn)$/,
@@ -22,7 +20,6 @@ const AZURE: CloudHosts = {
   instead: 'use azure_auth_mode default or entra',
 };
 const SCOPE = /^[\x21-\x7e]{1,2048}$/;
-const AUTHORITY = 'https://login.microsoftonline.com';
 const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
 /** Tenants are named by id or by domain. */
 const TENANT = /^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253}[A-Za-z0-9])?$/;
@@ -40,7 +37,7 @@ const modeOf = (credentials: Credentials): string => textSetting(credentials, 'a
 export async function azureHeaders(context: AccessContext): Promise<string[]> {
   const mode = modeOf(context.credentials);
   if (mode === 'default') return keyHeaders(context);
-  return ['authorization', `Bearer ${await accessToken(mode, context, COGNITIVE)}`];
+  return ['authorization', `Bearer ${await accessToken(mode, context, 'cognitiveservices')}`];
 }
 
 /** The headers without asking for a token. */
@@ -104,7 +101,7 @@ function accessToken(mode: string, context: AccessContext, audience: Audience): 
 
 /** Only for an app registration of the account's own: what the server is may not be asked for another service. */
 function scopeOf({ credentials }: AccessContext, audience: Audience): string {
-  const scope = textSetting(credentials, 'azure_entra_scope') ?? `${audience}/.default`;
+  const scope = textSetting(credentials, 'azure_entra_scope') ?? `${audienceOf(credentials, audience)}/.default`;
   if (SCOPE.test(scope)) return scope;
   throw new SluiceError('bad_call', 'azure_entra_scope must be a scope such as https://ai.azure.com/.default.', {
     param: 'azure_entra_scope',
@@ -120,10 +117,11 @@ function required(context: AccessContext, name: string): string {
 /** The secret is part of the name under which a token is kept: whoever has another one must not be given it. */
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
-function tokenUrl(tenant: string, param: string): URL {
+function tokenUrl({ credentials }: AccessContext, tenant: string, param: string): URL {
+  const { authority } = cloudOf(credentials);
   if (TENANT.test(tenant)) {
-    const url = new URL(`/${tenant}/oauth2/v2.0/token`, AUTHORITY);
-    if (url.origin === AUTHORITY && url.pathname === `/${tenant}/oauth2/v2.0/token`) return url;
+    const url = new URL(`/${tenant}/oauth2/v2.0/token`, authority);
+    if (url.origin === authority && url.pathname === `/${tenant}/oauth2/v2.0/token`) return url;
   }
   throw new SluiceError('bad_call', `${param} must be the id or the domain of a tenant.`, { param });
 }
@@ -131,8 +129,8 @@ function tokenUrl(tenant: string, param: string): URL {
 function entraToken(context: AccessContext, secret: string, scope: string): Promise<string> {
   const tenant = required(context, 'azure_entra_tenant_id');
   const client = required(context, 'azure_entra_client_id');
-  const url = tokenUrl(tenant, 'azure_entra_tenant_id');
-  return context.tokens.get(`azure entra ${tenant} ${client} ${scope} ${digest(secret)}`, () =>
+  const url = tokenUrl(context, tenant, 'azure_entra_tenant_id');
+  return context.tokens.get(`azure entra ${url.origin} ${tenant} ${client} ${scope} ${digest(secret)}`, () =>
     clientCredentials(context, url, scope, { client_id: client, client_secret: secret }),
   );
 }
@@ -154,10 +152,11 @@ function federatedToken(
   }
   const tenant = required(context, tenantName);
   const client = required(context, clientName);
-  const url = tokenUrl(tenant, tenantName);
-  return context.tokens.get(`azure federated ${audience} ${tenant} ${client}`, async () => {
+  const url = tokenUrl(context, tenant, tenantName);
+  const resource = audienceOf(context.credentials, audience);
+  return context.tokens.get(`azure federated ${url.origin} ${resource} ${tenant} ${client}`, async () => {
     const assertion = (await ambient.file(path)).trim();
-    return clientCredentials(context, url, `${audience}/.default`, {
+    return clientCredentials(context, url, `${resource}/.default`, {
       client_id: client,
       client_assertion_type: ASSERTION,
       client_assertion: assertion,
@@ -178,10 +177,11 @@ function managedToken(context: AccessContext, audience: Audience): Promise<strin
   }
   const client = textSetting(context.credentials, 'azure_managed_client_id');
   const url = new URL(endpoint);
-  url.searchParams.set('resource', audience);
+  const resource = audienceOf(context.credentials, audience);
+  url.searchParams.set('resource', resource);
   url.searchParams.set('api-version', '2019-08-01');
   if (client !== undefined) url.searchParams.set('client_id', client);
-  return context.tokens.get(`azure managed ${audience} ${client ?? ''}`, () =>
+  return context.tokens.get(`azure managed ${resource} ${client ?? ''}`, () =>
     token(context, {
       method: 'GET',
       url,

@@ -3,6 +3,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
 import type { Credentials, PlacedModel } from '../provider.ts';
 import { textSetting } from '../settings.ts';
+import { cloudOf } from './clouds.ts';
 
 /** Names Azure gives out; nothing else may become part of a host name. */
 export const RESOURCE_NAME = /^[a-zA-Z0-9][a-zA-Z0-9-]{0,62}$/;
@@ -99,11 +100,11 @@ export function resourceOf(credentials: Credentials): string {
   return textSetting(credentials, 'azure_resource_name') ?? textSetting(credentials, 'resource_name') ?? '';
 }
 
-/** `https://{resource}.openai.azure.com/openai[/v1]`; null when the account names no resource. */
+/** `https://{resource}.openai.azure.com/openai[/v1]`, in the account's cloud; null when the account names no resource. */
 export function azureBase(credentials: Credentials): string | null {
   const resource = resourceOf(credentials);
   if (resource === '') return null;
-  const host = `${resource.toLowerCase()}.openai.azure.com`;
+  const host = `${resource.toLowerCase()}.openai.${cloudOf(credentials).suffix}`;
   const url = RESOURCE_NAME.test(resource) ? URL.parse(`https://${host}/`) : null;
   if (url === null || url.hostname !== host || url.port !== '') {
     throw new SluiceError(
