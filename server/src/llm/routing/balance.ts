@@ -10,17 +10,14 @@ export function draw(targets: readonly RouteNode[], random: number): RouteNode {
   let sum = 0;
   for (const { weight } of targets) sum += weight;
   let at = random * sum;
-  let last: RouteNode | undefined;
   for (const target of targets) {
-    if (target.weight <= 0) continue;
-    last = target;
     at -= target.weight;
-    if (at < 0) break;
+    if (at < 0) return target;
   }
-  // Sums of fractions may leave a little over; without any weight there is nothing to go by.
-  const pick = last ?? targets[0];
-  if (pick === undefined) throw new SluiceError('internal', 'A load balancer of the config has no targets.');
-  return pick;
+  // Sums of fractions may leave a little over.
+  const last = targets.at(-1);
+  if (last === undefined) throw new SluiceError('internal', 'A load balancer of the config has no targets.');
+  return last;
 }
 
 export interface Drawn {
@@ -42,7 +39,7 @@ export function balance(
   place: string,
   mayCall: (target: RouteNode) => boolean,
 ): Drawn | Promise<Drawn> {
-  const able = node.targets.filter((target) => target.weight > 0 && mayCall(target));
+  const able = node.targets.filter(mayCall);
   const targets = able.length === 0 ? node.targets : able;
   const values = node.sticky === null ? null : valuesOf(x, node.sticky);
   if (node.sticky === null || values === null) return { pick: draw(targets, x.services.random()), by: 'weight' };

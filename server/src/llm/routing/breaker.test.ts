@@ -67,6 +67,68 @@ describe('a circuit breaker', () => {
     expect(breakers.standOf('k', breaker)).toBe('open');
   });
 
+  it('opens at exactly the share, with exactly as many requests as there must be; one without that setting', () => {
+    const breakers = new Breakers(new TestClock());
+    const breaker = settings({ failure_threshold_percentage: 50, minimum_requests: 4 });
+    for (const status of [200, 200, 503]) call(breakers, breaker, status);
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+    const any = settings({ failure_threshold_percentage: 100 });
+    call(breakers, any, 503, false, 'other');
+    expect(breakers.standOf('other', any)).toBe('open');
+  });
+
+  it('counts each call once, however often its end is told', () => {
+    const breakers = new Breakers(new TestClock());
+    const breaker = settings({ failure_threshold: 2 });
+    const end = breakers.begin('k', breaker);
+    end({ status: 503, late: false });
+    end({ status: 503, late: false });
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+  });
+
+  it('calls that were under way when it opened, or were made all the same, do not make it wait longer', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 1 });
+    const late = breakers.begin('k', breaker);
+    call(breakers, breaker, 503);
+    const despite = breakers.begin('k', breaker);
+    clock.jump(20_000);
+    late({ status: 503, late: false });
+    despite({ status: 503, late: false });
+    clock.jump(10_000);
+    expect(breakers.standOf('k', breaker)).toBe('half-open');
+  });
+
+  it('counts within five minutes where no window is given', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 2 });
+    call(breakers, breaker, 503);
+    clock.jump(269_000);
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('open');
+    call(breakers, breaker, 503, false, 'other');
+    clock.jump(300_000);
+    call(breakers, breaker, 503, false, 'other');
+    expect(breakers.standOf('other', breaker)).toBe('closed');
+  });
+
+  it('a window is as long as it says, however its calls are spread', () => {
+    const clock = new TestClock();
+    const breakers = new Breakers(clock);
+    const breaker = settings({ failure_threshold: 2, window_interval: 10_000 });
+    call(breakers, breaker, 503);
+    for (let i = 0; i < 6; i++) {
+      clock.jump(1_900);
+      call(breakers, breaker, 200);
+    }
+    call(breakers, breaker, 503);
+    expect(breakers.standOf('k', breaker)).toBe('closed');
+  });
+
   it('forgets what is older than its window', () => {
     const clock = new TestClock();
     const breakers = new Breakers(clock);

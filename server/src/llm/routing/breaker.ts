@@ -100,8 +100,7 @@ export class Breakers {
 
   /** A call begins; its end must be told. */
   begin(key: string, breaker: Breaker): (result: CallResult | null) => void {
-    const stand = this.standOf(key, breaker);
-    const probe = stand === 'half-open' ? this.#states.get(key) : undefined;
+    const probe = this.standOf(key, breaker) === 'half-open' ? this.#states.get(key) : undefined;
     const began = this.#clock.monotonic();
     if (probe !== undefined) probe.probedAt = began;
     let told = false;
@@ -109,7 +108,7 @@ export class Breakers {
       if (told) return;
       told = true;
       if (probe !== undefined) this.#probed(key, probe, breaker, result);
-      else if (result !== null && stand === 'closed') this.#count(key, breaker, isFailure(breaker, result));
+      else if (result !== null) this.#count(key, breaker, isFailure(breaker, result));
     };
   }
 
@@ -130,7 +129,7 @@ export class Breakers {
       state = { since: now, requests: none(), failed: none(), openedAt: null, probedAt: null };
       this.#states.set(key, state);
     }
-    // It opened while this call was under way.
+    // It opened while this call was under way, or is not asked because all others are open too.
     if (state.openedAt !== null) return;
     age(state, now, breaker.windowMs / PARTS);
     state.requests[0] = (state.requests[0] ?? 0) + 1;

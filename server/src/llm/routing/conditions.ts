@@ -2,6 +2,7 @@
  * Queries of the conditional strategy (api §10.6), compiled. Several keys of a query, and several operators of a key, must
  * all hold. What a request does not have makes every operator false, also those that say what a value is not.
  */
+import { decimalOf } from '../../kernel/decimal.ts';
 import { matchesPattern, patternProblem } from '../../kernel/pattern.ts';
 
 export type Primitive = string | number | boolean | null;
@@ -129,17 +130,8 @@ function matches(operand: unknown): Test {
   return (found) => found !== null && matchesPattern(operand, String(found)) === true;
 }
 
-const DECIMAL = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?$/;
-
-function numberOf(value: unknown): number {
-  if (typeof value === 'number') return value;
-  if (typeof value !== 'string') return Number.NaN;
-  const text = value.trim();
-  return DECIMAL.test(text) ? Number(text) : Number.NaN;
-}
-
 /** Both sides as numbers; false where one is none. */
 function compares(operand: unknown, holds: (a: number, b: number) => boolean): Test {
-  const right = numberOf(operand);
-  return (found) => holds(numberOf(found), right);
+  const right = decimalOf(operand);
+  return (found) => holds(decimalOf(found), right);
 }

@@ -17,7 +17,7 @@ export interface Leaf {
   readonly name: string | null;
   /** Statuses of this target after which the next one is tried; null: the rule of the group. */
   readonly onStatusCodes: ReadonlySet<number> | null;
-  /** Null where it is never left out. */
+  /** Null without `cb_config`. Fallbacks and load balancers ask it, conditions do not. */
   readonly breaker: Breaker | null;
   /** What the config makes of a body, but for its model: targets with the same text send the same body. */
   readonly shape: string;
@@ -37,6 +37,7 @@ export interface FallbackNode extends Group {
   readonly statusCodes: ReadonlySet<number> | null;
 }
 
+/** Its targets are those that have a weight. */
 export interface BalanceNode extends Group {
   readonly kind: 'loadbalance';
   readonly sticky: Sticky | null;
@@ -63,8 +64,6 @@ export type RouteNode = Leaf | FallbackNode | BalanceNode | ConditionalNode;
 
 export interface Route {
   readonly root: RouteNode;
-  /** In the order of the config. */
-  readonly leaves: readonly Leaf[];
 }
 
 const STICKY_TTL_S = 3600;
@@ -80,44 +79,38 @@ const compiled = new WeakMap<Config, Route>();
 export function routeOf(config: Config): Route {
   let route = compiled.get(config);
   if (route === undefined) {
-    const leaves: Leaf[] = [];
-    const root = compileNode(config, {}, 'config', leaves);
-    route = { root, leaves };
+    route = { root: compileNode(config, {}, 'config') };
     compiled.set(config, route);
   }
   return route;
 }
 
-/** @param inGroup whether it is one of several that a breaker may choose from: conditions do not ask it */
-function compileNode(node: Config, above: Config, path: string, leaves: Leaf[], inGroup = false): RouteNode {
+function compileNode(node: Config, above: Config, path: string): RouteNode {
   const merged = inherit(above, node);
   const { strategy, targets } = node;
   const first = targets?.[0];
   if (strategy === undefined || targets === undefined || first === undefined) {
-    const breaker = inGroup ? breakerOf(merged.cb_config) : null;
-    const leaf: Leaf = { kind: 'target', path, config: merged, ...common(node), breaker, shape: shapeOf(merged) };
-    leaves.push(leaf);
-    return leaf;
+    const breaker = breakerOf(merged.cb_config);
+    return { kind: 'target', path, config: merged, ...common(node), breaker, shape: shapeOf(merged) };
   }
   // One target is that target, whatever chooses it: what is left of the request is as plain as without a strategy.
   if (strategy.mode === 'single' || targets.length === 1) {
-    const only = compileNode(first, below(merged, strategy), `${path}.targets[0]`, leaves, inGroup);
-    // The list of leaves holds the very node that is walked.
-    return Object.assign(only, placeOf(node));
+    return { ...compileNode(first, below(merged, strategy), `${path}.targets[0]`), ...placeOf(node) };
   }
   const inner = below(merged, strategy);
   const group = {
     path,
     ...common(node),
-    targets: targets.map((target, index) =>
-      compileNode(target, inner, `${path}.targets[${index}]`, leaves, strategy.mode !== 'conditional'),
-    ),
+    targets: targets.map((target, index) => compileNode(target, inner, `${path}.targets[${index}]`)),
   };
   if (strategy.mode === 'fallback') {
     const statusCodes = codesOf(strategy.on_status_codes ?? node.on_status_codes);
     return { kind: 'fallback', ...group, statusCodes };
   }
-  if (strategy.mode === 'loadbalance') return { kind: 'loadbalance', ...group, sticky: stickyOf(strategy) };
+  if (strategy.mode === 'loadbalance') {
+    const weighted = group.targets.filter(({ weight }) => weight > 0);
+    return { kind: 'loadbalance', ...group, targets: weighted, sticky: stickyOf(strategy) };
+  }
   const params = new Set<string>();
   const conditions = (strategy.conditions ?? []).map(({ query, then: target }) => ({
     when: compileQuery(query, params),

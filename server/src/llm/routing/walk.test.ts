@@ -9,10 +9,12 @@ import { openRedis, type RedisStore } from '../../store/redis/redis.ts';
 import type { Exchange } from '../exchange.ts';
 import type { AttemptResult } from '../relay/answered.ts';
 import { Breakers } from './breaker.ts';
-import { type Leaf, routeOf } from './route.ts';
+import { type Leaf, type RouteNode, routeOf } from './route.ts';
 import { newWalk, plannedLeaves, walkNode } from './walk.ts';
 
 const DONE: AttemptResult = { kind: 'done' };
+
+const leavesOf = (node: RouteNode): Leaf[] => (node.kind === 'target' ? [node] : node.targets.flatMap(leavesOf));
 
 const ownCache = () => memoryCache({ clock: new TestClock(), maxBytes: 1e6 });
 
@@ -61,7 +63,7 @@ class Node {
 
   /** Opens the breaker of a target by the failures that its config asks for. */
   open(config: Config, at: number): void {
-    const leaf = routeOf(config).leaves[at] as Leaf;
+    const leaf = leavesOf(routeOf(config).root)[at] as Leaf;
     if (leaf.breaker === null) throw new Error('no breaker');
     for (let i = 0; i < (leaf.breaker.failures ?? 1); i++)
       this.breakers.begin(`ws v1 ${leaf.path}`, leaf.breaker)({ status: 503, late: false });
@@ -110,7 +112,7 @@ describe('a target that may be tried again', () => {
       const answered = new Promise<void>((resolve) => {
         answer = resolve;
       });
-      const first = routeOf(one).leaves[0]?.path;
+      const first = leavesOf(routeOf(one).root)[0]?.path;
       const walks = Array.from({ length: 20 }, () =>
         node.walk(one, 'u', async (path) => {
           if (path === first) await answered;

@@ -116,7 +116,6 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
     result = await walkNode(x, walk, walker, child);
     if (!goesOn(x, result, codes)) break;
   }
-  x.next = outer;
   if (result === null) throw new SluiceError('internal', 'A group of the config has no targets.');
   return result;
 }
@@ -159,9 +158,7 @@ function ableOf(x: Exchange, walk: Walk, { targets }: FallbackNode): readonly Ro
 /** Whether a breaker lets some target of a node be called. */
 function mayCall(x: Exchange, walk: Walk, node: RouteNode): boolean {
   if (node.kind === 'conditional') return true;
-  if (node.kind === 'fallback') return node.targets.some((target) => mayCall(x, walk, target));
-  // What gets nothing is nobody's substitute.
-  if (node.kind === 'loadbalance') return node.targets.some((one) => one.weight > 0 && mayCall(x, walk, one));
+  if (node.kind !== 'target') return node.targets.some((target) => mayCall(x, walk, target));
   const { breaker } = node;
   return breaker === null || x.services.breakers.standOf(`${walk.place} ${node.path}`, breaker) !== 'open';
 }
@@ -223,14 +220,11 @@ function reasonOf(x: Exchange, result: AttemptResult): string {
 
 /**
  * Where files, batches and jobs of a config with several targets go: always to the same one, or what was made could not be
- * found again. Conditions decide, else it is the first target that gets any requests.
+ * found again. Conditions decide, else it is the first target.
  */
 export function objectLeaf(x: Exchange, node: RouteNode): Leaf {
   if (node.kind === 'target') return node;
-  const next =
-    node.kind === 'conditional'
-      ? selected(x, node)
-      : (node.targets.find(({ weight }) => weight > 0) ?? node.targets[0]);
+  const next = node.kind === 'conditional' ? selected(x, node) : node.targets[0];
   if (next === undefined) throw new SluiceError('internal', 'A group of the config has no targets.');
   return objectLeaf(x, next);
 }

@@ -1,3 +1,4 @@
+import { decimalOf } from '../../kernel/decimal.ts';
 import { isCredentialHeader, SIGN_IN_HEADERS } from '../../kernel/header-names.ts';
 import type { Issue } from '../issues.ts';
 import { formatPath } from '../issues.ts';
@@ -66,10 +67,7 @@ function checkOperators(value: unknown, path: Path, report: (at: Path, message: 
       if (typeof operand !== 'string') report(at, 'must be a string');
       else if (operand.length > 512) report(at, 'must have at most 512 characters');
     } else if (ORDER.has(operator)) {
-      const numeric =
-        typeof operand === 'number' ||
-        (typeof operand === 'string' && operand.trim() !== '' && Number.isFinite(Number(operand)));
-      if (!numeric) report(at, 'must be a number');
+      if (!Number.isFinite(decimalOf(operand))) report(at, 'must be a number, or a text that is a decimal number');
     } else {
       report(at, 'is not an operator: use $eq, $ne, $in, $nin, $regex, $gt, $gte, $lt or $lte');
     }
