@@ -41,9 +41,10 @@ export function serveWorker(channel: Channel, counters: Counters, others: () => 
   });
 }
 
-const ANSWER_MS = 1_000;
+/** The primary is there as long as the workers are: one that takes longer hangs, or the whole machine is held up. */
+const ANSWER_MS = 5_000;
 
-/** A worker's part. A primary that does not answer within a second is `unavailable`. */
+/** A worker's part. A primary that does not answer within five seconds is `unavailable`. */
 export function workerShared(
   channel: Channel,
   after: (ms: number, fn: () => void) => () => void,
@@ -64,9 +65,13 @@ export function workerShared(
     last += 1;
     const id = last;
     return new Promise<T>((resolve, reject) => {
-      const cancel = after(ANSWER_MS, () => {
+      const giveUp = () => {
         waiting.delete(id);
         reject(new SluiceError('unavailable', 'The shared counters do not answer; try again.'));
+      };
+      // Where this process was held up itself, its timers are due before it has read the answer that waits for it.
+      let cancel = after(ANSWER_MS, () => {
+        cancel = after(1, giveUp);
       });
       waiting.set(id, (value) => {
         cancel();
