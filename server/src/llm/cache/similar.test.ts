@@ -121,4 +121,42 @@ describe.each(['sqlite', 'postgres'] as const)('answered questions, on %s', (eng
     for (const scope of ['a', 'b', 'c']) await similar.nearest(one, scope, long(0), 0.5);
     expect(similar.bytes).toBe(0);
   });
+
+  it('of kinds that nobody has asked about yet take no place, however many are looked for', async () => {
+    const { node, one } = await world();
+    const similar = node();
+    for (let i = 0; i < 100; i++) expect(await similar.nearest(one, `kind ${i}`, vector(1, 0), 0)).toBeNull();
+    expect(similar.size).toBe(0);
+    await similar.add(one, 'kind 7', vector(1, 0), key('seven'), HOUR);
+    expect((await similar.nearest(one, 'kind 7', vector(1, 0), 0))?.key.place).toBe('seven');
+    expect(similar.size).toBe(1);
+  });
+
+  it('of one kind are compared by their newest 500, and older ones are not kept at hand', async () => {
+    const { node, one, clock } = await world();
+    const similar = node();
+    await similar.add(one, 's', vector(1, 0), key('first'), HOUR);
+    clock.jump(20_000);
+    const row = (i: number) => ({
+      id: `00000000-0000-7000-8000-${String(runs).padStart(4, '0')}${String(i).padStart(8, '0')}`,
+      organisation_id: one.organisationId,
+      workspace_id: String(one.workspaceId),
+      scope: 's',
+      vector: Buffer.from(vector(0, 1).buffer).toString('base64'),
+      place: `later ${i}`,
+      secret: 'c2VjcmV0',
+      created_at: clock.now() + i,
+      expires_at: clock.now() + HOUR,
+    });
+    expect((await similar.nearest(one, 's', vector(1, 0), 0.9))?.key.place).toBe('first');
+    await tables.write(one, async (tx) => {
+      for (let i = 0; i < 500; i++) await tx.insert('answer_vectors', row(i));
+    });
+    // It is the oldest of 501: found for the last time while they come in.
+    await similar.nearest(one, 's', vector(1, 0), 0.9);
+    const kept = similar.bytes;
+    expect(await similar.nearest(one, 's', vector(1, 0), 0.9)).toBeNull();
+    expect(await node().nearest(one, 's', vector(1, 0), 0.9)).toBeNull();
+    expect(similar.bytes).toBe(kept);
+  });
 });

@@ -5,6 +5,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { Log } from '../../kernel/log.ts';
+import { Lru } from '../../kernel/lru.ts';
 import type { Tables, TenantContext } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import type { EntryKey } from './key.ts';
@@ -17,7 +18,10 @@ const MAX_OF_WORKSPACE = 50_000;
 const CHECK_EVERY = 64;
 /** Bytes of vectors a node keeps at hand. */
 const MAX_BYTES = 64 * 1024 * 1024;
-const ENTRY_BYTES = 400;
+/** Of a question beside its vector. */
+const ENTRY_BYTES = 600;
+/** Kinds of question whose questions are at hand. */
+const MAX_SCOPES = 100_000;
 /** Rows become visible a little after the time they carry. */
 const OVERLAP_MS = 10_000;
 
@@ -26,16 +30,14 @@ interface Known {
   readonly vector: Float32Array;
   readonly key: EntryKey;
   readonly expiresAt: number;
-  /** What it is counted with. */
-  readonly bytes: number;
 }
 
 interface Scope {
   readonly rows: Map<string, Known>;
   /** Time of the newest row that was read. */
   seen: number;
-  /** Of its rows; null once it has made room for others. */
-  bytes: number | null;
+  /** Of the vectors of `rows`. */
+  bytes: number;
 }
 
 export interface Found {
@@ -47,8 +49,9 @@ export interface Similar {
   /** The answered question nearest to this one, when it is at least as near as `threshold`. */
   nearest(tenant: TenantContext, scope: string, vector: Float32Array, threshold: number): Promise<Found | null>;
   add(tenant: TenantContext, scope: string, vector: Float32Array, key: EntryKey, maxAgeMs: number): Promise<void>;
-  /** Of the vectors at hand. */
+  /** What is kept at hand, of how many scopes. */
   readonly bytes: number;
+  readonly size: number;
 }
 
 export function createSimilar(parts: {
@@ -60,51 +63,36 @@ export function createSimilar(parts: {
   readonly maxBytes?: number;
 }): Similar {
   const { tables, clock, log, maxBytes = MAX_BYTES } = parts;
-  /** Least recently used first. */
-  const scopes = new Map<string, Scope>();
-  let bytes = 0;
+  const scopes = new Lru<string, Scope>({
+    maxEntries: MAX_SCOPES,
+    maxWeight: maxBytes,
+    weigh: ({ rows, bytes }) => bytes + rows.size * ENTRY_BYTES,
+  });
   let added = 0;
 
-  function use(name: string): Scope {
-    const scope = scopes.get(name) ?? { rows: new Map<string, Known>(), seen: 0, bytes: 0 };
-    scopes.delete(name);
-    scopes.set(name, scope);
-    return scope;
-  }
-
   function keep(scope: Scope, row: Row<'answer_vectors'>): void {
-    if (scope.rows.has(row.id)) return;
     scope.seen = Math.max(scope.seen, row.created_at);
-    const size = ENTRY_BYTES + row.vector.length;
+    if (scope.rows.has(row.id)) return;
+    const vector = vectorOf(row.vector);
     scope.rows.set(row.id, {
       id: row.id,
-      vector: vectorOf(row.vector),
+      vector,
       key: { place: row.place, secret: Buffer.from(row.secret, 'base64url') },
       expiresAt: row.expires_at,
-      bytes: size,
     });
-    count(scope, size);
-    for (const [oldest, other] of scopes) {
-      if (bytes <= maxBytes || other === scope) break;
-      scopes.delete(oldest);
-      bytes -= other.bytes ?? 0;
-      other.bytes = null;
-    }
-  }
-
-  /** A scope that has made room is looked through once more by whoever had it then, and counts no more. */
-  function count(scope: Scope, more: number): void {
-    if (scope.bytes === null) return;
-    scope.bytes += more;
-    bytes += more;
+    scope.bytes += vector.byteLength;
   }
 
   return {
     get bytes() {
-      return bytes;
+      return scopes.weight;
+    },
+    get size() {
+      return scopes.size;
     },
     async nearest(tenant, name, vector, threshold) {
-      const scope = use(`${tenant.organisationId} ${tenant.workspaceId ?? ''} ${name}`);
+      const place = `${tenant.organisationId} ${tenant.workspaceId ?? ''} ${name}`;
+      const scope = scopes.get(place) ?? { rows: new Map<string, Known>(), seen: 0, bytes: 0 };
       const now = clock.now();
       const fresh = await tables.read(tenant, (tx) =>
         tx.list('answer_vectors', {
@@ -121,11 +109,14 @@ export function createSimilar(parts: {
         if (similarity >= threshold && (best === null || similarity > best.similarity))
           best = { key: known.key, similarity };
       }
-      for (const { id, expiresAt, bytes: size } of scope.rows.values()) {
+      for (const { id, expiresAt, vector: known } of scope.rows.values()) {
         if (scope.rows.size <= MAX_OF_SCOPE && expiresAt > now) continue;
         scope.rows.delete(id);
-        count(scope, -size);
+        scope.bytes -= known.byteLength;
       }
+      // As it weighs now. One without questions is not worth its place: nothing would have to be read anew.
+      if (scope.rows.size > 0) scopes.set(place, scope);
+      else scopes.delete(place);
       return best;
     },
     async add(tenant, scope, vector, key, maxAgeMs) {
