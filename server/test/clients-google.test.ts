@@ -544,6 +544,15 @@ describe('embeddings, pictures, models and counting', () => {
     expect(models.data).toMatchObject([{ id: 'gemini-2.5-flash', object: 'model', owned_by: 'google' }]);
     const one = await openai.models.retrieve('gemini-2.5-flash', { headers: { 'x-gateway-provider': '@gem' } });
     expect(one.id).toBe('gemini-2.5-flash');
+    const { data } = await openai.models.list({ headers: { 'x-gateway-provider': '@vertex' } });
+    expect(data).toMatchObject([
+      { id: 'gemini-2.5-flash', object: 'model', owned_by: 'google' },
+      { id: 'claude-sonnet-4-5@20250929', object: 'model', owned_by: 'anthropic' },
+    ]);
+    const claude = await openai.models.retrieve('claude-sonnet-4-5@20250929', {
+      headers: { 'x-gateway-provider': '@vertex' },
+    });
+    expect(claude).toMatchObject({ id: 'claude-sonnet-4-5@20250929', owned_by: 'anthropic' });
     for (const [model, count] of [
       ['@gem/gemini-2.5-flash', 11],
       ['@vertex/gemini-2.5-flash', 11],

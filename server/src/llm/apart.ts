@@ -12,9 +12,15 @@ const AT_ONCE = 8;
 const MAX_BYTES = 64 * 1024 * 1024;
 const JSON_TYPE: readonly string[] = ['content-type', 'application/json'];
 
+/** What one of the calls has of its own. */
+export interface ApartCall {
+  readonly path: string;
+  readonly body: Buffer | null;
+}
+
 export interface ApartOptions {
   readonly request: WireRequest;
-  readonly bodies: readonly Buffer[];
+  readonly calls: readonly ApartCall[];
   readonly binding: Binding;
   /** Completes the headers of one call; null where they are complete. */
   readonly sign: ((request: WireRequest) => Promise<void>) | null;
@@ -26,11 +32,11 @@ export interface ApartOptions {
  * others.
  */
 export function dispatchApart(options: ApartOptions, handler: WireHandler): WireControl {
-  const { bodies, binding } = options;
-  const answers: JsonObject[] = new Array<JsonObject>(bodies.length);
+  const { calls, binding } = options;
+  const answers: JsonObject[] = new Array<JsonObject>(calls.length);
   const running = new Set<WireControl>();
   let next = 0;
-  let left = bodies.length;
+  let left = calls.length;
   let bytes = 0;
   let over = false;
 
@@ -108,9 +114,11 @@ export function dispatchApart(options: ApartOptions, handler: WireHandler): Wire
 
   function begin(): void {
     const at = next++;
-    const body = bodies[at];
-    if (over || body === undefined) return;
-    const request = { ...options.request, headers: [...options.request.headers], body: [body] };
+    const own = calls[at];
+    if (over || own === undefined) return;
+    const { path, body } = own;
+    const headers = [...options.request.headers];
+    const request = { ...options.request, path, headers, body: body === null ? null : [body] };
     const one = collector(at);
     const call = (): void => {
       if (over) return;

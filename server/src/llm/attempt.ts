@@ -12,7 +12,7 @@ import { type Bound, prefillOf } from '../providers/binding.ts';
 import type { Binding, CallContext, Prefill, Signer } from '../providers/provider.ts';
 import { signerOf } from '../providers/sign-in.ts';
 import { type Access, accessOf } from './access.ts';
-import { dispatchApart } from './apart.ts';
+import { type ApartCall, dispatchApart } from './apart.ts';
 import type { Exchange } from './exchange.ts';
 import { HedgedCall } from './hedge.ts';
 import type { AttemptResult } from './relay/answered.ts';
@@ -32,8 +32,8 @@ export interface Prepared {
   readonly signer: Signer | null;
   /** Headers of the caller that were looked at for it, `name, value`; null when there were none. */
   readonly seen: readonly string[] | null;
-  /** Bodies of the calls that the request is made in; null: one. */
-  readonly apart: readonly Buffer[] | null;
+  /** The calls that the request is made in; null: one. */
+  readonly apart: readonly ApartCall[] | null;
 }
 
 // Ends the name `extra_content`. Begun with a letter or a quote, the search would stop at each one: 240 µs in 100 KB, not 1.
@@ -76,11 +76,12 @@ export function prepare(x: Exchange, target: Target): Prepared {
   const path = x.operation.id === 'proxy' ? proxyPath(x, bound.binding, context) : withQuery(x, bound.binding, context);
   const storedCredential = target.stored !== null && (target.stored.key !== null || signer !== null);
   const place = bound.binding.base === undefined ? target : placeOf(x, target, bound.binding, storedCredential);
+  const prefix = prefill?.prefix?.(place.prefix) ?? place.prefix;
   return {
     request: {
       method: x.request.method ?? 'POST',
       origin: place.origin,
-      path: (prefill?.prefix?.(place.prefix) ?? place.prefix) + path,
+      path: prefix + path,
       headers,
       body: body.parts,
       organisationId: x.principal?.organisationId ?? '',
@@ -91,7 +92,10 @@ export function prepare(x: Exchange, target: Target): Prepared {
     stripUsage: body.stripUsage,
     signer,
     seen,
-    apart: body.apart === true ? body.parts : null,
+    apart:
+      body.apart === true
+        ? (body.parts ?? []).map((one) => ({ path: prefix + path, body: one }))
+        : callsOf(bound, context, prefix, path),
   };
 }
 
@@ -116,6 +120,12 @@ function placeOf(
   if (base === null || target.origin + target.prefix !== provider.baseUrl(credentials)) return target;
   const { url } = x.services.guard.check(base, { storedCredential });
   return { origin: url.origin, prefix: url.pathname.replace(/\/+$/, '') };
+}
+
+/** The calls of a list that lies in several places. */
+function callsOf({ binding, convert }: Bound, context: CallContext, prefix: string, path: string): ApartCall[] | null {
+  const more = convert === null ? binding.apart?.places?.(context) : undefined;
+  return more === undefined ? null : [path, ...more].map((one) => ({ path: prefix + one, body: null }));
 }
 
 interface BuiltBody {
@@ -164,7 +174,7 @@ function buildBody(
       stream_options: { ...(isObject(body.stream_options) ? body.stream_options : {}), include_usage: true },
     };
   const headers = convert === null ? binding.headers?.(body, context) : undefined;
-  const things = convert === null ? (binding.apart?.split(body, context) ?? null) : null;
+  const things = convert === null ? (binding.apart?.split?.(body, context) ?? null) : null;
   if (things !== null) {
     const parts = things.map((one) => Buffer.from(JSON.stringify(bound.request?.(one, context) ?? one)));
     return { parts, converted: true, stripUsage: false, headers, apart: true };
@@ -460,14 +470,14 @@ function send(
       if (signIn !== null) sent.unshift(...(await signIn.signer(request, signIn.access.context)));
     };
     if (prepared.apart !== null) {
-      for (const body of prepared.apart) x.upstreamBytesOut += body.length;
+      for (const { body } of prepared.apart) x.upstreamBytesOut += body?.length ?? 0;
       const limits = target.limits.whole;
       const dispatch = (request: WireRequest, handler: WireHandler) =>
         services.upstream.dispatch(request, handler, limits);
       control = dispatchApart(
         {
           request: prepared.request,
-          bodies: prepared.apart,
+          calls: prepared.apart,
           binding: prepared.bound.binding,
           sign: signIn === null ? null : sign,
           dispatch,

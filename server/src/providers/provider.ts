@@ -69,7 +69,7 @@ export interface Binding {
   /** Throws SluiceError('unsupported_parameter') for a field that cannot be expressed. */
   readonly request?: (body: JsonObject, context: CallContext) => JsonObject;
   readonly response?: (body: JsonObject, context: CallContext) => JsonObject;
-  /** For a provider that takes one thing at a time where callers may send several: calls side by side, answered as one. */
+  /** For a provider that takes or tells one thing at a time where callers ask for several: calls side by side, answered as one. */
   readonly apart?: Apart;
   /** Completes an answer with what only its head tells, such as token counts, before anything else reads it. */
   readonly received?: (body: JsonObject, header: (name: string) => string | undefined) => JsonObject;
@@ -121,8 +121,10 @@ export interface Binding {
 /** See `Binding.apart`. */
 export interface Apart {
   /** The caller's body once for each thing, before `request`; null where one call is enough. */
-  split(body: JsonObject, context: CallContext): readonly JsonObject[] | null;
-  /** The provider's answers, in the order of the split, as one that `response` understands. */
+  split?(body: JsonObject, context: CallContext): readonly JsonObject[] | null;
+  /** Of a list that lies in several places: the paths beside that of the binding. */
+  places?(context: CallContext): readonly string[];
+  /** The provider's answers, in the order of the calls, as one that `response` understands. */
   join(answers: readonly JsonObject[]): JsonObject;
 }
 

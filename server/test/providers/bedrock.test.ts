@@ -859,7 +859,7 @@ describe('embeddings, rerank, images and models', () => {
     await expect(openai.images.generate(canvas)).rejects.toMatchObject({ status: 502 });
   });
 
-  it('lists the models of the region, and tells of one or of a profile', async () => {
+  it('lists the models and the inference profiles of the region, and tells of one', async () => {
     const summary = {
       modelArn: 'arn:aws:bedrock:eu-central-1::foundation-model/amazon.nova-pro-v1:0',
       modelId: 'amazon.nova-pro-v1:0',
@@ -867,13 +867,27 @@ describe('embeddings, rerank, images and models', () => {
       providerName: 'Amazon',
       inferenceTypesSupported: ['INFERENCE_PROFILE'],
     };
+    const system = { inferenceProfileId: NOVA, inferenceProfileName: 'EU Nova Pro', type: 'SYSTEM_DEFINED' };
+    const arn = 'arn:aws:bedrock:eu-central-1:123456789012:application-inference-profile/abc123';
+    const own = { inferenceProfileId: 'abc123', inferenceProfileArn: arn, type: 'APPLICATION' };
     upstream.reply = ({ call }) => {
       if (call === '/foundation-models') return { modelSummaries: [summary] };
       if (call.startsWith('/foundation-models/')) return { modelDetails: summary };
+      if (call.endsWith('type=SYSTEM_DEFINED')) return { inferenceProfileSummaries: [system] };
+      if (call.endsWith('type=APPLICATION')) return { inferenceProfileSummaries: [own], nextToken: 'more' };
       return { inferenceProfileId: NOVA, inferenceProfileName: 'EU Nova Pro', type: 'SYSTEM_DEFINED' };
     };
     const list = await openai.models.list();
-    expect(list.data).toMatchObject([{ id: 'amazon.nova-pro-v1:0', object: 'model', owned_by: 'Amazon' }]);
+    expect(list.data).toMatchObject([
+      { id: 'amazon.nova-pro-v1:0', object: 'model', owned_by: 'Amazon' },
+      { id: NOVA, object: 'model', owned_by: 'amazon' },
+      { id: arn, object: 'model', owned_by: 'account' },
+    ]);
+    expect(list).toMatchObject({ body: { has_more: true } });
+    upstream.failure = ({ call }) =>
+      call.includes('APPLICATION') ? { status: 403, name: 'AccessDeniedException', message: 'not allowed' } : null;
+    await expect(openai.models.list()).rejects.toMatchObject({ status: 403 });
+    upstream.failure = null;
     expect(await openai.models.retrieve('amazon.nova-pro-v1:0')).toMatchObject({ id: 'amazon.nova-pro-v1:0' });
     expect(await openai.models.retrieve(NOVA)).toMatchObject({ id: NOVA, inferenceProfileName: 'EU Nova Pro' });
     expect(last().call).toBe('/inference-profiles/eu.amazon.nova-pro-v1%3A0');

@@ -72,7 +72,7 @@ describe('whatever comes', () => {
         expect(
           isClear(() => {
             bound?.binding.headers?.(body, context);
-            bound?.binding.apart?.split(body, context);
+            bound?.binding.apart?.split?.(body, context);
             bound?.request?.(body, context);
           }, 500),
         ).toBe(true);

@@ -1,4 +1,4 @@
-/** Models of a region: foundation models, and the inference profile that a name may be. */
+/** What may be called in a region: foundation models, and inference profiles, system-defined and the account's own. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalidAnswer } from '../../operations/convert/fields.ts';
 import { encodeStrictly } from '../aws/encode.ts';
@@ -10,20 +10,37 @@ import { isProfile } from './families.ts';
 function entry(model: JsonObject): JsonObject {
   return {
     ...model,
-    id: asString(model.modelId) ?? asString(model.inferenceProfileId) ?? '',
+    // A profile of the account's own is called by its ARN.
+    id:
+      asString(model.modelId) ??
+      asString(model.type === 'APPLICATION' ? model.inferenceProfileArn : model.inferenceProfileId) ??
+      '',
     object: 'model',
     created: epochOf(model.createdAt) ?? epochOf(asObject(model.modelLifecycle).startOfLifeTime) ?? 0,
     owned_by: asString(model.providerName) ?? (model.type === 'APPLICATION' ? 'account' : 'amazon'),
   };
 }
 
+/** The largest page there is: more profiles than that are told by `has_more`. */
+const profiles = (type: string): string => `/inference-profiles?maxResults=1000&type=${type}`;
+
 export const models: Binding = {
   shape: 'models',
   path: () => '/foundation-models',
   ownQuery: true,
+  apart: {
+    places: () => [profiles('SYSTEM_DEFINED'), profiles('APPLICATION')],
+    join([foundation = {}, ...rest]) {
+      const inferenceProfileSummaries = rest.flatMap((page) => asArray(page.inferenceProfileSummaries));
+      const nextToken = rest.map((page) => asString(page.nextToken)).find((token) => token !== null) ?? null;
+      return { ...foundation, inferenceProfileSummaries, nextToken };
+    },
+  },
   response(body) {
     if (!Array.isArray(body.modelSummaries)) throw invalidAnswer('The provider answered without a list of models.');
-    return { object: 'list', data: asArray(body.modelSummaries).filter(isObject).map(entry) };
+    const rows = [...body.modelSummaries, ...asArray(body.inferenceProfileSummaries)];
+    const more = asString(body.nextToken) === null ? null : { has_more: true };
+    return { object: 'list', data: rows.filter(isObject).map(entry), ...more };
   },
 };
 

@@ -12,6 +12,7 @@ import { compatible } from '../openai-compatible.ts';
 import type { Binding, Bindings, CallContext, Credentials } from '../provider.ts';
 import { embeddingMethod, embeddingRequest, embeddingsApart, vertexEmbeddings } from './embeddings.ts';
 import { nameInPath, vertexModel } from './model.ts';
+import { model, models } from './models.ts';
 import { placeOf } from './place.ts';
 
 /** What stands for the version header of Anthropic's own API. */
@@ -47,6 +48,8 @@ export const GOOGLE: Bindings = {
     usage: readAnyUsage,
   },
   images_generate: imagesBinding(GEMINI),
+  models,
+  model,
 };
 
 const raw = (publisher: string, { credentials, model, stream }: CallContext): string =>

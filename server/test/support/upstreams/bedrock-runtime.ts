@@ -383,13 +383,16 @@ function sendFrames(response: ServerResponse, frames: readonly Buffer[], slice: 
   next();
 }
 
+const PROFILES = /^\?maxResults=1000&type=(SYSTEM_DEFINED|APPLICATION)$/;
+
 export async function startBedrockRuntime(options: { readonly now?: () => number } = {}): Promise<BedrockRuntime> {
   const faults: string[] = [];
   const calls: RuntimeCall[] = [];
 
   function understood(request: Received): RuntimeCall {
     const url = new URL(request.path, 'http://upstream');
-    if (url.search !== '') throw new Error(`unknown query ${url.search}`);
+    const listed = url.pathname === '/inference-profiles' && PROFILES.test(url.search);
+    if (url.search !== '' && !listed) throw new Error(`unknown query ${url.search}`);
     const found = /^\/model\/([^/]+)\/([a-z-]+)$/.exec(url.pathname);
     const invoked = found?.[2] === 'invoke' || found?.[2] === 'invoke-with-response-stream';
     for (const [name, value] of Object.entries(request.headers)) {
@@ -400,10 +403,10 @@ export async function startBedrockRuntime(options: { readonly now?: () => number
     }
     if (found === null) {
       if (request.method !== 'GET' || request.body.length > 0) throw new Error('no such operation');
-      if (!/^\/(foundation-models(\/[^/]+)?|inference-profiles\/[^/]+)$/.test(url.pathname)) {
+      if (!listed && !/^\/(foundation-models(\/[^/]+)?|inference-profiles\/[^/]+)$/.test(url.pathname)) {
         throw new Error('no such operation');
       }
-      return { call: url.pathname, model: '', body: {}, request };
+      return { call: url.pathname + url.search, model: '', body: {}, request };
     }
     const [, segment = '', call = ''] = found;
     if (/[^A-Za-z0-9._~%-]/.test(segment)) throw new Error(`the model is not encoded: ${segment}`);

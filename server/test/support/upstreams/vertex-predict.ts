@@ -171,6 +171,27 @@ const ROUTES: readonly StrictRoute[] = [
     body: claudeBody,
     answer: (body, response, request) => claude(body, response, request, true),
   },
+  {
+    method: 'GET',
+    path: /^\/v1\/publishers\/(google|anthropic|mistralai)\/models$/,
+    query: ['pageSize'],
+    body: null,
+    answer(_body, response, { path }) {
+      const maker = path.split('/')[3];
+      // A maker without models in the region.
+      if (maker === 'mistralai') return sendJson(response, 200, {});
+      const [name, versionId] =
+        maker === 'google' ? ['gemini-2.5-flash', 'default'] : ['claude-sonnet-4-5', '20250929'];
+      sendJson(response, 200, { publisherModels: [{ name: `publishers/${maker}/models/${name}`, versionId }] });
+    },
+  },
+  {
+    method: 'GET',
+    path: /^\/v1\/publishers\/anthropic\/models\/claude-sonnet-4-5@20250929$/,
+    body: null,
+    answer: (_body, response) =>
+      sendJson(response, 200, { name: 'publishers/anthropic/models/claude-sonnet-4-5', versionId: '20250929' }),
+  },
   { method: 'POST', path: raw('mistralai', '(?:rawPredict|streamRawPredict)'), body: mistralBody, answer: chat },
   { method: 'POST', path: new RegExp(`^${HERE}/endpoints/openapi/chat/completions$`), body: chatBody, answer: chat },
 ];
