@@ -5,6 +5,7 @@ import {
   embeddedError,
   type ProviderError,
   readProviderError,
+  streamedError,
 } from '../../operations/dialects/provider-error.ts';
 import type { Operation } from '../../operations/operation.ts';
 
@@ -117,27 +118,6 @@ export const filtered: ProviderError = {
   code: 'content_filter',
 };
 
-/** What is wrong with the request as it is: the same everywhere, or at least at the same provider. */
-const BAD_REQUESTS: ReadonlySet<JsonValue | undefined> = new Set([
-  'context_length_exceeded',
-  'content_filter',
-  'content_policy_violation',
-  'invalid_prompt',
-  'string_above_max_length',
-]);
-
-/** Statuses behind the names that streams give to errors, where no status stands beside them. */
-const BY_NAME: Readonly<Record<string, number>> = {
-  invalid_request_error: 400,
-  authentication_error: 401,
-  insufficient_quota: 429,
-  rate_limit_error: 429,
-  rate_limit_exceeded: 429,
-  overloaded_error: 529,
-  server_error: 500,
-  timeout_error: 504,
-};
-
 /** The error an event tells, or null. Its status is the one that the same error has outside a stream, 502 when unknown. */
 export function errorIn({ shape }: Operation, body: JsonObject): ProviderError | null {
   const inner = shape === 'responses' && isObject(body.response) ? body.response.error : body.error;
@@ -148,17 +128,7 @@ export function errorIn({ shape }: Operation, body: JsonObject): ProviderError |
     if (body.type !== 'error') return null;
     return readProviderError(typeof error.type === 'string' ? anthropicErrorStatus(error.type) : 500, body);
   }
-  const found = embeddedError({ error: flat ? { ...body, type: null } : error });
-  if (found === null) return null;
-  const { code, type } = error;
-  if (BAD_REQUESTS.has(code)) return { ...found, status: 400, type: 'invalid_request_error', code: String(code) };
-  const status =
-    found.status !== 502
-      ? found.status
-      : ((typeof code === 'string' ? BY_NAME[code] : undefined) ??
-        (typeof type === 'string' ? BY_NAME[type] : undefined) ??
-        502);
-  return { ...found, status };
+  return streamedError({ error: flat ? { ...body, type: null } : error });
 }
 
 /** What made a whole answer fail that came with a status of success, as Responses do; null for any other. */

@@ -4,7 +4,7 @@
  * and nothing is sent before there is something worth sending, so that a failed attempt can be repeated unseen.
  */
 import { SluiceError } from '../../kernel/errors.ts';
-import { isObject } from '../../kernel/json.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { WireControl, WireHandler } from '../../kernel/wire.ts';
 import { asProviderError } from '../../operations/dialects/errors.ts';
@@ -438,7 +438,8 @@ export class Relay implements WireHandler {
     if (usage !== null) this.#meter.see(usage);
     const touches = answerTouches(this.#bound);
     const touched = touches === null || touches.some((text) => raw.includes(text));
-    const out = touched ? (this.#bound.response?.(body, this.#context) ?? body) : body;
+    const out = touched ? this.#converted(body) : body;
+    if (out === null) return;
     if (usage === null) this.#meter.seeMade(out);
     if (this.#rescuable && this.#isUnfit(out)) return;
     this.#noteFailure(failureIn(x.operation, out));
@@ -446,6 +447,18 @@ export class Relay implements WireHandler {
     const bytes = touched ? Buffer.from(JSON.stringify(out)) : raw;
     if (this.#kept) this.#endJudged(bytes, 'application/json');
     else this.#endWhole([bytes], bytes.length, 'application/json');
+  }
+
+  /** The caller's answer; null where the provider's tells inside that it failed, which is then an error like any other. */
+  #converted(body: JsonObject): JsonObject | null {
+    try {
+      return this.#bound.response?.(body, this.#context) ?? body;
+    } catch (error) {
+      if (!(error instanceof SluiceError) || error.kind !== 'provider_error') throw error;
+      this.#meter.take(() => 0);
+      this.#answerError(asProviderError(error));
+      return null;
+    }
   }
 
   #endError(): void {

@@ -74,7 +74,9 @@ export function record(x: Exchange): Promise<void> {
 function decisionOf(x: Exchange): DecisionFacts {
   const { plan, snapshot, target, walk, operation } = x;
   const config = plan?.configSlug == null ? undefined : snapshot?.configs.get(plan.configSlug);
-  const shape = target === null ? operation.shape : bindingFor(target.provider, operation.id)?.binding.shape;
+  const bound =
+    target === null ? null : bindingFor(target.provider, operation.id, target.sends(x.model), target.credentials);
+  const shape = target === null ? operation.shape : bound?.binding.shape;
   return {
     config_version: config?.versionId ?? null,
     generation: snapshot?.generation ?? 0,

@@ -42,6 +42,8 @@ export interface ConvertTarget {
   /** Message and delta field in which the provider gives, and where `history` is true also takes, reasoning text. */
   readonly reasoning?: { readonly field: string; readonly history?: boolean };
   readonly traits?: (model: string) => MessagesTraits;
+  /** Type of the tool by which a model of Responses searches the web. Default `web_search`. */
+  readonly searchTool?: (model: string) => string;
   /** Reads the provider's own usage object. */
   readonly usage?: (usage: JsonObject) => TokenUsage | null;
   /** Place of the usage object when it is not at `usage`. */

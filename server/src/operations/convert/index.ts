@@ -1,13 +1,17 @@
 import type { Shape } from '../operation.ts';
 import { chatAnswerToResponses } from './answer-chat-to-responses.ts';
+import { responsesAnswerToChat } from './answer-responses-to-chat.ts';
 import { chatAnswerToMessages, messagesAnswerToChat } from './answers.ts';
 import { type Conversion, type ConversionTable, type ConvertTarget, compose } from './conversion.ts';
+import { asArray, invalid, refuse } from './fields.ts';
 import { chatToMessages } from './request-chat-to-messages.ts';
+import { chatToResponses, LEAST_OUTPUT } from './request-chat-to-responses.ts';
 import { messagesToChat } from './request-messages-to-chat.ts';
 import { responsesToChat } from './request-responses-to-chat.ts';
 import { ChatToMessagesStream } from './stream-chat-to-messages.ts';
 import { ChatToResponsesStream } from './stream-chat-to-responses.ts';
 import { MessagesToChatStream } from './stream-messages-to-chat.ts';
+import { ResponsesToChatStream } from './stream-responses-to-chat.ts';
 
 const chatOverMessages = (target: ConvertTarget): Conversion => ({
   request: (body, context) => chatToMessages(body, context, target),
@@ -19,6 +23,12 @@ const messagesOverChat = (target: ConvertTarget): Conversion => ({
   request: (body, context) => messagesToChat(body, context, target),
   response: (body, context) => chatAnswerToMessages(body, context, target),
   stream: (context) => new ChatToMessagesStream(context, target),
+});
+
+const chatOverResponses = (target: ConvertTarget): Conversion => ({
+  request: (body, context) => chatToResponses(body, context, target),
+  response: (body, context) => responsesAnswerToChat(body, context, target),
+  stream: (context) => new ResponsesToChatStream(context, target),
 });
 
 const responsesOverChat = (target: ConvertTarget): Conversion => ({
@@ -33,10 +43,30 @@ const BETWEEN: ConvertTarget = {
   reasoning: { field: 'reasoning_content' },
 };
 
+/** The same where Responses is asked: thinking is a wish there, and comes back as a summary. */
+const BETWEEN_RESPONSES: ConvertTarget = { ...BETWEEN, extensions: new Set(['service_tier', 'thinking']) };
+
+function messagesOverResponses(target: ConvertTarget): Conversion {
+  const outer = messagesOverChat(BETWEEN_RESPONSES);
+  const inner = chatOverResponses(target);
+  return {
+    ...compose(outer, inner),
+    request(body, context) {
+      // Told here, under the caller's names: `drop_params` is of the caller's body.
+      if (asArray(body.stop_sequences).length > 0) refuse('stop_sequences', 'it has no equivalent there.');
+      if (typeof body.max_tokens === 'number' && body.max_tokens > 0 && body.max_tokens < LEAST_OUTPUT) {
+        invalid('max_tokens', `"max_tokens" must be at least ${LEAST_OUTPUT} with this model.`);
+      }
+      // A Messages caller has no place for what reasoning is encrypted as, so that it is not asked for.
+      return inner.request(outer.request(body, context), { ...context, strict: true });
+    },
+  };
+}
+
 /** Caller's shape, then provider's shape. */
 const TABLE: ConversionTable = {
-  chat: { messages: chatOverMessages },
-  messages: { chat: messagesOverChat },
+  chat: { messages: chatOverMessages, responses: chatOverResponses },
+  messages: { chat: messagesOverChat, responses: messagesOverResponses },
   responses: {
     chat: responsesOverChat,
     messages: (target) => compose(responsesOverChat(BETWEEN), chatOverMessages(target)),

@@ -253,14 +253,18 @@ function choiceOf(choice: JsonObject): JsonValue {
   }
 }
 
-/** `output_config.effort`, else the effort a thinking budget stands for (RULE 49); null leaves it to the model. */
+/** The effort that the budget of an enabled `thinking` stands for (RULE 49). */
+export function budgetEffort(thinking: JsonObject): string {
+  const budget = typeof thinking.budget_tokens === 'number' ? thinking.budget_tokens : LOW_BUDGET;
+  return budget <= LOW_BUDGET ? 'low' : budget <= MEDIUM_BUDGET ? 'medium' : 'high';
+}
+
+/** `output_config.effort`, else the effort a thinking budget stands for; null leaves it to the model. */
 function effortOf(body: JsonObject): string | null {
   const effort = asString(asObject(body.output_config).effort);
   if (effort !== null) return effort;
   const thinking = asObject(body.thinking);
-  if (thinking.type !== 'enabled') return null;
-  const budget = typeof thinking.budget_tokens === 'number' ? thinking.budget_tokens : LOW_BUDGET;
-  return budget <= LOW_BUDGET ? 'low' : budget <= MEDIUM_BUDGET ? 'medium' : 'high';
+  return thinking.type === 'enabled' ? budgetEffort(thinking) : null;
 }
 
 function formatOf(body: JsonObject): JsonObject | null {

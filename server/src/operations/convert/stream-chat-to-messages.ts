@@ -1,5 +1,5 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { embeddedError } from '../dialects/provider-error.ts';
+import { streamedError } from '../dialects/provider-error.ts';
 import { mergeUsage, messagesUsage } from '../usage.ts';
 import { chatUsageObject, readChatUsage, reasoningText, wantsThinking } from './answers.ts';
 import { type StreamedCall, StreamedCalls } from './chat-calls.ts';
@@ -42,7 +42,7 @@ export class ChatToMessagesStream extends ConvertingStream {
   }
 
   protected override read(chunk: JsonObject, emit: Emit): void {
-    const error = embeddedError(chunk);
+    const error = streamedError(chunk);
     if (error !== null) {
       this.fail(error, emit);
       return;

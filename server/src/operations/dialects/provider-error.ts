@@ -239,3 +239,37 @@ export function embeddedError(body: JsonObject): ProviderError | null {
     ? { ...found, type: text(error.type) ?? found.type, code: snakeCase(error.code) }
     : found;
 }
+
+/** What is wrong with the request as it is: the same everywhere, or at least at the same provider. */
+const BAD_REQUESTS: ReadonlySet<JsonValue | undefined> = new Set([
+  'context_length_exceeded',
+  'content_filter',
+  'content_policy_violation',
+  'invalid_prompt',
+  'string_above_max_length',
+]);
+
+/** Statuses behind the names that streams give to errors, where no status stands beside them. */
+const BY_NAME: Readonly<Record<string, number>> = {
+  invalid_request_error: 400,
+  authentication_error: 401,
+  insufficient_quota: 429,
+  rate_limit_error: 429,
+  rate_limit_exceeded: 429,
+  overloaded_error: 529,
+  server_error: 500,
+  timeout_error: 504,
+};
+
+/** `embeddedError` of a stream's event, with the status that the same error has outside a stream, 502 when unknown. */
+export function streamedError(body: JsonObject): ProviderError | null {
+  const found = embeddedError(body);
+  const { error } = body;
+  if (found === null || !isObject(error)) return found;
+  const { code, type } = error;
+  if (BAD_REQUESTS.has(code)) return { ...found, status: 400, type: 'invalid_request_error', code: String(code) };
+  if (found.status !== 502) return found;
+  const named = (name: JsonValue | undefined): number | undefined =>
+    typeof name === 'string' && Object.hasOwn(BY_NAME, name) ? BY_NAME[name] : undefined;
+  return { ...found, status: named(code) ?? named(type) ?? 502 };
+}

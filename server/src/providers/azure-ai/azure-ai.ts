@@ -8,11 +8,12 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
 import { anthropic } from '../anthropic/anthropic.ts';
 import { claudePrefill, traits } from '../anthropic/models.ts';
-import { azureBindings } from '../azure-openai/bindings.ts';
+import { azureBindings, hasResponsesOnly } from '../azure-openai/bindings.ts';
 import { type Audience, azureCloudSetting, cloudOf } from '../azure-openai/clouds.ts';
 import { authorizeAzure, azureSigner } from '../azure-openai/credentials.ts';
 import { azureError } from '../azure-openai/errors.ts';
 import { placeModel } from '../azure-openai/settings.ts';
+import { searchTool, withoutChat } from '../openai/responses-only.ts';
 import { plainBinding, requestOf } from '../openai-compatible.ts';
 import { operationPath } from '../path.ts';
 import type { Binding, Bindings, CallContext, Credentials, Provider } from '../provider.ts';
@@ -141,9 +142,11 @@ const OPENAI: Bindings = Object.fromEntries(
       below('/openai/v1', {
         ...plainBinding(operation),
         ...(operation === 'chat' || operation === 'completions' ? { streamUsageOption: true } : null),
+        ...(operation === 'responses' ? { target: { searchTool } } : null),
       }),
     ]),
 );
+const OPENAI_RESPONSES_ONLY = withoutChat(OPENAI);
 
 const ANTHROPIC: Bindings = {
   messages: below('/anthropic/v1', { ...plainBinding('messages'), prefill: claudePrefill, target: { traits } }),
@@ -229,9 +232,15 @@ export const azureAi: Provider = {
   bindings: INFERENCE,
   bindingsOf(model, credentials) {
     const api = apiFor(credentials, model);
-    return api === 'openai' ? OPENAI : api === 'anthropic' ? ANTHROPIC : INFERENCE;
+    if (api === 'openai') return hasResponsesOnly(model, credentials) ? OPENAI_RESPONSES_ONLY : OPENAI;
+    return api === 'anthropic' ? ANTHROPIC : INFERENCE;
   },
-  allBindings: { inference: INFERENCE, openai: OPENAI, anthropic: ANTHROPIC },
+  allBindings: {
+    inference: INFERENCE,
+    openai: OPENAI,
+    openaiResponsesOnly: OPENAI_RESPONSES_ONLY,
+    anthropic: ANTHROPIC,
+  },
   passThrough: false,
   error: azureError,
 };

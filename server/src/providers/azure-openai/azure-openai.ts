@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Provider } from '../provider.ts';
 import { settingsOf } from '../settings.ts';
-import { azureBindings } from './bindings.ts';
+import { azureBindings, azureResponsesOnly, hasResponsesOnly } from './bindings.ts';
 import { azureCloudSetting } from './clouds.ts';
 import { authorizeAzure, azureSigner } from './credentials.ts';
 import { azureError } from './errors.ts';
@@ -35,6 +35,8 @@ export const azureOpenAi: Provider = {
   authorize: authorizeAzure,
   sign: (context) => azureSigner(context, 'cognitiveservices'),
   bindings: azureBindings,
+  bindingsOf: (model, credentials) => (hasResponsesOnly(model, credentials) ? azureResponsesOnly : null),
+  allBindings: { all: azureBindings, responsesOnly: azureResponsesOnly },
   passThrough: true,
   error: azureError,
   training: azureTraining,

@@ -1,10 +1,12 @@
 /** Inference on both surfaces of Azure OpenAI (providers §14): the same bodies as OpenAI's, under paths of their own. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
+import { isResponsesOnly, searchTool, withoutChat } from '../openai/responses-only.ts';
 import { plainBinding } from '../openai-compatible.ts';
 import { operationPath, segment } from '../path.ts';
-import type { Binding, Bindings, CallContext } from '../provider.ts';
-import { surfaceOf } from './settings.ts';
+import type { Binding, Bindings, CallContext, Credentials } from '../provider.ts';
+import { textSetting } from '../settings.ts';
+import { deploymentFor, surfaceOf } from './settings.ts';
 
 /** What both surfaces offer. The dated one names the deployment in the path of some of it. */
 const SERVED = [
@@ -72,6 +74,16 @@ export const azureBindings: Bindings = Object.fromEntries(
       path: pathOf(operation),
       ownParameters: VERSION,
       ...(operation === 'chat' || operation === 'completions' ? { streamUsageOption: tellsUsage } : null),
+      ...(operation === 'responses' ? { target: { searchTool } } : null),
     },
   ]),
 );
+
+/** Operations of the deployments of models that have no chat completions. */
+export const azureResponsesOnly: Bindings = withoutChat(azureBindings);
+
+/** Whether the deployment's model has no chat completions: its model where the account says it, else its own name. */
+export function hasResponsesOnly(deployment: string, credentials: Credentials): boolean {
+  const model = textSetting(credentials, 'azure_model_name') ?? deploymentFor(credentials, deployment)?.slug;
+  return isResponsesOnly(model ?? deployment);
+}

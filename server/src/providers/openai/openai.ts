@@ -3,6 +3,7 @@ import { bearer, plainBinding } from '../openai-compatible.ts';
 import type { Binding, Provider } from '../provider.ts';
 import { headerValue, settingsOf } from '../settings.ts';
 import { openAiOptions } from './headers.ts';
+import { isResponsesOnly, searchTool, withoutChat } from './responses-only.ts';
 import { openAiTraining } from './training.ts';
 
 /** Operations of another vendor's dialect; they are served through a conversion or not at all. */
@@ -21,6 +22,10 @@ for (const operation of ['chat', 'completions'] as const) {
   };
 }
 
+bindings.responses = { ...plainBinding('responses'), target: { searchTool } };
+
+const responsesOnly = withoutChat(bindings);
+
 /** The shapes of Sluice's OpenAI dialect are this provider's own: bytes pass in both directions. */
 export const openai: Provider = {
   id: 'openai',
@@ -38,6 +43,8 @@ export const openai: Provider = {
     openAiOptions(headers, context);
   },
   bindings,
+  bindingsOf: (model) => (isResponsesOnly(model) ? responsesOnly : null),
+  allBindings: { all: bindings, responsesOnly },
   passThrough: true,
   embeddingModel: 'text-embedding-3-small',
   training: openAiTraining,
