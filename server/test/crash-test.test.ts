@@ -38,7 +38,7 @@ const TEXT = PIECES.join('');
 /** Longest any call may take, milliseconds: three attempts within their limits, and waits of seconds between them. */
 const BUDGET_MS = 20_000;
 
-const LIMITS = { request_timeout: 4_000, timeouts: { connect: 3_000, first_token: 3_000, stream_idle: 2_500 } };
+const LIMITS = { request_timeout: 5_000, timeouts: { connect: 4_000, first_token: 3_000, stream_idle: 3_500 } };
 const ALL = [400, 408, 429, 500, 502, 503, 504, 529];
 
 interface Told {
@@ -52,6 +52,10 @@ interface Told {
   /** The connection was cut in place of an end. */
   readonly broken: boolean;
   readonly requestId: string;
+  /** What the answer says it used, once for each time that it says so. */
+  readonly used: readonly { readonly input: number; readonly output: number }[];
+  /** The model that the answer names, at its end where it is a stream. */
+  readonly model: string | null;
   readonly raw: string;
   readonly ms: number;
 }
@@ -80,6 +84,7 @@ async function ask(shape: Shape, stream: boolean, config: object): Promise<Told>
       ...question,
       ...(shape === 'messages' ? { max_tokens: 100 } : {}),
       ...(stream ? { stream: true } : {}),
+      ...(stream && shape === 'chat' ? { stream_options: { include_usage: true } } : {}),
     }),
     signal: AbortSignal.timeout(BUDGET_MS),
   });
@@ -100,10 +105,29 @@ async function ask(shape: Shape, stream: boolean, config: object): Promise<Told>
     raw,
     ms: performance.now() - started,
     ...(isStream ? readStream(shape, raw) : readWhole(shape, raw)),
+    ...usedIn(shape, raw, isStream),
   };
 }
 
 type Read = Pick<Told, 'text' | 'ended' | 'error' | 'finish'>;
+
+/** Usage and model of an answer, or of every event of one. */
+function usedIn(shape: Shape, raw: string, isStream: boolean): Pick<Told, 'used' | 'model'> {
+  // biome-ignore lint/suspicious/noExplicitAny: answers are looked into by their shape
+  const bodies: any[] = [];
+  if (isStream) for (const { json } of eventsOf(raw)) bodies.push(json?.response ?? json?.message ?? json);
+  else if (raw.startsWith('{') && raw.endsWith('}')) bodies.push(JSON.parse(raw));
+  // The start of a message tells the input, and its end what has changed since.
+  const isStart = (body: { type?: string }) => shape === 'messages' && isStream && body?.type === 'message';
+  const start = bodies.find(isStart)?.usage;
+  const used = bodies
+    .filter((body) => body?.usage != null && !isStart(body))
+    .map(({ usage }) => ({
+      input: usage.prompt_tokens ?? usage.input_tokens ?? start?.input_tokens,
+      output: usage.completion_tokens ?? usage.output_tokens,
+    }));
+  return { used, model: bodies.findLast((body) => typeof body?.model === 'string')?.model ?? null };
+}
 
 function readWhole(shape: Shape, raw: string): Read {
   // biome-ignore lint/suspicious/noExplicitAny: answers are looked into by their shape
@@ -234,7 +258,7 @@ function configOf(cell: Cell): object {
   const place = `${mode.includes('prefill') ? 'picky-' : ''}${shape}-${stream}-${mode}-${who === 'converted'}`;
   const rules = {
     ...LIMITS,
-    ...(mode.includes('restart') ? { stream: { on_break: 'restart' } } : {}),
+    ...(mode.includes('restart') ? { stream: { on_break: 'restart', restart_within: { ms: 10_000 } } } : {}),
     ...(goesOn ? { stream: { on_break: 'continue' } } : {}),
   };
   if (mode === 'alone') return target(first, `${fault}.x1000.${place}`, rules);
@@ -246,7 +270,93 @@ function configOf(cell: Cell): object {
     };
   }
   const retry = { attempts: 2, on_status_codes: ALL, use_retry_after_headers: true };
-  return target(goesOn ? second : first, `${fault}.x1.${place}`, { ...rules, retry });
+  // A connection that was kept open and is reset before the head is made anew within the attempt, once.
+  const times = fault === 'reset' ? 2 : 1;
+  return target(goesOn ? second : first, `${fault}.x${times}.${place}`, { ...rules, retry });
+}
+
+/** What a call with nothing in reserve is told, in one piece and as a stream; two where the provider's shape decides. */
+const ALONE: Readonly<Record<Cell['fault'], readonly [whole: readonly number[], stream: readonly number[]]>> = {
+  'rate-limited-hint': [[429], [429]],
+  'rate-limited': [[429], [429]],
+  'failed-once': [[500], [500]],
+  down: [[503], [503]],
+  reset: [[502], [502]],
+  silent: [[408], [408]],
+  'slow-first-token': [[408], [200]],
+  cut: [[502], [200]],
+  stall: [[408], [200]],
+  malformed: [[502], [200]],
+  'no-end': [[502], [200]],
+  'too-long': [[400], [400]],
+  'too-long-in-stream': [[400], [200]],
+  'fails-in-stream': [[200, 500], [200]],
+  filtered: [[200], [200]],
+  flapping: [[500], [500]],
+  empty: [[502], [200, 502]],
+};
+
+/** Faults of a call that has generated nothing. */
+const COSTS_NOTHING: ReadonlySet<string> = new Set([
+  'rate-limited-hint',
+  'rate-limited',
+  'failed-once',
+  'down',
+  'reset',
+  'silent',
+  'too-long',
+  'flapping',
+]);
+
+/** What an attempt is recorded with that met a limit on time, in one piece and as a stream. */
+const LATE: Readonly<Record<string, readonly [string, string]>> = {
+  silent: ['timeout', 'first_token_timeout'],
+  'slow-first-token': ['timeout', 'first_token_timeout'],
+  stall: ['timeout', 'upstream_idle_timeout'],
+};
+
+interface Kept {
+  readonly outcome: string;
+  readonly error_code: string | null;
+  readonly status: number;
+  readonly model_answered: string | null;
+  readonly usage: { readonly input: number; readonly output: number } | null;
+  readonly attempts: readonly {
+    readonly target: string;
+    readonly status: number | null;
+    readonly error: string | null;
+  }[];
+}
+
+/** The record of a call tells every attempt and what all of them used; the answer tells its caller what it used, once. */
+function judgeRecord(cell: Cell, told: Told, { attempts, usage, model_answered, status }: Kept): void {
+  const { fault, stream, mode } = cell;
+  const about = `${nameOf(cell)}: ${JSON.stringify({ attempts, usage, model_answered, used: told.used, model: told.model })}`;
+  expect(status, about).toBe(told.status);
+  const late = LATE[fault]?.[stream ? 1 : 0];
+  if (late !== undefined) expect(attempts[0]?.error, about).toBe(late);
+  if (!isRescued(cell)) {
+    if (mode === 'alone') expect(attempts, about).toHaveLength(1);
+    if (COSTS_NOTHING.has(fault)) expect(usage, about).toBeNull();
+    return;
+  }
+  expect(attempts.length, about).toBeGreaterThan(1);
+  const last = attempts.at(-1);
+  expect(last, about).toMatchObject({ status: 200, error: null });
+  expect(last?.target, about).toBe(mode.startsWith('fallback') ? 'config.targets[1]' : 'config');
+  for (const before of attempts.slice(0, -1)) expect(before.status !== 200 || before.error !== null, about).toBe(true);
+  expect(told.used, about).toHaveLength(1);
+  const goesOn = mode.includes('continue');
+  // What goes on with an answer is a part of it; what took its place is all there is to see.
+  if (goesOn) expect(told.used[0], about).toMatchObject({ input: usage?.input, output: usage?.output });
+  else expect(told.used[0], about).toEqual({ input: 9, output: 5 });
+  const spent = { input: (usage?.input ?? 0) - 9, output: (usage?.output ?? 0) - 5 };
+  if (COSTS_NOTHING.has(fault)) expect(spent, about).toEqual({ input: 0, output: 0 });
+  else if (MID_STREAM.has(fault)) expect(Math.min(spent.input, goesOn ? 1 : spent.output), about).toBeGreaterThan(0);
+  else expect(Math.min(spent.input, spent.output), about).toBeGreaterThanOrEqual(0);
+  if (mode.startsWith('fallback')) expect(model_answered, about).toMatch(/^good\./);
+  // A message keeps the name it began with.
+  if (!(goesOn && cell.shape === 'messages')) expect(told.model, about).toBe(model_answered);
 }
 
 /** Whether the call answers as if nothing had happened. */
@@ -263,6 +373,7 @@ function judge(cell: Cell, told: Told): void {
     expect(told, about).toMatchObject({ status: 200, text: TEXT, ended: true, error: null, broken: false });
     return;
   }
+  if (cell.mode === 'alone') expect(ALONE[cell.fault][cell.stream ? 1 : 0], about).toContain(told.status);
   if (cell.fault === 'filtered') {
     // Nothing is hidden: the answer is as the provider gave it, and says why it is empty.
     expect(told, about).toMatchObject({ status: 200, text: '', ended: true, error: null });
@@ -300,19 +411,23 @@ describe('a fault is rescued, or told clearly', () => {
     judge(cell, told);
   });
 
-  it('a primary that comes and goes is never seen to: each answer is whole, by whoever gave it', async () => {
-    // Three calls that fail, then those that work; every one of them may meet either.
-    const config = {
-      strategy: { mode: 'fallback' },
-      targets: [target('openai', 'flapping.x3.primary'), target('anthropic', 'good.secondary')],
-      ...LIMITS,
-    };
-    const before = upstream.callsOf('good.secondary');
-    const told = await Promise.all(Array.from({ length: 12 }, (_, i) => ask('chat', i % 2 === 0, config)));
-    for (const one of told) expect(one, one.raw).toMatchObject({ status: 200, text: TEXT, ended: true, error: null });
-    expect(upstream.callsOf('good.secondary') - before).toBe(3);
-    flapped = told.length;
-  });
+  it.each(SHAPES.flatMap((shape) => [false, true].map((stream) => [shape, stream] as const)))(
+    'a primary that comes and goes is never seen to: each %s is whole, by whoever gave it (stream: %s)',
+    async (shape, stream) => {
+      // Three calls that fail, then those that work; every one of them may meet either.
+      const secondary = `good.secondary-${shape}-${stream}`;
+      const config = {
+        strategy: { mode: 'fallback' },
+        targets: [target(NATIVE[shape], `flapping.x3.${shape}-${stream}`), target(OTHER[shape], secondary)],
+        ...LIMITS,
+      };
+      const told = await Promise.all(Array.from({ length: 8 }, () => ask(shape, stream, config)));
+      flapped += told.length;
+      for (const one of told)
+        expect(one, one.raw).toMatchObject({ status: 200, text: TEXT, ended: true, error: null, broken: false });
+      expect(upstream.callsOf(secondary)).toBe(3);
+    },
+  );
 
   it('afterwards the process is as before: no call is open, nothing reserved, every request has its record', async () => {
     const told = await ask('chat', false, target('openai', 'good.after'));
@@ -335,7 +450,13 @@ describe('a fault is rescued, or told clearly', () => {
       const good = isRescued(cell) || cell.fault === 'filtered';
       expect(record?.outcome, nameOf(cell)).toBe(good ? 'ok' : 'failed');
       if (!good) expect(record?.error_code, nameOf(cell)).toBeTypeOf('string');
+      judgeRecord(cell, told, record as unknown as Kept);
     }
-    expect((await settledBooks(server, caller.id)).reserved).toBe(0);
+    // What the limit of the key has booked is what the records say, to the token.
+    const sum = (records as unknown as Kept[]).reduce(
+      (tokens, { usage }) => tokens + (usage === null ? 0 : usage.input + usage.output),
+      0,
+    );
+    expect(await settledBooks(server, caller.id)).toMatchObject({ reserved: 0, used: sum });
   });
 });

@@ -8,7 +8,7 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { Operation, Shape } from '../../operations/operation.ts';
 import { formatEvent } from '../../operations/stream.ts';
-import { NO_TOKENS, readUsage, type TokenUsage, totalUsage, usageOf } from '../../operations/usage.ts';
+import { mergeUsage, NO_TOKENS, readUsage, type TokenUsage, totalUsage, usageOf } from '../../operations/usage.ts';
 import type { Prefill } from '../../providers/provider.ts';
 import { isSilent } from './look.ts';
 import type { Shown } from './shown.ts';
@@ -50,6 +50,8 @@ export class Joint {
   readonly #shown: Shown;
   /** What the attempts before used. */
   readonly #spent: TokenUsage;
+  /** What the start of a message says was used, which is not shown again. */
+  #begun: JsonObject | null = null;
   /** White space that was shown and may be said again. */
   #space: string;
   /** All that was said, shown and joined. */
@@ -118,7 +120,7 @@ export class Joint {
   }
 
   #usage(usage: JsonObject): JsonObject {
-    const read = readUsage(this.#shape, usage);
+    const read = readUsage(this.#shape, this.#begun === null ? usage : mergeUsage(this.#begun, usage));
     const total = totalUsage(read === null ? [this.#spent] : [this.#spent, read]);
     return usageOf(this.#shape, total) ?? usage;
   }
@@ -141,10 +143,11 @@ export class Joint {
   }
 
   #message(body: JsonObject): JsonObject | null {
-    const { type, index, content_block: block, delta } = body;
+    const { type, index, content_block: block, delta, message } = body;
     const shift = this.#open ?? this.#blocks;
     switch (type) {
       case 'message_start':
+        if (isObject(message) && isObject(message.usage)) this.#begun = message.usage;
         return null;
       case 'content_block_start': {
         if (typeof index !== 'number' || !isObject(block)) throw unjoinable();
