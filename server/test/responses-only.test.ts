@@ -339,6 +339,28 @@ describe('the Anthropic client', () => {
     expect(second.content).toMatchObject([{ type: 'text', text: 'The tool says: sunny' }]);
   });
 
+  it.each([false, true])('thinks on with what it has thought before its calls (stream: %s)', async (stream) => {
+    const thinking = { type: 'enabled', budget_tokens: 2000 } as const;
+    const first = await send(stream, body('Berlin', { tools: [TOOL], thinking }));
+    expect(first.content.map(({ type }) => type)).toEqual(['thinking', 'tool_use']);
+    const result = { type: 'tool_result' as const, tool_use_id: 'call_1', content: 'sunny' };
+    const messages = [
+      ...says('Berlin'),
+      { role: 'assistant' as const, content: first.content },
+      { role: 'user' as const, content: [result] },
+    ];
+    await send(stream, body('', { messages, tools: [TOOL], thinking }));
+    expect((upstream.last.input as object[]).slice(1, 3)).toMatchObject([
+      {
+        type: 'reasoning',
+        id: 'rs_1',
+        summary: [{ type: 'summary_text', text: 'I should think.' }],
+        encrypted_content: 'gAAA',
+      },
+      { type: 'function_call', call_id: 'call_1' },
+    ]);
+  });
+
   it('is told what failed, in its own dialect, before and inside a stream', async () => {
     await expect(anthropic.messages.create(body('fail rate_limit_exceeded'))).rejects.toMatchObject({
       status: 429,

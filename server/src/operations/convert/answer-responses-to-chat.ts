@@ -5,6 +5,7 @@ import { chatUsage, NO_TOKENS, readUsage, type TokenUsage } from '../usage.ts';
 import { seconds } from './answers.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { isPortable, reasoningOf } from './reasoning-items.ts';
 
 /** Codes of failures whose cause is the request: the same everywhere. Those of images all name them. */
 const BAD_REQUESTS: ReadonlySet<string> = new Set(['invalid_prompt', 'context_length_exceeded', 'bio_policy']);
@@ -66,21 +67,6 @@ export function callOf(item: JsonObject): JsonObject | null {
   }
   return null;
 }
-
-const texts = (parts: JsonValue | undefined): string[] =>
-  asArray(parts).flatMap((part) => {
-    const text = asString(asObject(part).text);
-    return text === null || text === '' ? [] : [text];
-  });
-
-/** What an item tells of the model's reasoning: its summary, or where there is none the reasoning itself. */
-export function reasoningOf(item: JsonObject): string {
-  const summary = texts(item.summary);
-  return (summary.length > 0 ? summary : texts(item.content)).join('\n\n');
-}
-
-/** Whether a reasoning item may come back in the next turn: nothing is stored there that its id could find. */
-export const isPortable = (item: JsonObject): boolean => typeof item.encrypted_content === 'string';
 
 export function usageOfResponse(usage: JsonValue | undefined, target: ConvertTarget): TokenUsage {
   if (!isObject(usage)) return NO_TOKENS;

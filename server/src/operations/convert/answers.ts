@@ -4,6 +4,7 @@ import { chatUsage, messagesUsage, NO_TOKENS, readUsage, type TokenUsage } from 
 import { callExtra } from './chat-calls.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { portableItems, reasoningOf, signatureOf } from './reasoning-items.ts';
 import { SCHEMA_TOOL_PREFIX } from './request-chat-to-messages.ts';
 import { finishReason, stopReason } from './stop-reasons.ts';
 
@@ -124,14 +125,23 @@ export function messagesAnswerToChat(body: JsonObject, context: ConvertContext):
   };
 }
 
+/** Reasoning as Messages shows it; a signature is what the model wants back of it, empty where that is nothing. */
+function thinkingBlocks(message: JsonObject, target: ConvertTarget): JsonObject[] {
+  const items = target.reasoningItems === true ? portableItems(message.content_blocks) : [];
+  if (items.length > 0) {
+    return items.map((item) => ({ type: 'thinking', thinking: reasoningOf(item), signature: signatureOf(item) }));
+  }
+  const text = reasoningText(message, target);
+  return text === '' ? [] : [{ type: 'thinking', thinking: text, signature: '' }];
+}
+
 /** A chat completion as a Messages answer (providers §18.4). */
 export function chatAnswerToMessages(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
   const choice = asArray(body.choices)[0];
   if (!isObject(choice) || !isObject(choice.message)) throw invalidAnswer('The provider answered without a choice.');
   const { message } = choice;
   const content: JsonObject[] = [];
-  const reasoning = wantsThinking(context) ? reasoningText(message, target) : '';
-  if (reasoning !== '') content.push({ type: 'thinking', thinking: reasoning, signature: '' });
+  if (wantsThinking(context)) content.push(...thinkingBlocks(message, target));
   if (typeof message.content === 'string' && message.content !== '') {
     content.push({ type: 'text', text: message.content });
   } else if (Array.isArray(message.content)) {

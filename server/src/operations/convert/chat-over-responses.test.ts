@@ -400,8 +400,32 @@ describe('Messages request to Responses', () => {
     ],
   ])('asks for a summary where thinking is asked for: %s', (_name, body, reasoning) => {
     expect(messages(body, { strict: false })).toMatchObject({ reasoning });
-    // Encrypted reasoning would reach nobody.
-    expect(messages(body, { strict: false }).include).toBeUndefined();
+    // Who asks for thinking has thinking blocks, in whose signature it comes back; nobody else has a place for it.
+    expect(messages(body).include).toEqual(['reasoning.encrypted_content']);
+    expect(messages({ output_config: { effort: 'low' } }, { strict: false }).include).toBeUndefined();
+  });
+
+  it('sends back the reasoning that its thinking blocks stand for, and no other', () => {
+    const thinking = (signature: string, words = 'hm'): JsonObject => ({
+      type: 'thinking',
+      thinking: words,
+      signature,
+    });
+    const call = { type: 'tool_use', id: 't', name: 'f', input: {} };
+    const content = [
+      thinking('responses:rs_1:g:A='),
+      thinking(''),
+      thinking('EqQB'),
+      thinking('responses:rs_2:x', ''),
+      call,
+    ];
+    const result = { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't', content: 'r' }] };
+    const body = messages({ messages: [{ role: 'user', content: 'q' }, { role: 'assistant', content }, result] });
+    expect((body.input as JsonObject[]).slice(1, -1)).toEqual([
+      { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'hm' }], encrypted_content: 'g:A=' },
+      { type: 'reasoning', id: 'rs_2', summary: [], encrypted_content: 'x' },
+      { type: 'function_call', call_id: 't', name: 'f', arguments: '{}' },
+    ]);
   });
 
   it.each<[string, string, JsonObject]>([

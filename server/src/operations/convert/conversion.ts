@@ -41,6 +41,8 @@ export interface ConvertTarget {
   readonly omit?: ReadonlySet<string>;
   /** Message and delta field in which the provider gives, and where `history` is true also takes, reasoning text. */
   readonly reasoning?: { readonly field: string; readonly history?: boolean };
+  /** Messages and deltas carry reasoning items of Responses in `content_blocks`, and history takes them back. */
+  readonly reasoningItems?: boolean;
   readonly traits?: (model: string) => MessagesTraits;
   /** Type of the tool by which a model of Responses searches the web. Default `web_search`. */
   readonly searchTool?: (model: string) => string;

@@ -1,7 +1,7 @@
 import type { Shape } from '../operation.ts';
 import { chatAnswerToResponses } from './answer-chat-to-responses.ts';
 import { responsesAnswerToChat } from './answer-responses-to-chat.ts';
-import { chatAnswerToMessages, messagesAnswerToChat } from './answers.ts';
+import { chatAnswerToMessages, messagesAnswerToChat, wantsThinking } from './answers.ts';
 import { type Conversion, type ConversionTable, type ConvertTarget, compose } from './conversion.ts';
 import { asArray, invalid, refuse } from './fields.ts';
 import { chatToMessages } from './request-chat-to-messages.ts';
@@ -43,8 +43,12 @@ const BETWEEN: ConvertTarget = {
   reasoning: { field: 'reasoning_content' },
 };
 
-/** The same where Responses is asked: thinking is a wish there, and comes back as a summary. */
-const BETWEEN_RESPONSES: ConvertTarget = { ...BETWEEN, extensions: new Set(['service_tier', 'thinking']) };
+/** The same where Responses is asked: thinking is a wish there, which is shown as a summary and comes back as it was. */
+const BETWEEN_RESPONSES: ConvertTarget = {
+  ...BETWEEN,
+  extensions: new Set(['service_tier', 'thinking']),
+  reasoningItems: true,
+};
 
 function messagesOverResponses(target: ConvertTarget): Conversion {
   const outer = messagesOverChat(BETWEEN_RESPONSES);
@@ -57,8 +61,8 @@ function messagesOverResponses(target: ConvertTarget): Conversion {
       if (typeof body.max_tokens === 'number' && body.max_tokens > 0 && body.max_tokens < LEAST_OUTPUT) {
         invalid('max_tokens', `"max_tokens" must be at least ${LEAST_OUTPUT} with this model.`);
       }
-      // A Messages caller has no place for what reasoning is encrypted as, so that it is not asked for.
-      return inner.request(outer.request(body, context), { ...context, strict: true });
+      // What can be sent back has its place in thinking blocks, which only come to who asks for them.
+      return inner.request(outer.request(body, context), { ...context, strict: !wantsThinking({ ...context, body }) });
     },
   };
 }

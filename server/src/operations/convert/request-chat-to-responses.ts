@@ -1,6 +1,7 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, fitCallId, invalid, isNeutral, quoted, refuse } from './fields.ts';
+import { portableItems } from './reasoning-items.ts';
 import { refuseUnknown } from './request-chat-to-messages.ts';
 import { budgetEffort } from './request-messages-to-chat.ts';
 
@@ -126,11 +127,7 @@ class ItemList {
     }
     // Reasoning we showed to a caller outside strict shape comes back here, before the calls it led to. What is not
     // encrypted would have to be stored there, which nothing of ours is.
-    for (const block of asArray(message.content_blocks)) {
-      if (!isObject(block) || block.type !== 'reasoning' || typeof block.encrypted_content !== 'string') continue;
-      const { status: _, ...item } = block;
-      this.items.push(item);
-    }
+    for (const { status: _, ...item } of portableItems(message.content_blocks)) this.items.push(item);
     const refusal = asString(message.refusal);
     if (typeof message.content === 'string' && !refusal) {
       if (message.content !== '') this.#say(message.content);
@@ -316,7 +313,8 @@ export function chatToResponses(body: JsonObject, context: ConvertContext, targe
     if (!isNeutral('top_logprobs', body.top_logprobs)) out.top_logprobs = body.top_logprobs;
   }
   // Only who is shown more than chat has can send it back; only models that reason know it.
-  if (context.strict === false && reasoning !== null) include.push('reasoning.encrypted_content');
+  const thinks = reasoning !== null || asObject(body.thinking).type === 'adaptive';
+  if (context.strict === false && thinks) include.push('reasoning.encrypted_content');
   if (include.length > 0) out.include = include;
   for (const name of SAME) if (body[name] !== undefined && body[name] !== null) out[name] = body[name];
   // Chat stores nothing unless it is asked to, Responses everything unless it is told not to.

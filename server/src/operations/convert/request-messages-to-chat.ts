@@ -3,6 +3,7 @@ import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts'
 import { callExtra } from './chat-calls.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalid, quoted, refuse } from './fields.ts';
+import { itemOf } from './reasoning-items.ts';
 import { refuseUnknown } from './request-chat-to-messages.ts';
 
 /** Longest `user` value OpenAI takes. */
@@ -34,6 +35,7 @@ interface Options {
   readonly cacheControl: boolean;
   readonly reasoningField: string | null;
   readonly callExtra: boolean;
+  readonly reasoningItems: boolean;
 }
 
 const keepCache = (part: JsonObject, block: JsonObject, options: Options): JsonObject =>
@@ -152,6 +154,7 @@ function assistantMessage(content: JsonValue[], at: string, options: Options): J
   let text = '';
   let reasoning = '';
   const calls: JsonObject[] = [];
+  const items: JsonObject[] = [];
   content.forEach((block, i) => {
     const place = `${at}.content[${i}]`;
     if (!isObject(block)) invalid(place, 'A content block must be an object.');
@@ -167,9 +170,12 @@ function assistantMessage(content: JsonValue[], at: string, options: Options): J
           ...(options.callExtra ? callExtra(block) : null),
         });
         break;
-      case 'thinking':
+      case 'thinking': {
         reasoning += asString(block.thinking) ?? '';
+        const item = options.reasoningItems ? itemOf(block) : null;
+        if (item !== null) items.push(item);
         break;
+      }
       case 'redacted_thinking':
         break;
       default:
@@ -179,6 +185,7 @@ function assistantMessage(content: JsonValue[], at: string, options: Options): J
   if (text === '' && calls.length === 0) return null;
   const out: JsonObject = { role: 'assistant', content: text === '' ? null : text };
   if (options.reasoningField !== null && reasoning !== '') out[options.reasoningField] = reasoning;
+  if (items.length > 0) out.content_blocks = items;
   if (calls.length > 0) out.tool_calls = calls;
   return out;
 }
@@ -291,6 +298,7 @@ export function messagesToChat(body: JsonObject, context: ConvertContext, target
     cacheControl: has('cache_control'),
     reasoningField: target.reasoning?.history === true ? target.reasoning.field : null,
     callExtra: has('extra_content'),
+    reasoningItems: target.reasoningItems === true,
   };
   if (typeof body.max_tokens !== 'number') invalid('max_tokens', '"max_tokens" is required.');
   if (body.max_tokens === 0) refuse('max_tokens', '0 only warms a cache, which has no equivalent there.');

@@ -242,6 +242,21 @@ describe('Responses answer to chat completion', () => {
       },
     });
   });
+
+  it('gives what its model wants back as the signature of thinking blocks, to who asked for thinking', () => {
+    const items = [
+      thought('a|b', { encrypted_content: 'gAAA' }),
+      thought('', { id: 'rs_2', encrypted_content: 'gBBB' }),
+    ];
+    const body = response([...items, message(text('x'))]);
+    const asked = { thinking: { type: 'adaptive' } };
+    expect(answer(body, { body: asked }, 'messages').content).toEqual([
+      { type: 'thinking', thinking: 'a\n\nb', signature: 'responses:rs_1:gAAA' },
+      { type: 'thinking', thinking: '', signature: 'responses:rs_2:gBBB' },
+      { type: 'text', text: 'x' },
+    ]);
+    expect(answer(body, {}, 'messages').content).toEqual([{ type: 'text', text: 'x' }]);
+  });
 });
 
 function caught(run: () => unknown): unknown {

@@ -423,4 +423,29 @@ describe('Responses events to chat chunks', () => {
       error: { type: 'rate_limit_error', message: 'Slower.' },
     });
   });
+
+  it('becomes thinking blocks whose signatures are what the model wants back', () => {
+    const summary = { type: 'response.reasoning_summary_text.delta', output_index: 0, summary_index: 0, delta: 'a' };
+    const events = [
+      created,
+      summary,
+      done(0, thought('a', { encrypted_content: 'gAAA' })),
+      added(1, thought('')),
+      done(1, thought('', { id: 'rs_2', encrypted_content: 'gBBB' })),
+      says(2, 'x'),
+      completed(),
+    ];
+    const signed = (signature: string): JsonObject => ({ type: 'signature_delta', signature });
+    const deltas = (more: Partial<ConvertContext>): unknown[] =>
+      parsed(stream(events, more, 'messages'))
+        .filter(({ type }) => type === 'content_block_delta')
+        .map(({ index, delta }) => [index, delta]);
+    expect(deltas({ body: { thinking: { type: 'adaptive' } } })).toEqual([
+      [0, { type: 'thinking_delta', thinking: 'a' }],
+      [0, signed('responses:rs_1:gAAA')],
+      [1, signed('responses:rs_2:gBBB')],
+      [2, { type: 'text_delta', text: 'x' }],
+    ]);
+    expect(deltas({})).toEqual([[0, { type: 'text_delta', text: 'x' }]]);
+  });
 });

@@ -5,6 +5,7 @@ import { chatUsageObject, readChatUsage, reasoningText, wantsThinking } from './
 import { type StreamedCall, StreamedCalls } from './chat-calls.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { portableItems, signatureOf } from './reasoning-items.ts';
 import { stopReason } from './stop-reasons.ts';
 import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
 
@@ -27,6 +28,8 @@ export class ChatToMessagesStream extends ConvertingStream {
   /** Text that came in the middle of a call. */
   #held = '';
   #refused = false;
+  /** Of the thinking block that is open. */
+  #signature = '';
   #finish: string | null = null;
   #usage: JsonObject | null = null;
 
@@ -78,6 +81,7 @@ export class ChatToMessagesStream extends ConvertingStream {
     if (this.#thinking) {
       const reasoning = reasoningText(delta, this.#target);
       if (reasoning !== '') this.#text('thinking', reasoning, emit);
+      if (this.#target.reasoningItems === true) this.#sign(delta, emit);
     }
     if (typeof delta.content === 'string' && delta.content !== '') this.#text('text', delta.content, emit);
     if (typeof delta.refusal === 'string' && delta.refusal !== '') {
@@ -113,6 +117,21 @@ export class ChatToMessagesStream extends ConvertingStream {
     this.#emit('content_block_delta', { index: this.#index, delta }, emit);
   }
 
+  /** A reasoning item has ended: its signature ends the block that showed it, or one that shows nothing. */
+  #sign({ content_blocks: blocks }: JsonObject, emit: Emit): void {
+    for (const one of asArray(blocks)) {
+      for (const item of portableItems([asObject(one).content_block])) {
+        if (this.#open?.kind === 'call') continue;
+        if (this.#open?.kind !== 'thinking') {
+          this.#close(emit);
+          this.#begin({ kind: 'thinking' }, { type: 'thinking', thinking: '', signature: '' }, emit);
+        }
+        this.#signature = signatureOf(item);
+        this.#close(emit);
+      }
+    }
+  }
+
   #begin(open: Open, block: JsonObject, emit: Emit): void {
     this.#open = open;
     this.#index++;
@@ -121,9 +140,10 @@ export class ChatToMessagesStream extends ConvertingStream {
 
   #close(emit: Emit): void {
     if (this.#open === null) return;
-    // Signatures cannot be made here; the empty one is dropped when the block comes back.
+    // Signatures cannot be made here; an empty one is dropped when the block comes back.
     if (this.#open.kind === 'thinking') {
-      const delta = { type: 'signature_delta', signature: '' };
+      const delta = { type: 'signature_delta', signature: this.#signature };
+      this.#signature = '';
       this.#emit('content_block_delta', { index: this.#index, delta }, emit);
     }
     this.#emit('content_block_stop', { index: this.#index }, emit);

@@ -5,14 +5,13 @@ import {
   callOf,
   failureOf,
   finishOf,
-  isPortable,
   nativeReason,
-  reasoningOf,
   usageOfResponse,
 } from './answer-responses-to-chat.ts';
 import { seconds } from './answers.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { isPortable, reasoningOf } from './reasoning-items.ts';
 import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
 
 /** Statuses that say more than the name of the event that ends a stream. */

@@ -90,7 +90,8 @@ const OPENAI_NAMED = /^(?:gpt-|o\d|chatgpt-)/i;
 
 function apiFor(credentials: Credentials, model: string): Api {
   const api = placeOf(credentials)?.api ?? 'models';
-  return api === 'models' && CLAUDE.test(model) ? 'anthropic' : api;
+  if (api !== 'models') return api;
+  return CLAUDE.test(model) ? 'anthropic' : hasResponsesOnly(model, credentials) ? 'openai' : api;
 }
 
 const VERSION = '2024-05-01-preview';
