@@ -244,6 +244,12 @@ describe('another request is a miss', () => {
     expect(status(await chat(body))).toBe('HIT');
   });
 
+  it('by a namespace, when its metadata only look like one', async () => {
+    const body = ask();
+    await chat(body, SIMPLE, { 'x-gateway-metadata': '{"namespace":"team-a"}' });
+    expect(status(await chat(body, SIMPLE, { 'x-gateway-cache-namespace': 'team-a' }))).toBe('MISS');
+  });
+
   it('unless only metadata differ and a namespace stands in their place', async () => {
     const body = ask();
     const named = (team: string) => ({

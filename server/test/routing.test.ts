@@ -342,6 +342,27 @@ describe('circuit breakers', () => {
     expect(counts()).toEqual([3, 6, 0]);
   });
 
+  it('who brings a time limit along that is too short keeps nobody else from a target that answers', async () => {
+    of('a').answer = (request, response) => void setTimeout(() => ok('a')(request, response), 600);
+    const slug = await saved({ ...fallback([target('a'), target('b')]), cb_config });
+    const short = () => ask(slug, {}, { 'x-gateway-request-timeout': '200' });
+    for (let i = 0; i < 4; i++) await short();
+    expect(await ask(slug)).toMatchObject({ status: 200, path: 'config.targets[0]' });
+  });
+
+  it('who brings a token along that is refused keeps nobody else from a target that takes theirs', async () => {
+    of('a').answer = (request, response) =>
+      (request.headers.authorization === 'Bearer good' ? ok('a') : fails(401))(request, response);
+    const slug = await saved({
+      ...fallback([{ provider: 'openai', custom_host: `${of('a').url}/v1` }, target('b')]),
+      cb_config: { ...cb_config, failure_status_codes: [401] },
+    });
+    const as = (token: string) => ask(slug, {}, { authorization: `Bearer ${token}` });
+    for (let i = 0; i < 4; i++) expect(await as('bad')).toMatchObject({ path: 'config.targets[1]' });
+    expect(counts()).toEqual([2, 4, 0]);
+    expect(await as('good')).toMatchObject({ status: 200, path: 'config.targets[0]' });
+  });
+
   it('a new version of a config begins anew', async () => {
     of('a').answer = fails(503);
     const config = { ...fallback([target('a'), target('b')]), cb_config };
@@ -470,7 +491,30 @@ describe('dry runs', () => {
   });
 });
 
+describe('how much one request may become', () => {
+  it('at most 200 calls, however many targets and retries a config has, and then the last answer', async () => {
+    of('a').answer = fails(503);
+    const targets = Array.from({ length: 100 }, () => fallback([target('a'), target('a'), target('a')]));
+    const slug = await saved({ ...fallback(targets), retry: { attempts: 5 } });
+    const told = await ask(slug);
+    expect(told).toMatchObject({ status: 503 });
+    expect(told.text).toContain('status 503');
+    expect(counts()).toEqual([200, 0, 0]);
+    of('a').received.length = 0;
+    of('b').answer = fails(503);
+    await ask(await saved(fallback([...Array.from({ length: 99 }, () => target('a')), target('c')])));
+    expect(counts()).toEqual([99, 0, 1]);
+  });
+});
+
 describe('who may say where a request goes', () => {
+  it('what a name contains never makes it another one that was asked for before', async () => {
+    const named = (provider: string, model: string) =>
+      server.call('/chat/completions', chat({ model }), { 'x-gateway-provider': provider });
+    for (const model of ['a|gpt-4o', 'a\ngpt-4o', '1:agpt-4o']) expect((await named('@a', model)).status).toBe(200);
+    expect((await named('@a|', '@a/gpt-4o')).status).toBe(400);
+  });
+
   const inline = fallback([
     target('a'),
     { provider: 'openai', api_key: 'sk-mine-alone', custom_host: 'http://127.0.0.1:1/v1' },

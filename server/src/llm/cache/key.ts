@@ -105,7 +105,7 @@ function about(hash: Hash, x: Exchange, target: Target, prepared: Prepared): voi
       prepared.seen,
       guardrails.map(({ id, version }) => [id, version ?? null]),
       // A namespace takes the place of what tells callers apart (api §33.1), never that of tenant, key or account.
-      namespace === undefined ? (x.metadata ?? null) : { namespace },
+      namespace === undefined ? [x.metadata ?? null] : { namespace },
     ]),
   );
 }

@@ -6,6 +6,12 @@ import type { AttemptResult } from './answered.ts';
 import { Shown } from './shown.ts';
 
 /**
+ * Of one request, all targets, retries and hedged calls together. A config may have thousands of targets, and one request
+ * must not become as many calls of a provider that is down, or of a host that never asked for them.
+ */
+export const MAX_ATTEMPTS = 200;
+
+/**
  * Whether an attempt at this target may follow: nobody has seen anything yet, or the target takes what was seen as the
  * beginning of its answer.
  */

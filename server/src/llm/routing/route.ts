@@ -64,6 +64,8 @@ export type RouteNode = Leaf | FallbackNode | BalanceNode | ConditionalNode;
 
 export interface Route {
   readonly root: RouteNode;
+  /** Whether a target below may be left out. */
+  readonly hasBreakers: boolean;
 }
 
 const STICKY_TTL_S = 3600;
@@ -79,11 +81,15 @@ const compiled = new WeakMap<Config, Route>();
 export function routeOf(config: Config): Route {
   let route = compiled.get(config);
   if (route === undefined) {
-    route = { root: compileNode(config, {}, 'config') };
+    const root = compileNode(config, {}, 'config');
+    route = { root, hasBreakers: hasBreaker(root) };
     compiled.set(config, route);
   }
   return route;
 }
+
+const hasBreaker = (node: RouteNode): boolean =>
+  node.kind === 'target' ? node.breaker !== null : node.targets.some(hasBreaker);
 
 function compileNode(node: Config, above: Config, path: string): RouteNode {
   const merged = inherit(above, node);

@@ -38,7 +38,9 @@ class Node {
     const x = {
       services: { clock, breakers, cache, random: () => this.random, log: { warn: () => {} } },
       metadata: user === null ? null : { user },
-      request: { url: '/v1/chat/completions' },
+      request: { url: '/v1/chat/completions', rawHeaders: [] },
+      callerToken: null,
+      attempts: [],
       header: () => undefined,
       scan: null,
       body: Buffer.alloc(0),
@@ -49,7 +51,7 @@ class Node {
     x.walk = walk;
     const run = async (leaf: Leaf): Promise<AttemptResult> => {
       // As a target is tried: told before anything is waited for.
-      const told = leaf.breaker === null ? null : breakers.begin(`${walk.place} ${leaf.path}`, leaf.breaker);
+      const told = leaf.breaker === null ? null : breakers.begin(`${walk.breakers} ${leaf.path}`, leaf.breaker);
       called.push(leaf.path);
       const status = await call(leaf.path);
       told?.({ status, late: false });

@@ -2,13 +2,16 @@
  * The way of one request through the targets of its config: which leaf is next, and whether what a target made of it is
  * final (api §10.6). What a target needs to be tried is given by `steps/route.ts`.
  */
+import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { Quota } from '../../limits/admission.ts';
 import type { RouteDecision } from '../../telemetry/decision-facts.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Judged } from '../guard/judged.ts';
+import { ownSettings } from '../own-settings.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
+import { MAX_ATTEMPTS } from '../relay/rescue.ts';
 import { namesStatus } from '../relay/rules.ts';
 import type { Target } from '../target.ts';
 import { balance, type Drawn } from './balance.ts';
@@ -20,6 +23,8 @@ export interface Walk {
   readonly route: Route;
   /** Of the config, for what is remembered of its targets. */
   readonly place: string;
+  /** Where the breakers of its targets are kept for this request. */
+  readonly breakers: string;
   /** As it came; targets shape it anew. */
   readonly body: Buffer;
   readonly scan: ScanResult | null;
@@ -49,6 +54,7 @@ export function newWalk(x: Exchange, route: Route, place: string): Walk {
   return {
     route,
     place,
+    breakers: breakersAt(x, route, place),
     body: x.body,
     scan: x.scan,
     stream: x.stream,
@@ -67,6 +73,19 @@ export function newWalk(x: Exchange, route: Route, place: string): Walk {
 
 /** How often a session is looked up again because its target has been found to fail meanwhile. */
 const MAX_LOOKS = 3;
+
+/**
+ * Requests that are called alike share breakers. One that brings its own time limit, host, account or token fails for what it
+ * brought: that must not keep others from a target that answers them.
+ */
+function breakersAt(x: Exchange, route: Route, place: string): string {
+  if (!route.hasBreakers) return place;
+  const own = ownSettings(x);
+  if (own.length === 0 && x.callerToken === null) return place;
+  return `${place} ${createHash('sha256')
+    .update(JSON.stringify([own, x.callerToken]))
+    .digest('base64url')}`;
+}
 
 export interface Walker {
   /** Calls one target, with its own retries. Rejects when the whole request must end. */
@@ -126,6 +145,7 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
  */
 function goesOn(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> | null): boolean {
   if (x.clientGone || (x.headSent && x.shown?.continuable !== true)) return false;
+  if (x.attempts.length >= MAX_ATTEMPTS) return false;
   if (result.kind === 'done') return !x.dryRun && !x.headSent && asksForNext(codes, x.status, null);
   if (result.kind === 'failed') {
     const { kind } = result.error;
@@ -160,7 +180,7 @@ function mayCall(x: Exchange, walk: Walk, node: RouteNode): boolean {
   if (node.kind === 'conditional') return true;
   if (node.kind !== 'target') return node.targets.some((target) => mayCall(x, walk, target));
   const { breaker } = node;
-  return breaker === null || x.services.breakers.standOf(`${walk.place} ${node.path}`, breaker) !== 'open';
+  return breaker === null || x.services.breakers.standOf(`${walk.breakers} ${node.path}`, breaker) !== 'open';
 }
 
 /** The target that was drawn, or another one when it has been found to fail since. */

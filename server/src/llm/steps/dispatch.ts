@@ -5,7 +5,7 @@ import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders, retriesOf } from '../gateway-headers.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
 import { headerOf } from '../relay/look.ts';
-import { goesOnFrom, mayFollow, noteBreak } from '../relay/rescue.ts';
+import { goesOnFrom, MAX_ATTEMPTS, mayFollow, noteBreak } from '../relay/rescue.ts';
 import { namesStatus } from '../relay/rules.ts';
 import type { Retry, Target } from '../target.ts';
 
@@ -42,7 +42,7 @@ export async function call(x: Exchange, target: Target, prepared: Prepared): Pro
 
 /** Milliseconds until the next try, or null when this result is final. */
 function retryDelay(x: Exchange, retry: Retry | null, result: AttemptResult, tries: number): number | null {
-  if (retry === null || tries >= retry.attempts || x.clientGone) return null;
+  if (retry === null || tries >= retry.attempts || x.clientGone || x.attempts.length >= MAX_ATTEMPTS) return null;
   if (result.kind === 'done' || !namesStatus(retry.statusCodes, ...outcomeOf(result))) return null;
   // Those that failed together do not come back together: full jitter.
   let wait = x.services.random() * 1000 * 2 ** tries;

@@ -10,6 +10,7 @@ import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import { readMetadata } from '../metadata.ts';
 import { answerModels, wantsIntegratedModels } from '../models.ts';
+import { isNeutral } from '../own-settings.ts';
 import { makePlan, type Plan } from '../plan.ts';
 import { routeOf } from '../routing/route.ts';
 import { objectLeaf } from '../routing/walk.ts';
@@ -17,24 +18,6 @@ import { findTarget, refuseUnexecuted, selectTarget } from '../select.ts';
 import type { Target } from '../target.ts';
 import { isManaged } from './objects.ts';
 import { pathOnly } from './record.ts';
-
-/** Request headers that do not change where a call goes: a request with only these may use a memoised plan. */
-const NEUTRAL = new Set([
-  'x-gateway-api-key',
-  'x-gateway-provider',
-  'x-gateway-virtual-key',
-  'x-gateway-config',
-  'x-gateway-trace-id',
-  'x-gateway-span-id',
-  'x-gateway-parent-span-id',
-  'x-gateway-span-name',
-  'x-gateway-metadata',
-  'x-gateway-dry-run',
-  'x-gateway-debug',
-  'x-gateway-forward-headers',
-  'x-gateway-cache-force-refresh',
-  'x-gateway-cache-namespace',
-]);
 
 const MAX_PLANS = 1000;
 
@@ -70,10 +53,11 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   const limitedKey = (x.principal?.rateLimits.length ?? 0) > 0;
   const budgetedKey = x.principal?.usageLimits != null;
   const purpose = purposeFor(x);
+  // No header has a line break, and a slug and a model have any: one text must not stand for two requests.
   const memoKey =
     inline || !isNeutral(x) || managed
       ? null
-      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}${purpose === 'uses' ? '' : ` ${purpose}`}|${reference ?? ''}|${x.header('x-gateway-virtual-key') ?? ''}|${x.header('x-gateway-provider') ?? ''}|${slug ?? ''}|${model}`;
+      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}${purpose === 'uses' ? '' : ` ${purpose}`}\n${reference ?? ''}\n${x.header('x-gateway-virtual-key') ?? ''}\n${x.header('x-gateway-provider') ?? ''}\n${slug?.length ?? 0}:${slug ?? ''}${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
   if (known !== undefined && (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.plan = known;
@@ -155,23 +139,6 @@ function purposeFor({ operation, request }: Exchange): Purpose {
   if (operation.id !== 'proxy') return purposeOf(operation, method, '', false);
   const { 'content-length': length = '0', 'transfer-encoding': coding } = headers;
   return purposeOf(operation, method, pathOnly(url), length === '0' && coding === undefined);
-}
-
-function isNeutral(x: Exchange): boolean {
-  const raw = x.request.rawHeaders;
-  for (let i = 0; i < raw.length; i += 2) {
-    const name = raw[i] ?? '';
-    // `x-gateway-` in any case, told by its first letter and its length before anything is allocated.
-    if (
-      name.length > 10 &&
-      (name.charCodeAt(0) | 32) === 120 &&
-      name.charCodeAt(1) === 45 &&
-      (name.charCodeAt(2) | 32) === 103
-    ) {
-      if (!NEUTRAL.has(name) && !NEUTRAL.has(name.toLowerCase())) return false;
-    }
-  }
-  return true;
 }
 
 function storedConfig(snapshot: WorkspaceSnapshot, reference: string, ofKey: boolean): StoredConfig {

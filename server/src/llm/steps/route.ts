@@ -90,7 +90,8 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
   x.caching = null;
   const { tries } = x;
   // Before anything is waited for: of requests that come together one tries a target that was left out.
-  const told = leaf.breaker === null ? NOBODY : x.services.breakers.begin(`${walk.place} ${leaf.path}`, leaf.breaker);
+  const told =
+    leaf.breaker === null ? NOBODY : x.services.breakers.begin(`${walk.breakers} ${leaf.path}`, leaf.breaker);
   try {
     const target = targetOf(x, walk, plan, leaf);
     if (!mayFollow(x, target)) return brokenBefore(x, walk, before);
