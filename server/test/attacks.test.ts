@@ -255,6 +255,18 @@ describe('providers', () => {
     expect(record).toMatchObject({ model_answered: null, status: 200 });
   });
 
+  it('G-12 an answer of nothing but brackets within brackets is no answer, whole or in a stream', async () => {
+    const deep = `{"choices":${'['.repeat(200_000)}${']'.repeat(200_000)}}`;
+    const body = { model: 'gpt-4o', max_tokens: 5, messages: [{ role: 'user', content: 'Hello' }] };
+    upstream.answer = (_request, response) => sendJson(response, 200, deep);
+    const whole = await server.call('/messages', body, viaStored());
+    expect(whole.status).toBe(502);
+    expect(await whole.text()).toContain('not JSON');
+    upstream.answer = (_request, response) => sendEvents(response, [`data: ${deep}\n\n`, 'data: [DONE]\n\n']);
+    const stream = await server.call('/messages', { ...body, stream: true }, viaStored());
+    expect(await stream.text()).not.toContain('message_stop');
+  });
+
   it('comments that keep a stream alive are not counted as tokens', async () => {
     upstream.answer = (_request, response) =>
       sendEvents(response, [

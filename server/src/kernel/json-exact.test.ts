@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseExact } from './json-exact.ts';
+import { parseExact, parseJson } from './json-exact.ts';
 
 describe('parseExact', () => {
   it('keeps every digit of an integer no double can hold', () => {
@@ -39,5 +39,33 @@ describe('parseExact', () => {
   it('throws SyntaxError for what is no JSON', () => {
     expect(() => parseExact('{')).toThrow(SyntaxError);
     expect(() => parseExact('12345678901234567890 x')).toThrow(SyntaxError);
+  });
+});
+
+describe.each([
+  ['parseExact', parseExact],
+  ['parseJson', parseJson],
+])('%s and nesting', (_name, parse) => {
+  const nested = (depth: number, open = '[', close = ']') => open.repeat(depth) + close.repeat(depth);
+
+  it('reads 1024 levels, and refuses more without reading them', () => {
+    expect(JSON.stringify(parse(`${nested(1024)}${' '.repeat(2048)}`))).toBe(nested(1024));
+    for (const depth of [1025, 3_000_000]) expect(() => parse(nested(depth))).toThrow('nested deeper');
+    expect(() => parse(`{"a":${'{"a":'.repeat(1500)}1${'}'.repeat(1500)}}`)).toThrow('nested deeper');
+    expect(() => parse(`{"n":12345678901234567890,"a":${nested(100_000)}}`)).toThrow('nested deeper');
+  });
+
+  it('counts no brackets in strings, and none that are closed again', () => {
+    for (const text of [
+      JSON.stringify({ a: '[{'.repeat(5000) }),
+      JSON.stringify({ a: `"[\\`.repeat(5000), b: '\\' }),
+      JSON.stringify(Array.from({ length: 5000 }, () => [{}])),
+    ])
+      expect(JSON.stringify(parse(text))).toBe(text);
+  });
+
+  it('refuses what is no JSON, however long', () => {
+    for (const text of ['"'.repeat(5001), ']'.repeat(5000), `["${'\\'.repeat(5001)}"`, '{'.repeat(5000)])
+      expect(() => parse(text)).toThrow(SyntaxError);
   });
 });

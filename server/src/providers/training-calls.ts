@@ -1,6 +1,7 @@
 /** What the training adapters share: building calls, reading answers, refusing fields, cutting pages. */
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import { quoted } from '../operations/convert/fields.ts';
 import { embeddedError, type ProviderError, readProviderError } from '../operations/dialects/provider-error.ts';
 import type { Batch, FineTuningJob, JobRequest, Page, PageRequest } from '../operations/training.ts';
@@ -29,7 +30,7 @@ export async function failureOf(answer: AdapterAnswer, read: ErrorReader = readP
   try {
     const text = await answer.text(1024 * 1024);
     body = text;
-    const parsed: unknown = JSON.parse(text);
+    const parsed: unknown = parseJson(text);
     if (isObject(parsed)) body = parsed;
     else if (Array.isArray(parsed) && isObject(parsed[0])) body = parsed[0];
   } catch {

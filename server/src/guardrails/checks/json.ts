@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { CheckError, type Judgement } from '../check.ts';
 import { compileSchema, SchemaProblem, TooMuchWork } from '../json-schema.ts';
 import { ANY_TARGET, AT_ONCE, check, not, OUTPUT, operator, paced, texts, verdict } from './support.ts';
@@ -36,7 +37,7 @@ export function* jsonIn(text: string): Generator<number, unknown[]> {
 function parsed(text: string): unknown {
   if (!/^\s*[{["\d\-tfn]/.test(text)) return undefined;
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return undefined;
   }

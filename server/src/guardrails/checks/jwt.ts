@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { JSONWebKeySet, JWTPayload } from 'jose';
 import { z } from 'zod';
 import { isObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { Lru } from '../../kernel/lru.ts';
 import { CheckError, type Judgement, type Outside } from '../check.ts';
 import { expected, matchesExpected, matchTypes, patternsAmong } from './metadata.ts';
@@ -139,7 +140,7 @@ async function json(outside: Outside, request: Asked): Promise<unknown> {
   if (answer.status !== 200)
     throw new CheckError(`The server that knows the token's keys answered with ${answer.status}.`);
   try {
-    return JSON.parse(answer.body.toString('utf8'));
+    return parseJson(answer.body.toString('utf8'));
   } catch {
     throw new CheckError("The server that knows the token's keys did not answer with JSON.");
   }

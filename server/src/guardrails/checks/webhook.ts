@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { CheckError, type Common, type Outside, type Subject } from '../check.ts';
 import { forwarded } from '../forward-headers.ts';
 import { ANY_TARGET, BOTH, check, OUTPUT, url } from './support.ts';
@@ -86,7 +87,7 @@ export const webhook = check({
         throw new CheckError(`The webhook answered with ${answer.status}.`);
       let said: unknown;
       try {
-        said = JSON.parse(answer.body.toString('utf8'));
+        said = parseJson(answer.body.toString('utf8'));
       } catch {
         throw new CheckError('The webhook did not answer with JSON.');
       }

@@ -2,6 +2,7 @@
 import { InnerResponse, innerRequest } from '../../http/inner-exchange.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { OPERATIONS } from '../../operations/operation.ts';
 import { Exchange } from '../exchange.ts';
 
@@ -48,7 +49,7 @@ export async function embed(
   const answer = await response.collected;
   if (!answer.complete || answer.status !== 200) return null;
   try {
-    const parsed: unknown = JSON.parse(answer.body.toString('utf8'));
+    const parsed: unknown = parseJson(answer.body.toString('utf8'));
     const first = isObject(parsed) && Array.isArray(parsed.data) ? parsed.data[0] : null;
     return isObject(first) ? unit(first.embedding) : null;
   } catch {

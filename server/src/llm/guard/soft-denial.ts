@@ -1,5 +1,6 @@
 /** A refusal that is told as an ordinary answer (`soft_deny_200`), in the caller's own dialect. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { conversion } from '../../operations/convert/index.ts';
 import { formatEvent, type StreamEvent } from '../../operations/stream.ts';
 import type { Exchange } from '../exchange.ts';
@@ -42,7 +43,7 @@ function withResults(x: Exchange, events: readonly StreamEvent[], results: JsonO
 }
 
 function inResponse(event: StreamEvent, results: JsonObject): StreamEvent {
-  const said: unknown = JSON.parse(event.data);
+  const said: unknown = parseJson(event.data);
   if (!isObject(said) || !isObject(said.response)) return event;
   return { ...event, data: JSON.stringify({ ...said, response: { ...said.response, ...results } }) };
 }

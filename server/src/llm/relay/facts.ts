@@ -1,4 +1,5 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { decodeString, type JsonFault, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
 import type { Dialect, Operation, Shape } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
@@ -44,7 +45,7 @@ export function readAnswerFacts(body: Buffer, cut: boolean): AnswerFacts {
 
 function objectAt(body: Buffer, start: number, end: number): JsonObject | null {
   try {
-    const value: unknown = JSON.parse(body.toString('utf8', start, end));
+    const value: unknown = parseJson(body.toString('utf8', start, end));
     return isObject(value) ? value : null;
   } catch {
     return null;

@@ -1,5 +1,6 @@
 /** What a relay asks of raw headers and event bytes, without parsing more than it must. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import type { StreamEvent } from '../../operations/stream.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { Framing } from '../../providers/provider.ts';
@@ -36,7 +37,7 @@ export function declaredLength(headers: readonly string[]): number | null {
 export function parsed(event: StreamEvent | null): JsonObject | null {
   if (event === null || event.data === '[DONE]') return null;
   try {
-    const value: unknown = JSON.parse(event.data);
+    const value: unknown = parseJson(event.data);
     return isObject(value) ? value : null;
   } catch {
     return null;

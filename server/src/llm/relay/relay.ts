@@ -26,7 +26,7 @@ import { Meter } from './meter.ts';
 import { followShown, goesOnFrom } from './rescue.ts';
 import { Sample } from './sample.ts';
 import { StreamWatch, silent } from './watch.ts';
-import { errorAmong, noJson, recordFailure, unfit } from './whole.ts';
+import { errorAmong, noJson, readWhole, recordFailure, unfit } from './whole.ts';
 
 /** An answer this small is sent in one piece, head and body together. */
 const WHOLE_BYTES = 64 * 1024;
@@ -332,7 +332,7 @@ export class Relay implements WireHandler {
     if (json) {
       const facts = readAnswerFacts(body, this.#sample.cut);
       if (must && facts.broken) throw noJson();
-      if (this.#rescuable && !this.#sample.cut && this.#isUnfit(JSON.parse(body.toString('utf8')))) return;
+      if (this.#rescuable && !this.#sample.cut && this.#isUnfit(readWhole(body))) return;
       if (facts.error !== null && !x.headSent) {
         const error = embeddedError(facts.error);
         if (error !== null) {

@@ -2,6 +2,7 @@
 
 import type { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { Shape } from '../../operations/operation.ts';
 import { isSilent } from './look.ts';
@@ -139,7 +140,7 @@ function read(bytes: Buffer): JsonObject | null {
   const event = parseEvent(bytes);
   if (event === null || event.data === '' || event.data.trim() === '[DONE]') return null;
   try {
-    const body: unknown = JSON.parse(event.data);
+    const body: unknown = parseJson(event.data);
     return isObject(body) ? body : null;
   } catch {
     return null;

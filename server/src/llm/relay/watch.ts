@@ -6,6 +6,7 @@
 import { type Deadline, deadlinesOf } from '../../kernel/deadlines.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
@@ -211,7 +212,7 @@ function bodyOf(bytes: Buffer): JsonObject | null | undefined {
   const event = parseEvent(bytes);
   if (event === null || event.data === '' || event.data.trim() === '[DONE]') return null;
   try {
-    const body: unknown = JSON.parse(event.data);
+    const body: unknown = parseJson(event.data);
     return isObject(body) ? body : undefined;
   } catch {
     return undefined;

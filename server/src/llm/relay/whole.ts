@@ -1,6 +1,7 @@
 /** What is wrong with an answer in one piece that began as a success. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
@@ -46,3 +47,12 @@ export function errorAmong(x: Exchange, events: readonly Buffer[]): ProviderErro
 /** An answer that is cut off, or is no JSON where it must be. */
 export const noJson = (): SluiceError =>
   new SluiceError('upstream_invalid', 'The provider answered with something that is not JSON, or with a part of it.');
+
+/** What an answer in one piece says; throws `noJson` for one that nobody can read. */
+export function readWhole(body: Buffer): unknown {
+  try {
+    return parseJson(body.toString('utf8'));
+  } catch {
+    throw noJson();
+  }
+}

@@ -1,4 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import type { Dialect } from '../operation.ts';
 
 /** An upstream error, brought to the names of the OpenAI error object. */
@@ -193,7 +194,7 @@ export interface ProviderErrorBody {
 
 function parsed(raw: string): JsonObject | string {
   try {
-    const value: unknown = JSON.parse(raw);
+    const value: unknown = parseJson(raw);
     if (isObject(value)) return value;
     if (Array.isArray(value) && isObject(value[0])) return value[0];
   } catch {

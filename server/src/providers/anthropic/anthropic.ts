@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import {
   anthropicErrorStatus,
   type ProviderError,
@@ -35,7 +36,7 @@ function modelList(body: JsonObject): JsonObject {
 function overloadIn(data: string): ProviderError | null {
   if (!data.includes('overloaded_error')) return null;
   try {
-    const event: unknown = JSON.parse(data);
+    const event: unknown = parseJson(data);
     if (!isObject(event) || event.type !== 'error' || !isObject(event.error)) return null;
     return event.error.type === 'overloaded_error' ? readProviderError(529, event) : null;
   } catch {

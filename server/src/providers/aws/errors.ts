@@ -1,5 +1,6 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { type ProviderError, readProviderError } from '../../operations/dialects/provider-error.ts';
 import type { AdapterAnswer } from '../training.ts';
 import { providerFailure } from '../training-calls.ts';
@@ -47,7 +48,7 @@ function readBody(text: string, header: string | undefined): AwsError {
   }
   let body: unknown = null;
   try {
-    body = JSON.parse(text);
+    body = parseJson(text);
   } catch {
     return { name: plainName(header ?? ''), message: text.trim().slice(0, 500) || null };
   }

@@ -2,6 +2,7 @@
 import { AwsEventStream, type AwsMessage } from '../../kernel/aws-event-stream.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { formatEvent, type StreamEvent } from '../../operations/stream.ts';
 import { awsStreamError } from './errors.ts';
 
@@ -10,10 +11,10 @@ const INITIAL = 'initial-response';
 
 /** An event of the model's own stream, as InvokeModel wraps it: `{bytes: base64}`. */
 function modelEvent(payload: Buffer): StreamEvent {
-  const wrapped: unknown = JSON.parse(payload.toString('utf8'));
+  const wrapped: unknown = parseJson(payload.toString('utf8'));
   if (!isObject(wrapped) || typeof wrapped.bytes !== 'string') throw new TypeError('a chunk without bytes');
   const data = Buffer.from(wrapped.bytes, 'base64').toString('utf8');
-  const event: unknown = JSON.parse(data);
+  const event: unknown = parseJson(data);
   return { event: isObject(event) && typeof event.type === 'string' ? event.type : null, data };
 }
 

@@ -1,6 +1,7 @@
 /** Calls of the Bedrock control plane: signed, or with a Bedrock API key. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { quoted } from '../../operations/convert/fields.ts';
 import { awsAuth } from '../aws/credentials.ts';
 import { awsUrl, encodeStrictly } from '../aws/encode.ts';
@@ -61,7 +62,7 @@ export async function bedrockCall(context: AdapterContext, call: BedrockCall): P
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return null;
   }

@@ -2,6 +2,7 @@
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import {
   type Batch,
   type BatchRequest,
@@ -100,7 +101,7 @@ async function firstLine(stream: Readable): Promise<JsonValue> {
     if (end >= 0 || size > FIRST_LINE_BYTES) break;
   }
   try {
-    return JSON.parse(Buffer.concat(parts).toString('utf8')) as JsonValue;
+    return parseJson(Buffer.concat(parts).toString('utf8')) as JsonValue;
   } catch {
     return null;
   }

@@ -2,6 +2,7 @@
 import { pipeline, Readable, Transform } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import type { FileObject } from '../../operations/training.ts';
 import { multipartBody } from '../multipart.ts';
 import type { AdapterContext, AdapterRequest, FilesAdapter, UploadRequest } from '../training.ts';
@@ -102,7 +103,7 @@ export function openAiFiles(options: FilesOptions): FilesAdapter {
       if (text === '') return;
       let body: unknown = null;
       try {
-        body = JSON.parse(text);
+        body = parseJson(text);
       } catch {
         // Told below.
       }

@@ -1,4 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { messagesUsage, NO_TOKENS } from '../../operations/usage.ts';
 import {
   type Answer,
@@ -190,7 +191,7 @@ const signatureOf = (ask: Ask): string => Buffer.from(`sandbox ${ask.hash}`).toS
 /** Arguments that were cut at the limit are no JSON: the block is then empty. */
 function inputOf(text: string | null): JsonValue {
   try {
-    const value: unknown = JSON.parse(text ?? '');
+    const value: unknown = parseJson(text ?? '');
     return isObject(value) ? value : {};
   } catch {
     return {};

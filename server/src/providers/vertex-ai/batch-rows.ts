@@ -1,6 +1,7 @@
 /** Rows of Vertex AI batches, in and out (providers §6.4). */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { asArray, asObject, invalid, refuse } from '../../operations/convert/fields.ts';
 import type { Batch, BatchRequest } from '../../operations/training.ts';
 import { failedResponse, type ResultLine, readInputLine } from '../batch-lines.ts';
@@ -82,7 +83,7 @@ function failureIn(status: string): {
   const brace = status.indexOf('{');
   if (brace >= 0) {
     try {
-      const value: unknown = JSON.parse(status.slice(brace));
+      const value: unknown = parseJson(status.slice(brace));
       if (isObject(value)) {
         const error = isObject(value.error) ? value.error : value;
         const code = integerOf(error.code);

@@ -1,5 +1,7 @@
 /** What checks of hosted services share: how they are declared, and one way to ask. */
+
 import { z } from 'zod';
+import { parseJson } from '../../../kernel/json-exact.ts';
 import {
   type Check,
   CheckError,
@@ -90,7 +92,7 @@ function asker(service: string, subject: Subject, outside: Outside, common: Comm
 function readAs<T>(service: string, shape: z.ZodType<T>, bytes: Buffer): T {
   let said: unknown;
   try {
-    said = JSON.parse(bytes.toString('utf8'));
+    said = parseJson(bytes.toString('utf8'));
   } catch {
     throw new CheckError(`${service} did not answer with JSON.`);
   }

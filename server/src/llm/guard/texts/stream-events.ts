@@ -1,5 +1,6 @@
 /** What one event of a stream holds, by the places of the whole answer. */
 import { isObject, type JsonObject, type JsonValue } from '../../../kernel/json.ts';
+import { parseJson } from '../../../kernel/json-exact.ts';
 import type { Shape } from '../../../operations/operation.ts';
 import { type Frame, rootFrame } from './walk.ts';
 
@@ -263,7 +264,7 @@ class MessagesAssembler implements Assembler {
 function inputOf(text: string): JsonValue {
   if (text === '') return {};
   try {
-    return JSON.parse(text) as JsonValue;
+    return parseJson(text);
   } catch {
     return text;
   }
