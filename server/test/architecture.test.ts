@@ -25,7 +25,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   auth: ['kernel', 'store', 'operations', 'pricing'],
   limits: ['kernel', 'store', 'operations', 'pricing'],
   telemetry: ['kernel', 'store', 'operations', 'pricing'],
-  resources: ['kernel', 'store', 'operations', 'pricing', 'auth', 'providers', 'guardrails', 'limits'],
+  resources: ['kernel', 'store', 'operations', 'pricing', 'auth', 'providers', 'guardrails', 'limits', 'telemetry'],
   runtime: [
     'kernel',
     'store',

@@ -539,7 +539,8 @@ describe('accounting', () => {
     expect(upstream.received.length).toBe(before);
     expect(text).not.toContain('sk-stored');
     expect(JSON.parse(text)).toMatchObject({
-      object: 'dry_run',
+      object: 'decision',
+      dry_run: true,
       request: { method: 'POST', url: `${upstream.url}/v1/chat/completions`, body: chat() },
     });
     expect((await server.records())[0]).toMatchObject({ dry_run: true, cost_micros: null, attempts: [] });

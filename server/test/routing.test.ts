@@ -473,18 +473,20 @@ describe('dry runs', () => {
     const told = await ask(config, {}, { 'x-gateway-dry-run': 'true' });
     expect(told.status).toBe(200);
     expect(JSON.parse(told.text)).toMatchObject({
-      object: 'dry_run',
-      target: { path: 'config.targets[1]', provider: 'openai', slug: 'b', model: 'm1' },
+      object: 'decision',
+      dry_run: true,
+      target: { path: 'config.targets[1]', provider: 'openai', provider_slug: 'b', model: 'm1' },
       targets: [
         {
           path: 'config.targets[0]',
           provider: null,
-          slug: null,
-          model: null,
-          error: expect.stringContaining('nobody'),
+          provider_slug: 'nobody',
+          order: 1,
+          problem: expect.stringContaining('nobody'),
         },
-        { path: 'config.targets[1]', provider: 'openai', slug: 'b', model: 'm1' },
-        { path: 'config.targets[2].targets[0]', provider: 'openai', slug: 'c', model: 'gpt-4o' },
+        { path: 'config.targets[1]', provider: 'openai', provider_slug: 'b', model: 'm1', order: 2, problem: null },
+        { path: 'config.targets[2].targets[0]', provider: 'openai', provider_slug: 'c', model: 'gpt-4o', order: 3 },
+        { path: 'config.targets[2].targets[1]', provider_slug: 'a', order: null, why: 'not_drawn' },
       ],
     });
     expect(counts()).toEqual([0, 0, 0]);

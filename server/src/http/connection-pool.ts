@@ -158,6 +158,8 @@ export class ConnectionPool {
 
   #open(opened: (error: unknown, connection: Connection | null) => void): void {
     const { hostname, protocol, port } = this.#options.origin;
+    const { clock } = this.#options;
+    const began = clock.monotonic();
     let connection: Connection | null = null;
     let early = false;
     const onread = {
@@ -174,7 +176,8 @@ export class ConnectionPool {
         socket.destroy();
         return opened(new AnswerFault('begins before it was asked'), null);
       }
-      connection = new Connection(socket, this, this.#options.keepAliveMs, this.#options.clock);
+      connection = new Connection(socket, this, this.#options.keepAliveMs, clock);
+      connection.connectMs = clock.monotonic() - began;
       this.#all.add(connection);
       opened(null, connection);
     });
@@ -221,6 +224,8 @@ export class Connection implements AnswerSink {
   #paused = false;
   /** Closed after its call. */
   single = false;
+  /** How long it took to make, milliseconds; 0 once it has served a call. */
+  connectMs = 0;
   /** Monotonic time until which it may be used again. */
   idleUntil = 0;
 
@@ -249,6 +254,7 @@ export class Connection implements AnswerSink {
     this.#started = false;
     this.#parser.begin(call.headOnly);
     call.onSent(this);
+    this.connectMs = 0;
     if (this.#call !== call) return;
     const { head, body, bodyBytes } = call;
     if (body === null || bodyBytes === 0) socket.write(head, 'latin1');

@@ -20,7 +20,7 @@ export interface WireTimeouts {
 
 export interface Upstream extends Closable {
   /**
-   * Sends one request and reports through `handler`. Never throws and never calls back before it returned. No
+   * Sends one request and reports through `handler`. Never throws and, but for `onSent`, never calls back before it returned. No
    * redirects are followed. A request that a reused connection swallowed without a byte of answer is repeated once on
    * a new connection. After `pause` at most one more chunk is delivered.
    */
@@ -183,6 +183,7 @@ class Call implements PooledCall, WireControl {
   onSent(connection: Connection): void {
     this.#connection = connection;
     this.#deadline.reset(this.#headersMs);
+    this.#handler.onSent?.(this.#upstream.clock.monotonic(), connection.connectMs);
   }
 
   onInterim(): void {
@@ -376,7 +377,7 @@ class Refused implements WireControl {
 
 class Calls implements Upstream {
   readonly #guard: EgressGuard;
-  readonly #clock: Clock;
+  readonly clock: Clock;
   readonly limits: Required<UpstreamLimits>;
   readonly deadlines: Deadlines;
   readonly #organisations = new Map<string, Map<string, Entry>>();
@@ -387,7 +388,7 @@ class Calls implements Upstream {
 
   constructor(guard: EgressGuard, clock: Clock, limits: UpstreamLimits) {
     this.#guard = guard;
-    this.#clock = clock;
+    this.clock = clock;
     this.deadlines = deadlinesOf(clock);
     this.limits = {
       connections: limits.connections ?? 256,
@@ -432,14 +433,14 @@ class Calls implements Upstream {
     const known = origins?.get(origin);
     if (known) return known;
     if (this.#pools >= this.limits.pools) this.#makeRoom();
-    const entry = new Entry(origin, this.#guard, organisationId, this.limits, this.#clock);
+    const entry = new Entry(origin, this.#guard, organisationId, this.limits, this.clock);
     if (!origins) {
       origins = new Map();
       this.#organisations.set(organisationId, origins);
     }
     origins.set(origin, entry);
     this.#pools++;
-    this.#stopSweep ??= this.#clock.after(SWEEP_MS, this.#sweep);
+    this.#stopSweep ??= this.clock.after(SWEEP_MS, this.#sweep);
     return entry;
   }
 
@@ -482,7 +483,7 @@ class Calls implements Upstream {
         entry.used = false;
       }
     }
-    this.#stopSweep = this.#pools > 0 && !this.#closed ? this.#clock.after(SWEEP_MS, this.#sweep) : null;
+    this.#stopSweep = this.#pools > 0 && !this.#closed ? this.clock.after(SWEEP_MS, this.#sweep) : null;
   };
 
   async close(): Promise<void> {
@@ -492,7 +493,7 @@ class Calls implements Upstream {
     const pools = [...this.#organisations.values()].flatMap((origins) => [...origins.values()].map(({ pool }) => pool));
     this.#organisations.clear();
     this.#pools = 0;
-    const stop = this.#clock.after(CLOSE_MS, () => {
+    const stop = this.clock.after(CLOSE_MS, () => {
       for (const pool of pools) pool.destroy();
     });
     await Promise.allSettled(pools.map((pool) => pool.close()));

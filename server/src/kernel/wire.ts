@@ -29,6 +29,8 @@ export interface WireControl {
 }
 
 export interface WireHandler {
+  /** The request is being written, at `at` by the monotonic clock. `connectMs`: for the connection; 0 where one was open. */
+  onSent?(at: number, connectMs: number): void;
   /** Status and raw headers (`[name, value, …]`) of the final answer; called once. */
   onHead(status: number, headers: readonly string[], control: WireControl): void;
   onData(chunk: Buffer): void;

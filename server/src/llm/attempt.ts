@@ -11,9 +11,12 @@ import { withoutCallExtras } from '../operations/convert/chat-calls.ts';
 import { type Bound, prefillOf } from '../providers/binding.ts';
 import type { Binding, CallContext, Prefill, Signer } from '../providers/provider.ts';
 import { signerOf } from '../providers/sign-in.ts';
+import type { FieldChanges } from '../telemetry/decision-facts.ts';
 import { type Access, accessOf } from './access.ts';
 import { type ApartCall, dispatchApart } from './apart.ts';
+import { causeOf, rounded } from './attempt-cause.ts';
 import type { Exchange } from './exchange.ts';
+import { changesBetween, UNCHANGED } from './field-changes.ts';
 import { HedgedCall } from './hedge.ts';
 import type { AttemptResult } from './relay/answered.ts';
 import { goingOn, withPrefill } from './relay/join.ts';
@@ -159,7 +162,7 @@ function buildBody(
   const foreign = holdsForeignExtras(x, target, bound);
   const untouched = shown === null && !foreign && shaping === null;
   if (untouched && (bound.request === undefined || isUntouched(x, bound))) {
-    if (isExplained(x)) x.changed = addUsage ? ['stream_options'] : [];
+    if (isExplained(x)) x.changed = splicedChanges(x, context.model, addUsage);
     return { parts: splice(x, context.model, addUsage), converted: false, stripUsage: addUsage };
   }
   const parsed = parseExact(x.body.toString('utf8'));
@@ -173,6 +176,8 @@ function buildBody(
       ...body,
       stream_options: { ...(isObject(body.stream_options) ? body.stream_options : {}), include_usage: true },
     };
+  // What a conversion makes of it is another body altogether: told is what the config does.
+  const own = body;
   const headers = convert === null ? binding.headers?.(body, context) : undefined;
   const things = convert === null ? (binding.apart?.split?.(body, context) ?? null) : null;
   if (things !== null) {
@@ -182,7 +187,7 @@ function buildBody(
   if (bound.request !== undefined) body = bound.request(body, context);
   if (prefill !== null) body = withPrefill(body, prefill);
   const stripUsage = addUsage && convert === null;
-  if (isExplained(x)) x.changed = convert === null ? changedFields(parsed, body) : Object.keys(parsed);
+  if (isExplained(x)) x.changed = changesBetween(bodyAsItCame(x) ?? parsed, convert === null ? body : own);
   return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage, headers };
 }
 
@@ -191,12 +196,28 @@ export function isExplained({ plan, request }: Exchange): boolean {
   return plan?.configSlug != null || request.headers['x-gateway-config'] !== undefined;
 }
 
-/** Top-level fields that were added, left out or given another value. */
-function changedFields(before: JsonObject, after: JsonObject): string[] {
-  const names = new Set([...Object.keys(before), ...Object.keys(after)]);
-  return [...names].filter(
-    (name) => before[name] !== after[name] && JSON.stringify(before[name]) !== JSON.stringify(after[name]),
-  );
+/** The caller's own body, where guardrails have put another one in its place; null: it still stands. */
+function bodyAsItCame({ shaped, walk, came }: Exchange): JsonObject | null {
+  const bytes = shaped ? (walk?.body ?? came) : null;
+  const parsed = bytes === null ? null : parseExact(bytes.toString('utf8'));
+  return isObject(parsed) ? parsed : null;
+}
+
+/** What `splice` changes, beside what guardrails have. */
+function splicedChanges(x: Exchange, model: string, addUsage: boolean): FieldChanges {
+  const before = bodyAsItCame(x);
+  const now = before === null ? null : parseExact(x.body.toString('utf8'));
+  const { added, dropped, overridden } =
+    before !== null && isObject(now) ? changesBetween(before, { ...now, model }) : UNCHANGED;
+  const replaced = before === null && x.scan?.get('model') !== undefined && model !== x.model;
+  const named = before === null && x.scan?.get('model') === undefined && model !== '';
+  if (!replaced && !named && !addUsage) return { added, dropped, overridden };
+  const options = addUsage && x.scan?.get('stream_options') === undefined;
+  return {
+    added: [...added, ...(named ? ['model'] : []), ...(options ? ['stream_options'] : [])],
+    dropped,
+    overridden: [...overridden, ...(replaced ? ['model'] : []), ...(addUsage && !options ? ['stream_options'] : [])],
+  };
 }
 
 /**
@@ -335,7 +356,7 @@ function withoutParameters(query: string, names: ReadonlySet<string> | undefined
 }
 
 /** What an attempt failed with, unless its status says all there is to say. */
-function causeOf(result: AttemptResult, status: number | null): string | null {
+function errorOf(result: AttemptResult, status: number | null): string | null {
   if (result.kind === 'done') return null;
   if (result.kind === 'failed') return result.error.code ?? result.error.kind;
   const hidden = status !== null && status < 300;
@@ -419,8 +440,11 @@ function send(
           target: target.path,
           provider: target.provider.id,
           status: relay.status,
-          error: causeOf(result, relay.status),
-          duration_ms: Math.round((services.clock.monotonic() - started) * 1000) / 1000,
+          error: errorOf(result, relay.status),
+          cause: causeOf(x, result, relay.status),
+          began_ms: rounded(started - x.started),
+          ...relay.times.since(started),
+          duration_ms: rounded(services.clock.monotonic() - started),
         });
         resolve(result);
       },

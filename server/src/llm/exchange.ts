@@ -10,6 +10,7 @@ import type { Operation } from '../operations/operation.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { LimitFacts } from '../store/limit-types.ts';
+import type { FieldChanges } from '../telemetry/decision-facts.ts';
 import type { AttemptRecord } from '../telemetry/record.ts';
 import type { Caching } from './cache/caching.ts';
 import type { Reserved } from './estimate.ts';
@@ -100,10 +101,12 @@ export class Exchange {
   guard: Guarded | null;
   /** What the cache found, or keeps of the answer; null where no cache is asked. */
   caching: Caching | null;
-  /** Top-level fields of the body that are not sent as they came; null where a body was not looked into. */
-  changed: readonly string[] | null;
+  /** Fields of the body that are not sent as they came; null where a body was not looked into. */
+  changed: FieldChanges | null;
   /** The body is already what the config makes of it. */
   shaped: boolean;
+  /** The body as it came, where guardrails have put another one in its place; null otherwise. */
+  came: Buffer | null;
   readonly attempts: AttemptRecord[];
   /** Upstream calls begun. */
   tries: number;
@@ -188,6 +191,7 @@ export class Exchange {
     this.caching = null;
     this.changed = null;
     this.shaped = false;
+    this.came = null;
     this.attempts = [];
     this.tries = 0;
     this.waited = 0;

@@ -3,14 +3,25 @@
  * taken. Each further call is reserved under the limits of the request before it begins, and what a call that was given up
  * has used is booked by estimate.
  */
+import type { SluiceError } from '../kernel/errors.ts';
 import type { WireControl, WireHandler } from '../kernel/wire.ts';
 import type { Hold } from '../limits/ledger/hold.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
+import type { AttemptCause } from '../telemetry/record.ts';
+import { causeOfError, rounded } from './attempt-cause.ts';
 import { likelyInput } from './estimate.ts';
 import type { Exchange } from './exchange.ts';
 import { type Hedge, Race } from './relay/race.ts';
 import { reserveAnother } from './steps/reserve.ts';
 import type { Target } from './target.ts';
+
+const LOST: AttemptCause = { kind: 'hedge_lost', code: 'hedge_lost', message: 'Another call has answered first.' };
+
+function causeOfLost(status: number | null, error: SluiceError | null, open: boolean): AttemptCause {
+  if (open) return LOST;
+  if (error !== null) return causeOfError(error);
+  return { kind: 'status', code: null, message: `The provider answered with status ${status}.` };
+}
 
 const NOTHING = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
 
@@ -39,13 +50,15 @@ export class HedgedCall {
     this.#settled = true;
     const x = this.#x;
     const target = this.#target;
-    for (const { status, error, open, ms } of this.race.lost()) {
+    for (const { status, error, open, began, ms } of this.race.lost()) {
       x.attempts.push({
         target: target.path,
         provider: target.provider.id,
         status,
         error: open ? 'hedge_lost' : error === null ? null : (error.code ?? error.kind),
-        duration_ms: Math.round(ms * 1000) / 1000,
+        cause: causeOfLost(status, error, open),
+        began_ms: rounded(began - x.started),
+        duration_ms: rounded(ms),
       });
       if (!open) continue;
       // A stream that was given up before its first byte had written nothing yet; an answer in one piece most of it.

@@ -61,6 +61,12 @@ export function dataPlanePaths(): JsonObject {
   return out;
 }
 
+const DRY_RUN: JsonObject = {
+  schema: { enum: ['true', 'false'] },
+  description:
+    'With `true` nothing is called or charged: the answer is the object of `GET /logs/{logId}/decision`, with the request that would be sent.',
+};
+
 function describe(operation: Operation): JsonObject {
   const names = [...operation.path.matchAll(/:(\w+)/g)].map((match) => match[1] ?? '');
   const headers = [
@@ -91,7 +97,12 @@ function describe(operation: Operation): JsonObject {
     security: [{ apiKey: [] }],
     parameters: [
       ...names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
-      ...headers.map((name) => ({ name, in: 'header', required: false, schema: { type: 'string' } })),
+      ...headers.map((name) => ({
+        name,
+        in: 'header',
+        required: false,
+        ...(name === 'x-gateway-dry-run' ? DRY_RUN : { schema: { type: 'string' } }),
+      })),
     ],
     ...(operation.body === 'none' ? {} : { requestBody: { required: true, content: { [media]: { schema } } } }),
     responses: {

@@ -121,6 +121,22 @@ export function unnamedProvider(x: Exchange, config: Config | null): SluiceError
   );
 }
 
+/** Whom a config, else the request, names: a stored provider or a base one. Nothing is looked up or refused. */
+export function namedBy(
+  x: Exchange,
+  config: Config,
+  modelSlug: string | null,
+): { slug: string | null; raw: string | null } {
+  const own = config.passthrough === true ? null : namedByConfig(config);
+  if (own !== null) return own;
+  const header = x.header('x-gateway-provider');
+  const key = config.passthrough === true ? undefined : x.header('x-gateway-virtual-key');
+  if (key !== undefined) return { slug: key, raw: null };
+  if (header?.startsWith('@')) return { slug: header.slice(1), raw: null };
+  if (header === undefined || config.passthrough === true) return { slug: modelSlug, raw: null };
+  return { slug: null, raw: header };
+}
+
 function namedByConfig(config: Config): { slug: string | null; raw: string | null } | null {
   if (config.virtual_key) return { slug: config.virtual_key, raw: null };
   if (config.provider?.startsWith('@')) return { slug: config.provider.slice(1), raw: null };

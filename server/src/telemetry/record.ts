@@ -60,6 +60,8 @@ export interface LogRecord {
   readonly decision?: DecisionFacts | undefined;
   /** Absent when no limit was asked. */
   readonly limits?: LimitFacts | undefined;
+  /** The guardrails that judge it, by phase, whether or not they were asked; absent without any. */
+  readonly guards?: { readonly input: readonly string[]; readonly output: readonly string[] } | undefined;
   /** What guardrails said; absent when none was asked. */
   readonly guardrails?: readonly GuardrailFacts[] | undefined;
   /** True when the caller asked what would happen and nothing was called or charged. */
@@ -71,7 +73,37 @@ export interface AttemptRecord {
   readonly provider: string;
   readonly status: number | null;
   readonly error: string | null;
+  /** Why it failed; absent where it did not. */
+  readonly cause?: AttemptCause | undefined;
+  /** From the arrival of the request to the begin of the attempt. */
+  readonly began_ms?: number | undefined;
+  /** Until a connection was free or began to be made, signing in included; absent where none was used. */
+  readonly queued_ms?: number | undefined;
+  /** 0 where a connection was open. */
+  readonly connect_ms?: number | undefined;
+  /** From the begin of the attempt, as `duration_ms`. */
+  readonly first_byte_ms?: number | undefined;
+  /** Of streams. */
+  readonly first_content_ms?: number | undefined;
   readonly duration_ms: number;
+}
+
+/** Why an attempt failed; the message is one that the caller may see. */
+export interface AttemptCause {
+  readonly kind:
+    | 'status'
+    | 'answer_error'
+    | 'connection'
+    | 'invalid_answer'
+    | 'timeout'
+    | 'limit'
+    | 'guardrail'
+    | 'target'
+    | 'hedge_lost'
+    | 'caller_left'
+    | 'gateway';
+  readonly code: string | null;
+  readonly message: string;
 }
 
 /** What an answer from the cache did not need again. */

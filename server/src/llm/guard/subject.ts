@@ -107,6 +107,7 @@ export class GuardedRequest {
     if (body instanceof FormBody) x.body = body.bytes;
     else if (Buffer.isBuffer(body)) x.body = body;
     else {
+      x.came ??= x.body;
       x.body = Buffer.from(JSON.stringify(isObject(body) && isObject(this.#base) ? pinned(body, this.#base) : body));
       x.scan = x.scan === null ? null : scanned(x.body);
       x.shaped = true;

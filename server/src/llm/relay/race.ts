@@ -22,6 +22,8 @@ export interface Lost {
   readonly error: SluiceError | null;
   /** It was under way when it was given up. */
   readonly open: boolean;
+  /** By the monotonic clock. */
+  readonly began: number;
   readonly ms: number;
 }
 
@@ -41,6 +43,8 @@ class Lane implements WireHandler {
   control: WireControl | null = null;
   status: number | null = null;
   headers: readonly string[] = [];
+  sentAt = 0;
+  connectMs = 0;
   readonly kept: Buffer[] = [];
   #keptBytes = 0;
   error: SluiceError | null = null;
@@ -49,6 +53,11 @@ class Lane implements WireHandler {
   constructor(race: Race, started: number) {
     this.#race = race;
     this.started = started;
+  }
+
+  onSent(at: number, connectMs: number): void {
+    this.sentAt = at;
+    this.connectMs = connectMs;
   }
 
   onHead(status: number, headers: readonly string[], control: WireControl): void {
@@ -109,7 +118,7 @@ export class Race implements WireControl {
     const now = this.#parts.clock.monotonic();
     return this.#lanes
       .filter((lane) => lane !== (this.#taken ?? this.#lanes[0]))
-      .map(({ status, error, started, open }) => ({ status, error, open, ms: now - started }));
+      .map(({ status, error, started, open }) => ({ status, error, open, began: started, ms: now - started }));
   }
 
   isTaken(lane: Lane): boolean {
@@ -156,6 +165,7 @@ export class Race implements WireControl {
 
   #decide(lane: Lane): void {
     this.#taken = lane;
+    if (lane.sentAt !== 0) this.handler.onSent?.(lane.sentAt, lane.connectMs);
     this.#stopTimer?.();
     for (const other of this.#lanes) if (other !== lane && other.open) other.control?.abort();
   }

@@ -25,6 +25,7 @@ import { answerTouches, declaredLength, framingOf, headerOf, isJson, joined, nam
 import { Meter } from './meter.ts';
 import { followShown, goesOnFrom } from './rescue.ts';
 import { Sample } from './sample.ts';
+import { Times } from './times.ts';
 import { StreamWatch, silent } from './watch.ts';
 import { errorAmong, noJson, readWhole, recordFailure, unfit } from './whole.ts';
 
@@ -54,7 +55,7 @@ export class Relay implements WireHandler {
   #status = 0;
   #headers: readonly string[] = [];
   #control: WireControl | null = null;
-  #headAt = 0;
+  readonly times = new Times();
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   readonly #sample = new Sample();
@@ -105,6 +106,11 @@ export class Relay implements WireHandler {
     return this.#status === 0 ? null : this.#status;
   }
 
+  onSent(at: number, connectMs: number): void {
+    this.times.sentAt = at;
+    this.times.connectMs = connectMs;
+  }
+
   /** Ends the attempt from outside: a timeout, or the client went away. Whatever comes after is ignored. */
   cancel(error: SluiceError): void {
     if (this.#settled) return;
@@ -123,7 +129,7 @@ export class Relay implements WireHandler {
     this.#headers = headers;
     this.#control = control;
     this.#client.open(status, headers, control);
-    this.#headAt = this.#x.services.clock.monotonic();
+    this.times.headAt = this.#x.services.clock.monotonic();
     if (status < 200 || status >= 300) {
       this.#mode = 'error';
       return;
@@ -146,6 +152,7 @@ export class Relay implements WireHandler {
         x: this.#x,
         target: this.#target,
         started: this.#started,
+        times: this.times,
         paused: () => this.#client.waits('client') || this.#client.waits('guard'),
         expire: (error) => this.#fail(error),
         release: (events) => this.#show(events),
@@ -313,7 +320,7 @@ export class Relay implements WireHandler {
     }
     // Nothing is shown of what another attempt may take the place of.
     if (this.#pendingBytes <= RESCUED_BYTES && this.#rescuable) return;
-    const slow = this.#x.services.clock.monotonic() - this.#headAt > WHOLE_MS;
+    const slow = this.#x.services.clock.monotonic() - this.times.headAt > WHOLE_MS;
     if (this.#pendingBytes <= WHOLE_BYTES && !slow) return;
     this.#client.start(declaredLength(this.#headers), null);
     const last = this.#pending.pop();

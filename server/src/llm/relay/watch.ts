@@ -16,6 +16,7 @@ import type { Target } from '../target.ts';
 import { errorIn, filtered, isFiltered, isPing, knowsEvents, saysSomething, tellsEnd } from './content.ts';
 import { isSilent, piecesOf } from './look.ts';
 import { type BreakRules, isFollowed } from './rules.ts';
+import type { Times } from './times.ts';
 
 /** Bytes of events before the first content that are kept at most; what is more is shown as it comes. */
 const KEPT_BYTES = 1024 * 1024;
@@ -23,6 +24,7 @@ const KEPT_BYTES = 1024 * 1024;
 export class StreamWatch {
   readonly #x: Exchange;
   readonly #target: Target;
+  readonly #times: Times;
   readonly #paused: () => boolean;
   readonly #expire: (error: SluiceError) => void;
   readonly #release: (events: readonly Buffer[]) => void;
@@ -47,6 +49,8 @@ export class StreamWatch {
     target: Target;
     /** Monotonic time at which the attempt began. */
     started: number;
+    /** Is told when the first content came. */
+    times: Times;
     /** Whether it is we who are not reading. */
     paused: () => boolean;
     expire: (error: SluiceError) => void;
@@ -56,6 +60,7 @@ export class StreamWatch {
     const { x, target } = parts;
     this.#x = x;
     this.#target = target;
+    this.#times = parts.times;
     this.#paused = parts.paused;
     this.#expire = parts.expire;
     this.#release = parts.release;
@@ -162,6 +167,7 @@ export class StreamWatch {
     this.#filtered ||= isFiltered(operation, body);
     if (this.#content || !saysSomething(operation, body)) return;
     this.#content = true;
+    this.#times.contentAt = this.#x.services.clock.monotonic();
     this.#deadline.reset(this.#target.limits.quietMs);
     const rules = this.#target.onBreak;
     if (this.#kept === null || rules === null || rules.ms === 0) return;

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { Quota } from '../../limits/admission.ts';
-import type { RouteDecision } from '../../telemetry/decision-facts.ts';
+import type { RouteDecision, ScoredTarget } from '../../telemetry/decision-facts.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Judged } from '../guard/judged.ts';
 import { ownSettings } from '../own-settings.ts';
@@ -44,6 +44,8 @@ export interface Walk {
   readonly counted: Set<string>;
   /** By targets that are done with: micro-dollars and tokens. */
   used: { readonly cost: number; readonly tokens: number };
+  /** How the targets stood when it was decided, for the record; null before. */
+  scored: ScoredTarget[] | null;
   /** What was decided, for the record. */
   readonly decisions: RouteDecision[];
   /** Bookings on their way to the journal. */
@@ -66,6 +68,7 @@ export function newWalk(x: Exchange, route: Route, place: string): Walk {
     quota: null,
     counted: new Set(),
     used: { cost: 0, tokens: 0 },
+    scored: null,
     decisions: [],
     settling: [],
   };

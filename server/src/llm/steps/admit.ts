@@ -14,17 +14,24 @@ import { modelUnder } from '../shaping.ts';
 export function admit(x: Exchange): void | Promise<void> {
   const { principal, snapshot } = x;
   if (x.dryRun || principal === null || snapshot === null) return;
+  const entities = entitiesOf(x, x.walk === null ? 'all' : 'request');
+  if (entities.length === 0) return;
+  return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x, reservation));
+}
+
+/** `request`: without what only one target of several is limited by. */
+export function entitiesOf(x: Exchange, scope: 'all' | 'request'): LimitedEntity[] {
+  const { principal, snapshot } = x;
   const entities: LimitedEntity[] = [];
+  if (principal === null || snapshot === null) return entities;
   const owner = principal.rateLimits.length > 0 ? limitOwner(principal) : null;
   const own = owner === null ? null : limitedEntity(owner.kind, owner.id, owner.label, principal.rateLimits);
   if (own !== null) entities.push(own);
   if (snapshot.limited !== null) entities.push(snapshot.limited);
-  const stored = x.walk === null ? x.target?.stored : null;
+  const stored = scope === 'all' ? x.target?.stored : null;
   if (stored) entities.push(...stored.limited);
-  if (snapshot.ratePolicies.llm !== null)
-    addPolicies(snapshot.ratePolicies.llm, factsOf(x), entities, x.walk === null ? 'all' : 'request');
-  if (entities.length === 0) return;
-  return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x, reservation));
+  if (snapshot.ratePolicies.llm !== null) addPolicies(snapshot.ratePolicies.llm, factsOf(x), entities, scope);
+  return entities;
 }
 
 /** Whom the limits that a caller brings along belong to: its key, or the subject of its token. */

@@ -12,12 +12,12 @@ import { readMetadata } from '../metadata.ts';
 import { answerModels, wantsIntegratedModels } from '../models.ts';
 import { isNeutral } from '../own-settings.ts';
 import { makePlan, type Plan } from '../plan.ts';
+import { pathOnly } from '../routing/facts.ts';
 import { routeOf } from '../routing/route.ts';
 import { objectLeaf } from '../routing/walk.ts';
 import { findTarget, refuseUnexecuted, selectTarget } from '../select.ts';
 import type { Target } from '../target.ts';
 import { isManaged } from './objects.ts';
-import { pathOnly } from './record.ts';
 
 const MAX_PLANS = 1000;
 

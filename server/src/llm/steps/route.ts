@@ -2,7 +2,8 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { LimitRefused } from '../../limits/refused.ts';
 import { prepare, setAside } from '../attempt.ts';
-import { answerDryRun, type PlannedTarget } from '../dry-run.ts';
+import { causeOfError, rounded } from '../attempt-cause.ts';
+import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import type { RoutePlan } from '../plan.ts';
@@ -11,6 +12,7 @@ import { mayFollow } from '../relay/rescue.ts';
 import type { CallResult } from '../routing/breaker.ts';
 import { beginLeg, endLeg } from '../routing/leg.ts';
 import type { Leaf } from '../routing/route.ts';
+import { scoreTargets } from '../routing/scores.ts';
 import { newWalk, plannedLeaves, type Walk, walkNode } from '../routing/walk.ts';
 import { refuseUnexecuted, selectTarget } from '../select.ts';
 import type { Target } from '../target.ts';
@@ -25,7 +27,9 @@ export async function choose(x: Exchange): Promise<void> {
   if (plan == null) return;
   const walk = newWalk(x, plan.route, plan.place);
   x.walk = walk;
-  for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
+  const leaves = await plannedLeaves(x, walk, plan.route.root);
+  walk.scored = scoreTargets(x, walk, leaves, plan.modelSlug);
+  for (const leaf of leaves) {
     try {
       x.target = targetOf(x, walk, plan, leaf);
       return;
@@ -61,9 +65,15 @@ function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target 
   let target = walk.targets.get(leaf) ?? plan.targets.get(leaf);
   if (target === undefined || isExpired(x, target)) {
     const { saved, modelSlug } = plan;
-    refuseUnexecuted(leaf.config);
-    target = selectTarget(x, { config: leaf.config, configPath: leaf.path, saved, modelSlug });
-    target.bind(x.operation.id, target.sends(x.model));
+    try {
+      refuseUnexecuted(leaf.config);
+      target = selectTarget(x, { config: leaf.config, configPath: leaf.path, saved, modelSlug });
+      target.bind(x.operation.id, target.sends(x.model));
+    } catch (error) {
+      const scored = walk.scored?.find(({ path }) => path === leaf.path);
+      if (scored !== undefined && error instanceof SluiceError) scored.problem = error.message;
+      throw error;
+    }
     // A caller's own credential is this caller's.
     if (target.stored !== null && plan.shared) plan.targets.set(leaf, target);
   }
@@ -105,7 +115,9 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     if (target.provider.local !== undefined) walk.local = true;
     const prepared = prepare(x, target);
     if (x.dryRun) {
-      answerDryRun(x, target, prepared, await planned(x, walk, plan));
+      await lookInto(x, walk, plan);
+      endLeg(x, walk, false);
+      answerDryRun(x, target, prepared);
       return { kind: 'done' };
     }
     const result = await call(x, target, prepared);
@@ -119,7 +131,9 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
       provider: x.target?.provider.id ?? leaf.config.provider ?? '',
       status: null,
       error: error.code ?? error.kind,
-      duration_ms: Math.round((x.services.clock.monotonic() - began) * 1000) / 1000,
+      cause: causeOfError(error),
+      began_ms: rounded(began - x.started),
+      duration_ms: rounded(x.services.clock.monotonic() - began),
     });
     return { kind: 'failed', error };
   } finally {
@@ -127,21 +141,15 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
   }
 }
 
-/** The targets in the order in which they would be tried. */
-async function planned(x: Exchange, walk: Walk, plan: RoutePlan): Promise<PlannedTarget[]> {
-  const out: PlannedTarget[] = [];
+/** Finds out which of the targets that would be tried cannot be called. */
+async function lookInto(x: Exchange, walk: Walk, plan: RoutePlan): Promise<void> {
   for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
-    const { path } = leaf;
     try {
-      const target = targetOf(x, walk, plan, leaf);
-      const { provider, stored } = target;
-      out.push({ path, provider: provider.id, slug: stored?.slug ?? null, model: target.sends(x.model) });
+      targetOf(x, walk, plan, leaf);
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
-      out.push({ path, provider: null, slug: null, model: null, error: error.message });
     }
   }
-  return out;
 }
 
 const NOBODY = () => {};

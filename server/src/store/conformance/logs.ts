@@ -26,7 +26,20 @@ export function logRecord(seq: number, more: Record<string, unknown> = {}): Stor
     trace_id: `trace-${seq}`,
     status: 200,
     metadata: { _user: 'é "quoted"' },
-    attempts: [{ target: 'a', provider: 'openai', status: 200, error: null, duration_ms: 1.25 }],
+    attempts: [
+      {
+        target: 'a',
+        provider: 'openai',
+        status: 200,
+        error: null,
+        cause: { kind: 'status', code: null, message: 'é' },
+        began_ms: 0.125,
+        queued_ms: 0,
+        duration_ms: 1.25,
+      },
+    ],
+    model_sent: 'm',
+    guards: { input: ['pii'], output: [] },
     ...more,
   };
 }

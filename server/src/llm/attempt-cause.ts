@@ -1,0 +1,52 @@
+/** Why an attempt failed, for its record. */
+import type { ErrorKind, SluiceError } from '../kernel/errors.ts';
+import { LimitRefused } from '../limits/refused.ts';
+import type { AttemptCause } from '../telemetry/record.ts';
+import type { Exchange } from './exchange.ts';
+import type { AttemptResult } from './relay/answered.ts';
+
+const MAX_MESSAGE = 300;
+const MAX_CODE = 100;
+
+const KINDS: Readonly<Partial<Record<ErrorKind, AttemptCause['kind']>>> = {
+  timeout: 'timeout',
+  upstream_idle: 'timeout',
+  upstream_unreachable: 'connection',
+  upstream_tls: 'connection',
+  upstream_cut: 'connection',
+  upstream_invalid: 'invalid_answer',
+  provider_error: 'answer_error',
+  usage_limit_exceeded: 'limit',
+  rate_limit_exceeded: 'limit',
+  hooks_failed: 'guardrail',
+  client_closed: 'caller_left',
+  gateway_failure: 'gateway',
+  internal: 'gateway',
+};
+
+/** What ended an attempt, or kept a target from being called. */
+export function causeOfError(error: SluiceError): AttemptCause {
+  const kind = error instanceof LimitRefused ? 'limit' : (KINDS[error.kind] ?? 'target');
+  const own = error.kind === 'timeout' ? 'request_timeout' : error.kind;
+  return { kind, code: (error.code ?? own).slice(0, MAX_CODE), message: error.message.slice(0, MAX_MESSAGE) };
+}
+
+/** Undefined for an attempt that did not fail. */
+export function causeOf(x: Exchange, result: AttemptResult, status: number | null): AttemptCause | undefined {
+  if (result.kind === 'failed') return causeOfError(result.error);
+  if (result.kind === 'answered') {
+    const { code, type, message } = result.error;
+    const inside = status !== null && status >= 200 && status < 300;
+    return {
+      kind: inside ? 'answer_error' : 'status',
+      code: (code ?? type).slice(0, MAX_CODE),
+      message: message.slice(0, MAX_MESSAGE),
+    };
+  }
+  // The answer went to the caller as it came, and said itself that it had failed.
+  if (x.outcome !== 'failed') return undefined;
+  return { kind: 'answer_error', code: x.errorCode, message: (x.errorMessage ?? '').slice(0, MAX_MESSAGE) };
+}
+
+/** Milliseconds as records have them. */
+export const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;

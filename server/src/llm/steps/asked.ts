@@ -1,0 +1,20 @@
+/** Which limits a request was asked under, for its record. */
+import type { Exchange } from '../exchange.ts';
+import { admit, entitiesOf, factsOf } from './admit.ts';
+import { budgetsOf, reserve } from './reserve.ts';
+
+/** Those of its target included, where it has several. `rate_limit policy:<id>`, in the order in which they are asked. */
+export function limitsAsked(x: Exchange): string[] {
+  const { plan, principal, snapshot } = x;
+  if (plan === null || principal === null || snapshot === null) return [];
+  const purpose = plan.route?.purpose ?? null;
+  const out: string[] = [];
+  if (plan.steps.includes(admit) || (purpose !== null && purpose !== 'reads')) {
+    for (const { kind, id, policy } of entitiesOf(x, 'all')) out.push(`rate_limit ${kind}:${policy?.id ?? id}`);
+  }
+  if (plan.steps.includes(reserve) || purpose === 'uses') {
+    for (const { ownerKind, ownerId } of budgetsOf(x, x.target?.stored ?? null, () => factsOf(x)))
+      out.push(`usage_limit ${ownerKind}:${ownerId}`);
+  }
+  return out;
+}
