@@ -283,7 +283,7 @@ describe('chat', () => {
           content: [
             { type: 'text', text: 'See ' },
             { type: 'image_url', image_url: { url: `data:image/png;base64,${PIXEL}` } },
-            { type: 'image_url', image_url: { url: 'https://example.com/cat.jpg' } },
+            { type: 'image_url', image_url: { url: 'https://youtu.be/9hE5-98ZeCg' } },
             { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav' } },
             { type: 'file', file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,AAAA' } },
           ],
@@ -291,7 +291,7 @@ describe('chat', () => {
       ],
     });
     expect(answer.choices[0]?.message.content).toBe(
-      'You said: See image/pnghttps://example.com/cat.jpgaudio/wavapplication/pdf',
+      'You said: See image/pnghttps://youtu.be/9hE5-98ZeCgaudio/wavapplication/pdf',
     );
   });
 

@@ -18,6 +18,7 @@ import { causeOf, rounded } from './attempt-cause.ts';
 import type { Exchange } from './exchange.ts';
 import { changesBetween, UNCHANGED } from './field-changes.ts';
 import { HedgedCall } from './hedge.ts';
+import { withMedia } from './media.ts';
 import type { AttemptResult } from './relay/answered.ts';
 import { goingOn, withPrefill } from './relay/join.ts';
 import { Relay } from './relay/relay.ts';
@@ -169,6 +170,7 @@ function buildBody(
   if (!isObject(parsed)) throw new SluiceError('bad_call', 'The body must be a JSON object.');
   let body: JsonObject = shaping === null ? parsed : shape(parsed, shaping);
   if (foreign) body = withoutCallExtras(body);
+  if (binding.inlines !== undefined) body = withMedia(x, body, binding.inlines);
   if (typeof body.model === 'string' || context.model !== '') body = { ...body, model: context.model };
   if (shown !== null) body = goingOn(x.operation.shape, body, shown);
   if (convert === null && addUsage)

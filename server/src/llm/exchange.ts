@@ -15,6 +15,7 @@ import type { AttemptRecord } from '../telemetry/record.ts';
 import type { Caching } from './cache/caching.ts';
 import type { Reserved } from './estimate.ts';
 import type { Guarded } from './guard/guarded.ts';
+import type { Media } from './media.ts';
 import type { Plan } from './plan.ts';
 import type { Shown } from './relay/shown.ts';
 import type { Leg } from './routing/leg.ts';
@@ -72,6 +73,10 @@ export class Exchange {
   body: Buffer;
   /** Bytes of the body that are counted in the budget of all bodies. */
   bodyHeld: number;
+  /** What its addresses of pictures and files lead to; null while nothing was fetched. */
+  media: Media | null;
+  /** Bytes of that. */
+  mediaBytes: number;
   /** Bytes of the answer that are kept as a whole, counted with those of bodies. */
   answerHeld: number;
   scan: ScanResult | null;
@@ -171,6 +176,8 @@ export class Exchange {
     this.callerToken = null;
     this.body = EMPTY;
     this.bodyHeld = 0;
+    this.media = null;
+    this.mediaBytes = 0;
     this.answerHeld = 0;
     this.scan = null;
     this.model = '';

@@ -69,6 +69,8 @@ export interface Binding {
   /** Throws SluiceError('unsupported_parameter') for a field that cannot be expressed. */
   readonly request?: (body: JsonObject, context: CallContext) => JsonObject;
   readonly response?: (body: JsonObject, context: CallContext) => JsonObject;
+  /** Addresses of pictures and files that the provider does not read itself: what is there is fetched and sent along. */
+  readonly inlines?: (url: string) => boolean;
   /** For a provider that takes or tells one thing at a time where callers ask for several: calls side by side, answered as one. */
   readonly apart?: Apart;
   /** Completes an answer with what only its head tells, such as token counts, before anything else reads it. */

@@ -525,7 +525,7 @@ describe('chat over Converse', () => {
     ['response_format', { response_format: { type: 'json_object' } }],
     [
       'messages[0].content[0].image_url.url',
-      { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'https://a.example/a.png' } }] }] },
+      { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'gs://bucket/a.png' } }] }] },
     ],
     [
       'messages[0].content[0].file.file_id',

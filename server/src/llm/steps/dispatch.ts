@@ -3,6 +3,7 @@ import { attempt, type Prepared, prepare } from '../attempt.ts';
 import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders, retriesOf } from '../gateway-headers.ts';
+import { fetchMedia } from '../media.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
 import { headerOf } from '../relay/look.ts';
 import { goesOnFrom, MAX_ATTEMPTS, mayFollow, noteBreak } from '../relay/rescue.ts';
@@ -17,6 +18,8 @@ const MAX_WAIT_MS = 60_000;
 export async function dispatch(x: Exchange): Promise<void> {
   const { target } = x;
   if (target === null || x.ending !== null) return;
+  const fetching = fetchMedia(x, target);
+  if (fetching !== undefined) await fetching;
   const prepared = prepare(x, target);
   if (x.dryRun) return answerDryRun(x, target, prepared);
   const result = await call(x, target, prepared);

@@ -6,6 +6,7 @@ import { causeOfError, rounded } from '../attempt-cause.ts';
 import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
+import { fetchMedia } from '../media.ts';
 import type { RoutePlan } from '../plan.ts';
 import type { AttemptResult } from '../relay/answered.ts';
 import { mayFollow } from '../relay/rescue.ts';
@@ -113,6 +114,8 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     // What was shown before this target could not be judged with what it says.
     if (x.headSent && (x.guard?.output.length ?? 0) > 0) return brokenBefore(x, walk, before);
     if (target.provider.local !== undefined) walk.local = true;
+    const fetching = fetchMedia(x, target);
+    if (fetching !== undefined) await fetching;
     const prepared = prepare(x, target);
     if (x.dryRun) {
       await lookInto(x, walk, plan);

@@ -18,17 +18,26 @@ import { jobs } from './jobs.ts';
 import { model, models } from './models.ts';
 import { rerank } from './rerank.ts';
 
+/** Bedrock reads nothing but what lies in S3. */
+function isWebAddress(url: string): boolean {
+  return /^https?:\/\//.test(url);
+}
+
 /** Messages of these reach Converse through chat. */
 const ANY: Bindings = {
-  chat: { ...chat, prefill: conversePrefill },
-  count_tokens: countConverse,
+  chat: { ...chat, prefill: conversePrefill, inlines: isWebAddress },
+  count_tokens: { ...countConverse, inlines: isWebAddress },
   embeddings,
   rerank,
   images_generate: images,
   models,
   model,
 };
-const CLAUDE: Bindings = { ...ANY, messages: { ...messages, prefill: conversePrefill }, count_tokens: countTokens };
+const CLAUDE: Bindings = {
+  ...ANY,
+  messages: { ...messages, prefill: conversePrefill, inlines: isWebAddress },
+  count_tokens: { ...countTokens, inlines: isWebAddress },
+};
 
 const signs = ({ credentials }: Pick<CallContext, 'credentials'>): boolean => awsAuthType(credentials) !== 'apiKey';
 

@@ -33,6 +33,11 @@ const TYPES: Readonly<Record<string, string>> = {
 
 /** Files kept by the Gemini API, which knows their types. */
 const KEPT = /^https:\/\/generativelanguage\.googleapis\.com\/[a-z0-9]+\/files\/[a-z0-9-]+$/;
+/** Videos the Gemini API watches where they are. */
+const WATCHED = /^https:\/\/(?:(?:www\.)?youtube\.com\/watch\?v=|youtu\.be\/)[\w-]{1,64}$/;
+
+/** What the Gemini API reads itself are its own files and videos; what is at any other address is sent along. */
+export const inlinesMedia = (url: string): boolean => /^https?:\/\//.test(url) && !KEPT.test(url) && !WATCHED.test(url);
 
 /**
  * Stands where a signature belongs that was lost on the way, or never was because another model made the call: later
@@ -42,7 +47,7 @@ const NO_SIGNATURE = 'skip_thought_signature_validator';
 
 /** What is at a URL, fetched by Google. */
 function remotePart(url: string, path: string, vertex: boolean): JsonObject {
-  if (!vertex && KEPT.test(url)) return { fileData: { fileUri: url } };
+  if (!vertex && (KEPT.test(url) || WATCHED.test(url))) return { fileData: { fileUri: url } };
   if (!vertex && url.startsWith('gs:')) refuse(path, 'only Vertex AI reads from Cloud Storage.');
   if (!/^(https?|gs):\/\//.test(url)) invalid(path, 'This must be a data, https or gs URL.');
   const ending = /\.([a-z0-9]{3,4})(?:[?#].*)?$/i.exec(url)?.[1]?.toLowerCase() ?? '';

@@ -3,6 +3,7 @@ import { segment } from '../path.ts';
 import type { CallContext, Provider } from '../provider.ts';
 import { settingsOf } from '../settings.ts';
 import { chatBinding, countBinding, imagesBinding, modelEntry, modelList, type Surface } from './gemini-bindings.ts';
+import { inlinesMedia } from './gemini-contents.ts';
 import { batchEmbedAnswer, batchEmbedRequest } from './gemini-embeddings.ts';
 import { googleError } from './gemini-error.ts';
 import { bareName, checkedName } from './gemini-model.ts';
@@ -29,8 +30,8 @@ export const google: Provider = {
     if (key !== null) headers.push('x-goog-api-key', key.reveal());
   },
   bindings: {
-    chat: chatBinding(SURFACE),
-    count_tokens: countBinding(SURFACE),
+    chat: { ...chatBinding(SURFACE), inlines: inlinesMedia },
+    count_tokens: { ...countBinding(SURFACE), inlines: inlinesMedia },
     embeddings: {
       shape: 'embeddings',
       path: (context) => path(context.model, 'batchEmbedContents'),
