@@ -1,6 +1,6 @@
 /** The official clients through a whole server on strict fakes of the Gemini API and of Vertex AI. */
 import Anthropic from '@anthropic-ai/sdk';
-import OpenAI from 'openai';
+import OpenAI, { toFile } from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { startServer, type TestServer } from './support/server.ts';
 import type { StrictUpstream } from './support/strict-upstream.ts';
@@ -536,6 +536,35 @@ describe('embeddings, pictures, models and counting', () => {
       });
       const url = openai.images.generate({ model, prompt: 'A cat', response_format: 'url' });
       await expect(url).rejects.toMatchObject({ status: 400, param: 'response_format' });
+    },
+  );
+
+  it.each(['@vertex/imagen-3.0-capability-001', '@gem/gemini-2.5-flash-image', '@vertex/gemini-2.5-flash-image'])(
+    'edit pictures with %s',
+    async (model) => {
+      const upstream = model.startsWith('@gem') ? gemini : vertex;
+      const image = async (name: string) => toFile(Buffer.from(PIXEL, 'base64'), name, { type: 'image/png' });
+      const answer = await openai.images.edit({
+        model,
+        prompt: 'Add a hat',
+        image: await image('a.png'),
+        size: '1024x1024',
+      });
+      expect(answer.data).toEqual([{ b64_json: PIXEL }]);
+      const two = [await image('a.png'), await image('b.png')];
+      expect((await openai.images.edit({ model, prompt: 'Both', image: two })).data).toHaveLength(1);
+      expect(String(upstream.received.at(-1)?.body).split(PIXEL)).toHaveLength(3);
+      const calls = upstream.received.length;
+      const masked = openai.images.edit({
+        model,
+        prompt: 'Add a hat',
+        image: await image('a.png'),
+        mask: await image('m.png'),
+      });
+      await expect(masked).rejects.toMatchObject({ status: 400, param: 'mask' });
+      const filtered = openai.images.edit({ model, prompt: 'unsafe', image: await image('a.png') });
+      await expect(filtered).rejects.toMatchObject({ status: 400, code: 'content_filter' });
+      expect(upstream.received).toHaveLength(calls + 1);
     },
   );
 

@@ -4,12 +4,12 @@ import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { type Splice, spliceParts } from '../kernel/json-scan.ts';
-import { replaceFormField } from '../kernel/multipart-scan.ts';
+import { multipartParts, replaceFormField } from '../kernel/multipart-scan.ts';
 import { holdsQuoted } from '../kernel/quoted-texts.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
 import { withoutCallExtras } from '../operations/convert/chat-calls.ts';
 import { type Bound, prefillOf } from '../providers/binding.ts';
-import type { Binding, CallContext, Prefill, Signer } from '../providers/provider.ts';
+import type { Binding, CallContext, FormValue, Prefill, Signer } from '../providers/provider.ts';
 import { signerOf } from '../providers/sign-in.ts';
 import type { FieldChanges } from '../telemetry/decision-facts.ts';
 import { type Access, accessOf } from './access.ts';
@@ -151,6 +151,10 @@ function buildBody(
   const { binding, convert } = bound;
   if (x.body.length === 0) return { parts: null, converted: false, stripUsage: false };
   if (x.scan === null) {
+    if (binding.form !== undefined && x.operation.body === 'multipart') {
+      const body = binding.form(formOf(x), context);
+      return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage: false };
+    }
     const parts =
       x.operation.body === 'multipart'
         ? replaceFormField(x.body, x.header('content-type') ?? '', 'model', context.model)
@@ -191,6 +195,16 @@ function buildBody(
   const stripUsage = addUsage && convert === null;
   if (isExplained(x)) x.changed = changesBetween(bodyAsItCame(x) ?? parsed, convert === null ? body : own);
   return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage, headers };
+}
+
+function formOf(x: Exchange): FormValue[] {
+  const parts = [...multipartParts(x.body, x.header('content-type') ?? '')];
+  return parts.map(({ name, filename, contentType, start, end }) => ({
+    name,
+    filename,
+    contentType,
+    bytes: x.body.subarray(start, end),
+  }));
 }
 
 /** The record of a request under a config tells what became of its body. */

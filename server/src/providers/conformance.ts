@@ -9,11 +9,13 @@ import { Secret } from '../kernel/secret.ts';
 import { formatEvent, parseEvent, SseSplitter } from '../kernel/sse.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { bindingFor } from './binding.ts';
-import type { CallContext, Credentials, Provider, StreamEvent } from './provider.ts';
+import type { CallContext, Credentials, FormValue, Provider, StreamEvent } from './provider.ts';
 
 /** What a caller sends: everything but `body` is optional. */
 export interface RequestCase {
   readonly body?: JsonObject;
+  /** In place of a body: texts, and files whose content is in base64. */
+  readonly form?: readonly { readonly name: string; readonly value: string; readonly file?: string }[];
   readonly headers?: Readonly<Record<string, string>>;
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly pathParams?: Readonly<Record<string, string>>;
@@ -21,10 +23,23 @@ export interface RequestCase {
 
 export const TEST_KEY = 'test-key';
 
+function modelOf({ body, form }: RequestCase): string {
+  if (form !== undefined) return form.find(({ name }) => name === 'model')?.value ?? '';
+  return typeof body?.model === 'string' ? body.model : '';
+}
+
+const partsOf = (form: NonNullable<RequestCase['form']>): FormValue[] =>
+  form.map(({ name, value, file }) => ({
+    name,
+    filename: file === undefined ? null : 'picture',
+    contentType: file ?? null,
+    bytes: Buffer.from(value, file === undefined ? 'utf8' : 'base64'),
+  }));
+
 export function contextOf(operation: OperationId, given: RequestCase, more: Partial<CallContext> = {}): CallContext {
   return {
     operation,
-    model: typeof given.body?.model === 'string' ? given.body.model : '',
+    model: modelOf(given),
     stream: given.body?.stream === true,
     credentials: { key: new Secret(TEST_KEY), settings: given.settings ?? {} },
     pathParams: given.pathParams ?? {},
@@ -62,7 +77,12 @@ export function runRequest(provider: Provider, operation: OperationId, given: Re
     provider.authorize(headers, context);
     const named: JsonObject = {};
     for (let i = 0; i < headers.length; i += 2) named[headers[i] ?? ''] = headers[i + 1] ?? '';
-    const body = given.body === undefined ? undefined : (bound.request?.(given.body, context) ?? given.body);
+    const body =
+      given.form !== undefined
+        ? bound.binding.form?.(partsOf(given.form), context)
+        : given.body === undefined
+          ? undefined
+          : (bound.request?.(given.body, context) ?? given.body);
     const own = bound.binding.base?.(context.credentials) ?? null;
     const base = own ?? provider.baseUrl(context.credentials) ?? 'http://self.hosted';
     if (given.body !== undefined) {

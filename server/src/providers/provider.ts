@@ -69,6 +69,8 @@ export interface Binding {
   /** Throws SluiceError('unsupported_parameter') for a field that cannot be expressed. */
   readonly request?: (body: JsonObject, context: CallContext) => JsonObject;
   readonly response?: (body: JsonObject, context: CallContext) => JsonObject;
+  /** What a form of the caller's becomes, for a provider that takes JSON where callers send forms. */
+  readonly form?: (parts: readonly FormValue[], context: CallContext) => JsonObject;
   /** Addresses of pictures and files that the provider does not read itself: what is there is fetched and sent along. */
   readonly inlines?: (url: string) => boolean;
   /** For a provider that takes or tells one thing at a time where callers ask for several: calls side by side, answered as one. */
@@ -118,6 +120,14 @@ export interface Binding {
    * error with its status. Only asked when the setting named by `inspectFirstEvent.setting` is true.
    */
   readonly inspectFirstEvent?: FirstEventHook;
+}
+
+/** A part of a form; texts have no `filename`. */
+export interface FormValue {
+  readonly name: string;
+  readonly filename: string | null;
+  readonly contentType: string | null;
+  readonly bytes: Buffer;
 }
 
 /** See `Binding.apart`. */

@@ -479,6 +479,40 @@ describe('chat over Converse', () => {
     expect(await errorOf(half)).toMatchObject({ param: 'guardrailConfig' });
   });
 
+  it('puts the guardrail of a config on every call, which callers cannot take off', async () => {
+    const guardrailConfig = { guardrailIdentifier: 'gr1abc', guardrailVersion: '2', trace: 'enabled' };
+    const config = JSON.stringify({ provider: '@aws', override_params: { guardrailConfig } });
+    for (const stream of [false, true]) {
+      upstream.reply = () => (stream ? textFrames(['ok']) : converseAnswer([{ text: 'ok' }], 'end_turn'));
+      const asked = { stream, guardrailConfig: { guardrailIdentifier: 'other', guardrailVersion: '1' } };
+      const answer = await chat(asked, { 'x-gateway-config': config });
+      expect(answer.status).toBe(200);
+      await answer.text();
+      expect(last().body.guardrailConfig).toEqual(guardrailConfig);
+    }
+    upstream.reply = () => claudeFrames(['ok']);
+    const body = { model: CLAUDE, max_tokens: 9, stream: true, messages: [user('hi')] };
+    await (await server.call('/messages', body, { 'x-gateway-config': config })).text();
+    expect(last().request.headers).toMatchObject({
+      'x-amzn-bedrock-guardrailidentifier': 'gr1abc',
+      'x-amzn-bedrock-guardrailversion': '2',
+      'x-amzn-bedrock-trace': 'ENABLED',
+    });
+  });
+
+  it.each(['us.', 'us-gov.', 'eu.', 'apac.', 'jp.', 'global.'])(
+    'knows the model behind a profile of %s',
+    async (place) => {
+      upstream.reply = () => converseAnswer([{ text: 'ok' }], 'end_turn');
+      const model = `${place}anthropic.claude-sonnet-4-5-20250929-v1:0`;
+      for (const name of [model, `arn:aws:bedrock:${BEDROCK_REGION}:123456789012:inference-profile/${model}`]) {
+        expect((await chat({ model: name, reasoning_effort: 'low', max_tokens: 2000 })).status).toBe(200);
+        expect(last().model).toBe(name);
+        expect(last().body.additionalModelRequestFields).toMatchObject({ thinking: { type: 'enabled' } });
+      }
+    },
+  );
+
   it('passes what the model knows under its own names, latency and tiers', async () => {
     upstream.reply = () =>
       converseAnswer([{ text: 'ok' }], 'end_turn', {

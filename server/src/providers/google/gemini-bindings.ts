@@ -7,7 +7,7 @@ import { readAnyUsage } from '../../operations/usage.ts';
 import type { Binding, CallContext } from '../provider.ts';
 import { integerOf, textOf } from '../training-calls.ts';
 import { geminiToChat } from './gemini-answer.ts';
-import { imagesAnswer, imagesRequest, isImagen } from './gemini-images.ts';
+import { editRequest, imagesAnswer, imagesRequest, isImagen } from './gemini-images.ts';
 import { bareName } from './gemini-model.ts';
 import { chatToGemini } from './gemini-request.ts';
 import { GeminiToChatStream } from './gemini-stream.ts';
@@ -79,6 +79,12 @@ export function imagesBinding({ path }: Surface): Binding {
     response: (body, context) => imagesAnswer(body, context.model, seconds(context)),
     usage: readAnyUsage,
   };
+}
+
+/** Edits: callers send a form, Google takes JSON. */
+export function editsBinding(surface: Surface): Binding {
+  const { request: _, ...rest } = imagesBinding(surface);
+  return { ...rest, form: (parts, context) => editRequest(parts, context.model, surface.vertex) };
 }
 
 /** A model as Google lists it, its own fields kept. */

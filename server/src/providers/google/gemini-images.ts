@@ -11,6 +11,7 @@ import {
   refuse,
 } from '../../operations/convert/fields.ts';
 import { readAnyUsage, responsesUsage } from '../../operations/usage.ts';
+import type { FormValue } from '../provider.ts';
 import { textOf } from '../training-calls.ts';
 import { blockReason, candidatesOf } from './gemini-answer.ts';
 import { bareName } from './gemini-model.ts';
@@ -97,6 +98,61 @@ function geminiRequest(body: JsonObject): JsonObject {
       ...(typeof body.n === 'number' && body.n !== 1 ? { candidateCount: body.n } : null),
       ...(ratio === null ? null : { imageConfig: { aspectRatio: ratio } }),
     },
+  };
+}
+
+const TEXTS = new Set([...KNOWN, ...Object.keys(NEUTRAL)]);
+const NUMBERS: ReadonlySet<string> = new Set(['n', 'output_compression', 'partial_images']);
+const PICTURES: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/webp', 'image/heic', 'image/heif']);
+
+interface Edit {
+  /** The texts of the form as an images body. */
+  readonly body: JsonObject;
+  readonly pictures: readonly { readonly mimeType: string; readonly data: string }[];
+}
+
+/** The form of an edit; throws for what is no picture, and for fields that nothing is known of. */
+function editOf(parts: readonly FormValue[]): Edit {
+  const body: JsonObject = {};
+  const pictures: { mimeType: string; data: string }[] = [];
+  for (const { name, filename, contentType, bytes } of parts) {
+    if (name === 'mask') refuse('mask', 'what is edited can only be said in the prompt.');
+    if (name === 'image' || name === 'image[]') {
+      const mimeType = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? 'image/png';
+      if (!PICTURES.has(mimeType))
+        refuse('image', 'pictures must be PNG, JPEG, WebP, HEIC or HEIF, by their content-type.');
+      pictures.push({ mimeType, data: bytes.toString('base64') });
+    } else if (filename !== null) invalid(name, 'This field must be a text.');
+    else {
+      if (Object.hasOwn(body, name)) invalid(name, 'This field is given twice.');
+      const text = bytes.toString('utf8');
+      const number = NUMBERS.has(name) && /^\d{1,9}$/.test(text) ? Number(text) : null;
+      if (TEXTS.has(name)) body[name] = number ?? (name === 'stream' ? text === 'true' : text);
+      else refuse(name, 'it has no equivalent.');
+    }
+  }
+  if (pictures.length === 0) invalid('image', 'An edit needs a picture.');
+  return { body, pictures };
+}
+
+/** An edit as the model takes it: Imagen on Vertex AI by reference pictures, Gemini models by pictures before the prompt. */
+export function editRequest(parts: readonly FormValue[], model: string, vertex: boolean): JsonObject {
+  const { body, pictures } = editOf(parts);
+  if (!isImagen(model)) {
+    const made = geminiRequest(body);
+    const shown = pictures.map((inlineData) => ({ inlineData }));
+    return { ...made, contents: [{ role: 'user', parts: [...shown, { text: asString(body.prompt) ?? '' }] }] };
+  }
+  if (!vertex) refuse('model', 'Imagen edits pictures on Vertex AI only; use an image model of Gemini.');
+  const made = imagenRequest(body);
+  const referenceImages = pictures.map(({ data }, i) => ({
+    referenceType: 'REFERENCE_TYPE_RAW',
+    referenceId: i + 1,
+    referenceImage: { bytesBase64Encoded: data },
+  }));
+  return {
+    instances: [{ prompt: asString(body.prompt) ?? '', referenceImages }],
+    parameters: { ...asObject(made.parameters), editMode: 'EDIT_MODE_DEFAULT' },
   };
 }
 

@@ -2,7 +2,15 @@ import { readAnyUsage } from '../../operations/usage.ts';
 import { segment } from '../path.ts';
 import type { CallContext, Provider } from '../provider.ts';
 import { settingsOf } from '../settings.ts';
-import { chatBinding, countBinding, imagesBinding, modelEntry, modelList, type Surface } from './gemini-bindings.ts';
+import {
+  chatBinding,
+  countBinding,
+  editsBinding,
+  imagesBinding,
+  modelEntry,
+  modelList,
+  type Surface,
+} from './gemini-bindings.ts';
 import { inlinesMedia } from './gemini-contents.ts';
 import { batchEmbedAnswer, batchEmbedRequest } from './gemini-embeddings.ts';
 import { googleError } from './gemini-error.ts';
@@ -41,6 +49,7 @@ export const google: Provider = {
       usage: readAnyUsage,
     },
     images_generate: imagesBinding(SURFACE),
+    images_edit: editsBinding(SURFACE),
     models: { shape: 'models', path: () => `/models?pageSize=${ALL}`, ownQuery: true, response: modelList },
     model: {
       shape: 'raw',

@@ -6,7 +6,7 @@ import type { JsonObject } from '../../kernel/json.ts';
 import { readAnyUsage } from '../../operations/usage.ts';
 import { claudePrefill, traits } from '../anthropic/models.ts';
 import { projectOf } from '../google/credentials.ts';
-import { chatBinding, countBinding, imagesBinding, type Surface } from '../google/gemini-bindings.ts';
+import { chatBinding, countBinding, editsBinding, imagesBinding, type Surface } from '../google/gemini-bindings.ts';
 import { mistralAi } from '../mistral-ai/mistral-ai.ts';
 import { compatible } from '../openai-compatible.ts';
 import type { Binding, Bindings, CallContext, Credentials } from '../provider.ts';
@@ -48,6 +48,7 @@ export const GOOGLE: Bindings = {
     usage: readAnyUsage,
   },
   images_generate: imagesBinding(GEMINI),
+  images_edit: editsBinding(GEMINI),
   models,
   model,
 };

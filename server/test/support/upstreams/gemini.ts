@@ -295,10 +295,22 @@ export const modelIn = (path: string): string =>
 /** The query a stream must ask for: events, not a list. */
 export const asEvents = (path: string): boolean => new URL(path, 'http://gemini').searchParams.get('alt') === 'sse';
 
+/** What an edit starts from; on Vertex AI only. */
+const references = z
+  .array(
+    z.strictObject({
+      referenceType: z.literal('REFERENCE_TYPE_RAW'),
+      referenceId: num.int().min(1),
+      referenceImage: z.strictObject({ bytesBase64Encoded: text.min(1) }),
+    }),
+  )
+  .min(1);
+
 export const imagenBody = z.strictObject({
-  instances: z.array(z.strictObject({ prompt: text.min(1) })).length(1),
+  instances: z.array(z.strictObject({ prompt: text.min(1), referenceImages: references.optional() })).length(1),
   parameters: z.strictObject({
     sampleCount: num.int().min(1).max(4),
+    editMode: z.literal('EDIT_MODE_DEFAULT').optional(),
     aspectRatio: z.enum(['1:1', '3:4', '4:3', '9:16', '16:9']).optional(),
     outputOptions: z
       .strictObject({ mimeType: z.enum(['image/png', 'image/jpeg']).optional(), compressionQuality: num.optional() })
@@ -308,6 +320,8 @@ export const imagenBody = z.strictObject({
 
 export function paint(raw: Record<string, unknown>, response: ServerResponse): void {
   const { instances, parameters } = imagenBody.parse(raw);
+  if ((instances[0]?.referenceImages === undefined) !== (parameters.editMode === undefined))
+    throw new Error('editMode');
   const filtered = instances[0]?.prompt.includes('unsafe');
   const one = filtered
     ? { raiFilteredReason: 'Unable to show generated images.' }
