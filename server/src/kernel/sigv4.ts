@@ -1,5 +1,5 @@
 /** AWS Signature Version 4 of a whole request. */
-import { createHash, createHmac, type Hash, type Hmac } from 'node:crypto';
+import { createHash, createHmac, createSecretKey, type Hash, type Hmac, type KeyObject } from 'node:crypto';
 
 /** Keys of an AWS identity; temporary ones carry a session token. */
 export interface AwsKeys {
@@ -21,11 +21,17 @@ const bytes = (data: Data): string | Uint8Array =>
       ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
       : new Uint8Array(data);
 
+/** Of plain bytes Node finds out that they are no key object by two exceptions, which cost more than the digest. */
+const keyOf = (secret: Data): string | KeyObject => {
+  const plain = bytes(secret);
+  return typeof plain === 'string' ? plain : createSecretKey(plain);
+};
+
 /** SHA-256, or HMAC with a secret, under the interface the signer wants. */
 class Sha256 {
   readonly #hash: Hash | Hmac;
   constructor(secret?: Data) {
-    this.#hash = secret === undefined ? createHash('sha256') : createHmac('sha256', bytes(secret));
+    this.#hash = secret === undefined ? createHash('sha256') : createHmac('sha256', keyOf(secret));
   }
   update(data: Data): void {
     this.#hash.update(bytes(data));

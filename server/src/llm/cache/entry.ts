@@ -1,5 +1,5 @@
 /** Answers as they lie in the cache: sealed with a key that only the same request has. */
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { isObject } from '../../kernel/json.ts';
 
 /** What is told of an answer when it is given again. */
@@ -25,13 +25,16 @@ const VERSION = 1;
 const IV = 12;
 const TAG = 16;
 
+/** Of plain bytes Node finds out that they are no key object by two exceptions: a cipher costs 20 µs then, not 5. */
+const keyOf = (secret: Buffer): KeyObject => createSecretKey(secret);
+
 /** Version, nonce, tag, then the sealed facts and body. */
 export function sealEntry({ facts, body }: Entry, secret: Buffer): Buffer {
   const head = Buffer.from(JSON.stringify(facts));
   const length = Buffer.alloc(4);
   length.writeUInt32BE(head.length);
   const iv = randomBytes(IV);
-  const cipher = createCipheriv(CIPHER, secret, iv);
+  const cipher = createCipheriv(CIPHER, keyOf(secret), iv);
   const sealed = [cipher.update(length), cipher.update(head), cipher.update(body), cipher.final()];
   return Buffer.concat([Buffer.from([VERSION]), iv, cipher.getAuthTag(), ...sealed]);
 }
@@ -40,9 +43,12 @@ export function sealEntry({ facts, body }: Entry, secret: Buffer): Buffer {
 export function openEntry(bytes: Buffer, secret: Buffer): Entry | null {
   if (bytes[0] !== VERSION || bytes.length < 1 + IV + TAG + 4) return null;
   try {
-    const decipher = createDecipheriv(CIPHER, secret, bytes.subarray(1, 1 + IV), { authTagLength: TAG });
+    const iv = bytes.subarray(1, 1 + IV);
+    const decipher = createDecipheriv(CIPHER, keyOf(secret), iv, { authTagLength: TAG });
     decipher.setAuthTag(bytes.subarray(1 + IV, 1 + IV + TAG));
-    const plain = Buffer.concat([decipher.update(bytes.subarray(1 + IV + TAG)), decipher.final()]);
+    const plain = decipher.update(bytes.subarray(1 + IV + TAG));
+    // Nothing is left to decipher: this is where a wrong tag throws.
+    decipher.final();
     const length = plain.readUInt32BE(0);
     const facts: unknown = JSON.parse(plain.toString('utf8', 4, 4 + length));
     return isObject(facts) ? { facts: facts as unknown as EntryFacts, body: plain.subarray(4 + length) } : null;
