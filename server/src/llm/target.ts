@@ -3,7 +3,7 @@ import type { OperationId } from '../operations/operation.ts';
 import { type Bound, bindingFor } from '../providers/binding.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
-import type { StoredProvider } from '../runtime/snapshot.ts';
+import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { CachePolicy } from './cache/policy.ts';
 import type { Hedge } from './relay/race.ts';
 import type { AttemptLimits, BreakRules } from './relay/rules.ts';
@@ -114,4 +114,14 @@ export interface Retry {
   readonly attempts: number;
   readonly statusCodes: ReadonlySet<number>;
   readonly useRetryAfter: boolean;
+}
+
+/** Whether rate limits may count a request by where it goes: its provider and integration, or a policy. */
+export function countsRates({ ratePolicies }: WorkspaceSnapshot, target: Target | null): boolean {
+  return ratePolicies.llm !== null || (target?.stored?.limited.length ?? 0) > 0;
+}
+
+/** The same of usage limits. */
+export function countsUse({ usagePolicies }: WorkspaceSnapshot, target: Target | null): boolean {
+  return usagePolicies !== null || (target?.stored?.budgets.length ?? 0) > 0;
 }

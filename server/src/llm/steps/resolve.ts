@@ -16,7 +16,7 @@ import { pathOnly } from '../routing/facts.ts';
 import { routeOf } from '../routing/route.ts';
 import { objectLeaf } from '../routing/walk.ts';
 import { findTarget, refuseUnexecuted, selectTarget } from '../select.ts';
-import type { Target } from '../target.ts';
+import { countsRates, countsUse, type Target } from '../target.ts';
 import { isManaged } from './objects.ts';
 
 const MAX_PLANS = 1000;
@@ -84,8 +84,8 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     const place = `${snapshot.workspaceId} ${version}`;
     const ways = { route, place, saved: stored !== null, inline, modelSlug: slug, purpose, shared };
     const needs = {
-      limits: purpose !== 'reads' && (limitedKey || snapshot.limited !== null || snapshot.ratePolicies.llm !== null),
-      budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || snapshot.usagePolicies !== null),
+      limits: purpose !== 'reads' && (limitedKey || snapshot.limited !== null || countsRates(snapshot, null)),
+      budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, null)),
     };
     const planned = { ...ways, targets: new Map(), guards: new Map() };
     x.plan = makePlan(x.operation, null, planned, stored?.slug ?? null, null, needs);
@@ -110,18 +110,8 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
     target = findTarget(x, selection);
   }
-  const limited =
-    purpose !== 'reads' &&
-    (limitedKey ||
-      snapshot.limited !== null ||
-      snapshot.ratePolicies.llm !== null ||
-      (target?.stored?.limited.length ?? 0) > 0);
-  const budgeted =
-    purpose === 'uses' &&
-    (budgetedKey ||
-      snapshot.budgets.length > 0 ||
-      snapshot.usagePolicies !== null ||
-      (target?.stored?.budgets.length ?? 0) > 0);
+  const limited = purpose !== 'reads' && (limitedKey || snapshot.limited !== null || countsRates(snapshot, target));
+  const budgeted = purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, target));
   x.target = target;
   const guard = guardPlan(x.operation, snapshot, config, inline);
   x.plan = makePlan(x.operation, target, null, stored?.slug ?? null, guard, { limits: limited, budgets: budgeted });

@@ -16,7 +16,7 @@ import type { Leaf } from '../routing/route.ts';
 import { scoreTargets } from '../routing/scores.ts';
 import { newWalk, plannedLeaves, type Walk, walkNode } from '../routing/walk.ts';
 import { refuseUnexecuted, selectTarget } from '../select.ts';
-import type { Target } from '../target.ts';
+import { countsRates, countsUse, type Target } from '../target.ts';
 import { admitTarget } from './admit.ts';
 import { call, give } from './dispatch.ts';
 import { guardTarget } from './guard.ts';
@@ -108,9 +108,12 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     if (!mayFollow(x, target)) return brokenBefore(x, walk, before);
     x.target = target;
     const leg = beginLeg(x, target);
-    if (plan.purpose !== 'reads') await admitTarget(x, walk, leg);
-    if (plan.purpose === 'uses') await reserveTarget(x, walk, leg);
-    await guardTarget(x, walk, leaf.shape, guardOf(x, plan, leaf));
+    const { snapshot } = x;
+    if (plan.purpose !== 'reads' && snapshot !== null && countsRates(snapshot, target)) await admitTarget(x, walk, leg);
+    if (plan.purpose === 'uses' && snapshot !== null && (x.held !== null || countsUse(snapshot, target)))
+      await reserveTarget(x, walk, leg);
+    const judges = guardOf(x, plan, leaf);
+    if (judges !== null || x.guard !== null) await guardTarget(x, walk, leaf.shape, judges);
     // What was shown before this target could not be judged with what it says.
     if (x.headSent && (x.guard?.output.length ?? 0) > 0) return brokenBefore(x, walk, before);
     if (target.provider.local !== undefined) walk.local = true;
