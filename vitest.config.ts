@@ -7,11 +7,16 @@ const LONG = [
   'server/src/guardrails/checks/parameters.test.ts',
   'server/src/guardrails/checks/tables.test.ts',
   'server/src/limits/ledger/ledger.test.ts',
+  'server/src/limits/ledger/sequential.test.ts',
+  'server/src/limits/ledger/speed.test.ts',
   'server/src/llm/guard/cost.test.ts',
   'server/src/providers/bedrock/converse-stream.test.ts',
   'server/src/providers/bedrock/hostile.test.ts',
+  'server/src/resources/accounts-fuzz.test.ts',
+  'server/src/store/disk/crash.test.ts',
   'server/src/store/postgres/row-security.test.ts',
   'server/test/admin-fuzz.test.ts',
+  'server/test/adoption.test.ts',
   'server/test/alerts/deliver.test.ts',
   'server/test/alerts/raise.test.ts',
   'server/test/attacks.test.ts',
@@ -23,6 +28,7 @@ const LONG = [
   'server/test/guardrails/attach.test.ts',
   'server/test/guardrails/batches.test.ts',
   'server/test/guardrails/coverage.test.ts',
+  'server/test/guides.test.ts',
   'server/test/half-states.test.ts',
   'server/test/idempotency.test.ts',
   'server/test/limit-input.test.ts',
@@ -41,6 +47,7 @@ const LONG = [
   'server/test/training/managed-jobs-clients.test.ts',
   'server/test/training/managed-jobs.test.ts',
   'server/test/training/upload.test.ts',
+  'server/test/workers.test.ts',
 ];
 const set = process.env.SLUICE_TESTS;
 const ALL = ['server/src/**/*.test.ts', 'server/test/**/*.test.ts', 'console/**/*.test.ts'];
