@@ -1,4 +1,6 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { conversion } from './index.ts';
@@ -434,5 +436,87 @@ describe('Messages request to Responses', () => {
     ['invalid_request', 'max_tokens', { max_tokens: 1 }],
   ])("refuses under the caller's own names: %s %s", (kind, param, body) => {
     expect(refusal(() => messages(body))).toEqual({ kind, param });
+  });
+});
+
+describe('chat to Responses to chat', () => {
+  const text = fc.string({ minLength: 1, maxLength: 12 });
+  const part = fc.oneof(
+    text.map((words): JsonObject => ({ type: 'text', text: words })),
+    fc.constant<JsonObject>({ type: 'image_url', image_url: { url: 'https://a.example/i.png', detail: 'low' } }),
+    fc.constant<JsonObject>({
+      type: 'file',
+      file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,JVBE' },
+    }),
+  );
+  /** Two parts at least: one text alone is the text itself. */
+  const asked = fc.oneof(text, fc.array(part, { minLength: 2, maxLength: 3 }));
+  const turn = fc.record({
+    ask: asked,
+    before: fc.option(text),
+    calls: fc.array(text, { maxLength: 3 }),
+    answer: text,
+  });
+
+  it('loses nothing both formats can hold', () => {
+    fc.assert(
+      fc.property(
+        fc.array(turn, { minLength: 1, maxLength: 3 }),
+        fc.constantFrom('system', 'developer'),
+        (turns, role) => {
+          const messages: JsonObject[] = [{ role, content: 'Be brief.' }];
+          turns.forEach(({ ask, before, calls, answer }, t) => {
+            messages.push({ role: 'user', content: ask });
+            if (calls.length > 0) {
+              const made = calls.map((args, c) => call(`call_${t}_${c}`, args));
+              messages.push({ role: 'assistant', content: before, tool_calls: made });
+              calls.forEach((words, c) => {
+                messages.push({ role: 'tool', tool_call_id: `call_${t}_${c}`, content: words });
+              });
+            }
+            messages.push({ role: 'assistant', content: answer });
+          });
+          const body: JsonObject = {
+            model: 'model-1',
+            messages,
+            max_completion_tokens: 50,
+            tools: [{ type: 'function', function: { name: 'f', parameters: { type: 'object' }, strict: true } }],
+            tool_choice: 'required',
+            parallel_tool_calls: false,
+            temperature: 0.5,
+            top_p: 0.9,
+            logprobs: true,
+            top_logprobs: 2,
+            response_format: {
+              type: 'json_schema',
+              json_schema: { name: 'n', schema: { type: 'object' }, strict: true },
+            },
+            verbosity: 'low',
+            reasoning_effort: 'high',
+            user: 'u',
+            service_tier: 'flex',
+            stream: false,
+          };
+          const middle = conversion('chat', 'responses')?.request(deepFreeze(body), testContext()) ?? {};
+          const target = { extensions: new Set(['service_tier']) };
+          const back = conversion('responses', 'chat', target)?.request(deepFreeze(middle), testContext()) ?? {};
+          expect(back).toEqual(body);
+        },
+      ),
+    );
+  });
+
+  it('never throws anything but a clear refusal, whatever the body holds', () => {
+    fc.assert(
+      fc.property(fc.object({ maxDepth: 4 }), fc.array(fc.object({ maxDepth: 3 })), (body, messages) => {
+        for (const from of ['chat', 'messages'] as const) {
+          try {
+            conversion(from, 'responses')?.request({ ...body, messages } as JsonObject, testContext());
+          } catch (error) {
+            expect(error).toBeInstanceOf(SluiceError);
+          }
+        }
+      }),
+    );
   });
 });
