@@ -144,6 +144,81 @@ onBothStores((on) => {
     refused(await on.post(`${path}/${version_id}/restore`, undefined, on.mine), 404, 'AB08', null);
   });
 
+  it('a refused update changes nothing: neither version, nor name, nor what the data plane gets', async () => {
+    const good = { provider: '@one', retry: { attempts: 1 } };
+    const created = ok(await on.post('/configs', body(good), on.mine));
+    const path = `/configs/${created.slug}`;
+    const before = ok(await on.get(path, on.mine));
+    const targets = [{ provider: '@two' }, { provider: '@three', retry: { attempts: 9 } }];
+    for (const [config, param] of [
+      [{ strategy: { mode: 'fallback' }, targets }, 'config.targets[1].retry.attempts'],
+      [{ strategy: { mode: 'fallback' }, targets: [{ provider: '@two' }, {}] }, 'config.targets[1]'],
+      [{ provider: '@two', input_guardrails: ['pg-nobody'] }, 'config.input_guardrails[0]'],
+      [{ provider: '@two', colour: 1 }, 'config.colour'],
+      ['{"provider":"@two"', 'config'],
+    ] as const)
+      refused(await on.put(path, { name: 'Changed', config }, on.mine), 400, 'AB01', param);
+    refused(await on.put(path, { name: 'Changed', config: good, status: 'gone' }, on.mine), 400, 'AB01', 'status');
+    expect(ok(await on.get(path, on.mine))).toEqual(before);
+    expect(ok(await on.get(`${path}/versions`, on.mine)).total).toBe(1);
+    const { configs } = await on.load();
+    expect(await configs.find((one) => one.row.slug === created.slug)?.open()).toEqual(good);
+  });
+
+  it('updates that meet are versions one after the other, and the newest of them is the current one', async () => {
+    const created = ok(await on.post('/configs', body({ provider: '@v0' }), on.mine));
+    const path = `/configs/${created.slug}`;
+    const config = (n: number) => (n % 4 === 3 ? { provider: '@bad', retry: { attempts: n } } : { provider: `@v${n}` });
+    const many = Array.from({ length: 16 }, (_, i) => i + 7);
+    const answers = await Promise.all([
+      ...many.map((n) => on.put(path, { config: config(n) }, on.mine)),
+      on.post(`${path}/versions/${created.version_id}/restore`, undefined, on.mine),
+    ]);
+    expect(answers.map(({ status }) => status)).toEqual([...many.map((n) => (n % 4 === 3 ? 400 : 200)), 200]);
+    const ids = answers.filter(({ status }) => status === 200).map((answer) => ok(answer).version_id);
+    const list = ok(await on.get(`${path}/versions?page_size=100`, on.mine));
+    const listed = list.data.map((one: { version_id: string }) => one.version_id);
+    expect(list.total).toBe(14);
+    expect(new Set(listed)).toEqual(new Set([created.version_id, ...ids]));
+    expect(listed.at(-1)).toBe(created.version_id);
+    const rows = await on.api.tables.systemRead((tx) =>
+      tx.list('config_versions', { where: { config_id: created.id }, orderBy: [['number', 'desc']] }),
+    );
+    expect(rows.map(({ number }) => number)).toEqual(Array.from({ length: 14 }, (_, i) => 14 - i));
+    const shown = ok(await on.get(path, on.mine));
+    expect(shown.version_id).toBe(listed[0]);
+    expect(shown.config).toEqual(list.data[0].config);
+    const { configs } = await on.load();
+    expect(await configs.find((one) => one.row.slug === created.slug)?.open()).toEqual(shown.config);
+  });
+
+  it('versions come in pages, and those of another config are not found', async () => {
+    const [one, other] = [
+      ok(await on.post('/configs', body({ provider: '@one' }), on.mine)),
+      ok(await on.post('/configs', body({ provider: '@other' }), on.mine)),
+    ];
+    for (let n = 2; n <= 5; n++) ok(await on.put(`/configs/${one.slug}`, { config: { provider: `@n${n}` } }, on.mine));
+    const pages: string[] = [];
+    for (const page of [0, 1, 2]) {
+      const list = ok(await on.get(`/configs/${one.slug}/versions?page_size=2&current_page=${page}`, on.mine));
+      expect(list.total).toBe(5);
+      pages.push(list.data.map((version: { config: { provider: string } }) => version.config.provider).join(' '));
+    }
+    expect(pages).toEqual(['@n5 @n4', '@n3 @n2', '@one']);
+    for (const path of [
+      `/configs/${one.slug}/versions/${other.version_id}`,
+      `/configs/${other.slug}/versions/${one.version_id}`,
+    ])
+      refused(await on.get(path, on.mine), 404, 'AB08', null);
+    refused(
+      await on.post(`/configs/${one.slug}/versions/${other.version_id}/restore`, undefined, on.mine),
+      404,
+      'AB08',
+      null,
+    );
+    expect(ok(await on.get(`/configs/${one.slug}`, on.mine)).config).toEqual({ provider: '@n5' });
+  });
+
   it('a former version that names what is there no more is not brought back', async () => {
     const guardrail = ok(
       await on.post(
