@@ -22,6 +22,7 @@ const LONG = [
   'server/test/attacks.test.ts',
   'server/test/audit-verify.test.ts',
   'server/test/audit.test.ts',
+  'server/test/config-fuzz.test.ts',
   'server/test/crash-test.test.ts',
   'server/test/data-plane-fuzz.test.ts',
   'server/test/first-run.test.ts',

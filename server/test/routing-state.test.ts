@@ -79,8 +79,8 @@ describe('the next target', () => {
       },
       targets: [target('c', { name: 'other' }), target('b', { name: 'mine' })],
     };
-    const first = target('a', { input_guardrails: [forbids('secret')], override_params: { user: 'somebody' } });
-    expect(await routing.ask(fallback([first, mine]), { user: 'me' })).toMatchObject({
+    const first = target('a', { input_guardrails: [redacts], override_params: { user: 'somebody' } });
+    expect(await routing.ask(fallback([first, mine]), { ...saying('I am ada@example.org'), user: 'me' })).toMatchObject({
       path: 'config.targets[1].targets[1]',
     });
   });
