@@ -30,6 +30,15 @@ function reference(bytes: Buffer): { events: string[]; rest: string | null } {
   return { events, rest: from < text.length ? text.slice(from) : null };
 }
 
+it('gives the last event out when the stream ends with the lone CR that ends it', () => {
+  const splitter = new SseSplitter();
+  expect(splitter.push(Buffer.from('data: 1\r\rdata: 2\r\r')).map(String)).toEqual(['data: 1\r\r']);
+  expect(String(splitter.last())).toBe('data: 2\r\r');
+  expect([splitter.last(), splitter.rest()]).toEqual([null, null]);
+  splitter.push(Buffer.from('data: 3\r'));
+  expect(splitter.last()).toBeNull();
+});
+
 const stream = fc
   .array(
     fc.constantFrom(

@@ -84,6 +84,13 @@ export class SseSplitter {
     return out;
   }
 
+  /** The event that a lone CR ended just before the stream did; a LF would have belonged to it. */
+  last(): Buffer | null {
+    if (!this.#blank) return null;
+    this.#blank = false;
+    return this.rest();
+  }
+
   /** What came after the last whole event; null when nothing did. Ends the splitter's use. */
   rest(): Buffer | null {
     const held = this.#held;

@@ -83,7 +83,11 @@ export class EventReader {
   /** What a conversion has left to say at the end of the upstream's stream. */
   flush(): Buffer[] {
     const out: Buffer[] = [];
-    if (this.#converts) this.#transform?.end((made) => out.push(Buffer.from(formatEvent(made))));
+    const transform = this.#converts ? this.#transform : null;
+    if (transform === null) return out;
+    const last = this.#splitter.last();
+    if (last !== null) this.#convert(transform, last, out);
+    transform.end((made) => out.push(Buffer.from(formatEvent(made))));
     return out;
   }
 

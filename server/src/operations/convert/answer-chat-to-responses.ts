@@ -1,9 +1,9 @@
-import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import { responsesUsage, type TokenUsage } from '../usage.ts';
 import { chatUsageObject, readChatUsage, reasoningText, seconds } from './answers.ts';
-import { callExtra } from './chat-calls.ts';
+import { firstChoice, flatAnnotations, paintedData } from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
-import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { asObject, asString } from './fields.ts';
 
 /** Whether the caller asked for a summary of the reasoning, which is the only place reasoning may be shown in. */
 export function wantsSummary(context: ConvertContext): boolean {
@@ -18,7 +18,18 @@ export const messageItem = (id: string, content: JsonObject[], status: string): 
   status,
   content,
 });
-export const textPart = (text: string): JsonObject => ({ type: 'output_text', text, annotations: [], logprobs: [] });
+export const textPart = (text: string, annotations: JsonObject[] = [], logprobs: JsonObject[] = []): JsonObject => ({
+  type: 'output_text',
+  text,
+  annotations,
+  logprobs,
+});
+export const paintedItem = (id: string, status: string, result: string | null): JsonObject => ({
+  type: 'image_generation_call',
+  id: `ig_${id}`,
+  status,
+  result,
+});
 export const reasoningItem = (id: string, text: string): JsonObject => ({
   type: 'reasoning',
   id: `rs_${id}`,
@@ -97,30 +108,26 @@ export function responseObject(
 
 /** A chat completion as a Responses answer (providers §18.4). */
 export function chatAnswerToResponses(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
-  const choice = asArray(body.choices)[0];
-  if (!isObject(choice) || !isObject(choice.message)) throw invalidAnswer('The provider answered without a choice.');
-  const { message } = choice;
+  const { message, text, refusal, calls, images, finish, tokens } = firstChoice(body);
   const id = asString(body.id) ?? '';
   const output: JsonObject[] = [];
   const reasoning = wantsSummary(context) ? reasoningText(message, target) : '';
   if (reasoning !== '') output.push(reasoningItem(id, reasoning));
   const content: JsonObject[] = [];
-  if (typeof message.content === 'string' && message.content !== '') content.push(textPart(message.content));
-  const refusal = asString(message.refusal);
-  if (refusal !== null && refusal !== '') content.push({ type: 'refusal', refusal });
+  if (text !== '') content.push(textPart(text, flatAnnotations(message), tokens));
+  if (refusal !== '') content.push({ type: 'refusal', refusal });
   if (content.length > 0) output.push(messageItem(id, content, 'completed'));
-  asArray(message.tool_calls).forEach((call, i) => {
-    const { name, arguments: text } = asObject(asObject(call).function);
-    const args = isObject(text) ? JSON.stringify(text) : (asString(text) ?? '');
-    const callId = asString(asObject(call).id) ?? '';
-    const extra = callExtra(asObject(call)).extra_content ?? null;
-    output.push(callItem(`${id}_${i}`, callId, asString(name) ?? '', args || '{}', 'completed', extra));
+  images.forEach((image, i) => {
+    output.push(paintedItem(`${id}_${i}`, 'completed', paintedData(image)));
+  });
+  calls.forEach((call, i) => {
+    output.push(callItem(`${id}_${i}`, call.id, call.name, call.text || '{}', 'completed', call.extra));
   });
   return responseObject(
     {
       id,
       model: asString(body.model) ?? context.model,
-      outcome: outcomeOf(choice.finish_reason),
+      outcome: outcomeOf(finish),
       output,
       usage: readChatUsage(chatUsageObject(body, target), target),
     },

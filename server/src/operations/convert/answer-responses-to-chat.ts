@@ -3,8 +3,10 @@ import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts'
 import type { ProviderError } from '../dialects/provider-error.ts';
 import { chatUsage, NO_TOKENS, readUsage, type TokenUsage } from '../usage.ts';
 import { seconds } from './answers.ts';
+import { argumentsIn } from './chat-calls.ts';
+import { unnamedCall } from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
-import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { asArray, asObject, asString, givenObject, givenObjects, givenText, invalidAnswer, needed } from './fields.ts';
 import { isPortable, reasoningOf } from './reasoning-items.ts';
 
 /** Codes of failures whose cause is the request: the same everywhere. Those of images all name them. */
@@ -25,14 +27,14 @@ export function failureOf(error: JsonObject): ProviderError {
 
 /** Why a response ended, in the words of chat (providers §18.5): null when it did not end as an answer does. */
 export function finishOf(response: JsonObject, hasCalls: boolean): string | null {
-  const { status } = response;
-  if (status === 'incomplete') {
-    const { reason } = asObject(response.incomplete_details);
+  const status = givenText(response, 'status');
+  const reason = givenText(givenObject(response, 'incomplete_details') ?? {}, 'reason');
+  // Some compatible servers leave the status out.
+  if (status === 'incomplete' || (status === null && reason !== null)) {
     if (reason === 'max_output_tokens') return 'length';
     return reason === 'content_filter' ? 'content_filter' : 'stop';
   }
-  // Some compatible servers leave the status out.
-  if (status !== 'completed' && status !== undefined && status !== null) return null;
+  if (status !== 'completed' && status !== null) return null;
   return hasCalls ? 'tool_calls' : 'stop';
 }
 
@@ -55,17 +57,13 @@ export function annotationOf(annotation: JsonValue, before: number): JsonObject 
 
 /** A call as chat writes it; null for items that are none. */
 export function callOf(item: JsonObject): JsonObject | null {
-  const id = asString(item.call_id) ?? asString(item.id) ?? '';
-  const name = asString(item.name) ?? '';
-  if (item.type === 'function_call') {
-    const { arguments: args } = item;
-    const text = isObject(args) ? JSON.stringify(args) : (asString(args) ?? '');
-    return { id, type: 'function', function: { name, arguments: text } };
-  }
-  if (item.type === 'custom_tool_call') {
-    return { id, type: 'custom', custom: { name, input: asString(item.input) ?? '' } };
-  }
-  return null;
+  const { type } = item;
+  if (type !== 'function_call' && type !== 'custom_tool_call') return null;
+  const id = givenText(item, 'call_id') ?? givenText(item, 'id') ?? '';
+  const name = givenText(item, 'name') ?? '';
+  return type === 'function_call'
+    ? { id, type: 'function', function: { name, arguments: argumentsIn(item) } }
+    : { id, type: 'custom', custom: { name, input: givenText(item, 'input') ?? '' } };
 }
 
 export function usageOfResponse(usage: JsonValue | undefined, target: ConvertTarget): TokenUsage {
@@ -84,10 +82,13 @@ class Gathered {
   readonly shown: JsonObject[] = [];
 
   add(item: JsonObject): void {
+    const type = needed(givenText(item, 'type'), 'type');
     const call = callOf(item);
-    if (call !== null) this.calls.push(call);
-    else if (item.type === 'message') for (const part of asArray(item.content)) this.#part(asObject(part));
-    else if (item.type === 'reasoning') {
+    if (call !== null) {
+      if (asObject(call.function ?? call.custom).name === '') unnamedCall();
+      this.calls.push(call);
+    } else if (type === 'message') for (const part of givenObjects(item, 'content')) this.#part(part);
+    else if (type === 'reasoning') {
       const text = reasoningOf(item);
       if (text !== '') this.reasoning.push(text);
       if (isPortable(item)) this.shown.push(item);
@@ -96,14 +97,15 @@ class Gathered {
   }
 
   #part(part: JsonObject): void {
-    if (part.type === 'refusal') this.refusal += asString(part.refusal) ?? '';
-    if (part.type !== 'output_text') return;
+    const type = needed(givenText(part, 'type'), 'type');
+    if (type === 'refusal') this.refusal += needed(givenText(part, 'refusal'), 'refusal');
+    if (type !== 'output_text') return;
     for (const one of asArray(part.annotations)) {
       const note = annotationOf(one, this.content.length);
       if (note !== null) this.notes.push(note);
     }
     this.logprobs.push(...asArray(part.logprobs));
-    this.content += asString(part.text) ?? '';
+    this.content += needed(givenText(part, 'text'), 'text');
   }
 }
 
@@ -115,7 +117,7 @@ export function responsesAnswerToChat(body: JsonObject, context: ConvertContext,
   }
   if (!Array.isArray(body.output)) throw invalidAnswer('The provider answered without output.');
   const all = new Gathered();
-  for (const item of body.output) if (isObject(item)) all.add(item);
+  for (const item of givenObjects(body, 'output')) all.add(item);
   const finish = finishOf(body, all.calls.length > 0);
   if (finish === null) throw invalidAnswer('The provider answered before the response was complete.');
   const strict = context.strict !== false;

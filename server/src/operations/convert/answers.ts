@@ -1,9 +1,9 @@
-import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { chatUsage, messagesUsage, NO_TOKENS, readUsage, type TokenUsage } from '../usage.ts';
-import { callExtra } from './chat-calls.ts';
+import { firstChoice, unnamedCall } from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
-import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { asArray, asObject, asString, givenObject, givenObjects, givenText, invalidAnswer, needed } from './fields.ts';
 import { portableItems, reasoningOf, signatureOf } from './reasoning-items.ts';
 import { SCHEMA_TOOL_PREFIX } from './request-chat-to-messages.ts';
 import { finishReason, stopReason } from './stop-reasons.ts';
@@ -45,11 +45,10 @@ export function reasoningText(message: JsonObject, target: ConvertTarget): strin
 }
 
 /** Call arguments of an answer as an object; 502 `model_error` when the model wrote no JSON object. */
-export function answeredInput(text: unknown): JsonObject {
-  if (text === undefined || text === null || text === '') return {};
-  if (isObject(text)) return text;
+export function answeredInput(text: string): JsonObject {
+  if (text === '') return {};
   try {
-    const value = typeof text === 'string' ? parseExact(text) : null;
+    const value = parseExact(text);
     if (isObject(value)) return value;
   } catch {
     // Falls through to the error below.
@@ -57,10 +56,10 @@ export function answeredInput(text: unknown): JsonObject {
   throw invalidAnswer('The model called a function with arguments that are no JSON object.');
 }
 
-/** Web citations of one text block as annotations of the joined text. */
-function annotations(block: JsonObject, from: number, to: number): JsonObject[] {
+/** Web citations of one text block, which lies there in the whole text, as annotations of it. */
+export function citationNotes(citations: readonly JsonValue[], from: number, to: number): JsonObject[] {
   const out: JsonObject[] = [];
-  for (const citation of asArray(block.citations)) {
+  for (const citation of citations) {
     if (!isObject(citation) || citation.type !== 'web_search_result_location') continue;
     const { url, title } = citation;
     out.push({
@@ -81,21 +80,24 @@ export function messagesAnswerToChat(body: JsonObject, context: ConvertContext):
   const calls: JsonObject[] = [];
   const notes: JsonObject[] = [];
   const shown: JsonObject[] = [];
-  for (const block of body.content) {
-    if (!isObject(block)) continue;
-    if (block.type === 'text') {
-      const text = asString(block.text) ?? '';
-      notes.push(...annotations(block, content.length, content.length + text.length));
+  for (const block of givenObjects(body, 'content')) {
+    const type = needed(givenText(block, 'type'), 'type');
+    if (type === 'text') {
+      const text = needed(givenText(block, 'text'), 'text');
+      notes.push(...citationNotes(asArray(block.citations), content.length, content.length + text.length));
       content += text;
-    } else if (block.type === 'tool_use') {
-      const name = asString(block.name) ?? '';
-      const json = JSON.stringify(block.input ?? {});
+    } else if (type === 'tool_use') {
+      const name = givenText(block, 'name') || unnamedCall();
+      const json = JSON.stringify(needed(givenObject(block, 'input'), 'input'));
       if (name.startsWith(SCHEMA_TOOL_PREFIX)) {
         content += json;
         unwrapped = true;
-      } else calls.push({ id: asString(block.id) ?? '', type: 'function', function: { name, arguments: json } });
+      } else {
+        const id = needed(givenText(block, 'id'), 'id');
+        calls.push({ id, type: 'function', function: { name, arguments: json } });
+      }
     } else {
-      if (block.type === 'thinking') reasoning += asString(block.thinking) ?? '';
+      if (type === 'thinking') reasoning += asString(block.thinking) ?? '';
       shown.push(block);
     }
   }
@@ -110,10 +112,10 @@ export function messagesAnswerToChat(body: JsonObject, context: ConvertContext):
     if (reasoning !== '') message.reasoning_content = reasoning;
     message.content_blocks = shown;
   }
-  const native = body.stop_reason;
+  const native = givenText(body, 'stop_reason');
   const finish = unwrapped && native === 'tool_use' ? 'stop' : finishReason(native);
   const choice: JsonObject = { index: 0, message, logprobs: null, finish_reason: finish };
-  if (!strict && typeof native === 'string') choice.native_finish_reason = native;
+  if (!strict && native !== null) choice.native_finish_reason = native;
   const usage = isObject(body.usage) ? readUsage('messages', body.usage) : null;
   return {
     id: asString(body.id) ?? '',
@@ -135,37 +137,21 @@ function thinkingBlocks(message: JsonObject, target: ConvertTarget): JsonObject[
   return text === '' ? [] : [{ type: 'thinking', thinking: text, signature: '' }];
 }
 
+/** Messages have no place for a picture in an answer: to leave it out would be half an answer. */
+export const paintedForMessages = (): Error =>
+  invalidAnswer('The model painted a picture, which an answer of Messages cannot hold.');
+
 /** A chat completion as a Messages answer (providers §18.4). */
 export function chatAnswerToMessages(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
-  const choice = asArray(body.choices)[0];
-  if (!isObject(choice) || !isObject(choice.message)) throw invalidAnswer('The provider answered without a choice.');
-  const { message } = choice;
+  const { message, text, refusal, calls, images, finish } = firstChoice(body);
+  if (images.length > 0) throw paintedForMessages();
   const content: JsonObject[] = [];
   if (wantsThinking(context)) content.push(...thinkingBlocks(message, target));
-  if (typeof message.content === 'string' && message.content !== '') {
-    content.push({ type: 'text', text: message.content });
-  } else if (Array.isArray(message.content)) {
-    const text = message.content.map((part) => asString(asObject(part).text) ?? '').join('');
-    if (text !== '') content.push({ type: 'text', text });
-  }
-  const refusal = asString(message.refusal);
-  if (refusal !== null && refusal !== '') content.push({ type: 'text', text: refusal });
-  let called = false;
-  for (const call of asArray(message.tool_calls)) {
-    const definition = asObject(asObject(call).function);
-    content.push({
-      type: 'tool_use',
-      id: asString(asObject(call).id) ?? '',
-      name: asString(definition.name) ?? '',
-      input: answeredInput(definition.arguments),
-      ...callExtra(asObject(call)),
-    });
-    called = true;
-  }
-  if (isObject(message.function_call)) {
-    const { name, arguments: text } = message.function_call;
-    content.push({ type: 'tool_use', id: 'call_legacy', name: asString(name) ?? '', input: answeredInput(text) });
-    called = true;
+  if (text !== '') content.push({ type: 'text', text });
+  if (refusal !== '') content.push({ type: 'text', text: refusal });
+  for (const { id, name, text: input, extra } of calls) {
+    const more = extra === null ? null : { extra_content: extra };
+    content.push({ type: 'tool_use', id, name, input: answeredInput(input), ...more });
   }
   const usage = readChatUsage(chatUsageObject(body, target), target);
   return {
@@ -174,7 +160,7 @@ export function chatAnswerToMessages(body: JsonObject, context: ConvertContext, 
     role: 'assistant',
     model: asString(body.model) ?? context.model,
     content,
-    stop_reason: stopReason(choice.finish_reason, called, refusal !== null && refusal !== ''),
+    stop_reason: stopReason(finish, calls.length > 0, refusal !== ''),
     stop_sequence: null,
     usage: messagesUsage(usage),
   };

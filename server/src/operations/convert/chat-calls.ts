@@ -1,5 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { asString } from './fields.ts';
+import { givenNumber, givenObject, givenText } from './fields.ts';
 
 /** Knows, piece by piece, whether a text is one complete JSON object, without parsing it again and again. */
 export class ObjectEnd {
@@ -47,6 +47,12 @@ export function withoutCallExtras(body: JsonObject): JsonObject {
   return out;
 }
 
+/** The arguments of a call, which some servers give as the object itself. */
+export function argumentsIn(definition: JsonObject): string {
+  const { arguments: given } = definition;
+  return isObject(given) ? JSON.stringify(given) : (givenText(definition, 'arguments') ?? '');
+}
+
 /** One streamed call as it grows. */
 export interface StreamedCall {
   id: string;
@@ -69,11 +75,10 @@ export class StreamedCalls {
   readonly #byIndex = new Map<number, number>();
   #last = -1;
 
-  /** Takes one element of `delta.tool_calls`; answers its position in `all`, or -1 for what is no call. */
-  take(piece: unknown): number {
-    if (!isObject(piece)) return -1;
-    const given = typeof piece.index === 'number' ? piece.index : null;
-    const id = asString(piece.id) ?? '';
+  /** Takes one element of `delta.tool_calls`; answers its position in `all`. */
+  take(piece: JsonObject): number {
+    const given = givenNumber(piece, 'index');
+    const id = givenText(piece, 'id') ?? '';
     let at = given === null ? this.#last : (this.#byIndex.get(given) ?? -1);
     const known = at >= 0 ? this.all[at] : undefined;
     if (known === undefined || (id !== '' && known.id !== '' && known.id !== id)) {
@@ -84,14 +89,12 @@ export class StreamedCalls {
     if (given !== null) this.#byIndex.set(given, at);
     this.#last = at;
     const call = this.all[at];
-    if (call === undefined) return -1;
+    if (call === undefined) return at;
     if (call.id === '') call.id = id;
     call.extra ??= callExtra(piece).extra_content ?? null;
-    const definition: JsonObject = isObject(piece.function) ? piece.function : {};
-    if (call.name === '') call.name = asString(definition.name) ?? '';
-    const text = isObject(definition.arguments)
-      ? JSON.stringify(definition.arguments)
-      : (asString(definition.arguments) ?? '');
+    const definition = givenObject(piece, 'function') ?? {};
+    if (call.name === '') call.name = givenText(definition, 'name') ?? '';
+    const text = argumentsIn(definition);
     if (text !== '') {
       call.waiting += text;
       call.text += text;

@@ -21,6 +21,41 @@ export function invalidAnswer(message: string): SluiceError {
   return new SluiceError('upstream_invalid', message, { code: 'model_error' });
 }
 
+/**
+ * Members of answers and events, as far as they carry content: absent and null are nothing, and what is of another type than
+ * its definition says is a 502. To pass over it would show a part of an answer as all of it.
+ */
+export function givenText(holder: JsonObject, name: string): string | null {
+  const value = holder[name] ?? null;
+  return value === null || typeof value === 'string' ? value : wrongType(name);
+}
+
+export function givenNumber(holder: JsonObject, name: string): number | null {
+  const value = holder[name] ?? null;
+  return value === null || typeof value === 'number' ? value : wrongType(name);
+}
+
+export function givenObject(holder: JsonObject, name: string): JsonObject | null {
+  const value = holder[name] ?? null;
+  return value === null || isObject(value) ? value : wrongType(name);
+}
+
+/** A list of objects, empty when there is none. */
+export function givenObjects(holder: JsonObject, name: string): JsonObject[] {
+  const value = holder[name] ?? [];
+  return Array.isArray(value) && value.every(isObject) ? value : wrongType(name);
+}
+
+function wrongType(name: string): never {
+  throw invalidAnswer(`The provider sent "${name}" as something that it cannot be.`);
+}
+
+/** What an answer cannot do without. */
+export function needed<T>(value: T | null, name: string): T {
+  if (value === null) throw invalidAnswer(`The provider left out "${name}".`);
+  return value;
+}
+
 const isEmpty = (value: JsonValue): boolean =>
   Array.isArray(value) ? value.length === 0 : isObject(value) && Object.keys(value).length === 0;
 

@@ -35,7 +35,8 @@ export abstract class ConvertingStream implements StreamTransform {
   }
 
   event(event: StreamEvent, emit: Emit): void {
-    if (this.closed) return;
+    // An event without data says nothing, by the standard of these streams.
+    if (this.closed || event.data === '') return;
     this.#guarded(emit, () => {
       if (event.data === '[DONE]') {
         this.finish(emit, true);
@@ -47,7 +48,8 @@ export abstract class ConvertingStream implements StreamTransform {
       } catch {
         throw invalidAnswer('The provider sent a stream event that is no JSON.');
       }
-      if (isObject(data)) this.read(data, emit);
+      if (!isObject(data)) throw invalidAnswer('The provider sent a stream event that is no JSON object.');
+      this.read(data, emit);
     });
   }
 

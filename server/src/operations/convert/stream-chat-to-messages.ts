@@ -1,10 +1,18 @@
-import { isObject, type JsonObject } from '../../kernel/json.ts';
+import type { JsonObject } from '../../kernel/json.ts';
 import { streamedError } from '../dialects/provider-error.ts';
 import { mergeUsage, messagesUsage } from '../usage.ts';
-import { chatUsageObject, readChatUsage, reasoningText, wantsThinking } from './answers.ts';
+import {
+  answeredInput,
+  chatUsageObject,
+  paintedForMessages,
+  readChatUsage,
+  reasoningText,
+  wantsThinking,
+} from './answers.ts';
 import { type StreamedCall, StreamedCalls } from './chat-calls.ts';
+import { callPieces, contentText, firstDeltas, unnamedCall } from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
-import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { asArray, asObject, asString, givenObjects, givenText, invalidAnswer } from './fields.ts';
 import { portableItems, signatureOf } from './reasoning-items.ts';
 import { stopReason } from './stop-reasons.ts';
 import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
@@ -53,10 +61,9 @@ export class ChatToMessagesStream extends ConvertingStream {
     this.#start(chunk, emit);
     const usage = chatUsageObject(chunk, this.#target);
     if (usage !== null) this.#usage = mergeUsage(this.#usage, usage);
-    for (const choice of asArray(chunk.choices)) {
-      if (!isObject(choice) || (typeof choice.index === 'number' && choice.index > 0)) continue;
-      this.#delta(asObject(choice.delta), emit);
-      if (typeof choice.finish_reason === 'string') this.#finish = choice.finish_reason;
+    for (const { choice, delta } of firstDeltas(chunk)) {
+      this.#delta(delta, emit);
+      this.#finish = givenText(choice, 'finish_reason') ?? this.#finish;
     }
   }
 
@@ -83,16 +90,16 @@ export class ChatToMessagesStream extends ConvertingStream {
       if (reasoning !== '') this.#text('thinking', reasoning, emit);
       if (this.#target.reasoningItems === true) this.#sign(delta, emit);
     }
-    if (typeof delta.content === 'string' && delta.content !== '') this.#text('text', delta.content, emit);
-    if (typeof delta.refusal === 'string' && delta.refusal !== '') {
+    const text = contentText(delta);
+    if (text !== '') this.#text('text', text, emit);
+    const refusal = givenText(delta, 'refusal') ?? '';
+    if (refusal !== '') {
       this.#refused = true;
-      this.#text('text', delta.refusal, emit);
+      this.#text('text', refusal, emit);
     }
-    for (const piece of asArray(delta.tool_calls)) {
-      if (this.#calls.take(piece) >= 0) this.#flush(false, emit);
-    }
-    if (isObject(delta.function_call)) {
-      this.#calls.take({ index: 0, id: 'call_legacy', function: delta.function_call });
+    if (givenObjects(delta, 'images').length > 0) throw paintedForMessages();
+    for (const piece of callPieces(delta)) {
+      this.#calls.take(piece);
       this.#flush(false, emit);
     }
   }
@@ -174,7 +181,7 @@ export class ChatToMessagesStream extends ConvertingStream {
       if (next.name === '' || next.id === '') {
         // The block cannot begin before both are known; at the end it never will.
         if (!all) return;
-        if (next.name === '') throw invalidAnswer('The model made a call without a function name.');
+        if (next.name === '') unnamedCall();
         next.id = `call_${this.#nextCall}`;
       }
       this.#close(emit);
@@ -190,8 +197,10 @@ export class ChatToMessagesStream extends ConvertingStream {
     this.#close(emit);
     if (this.#held !== '') this.#text('text', this.#held, emit);
     this.#close(emit);
-    if (this.#calls.all.some((call) => call.waiting.trim() !== '')) {
-      throw invalidAnswer('The model went on with a call that was already complete.');
+    for (const { waiting, text } of this.#calls.all) {
+      if (waiting.trim() !== '') throw invalidAnswer('The model went on with a call that was already complete.');
+      // An answer that ran out of tokens may end inside a call; any other one is broken.
+      if (this.#finish !== 'length') answeredInput(text);
     }
     const usage = readChatUsage(this.#usage, this.#target);
     const stop = stopReason(this.#finish ?? 'stop', this.#calls.all.length > 0, this.#refused);

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject } from '../../kernel/json.ts';
+import type { JsonObject } from '../../kernel/json.ts';
 import { embeddedError } from '../dialects/provider-error.ts';
 import { mergeUsage } from '../usage.ts';
 import {
@@ -6,6 +6,7 @@ import {
   messageItem,
   type Outcome,
   outcomeOf,
+  paintedItem,
   reasoningItem,
   responseObject,
   textPart,
@@ -13,8 +14,17 @@ import {
 } from './answer-chat-to-responses.ts';
 import { chatUsageObject, readChatUsage, reasoningText } from './answers.ts';
 import { StreamedCalls } from './chat-calls.ts';
+import {
+  callPieces,
+  contentText,
+  firstDeltas,
+  flatAnnotations,
+  paintedData,
+  tokensIn,
+  unnamedCall,
+} from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
-import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import { asString, givenObjects, givenText, invalidAnswer } from './fields.ts';
 import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
 
 interface Item {
@@ -26,7 +36,17 @@ interface MessageItem extends Item {
   readonly parts: JsonObject[];
   kind: 'text' | 'refusal';
   text: string;
+  /** Sources and tokens of the open part. */
+  notes: JsonObject[];
+  tokens: JsonObject[];
 }
+/** Where the open part of a message lies. */
+const placeOf = ({ id, at, parts }: MessageItem): JsonObject => ({
+  item_id: `msg_${id}`,
+  output_index: at,
+  content_index: parts.length,
+});
+
 interface ReasoningItem extends Item {
   text: string;
 }
@@ -91,24 +111,25 @@ export class ChatToResponsesStream extends ConvertingStream {
     }
     const usage = chatUsageObject(chunk, this.#target);
     if (usage !== null) this.#usage = mergeUsage(this.#usage, usage);
-    for (const choice of asArray(chunk.choices)) {
-      if (!isObject(choice) || (typeof choice.index === 'number' && choice.index > 0)) continue;
-      this.#delta(asObject(choice.delta), emit);
-      if (typeof choice.finish_reason === 'string') this.#finish = choice.finish_reason;
+    for (const { choice, delta } of firstDeltas(chunk)) {
+      this.#delta(delta, tokensIn(choice), emit);
+      this.#finish = givenText(choice, 'finish_reason') ?? this.#finish;
     }
   }
 
-  #delta(delta: JsonObject, emit: Emit): void {
+  #delta(delta: JsonObject, tokens: JsonObject[], emit: Emit): void {
     if (this.#summary) {
       const reasoning = reasoningText(delta, this.#target);
       if (reasoning !== '') this.#think(reasoning, emit);
     }
-    if (typeof delta.content === 'string' && delta.content !== '') this.#say('text', delta.content, emit);
-    if (typeof delta.refusal === 'string' && delta.refusal !== '') this.#say('refusal', delta.refusal, emit);
-    for (const piece of asArray(delta.tool_calls)) {
-      const at = this.#calls.take(piece);
-      if (at >= 0) this.#call(at, emit);
-    }
+    const text = contentText(delta);
+    if (text !== '') this.#say('text', text, emit, tokens);
+    else if (this.#message?.kind === 'text') this.#message.tokens.push(...tokens);
+    for (const note of flatAnnotations(delta)) this.#note(note, emit);
+    const refusal = givenText(delta, 'refusal') ?? '';
+    if (refusal !== '') this.#say('refusal', refusal, emit);
+    for (const image of givenObjects(delta, 'images')) this.#paint(paintedData(image), emit);
+    for (const piece of callPieces(delta)) this.#call(this.#calls.take(piece), emit);
   }
 
   #add(item: JsonObject, emit: Emit): number {
@@ -159,40 +180,57 @@ export class ChatToResponsesStream extends ConvertingStream {
     this.#done(at, reasoningItem(id, text), emit);
   }
 
-  #say(kind: 'text' | 'refusal', text: string, emit: Emit): void {
+  #say(kind: 'text' | 'refusal', text: string, emit: Emit, tokens: JsonObject[] = []): void {
     this.#endReasoning(emit);
     if (this.#message === null) {
       const id = this.#itemId();
       const at = this.#add(messageItem(id, [], 'in_progress'), emit);
-      this.#message = { at, id, parts: [], kind, text: '' };
+      this.#message = { at, id, parts: [], kind, text: '', notes: [], tokens: [] };
       this.#beginPart(this.#message, emit);
     } else if (this.#message.kind !== kind) {
       this.#endPart(this.#message, emit);
-      this.#message.kind = kind;
-      this.#message.text = '';
+      Object.assign(this.#message, { kind, text: '', notes: [], tokens: [] });
       this.#beginPart(this.#message, emit);
     }
     const message = this.#message;
     message.text += text;
-    const place = { item_id: `msg_${message.id}`, output_index: message.at, content_index: message.parts.length };
-    if (kind === 'text') this.#emit('response.output_text.delta', { ...place, delta: text, logprobs: [] }, emit);
+    message.tokens.push(...tokens);
+    const place = placeOf(message);
+    if (kind === 'text') this.#emit('response.output_text.delta', { ...place, delta: text, logprobs: tokens }, emit);
     else this.#emit('response.refusal.delta', { ...place, delta: text }, emit);
   }
 
-  #part(message: MessageItem, text: string): JsonObject {
-    return message.kind === 'text' ? textPart(text) : { type: 'refusal', refusal: text };
+  /** A source of the text so far. */
+  #note(annotation: JsonObject, emit: Emit): void {
+    const message = this.#message;
+    if (message?.kind !== 'text') return;
+    const place = { ...placeOf(message), annotation_index: message.notes.push(annotation) - 1 };
+    this.#emit('response.output_text.annotation.added', { ...place, annotation }, emit);
+  }
+
+  #paint(data: string, emit: Emit): void {
+    this.#endReasoning(emit);
+    this.#endMessage(emit);
+    const id = this.#itemId();
+    const at = this.#add(paintedItem(id, 'in_progress', null), emit);
+    this.#emit('response.image_generation_call.completed', { item_id: `ig_${id}`, output_index: at }, emit);
+    this.#done(at, paintedItem(id, 'completed', data), emit);
+  }
+
+  #part({ kind, notes, tokens }: MessageItem, text: string): JsonObject {
+    return kind === 'text' ? textPart(text, notes, tokens) : { type: 'refusal', refusal: text };
   }
 
   #beginPart(message: MessageItem, emit: Emit): void {
-    const place = { item_id: `msg_${message.id}`, output_index: message.at, content_index: message.parts.length };
+    const place = placeOf(message);
     this.#emit('response.content_part.added', { ...place, part: this.#part(message, '') }, emit);
   }
 
   #endPart(message: MessageItem, emit: Emit): void {
-    const { text } = message;
+    const { text, tokens } = message;
     const part = this.#part(message, text);
-    const place = { item_id: `msg_${message.id}`, output_index: message.at, content_index: message.parts.length };
-    if (message.kind === 'text') this.#emit('response.output_text.done', { ...place, text, logprobs: [] }, emit);
+    const place = placeOf(message);
+    if (message.kind === 'text') this.#emit('response.output_text.done', { ...place, text, logprobs: tokens }, emit);
     else this.#emit('response.refusal.done', { ...place, refusal: text }, emit);
     this.#emit('response.content_part.done', { ...place, part }, emit);
     message.parts.push(part);
@@ -253,7 +291,7 @@ export class ChatToResponsesStream extends ConvertingStream {
     this.#endReasoning(emit);
     this.#endMessage(emit);
     this.#calls.all.forEach((call, i) => {
-      if (call.name === '') throw invalidAnswer('The model made a call without a function name.');
+      if (call.name === '') unnamedCall();
       if (call.id === '') call.id = `call_${i}`;
       this.#call(i, emit);
     });

@@ -1,9 +1,10 @@
-import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { anthropicErrorStatus, readProviderError } from '../dialects/provider-error.ts';
 import { chatUsage, mergeUsage, NO_TOKENS, readUsage } from '../usage.ts';
-import { seconds } from './answers.ts';
+import { citationNotes, seconds } from './answers.ts';
+import { unnamedCall } from './chat-choice.ts';
 import type { ConvertContext } from './conversion.ts';
-import { asObject, asString } from './fields.ts';
+import { asArray, asObject, asString, givenNumber, givenObject, givenText, invalidAnswer, needed } from './fields.ts';
 import { SCHEMA_TOOL_PREFIX } from './request-chat-to-messages.ts';
 import { finishReason } from './stop-reasons.ts';
 import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
@@ -11,13 +12,18 @@ import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
 interface OpenBlock {
   readonly type: string;
   /** Running number of the call; null for blocks that are no call. */
-  readonly call: number | null;
+  call: number | null;
   /** The block stands for `response_format`: its pieces are the content. */
-  readonly unwrap: boolean;
+  unwrap: boolean;
   /** Whole input given at the start, for servers that send no pieces. */
-  readonly input: string | null;
+  input: string | null;
   pieces: boolean;
+  /** Where its text begins in the whole text, and the sources of it. */
+  readonly from: number;
+  readonly notes: JsonValue[];
 }
+
+const indexOf = (data: JsonObject): number => needed(givenNumber(data, 'index'), 'index');
 
 /** Messages events as chat chunks (providers §18.7). */
 export class MessagesToChatStream extends ConvertingStream {
@@ -29,7 +35,10 @@ export class MessagesToChatStream extends ConvertingStream {
   #model: string;
   #usage: JsonObject | null = null;
   #calls = 0;
+  /** Length of the text so far. */
+  #length = 0;
   #unwrapped = false;
+  #started = false;
   #finished = false;
 
   constructor(context: ConvertContext) {
@@ -63,18 +72,18 @@ export class MessagesToChatStream extends ConvertingStream {
   }
 
   protected override read(data: JsonObject, emit: Emit): void {
-    switch (data.type) {
+    switch (needed(givenText(data, 'type'), 'type')) {
       case 'message_start':
-        this.#start(asObject(data.message), emit);
+        this.#start(needed(givenObject(data, 'message'), 'message'), emit);
         break;
       case 'content_block_start':
-        this.#open(data, asObject(data.content_block), emit);
+        this.#open(indexOf(data), needed(givenObject(data, 'content_block'), 'content_block'), emit);
         break;
       case 'content_block_delta':
-        this.#piece(data, asObject(data.delta), emit);
+        this.#piece(indexOf(data), needed(givenObject(data, 'delta'), 'delta'), emit);
         break;
       case 'content_block_stop':
-        this.#close(data, emit);
+        this.#close(indexOf(data), emit);
         break;
       case 'message_delta':
         this.#stop(data, emit);
@@ -93,77 +102,104 @@ export class MessagesToChatStream extends ConvertingStream {
   }
 
   #start(message: JsonObject, emit: Emit): void {
+    this.#started = true;
     this.#id = asString(message.id) ?? '';
     this.#model = asString(message.model) ?? this.#model;
     if (isObject(message.usage)) this.#usage = mergeUsage(this.#usage, message.usage);
     this.#delta({ role: 'assistant', content: '' }, emit);
   }
 
-  #open(data: JsonObject, block: JsonObject, emit: Emit): void {
-    const index = typeof data.index === 'number' ? data.index : 0;
-    const type = asString(block.type) ?? '';
-    let call: number | null = null;
-    let unwrap = false;
-    let input: string | null = null;
+  #open(index: number, block: JsonObject, emit: Emit): void {
+    const type = needed(givenText(block, 'type'), 'type');
+    const open: OpenBlock = {
+      type,
+      call: null,
+      unwrap: false,
+      input: null,
+      pieces: false,
+      from: this.#length,
+      notes: [],
+    };
     if (type === 'tool_use') {
-      const name = asString(block.name) ?? '';
-      if (isObject(block.input) && Object.keys(block.input).length > 0) input = JSON.stringify(block.input);
-      unwrap = name.startsWith(SCHEMA_TOOL_PREFIX);
-      if (unwrap) this.#unwrapped = true;
+      const name = givenText(block, 'name') || unnamedCall();
+      const input = givenObject(block, 'input');
+      if (input !== null && Object.keys(input).length > 0) open.input = JSON.stringify(input);
+      open.unwrap = name.startsWith(SCHEMA_TOOL_PREFIX);
+      if (open.unwrap) this.#unwrapped = true;
       else {
-        call = this.#calls++;
-        const id = asString(block.id) ?? '';
-        this.#delta({ tool_calls: [{ index: call, id, type: 'function', function: { name, arguments: '' } }] }, emit);
+        open.call = this.#calls++;
+        const id = needed(givenText(block, 'id'), 'id');
+        const called = { index: open.call, id, type: 'function', function: { name, arguments: '' } };
+        this.#delta({ tool_calls: [called] }, emit);
       }
-    } else if (type === 'text' && typeof block.text === 'string' && block.text !== '') {
-      this.#delta({ content: block.text }, emit);
-    } else if (type !== 'text' && this.#context.strict === false) {
+    } else if (type === 'text') {
+      this.#say(givenText(block, 'text') ?? '', emit);
+      open.notes.push(...asArray(block.citations));
+    } else if (this.#context.strict === false) {
       this.#delta({ content_blocks: [{ index, content_block: block }] }, emit);
     }
-    this.#blocks.set(index, { type, call, unwrap, input, pieces: false });
+    this.#blocks.set(index, open);
   }
 
-  #piece(data: JsonObject, delta: JsonObject, emit: Emit): void {
-    const index = typeof data.index === 'number' ? data.index : 0;
+  #say(text: string, emit: Emit): void {
+    if (text === '') return;
+    this.#length += text.length;
+    this.#delta({ content: text }, emit);
+  }
+
+  #piece(index: number, delta: JsonObject, emit: Emit): void {
     const block = this.#blocks.get(index);
-    if (delta.type === 'text_delta') {
-      if (typeof delta.text === 'string' && delta.text !== '') this.#delta({ content: delta.text }, emit);
-    } else if (delta.type === 'input_json_delta') {
-      const piece = asString(delta.partial_json) ?? '';
-      if (piece === '' || block === undefined) return;
+    const type = needed(givenText(delta, 'type'), 'type');
+    // Its text would be shown, its input be lost, and whose it is nobody could tell.
+    if (block === undefined) throw invalidAnswer('The provider sent a piece of a block that never began.');
+    if (type === 'text_delta') this.#say(needed(givenText(delta, 'text'), 'text'), emit);
+    else if (type === 'input_json_delta') {
+      const piece = needed(givenText(delta, 'partial_json'), 'partial_json');
+      if (piece === '') return;
       block.pieces = true;
-      if (block.unwrap) this.#delta({ content: piece }, emit);
+      if (block.unwrap) this.#say(piece, emit);
       else if (block.call !== null) this.#arguments(block.call, piece, emit);
-    } else if (this.#context.strict === false) {
+    } else if (type === 'citations_delta') block.notes.push(delta.citation ?? null);
+    else if (this.#context.strict === false) {
       const out: JsonObject = { content_blocks: [{ index, delta }] };
       if (typeof delta.thinking === 'string' && delta.thinking !== '') out.reasoning_content = delta.thinking;
       this.#delta(out, emit);
     }
   }
 
-  #close(data: JsonObject, emit: Emit): void {
-    const index = typeof data.index === 'number' ? data.index : 0;
+  #close(index: number, emit: Emit): void {
     const block = this.#blocks.get(index);
     this.#blocks.delete(index);
-    if (block === undefined || block.pieces || block.type !== 'tool_use') return;
+    if (block === undefined) return;
+    const annotations = citationNotes(block.notes, block.from, this.#length);
+    if (annotations.length > 0) this.#delta({ annotations }, emit);
+    if (block.pieces || block.type !== 'tool_use') return;
     const text = block.input ?? '{}';
-    if (block.unwrap) this.#delta({ content: text }, emit);
+    if (block.unwrap) this.#say(text, emit);
     else if (block.call !== null) this.#arguments(block.call, text, emit);
   }
 
   #stop(data: JsonObject, emit: Emit): void {
     if (isObject(data.usage)) this.#usage = mergeUsage(this.#usage, data.usage);
-    const native = asObject(data.delta).stop_reason;
-    if (this.#finished || native === null || native === undefined) return;
+    const native = givenText(needed(givenObject(data, 'delta'), 'delta'), 'stop_reason');
+    if (this.#finished || native === null) return;
+    this.#closeAll(emit);
     this.#finished = true;
     const finish = this.#unwrapped && native === 'tool_use' ? 'stop' : finishReason(native);
     const choice: JsonObject = { index: 0, delta: {}, logprobs: null, finish_reason: finish };
-    if (this.#context.strict === false && typeof native === 'string') choice.native_finish_reason = native;
+    if (this.#context.strict === false) choice.native_finish_reason = native;
     this.#chunk([choice], emit);
   }
 
+  /** Blocks whose end was left out: a call among them still needs its arguments. */
+  #closeAll(emit: Emit): void {
+    for (const index of [...this.#blocks.keys()]) this.#close(index, emit);
+  }
+
   #end(emit: Emit): void {
+    if (!this.#started) throw streamCut();
     if (!this.#finished) {
+      this.#closeAll(emit);
       this.#finished = true;
       this.#chunk([{ index: 0, delta: {}, logprobs: null, finish_reason: 'stop' }], emit);
     }

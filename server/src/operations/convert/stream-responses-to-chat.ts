@@ -9,8 +9,19 @@ import {
   usageOfResponse,
 } from './answer-responses-to-chat.ts';
 import { seconds } from './answers.ts';
+import { unnamedCall } from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
-import { asArray, asObject, asString, invalidAnswer } from './fields.ts';
+import {
+  asArray,
+  asObject,
+  asString,
+  givenNumber,
+  givenObject,
+  givenObjects,
+  givenText,
+  invalidAnswer,
+  needed,
+} from './fields.ts';
 import { isPortable, reasoningOf } from './reasoning-items.ts';
 import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
 
@@ -30,6 +41,9 @@ interface Item {
   before: number;
   part: number;
 }
+
+const pieceIn = (data: JsonObject): string => needed(givenText(data, 'delta'), 'delta');
+const wholeIn = (data: JsonObject): JsonObject => needed(givenObject(data, 'item'), 'item');
 
 /** Responses events as chat chunks (providers §18.7). What a server only tells when it is whole is not lost. */
 export class ResponsesToChatStream extends ConvertingStream {
@@ -94,7 +108,8 @@ export class ResponsesToChatStream extends ConvertingStream {
   }
 
   protected override read(data: JsonObject, emit: Emit): void {
-    switch (data.type) {
+    const type = needed(givenText(data, 'type'), 'type');
+    switch (type) {
       case 'response.created':
       case 'response.queued':
       case 'response.in_progress':
@@ -102,13 +117,13 @@ export class ResponsesToChatStream extends ConvertingStream {
         this.#start(emit);
         break;
       case 'response.output_item.added':
-        this.#begin(data, asObject(data.item), emit);
+        this.#begin(data, wholeIn(data), emit);
         break;
       case 'response.output_text.delta':
-        this.#say(data, asString(data.delta) ?? '', emit);
+        this.#say(data, pieceIn(data), emit);
         break;
       case 'response.refusal.delta':
-        this.#refuse(this.#item(data), asString(data.delta) ?? '', emit);
+        this.#refuse(this.#item(data), pieceIn(data), emit);
         break;
       case 'response.output_text.annotation.added':
         this.#cite(this.#item(data), data.annotation ?? null, emit);
@@ -123,14 +138,14 @@ export class ResponsesToChatStream extends ConvertingStream {
         break;
       case 'response.function_call_arguments.delta':
       case 'response.custom_tool_call_input.delta':
-        this.#piece(this.#item(data), data.type, asString(data.delta) ?? '', emit);
+        this.#piece(this.#item(data), type, pieceIn(data), emit);
         break;
       case 'response.output_item.done':
-        this.#end(data, asObject(data.item), emit);
+        this.#end(data, wholeIn(data), emit);
         break;
       case 'response.completed':
       case 'response.incomplete':
-        this.#complete(asObject(data.response), data.type, emit);
+        this.#complete(needed(givenObject(data, 'response'), 'response'), type, emit);
         break;
       case 'response.failed':
         this.fail(failureOf(asObject(asObject(data.response).error)), emit);
@@ -145,7 +160,7 @@ export class ResponsesToChatStream extends ConvertingStream {
 
   #item(data: JsonObject): Item {
     // Every event of an item names its place; a server that names none writes one item after the other.
-    const at = typeof data.output_index === 'number' ? data.output_index : this.#last;
+    const at = givenNumber(data, 'output_index') ?? this.#last;
     this.#last = at;
     let item = this.#items.get(at);
     if (item === undefined) {
@@ -156,7 +171,7 @@ export class ResponsesToChatStream extends ConvertingStream {
   }
 
   #begin(data: JsonObject, whole: JsonObject, emit: Emit): void {
-    const at = typeof data.output_index === 'number' ? data.output_index : this.#items.size;
+    const at = givenNumber(data, 'output_index') ?? this.#items.size;
     this.#call(this.#item({ output_index: at }), whole, emit);
   }
 
@@ -235,7 +250,7 @@ export class ResponsesToChatStream extends ConvertingStream {
     } else {
       this.#call(item, whole, emit);
       if (item.call === null && callOf(whole) !== null) {
-        throw invalidAnswer('The model made a call without a function name.');
+        unnamedCall();
       }
     }
   }
@@ -243,11 +258,10 @@ export class ResponsesToChatStream extends ConvertingStream {
   /** A message of which nothing came in pieces. */
   #rest(item: Item, data: JsonObject, whole: JsonObject, emit: Emit): void {
     if (item.sent > 0) return;
-    asArray(whole.content).forEach((one, i) => {
-      const part = asObject(one);
-      if (part.type === 'refusal') this.#refuse(item, asString(part.refusal) ?? '', emit);
+    givenObjects(whole, 'content').forEach((part, i) => {
+      if (part.type === 'refusal') this.#refuse(item, givenText(part, 'refusal') ?? '', emit);
       if (part.type !== 'output_text') return;
-      this.#say({ ...data, content_index: i, logprobs: part.logprobs ?? [] }, asString(part.text) ?? '', emit);
+      this.#say({ ...data, content_index: i, logprobs: part.logprobs ?? [] }, givenText(part, 'text') ?? '', emit);
       for (const one of asArray(part.annotations)) this.#cite(item, one, emit);
     });
   }
@@ -256,8 +270,8 @@ export class ResponsesToChatStream extends ConvertingStream {
     this.#note(response);
     // A server that tells nothing before the end tells all of it there.
     if (this.#items.size === 0) {
-      asArray(response.output).forEach((whole, i) => {
-        if (isObject(whole)) this.#end({ output_index: i }, whole, emit);
+      givenObjects(response, 'output').forEach((whole, i) => {
+        this.#end({ output_index: i }, whole, emit);
       });
     }
     const known = typeof response.status === 'string' && ENDS.has(response.status);

@@ -1,6 +1,15 @@
 /** A Converse answer as a chat completion (providers §13.3). */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { asArray, asObject, asString, invalidAnswer } from '../../operations/convert/fields.ts';
+import { unnamedCall } from '../../operations/convert/chat-choice.ts';
+import {
+  asObject,
+  asString,
+  givenObject,
+  givenObjects,
+  givenText,
+  invalidAnswer,
+  needed,
+} from '../../operations/convert/fields.ts';
 import { SCHEMA_TOOL_PREFIX } from '../../operations/convert/request-chat-to-messages.ts';
 import { chatUsage, NO_TOKENS, readAnyUsage } from '../../operations/usage.ts';
 
@@ -66,24 +75,25 @@ export function chatCompletion(
   about: { readonly id: string; readonly model: string; readonly created: number; readonly strict?: boolean },
 ): JsonObject {
   const strict = about.strict !== false;
-  const message = asObject(asObject(answer.output).message);
+  const message = givenObject(givenObject(answer, 'output') ?? {}, 'message') ?? {};
   if (!Array.isArray(message.content)) throw invalidAnswer('The answer of the model has no content.');
   const texts: string[] = [];
   const calls: JsonObject[] = [];
   const thoughts: JsonObject[] = [];
   let unwrapped = false;
-  for (const block of message.content) {
-    if (!isObject(block)) continue;
-    if (typeof block.text === 'string') texts.push(block.text);
-    if (isObject(block.toolUse)) {
-      const name = asString(block.toolUse.name) ?? '';
-      const text = JSON.stringify(block.toolUse.input ?? {});
+  for (const block of givenObjects(message, 'content')) {
+    const said = givenText(block, 'text');
+    if (said !== null) texts.push(said);
+    const toolUse = givenObject(block, 'toolUse');
+    if (toolUse !== null) {
+      const name = givenText(toolUse, 'name') || unnamedCall();
+      const text = JSON.stringify(needed(givenObject(toolUse, 'input'), 'input'));
       if (name.startsWith(SCHEMA_TOOL_PREFIX)) {
         texts.push(text);
         unwrapped = true;
       } else {
         calls.push({
-          id: asString(block.toolUse.toolUseId) ?? '',
+          id: needed(givenText(toolUse, 'toolUseId'), 'toolUseId'),
           type: 'function',
           function: { name, arguments: text },
         });
@@ -92,12 +102,12 @@ export function chatCompletion(
     const thought = thinkingBlock(block);
     if (thought !== null) thoughts.push(thought);
     // A text with citations lies in a block of its own.
-    for (const part of asArray(asObject(block.citationsContent).content)) {
-      const text = asString(asObject(part).text);
+    for (const part of givenObjects(givenObject(block, 'citationsContent') ?? {}, 'content')) {
+      const text = givenText(part, 'text');
       if (text !== null) texts.push(text);
     }
   }
-  const reason = asString(answer.stopReason) ?? '';
+  const reason = needed(givenText(answer, 'stopReason'), 'stopReason');
   const reasoning = thoughts.map((one) => asString(one.thinking) ?? '').join('');
   return {
     id: about.id,
@@ -117,7 +127,7 @@ export function chatCompletion(
         },
         logprobs: null,
         finish_reason: finishOf(reason, { text: texts.length > 0, calls: calls.length, unwrapped }),
-        ...(strict || reason === '' ? null : { native_finish_reason: reason }),
+        ...(strict ? null : { native_finish_reason: reason }),
       },
     ],
     usage: converseUsage(answer.usage),

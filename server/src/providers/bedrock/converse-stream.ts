@@ -1,6 +1,7 @@
 /** Events of ConverseStream as chat chunks (providers §13.3). Each is an object whose one key names it. */
-import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { asObject, asString, invalidAnswer } from '../../operations/convert/fields.ts';
+import type { JsonObject } from '../../kernel/json.ts';
+import { unnamedCall } from '../../operations/convert/chat-choice.ts';
+import { givenNumber, givenObject, givenText, invalidAnswer, needed } from '../../operations/convert/fields.ts';
 import { SCHEMA_TOOL_PREFIX } from '../../operations/convert/request-chat-to-messages.ts';
 import { ConvertingStream, type Emit, streamCut } from '../../operations/convert/stream-base.ts';
 import { converseUsage, extras, finishOf } from './converse-answer.ts';
@@ -48,18 +49,22 @@ export class ConverseToChatStream extends ConvertingStream {
   }
 
   protected override read(data: JsonObject, emit: Emit): void {
-    if (isObject(data.contentBlockDelta)) this.#piece(data.contentBlockDelta, emit);
-    else if (isObject(data.messageStart)) this.#delta({ role: 'assistant', content: '' }, emit);
-    else if (isObject(data.contentBlockStart)) this.#open(data.contentBlockStart, emit);
-    else if (isObject(data.contentBlockStop)) this.#close(data.contentBlockStop, emit);
-    else if (isObject(data.messageStop)) this.#stop = data.messageStop;
-    else if (isObject(data.metadata)) this.#end(data.metadata, emit);
+    // The one member names the event; those of the future say nothing that chat could show.
+    for (const name of Object.keys(data)) {
+      const event = (): JsonObject => needed(givenObject(data, name), name);
+      if (name === 'contentBlockDelta') this.#piece(event(), emit);
+      else if (name === 'messageStart') this.#delta({ role: 'assistant', content: '' }, emit);
+      else if (name === 'contentBlockStart') this.#open(event(), emit);
+      else if (name === 'contentBlockStop') this.#close(indexOf(event()), emit);
+      else if (name === 'messageStop') this.#stop = event();
+      else if (name === 'metadata') this.#end(event(), emit);
+    }
   }
 
   #open(block: JsonObject, emit: Emit): void {
-    const { toolUse } = asObject(block.start);
-    if (!isObject(toolUse)) return;
-    const name = asString(toolUse.name) ?? '';
+    const toolUse = givenObject(givenObject(block, 'start') ?? {}, 'toolUse');
+    if (toolUse === null) return;
+    const name = givenText(toolUse, 'name') || unnamedCall();
     if (name.startsWith(SCHEMA_TOOL_PREFIX)) {
       this.#unwrapped = true;
       this.#calls.set(indexOf(block), { call: null, pieces: false });
@@ -67,15 +72,16 @@ export class ConverseToChatStream extends ConvertingStream {
     }
     const call = this.#callCount++;
     this.#calls.set(indexOf(block), { call, pieces: false });
-    const id = asString(toolUse.toolUseId) ?? '';
+    const id = needed(givenText(toolUse, 'toolUseId'), 'toolUseId');
     this.#delta({ tool_calls: [{ index: call, id, type: 'function', function: { name, arguments: '' } }] }, emit);
   }
 
   #piece(block: JsonObject, emit: Emit): void {
-    const delta = asObject(block.delta);
-    if (typeof delta.text === 'string') this.#say(delta.text, emit);
-    else if (isObject(delta.toolUse)) this.#input(indexOf(block), asString(delta.toolUse.input) ?? '', emit);
-    else if (isObject(delta.reasoningContent)) this.#think(indexOf(block), delta.reasoningContent, emit);
+    const delta = needed(givenObject(block, 'delta'), 'delta');
+    const [toolUse, thought] = [givenObject(delta, 'toolUse'), givenObject(delta, 'reasoningContent')];
+    this.#say(givenText(delta, 'text') ?? '', emit);
+    if (toolUse !== null) this.#input(indexOf(block), needed(givenText(toolUse, 'input'), 'input'), emit);
+    if (thought !== null) this.#think(indexOf(block), thought, emit);
   }
 
   #say(text: string, emit: Emit): void {
@@ -113,8 +119,7 @@ export class ConverseToChatStream extends ConvertingStream {
     if (typeof signature === 'string' && signature !== '') show({ delta: { type: 'signature_delta', signature } });
   }
 
-  #close(block: JsonObject, emit: Emit): void {
-    const index = indexOf(block);
+  #close(index: number, emit: Emit): void {
     const open = this.#calls.get(index);
     this.#calls.delete(index);
     if (open === undefined || open.pieces) return;
@@ -126,11 +131,13 @@ export class ConverseToChatStream extends ConvertingStream {
   /** Usage comes after the stop reason, and is the end: without it the stream was cut (RULE 10). */
   #end(metadata: JsonObject, emit: Emit): void {
     if (this.#stop === null) throw streamCut();
+    // A call whose end was left out still needs its arguments.
+    for (const index of [...this.#calls.keys()]) this.#close(index, emit);
     const { strict, includeUsage } = this.#about;
-    const reason = asString(this.#stop.stopReason) ?? '';
+    const reason = needed(givenText(this.#stop, 'stopReason'), 'stopReason');
     const held = { text: this.#text, calls: this.#callCount, unwrapped: this.#unwrapped };
     const choice: JsonObject = { index: 0, delta: {}, logprobs: null, finish_reason: finishOf(reason, held) };
-    if (!strict && reason !== '') choice.native_finish_reason = reason;
+    if (!strict) choice.native_finish_reason = reason;
     this.#chunk([choice], emit, extras({ ...this.#stop, ...metadata }, strict));
     if (includeUsage) this.#chunk([], emit, { usage: converseUsage(metadata.usage) });
     this.closed = true;
@@ -142,7 +149,4 @@ export class ConverseToChatStream extends ConvertingStream {
   }
 }
 
-function indexOf(block: JsonObject): number {
-  const index: JsonValue | undefined = block.contentBlockIndex;
-  return typeof index === 'number' ? index : 0;
-}
+const indexOf = (block: JsonObject): number => needed(givenNumber(block, 'contentBlockIndex'), 'contentBlockIndex');

@@ -1,6 +1,16 @@
 /** A Gemini `GenerateContentResponse` as a chat completion (providers §12.2, §1.10). */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { asArray, asObject, asString, invalidAnswer } from '../../operations/convert/fields.ts';
+import { unnamedCall } from '../../operations/convert/chat-choice.ts';
+import {
+  asArray,
+  asObject,
+  asString,
+  givenNumber,
+  givenObject,
+  givenObjects,
+  givenText,
+  invalidAnswer,
+} from '../../operations/convert/fields.ts';
 import { chatUsage, NO_TOKENS, readAnyUsage } from '../../operations/usage.ts';
 import { epochOf, integerOf, textOf } from '../training-calls.ts';
 
@@ -34,8 +44,9 @@ export const usageOfAnswer = (usage: JsonObject): JsonObject => chatUsage(readAn
 
 /** A part with a picture as chat clients know it from other gateways: an `image_url` with a data URL. */
 export function imageOf(part: JsonObject): JsonObject | null {
-  const { mimeType, data } = asObject(part.inlineData);
-  if (typeof mimeType !== 'string' || !mimeType.startsWith('image/') || typeof data !== 'string') return null;
+  const inline = givenObject(part, 'inlineData') ?? {};
+  const [mimeType, data] = [givenText(inline, 'mimeType'), givenText(inline, 'data')];
+  if (mimeType?.startsWith('image/') !== true || data === null) return null;
   return { type: 'image_url', image_url: { url: `data:${mimeType};base64,${data}` } };
 }
 
@@ -44,12 +55,15 @@ export function imageOf(part: JsonObject): JsonObject | null {
  * the model gave none: no other call of the conversation may have it.
  */
 export function callOf(part: JsonObject, answer: string, at: string): JsonObject {
-  const { name, args, id } = asObject(part.functionCall);
+  const call = givenObject(part, 'functionCall') ?? {};
   const signature = asString(part.thoughtSignature);
   return {
-    id: textOf(id) ?? `call_${answer}_${at}`,
+    id: givenText(call, 'id') || `call_${answer}_${at}`,
     type: 'function',
-    function: { name: asString(name) ?? '', arguments: JSON.stringify(args ?? {}) },
+    function: {
+      name: givenText(call, 'name') || unnamedCall(),
+      arguments: JSON.stringify(givenObject(call, 'args') ?? {}),
+    },
     ...(signature === null ? null : { extra_content: { google: { thought_signature: signature } } }),
   };
 }
@@ -83,8 +97,8 @@ export function besideOf(candidate: JsonObject): JsonObject {
 const charAt = (bytes: Buffer, offset: number): number => bytes.subarray(0, offset).toString('utf8').length;
 
 /** Sources of a grounded text as citations. Segments are measured in bytes. */
-function annotations(candidate: JsonObject, text: string): JsonObject[] {
-  const { groundingSupports, groundingChunks } = asObject(candidate.groundingMetadata);
+export function annotationsOf(grounding: JsonObject, text: string): JsonObject[] {
+  const { groundingSupports, groundingChunks } = grounding;
   const chunks = asArray(groundingChunks);
   const bytes = Buffer.from(text);
   const out: JsonObject[] = [];
@@ -101,6 +115,17 @@ function annotations(candidate: JsonObject, text: string): JsonObject[] {
   return out;
 }
 
+/** What a candidate says, checked: what cannot be read is not left out. */
+export const partsIn = (candidate: JsonObject): JsonObject[] =>
+  givenObjects(givenObject(candidate, 'content') ?? {}, 'parts');
+
+export function isThought({ thought }: JsonObject): boolean {
+  if (thought === undefined || thought === null || typeof thought === 'boolean') return thought === true;
+  throw invalidAnswer('The provider sent a part that is neither thought nor answer.');
+}
+
+const noCandidate = (): Error => invalidAnswer('The provider answered without a candidate.');
+
 interface Known {
   readonly id: string;
   readonly model: string;
@@ -114,25 +139,25 @@ function choice(candidate: JsonObject, at: number, id: string, strict: boolean):
   let [text, thought, signature]: [string, string, string | null] = ['', '', null];
   const calls: JsonObject[] = [];
   const images: JsonObject[] = [];
-  for (const part of asArray(asObject(candidate.content).parts)) {
-    if (!isObject(part)) continue;
+  for (const part of partsIn(candidate)) {
     const image = imageOf(part);
-    if (isObject(part.functionCall)) calls.push(callOf(part, id, `${at}_${calls.length}`));
+    if (givenObject(part, 'functionCall') !== null) calls.push(callOf(part, id, `${at}_${calls.length}`));
     else if (image !== null) images.push(image);
-    else if (part.thought === true) thought += asString(part.text) ?? '';
+    else if (isThought(part)) thought += givenText(part, 'text') ?? '';
     else {
-      text += asString(part.text) ?? '';
+      text += givenText(part, 'text') ?? '';
       signature = asString(part.thoughtSignature) ?? signature;
     }
   }
-  const native = textOf(candidate.finishReason);
+  const native = givenText(candidate, 'finishReason');
+  if (native === null && candidate.content === undefined) throw noCandidate();
   if (native === 'MALFORMED_FUNCTION_CALL' && text === '' && calls.length === 0) throw malformedCall();
-  const notes = annotations(candidate, text);
+  const notes = annotationsOf(asObject(candidate.groundingMetadata), text);
   const extra: JsonObject = {};
   if (!strict && thought !== '') extra.reasoning_content = thought;
   if (!strict && signature !== null) extra.extra_content = { google: { thought_signature: signature } };
   return {
-    index: integerOf(candidate.index) ?? at,
+    index: givenNumber(candidate, 'index') ?? at,
     message: {
       role: 'assistant',
       content: text === '' && calls.length > 0 ? null : text,
@@ -150,12 +175,12 @@ function choice(candidate: JsonObject, at: number, id: string, strict: boolean):
 
 /** Why a prompt was not answered at all; null when it was. */
 export function blockReason(answer: JsonObject): string | null {
-  return textOf(asObject(answer.promptFeedback).blockReason);
+  return givenText(givenObject(answer, 'promptFeedback') ?? {}, 'blockReason');
 }
 
 /** The candidates of an answer: one that is empty and filtered where the prompt itself was blocked. */
 export function candidatesOf(answer: JsonObject): JsonObject[] {
-  const candidates = asArray(answer.candidates).filter(isObject);
+  const candidates = givenObjects(answer, 'candidates');
   if (candidates.length > 0) return candidates;
   return blockReason(answer) === null ? [] : [{ index: 0, finishReason: 'SAFETY' }];
 }
@@ -165,7 +190,7 @@ export function geminiToChat(answer: JsonObject, known: Known): JsonObject {
   const strict = known.strict !== false;
   const id = textOf(answer.responseId) ?? known.id;
   const candidates = candidatesOf(answer);
-  if (candidates.length === 0) throw invalidAnswer('The provider answered without a candidate.');
+  if (candidates.length === 0) throw noCandidate();
   const feedback: JsonValue | undefined = strict ? undefined : answer.promptFeedback;
   return {
     id,

@@ -1,17 +1,20 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { ConvertContext } from '../../operations/convert/conversion.ts';
-import { asArray, asObject, asString } from '../../operations/convert/fields.ts';
+import { asObject, asString, givenNumber, givenObject, givenText } from '../../operations/convert/fields.ts';
 import { ConvertingStream, type Emit, streamCut } from '../../operations/convert/stream-base.ts';
 import { mergeUsage } from '../../operations/usage.ts';
-import { integerOf, textOf } from '../training-calls.ts';
+import { textOf } from '../training-calls.ts';
 import {
+  annotationsOf,
   besideOf,
   callOf,
   candidatesOf,
   finishOf,
   imageOf,
+  isThought,
   logprobsOf,
   malformedCall,
+  partsIn,
   usageOfAnswer,
 } from './gemini-answer.ts';
 import { embeddedGoogleError } from './gemini-error.ts';
@@ -22,6 +25,9 @@ interface Open {
   shown: boolean;
   finish: string | null;
   beside: JsonObject;
+  /** All of it, in which its sources have their places. */
+  text: string;
+  sources: JsonObject | null;
 }
 
 /**
@@ -77,41 +83,44 @@ export class GeminiToChatStream extends ConvertingStream {
     if (isObject(data.usageMetadata)) this.#usage = mergeUsage(this.#usage, data.usageMetadata);
     if (isObject(data.promptFeedback)) this.#feedback = data.promptFeedback;
     candidatesOf(data).forEach((candidate, at) => {
-      this.#candidate(candidate, integerOf(candidate.index) ?? at, emit);
+      this.#candidate(candidate, givenNumber(candidate, 'index') ?? at, emit);
     });
   }
 
   #candidate(candidate: JsonObject, index: number, emit: Emit): void {
     let open = this.#open.get(index);
     if (open === undefined) {
-      open = { calls: 0, shown: false, finish: null, beside: {} };
+      open = { calls: 0, shown: false, finish: null, beside: {}, text: '', sources: null };
       this.#open.set(index, open);
       this.#delta(index, { role: 'assistant', content: '' }, emit);
     }
     let logprobs = logprobsOf(candidate);
-    for (const part of asArray(asObject(candidate.content).parts)) {
-      if (!isObject(part)) continue;
+    for (const part of partsIn(candidate)) {
       const delta = this.#part(part, index, open);
       if (delta === null) continue;
       open.shown = true;
       this.#delta(index, delta, emit, logprobs);
       logprobs = null;
     }
-    open.finish = textOf(candidate.finishReason) ?? open.finish;
+    // They may come after all that they are about.
+    if (logprobs !== null) this.#delta(index, {}, emit, logprobs);
+    open.finish = givenText(candidate, 'finishReason') ?? open.finish;
+    if (isObject(candidate.groundingMetadata)) open.sources = candidate.groundingMetadata;
     if (!this.#strict) Object.assign(open.beside, besideOf(candidate));
   }
 
   #part(part: JsonObject, index: number, open: Open): JsonObject | null {
     const image = imageOf(part);
-    if (isObject(part.functionCall)) {
+    if (givenObject(part, 'functionCall') !== null) {
       const at = open.calls++;
       return { tool_calls: [{ index: at, ...callOf(part, this.#id ?? '', `${index}_${at}`) }] };
     }
     if (image !== null) return { images: [image] };
-    const text = asString(part.text) ?? '';
-    if (part.thought === true) return this.#strict || text === '' ? null : { reasoning_content: text };
+    const text = givenText(part, 'text') ?? '';
+    if (isThought(part)) return this.#strict || text === '' ? null : { reasoning_content: text };
     const signature = this.#strict ? null : asString(part.thoughtSignature);
     if (text === '' && signature === null) return null;
+    open.text += text;
     return {
       content: text,
       ...(signature === null ? null : { extra_content: { google: { thought_signature: signature } } }),
@@ -122,7 +131,9 @@ export class GeminiToChatStream extends ConvertingStream {
     const all = [...this.#open];
     if (all.length === 0 || all.some(([, { finish }]) => finish === null)) throw streamCut();
     for (const [, { finish, shown }] of all) if (finish === 'MALFORMED_FUNCTION_CALL' && !shown) throw malformedCall();
-    for (const [index, { finish, calls, beside }] of all) {
+    for (const [index, { finish, calls, beside, text, sources }] of all) {
+      const annotations = sources === null ? [] : annotationsOf(sources, text);
+      if (annotations.length > 0) this.#delta(index, { annotations }, emit);
       const more = this.#strict ? null : { native_finish_reason: finish, ...beside };
       const choice = { index, delta: {}, logprobs: null, finish_reason: finishOf(finish, calls > 0), ...more };
       this.#chunk([choice], emit, this.#strict || this.#feedback === null ? {} : { promptFeedback: this.#feedback });
