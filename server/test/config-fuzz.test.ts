@@ -9,7 +9,7 @@ import { sendJson } from './support/upstream.ts';
 let routing: RoutingServer;
 
 beforeAll(async () => {
-  routing = await startRouting({}, { random: () => 0.5 });
+  routing = await startRouting({}, { random: () => 0 });
 });
 afterAll(() => routing?.stop());
 

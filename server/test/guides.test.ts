@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { parseConfig } from '../src/resources/configs/schema.ts';
 import { startServer } from './support/server.ts';
 
 const GUIDES = new URL('../../docs/guides/', import.meta.url);
@@ -48,3 +49,14 @@ it.each(RUN)(
   },
   90_000,
 );
+
+it.each([
+  ['routing.md', 1],
+  ['streams.md', 3],
+  ['cache.md', 1],
+] as const)('the configs of %s are taken as they stand', async (name, least) => {
+  const guide = await readFile(new URL(name, GUIDES), 'utf8');
+  const configs = [...guide.matchAll(/^```json\n(.*?)^```$/gms)].map(([, text]) => JSON.parse(text ?? '') as unknown);
+  expect(configs.length).toBeGreaterThanOrEqual(least);
+  for (const config of configs) expect(parseConfig(config, { checkHost: () => null })).toEqual({ ok: true, config });
+});

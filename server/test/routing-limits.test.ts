@@ -63,6 +63,25 @@ describe('rate limits', () => {
     expect(routing.counts()).toEqual([3, 2, 0]);
   });
 
+  it('of a provider count an answer from its cache as a request, and none that guardrails refused before its call', async () => {
+    await provider('a', { rate_limits: [{ type: 'requests', unit: 'rph', value: 2 }] });
+    const cached = { ...both, cache: { mode: 'simple' } };
+    const asked = async () => {
+      const { path, headers } = await routing.ask(cached, { user: 'cached' });
+      return [path, headers.get('x-gateway-cache-status')];
+    };
+    expect(await asked()).toEqual(['config.targets[0]', 'MISS']);
+    expect(await asked()).toEqual(['config.targets[0]', 'HIT']);
+    expect(await asked()).toEqual(['config.targets[1]', 'MISS']);
+    await provider('b', { rate_limits: [{ type: 'requests', unit: 'rpw', value: 1 }] });
+    const forbidden = { 'default.contains': { words: ['secret'], operator: 'none' }, deny: true };
+    const guarded = fallback([target('b', { input_guardrails: [forbidden] }), target('c')]);
+    const said = (content: string) => routing.ask(guarded, { messages: [{ role: 'user', content }] });
+    expect(await said('a secret')).toMatchObject({ status: 200, path: 'config.targets[1]' });
+    expect(await said('hello')).toMatchObject({ status: 200, path: 'config.targets[0]' });
+    expect(await said('hello')).toMatchObject({ status: 200, path: 'config.targets[1]' });
+  });
+
   it('of a policy that asks for a model hold for the target that sends it, count once, and stop the request', async () => {
     const policy = await admin('POST', '/policies/rate-limits', {
       name: 'mini',

@@ -80,9 +80,11 @@ describe('the next target', () => {
       targets: [target('c', { name: 'other' }), target('b', { name: 'mine' })],
     };
     const first = target('a', { input_guardrails: [redacts], override_params: { user: 'somebody' } });
-    expect(await routing.ask(fallback([first, mine]), { ...saying('I am ada@example.org'), user: 'me' })).toMatchObject({
-      path: 'config.targets[1].targets[1]',
-    });
+    expect(await routing.ask(fallback([first, mine]), { ...saying('I am ada@example.org'), user: 'me' })).toMatchObject(
+      {
+        path: 'config.targets[1].targets[1]',
+      },
+    );
   });
 
   it('after a stream that failed before its first content is asked where a group around says so', async () => {
@@ -191,5 +193,5 @@ describe('the next request', () => {
 it('a dry run shows the first target also where its success would be passed over', async () => {
   const config = fallback([target('a'), target('b')], { on_status_codes: [200] });
   const told = await routing.ask(config, {}, { 'x-gateway-dry-run': 'true' });
-  expect(JSON.parse(told.text)).toMatchObject({ object: 'dry_run', target: { path: FIRST, slug: 'a' } });
+  expect(JSON.parse(told.text)).toMatchObject({ dry_run: true, target: { path: FIRST, provider_slug: 'a' } });
 });

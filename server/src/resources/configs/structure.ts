@@ -276,7 +276,7 @@ export const GUARDRAIL_LISTS = [
 ] as const satisfies readonly (keyof Config)[];
 export const HOOK_LISTS = ['before_request_hooks', 'after_request_hooks'] as const satisfies readonly (keyof Config)[];
 
-/** One level of the object: which keys it knows and what stands below them. `null` below a key is content, left as it is. */
+/** One level of the object: which keys it knows, and the levels below them. What stands below any other key is content, left as it is. */
 export interface Level {
   readonly keys: readonly string[];
   readonly below: Readonly<Record<string, () => Level>>;
