@@ -66,7 +66,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
     now: () => x.services.clock.now(),
     requestId: x.id,
   };
-  const prefill = goesOnFrom(x) === null ? null : prefillOf(bound.binding, model);
+  const prefill = goesOnFrom(x) === null ? null : prefillOf(bound.binding, model, target.credentials);
   const body = buildBody(x, target, bound, context, prefill);
   const signer = signerOf(target.provider, context);
   const headers: string[] = [];

@@ -17,6 +17,7 @@ const SETTINGS = [
   'vertex-project-id',
   'vertex-region',
   'aws-region',
+  'aws-bedrock-model',
   'fireworks-account-id',
   'workers-ai-account-id',
   'snowflake-account',

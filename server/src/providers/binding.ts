@@ -99,8 +99,8 @@ function find(bindings: Bindings, operation: OperationId): Bound | null {
 }
 
 /** How `model` is made to go on with an answer that was begun; null when it takes none. */
-export function prefillOf({ prefill }: Binding, model: string): Prefill | null {
-  return typeof prefill === 'function' ? prefill(model) : (prefill ?? null);
+export function prefillOf({ prefill }: Binding, model: string, credentials: Credentials): Prefill | null {
+  return typeof prefill === 'function' ? prefill(model, credentials) : (prefill ?? null);
 }
 
 const NO_CREDENTIALS: Credentials = { key: null, settings: {} };

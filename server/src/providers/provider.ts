@@ -95,7 +95,7 @@ export interface Binding {
    * The provider goes on with an answer whose beginning stands last in the conversation, as the assistant's own message.
    * Null for models that refuse one.
    */
-  readonly prefill?: Prefill | ((model: string) => Prefill | null);
+  readonly prefill?: Prefill | ((model: string, credentials: Credentials) => Prefill | null);
   /** Reads the provider's own usage object where it differs from the shape's (`operations/usage.ts`). */
   readonly usage?: (usage: JsonObject) => TokenUsage | null;
   /**

@@ -544,8 +544,19 @@ describe('chat over Converse', () => {
       expect(last().request.path).not.toContain('inference-profile/');
     }
     // Who hides a Claude model behind an ARN can say so.
-    await chat({ model: profile, reasoning_effort: 'low' }, { 'x-gateway-aws-bedrock-model': CLAUDE });
+    const named = { 'x-gateway-provider': '@aws', 'x-gateway-aws-bedrock-model': CLAUDE };
+    await chat({ model: profile, reasoning_effort: 'low' }, named);
     expect(last().body.additionalModelRequestFields).toEqual({ thinking: { type: 'enabled', budget_tokens: 1024 } });
+    const message = { model: profile, messages: [user('hi')] };
+    upstream.reply = () => claudeFrames(['ok']);
+    const told = await server.call('/messages', { ...message, max_tokens: 9, stream: true }, named);
+    expect(await told.text()).toContain('message_stop');
+    expect(last()).toMatchObject({ call: 'invoke-with-response-stream', model: profile });
+    // Counting refuses profiles.
+    upstream.reply = () => ({ inputTokens: 7 });
+    const counted = await server.call('/messages/count_tokens', message, named);
+    expect(await counted.json()).toEqual({ input_tokens: 7 });
+    expect(last().model).toBe(CLAUDE.replace('eu.', ''));
   });
 
   it.each([
@@ -1021,6 +1032,7 @@ describe('failures', () => {
     ['eu.anthropic.claude-opus-4-6-v1', false],
     ['eu.amazon.nova-2-lite-v1:0', false],
     ['mistral.mistral-large-2407-v1:0', false],
+    [`arn:aws:bedrock:${BEDROCK_REGION}:123456789012:application-inference-profile/a1b2c3d4e5f6`, true],
   ])('a stream of another model is gone on with as the model takes it: %s', async (model, takes) => {
     const target = { provider: '@aws', override_params: { model } };
     const config = { strategy: { mode: 'fallback' }, stream: { on_break: 'continue' }, targets: [target, target] };
@@ -1028,7 +1040,8 @@ describe('failures', () => {
     upstream.reply = () =>
       upstream.calls.length === 1 ? [streamStart(), textDelta('Grü'), broken] : textFrames(['ße', ' 😀']);
     const body = { model: 'any', max_tokens: 50, stream: true, messages: [user('hi')] };
-    const answer = await server.call('/chat/completions', body, { 'x-gateway-config': JSON.stringify(config) });
+    const headers = { 'x-gateway-config': JSON.stringify(config), 'x-gateway-aws-bedrock-model': CLAUDE };
+    const answer = await server.call('/chat/completions', body, headers);
     const text = await answer.text();
     expect(upstream.calls).toHaveLength(takes ? 2 : 1);
     if (takes)

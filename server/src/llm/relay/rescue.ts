@@ -19,7 +19,7 @@ export function mayFollow(x: Exchange, target: Target): boolean {
   if (!x.headSent) return true;
   if (x.shown === null || !x.shown.continuable || x.clientGone) return false;
   const model = target.sends(x.model);
-  return prefillOf(target.bind(x.operation.id, model).binding, model) !== null;
+  return prefillOf(target.bind(x.operation.id, model).binding, model, target.credentials) !== null;
 }
 
 /** What the next attempt goes on from; null: it begins. */

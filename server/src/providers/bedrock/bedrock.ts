@@ -10,7 +10,7 @@ import { chat } from './chat.ts';
 import { countTokens, messages } from './claude.ts';
 import { countConverse } from './count-tokens.ts';
 import { embeddings } from './embeddings.ts';
-import { conversePrefill, isClaude } from './families.ts';
+import { conversePrefill, isClaude, modelBehind } from './families.ts';
 import { files } from './files.ts';
 import { controlBase } from './hosts.ts';
 import { images } from './images.ts';
@@ -55,7 +55,7 @@ export const bedrock: Provider = {
   },
   sign: (context) => (signs(context) || context.credentials.key === null ? signRequest('bedrock') : null),
   bindings: ANY,
-  bindingsOf: (name) => (isClaude(name) ? CLAUDE : ANY),
+  bindingsOf: (name, credentials) => (isClaude(modelBehind({ model: name, credentials })) ? CLAUDE : ANY),
   allBindings: { any: ANY, claude: CLAUDE },
   passThrough: false,
   error: readAwsError,

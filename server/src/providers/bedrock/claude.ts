@@ -5,7 +5,7 @@ import { tokenCount } from '../../operations/usage.ts';
 import { traits } from '../anthropic/models.ts';
 import type { Binding, CallContext } from '../provider.ts';
 import { betasOf, guardrailOf, latencyOf } from './converse-options.ts';
-import { claudeName, foundationModel, modelPath } from './families.ts';
+import { claudeName, foundationModel, modelBehind, modelPath } from './families.ts';
 import { runtimeBase } from './hosts.ts';
 
 const VERSION = 'bedrock-2023-05-31';
@@ -68,7 +68,7 @@ export function countAnswer(body: JsonObject): JsonObject {
 }
 
 /** Models are counted under their own id only: inference profiles are refused there. */
-export const countPath: Binding['path'] = ({ model }) => `${modelPath(foundationModel(model))}/count-tokens`;
+export const countPath: Binding['path'] = (context) => `${modelPath(modelBehind(context))}/count-tokens`;
 
 export const countTokens: Binding = {
   shape: 'count_tokens',

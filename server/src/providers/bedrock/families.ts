@@ -2,7 +2,8 @@
 
 import { claudePrefill } from '../anthropic/models.ts';
 import { encodeStrictly } from '../aws/encode.ts';
-import type { CallContext, Prefill } from '../provider.ts';
+import type { CallContext, Credentials, Prefill } from '../provider.ts';
+import { textSetting } from '../settings.ts';
 
 /** Places an inference profile stands for; what follows is the id of a model. */
 const PLACE = /^(?:us-gov|us|eu|apac|ap|jp|au|ca|sa|me|af|il|mx|global)\.(?=[a-z0-9-]+\.)/;
@@ -25,17 +26,17 @@ export function isProfile(model: string): boolean {
  * The foundation model behind a call. An application profile hides it; callers may tell it with
  * `x-gateway-aws-bedrock-model`.
  */
-export function modelBehind(context: Pick<CallContext, 'model' | 'header'>): string {
-  const model = foundationModel(context.model);
-  return model.startsWith('arn:') ? foundationModel(context.header('aws-bedrock-model') ?? model) : model;
+export function modelBehind({ model, credentials }: Pick<CallContext, 'model' | 'credentials'>): string {
+  const found = foundationModel(model);
+  return found.startsWith('arn:') ? foundationModel(textSetting(credentials, 'aws_bedrock_model') ?? found) : found;
 }
 
 export const isClaude = (model: string): boolean => foundationModel(model).startsWith('anthropic.');
 
 /** The first generation of Nova goes on with an answer that was begun, as older Claude models do. */
-export function conversePrefill(model: string): Prefill | null {
-  const name = foundationModel(model);
-  if (isClaude(model)) return claudePrefill(claudeName(name));
+export function conversePrefill(model: string, credentials: Credentials): Prefill | null {
+  const name = modelBehind({ model, credentials });
+  if (isClaude(name)) return claudePrefill(claudeName(name));
   return /^amazon\.nova-(?:micro|lite|pro|premier)-v1/.test(name) ? {} : null;
 }
 

@@ -330,8 +330,12 @@ export function claudeFrames(pieces: readonly string[]): Buffer[] {
   ];
 }
 
+/** What the account's own profiles stand for. */
+const OWN_PROFILES: Readonly<Record<string, string>> = { a1b2c3d4e5f6: 'anthropic.claude-opus-4-1-20250805-v1:0' };
+
 function foundation(model: string): string {
-  return model.replace(/^arn:.*\/(?=[a-z])/, '').replace(/^(us|eu|apac|global)\./, '');
+  const own = OWN_PROFILES[model.split(':application-inference-profile/')[1] ?? ''];
+  return own ?? model.replace(/^arn:.*\/(?=[a-z])/, '').replace(/^(us|eu|apac|global)\./, '');
 }
 
 function expectAlternating(body: Fields): void {
