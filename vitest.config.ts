@@ -38,6 +38,7 @@ const LONG = [
   'server/test/limits/coverage.test.ts',
   'server/test/limits/passed-through.test.ts',
   'server/test/matrix/**/*.test.ts',
+  'server/test/providers/catalog.test.ts',
   'server/test/reservations.test.ts',
   'server/test/revocation.test.ts',
   'server/test/routing-swaps.test.ts',

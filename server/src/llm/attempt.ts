@@ -63,6 +63,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
       return value;
     },
     strict: target.strict,
+    elsewhere: target.elsewhere,
     now: () => x.services.clock.now(),
     requestId: x.id,
   };
@@ -119,9 +120,8 @@ function placeOf(
   binding: Binding,
   storedCredential: boolean,
 ): Pick<Target, 'origin' | 'prefix'> {
-  const { provider, credentials } = target;
-  const base = binding.base?.(credentials) ?? null;
-  if (base === null || target.origin + target.prefix !== provider.baseUrl(credentials)) return target;
+  const base = binding.base?.(target.credentials) ?? null;
+  if (base === null || target.elsewhere) return target;
   const { url } = x.services.guard.check(base, { storedCredential });
   return { origin: url.origin, prefix: url.pathname.replace(/\/+$/, '') };
 }
@@ -243,7 +243,7 @@ function splicedChanges(x: Exchange, model: string, addUsage: boolean): FieldCha
 function holdsForeignExtras(x: Exchange, target: Target, { binding, convert }: Bound): boolean {
   if (convert !== null || x.operation.family !== 'C' || x.body.indexOf(EXTRA) === -1) return false;
   if (binding.target?.extensions?.has('extra_content') === true) return false;
-  return binding.shape !== 'chat' || target.origin + target.prefix === target.provider.baseUrl(target.credentials);
+  return binding.shape !== 'chat' || !target.elsewhere;
 }
 
 /** Whether the provider's own transform would leave this body as it is. */

@@ -26,6 +26,8 @@ export class Target {
   /** `https://host[:port]` and the path prefix without trailing slash. */
   readonly origin: string;
   readonly prefix: string;
+  /** A custom host stands in place of the provider's own address. */
+  readonly elsewhere: boolean;
   /** Operator's own headers of the integration or virtual key, `[name, value, …]`. */
   readonly customHeaders: readonly string[];
   readonly shaping: Shaping | null;
@@ -71,6 +73,7 @@ export class Target {
     this.credentials = parts.credentials;
     this.origin = parts.url?.origin ?? 'http://in-process';
     this.prefix = parts.url?.pathname.replace(/\/+$/, '') ?? '';
+    this.elsewhere = this.origin + this.prefix !== parts.provider.baseUrl(parts.credentials);
     this.customHeaders = parts.customHeaders;
     this.shaping = parts.shaping;
     this.forwardHeaders = parts.forwardHeaders;

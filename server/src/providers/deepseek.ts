@@ -16,9 +16,11 @@ export const deepseek = compatible({
   id: 'deepseek',
   title: 'DeepSeek',
   baseUrl: 'https://api.deepseek.com/v1',
-  // Its beta surface offers it, beside the usual one.
+  serves: ['completions'],
+  // The beta surface stands beside the usual one.
   bindings: {
     chat: { prefill: { message: { prefix: true }, prefix: (usual) => `${usual.replace(/\/v1$/, '')}/beta` } },
+    completions: { base: () => 'https://api.deepseek.com/beta' },
   },
   chat: {
     request: [

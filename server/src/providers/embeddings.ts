@@ -1,6 +1,8 @@
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
+import { asArray, asObject, refuse } from '../operations/convert/fields.ts';
+import { tokenCount } from '../operations/usage.ts';
 import { plainBinding, requestOf } from './openai-compatible.ts';
-import type { Binding } from './provider.ts';
+import type { Apart, Binding } from './provider.ts';
 import type { AnswerQuirk, RequestQuirk } from './quirks.ts';
 
 /** Little-endian float32, which is what `encoding_format: base64` means. */
@@ -26,6 +28,50 @@ export interface EmbeddingQuirks {
   /** The provider answers with floats whatever was asked: `encoding_format` stays here and is done by us. */
   readonly floatsOnly?: boolean;
   readonly answer?: readonly AnswerQuirk[];
+  /** Most texts of one call: longer lists are embedded in several. */
+  readonly most?: number;
+}
+
+/** For providers that embed texts only, no lists of tokens. */
+export const textsOnly: RequestQuirk = {
+  touches: ['"input"'],
+  apply(body) {
+    const at = asArray(body.input).findIndex((one) => typeof one === 'number' || Array.isArray(one));
+    return at < 0 ? body : refuse(`input[${at}]`, 'only texts can be embedded there, no tokens.');
+  },
+};
+
+/** The bodies of several calls for a list that is too long for one; null where one call is enough. */
+export function inCalls(body: JsonObject, most: number): JsonObject[] | null {
+  const { input } = body;
+  if (!Array.isArray(input) || input.length <= most || input.some((one) => typeof one === 'number')) return null;
+  const bodies: JsonObject[] = [];
+  for (let at = 0; at < input.length; at += most) bodies.push({ ...body, input: input.slice(at, at + most) });
+  return bodies;
+}
+
+function apartBy(most: number): Apart {
+  return {
+    split: (body) => inCalls(body, most),
+    join(answers) {
+      const total = (name: string): number =>
+        answers.reduce((sum, answer) => sum + (tokenCount(asObject(answer.usage)[name]) ?? 0), 0);
+      const data = answers.flatMap((answer) => inInputOrder(asArray(answer.data)));
+      const names = Object.keys(asObject(answers[0]?.usage));
+      return {
+        ...answers[0],
+        data: data.map((row, index) => (isObject(row) ? { ...row, index } : row)),
+        usage: Object.fromEntries(names.map((name) => [name, total(name)])),
+      };
+    },
+  };
+}
+
+/** Some count only the total, which callers expect beside the tokens of the prompt. */
+function withPromptTokens(body: JsonObject): JsonObject {
+  const { usage } = body;
+  if (!isObject(usage) || usage.prompt_tokens !== undefined || tokenCount(usage.total_tokens) === null) return body;
+  return { ...body, usage: { prompt_tokens: usage.total_tokens ?? 0, ...usage } };
 }
 
 const FLOATS: RequestQuirk = {
@@ -41,11 +87,14 @@ const FLOATS: RequestQuirk = {
 export function embeddingsBinding(quirks: EmbeddingQuirks): Binding {
   const request = [...(quirks.request ?? []), ...(quirks.floatsOnly ? [FLOATS] : [])];
   const answer = quirks.answer ?? [];
+  const { most } = quirks;
+  const sent = requestOf(request);
   return {
     ...plainBinding('embeddings'),
-    ...requestOf(request),
+    // Whether a list is too long shows in the list alone: every body is read.
+    ...(most === undefined ? sent : { request: sent.request ?? ((body: JsonObject) => body), apart: apartBy(most) }),
     response(body, context) {
-      const out = answer.reduce((current, quirk) => quirk.apply(current), body);
+      const out = withPromptTokens(answer.reduce((current, quirk) => quirk.apply(current), body));
       if (!Array.isArray(out.data)) return out;
       const data = inInputOrder(out.data);
       if (!quirks.floatsOnly || !wantsBase64(context.body)) return { ...out, data };

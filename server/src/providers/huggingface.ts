@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { compatible } from './openai-compatible.ts';
+import { compatible, plainBinding } from './openai-compatible.ts';
+import type { Bindings, Provider } from './provider.ts';
 import { textSetting } from './settings.ts';
 
 /** Version path of a dedicated endpoint's address; the routers' addresses have their own. */
@@ -8,7 +9,7 @@ function withVersion(url: string): string {
   return /\/v\d+$/.test(trimmed) ? trimmed : `${trimmed}/v1`;
 }
 
-export const huggingface = compatible({
+const router = compatible({
   id: 'huggingface',
   title: 'Hugging Face',
   settings: { huggingface_base_url: z.string().min(1).max(2048).optional() },
@@ -22,3 +23,13 @@ export const huggingface = compatible({
   },
   serves: ['responses'],
 });
+
+/** An endpoint of one's own answers embeddings in the same shape; the router has them for no model. */
+const dedicated: Bindings = { ...router.bindings, embeddings: plainBinding('embeddings') };
+
+export const huggingface: Provider = {
+  ...router,
+  bindingsOf: (_model, credentials) =>
+    textSetting(credentials, 'huggingface_base_url') === undefined ? null : dedicated,
+  allBindings: { router: router.bindings, dedicated },
+};

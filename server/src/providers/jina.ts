@@ -1,6 +1,6 @@
 import { embeddingsBinding } from './embeddings.ts';
-import { compatible } from './openai-compatible.ts';
-import { drop } from './quirks.ts';
+import { compatible, requestOf } from './openai-compatible.ts';
+import { drop, refuseFields } from './quirks.ts';
 
 export const jina = compatible({
   id: 'jina',
@@ -8,5 +8,8 @@ export const jina = compatible({
   baseUrl: 'https://api.jina.ai/v1',
   chat: false,
   serves: ['rerank'],
-  bindings: { embeddings: embeddingsBinding({ request: [drop('user')] }) },
+  bindings: {
+    rerank: requestOf([refuseFields('rank_fields'), drop('user')]),
+    embeddings: embeddingsBinding({ request: [drop('user')] }),
+  },
 });

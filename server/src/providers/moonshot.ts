@@ -1,7 +1,7 @@
-import type { JsonObject } from '../kernel/json.ts';
+import { isObject, type JsonObject } from '../kernel/json.ts';
 import { readUsage, type TokenUsage, tokenCount } from '../operations/usage.ts';
 import { compatible } from './openai-compatible.ts';
-import { refuseFields, refuseValue } from './quirks.ts';
+import { mapField, refuseFields, refuseValue } from './quirks.ts';
 
 /** Cached tokens stand at the top of the usage object on some models. */
 function usage(raw: JsonObject): TokenUsage | null {
@@ -20,6 +20,12 @@ export const moonshot = compatible({
     request: [
       refuseFields('seed', 'logprobs', 'top_logprobs', 'logit_bias'),
       refuseValue('tool_choice', (value) => value === 'required', '"required" is not known there.'),
+      // One of its models takes the name of the dialect for a part of the schema.
+      mapField('response_format', (format) => {
+        if (!isObject(format) || !isObject(format.json_schema) || !isObject(format.json_schema.schema)) return format;
+        const { $schema, ...schema } = format.json_schema.schema;
+        return $schema === undefined ? format : { ...format, json_schema: { ...format.json_schema, schema } };
+      }),
       refuseValue('temperature', (value) => typeof value === 'number' && value > 1, 'it must be at most 1 there.'),
     ],
     usage,

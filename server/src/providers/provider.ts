@@ -35,6 +35,8 @@ export interface CallContext {
   readonly header: (name: string) => string | undefined;
   /** False adds fields outside the caller's shape (reasoning, native reasons) to transformed answers. */
   readonly strict: boolean;
+  /** A custom host stands in place of the provider's own address. */
+  readonly elsewhere?: boolean;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   /** Id of the request, for answers whose provider gives none. */

@@ -1,8 +1,9 @@
-import { isObject, type JsonObject } from '../kernel/json.ts';
-import { asArray } from '../operations/convert/fields.ts';
-import { embeddingsBinding } from './embeddings.ts';
+import type { JsonObject } from '../kernel/json.ts';
+import { embeddingsBinding, textsOnly } from './embeddings.ts';
 import { compatible } from './openai-compatible.ts';
+import type { CallContext } from './provider.ts';
 import { drop, type RequestQuirk, rename } from './quirks.ts';
+import { rankedRows, rerankAsk } from './rerank.ts';
 
 /** Floats are what comes when nothing is asked; the word itself is not known. */
 const floatsByDefault: RequestQuirk = {
@@ -14,14 +15,27 @@ const floatsByDefault: RequestQuirk = {
   },
 };
 
-/** The list stands under `data`, and documents are plain texts. */
-function rerankAnswer(body: JsonObject): JsonObject {
-  const { data, ...rest } = body;
-  const results = asArray(data).map((row) =>
-    isObject(row) && typeof row.document === 'string' ? { ...row, document: { text: row.document } } : row,
-  );
-  return { ...rest, object: 'list', results };
+/** Documents are texts there, and come back from the caller's own body. */
+function rerankRequest(body: JsonObject, { model }: CallContext): JsonObject {
+  const { query, documents, topN } = rerankAsk(body, ['truncation']);
+  const { truncation } = body;
+  return {
+    model,
+    query,
+    documents: [...documents],
+    ...(topN === null ? null : { top_k: topN }),
+    ...(truncation === undefined || truncation === null ? null : { truncation }),
+  };
 }
+
+/** The list stands under `data`. */
+function rerankAnswer(body: JsonObject, context: CallContext): JsonObject {
+  const { data, ...rest } = body;
+  return { ...rest, object: 'list', results: rankedRows(data, context.body) };
+}
+
+/** Most texts of one call. */
+const MOST_TEXTS = 1000;
 
 export const voyage = compatible({
   id: 'voyage',
@@ -30,12 +44,9 @@ export const voyage = compatible({
   chat: false,
   bindings: {
     embeddings: embeddingsBinding({
-      request: [rename('dimensions', 'output_dimension'), floatsByDefault, drop('user')],
+      request: [textsOnly, rename('dimensions', 'output_dimension'), floatsByDefault, drop('user')],
+      most: MOST_TEXTS,
     }),
-    rerank: {
-      request: (body, context) => rename('top_n', 'top_k').apply(body, context),
-      requestTouches: ['"top_n"'],
-      response: rerankAnswer,
-    },
+    rerank: { request: rerankRequest, response: rerankAnswer },
   },
 });

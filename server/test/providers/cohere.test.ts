@@ -574,3 +574,8 @@ it('is told the name of the client', async () => {
   await openai.chat.completions.create({ model: MODEL, messages: HELLO }, { headers: { 'x-client-name': 'my app' } });
   expect(cohere.received.at(-1)?.headers['x-client-name']).toBe('my app');
 });
+
+it('is passed what has no operation here, on its own paths', async () => {
+  const answer = await call('/proxy/v1/tokenize', { text: 'ab', model: MODEL });
+  expect([answer.status, await jsonOf(answer)]).toMatchObject([200, { tokens: [1, 2] }]);
+});

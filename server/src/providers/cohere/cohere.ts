@@ -83,13 +83,11 @@ function cohereError(status: number, body: JsonObject | string): ProviderError {
     : { ...found, status: 401 };
 }
 
-/** Cohere's own v2 API; sound, and what is passed through, over its compatible layer on the same host. */
+/** Cohere's own v2 API; sound over the compatible layer on the same host. */
 export const cohere = compatible({
   id: 'cohere',
   title: 'Cohere',
   baseUrl: 'https://api.cohere.com',
-  prefix: '/compatibility/v1',
-  serves: ['transcribe'],
   chat: false,
   headers(headers, context) {
     const client = context.header('x-client-name');
@@ -98,6 +96,7 @@ export const cohere = compatible({
   bindings: {
     chat,
     embeddings,
+    transcribe: { path: () => '/compatibility/v1/audio/transcriptions' },
     rerank: { path: () => '/v2/rerank', ownQuery: true, request: rerankRequest, response: rerankAnswer },
     models: { path: () => `/v1/models?page_size=${ALL}`, ownQuery: true, response: modelList },
     model: {

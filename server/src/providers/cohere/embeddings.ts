@@ -3,6 +3,7 @@ import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts'
 import { asArray, asObject, asString, invalid, invalidAnswer, refuse } from '../../operations/convert/fields.ts';
 import { refuseUnknown } from '../../operations/convert/request-chat-to-messages.ts';
 import { tokenCount } from '../../operations/usage.ts';
+import { inCalls, textsOnly } from '../embeddings.ts';
 import type { Apart, Binding, CallContext } from '../provider.ts';
 
 /** Cohere's own fields, which callers may send as they are. */
@@ -40,28 +41,21 @@ function formOf(body: JsonObject): string {
   return format;
 }
 
-function textsOf(input: JsonValue): string[] {
-  const list = typeof input === 'string' ? [input] : asArray(input);
-  if (list.length === 0) invalid('input', 'input must be a text or a list of texts.');
-  return list.map((text, at) =>
-    typeof text === 'string' ? text : refuse(`input[${at}]`, 'only texts can be embedded there, no tokens.'),
-  );
-}
-
-function request(body: JsonObject, { model }: CallContext): JsonObject {
+function request(body: JsonObject, context: CallContext): JsonObject {
   refuseUnknown(body, KNOWN);
   const own: JsonObject = {};
   for (const name of OWN) if (body[name] !== undefined && body[name] !== null) own[name] = body[name];
   const input = body.input ?? null;
   const media = own.images !== undefined || own.inputs !== undefined;
   if (media && input !== null) invalid('input', 'Send either "input", "images" or "inputs".');
-  if (!media && input === null) invalid('input', 'input must be a text or a list of texts.');
+  const texts = typeof input === 'string' ? [input] : asArray(textsOnly.apply(body, context).input);
+  if (!media && texts.length === 0) invalid('input', 'input must be a text or a list of texts.');
   const dimensions = body.dimensions ?? body.output_dimension ?? null;
   return {
-    model,
+    model: context.model,
     // Callers rarely say what a text is for, and a model may need to know (RULE 45).
     input_type: asString(body.input_type) ?? (own.images === undefined ? 'search_document' : 'image'),
-    ...(input === null ? null : { texts: textsOf(input) }),
+    ...(media ? null : { texts }),
     ...own,
     embedding_types: [formOf(body)],
     ...(dimensions === null ? null : { output_dimension: dimensions }),
@@ -86,12 +80,7 @@ function response(answer: JsonObject, context: CallContext): JsonObject {
 
 /** Longer lists than one call takes are embedded in several. */
 const apart: Apart = {
-  split({ input, ...rest }) {
-    if (!Array.isArray(input) || input.length <= MOST) return null;
-    const bodies: JsonObject[] = [];
-    for (let at = 0; at < input.length; at += MOST) bodies.push({ ...rest, input: input.slice(at, at + MOST) });
-    return bodies;
-  },
+  split: (body) => inCalls(body, MOST),
   join(answers) {
     const [first] = answers;
     const forms = Object.keys(asObject(first?.embeddings));

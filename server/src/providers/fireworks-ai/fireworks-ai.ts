@@ -1,10 +1,33 @@
+import type { JsonObject } from '../../kernel/json.ts';
+import { asArray, asString } from '../../operations/convert/fields.ts';
+import { imagesAnswer, plainImages, ratioOf, refuseMany, refuseUrls } from '../images.ts';
 import { compatible } from '../openai-compatible.ts';
-import type { Provider } from '../provider.ts';
+import { restOfPath } from '../path.ts';
+import type { Binding, CallContext, Provider } from '../provider.ts';
 import { mapField, refuseValue } from '../quirks.ts';
 import { headerValue } from '../settings.ts';
 import { batchesOf } from './batches.ts';
 import { files } from './files.ts';
 import { jobs } from './jobs.ts';
+
+function imagesRequest(given: JsonObject, context: CallContext): JsonObject {
+  const { model: _model, n, size, response_format: format, ...body } = plainImages.apply(given, context);
+  refuseMany(n);
+  refuseUrls(format);
+  const ratio = ratioOf(size);
+  return { ...body, ...(ratio === null ? null : { aspect_ratio: ratio }) };
+}
+
+/** Each model that paints has an address of its own, which names it. */
+const images: Partial<Binding> = {
+  path: ({ model }) => `/workflows${restOfPath(model)}/text_to_image`,
+  ownQuery: true,
+  request: imagesRequest,
+  response(body, context) {
+    const reason = asString(body.finishReason);
+    return imagesAnswer(asArray(body.base64), context.now(), reason === null || reason === 'SUCCESS' ? null : reason);
+  },
+};
 
 /** Calls go to the inference paths, training to the control plane beside them, which needs the account id. */
 export const fireworksAi: Provider = compatible({
@@ -23,5 +46,6 @@ export const fireworksAi: Provider = compatible({
     extensions: ['top_k'],
     reasoning: { field: 'reasoning_content', history: true },
   },
+  bindings: { images_generate: images },
   training: { jobs, files, batches: batchesOf(() => fireworksAi) },
 });

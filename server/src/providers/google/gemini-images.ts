@@ -11,6 +11,7 @@ import {
   refuse,
 } from '../../operations/convert/fields.ts';
 import { readAnyUsage, responsesUsage } from '../../operations/usage.ts';
+import { isNeutralImage, OPENAI_IMAGE_FIELDS, ratioOf } from '../images.ts';
 import type { FormValue } from '../provider.ts';
 import { textOf } from '../training-calls.ts';
 import { blockReason, candidatesOf } from './gemini-answer.ts';
@@ -20,43 +21,16 @@ import { bareName } from './gemini-model.ts';
 export const isImagen = (model: string): boolean => bareName(model).startsWith('imagen');
 
 const KNOWN = new Set(['model', 'prompt', 'n', 'size', 'aspect_ratio', 'output_format', 'output_compression', 'user']);
-/** Values of other fields that ask for what happens anyway. */
-const NEUTRAL: Readonly<Record<string, readonly JsonValue[]>> = {
-  response_format: ['b64_json'],
-  quality: ['auto', 'standard'],
-  background: ['auto'],
-  moderation: ['auto'],
-  style: ['vivid'],
-  stream: [false],
-  partial_images: [0],
-};
-
-/** Sides that are no multiple of a named ratio, and the ratio that the models themselves paint so. */
-const NEAR: Readonly<Record<string, string>> = { '7:4': '16:9', '4:7': '9:16' };
-
-const divisor = (a: number, b: number): number => (b === 0 ? a : divisor(b, a % b));
-
-/** `1024x1792`, `9:16` or `auto` as a ratio; null leaves it to the model. */
-function ratioOf(body: JsonObject): string | null {
-  const given = asString(body.aspect_ratio) ?? asString(body.size);
-  if (given === null || given === 'auto') return null;
-  if (/^\d{1,2}:\d{1,2}$/.test(given)) return given;
-  const [, width, height] = /^(\d{2,5})x(\d{2,5})$/.exec(given) ?? [];
-  if (width === undefined || height === undefined) return invalid('size', 'size must be as in "1024x1024", or "auto".');
-  const by = divisor(Number(width), Number(height));
-  const ratio = `${Number(width) / by}:${Number(height) / by}`;
-  return NEAR[ratio] ?? ratio;
-}
 
 function checked(body: JsonObject): { readonly prompt: string; readonly ratio: string | null } {
   for (const [name, value] of Object.entries(body)) {
     if (KNOWN.has(name) || value === null || value === undefined) continue;
-    const neutral = Object.hasOwn(NEUTRAL, name) && NEUTRAL[name]?.includes(value) === true;
+    const neutral = isNeutralImage(name, value) || (name === 'response_format' && value === 'b64_json');
     if (!neutral) refuse(name, `the value ${quoted(value)} has no equivalent.`);
   }
   const prompt = asString(body.prompt);
   if (prompt === null || prompt === '') invalid('prompt', 'prompt must be a text.');
-  return { prompt, ratio: ratioOf(body) };
+  return { prompt, ratio: ratioOf(body.aspect_ratio ?? body.size) };
 }
 
 function typeOf(body: JsonObject): string | null {
@@ -101,7 +75,7 @@ function geminiRequest(body: JsonObject): JsonObject {
   };
 }
 
-const TEXTS = new Set([...KNOWN, ...Object.keys(NEUTRAL)]);
+const TEXTS = new Set([...KNOWN, 'response_format', ...OPENAI_IMAGE_FIELDS]);
 const NUMBERS: ReadonlySet<string> = new Set(['n', 'output_compression', 'partial_images']);
 const PICTURES: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/webp', 'image/heic', 'image/heif']);
 

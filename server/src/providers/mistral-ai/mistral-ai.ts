@@ -1,6 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, fitCallId } from '../../operations/convert/fields.ts';
-import { embeddingsBinding } from '../embeddings.ts';
+import { embeddingsBinding, textsOnly } from '../embeddings.ts';
 import { compatible } from '../openai-compatible.ts';
 import type { Provider } from '../provider.ts';
 import {
@@ -12,10 +12,12 @@ import {
   mapMessages,
   modelFailed,
   refuseFields,
+  refuseValue,
   rename,
 } from '../quirks.ts';
 import { batchesOf } from './batches.ts';
 import { files } from './files.ts';
+import { fim } from './fim.ts';
 import { jobs } from './jobs.ts';
 
 const CALL_ID = /^[a-zA-Z0-9]{9}$/;
@@ -57,16 +59,28 @@ const flatContent = mapChoices(['"type"'], (choice) => {
   return { ...choice, ...(message === undefined ? null : { message }), ...(delta === undefined ? null : { delta }) };
 });
 
+/** Which categories apply is told one by one; callers expect to be told whether any does. */
+function flagged(body: JsonObject): JsonObject {
+  if (!Array.isArray(body.results)) return body;
+  const results = body.results.map((row) =>
+    isObject(row) && row.flagged === undefined && isObject(row.categories)
+      ? { flagged: Object.values(row.categories).includes(true), ...row }
+      : row,
+  );
+  return { ...body, results };
+}
+
 export const mistralAi: Provider = compatible({
   id: 'mistral-ai',
   title: 'Mistral AI',
   baseUrl: 'https://api.mistral.ai/v1',
-  serves: ['moderations', 'transcribe'],
+  serves: ['transcribe'],
   chat: {
     request: [
       refuseFields('logprobs', 'top_logprobs', 'logit_bias'),
       // Usage comes with the last chunk unasked, so leaving the option out keeps its meaning.
       drop('stream_options', 'user', 'store'),
+      refuseValue('temperature', (value) => typeof value === 'number' && value > 1.5, 'it must be at most 1.5 there.'),
       rename('seed', 'random_seed'),
       mapField('tool_choice', (value) => (value === 'required' ? 'any' : value)),
       callIds,
@@ -78,8 +92,10 @@ export const mistralAi: Provider = compatible({
     reasoning: { field: 'reasoning_content' },
   },
   bindings: {
+    completions: fim,
+    moderations: { response: flagged },
     chat: { prefill: { message: { prefix: true } } },
-    embeddings: embeddingsBinding({ request: [rename('dimensions', 'output_dimension'), drop('user')] }),
+    embeddings: embeddingsBinding({ request: [textsOnly, rename('dimensions', 'output_dimension'), drop('user')] }),
   },
   training: { jobs, files, batches: batchesOf(() => mistralAi) },
 });

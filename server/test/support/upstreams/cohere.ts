@@ -351,6 +351,12 @@ const ROUTES: readonly StrictRoute[] = [
   { method: 'POST', path: /^\/v2\/embed$/, body: embedBody, answer: answerEmbed },
   { method: 'POST', path: /^\/v2\/rerank$/, body: rerankBody, answer: answerRerank },
   {
+    method: 'POST',
+    path: /^\/v1\/tokenize$/,
+    body: z.strictObject({ text: text.min(1), model: text.min(1) }),
+    answer: (_, response) => sendJson(response, 200, { tokens: [1, 2], token_strings: ['a', 'b'] }),
+  },
+  {
     method: 'GET',
     path: /^\/v1\/models$/,
     query: ['page_size', 'page_token', 'endpoint', 'default_only'],
