@@ -25,6 +25,8 @@ export interface ApartOptions {
   /** Completes the headers of one call; null where they are complete. */
   readonly sign: ((request: WireRequest) => Promise<void>) | null;
   readonly dispatch: (request: WireRequest, handler: WireHandler) => WireControl;
+  /** The whole has failed: told before the failure is, with the answers that had come. */
+  readonly lost: (answers: readonly JsonObject[]) => void;
 }
 
 /**
@@ -33,7 +35,7 @@ export interface ApartOptions {
  */
 export function dispatchApart(options: ApartOptions, handler: WireHandler): WireControl {
   const { calls, binding } = options;
-  const answers: JsonObject[] = new Array<JsonObject>(calls.length);
+  const answers = new Array<JsonObject>(calls.length);
   const running = new Set<WireControl>();
   let next = 0;
   let left = calls.length;
@@ -41,9 +43,12 @@ export function dispatchApart(options: ApartOptions, handler: WireHandler): Wire
   let over = false;
 
   const abort = (): void => {
+    if (over) return;
     over = true;
     for (const control of running) control.abort();
     running.clear();
+    const came = answers.filter((answer) => answer !== undefined);
+    if (came.length > 0) options.lost(came);
   };
   // What arrives is small and kept whole: there is nothing to pause.
   const own: WireControl = { pause: () => undefined, resume: () => undefined, abort };

@@ -14,6 +14,7 @@ import { signerOf } from '../providers/sign-in.ts';
 import type { FieldChanges } from '../telemetry/decision-facts.ts';
 import { type Access, accessOf } from './access.ts';
 import { type ApartCall, dispatchApart } from './apart.ts';
+import { usageOfParts } from './apart-usage.ts';
 import { causeOf, rounded } from './attempt-cause.ts';
 import type { Exchange } from './exchange.ts';
 import { changesBetween, UNCHANGED } from './field-changes.ts';
@@ -521,6 +522,9 @@ function send(
           binding: prepared.bound.binding,
           sign: signIn === null ? null : sign,
           dispatch,
+          lost: (answers) => {
+            x.usage = usageOfParts(x, prepared.bound, prepared.context, answers);
+          },
         },
         relay,
       );

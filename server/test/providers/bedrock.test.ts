@@ -804,6 +804,39 @@ describe('embeddings, rerank, images and models', () => {
     upstream.reply = ({ body }) =>
       body.inputText === 'b' ? { odd: true } : { embedding: [1], inputTextTokenCount: 2 };
     await expect(openai.embeddings.create({ model, input })).rejects.toMatchObject({ status: 502 });
+    // The three that could be read have used two tokens each.
+    const [record] = await server.records();
+    expect(record).toMatchObject({ outcome: 'failed', usage: { input: 6, output: 0 } });
+    expect(record?.cost_micros).toBeTypeOf('number');
+  });
+
+  it('books what had answered when one of many calls fails, beside the try that succeeds', async () => {
+    let answered = 0;
+    let tries = 0;
+    // The second fails when the others have answered, and answers the next time.
+    upstream.reply = ({ body }) => {
+      if (body.inputText !== 'b' || ++tries > 1) {
+        answered += 1;
+        return { embedding: [1], inputTextTokenCount: 2 };
+      }
+      return new Promise((resolve) => {
+        const look = () => (answered < 3 ? setTimeout(look, 5) : setTimeout(() => resolve({ odd: true }), 50));
+        look();
+      });
+    };
+    const model = 'amazon.titan-embed-text-v2:0';
+    const config = JSON.stringify({ provider: '@aws', retry: { attempts: 1, on_status_codes: [502] } });
+    const answer = await server.call(
+      '/embeddings',
+      { model, input: ['a', 'b', 'c', 'd'] },
+      { 'x-gateway-config': config },
+    );
+    expect([answer.status, (await answer.json()).usage]).toEqual([200, { prompt_tokens: 8, total_tokens: 8 }]);
+    expect((await server.records())[0]).toMatchObject({
+      outcome: 'ok',
+      usage: { input: 14 },
+      attempts: [{ cause: { kind: 'invalid_answer' } }, { status: 200 }],
+    });
   });
 
   it('is over in time when one of many calls takes too long, and works the next time', async () => {

@@ -53,7 +53,8 @@ export class Meter {
     return isBackground(this.#x);
   }
 
-  #told(): TokenUsage | null {
+  /** What was reported so far. */
+  told(): TokenUsage | null {
     const { binding } = this.#bound;
     const raw = this.#raw;
     if (raw === null) return null;
@@ -65,7 +66,7 @@ export class Meter {
 
   /** The answer is whole. `received` stands in where it reports nothing. */
   take(received: () => number): void {
-    const usage = this.#told();
+    const usage = this.told();
     this.#x.usage = usage;
     if (usage === null) this.estimate(received());
   }
@@ -76,7 +77,7 @@ export class Meter {
     if (x.usage !== null) return;
     const received = Math.max(arrived, this.alone ? estimateUse(x).output : 0);
     if (received === 0) return;
-    x.usage = this.#told();
+    x.usage = this.told();
     const output = Math.max(x.usage?.output ?? 0, received);
     x.usageEstimated = true;
     x.usage = {
