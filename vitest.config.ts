@@ -23,6 +23,7 @@ const LONG = [
   'server/test/audit-verify.test.ts',
   'server/test/audit.test.ts',
   'server/test/config-fuzz.test.ts',
+  'server/test/config-members.test.ts',
   'server/test/conversions/malformed.test.ts',
   'server/test/conversions/splits.test.ts',
   'server/test/crash-test.test.ts',

@@ -12,12 +12,17 @@ export function wantsIntegratedModels(x: Exchange, config: Config | null): boole
   if (
     endpoint === 'integrated' ||
     x.header('x-gateway-fetch-integrated-models') === 'true' ||
-    config?.fetch_integrated_models
+    (config !== null && asksForCatalogue(config))
   )
     return true;
   return (
     config === null && x.header('x-gateway-provider') === undefined && x.header('x-gateway-virtual-key') === undefined
   );
+}
+
+/** The list of models is one, whatever target it stands at. */
+function asksForCatalogue({ fetch_integrated_models: own, targets }: Config): boolean {
+  return own === true || (targets?.some(asksForCatalogue) ?? false);
 }
 
 interface Listed {

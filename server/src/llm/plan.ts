@@ -15,6 +15,8 @@ export interface Plan {
   /** Null without any guardrail. */
   readonly guard: GuardPlan | null;
   readonly steps: readonly Step[];
+  /** What the config adds to the metadata of its requests; null without any. */
+  readonly metadata: Readonly<Record<string, string>> | null;
 }
 
 /** A route and what was made of it for requests alike. */
@@ -43,7 +45,8 @@ export function makePlan(
   configSlug: string | null,
   guard: GuardPlan | null,
   demand: Pick<Demand, 'limits' | 'budgets'>,
+  metadata: Plan['metadata'] = null,
 ): Plan {
   const steps = stepsFor(operation.family, { ...demand, guardrails: guard !== null, route: route !== null });
-  return { target, route, configSlug, guard, steps };
+  return { target, route, configSlug, guard, steps, metadata };
 }

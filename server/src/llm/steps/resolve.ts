@@ -62,6 +62,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   if (known !== undefined && (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.plan = known;
     x.target = known.target;
+    addMetadata(x, known.metadata);
     return;
   }
 
@@ -71,6 +72,8 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     answerModels(x, snapshot, root);
     return;
   }
+  const metadata = root?.metadata ?? null;
+  addMetadata(x, metadata);
   const route = root === null ? null : routeOf(root);
   const leaf = route === null ? null : objects ? objectLeaf(x, route.root) : route.root;
   const conditional = objects && route !== null && route.root.kind !== 'target';
@@ -88,7 +91,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
       budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, null)),
     };
     const planned = { ...ways, targets: new Map(), guards: new Map() };
-    x.plan = makePlan(x.operation, null, planned, stored?.slug ?? null, null, needs);
+    x.plan = makePlan(x.operation, null, planned, stored?.slug ?? null, null, needs, metadata);
     keepPlan(snapshot, memoKey, x.plan);
     return;
   }
@@ -114,8 +117,14 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   const budgeted = purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, target));
   x.target = target;
   const guard = guardPlan(x.operation, snapshot, config, inline);
-  x.plan = makePlan(x.operation, target, null, stored?.slug ?? null, guard, { limits: limited, budgets: budgeted });
+  const needs = { limits: limited, budgets: budgeted };
+  x.plan = makePlan(x.operation, target, null, stored?.slug ?? null, guard, needs, metadata);
   if (target?.stored != null && !conditional) keepPlan(snapshot, memoKey, x.plan);
+}
+
+/** What a config says of its requests stands where neither they nor their key or workspace say anything else. */
+function addMetadata(x: Exchange, metadata: Plan['metadata']): void {
+  if (metadata !== null) x.metadata = { ...metadata, ...x.metadata };
 }
 
 function keepPlan(snapshot: WorkspaceSnapshot, key: string | null, made: Plan): void {

@@ -82,6 +82,9 @@ function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue
     const problem = options.checkHost(node.custom_host);
     if (problem !== null) report(['custom_host'], problem);
   }
+  if (node.metadata !== undefined && path.length > 0) {
+    report(['metadata'], 'is about the whole request: it belongs to the root of the config');
+  }
   checkForwardHeaders(node, options.headerPrefixes, report);
   checkGuardrails(node, report);
   if (issues.length === before && !isComplete(node)) {

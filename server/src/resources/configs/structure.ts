@@ -224,7 +224,11 @@ const keys = {
   input_mutators: guardrails.optional(),
   output_mutators: guardrails.optional(),
   strict_open_ai_compliance: z.boolean().optional(),
-  metadata: z.record(text(128, 1), text(128)).optional(),
+  metadata: z
+    .record(text(128, 1), text(128))
+    .refine((value) => Object.keys(value).length <= 64, 'must have at most 64 keys')
+    .optional()
+    .describe('Of the root only: added to the metadata of each request, where it says nothing else.'),
   ...account,
 };
 
