@@ -9,6 +9,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { compose, type Running } from '../src/compose.ts';
 import { loadConfig } from '../src/config.ts';
 import type { FirstRun } from '../src/first-run.ts';
+import { systemClock } from '../src/kernel/clock.ts';
 import { silentLog } from '../src/kernel/log.ts';
 import { migratedDatabase } from './support/postgres.ts';
 import { redisMissing, startRedis } from './support/redis.ts';
@@ -21,6 +22,8 @@ let server: TestServer;
 let store: DatabaseSync;
 /** Chat requests the provider has answered. */
 let answered = 0;
+/** How far the clock of requests is ahead, milliseconds. */
+let ahead = 0;
 
 const completion = (content: string, model = 'gpt-4o') =>
   JSON.stringify({
@@ -61,7 +64,8 @@ const usual: FakeUpstream['answer'] = (request, response) => {
 
 beforeAll(async () => {
   upstream = await startUpstream(usual);
-  server = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}` });
+  const clock = { ...systemClock, now: () => systemClock.now() + ahead };
+  server = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}` }, { clock });
   await server.admin('PUT', '/admin/organisation/settings', {
     data_plane_security_settings: { block_inline_config: false },
   });
@@ -76,6 +80,7 @@ beforeEach(() => {
 afterEach(() => {
   upstream.answer = usual;
   vectorless = false;
+  ahead = 0;
 });
 
 afterAll(async () => {
@@ -325,26 +330,69 @@ describe('whose answers', () => {
     expect(await contentOf(answer)).toBe('answer 2');
   });
 
-  it('are those of one account', async () => {
-    await server.provider({ id: 'openai', host: `${upstream.url}/v1`, slug: 'second', key: 'sk-second' });
-    const body = ask();
-    await chat(body);
-    expect(status(await chat({ ...body, model: '@second/gpt-4o' }))).toBe('MISS');
+  // Vectors are made by the same account for both, so that nothing else tells the requests apart.
+  const alike = { cache: { ...threshold.cache, embedding: { provider: '@openai-test', model: 'm' } } };
+  const both = [
+    ['simple', SIMPLE],
+    ['semantic with a threshold of zero', alike],
+  ] as const;
+
+  it.each(both)('are those of one account, and of one credential of it: %s', async (name, config) => {
+    const slug = `second-${name.slice(0, 6)}`;
+    await server.provider({ id: 'openai', host: `${upstream.url}/v1`, slug, key: 'sk-second' });
+    const body = ask(`weather ${++questions}`);
+    await chat(body, config);
+    expect(status(await chat(body, config))).toBe('HIT');
+    expect(status(await chat({ ...body, model: `@${slug}/gpt-4o` }, config))).toMatch(/MISS$/);
+    expect(status(await chat({ ...body, model: `@${slug}/gpt-4o` }, config))).toBe('HIT');
+    const rotated = await server.admin('PUT', `/integrations/${slug}-integration`, { key: 'sk-third' });
+    expect(rotated.status).toBe(200);
+    expect(status(await chat({ ...body, model: `@${slug}/gpt-4o` }, config))).toMatch(/MISS$/);
   });
 
-  it('are those of one version of a saved config', async () => {
+  it.each(both)('are those of one credential that callers bring themselves: %s', async (_name, config) => {
+    const own = { provider: 'openai', custom_host: `${upstream.url}/v1`, ...config };
+    const body = { ...ask(`weather ${++questions}`), model: 'gpt-4o' };
+    const call = async (key: string) => status(await chat(body, own, { authorization: `Bearer ${key}` }));
+    expect(await call('sk-one')).toMatch(/MISS$/);
+    expect(await call('sk-one')).toBe('HIT');
+    expect(await call('sk-two')).toMatch(/MISS$/);
+  });
+
+  it.each(both)('are those of one version of a saved config: %s', async (_name, config) => {
     const saved = await server.admin('POST', '/configs', {
       name: `cached ${++questions}`,
       workspace_id: server.first.workspace_id,
-      config: SIMPLE,
+      config,
     });
     const slug = saved.body.slug as string;
-    const body = ask();
-    const call = () => server.call('/chat/completions', body, { 'x-gateway-config': slug });
-    await call();
-    expect(status(await call())).toBe('HIT');
-    await server.admin('PUT', `/configs/${slug}`, { config: { cache: { mode: 'simple', max_age: 120 } } });
-    expect(status(await call())).toBe('MISS');
+    const body = ask(`weather ${questions}`);
+    const before = questionsKept();
+    const call = async () => {
+      const answer = await server.call('/chat/completions', body, { 'x-gateway-config': slug });
+      await answer.text();
+      return status(answer);
+    };
+    expect(await call()).toMatch(/MISS$/);
+    if (config !== SIMPLE) await vi.waitFor(() => expect(questionsKept()).toBe(before + 1), { timeout: 15_000 });
+    expect(await call()).toBe('HIT');
+    // The same words, saved again.
+    expect((await server.admin('PUT', `/configs/${slug}`, { config })).status).toBe(200);
+    expect(await call()).toMatch(/MISS$/);
+  });
+
+  it('are those of one operation, though its path and its words are the same', async () => {
+    const body = {
+      model: '@openai-test/gpt-4o',
+      input: `question ${++questions}`,
+      prompt: 'x',
+      messages: ask().messages,
+    };
+    for (const path of ['/chat/completions', '/completions', '/embeddings']) {
+      const answer = await server.call(path, body, using(SIMPLE));
+      await answer.text();
+      expect(status(answer)).toBe('MISS');
+    }
   });
 });
 
@@ -549,6 +597,17 @@ describe('the age of an answer', () => {
     const hit = await chat(body);
     expect(status(hit)).toBe('HIT');
     expect(hit.headers.get('age')).toBe('0');
+    await server.admin('PUT', '/admin/organisation/settings', { cache_max_age: null });
+  });
+
+  it('is judged when it is given again: a bound that came later holds for what was kept before', async () => {
+    const body = ask();
+    await chat(body);
+    ahead = 61_000;
+    const hit = await chat(body);
+    expect([status(hit), hit.headers.get('age')]).toEqual(['HIT', '61']);
+    expect((await server.admin('PUT', '/admin/organisation/settings', { cache_max_age: 60 })).status).toBe(200);
+    expect(status(await chat(body))).toBe('MISS');
     await server.admin('PUT', '/admin/organisation/settings', { cache_max_age: null });
   });
 
