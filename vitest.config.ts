@@ -28,6 +28,7 @@ const LONG = [
   'server/test/conversions/splits.test.ts',
   'server/test/crash-test.test.ts',
   'server/test/data-plane-fuzz.test.ts',
+  'server/test/features-off-cost.test.ts',
   'server/test/first-run.test.ts',
   'server/test/guardrails/attach.test.ts',
   'server/test/guardrails/batches.test.ts',

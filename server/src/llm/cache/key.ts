@@ -3,7 +3,7 @@
  * sent to one account in the same words. What would be sent is part of the key as it would be sent, credential and
  * all, so that nothing that could change an answer is forgotten here.
  */
-import { createHash, type Hash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { Prepared } from '../attempt.ts';
@@ -35,12 +35,9 @@ const MAX_TOKENS = 8191;
 
 /** The key of the request that `prepared` would send. */
 export function entryKey(x: Exchange, target: Target, prepared: Prepared): EntryKey {
-  const hash = createHash('sha512');
-  about(hash, x, target, prepared);
   const body = bodyBytes(prepared);
   const parsed = parse(body);
-  part(hash, parsed === null ? body : canonical(parsed));
-  const digest = hash.digest();
+  const digest = digestOf('sha512', about(x, target, prepared), parsed === null ? body : canonical(parsed));
   const place = `answer:${x.principal?.organisationId ?? ''}:${x.principal?.workspaceId ?? ''}:${digest.toString('base64url', 0, 32)}`;
   return { place, secret: digest.subarray(32) };
 }
@@ -61,14 +58,12 @@ export function similarKey(
   const said =
     x.operation.id === 'chat' ? ofChat(parsed, system) : x.operation.id === 'completions' ? ofPrompt(parsed) : null;
   if (said === null || said.text === '' || countTokens(said.text) > MAX_TOKENS) return null;
-  const hash = createHash('sha256');
-  about(hash, x, target, prepared);
-  part(hash, canonical(said.rest));
-  return { scope: hash.digest('base64url'), text: said.text };
+  const digest = digestOf('sha256', about(x, target, prepared), canonical(said.rest));
+  return { scope: digest.toString('base64url'), text: said.text };
 }
 
 /** All that the answer depends on beside the body. */
-function about(hash: Hash, x: Exchange, target: Target, prepared: Prepared): void {
+function about(x: Exchange, target: Target, prepared: Prepared): string {
   const { principal, plan, snapshot, guard } = x;
   const { request } = prepared;
   const reference = x.header('x-gateway-config');
@@ -80,39 +75,41 @@ function about(hash: Hash, x: Exchange, target: Target, prepared: Prepared): voi
     const name = request.headers[i] ?? '';
     if (!OF_THE_CALL.has(name)) sent.push(`${name}: ${request.headers[i + 1] ?? ''}`);
   }
-  part(
-    hash,
-    JSON.stringify([
-      1,
-      principal?.organisationId ?? null,
-      principal?.workspaceId ?? null,
-      principal?.keyId ?? null,
-      principal?.userId ?? null,
-      config ?? reference ?? null,
-      target.path,
-      x.operation.id,
-      target.strict,
-      target.provider.id,
-      target.stored?.entityId ?? null,
-      target.stored?.accountId ?? null,
-      target.credentials.settings,
-      prepared.context.model,
-      request.method,
-      request.origin,
-      request.path,
-      sent.sort(),
-      // What becomes a field of the body is not among the headers that are sent.
-      prepared.seen,
-      guardrails.map(({ id, version }) => [id, version ?? null]),
-      // A namespace takes the place of what tells callers apart (api §33.1), never that of tenant, key or account.
-      namespace === undefined ? [x.metadata ?? null] : { namespace },
-    ]),
-  );
+  return JSON.stringify([
+    1,
+    principal?.organisationId ?? null,
+    principal?.workspaceId ?? null,
+    principal?.keyId ?? null,
+    principal?.userId ?? null,
+    config ?? reference ?? null,
+    target.path,
+    x.operation.id,
+    target.strict,
+    target.provider.id,
+    target.stored?.entityId ?? null,
+    target.stored?.accountId ?? null,
+    target.credentials.settings,
+    prepared.context.model,
+    request.method,
+    request.origin,
+    request.path,
+    sent.sort(),
+    // What becomes a field of the body is not among the headers that are sent.
+    prepared.seen,
+    guardrails.map(({ id, version }) => [id, version ?? null]),
+    // A namespace takes the place of what tells callers apart (api §33.1), never that of tenant, key or account.
+    namespace === undefined ? [x.metadata ?? null] : { namespace },
+  ]);
 }
 
-/** Parts of a digest never run into each other. */
-function part(hash: Hash, data: string | Buffer): void {
-  hash.update(`${Buffer.byteLength(data)}:`).update(data);
+/**
+ * Each part behind its length, so that they never run into each other. One call for all of a usual request: a call costs as
+ * much as the digest of a kilobyte.
+ */
+function digestOf(algorithm: 'sha256' | 'sha512', facts: string, body: string | Buffer): Buffer {
+  const head = `${Buffer.byteLength(facts)}:${facts}${Buffer.byteLength(body)}:`;
+  if (typeof body === 'string') return hash(algorithm, head + body, 'buffer');
+  return createHash(algorithm).update(head).update(body).digest();
 }
 
 function bodyBytes({ request: { body } }: Prepared): Buffer {
@@ -136,10 +133,11 @@ function canonical(value: JsonValue | undefined): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
   // A number that no double holds is an object to JavaScript, and writes itself.
   if (!isObject(value) || Object.getPrototypeOf(value) === null) return JSON.stringify(value) ?? 'null';
-  const members = Object.keys(value)
-    .sort()
-    .map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
-  return `{${members.join(',')}}`;
+  let members = '';
+  for (const name of Object.keys(value).sort()) {
+    members += `${members === '' ? '' : ','}${JSON.stringify(name)}:${canonical(value[name])}`;
+  }
+  return `{${members}}`;
 }
 
 interface Said {
