@@ -1,5 +1,5 @@
 import type { JsonObject } from '../kernel/json.ts';
-import type { Conversion } from '../operations/convert/conversion.ts';
+import { type Conversion, underNames } from '../operations/convert/conversion.ts';
 import { conversion } from '../operations/convert/index.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { chain, type StreamTransform } from '../operations/stream.ts';
@@ -47,7 +47,8 @@ function through(binding: Binding, convert: Conversion): Bound {
     request(body, context) {
       asked.set(context, body);
       const converted = convert.request(body, context);
-      return binding.request ? binding.request(converted, context) : converted;
+      const { request } = binding;
+      return request === undefined ? converted : underNames(convert, body, () => request(converted, context));
     },
     response(body, given) {
       const context = withBody(given);

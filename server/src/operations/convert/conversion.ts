@@ -1,3 +1,4 @@
+import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import type { Shape } from '../operation.ts';
 import { chain, type StreamTransform } from '../stream.ts';
@@ -58,6 +59,8 @@ export interface ConvertTarget {
  * that is wrong in itself; `response` throws `upstream_invalid`; streams never throw, they end in an error event.
  */
 export interface Conversion {
+  /** How the caller of `body` knows a field of what `request` makes of it; null where the name is the same. */
+  nameOf?(field: string, body: JsonObject): string | null;
   /** Caller's body to provider's body. */
   request(body: JsonObject, context: ConvertContext): JsonObject;
   /** Provider's answer to caller's answer. */
@@ -66,11 +69,35 @@ export interface Conversion {
   stream(context: ConvertContext): StreamTransform;
 }
 
+/**
+ * Runs what judges a converted body. A field it refuses is named as the caller knows it: `drop_params` is of the caller's body.
+ */
+export function underNames<T>(convert: Conversion, body: JsonObject, run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    if (!(error instanceof SluiceError) || error.param === null) throw error;
+    const [field = ''] = error.param.split(/[.[]/, 1);
+    const name = convert.nameOf?.(field, body) ?? null;
+    if (name === null) throw error;
+    const { kind, message, param, code, detail } = error;
+    throw new SluiceError(kind, message.replace(`"${param}"`, `"${name}"`), {
+      param: name,
+      detail,
+      ...(code === null ? null : { code }),
+    });
+  }
+}
+
 /** `outer` faces the caller, `inner` the provider. In between everything is shown: `outer` decides what the caller sees. */
 export function compose(outer: Conversion, inner: Conversion): Conversion {
   const between = (context: ConvertContext): ConvertContext => ({ ...context, strict: false, includeUsage: true });
   return {
-    request: (body, context) => inner.request(outer.request(body, context), between(context)),
+    nameOf: (field, body) => outer.nameOf?.(field, body) ?? null,
+    request(body, context) {
+      const made = outer.request(body, context);
+      return underNames(outer, body, () => inner.request(made, between(context)));
+    },
     response: (body, context) => outer.response(inner.response(body, between(context)), context),
     stream: (context) => chain(inner.stream(between(context)), outer.stream(context)),
   };

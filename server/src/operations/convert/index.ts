@@ -1,9 +1,10 @@
+import type { JsonObject } from '../../kernel/json.ts';
 import type { Shape } from '../operation.ts';
 import { chatAnswerToResponses } from './answer-chat-to-responses.ts';
 import { responsesAnswerToChat } from './answer-responses-to-chat.ts';
 import { chatAnswerToMessages, messagesAnswerToChat, wantsThinking } from './answers.ts';
-import { type Conversion, type ConversionTable, type ConvertTarget, compose } from './conversion.ts';
-import { asArray, invalid, refuse } from './fields.ts';
+import { type Conversion, type ConversionTable, type ConvertTarget, compose, underNames } from './conversion.ts';
+import { asArray, asObject, invalid, isNeutral, refuse } from './fields.ts';
 import { chatToMessages } from './request-chat-to-messages.ts';
 import { chatToResponses, LEAST_OUTPUT } from './request-chat-to-responses.ts';
 import { messagesToChat } from './request-messages-to-chat.ts';
@@ -19,7 +20,38 @@ const chatOverMessages = (target: ConvertTarget): Conversion => ({
   stream: (context) => new MessagesToChatStream(context),
 });
 
+const OF_MESSAGES: Readonly<Record<string, string>> = {
+  max_completion_tokens: 'max_tokens',
+  stop: 'stop_sequences',
+  response_format: 'output_config.format',
+  parallel_tool_calls: 'tool_choice.disable_parallel_tool_use',
+};
+
+/** A field of chat as a caller of Messages knows it. */
+function nameInMessages(field: string, { output_config: output }: JsonObject): string | null {
+  if (field === 'reasoning_effort')
+    return (asObject(output).effort ?? null) === null ? 'thinking' : 'output_config.effort';
+  return Object.hasOwn(OF_MESSAGES, field) ? (OF_MESSAGES[field] ?? null) : null;
+}
+
+const OF_RESPONSES: Readonly<Record<string, string>> = {
+  messages: 'input',
+  max_completion_tokens: 'max_output_tokens',
+  max_tokens: 'max_output_tokens',
+  response_format: 'text.format',
+  verbosity: 'text.verbosity',
+  reasoning_effort: 'reasoning.effort',
+  thinking: 'reasoning.summary',
+};
+
+/** The same for a caller of Responses. */
+function nameInResponses(field: string, { top_logprobs: top }: JsonObject): string | null {
+  if (field === 'logprobs') return isNeutral('top_logprobs', top) ? 'include' : 'top_logprobs';
+  return Object.hasOwn(OF_RESPONSES, field) ? (OF_RESPONSES[field] ?? null) : null;
+}
+
 const messagesOverChat = (target: ConvertTarget): Conversion => ({
+  nameOf: nameInMessages,
   request: (body, context) => messagesToChat(body, context, target),
   response: (body, context) => chatAnswerToMessages(body, context, target),
   stream: (context) => new ChatToMessagesStream(context, target),
@@ -32,6 +64,7 @@ const chatOverResponses = (target: ConvertTarget): Conversion => ({
 });
 
 const responsesOverChat = (target: ConvertTarget): Conversion => ({
+  nameOf: nameInResponses,
   request: (body, context) => responsesToChat(body, context, target),
   response: (body, context) => chatAnswerToResponses(body, context, target),
   stream: (context) => new ChatToResponsesStream(context, target),
@@ -62,7 +95,9 @@ function messagesOverResponses(target: ConvertTarget): Conversion {
         invalid('max_tokens', `"max_tokens" must be at least ${LEAST_OUTPUT} with this model.`);
       }
       // What can be sent back has its place in thinking blocks, which only come to who asks for them.
-      return inner.request(outer.request(body, context), { ...context, strict: !wantsThinking({ ...context, body }) });
+      const made = outer.request(body, context);
+      const strict = !wantsThinking({ ...context, body });
+      return underNames(outer, body, () => inner.request(made, { ...context, strict }));
     },
   };
 }

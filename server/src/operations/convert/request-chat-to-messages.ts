@@ -182,7 +182,12 @@ class MessageList {
 
   #user(message: JsonObject, at: string): void {
     const { content } = message;
-    if (content === null || content === undefined || content === '') {
+    if (
+      content === null ||
+      content === undefined ||
+      content === '' ||
+      (Array.isArray(content) && content.length === 0)
+    ) {
       invalid(`${at}.content`, 'A user message must not be empty.');
     }
     if (typeof content !== 'string' && !Array.isArray(content)) {
@@ -241,7 +246,8 @@ class MessageList {
       this.#calls.add(id);
       called = true;
       const input = callInput(call.function.arguments, `${place}.function.arguments`);
-      content.push({ type: 'tool_use', id: fitId(id), name: asString(call.function.name) ?? '', input });
+      const block = { type: 'tool_use', id: fitId(id), name: asString(call.function.name) ?? '', input };
+      content.push(withCacheControl(block, call));
     });
     if (isObject(message.function_call)) {
       const name = asString(message.function_call.name) ?? '';
@@ -401,14 +407,18 @@ export function chatToMessages(body: JsonObject, context: ConvertContext, target
   const { tools, choice } = toolsOf(body);
   if (tools.length > 0) out.tools = tools;
   if (choice !== null) out.tool_choice = choice;
-  if (typeof body.temperature === 'number') {
+  if (body.temperature !== undefined && body.temperature !== null) {
+    if (typeof body.temperature !== 'number') invalid('temperature', 'The temperature must be a number.');
     if (body.temperature > 1) refuse('temperature', 'it must be between 0 and 1 there.');
     out.temperature = body.temperature;
   }
   if (body.top_p !== undefined && body.top_p !== null) out.top_p = body.top_p;
   if (body.top_k !== undefined && body.top_k !== null) out.top_k = body.top_k;
   if (!isNeutral('stop', body.stop)) out.stop_sequences = Array.isArray(body.stop) ? body.stop : [body.stop ?? null];
-  if (isObject(body.thinking)) out.thinking = body.thinking;
+  if (body.thinking !== undefined && body.thinking !== null) {
+    if (!isObject(body.thinking)) invalid('thinking', 'It must be an object.');
+    out.thinking = body.thinking;
+  }
   applyEffort(body, out, traits);
   applyFormat(body, out, traits);
   applyTier(body, out);

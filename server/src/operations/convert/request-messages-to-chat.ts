@@ -125,10 +125,19 @@ function toolResult(block: JsonObject, at: string, options: Options): ToolResult
     });
   }
   const text = texts.join('\n');
-  const content = block.is_error === true ? `Error: ${text}` : text;
-  const message: JsonObject = { role: 'tool', tool_call_id: id, content };
+  const said = block.is_error === true ? `Error: ${text}` : text;
+  // The mark of the result, or else the last one inside it.
+  const marks = [...asArray(block.content), block].map(asObject).filter((one) => isObject(one.cache_control));
+  const part = keepCache({ type: 'text', text: said }, marks.at(-1) ?? {}, options);
+  const marked = part.cache_control !== undefined;
+  const message: JsonObject = { role: 'tool', tool_call_id: id, content: marked ? [part] : said };
   if (moved.length === 0) return { message, moved };
-  return { message, moved: [{ type: 'text', text: `Content of the result of call ${id}:` }, ...moved] };
+  return { message, moved: movedParts(id, moved) };
+}
+
+/** What stands in a user message in place of the result it belongs to. */
+export function movedParts(id: string, parts: readonly JsonObject[]): JsonObject[] {
+  return [{ type: 'text', text: `Content of the result of call ${id}:` }, ...parts];
 }
 
 function userMessages(content: JsonValue[], at: string, options: Options): JsonObject[] {
@@ -153,6 +162,7 @@ function userMessages(content: JsonValue[], at: string, options: Options): JsonO
 function assistantMessage(content: JsonValue[], at: string, options: Options): JsonObject | null {
   let text = '';
   let reasoning = '';
+  const texts: JsonObject[] = [];
   const calls: JsonObject[] = [];
   const items: JsonObject[] = [];
   content.forEach((block, i) => {
@@ -161,6 +171,7 @@ function assistantMessage(content: JsonValue[], at: string, options: Options): J
     switch (block.type) {
       case 'text':
         text += asString(block.text) ?? '';
+        texts.push(keepCache({ type: 'text', text: asString(block.text) ?? '' }, block, options));
         break;
       case 'tool_use':
         calls.push({
@@ -168,6 +179,7 @@ function assistantMessage(content: JsonValue[], at: string, options: Options): J
           type: 'function',
           function: { name: asString(block.name) ?? '', arguments: JSON.stringify(block.input ?? {}) },
           ...(options.callExtra ? callExtra(block) : null),
+          ...keepCache({}, block, options),
         });
         break;
       case 'thinking': {
@@ -183,7 +195,8 @@ function assistantMessage(content: JsonValue[], at: string, options: Options): J
     }
   });
   if (text === '' && calls.length === 0) return null;
-  const out: JsonObject = { role: 'assistant', content: text === '' ? null : text };
+  const marked = texts.some((part) => part.cache_control !== undefined);
+  const out: JsonObject = { role: 'assistant', content: text === '' ? null : marked ? texts : text };
   if (options.reasoningField !== null && reasoning !== '') out[options.reasoningField] = reasoning;
   if (items.length > 0) out.content_blocks = items;
   if (calls.length > 0) out.tool_calls = calls;
@@ -227,7 +240,7 @@ function messagesOf(body: JsonObject, options: Options): JsonObject[] {
   return out;
 }
 
-function toolsOf(body: JsonObject): JsonObject[] {
+function toolsOf(body: JsonObject, options: Options): JsonObject[] {
   if (body.tools !== undefined && body.tools !== null && !Array.isArray(body.tools)) {
     refuse('tools', 'a tool set has no equivalent there.');
   }
@@ -241,7 +254,7 @@ function toolsOf(body: JsonObject): JsonObject[] {
     if (typeof tool.description === 'string') definition.description = tool.description;
     definition.parameters = isObject(tool.input_schema) ? tool.input_schema : { type: 'object', properties: {} };
     if (typeof tool.strict === 'boolean') definition.strict = tool.strict;
-    return { type: 'function', function: definition };
+    return keepCache({ type: 'function', function: definition }, tool, options);
   });
 }
 
@@ -275,7 +288,10 @@ function effortOf(body: JsonObject): string | null {
 }
 
 function formatOf(body: JsonObject): JsonObject | null {
-  const { format } = asObject(body.output_config);
+  const { format, effort: _effort, ...more } = asObject(body.output_config);
+  for (const [name, value] of Object.entries(more)) {
+    if (value !== null) refuse(`output_config.${name}`, 'it has no equivalent there.');
+  }
   if (format === undefined || format === null) return null;
   if (!isObject(format) || format.type !== 'json_schema' || !isObject(format.schema)) {
     refuse('output_config.format', 'only "json_schema" has an equivalent there.');
@@ -307,7 +323,7 @@ export function messagesToChat(body: JsonObject, context: ConvertContext, target
     messages: messagesOf(body, options),
     max_completion_tokens: body.max_tokens,
   };
-  const tools = toolsOf(body);
+  const tools = toolsOf(body, options);
   if (tools.length > 0) {
     out.tools = tools;
     if (isObject(body.tool_choice)) {

@@ -3,6 +3,7 @@ import { callExtra } from './chat-calls.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, invalid, isNeutral, quoted, refuse } from './fields.ts';
 import { refuseUnknown } from './request-chat-to-messages.ts';
+import { movedParts } from './request-messages-to-chat.ts';
 
 /** Fields that are read below, and bookkeeping fields that may be lost (RULE 47). */
 const HANDLED: ReadonlySet<string> = new Set([
@@ -84,6 +85,7 @@ class ItemReader {
   /** The assistant message that further calls join. */
   #open: { readonly message: JsonObject; readonly calls: JsonObject[] } | null = null;
   #reasoning = '';
+  readonly #moved: JsonObject[] = [];
 
   constructor(reasoningField: string | null, keepsExtra: boolean) {
     this.#reasoningField = reasoningField;
@@ -92,6 +94,7 @@ class ItemReader {
 
   add(item: JsonValue, at: string): void {
     if (!isObject(item)) invalid(at, 'An input item must be an object.');
+    if (item.type !== 'function_call_output') this.settle();
     switch (item.type) {
       case undefined:
       case 'message':
@@ -159,10 +162,20 @@ class ItemReader {
     }
     this.#open = null;
     const content = contentOf(item.output, `${at}.output`);
-    if (Array.isArray(content) && content.some((part) => asObject(part).type !== 'text')) {
-      refuse(`${at}.output`, 'results must be text there.');
-    }
-    this.messages.push({ role: 'tool', tool_call_id: id, content });
+    const parts = asArray(content).map(asObject);
+    const moved = parts.filter((part) => part.type !== 'text');
+    const said = moved.length === 0 ? content : parts.filter((part) => part.type === 'text');
+    this.messages.push({
+      role: 'tool',
+      tool_call_id: id,
+      content: Array.isArray(said) && said.length === 0 ? '' : said,
+    });
+    if (moved.length > 0) this.#moved.push(...movedParts(id, moved));
+  }
+
+  /** Pictures and files of results, which chat does not take in tool messages, follow the last of them. */
+  settle(): void {
+    if (this.#moved.length > 0) this.messages.push({ role: 'user', content: this.#moved.splice(0) });
   }
 }
 
@@ -206,6 +219,10 @@ export function responsesToChat(body: JsonObject, context: ConvertContext, targe
     target.reasoning?.history === true ? target.reasoning.field : null,
     has('extra_content'),
   );
+  const { instructions } = body;
+  if (instructions !== undefined && instructions !== null && typeof instructions !== 'string') {
+    invalid('instructions', 'The instructions must be a text.');
+  }
   if (typeof body.instructions === 'string' && body.instructions !== '') {
     reader.messages.push({ role: 'developer', content: body.instructions });
   }
@@ -214,6 +231,7 @@ export function responsesToChat(body: JsonObject, context: ConvertContext, targe
     body.input.forEach((item, i) => {
       reader.add(item, `input[${i}]`);
     });
+    reader.settle();
   } else invalid('input', 'The input must be a text or a list of items.');
   const out: JsonObject = { model: context.model, messages: reader.messages };
   if (body.max_output_tokens !== undefined && body.max_output_tokens !== null) {

@@ -2,7 +2,7 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asString, fitCallId, invalid, refuse } from '../../operations/convert/fields.ts';
 import { callInput } from '../../operations/convert/request-chat-to-messages.ts';
-import { contentBlocks, type Names } from './converse-content.ts';
+import { contentBlocks, type Names, withCachePoint } from './converse-content.ts';
 
 const CALL_ID = /^[a-zA-Z0-9_.:-]{1,64}$/;
 const MISTRAL_CALL_ID = /^[a-zA-Z0-9]{9}$/;
@@ -84,7 +84,7 @@ export function historyOf(messages: JsonValue[], model: string): History {
       calls.add(id);
       called.add(name);
       const input = callInput(call.function.arguments, `${place}.function.arguments`);
-      blocks.push({ toolUse: { toolUseId: fit(id), name, input } });
+      blocks.push(...withCachePoint({ toolUse: { toolUseId: fit(id), name, input } }, call));
     });
     add('assistant', blocks);
   };
