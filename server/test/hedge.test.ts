@@ -182,6 +182,35 @@ describe('limits', () => {
     expect(await settledBooks(server, caller.id)).toMatchObject({ used: input + output, reserved: 0 });
   });
 
+  it.each([
+    [1, 1],
+    [2, 2],
+  ])(
+    'a provider that takes %d a day is called %d times: a second call counts in its own rate limit',
+    async (value, calls) => {
+      const slug = `rated-${value}`;
+      await server.provider({ id: 'openai', slug, host: `${upstream.url}/v1` });
+      const rate_limits = [{ type: 'requests', unit: 'rpd', value }];
+      expect((await server.admin('PUT', `/providers/${slug}`, { rate_limits })).status).toBe(200);
+      const account = { provider: `@${slug}`, api_key: undefined, custom_host: undefined };
+      const { status } = await ask(slug, [later(400), answers], { more: account });
+      expect([status, upstream.callsOf(slug)]).toEqual([200, calls]);
+      // Either way nothing is left of its day.
+      expect((await ask(slug, [answers, answers, answers], { more: account })).status).toBe(429);
+      expect(upstream.callsOf(slug)).toBe(calls);
+    },
+  );
+
+  it('a call that answers in time counts once in the rate limit of its provider', async () => {
+    await server.provider({ id: 'openai', slug: 'rated', host: `${upstream.url}/v1` });
+    const rate_limits = [{ type: 'requests', unit: 'rpd', value: 3 }];
+    expect((await server.admin('PUT', '/providers/rated', { rate_limits })).status).toBe(200);
+    const more = { provider: '@rated', api_key: undefined, custom_host: undefined };
+    for (let i = 0; i < 3; i++)
+      expect((await ask(`rated-quick-${i}`, [answers], { more, hedge: { delay: 5_000 } })).status).toBe(200);
+    expect((await ask('rated-quick-3', [answers], { more })).status).toBe(429);
+  });
+
   it('no second call begins that the limit has no room for', async () => {
     // What one call reserves fits, what two reserve does not.
     const caller = await budgetKey(server, { usage_limits: { type: 'tokens', credit_limit: 200 } });

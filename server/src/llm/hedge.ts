@@ -5,6 +5,7 @@
  */
 import type { SluiceError } from '../kernel/errors.ts';
 import type { WireControl, WireHandler } from '../kernel/wire.ts';
+import type { LimitedEntity, Reservation } from '../limits/admission.ts';
 import type { Hold } from '../limits/ledger/hold.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
 import type { AttemptCause } from '../telemetry/record.ts';
@@ -29,6 +30,8 @@ export class HedgedCall {
   readonly #x: Exchange;
   readonly #target: Target;
   readonly #holds: Hold[] = [];
+  /** Of the provider's own rate limits, one for each call in the order in which they were to begin. */
+  readonly #rates: Reservation[] = [];
   #settled = false;
   readonly race: Race;
 
@@ -50,7 +53,8 @@ export class HedgedCall {
     this.#settled = true;
     const x = this.#x;
     const target = this.#target;
-    for (const { status, error, open, began, ms } of this.race.lost()) {
+    const lost = this.race.lost();
+    for (const { status, error, open, began, ms } of lost) {
       x.attempts.push({
         target: target.path,
         provider: target.provider.id,
@@ -71,12 +75,38 @@ export class HedgedCall {
       x.spent = [...(x.spent ?? []), { usage, target, model: target.sends(x.model), answered: null }];
     }
     for (const hold of this.#holds) hold.settle(NOTHING, () => {});
+    // A call that was allowed and then not needed any more was none; tokens of all are booked with the request.
+    for (const [i, rate] of this.#rates.entries()) {
+      if (i < lost.length) rate.settle(0);
+      else rate.release();
+    }
   }
 
   /** No call begins that a limit refuses; the request itself goes on. */
   #mayCall(): boolean | Promise<boolean> {
     const x = this.#x;
     if (x.clientGone || this.#settled) return false;
+    const limited = this.#target.stored?.limited ?? [];
+    return limited.length === 0 ? this.#mayUse() : this.#mayAsk(x.snapshot?.workspaceId ?? '', limited);
+  }
+
+  /** Its provider gets one call more, which counts in the provider's own rate limits; the request is still one in all others. */
+  async #mayAsk(workspaceId: string, limited: readonly LimitedEntity[]): Promise<boolean> {
+    const rate = await this.#x.services.admission.admit(workspaceId, limited);
+    if (rate.refusal !== null) return false;
+    if (!this.#settled && (await this.#mayUse())) {
+      // The attempt may have ended while its budget was asked.
+      if (!this.#settled) {
+        this.#rates.push(rate);
+        return true;
+      }
+    }
+    rate.release();
+    return false;
+  }
+
+  #mayUse(): boolean | Promise<boolean> {
+    const x = this.#x;
     try {
       const held = reserveAnother(x);
       if (!(held instanceof Promise)) return this.#keep(held);
