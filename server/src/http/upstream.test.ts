@@ -447,6 +447,32 @@ describe('pools', () => {
     expect(upstream.stats().inFlight).toBe(0);
   });
 
+  it('makes room again and again, also by what the caller itself has left', async () => {
+    const servers = await Promise.all([1, 2].map(() => http((_request, response) => response.end('ok'))));
+    for (const pools of [1, 4]) {
+      const upstream = client({ limits: { pools } });
+      for (const server of [...servers, ...servers, ...servers])
+        expect((await send(upstream, server.port).answer).error).toBeNull();
+      expect(upstream.stats().pools).toBe(1);
+    }
+  });
+
+  it('one organisation that calls many hosts that never answer leaves room for the others', async () => {
+    const silent = await Promise.all(Array.from({ length: 3 }, () => http(() => {})));
+    const server = await http((_request, response) => response.end('ok'));
+    const upstream = client({ limits: { pools: 8 } });
+    const [first, second, third] = silent;
+    const busy = [first, second].map((one) => send(upstream, one?.port ?? 0, { organisationId: 'a' }));
+    expect((await send(upstream, third?.port ?? 0, { organisationId: 'a' }).answer).error).toMatchObject({
+      kind: 'gateway_unavailable',
+    });
+    expect((await send(upstream, server.port, { organisationId: 'b' }).answer).error).toBeNull();
+    for (const call of busy) call.control.abort();
+    // What is idle makes room, but only what is its own.
+    expect((await send(upstream, server.port, { organisationId: 'a' }).answer).error).toBeNull();
+    expect(upstream.stats().pools).toBe(3);
+  });
+
   it('lets running calls finish on close and takes no more', async () => {
     const waiting: ServerResponse[] = [];
     const server = await http((_request, response) => waiting.push(response));

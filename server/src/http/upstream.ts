@@ -33,7 +33,7 @@ export interface UpstreamLimits {
   readonly connections?: number;
   /** Calls per organisation and origin that may wait for a socket; more are refused with 503. Default 1024. */
   readonly waiting?: number;
-  /** Pools kept at once; idle ones are closed to make room. Default 1024. */
+  /** Pools kept at once, of which one organisation has a quarter; idle ones are closed to make room. Default 1024. */
   readonly pools?: number;
   /** How long an idle socket is kept when the upstream does not say. Default 30 s. */
   readonly keepAliveMs?: number;
@@ -432,7 +432,12 @@ class Calls implements Upstream {
     let origins = this.#organisations.get(organisationId);
     const known = origins?.get(origin);
     if (known) return known;
-    if (this.#pools >= this.limits.pools) this.#makeRoom();
+    // Whoever calls many hosts that never answer must leave room for the others.
+    const own = origins !== undefined && origins.size >= Math.max(1, Math.floor(this.limits.pools / 4));
+    if (own) this.#makeRoom([[organisationId, origins]]);
+    else if (this.#pools >= this.limits.pools) this.#makeRoom(this.#organisations);
+    // It may have been the last one of this organisation that was closed.
+    origins = this.#organisations.get(organisationId);
     const entry = new Entry(origin, this.#guard, organisationId, this.limits, this.clock);
     if (!origins) {
       origins = new Map();
@@ -453,9 +458,9 @@ class Calls implements Upstream {
   }
 
   /** Closes one idle pool, the one not used since the last sweep first. */
-  #makeRoom(): void {
+  #makeRoom(among: Iterable<readonly [string, ReadonlyMap<string, Entry>]>): void {
     let candidate: [string, Entry] | null = null;
-    for (const [organisationId, origins] of this.#organisations) {
+    for (const [organisationId, origins] of among) {
       for (const entry of origins.values()) {
         if (entry.inFlight > 0) continue;
         if (!entry.used) {

@@ -61,6 +61,8 @@ describe('an account of Vertex AI', () => {
       const headers: string[] = [];
       vertexAi.authorize(headers, contextFor(credentials));
       expect(headers).toEqual([]);
+      // What a caller has forwarded never stands beside the account's own.
+      headers.push('x-goog-user-project', 'p', 'authorization', 'Bearer of-the-caller', 'api-key', 'k');
       const request = {
         method: 'POST',
         origin: '',
@@ -71,7 +73,7 @@ describe('an account of Vertex AI', () => {
         storedCredential: true,
       };
       expect(await signer(request, access)).toEqual(['ya29.granted']);
-      expect(headers).toEqual(['authorization', 'Bearer ya29.granted']);
+      expect(headers).toEqual(['x-goog-user-project', 'p', 'authorization', 'Bearer ya29.granted']);
     }
     expect(calls.map(({ url }) => url.href)).toEqual(['https://oauth2.googleapis.com/token']);
   });

@@ -4,6 +4,7 @@ import { googleError } from '../google/gemini-error.ts';
 import { bearer } from '../openai-compatible.ts';
 import type { CallContext, Provider } from '../provider.ts';
 import { headerValue, settingsOf } from '../settings.ts';
+import { setBearer } from '../sign-in.ts';
 import { batches } from './batches.ts';
 import { bindingsOf, GOOGLE, isApiKey, TABLES } from './bindings.ts';
 import { files } from './files.ts';
@@ -47,7 +48,7 @@ export const vertexAi: Provider = {
     if (authType(credentials) === 'basic') return null;
     return async ({ headers }, access) => {
       const token = await googleToken(access);
-      headers.push('authorization', `Bearer ${token}`);
+      setBearer(headers, token);
       return [token];
     };
   },
