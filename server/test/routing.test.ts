@@ -494,6 +494,38 @@ describe('dry runs', () => {
 });
 
 describe('how much one request may become', () => {
+  const searching = (patterns: string[], key = 'metadata.text') =>
+    conditional(
+      patterns.map((pattern) => [{ [key]: { $regex: pattern } }, 'a']),
+      [target('a', { name: 'a' }), target('b', { name: 'b' })],
+      'b',
+    );
+
+  it('conditions that search for too much in a request refuse it, and a thousand short ones are no such', async () => {
+    const metadata = { 'x-gateway-metadata': JSON.stringify({ text: 'x'.repeat(120) }) };
+    const many = await saved(searching(Array.from({ length: 1000 }, (_, i) => `^gpt-${i}$`)));
+    const short = await ask(many, {}, metadata);
+    expect(short.status, short.text).toBe(200);
+    const costly = Array.from({ length: 20 }, (_, i) => `([a-y]|x){${140 + i}}z`);
+    const fine = await ask(searching(costly), {}, metadata);
+    expect(fine.status, fine.text).toBe(200);
+    const told = await ask(searching(costly, 'params.user'), { user: 'x'.repeat(700) });
+    expect(told).toMatchObject({ status: 400 });
+    expect(told.text).toContain('search too long');
+  });
+
+  it('a config whose patterns take long to compile is refused, saved or not', async () => {
+    const config = searching(Array.from({ length: 60 }, (_, i) => `([a-y]|x){300}${i}`));
+    const refused = await server.admin('POST', '/configs', {
+      name: 'slow',
+      config,
+      workspace_id: server.first.workspace_id,
+    });
+    expect(refused.status).toBe(400);
+    expect(JSON.stringify(refused.body)).toMatch(/strategy\.conditions\[\d+\]\.query.*too large together/);
+    expect(await ask(config)).toMatchObject({ status: 400 });
+  });
+
   it('at most 200 calls, however many targets and retries a config has, and then the last answer', async () => {
     of('a').answer = fails(503);
     const targets = Array.from({ length: 100 }, () => fallback([target('a'), target('a'), target('a')]));

@@ -433,8 +433,8 @@ class Calls implements Upstream {
     const known = origins?.get(origin);
     if (known) return known;
     // Whoever calls many hosts that never answer must leave room for the others.
-    const own = origins !== undefined && origins.size >= Math.max(1, Math.floor(this.limits.pools / 4));
-    if (own) this.#makeRoom([[organisationId, origins]]);
+    const share = Math.max(1, Math.floor(this.limits.pools / 4));
+    if (origins !== undefined && origins.size >= share) this.#makeRoom([[organisationId, origins]]);
     else if (this.#pools >= this.limits.pools) this.#makeRoom(this.#organisations);
     // It may have been the last one of this organisation that was closed.
     origins = this.#organisations.get(organisationId);

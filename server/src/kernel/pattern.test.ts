@@ -68,3 +68,12 @@ describe('D-05 patterns of operators', () => {
     );
   });
 });
+
+describe('patterns that ignore case', () => {
+  it('may have ranges of any script, but none that stand for most of Unicode', () => {
+    for (const fine of ['(?i)[а-я]+', '(?i)[À-ɏ]{3,20}', '(?i)[一-龥]{2,10}', '(?i)\\p{L}+[a-z0-9-]', '[Ā-ꙮ][Ā-ꙮ]'])
+      expect(patternProblem(fine), fine).toBeNull();
+    for (const wide of ['(?i)[Ā-ꙮ]', '(?im)x[\\x{100}-\\x{1e000}]', `(?i)${'[一-龥]'.repeat(3)}`, '(?i)[Ā-ꙮĀ-ꙮ]'])
+      expect(patternProblem(wide), wide).toContain('ranges');
+  });
+});

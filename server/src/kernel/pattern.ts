@@ -23,11 +23,18 @@ export function patternProblem(pattern: string, limits = SMALL): string | null {
     return `must have at most ${limits.characters} characters`;
   // Compiling is what costs: a repetition of a repetition is unrolled. It is judged before it is done.
   if (unrolled(pattern) > limits.program) return 'repeats too much: use smaller counts';
+  if (folded(pattern) > limits.program * FOLDS) return 'ignores the case of ranges that are too wide: use smaller ones';
   try {
     return compile(pattern).programSize() > limits.program ? 'is too large a pattern' : null;
   } catch {
     return 'is not a pattern that can be used here (RE2 syntax, without look-around and back-references)';
   }
+}
+
+/** What a pattern costs to compile, about three microseconds each; known without compiling it. */
+export function patternCost(pattern: string): number {
+  const classes = pattern.match(/\\[pP]/g)?.length ?? 0;
+  return 5 + pattern.length + unrolled(pattern) + 30 * classes + Math.ceil(folded(pattern) / FOLDS);
 }
 
 /** Instructions of the program, which each character of a text may cost; of a pattern without problem only. */
@@ -88,6 +95,30 @@ function unrolled(pattern: string): number {
   }
   return open.reduce((sum, size) => sum + size, 0);
 }
+
+/** Characters whose cases cost as much to compile as one instruction. */
+const FOLDS = 30;
+const RANGE =
+  /(?:\\x\{([0-9a-fA-F]{1,8})\}|\\x([0-9a-fA-F]{2})|\\?([^\\]))-(?:\\x\{([0-9a-fA-F]{1,8})\}|\\x([0-9a-fA-F]{2})|\\?([^\\\]]))/gu;
+
+/** How many characters stand in ranges of classes, where case is ignored: each is looked up for its other cases. */
+function folded(pattern: string): number {
+  if (!/\(\?[a-zA-Z]*i/.test(pattern)) return 0;
+  let width = 0;
+  for (let i = 0; i < pattern.length; i++) {
+    if (pattern[i] === '\\') i += 1;
+    else if (pattern[i] === '[') {
+      const end = classEnd(pattern, i);
+      for (const [, hex, byte, from, toHex, toByte, to] of pattern.slice(i + 1, end).matchAll(RANGE))
+        width += Math.max(0, codeOf(toHex ?? toByte, to) - codeOf(hex ?? byte, from));
+      i = end;
+    }
+  }
+  return width;
+}
+
+const codeOf = (hex: string | undefined, text = ''): number =>
+  hex === undefined ? (text.codePointAt(0) ?? 0) : Number.parseInt(hex, 16);
 
 /** Index of the bracket that ends the class which begins at `start`. */
 function classEnd(pattern: string, start: number): number {

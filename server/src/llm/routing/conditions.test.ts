@@ -19,6 +19,7 @@ function holds(query: unknown, given: Given = {}): boolean {
     param: (name) => own(given.params, name),
     header: (name) => own(given.headers, name),
     pathname: given.pathname ?? '/v1/chat/completions',
+    searched: { work: 0 },
   });
 }
 

@@ -3,7 +3,8 @@
  * all hold. What a request does not have makes every operator false, also those that say what a value is not.
  */
 import { decimalOf } from '../../kernel/decimal.ts';
-import { matchesPattern, patternProblem } from '../../kernel/pattern.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import { isQuickMatch, matchesPattern, patternProblem, patternSize } from '../../kernel/pattern.ts';
 
 export type Primitive = string | number | boolean | null;
 
@@ -16,12 +17,21 @@ export interface QueryFacts {
   header(name: string): string | undefined;
   /** Path of the request without its query. */
   readonly pathname: string;
+  /** What searches have cost this request so far: sizes of programs × lengths of texts. */
+  readonly searched: Searched;
 }
+
+export interface Searched {
+  work: number;
+}
+
+/** Of all searches of one request: about a tenth of a second, in which nobody else is served. */
+const MAX_WORK = 4_000_000;
 
 export type Condition = (facts: QueryFacts) => boolean;
 
 export type Read = (facts: QueryFacts) => Primitive | undefined;
-type Test = (value: Primitive) => boolean;
+type Test = (value: Primitive, facts: QueryFacts) => boolean;
 
 /**
  * A query that `resources/configs/conditions.ts` has accepted; of any other, what is not understood is false.
@@ -53,7 +63,7 @@ function compileEntry(key: string, value: unknown, params: Set<string>): Conditi
   const test = testOf(value);
   return (facts) => {
     const found = read(facts);
-    return found !== undefined && test(found);
+    return found !== undefined && test(found, facts);
   };
 }
 
@@ -85,7 +95,7 @@ function testOf(value: unknown): Test {
   if (typeof value !== 'object' || value === null) return equals(value);
   const tests = Object.entries(value).map(([operator, operand]) => compileOperator(operator, operand));
   const [only] = tests;
-  return only !== undefined && tests.length === 1 ? only : (found) => tests.every((test) => test(found));
+  return only !== undefined && tests.length === 1 ? only : (found, facts) => tests.every((test) => test(found, facts));
 }
 
 const equals =
@@ -124,10 +134,25 @@ function inList(operand: unknown, wanted: boolean): Test {
   return (found) => set.has(found) === wanted;
 }
 
-/** Case-sensitive, anywhere in the value, in linear time. A pattern that cannot be used, or a text too long for it, is no match. */
+/**
+ * Case-sensitive, anywhere in the value, in linear time. A pattern that cannot be used, or a text too long for it, is no match; a
+ * request in which all of them together search for too long is refused.
+ */
 function matches(operand: unknown): Test {
   if (typeof operand !== 'string' || patternProblem(operand) !== null) return noTest;
-  return (found) => found !== null && matchesPattern(operand, String(found)) === true;
+  const size = patternSize(operand);
+  return (found, { searched }) => {
+    const text = found === null ? null : String(found);
+    if (text === null || !isQuickMatch(operand, text.length)) return false;
+    searched.work += size * text.length;
+    if (searched.work > MAX_WORK) {
+      throw new SluiceError(
+        'bad_call',
+        'The conditions of the config search too long in this request; use fewer or smaller $regex, or send shorter values.',
+      );
+    }
+    return matchesPattern(operand, text) === true;
+  };
 }
 
 /** Both sides as numbers; false where one is none. */

@@ -18,17 +18,22 @@ export function pathOnly(url: string): string {
 export function factsOf(x: Exchange, params: readonly string[]): QueryFacts {
   const { metadata } = x;
   let scanned: ScanResult | null | undefined;
+  /** Conditions ask for the same few again and again, and a text may be long. */
+  const read = new Map<string, Primitive | undefined>();
   const body = x.walk?.body ?? x.body;
   return {
     metadata: (name) => (metadata !== null && Object.hasOwn(metadata, name) ? metadata[name] : undefined),
     param(name) {
       if (scanned === undefined) scanned = x.scan === null ? null : scanJson(body, params);
-      return scanned === null ? undefined : memberOf(body, scanned, name);
+      if (scanned === null) return undefined;
+      if (!read.has(name)) read.set(name, memberOf(body, scanned, name));
+      return read.get(name);
     },
     // Credentials are nothing to route by.
     header: (name) =>
       isCredentialHeader(name) || signIn.has(name) || name === x.credentialHeader ? undefined : x.header(name),
     pathname: pathOnly(x.request.url ?? ''),
+    searched: x.walk?.searched ?? { work: 0 },
   };
 }
 

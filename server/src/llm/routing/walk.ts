@@ -15,6 +15,7 @@ import { MAX_ATTEMPTS } from '../relay/rescue.ts';
 import { namesStatus } from '../relay/rules.ts';
 import type { Target } from '../target.ts';
 import { balance, type Drawn } from './balance.ts';
+import type { Searched } from './conditions.ts';
 import { factsOf } from './facts.ts';
 import type { BalanceNode, ConditionalNode, FallbackNode, Leaf, Route, RouteNode } from './route.ts';
 
@@ -30,7 +31,7 @@ export interface Walk {
   readonly scan: ScanResult | null;
   readonly stream: boolean;
   /** Drawn once for a request. */
-  readonly picks: Map<BalanceNode, RouteNode>;
+  readonly picks: Map<BalanceNode | ConditionalNode, RouteNode>;
   readonly targets: Map<Leaf, Target>;
   /** What guardrails said of bodies, by the shape of the target. */
   readonly judged: Map<string, Judged>;
@@ -48,6 +49,7 @@ export interface Walk {
   scored: ScoredTarget[] | null;
   /** What was decided, for the record. */
   readonly decisions: RouteDecision[];
+  readonly searched: Searched;
   /** Bookings on their way to the journal. */
   readonly settling: Promise<void>[];
 }
@@ -70,6 +72,7 @@ export function newWalk(x: Exchange, route: Route, place: string): Walk {
     used: { cost: 0, tokens: 0 },
     scored: null,
     decisions: [],
+    searched: { work: 0 },
     settling: [],
   };
 }
@@ -207,6 +210,9 @@ function keep(x: Exchange, walk: Walk, node: BalanceNode, { pick, by }: Drawn): 
 }
 
 function selected(x: Exchange, node: ConditionalNode): RouteNode {
+  // Asked before the request is estimated, and again when it is sent.
+  const before = x.walk?.picks.get(node);
+  if (before !== undefined) return before;
   const facts = factsOf(x, node.params);
   const at = node.conditions.findIndex(({ when }) => when(facts));
   const name = node.conditions[at]?.target ?? node.otherwise;
@@ -217,15 +223,13 @@ function selected(x: Exchange, node: ConditionalNode): RouteNode {
       `The config routes to the target ${JSON.stringify(name)}, which it does not have.`,
     );
   }
-  const decision: RouteDecision = {
+  x.walk?.picks.set(node, found);
+  x.walk?.decisions.push({
     path: node.path,
     mode: node.kind,
     chosen: found.path,
     why: at === -1 ? 'no condition matched' : `conditions[${at}] matched`,
-  };
-  // Asked before the request is estimated, and again when it is sent.
-  if (x.walk !== null && !x.walk.decisions.some(({ path, mode }) => path === node.path && mode === node.kind))
-    x.walk.decisions.push(decision);
+  });
   return found;
 }
 

@@ -1,5 +1,6 @@
 import { decimalOf } from '../../kernel/decimal.ts';
 import { isCredentialHeader, SIGN_IN_HEADERS } from '../../kernel/header-names.ts';
+import { patternCost } from '../../kernel/pattern.ts';
 import type { Issue } from '../issues.ts';
 import { formatPath } from '../issues.ts';
 
@@ -72,4 +73,14 @@ function checkOperators(value: unknown, path: Path, report: (at: Path, message: 
       report(at, 'is not an operator: use $eq, $ne, $in, $nin, $regex, $gt, $gte, $lt or $lte');
     }
   }
+}
+
+/** What the patterns of a query cost together when they are compiled (`patternCost`). */
+export function patternCosts(query: unknown): number {
+  if (typeof query !== 'object' || query === null) return 0;
+  let sum = 0;
+  for (const [key, value] of Object.entries(query)) {
+    sum += key === '$regex' && typeof value === 'string' ? patternCost(value) : patternCosts(value);
+  }
+  return sum;
 }

@@ -6,7 +6,7 @@ import { METADATA_HEADERS } from '../../kernel/header-names.ts';
 import { providerById } from '../../providers/catalog.ts';
 import { formatPath, type Issue } from '../issues.ts';
 import type { CheckHost } from '../shapes.ts';
-import { checkQuery, keyProblem } from './conditions.ts';
+import { checkQuery, keyProblem, patternCosts } from './conditions.ts';
 import { ACCOUNT_KEYS, type Config, GUARDRAIL_LISTS, HOOK_LISTS } from './structure.ts';
 
 type Path = (string | number)[];
@@ -14,6 +14,8 @@ type Path = (string | number)[];
 const MAX_ROOT_TARGETS = 100;
 const MAX_CONDITIONAL_TARGETS = 1000;
 const MAX_NESTED_TARGETS = 50;
+/** Of all conditions (`patternCost`): a thousand short patterns, and about a tenth of a second. */
+const MAX_PATTERN_COST = 25_000;
 
 const HEADER_NAME = /^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$/;
 const metadataHeaders: ReadonlySet<string> = new Set(METADATA_HEADERS);
@@ -41,7 +43,22 @@ export function checkRules(config: Config, options: RuleOptions): Issue[] {
   const issues: Issue[] = [];
   checkCaps(config, issues);
   walk(config, [], (node, path) => checkNode(node, path, options, issues));
+  checkPatterns(config, issues);
   return issues;
+}
+
+/** Patterns are compiled with the config, which may come with each request, and nobody else is served meanwhile. */
+function checkPatterns(config: Config, issues: Issue[]): void {
+  let cost = 0;
+  walk(config, [], ({ strategy }, path) => {
+    for (const [index, { query }] of (strategy?.conditions ?? []).entries()) {
+      const before = cost;
+      cost += patternCosts(query);
+      if (before > MAX_PATTERN_COST || cost <= MAX_PATTERN_COST) continue;
+      const message = 'has patterns ($regex) that are too large together with those before: use fewer or smaller ones';
+      issues.push({ path: formatPath([...path, 'strategy', 'conditions', index, 'query']), message });
+    }
+  });
 }
 
 /** Visits the root and every target, parents first. */
