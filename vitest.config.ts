@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { SummaryReporter } from './server/test/support/summary-reporter.ts';
 
@@ -65,6 +66,8 @@ export default defineConfig({
     setupFiles: ['server/test/support/fuzz-seed.ts'],
     globalSetup: ['server/test/support/postgres-setup.ts'],
     reporters: ['default', new SummaryReporter()],
+    // Threads of the stores strip and compile their sources once, as in `bin/sluice.mjs`.
+    env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('node_modules/.cache/sluice', import.meta.url)) },
     pool: 'forks',
     // One more than the cores of a small machine: several suites mostly wait, for a second to pass on real nodes.
     maxWorkers: 3,
