@@ -273,6 +273,20 @@ describe('what cannot be fetched is refused, and no provider is called', () => {
     });
   });
 
+  it('as it is of a host that the installation trusts, where callers may name saved hosts only', async () => {
+    const settings = (block_inline_config: boolean) =>
+      server.admin('PUT', '/admin/organisation/settings', { data_plane_security_settings: { block_inline_config } });
+    expect((await settings(true)).status).toBe(200);
+    try {
+      await expect(CALLERS.chat(`@aws/${NOVA}`, picture())).rejects.toThrow(/400 .*saved hosts only/);
+      expect([...web.received, ...bedrock.received]).toEqual([]);
+    } finally {
+      expect((await settings(false)).status).toBe(200);
+    }
+    await CALLERS.chat(`@aws/${NOVA}`, picture());
+    expect([web.received.length, bedrock.received.length]).toEqual([1, 1]);
+  });
+
   it('as the caller has left, which ends the call at once', async () => {
     const asked = new Promise<void>((resolve, reject) => {
       web.answer = (_request, response) => {

@@ -75,7 +75,14 @@ async function fetchAll(x: Exchange, urls: ReadonlySet<string>, media: Map<strin
 }
 
 async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<string> {
-  x.services.guard.check(url, { storedCredential: false, kind: 'invalid_request', param: 'messages' });
+  const { trusted } = x.services.guard.check(url, {
+    storedCredential: false,
+    kind: 'invalid_request',
+    param: 'messages',
+  });
+  // Trusted hosts are trusted to serve accounts: who may name no host for a call may not look into them this way.
+  if (trusted && x.snapshot?.blockInlineConfig !== false)
+    throw refused(url, 'this organisation allows saved hosts only, and the host is one of the installation');
   const { stream, status, headers } = await answered(x, url, signal);
   const type = (headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
   const coding = headers['content-encoding'] ?? 'identity';
