@@ -55,7 +55,7 @@ export function draftOf(x: Exchange): RecordDraft {
     cache: x.caching?.hit == null ? undefined : hitFacts(x.caching.hit),
     decision: isExplained(x) ? decisionOf(x) : undefined,
     limits: x.limits ?? undefined,
-    guards: x.guard === null ? undefined : { input: x.guard.input.map(slugOf), output: x.guard.output.map(slugOf) },
+    guards: x.guard == null ? undefined : { input: x.guard.input.map(slugOf), output: x.guard.output.map(slugOf) },
     guardrails: x.guard?.facts(),
     dry_run: x.dryRun,
   };
