@@ -206,6 +206,23 @@ describe('the next request', () => {
     expect(await routing.ask(slug)).toMatchObject({ status: 200, path: SECOND });
   });
 
+  it('goes by a version that was restored, and by none of a config that is archived', async () => {
+    const slug = await routing.saved(target('a'));
+    const [before] = (await routing.server.admin('GET', `/configs/${slug}/versions`)).body.data as {
+      version_id: string;
+    }[];
+    expect((await routing.ask(slug)).text).toContain('from a');
+    expect((await routing.server.admin('PUT', `/configs/${slug}`, { config: target('b') })).status).toBe(200);
+    expect((await routing.ask(slug)).text).toContain('from b');
+    const path = `/configs/${slug}/versions/${before?.version_id}/restore`;
+    expect((await routing.server.admin('POST', path)).status).toBe(200);
+    expect((await routing.ask(slug)).text).toContain('from a');
+    expect((await routing.server.admin('DELETE', `/configs/${slug}`)).status).toBe(200);
+    const refused = await routing.ask(slug);
+    expect(refused.status).toBe(400);
+    expect(routing.counts()).toEqual([2, 1, 0]);
+  });
+
   it('meets a target without a weight only where somebody names it, whatever fails', async () => {
     const cb_config = { failure_threshold: 1, cooldown_interval: 30_000 };
     const slug = await routing.saved({ ...balanced([target('a'), target('b', { weight: 0 })]), cb_config });
