@@ -381,18 +381,20 @@ describe('whose answers', () => {
     expect(await call()).toMatch(/MISS$/);
   });
 
-  it('are those of one operation, though its path and its words are the same', async () => {
-    const body = {
-      model: '@openai-test/gpt-4o',
-      input: `question ${++questions}`,
-      prompt: 'x',
-      messages: ask().messages,
-    };
-    for (const path of ['/chat/completions', '/completions', '/embeddings']) {
-      const answer = await server.call(path, body, using(SIMPLE));
-      await answer.text();
-      expect(status(answer)).toBe('MISS');
+  it('are those of one operation: what two callers want in their own shapes is asked of the provider in one', async () => {
+    const said = ask();
+    const asked: unknown[] = [];
+    for (const [path, limit] of [
+      ['/chat/completions', 'max_completion_tokens'],
+      ['/messages', 'max_tokens'],
+    ] as const) {
+      const answer = await server.call(path, { ...said, [limit]: 9 }, using(SIMPLE));
+      expect([answer.status, status(answer)]).toEqual([200, 'MISS']);
+      expect(await answer.json()).toHaveProperty(path === '/messages' ? 'content' : 'choices');
+      const { body: sent } = upstream.received.at(-1) as { body: Buffer };
+      asked.push(JSON.parse(sent.toString('utf8')));
     }
+    expect(asked[1]).toEqual(asked[0]);
   });
 });
 
