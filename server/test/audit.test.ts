@@ -125,7 +125,7 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
     it('P-09 of a body that is too large', async () => {
       const answer = await admin.call('POST', '/v1/configs', { raw: `{"name":"${'x'.repeat(1_100_000)}"}` });
       expect(answer.status).toBe(413);
-      await vi.waitFor(async () => expect((await oneRow(answer)).response_status_code).toBe(413));
+      await vi.waitFor(async () => expect((await oneRow(answer)).response_status_code).toBe(413), { timeout: 15_000 });
     });
 
     it('and none of a read, nor of a credential that is none', async () => {

@@ -662,7 +662,7 @@ describe.skipIf(redisMissing !== null)(`several nodes${redisMissing === null ? '
       const made = await call(nodes[0]);
       const text = await made.text();
       expect([made.status, status(made)]).toEqual([200, 'MISS']);
-      await vi.waitFor(async () => expect(await redis.client.keys('*answer:*')).toHaveLength(1));
+      await vi.waitFor(async () => expect(await redis.client.keys('*answer:*')).toHaveLength(1), { timeout: 15_000 });
       const again = await call(nodes[1]);
       expect(status(again)).toBe('HIT');
       expect(await again.text()).toBe(text);

@@ -275,7 +275,9 @@ describe.each(ENGINES)('on %s', (engine, rows, outcomes) => {
     async 'a config in the request, by slug'(outcome, phase) {
       const name = await ofWorkspace(outcome);
       const attached = inRequest(name, (base) => ({ provider: `@${base}`, [`${phase}_guardrails`]: [name] }));
-      await vi.waitFor(async () => expect(await met(phase, attached.headers('openai'))).toEqual([name]));
+      await vi.waitFor(async () => expect(await met(phase, attached.headers('openai'))).toEqual([name]), {
+        timeout: 15_000,
+      });
       return attached;
     },
     async 'a config in the request, in itself'(outcome, phase) {

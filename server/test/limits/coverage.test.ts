@@ -21,7 +21,7 @@ import { type Cell, coverageText } from './document.ts';
 
 const TOKEN = 'a.token.with.claims';
 const HIGH = 1_000_000;
-const WAIT = { timeout: 2_000, interval: 5 };
+const WAIT = { timeout: 15_000, interval: 5 };
 const DOCUMENT = new URL('../../../docs/limit-coverage.md', import.meta.url);
 
 /** What the doubles below lend to the test. */

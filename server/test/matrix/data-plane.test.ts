@@ -388,12 +388,16 @@ describe('the console', () => {
       );
     expect((await send1(a1, traces.own)).status).toBe(200);
     expect((await send1(b1, traces.theirs)).status).toBe(200);
-    await vi.waitFor(async () => {
-      for (const place of [a1, b1]) {
-        const rows = await server.running.records(place.organisationId, place.workspaceId);
-        if (!rows.some(({ trace_id }) => Object.values(traces).includes(String(trace_id)))) throw new Error('not yet');
-      }
-    });
+    await vi.waitFor(
+      async () => {
+        for (const place of [a1, b1]) {
+          const rows = await server.running.records(place.organisationId, place.workspaceId);
+          if (!rows.some(({ trace_id }) => Object.values(traces).includes(String(trace_id))))
+            throw new Error('not yet');
+        }
+      },
+      { timeout: 15_000 },
+    );
     const missing = await send('GET', `/console/api/records/trace-${newId()}`, headers);
     for (const trace of Object.values(traces)) {
       expect(await send('GET', `/console/api/records/${trace}`, headers)).toEqual(missing);

@@ -110,8 +110,12 @@ describe('a batch that Sluice runs', () => {
     expect(done).toMatchObject({ status: 'completed', request_counts: { completed: 2 } });
     expect(done.output_file_id).toMatch(/^gw_file_/);
     // Its lines are no requests here: one record, written after its end, says what all of them used.
-    await vi.waitFor(async () =>
-      expect(await recordsOf(made.id)).toMatchObject([{ operation: 'batch_create', usage: { input: 16, output: 2 } }]),
+    await vi.waitFor(
+      async () =>
+        expect(await recordsOf(made.id)).toMatchObject([
+          { operation: 'batch_create', usage: { input: 16, output: 2 } },
+        ]),
+      { timeout: 15_000 },
     );
     const details = await server.first_.send('GET', `/batches/${made.id}?include_provider_details=true`);
     expect(details.body).toMatchObject({ provider_details: { run_by: 'provider', batch: { object: 'batch' } } });

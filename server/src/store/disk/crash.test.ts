@@ -43,7 +43,9 @@ it(`F-16 ${KILLS} times kill -9 while writing and shipping: every acknowledged r
   const journal = await openJournal(base);
   const shipper = startShipper({ ...base, journal, sink });
   await shipper.drain();
-  await vi.waitFor(() => expect(readdirSync(dir).filter((name) => name.endsWith('.journal'))).toHaveLength(1));
+  await vi.waitFor(() => expect(readdirSync(dir).filter((name) => name.endsWith('.journal'))).toHaveLength(1), {
+    timeout: 15_000,
+  });
   await shipper.close();
   await journal.close();
 

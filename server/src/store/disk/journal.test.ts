@@ -104,7 +104,7 @@ describe('journal', () => {
     await clock.advance(49);
     expect(syncs).toBe(0);
     await clock.advance(1);
-    await vi.waitFor(() => expect(syncs).toBe(1));
+    await vi.waitFor(() => expect(syncs).toBe(1), { timeout: 15_000 });
     await journal.sync();
     await append(JSON.stringify('x'.repeat(300_000)));
     await journal.sync();

@@ -54,7 +54,7 @@ describe('shipper', () => {
     await shipper.drain();
     expect(sink.lines).toEqual(lines);
     expect(journal.depth()).toBe(0);
-    await vi.waitFor(() => expect(segments()).toEqual([journal.tail().segment]));
+    await vi.waitFor(() => expect(segments()).toEqual([journal.tail().segment]), { timeout: 15_000 });
     expect(sink.inserts).toBeGreaterThanOrEqual(50);
     expect(shipper.stats).toMatchObject({ shipped: 5_000, torn: 0, corrupt: 0, rejected: 0 });
   });
@@ -76,7 +76,7 @@ describe('shipper', () => {
     expect(second.segments().length).toBeGreaterThan(6);
     expect(second.journal.depth()).toBe(0);
     settled = true;
-    await vi.waitFor(() => expect(second.segments()).toHaveLength(1));
+    await vi.waitFor(() => expect(second.segments()).toHaveLength(1), { timeout: 15_000 });
     expect(sink.lines).toEqual(numbered(0, 1_001));
   });
 
@@ -98,9 +98,12 @@ describe('shipper', () => {
     await shipper.drain();
     expect(await sink.count()).toBe(2_000);
     expect(shipper.stats).toMatchObject({ shipped: 2_000, failures: 0, rejected: 0 });
-    await vi.waitFor(() => {
-      expect(readdirSync(dir).filter((name) => name.endsWith('.journal'))).toHaveLength(1);
-    });
+    await vi.waitFor(
+      () => {
+        expect(readdirSync(dir).filter((name) => name.endsWith('.journal'))).toHaveLength(1);
+      },
+      { timeout: 15_000 },
+    );
   });
 
   it('drains what is still in the queue, and at once when there is nothing', async () => {
@@ -114,9 +117,9 @@ describe('shipper', () => {
   it('ships without being asked', async () => {
     const { append, sink } = await setup({ everyMs: 5 });
     await append(...numbered(0, 10));
-    await vi.waitFor(() => expect(sink.lines).toHaveLength(10));
+    await vi.waitFor(() => expect(sink.lines).toHaveLength(10), { timeout: 15_000 });
     await append(...numbered(10, 20));
-    await vi.waitFor(() => expect(sink.lines).toEqual(numbered(0, 20)));
+    await vi.waitFor(() => expect(sink.lines).toEqual(numbered(0, 20)), { timeout: 15_000 });
   });
 
   it('F-16 goes on after a restart where it stood: nothing lost, nothing twice', async () => {
@@ -134,7 +137,7 @@ describe('shipper', () => {
     const final = await setup({ dir, sink });
     await final.shipper.drain();
     expect(sink.lines).toEqual(numbered(0, expected));
-    await vi.waitFor(() => expect(final.segments()).toHaveLength(1));
+    await vi.waitFor(() => expect(final.segments()).toHaveLength(1), { timeout: 15_000 });
   });
 
   it('F-02 keeps everything while the sink is down and ships it once when it is back', async () => {
@@ -145,7 +148,7 @@ describe('shipper', () => {
     };
     await append(...numbered(0, 2_500));
     const drained = shipper.drain();
-    await vi.waitFor(() => expect(shipper.stats.failures).toBeGreaterThan(5));
+    await vi.waitFor(() => expect(shipper.stats.failures).toBeGreaterThan(5), { timeout: 15_000 });
     expect(sink.lines).toHaveLength(0);
     expect(journal.depth()).toBeGreaterThan(0);
     down = false;
@@ -191,7 +194,7 @@ describe('shipper', () => {
     sink.ping = async () => undefined;
     await append(...numbered(0, 50));
     const drained = shipper.drain();
-    await vi.waitFor(() => expect(shipper.stats.failures).toBeGreaterThan(30));
+    await vi.waitFor(() => expect(shipper.stats.failures).toBeGreaterThan(30), { timeout: 15_000 });
     full = false;
     await drained;
     expect(sink.lines).toEqual(numbered(0, 50));
@@ -211,7 +214,7 @@ describe('shipper', () => {
       await second.shipper.drain();
       expect(sink.lines).toEqual(numbered(0, 6));
       expect(second.shipper.stats).toMatchObject({ torn: 1, corrupt: 0 });
-      await vi.waitFor(() => expect(second.segments()).toHaveLength(1));
+      await vi.waitFor(() => expect(second.segments()).toHaveLength(1), { timeout: 15_000 });
       expect(second.journal.depth()).toBe(0);
     }
   });
