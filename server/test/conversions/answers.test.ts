@@ -21,7 +21,7 @@ const ERROR: Record<Caller, RegExp> = {
 
 it('every shape of provider is answered to every shape of caller', () => {
   const pairs = CASES.flatMap(({ name, callers }) => callers.map((caller) => `${name.split('-')[0]} to ${caller}`));
-  const served = ['chat', 'messages', 'gemini', 'converse', 'responses'].flatMap((shape) =>
+  const served = ['chat', 'messages', 'gemini', 'converse', 'cohere', 'responses'].flatMap((shape) =>
     CALLERS.map((one) => `${shape} to ${one}`),
   );
   expect(new Set(pairs)).toEqual(new Set([...served, 'invoke to messages']));

@@ -150,6 +150,7 @@ const OPTIONAL: Readonly<Record<string, ReadonlySet<string>>> = {
     'promptFeedback',
     'blockReason',
   ]),
+  cohere: new Set(['content', 'tool_calls']),
   messages: new Set(['stop_reason', 'text']),
   converse: new Set(['text', 'toolUse', 'citationsContent', 'content', 'start']),
   responses: new Set(['arguments', 'call_id', 'content', 'reason', 'status', 'incomplete_details', 'response']),

@@ -1,7 +1,16 @@
 /** Answers of Cohere's `/v2/chat` as chat completions (providers §15). */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { asArray, asObject, asString, invalidAnswer } from '../../operations/convert/fields.ts';
+import { unnamedCall } from '../../operations/convert/chat-choice.ts';
+import {
+  asArray,
+  asString,
+  givenObject,
+  givenObjects,
+  givenText,
+  invalidAnswer,
+  needed,
+} from '../../operations/convert/fields.ts';
 import { chatUsageOf } from './usage.ts';
 
 const FINISH: Readonly<Record<string, string>> = {
@@ -22,6 +31,7 @@ export function finishOf(reason: string, calls: number, said: JsonValue | undefi
     const why = asString(said);
     throw invalidAnswer(why === null ? 'The model failed while it answered. Try again.' : `The model failed: ${why}`);
   }
+  if (reason === 'TOOL_CALL' && calls === 0) throw invalidAnswer('The provider told of calls and sent none.');
   const finish = Object.hasOwn(FINISH, reason) ? (FINISH[reason] ?? 'stop') : 'stop';
   return calls > 0 && finish === 'stop' ? 'tool_calls' : finish;
 }
@@ -39,32 +49,40 @@ export function logprobsOf(items: readonly JsonValue[]): JsonObject | null {
   return content.length === 0 ? null : { content, refusal: null };
 }
 
-export function callOf(call: JsonObject): JsonObject {
-  const { name, arguments: text } = asObject(call.function);
+/** A call of an answer; in a stream its arguments follow. */
+export function callOf(call: JsonObject, begun = false): JsonObject {
+  const called = needed(givenObject(call, 'function'), 'function');
+  const text = givenText(called, 'arguments');
+  const name = givenText(called, 'name') || unnamedCall();
   return {
-    id: asString(call.id) ?? '',
+    id: needed(givenText(call, 'id'), 'id'),
     type: 'function',
-    function: { name: name ?? '', arguments: asString(text) ?? '' },
+    function: { name, arguments: begun ? (text ?? '') : needed(text, 'arguments') || '{}' },
   };
+}
+
+/** What a part says; those of the future say nothing that chat could show. */
+export function saidIn(part: JsonObject): { readonly text: string; readonly thinking: string } {
+  const [text, thinking] = [givenText(part, 'text'), givenText(part, 'thinking')];
+  const { type } = part;
+  if (text === null && thinking === null && (typeof type !== 'string' || type === 'text' || type === 'thinking')) {
+    throw invalidAnswer('The provider sent a part of an answer that says nothing.');
+  }
+  return { text: text ?? '', thinking: thinking ?? '' };
 }
 
 export function chatCompletion(
   answer: JsonObject,
   about: { readonly id: string; readonly model: string; readonly created: number; readonly strict: boolean },
 ): JsonObject {
-  if (!isObject(answer.message)) throw invalidAnswer('The provider answered without a message.');
-  const { content, tool_calls, tool_plan, citations } = answer.message;
-  const reason = asString(answer.finish_reason) ?? '';
-  let text = '';
-  let thinking = '';
-  for (const part of asArray(content)) {
-    const { type, text: said, thinking: thought } = asObject(part);
-    if (type === 'text') text += asString(said) ?? '';
-    if (type === 'thinking') thinking += asString(thought) ?? '';
-  }
-  const calls = asArray(tool_calls).filter(isObject).map(callOf);
+  const message = needed(givenObject(answer, 'message'), 'message');
+  const { tool_plan, citations } = message;
+  const reason = needed(givenText(answer, 'finish_reason'), 'finish_reason');
+  const said = givenObjects(message, 'content').map(saidIn);
+  const text = said.map((part) => part.text).join('');
+  const thinking = said.map((part) => part.thinking).join('');
+  const calls = givenObjects(message, 'tool_calls').map((call) => callOf(call));
   const finish = finishOf(reason, calls.length, answer.error);
-  for (const { function: called } of calls) if (isObject(called) && called.arguments === '') called.arguments = '{}';
   const shown: JsonObject = about.strict
     ? {}
     : {

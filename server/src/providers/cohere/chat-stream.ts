@@ -1,10 +1,18 @@
 /** Events of a stream of `/v2/chat` as chat chunks (providers §15). Each says in `type` what it is. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { ConvertContext } from '../../operations/convert/conversion.ts';
-import { asObject, asString, invalidAnswer } from '../../operations/convert/fields.ts';
+import {
+  asObject,
+  asString,
+  givenNumber,
+  givenObject,
+  givenText,
+  invalidAnswer,
+  needed,
+} from '../../operations/convert/fields.ts';
 import { ConvertingStream, type Emit, streamCut } from '../../operations/convert/stream-base.ts';
 import { readProviderError } from '../../operations/dialects/provider-error.ts';
-import { callOf, finishOf, logprobsOf } from './chat-answer.ts';
+import { callOf, finishOf, logprobsOf, saidIn } from './chat-answer.ts';
 import { chatUsageOf } from './usage.ts';
 
 interface OpenCall {
@@ -13,7 +21,11 @@ interface OpenCall {
   pieces: boolean;
 }
 
-const indexOf = ({ index }: JsonObject): number => (typeof index === 'number' ? index : 0);
+const indexOf = (event: JsonObject): number => needed(givenNumber(event, 'index'), 'index');
+
+/** What an event adds to the message: nothing else of it is content. */
+const addedBy = (event: JsonObject): JsonObject =>
+  needed(givenObject(needed(givenObject(event, 'delta'), 'delta'), 'message'), 'message');
 
 export class CohereToChatStream extends ConvertingStream {
   readonly #context: ConvertContext;
@@ -51,46 +63,51 @@ export class CohereToChatStream extends ConvertingStream {
   }
 
   protected override read(data: JsonObject, emit: Emit): void {
-    const { type } = data;
     // An error has no type: it is the body that a call would be answered with.
-    if (typeof type !== 'string' && (data.message !== undefined || data.error !== undefined)) {
+    if (data.type === undefined && (typeof data.message === 'string' || isObject(data.error))) {
       this.fail(readProviderError(502, data), emit);
       return;
     }
-    if (this.#id === null && typeof type === 'string') {
+    const type = needed(givenText(data, 'type'), 'type');
+    if (this.#id === null) {
       this.#id = asString(data.id) ?? `cohere_${this.#context.now()}`;
       this.#delta({ role: 'assistant', content: '' }, emit);
     }
-    const message = asObject(asObject(data.delta).message);
+    const part = (name: string): JsonObject => needed(givenObject(addedBy(data), name), name);
     switch (type) {
       case 'content-start':
+        this.#say(givenObject(addedBy(data), 'content') ?? {}, null, emit);
+        return;
       case 'content-delta':
-        this.#say(asObject(message.content), data.logprobs, emit);
+        saidIn(part('content'));
+        this.#say(part('content'), data.logprobs ?? null, emit);
         return;
       case 'tool-plan-delta':
-        this.#beside('tool_plan', message.tool_plan, emit);
+        this.#beside('tool_plan', addedBy(data).tool_plan, emit);
         return;
       case 'tool-call-start':
-        this.#open(indexOf(data), asObject(message.tool_calls), emit);
+        this.#open(indexOf(data), part('tool_calls'), emit);
         return;
       case 'tool-call-delta':
-        this.#input(indexOf(data), asObject(message.tool_calls), emit);
+        this.#input(indexOf(data), part('tool_calls'), emit);
         return;
       case 'tool-call-end':
         this.#close(indexOf(data), emit);
         return;
-      case 'citation-start':
-        if (!this.#strict && isObject(message.citations)) this.#delta({ citations: [message.citations] }, emit);
+      case 'citation-start': {
+        const { citations } = addedBy(data);
+        if (!this.#strict && isObject(citations)) this.#delta({ citations: [citations] }, emit);
         return;
+      }
       case 'message-end':
-        this.#end(asObject(data.delta), emit);
+        this.#end(needed(givenObject(data, 'delta'), 'delta'), emit);
     }
   }
 
-  #say({ text, thinking }: JsonObject, logprobs: JsonValue | undefined, emit: Emit): void {
-    this.#beside('reasoning_content', thinking, emit);
-    if (typeof text !== 'string' || text === '') return;
-    this.#delta({ content: text }, emit, logprobs === undefined || logprobs === null ? null : logprobsOf([logprobs]));
+  #say(content: JsonObject, logprobs: JsonValue, emit: Emit): void {
+    this.#beside('reasoning_content', givenText(content, 'thinking') ?? undefined, emit);
+    const text = givenText(content, 'text') ?? '';
+    if (text !== '') this.#delta({ content: text }, emit, logprobs === null ? null : logprobsOf([logprobs]));
   }
 
   /** What only callers outside strict shape are shown. */
@@ -100,7 +117,7 @@ export class CohereToChatStream extends ConvertingStream {
 
   #open(index: number, call: JsonObject, emit: Emit): void {
     const at = this.#callCount++;
-    const made = callOf(call);
+    const made = callOf(call, true);
     this.#calls.set(index, { at, pieces: asObject(made.function).arguments !== '' });
     this.#delta({ tool_calls: [{ index: at, ...made }] }, emit);
   }
@@ -108,7 +125,7 @@ export class CohereToChatStream extends ConvertingStream {
   #input(index: number, call: JsonObject, emit: Emit): void {
     const open = this.#calls.get(index);
     if (open === undefined) throw invalidAnswer('The provider sent a piece of a call that never began.');
-    const text = asString(asObject(call.function).arguments) ?? '';
+    const text = needed(givenText(needed(givenObject(call, 'function'), 'function'), 'arguments'), 'arguments');
     if (text === '') return;
     open.pieces = true;
     this.#delta({ tool_calls: [{ index: open.at, function: { arguments: text } }] }, emit);
@@ -123,8 +140,11 @@ export class CohereToChatStream extends ConvertingStream {
     }
   }
 
-  #end({ finish_reason: native, usage, error }: JsonObject, emit: Emit): void {
-    const reason = asString(native) ?? '';
+  #end(delta: JsonObject, emit: Emit): void {
+    // A call whose end was left out still needs its arguments.
+    for (const index of [...this.#calls.keys()]) this.#close(index, emit);
+    const { usage, error } = delta;
+    const reason = needed(givenText(delta, 'finish_reason'), 'finish_reason');
     const choice: JsonObject = {
       index: 0,
       delta: {},
