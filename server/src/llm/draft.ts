@@ -7,7 +7,7 @@ import { isExplained } from './attempt.ts';
 import { rounded } from './attempt-cause.ts';
 import type { Hit } from './cache/caching.ts';
 import type { Exchange } from './exchange.ts';
-import { pathOnly } from './routing/facts.ts';
+import { pathOnly } from './path-only.ts';
 import { countOf } from './routing/scores.ts';
 import { modelUnder } from './shaping.ts';
 import { limitsAsked } from './steps/asked.ts';

@@ -2,14 +2,10 @@
 import { isCredentialHeader, SIGN_IN_HEADERS } from '../../kernel/header-names.ts';
 import { decodeString, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import type { Exchange } from '../exchange.ts';
+import { pathOnly } from '../path-only.ts';
 import type { Primitive, QueryFacts } from './conditions.ts';
 
 const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
-
-export function pathOnly(url: string): string {
-  const query = url.indexOf('?');
-  return query === -1 ? url : url.slice(0, query);
-}
 
 /**
  * `params`: the members of the body that may be asked for. They are looked for once, when the first is asked for, in the

@@ -1,5 +1,6 @@
 /** Which limits a request was asked under, for its record. */
 import type { Exchange } from '../exchange.ts';
+import { countsRates, countsUse } from '../target.ts';
 import { admit, entitiesOf, factsOf } from './admit.ts';
 import { budgetsOf, reserve } from './reserve.ts';
 
@@ -9,10 +10,12 @@ export function limitsAsked(x: Exchange): string[] {
   if (plan === null || principal === null || snapshot === null) return [];
   const purpose = plan.route?.purpose ?? null;
   const out: string[] = [];
-  if (plan.steps.includes(admit) || (purpose !== null && purpose !== 'reads')) {
+  // Beyond what all requests of the plan are asked for, targets of several have limits of their own.
+  const counted = purpose !== null && purpose !== 'reads' && countsRates(snapshot, x.target);
+  if (counted || plan.steps.includes(admit)) {
     for (const { kind, id, policy } of entitiesOf(x, 'all')) out.push(`rate_limit ${kind}:${policy?.id ?? id}`);
   }
-  if (plan.steps.includes(reserve) || purpose === 'uses') {
+  if (plan.steps.includes(reserve) || (purpose === 'uses' && countsUse(snapshot, x.target))) {
     for (const { ownerKind, ownerId } of budgetsOf(x, x.target?.stored ?? null, () => factsOf(x)))
       out.push(`usage_limit ${ownerKind}:${ownerId}`);
   }

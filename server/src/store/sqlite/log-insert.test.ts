@@ -26,6 +26,7 @@ function written(more: Record<string, unknown> = {}): string {
     request: { method: 'POST', url: '/v1/chat/completions?x=1', headers: {} },
     target: null,
     plan: null,
+    guard: null,
     clientGone: true,
     ending: null,
     model: 'm',
@@ -84,7 +85,7 @@ describe('columns of a log record', () => {
       }),
       { numRuns: 1_000 },
     );
-  });
+  }, 60_000);
 
   it('are read by parsing, or refused, for anything that is not such a line', () => {
     const line = written();
