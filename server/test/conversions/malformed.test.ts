@@ -5,7 +5,7 @@ import { parseExact } from '../../src/kernel/json-exact.ts';
 import { parseEvent, SseSplitter } from '../../src/kernel/sse.ts';
 import { asArray, asObject } from '../../src/operations/convert/fields.ts';
 import { awsFrame, CASES, type Case } from './cases.ts';
-import { AWS, type Caller, JSON_TYPE, Relayed, type Told } from './relayed.ts';
+import { AWS, type Caller, JSON_TYPE, Relayed, SSE, type Told } from './relayed.ts';
 
 type Path = readonly (string | number)[];
 
@@ -262,3 +262,50 @@ function upstreamEvents({ stream, type, frames }: Case): UpstreamEvent[] {
     return { bytes, data, with: (other) => Buffer.from(`${name}data: ${JSON.stringify(other)}\n\n`) };
   });
 }
+
+/** Bytes as a socket gives them. */
+function asReceived(bytes: Buffer): Buffer[] {
+  const size = 65_536;
+  return Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) => bytes.subarray(i * size, (i + 1) * size));
+}
+
+describe('answers beyond any measure', () => {
+  const texts = CASES.filter(
+    ({ name, stream }) => /^(?:chat-only|messages|gemini|responses)-text$/.test(name) && stream !== null,
+  );
+  const ways = texts.flatMap((one) =>
+    one.callers.filter((caller) => !one.native.includes(caller)).map((caller) => [one.name, caller, one] as const),
+  );
+
+  it.each(ways)(
+    '%s to %s: brackets within brackets, and events of megabytes, fail clearly',
+    (_name, caller, { way, answer, stream }) => {
+      const [unary, streaming] = [new Relayed(way(caller, false)), new Relayed(way(caller, true))];
+      const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
+      const bodies = [
+        deep,
+        `{"choices":${deep}}`,
+        `{"type":"message_start","message":${deep},"usage":${deep}}`,
+        '',
+        'null',
+        '"x"',
+        '[]',
+        '{',
+        '{}',
+      ];
+      for (const body of bodies) {
+        expect(unary.answer([Buffer.from(body)], JSON_TYPE)).toMatchObject({ status: 502, outcome: 'failed' });
+        const told = streaming.answer([Buffer.from(`data: ${body}\n\n`)], SSE);
+        expect([body.slice(0, 40), told.outcome]).toEqual([body.slice(0, 40), 'failed']);
+      }
+      // One long text is no fault; one that no event can be that long is.
+      const long = (size: number): Buffer => Buffer.from(String(stream).replace('Grü', `Grü${'x'.repeat(size)}`));
+      const whole = streaming.answer(asReceived(long(1_000_000)), SSE);
+      expect([whole.outcome, saidIn(caller, true, whole.text).text.length > 1_000_000]).toEqual(['ok', true]);
+      expect(streaming.answer(asReceived(long(9_000_000)), SSE).outcome).toBe('failed');
+      expect(
+        unary.answer([Buffer.from(String(answer).replace('Grü', `Grü${'x'.repeat(1_000_000)}`))], JSON_TYPE).outcome,
+      ).toBe('ok');
+    },
+  );
+});
