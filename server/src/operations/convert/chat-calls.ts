@@ -1,5 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { givenNumber, givenObject, givenText } from './fields.ts';
+import { Kept } from './kept.ts';
 
 /** Knows, piece by piece, whether a text is one complete JSON object, without parsing it again and again. */
 export class ObjectEnd {
@@ -66,6 +67,9 @@ export interface StreamedCall {
   readonly end: ObjectEnd;
 }
 
+/** Characters that a call counts for among what is kept: a thousand of them are an answer, more are none. */
+const NEW_CALL = 65_536;
+
 /**
  * The calls of a chat stream in the order they began. Some servers send every call with index 0 or none at all: a new
  * id always starts a new call (providers §16).
@@ -73,6 +77,7 @@ export interface StreamedCall {
 export class StreamedCalls {
   readonly all: StreamedCall[] = [];
   readonly #byIndex = new Map<number, number>();
+  readonly #kept = new Kept();
   #last = -1;
 
   /** Takes one element of `delta.tool_calls`; answers its position in `all`. */
@@ -84,6 +89,8 @@ export class StreamedCalls {
     if (known === undefined || (id !== '' && known.id !== '' && known.id !== id)) {
       const sameId = id === '' ? -1 : this.all.findIndex((call) => call.id === id);
       at = sameId >= 0 ? sameId : this.all.length;
+      // Every call is compared with the others, too.
+      this.#kept.add(id.length, NEW_CALL);
       if (sameId < 0) this.all.push({ id: '', name: '', waiting: '', text: '', extra: null, end: new ObjectEnd() });
     }
     if (given !== null) this.#byIndex.set(given, at);
@@ -96,6 +103,7 @@ export class StreamedCalls {
     if (call.name === '') call.name = givenText(definition, 'name') ?? '';
     const text = argumentsIn(definition);
     if (text !== '') {
+      this.#kept.add(text.length);
       call.waiting += text;
       call.text += text;
       call.end.feed(text);

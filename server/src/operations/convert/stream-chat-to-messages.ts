@@ -13,6 +13,7 @@ import { type StreamedCall, StreamedCalls } from './chat-calls.ts';
 import { callPieces, contentText, firstDeltas, unnamedCall } from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, givenObjects, givenText, invalidAnswer } from './fields.ts';
+import { Kept } from './kept.ts';
 import { portableItems, signatureOf } from './reasoning-items.ts';
 import { stopReason } from './stop-reasons.ts';
 import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
@@ -28,6 +29,7 @@ export class ChatToMessagesStream extends ConvertingStream {
   readonly #target: ConvertTarget;
   readonly #thinking: boolean;
   readonly #calls = new StreamedCalls();
+  readonly #kept = new Kept();
   /** Calls before this position have had their block. */
   #nextCall = 0;
   #open: Open | null = null;
@@ -109,7 +111,10 @@ export class ChatToMessagesStream extends ConvertingStream {
       const call = this.#calls.all[this.#open.at];
       // The block of a call must stay open until its arguments are complete; thinking then has no place at all.
       if (call !== undefined && !call.end.complete) {
-        if (kind === 'text') this.#held += text;
+        if (kind === 'text') {
+          this.#kept.add(text.length);
+          this.#held += text;
+        }
         return;
       }
     }

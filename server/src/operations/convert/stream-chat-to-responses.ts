@@ -25,6 +25,7 @@ import {
 } from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asString, givenObjects, givenText, invalidAnswer } from './fields.ts';
+import { Kept } from './kept.ts';
 import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
 
 interface Item {
@@ -64,6 +65,7 @@ export class ChatToResponsesStream extends ConvertingStream {
   /** Items by `output_index`, null until done. */
   readonly #output: (JsonObject | null)[] = [];
   readonly #open: CallItem[] = [];
+  readonly #kept = new Kept();
   #message: MessageItem | null = null;
   #reasoning: ReasoningItem | null = null;
   #sequence = 0;
@@ -121,14 +123,24 @@ export class ChatToResponsesStream extends ConvertingStream {
     if (this.#summary) {
       const reasoning = reasoningText(delta, this.#target);
       if (reasoning !== '') this.#think(reasoning, emit);
+      this.#kept.add(reasoning.length);
     }
     const text = contentText(delta);
+    this.#kept.add(text.length, tokens.length === 0 ? 0 : JSON.stringify(tokens).length);
     if (text !== '') this.#say('text', text, emit, tokens);
     else if (this.#message?.kind === 'text') this.#message.tokens.push(...tokens);
-    for (const note of flatAnnotations(delta)) this.#note(note, emit);
+    for (const note of flatAnnotations(delta)) {
+      this.#kept.add(JSON.stringify(note).length);
+      this.#note(note, emit);
+    }
     const refusal = givenText(delta, 'refusal') ?? '';
+    this.#kept.add(refusal.length);
     if (refusal !== '') this.#say('refusal', refusal, emit);
-    for (const image of givenObjects(delta, 'images')) this.#paint(paintedData(image), emit);
+    for (const image of givenObjects(delta, 'images')) {
+      const data = paintedData(image);
+      this.#kept.add(data.length);
+      this.#paint(data, emit);
+    }
     for (const piece of callPieces(delta)) this.#call(this.#calls.take(piece), emit);
   }
 

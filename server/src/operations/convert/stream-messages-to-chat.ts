@@ -5,6 +5,7 @@ import { citationNotes, seconds } from './answers.ts';
 import { unnamedCall } from './chat-choice.ts';
 import type { ConvertContext } from './conversion.ts';
 import { asArray, asObject, asString, givenNumber, givenObject, givenText, invalidAnswer, needed } from './fields.ts';
+import { Kept } from './kept.ts';
 import { SCHEMA_TOOL_PREFIX } from './request-chat-to-messages.ts';
 import { finishReason } from './stop-reasons.ts';
 import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
@@ -31,6 +32,7 @@ export class MessagesToChatStream extends ConvertingStream {
   readonly #created: number;
   readonly #blocks = new Map<number, OpenBlock>();
   readonly #includeUsage: boolean;
+  readonly #kept = new Kept();
   #id = '';
   #model: string;
   #usage: JsonObject | null = null;
@@ -111,6 +113,7 @@ export class MessagesToChatStream extends ConvertingStream {
 
   #open(index: number, block: JsonObject, emit: Emit): void {
     const type = needed(givenText(block, 'type'), 'type');
+    this.#kept.add(JSON.stringify(block).length);
     const open: OpenBlock = {
       type,
       call: null,
@@ -159,8 +162,10 @@ export class MessagesToChatStream extends ConvertingStream {
       block.pieces = true;
       if (block.unwrap) this.#say(piece, emit);
       else if (block.call !== null) this.#arguments(block.call, piece, emit);
-    } else if (type === 'citations_delta') block.notes.push(delta.citation ?? null);
-    else if (this.#context.strict === false) {
+    } else if (type === 'citations_delta') {
+      this.#kept.add(JSON.stringify(delta).length);
+      block.notes.push(delta.citation ?? null);
+    } else if (this.#context.strict === false) {
       const out: JsonObject = { content_blocks: [{ index, delta }] };
       if (typeof delta.thinking === 'string' && delta.thinking !== '') out.reasoning_content = delta.thinking;
       this.#delta(out, emit);

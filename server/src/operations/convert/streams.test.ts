@@ -394,3 +394,39 @@ describe('chat chunks to Messages events', () => {
     );
   });
 });
+
+describe('a stream without end', () => {
+  const MEGABYTE = 'x'.repeat(1024 * 1024);
+  const chunk = (delta: JsonObject) => ({ id: 'c', model: 'm', choices: [{ index: 0, delta }] });
+  const call = (index: number, text: string) =>
+    chunk({ tool_calls: [{ index, id: `id-${index}`, type: 'function', function: { name: 'f', arguments: text } }] });
+  const from = (caller: 'chat' | 'messages' | 'responses', shape: 'chat' | 'messages') =>
+    conversion(caller, shape)?.stream(testContext({ stream: true }));
+
+  it.each([
+    ['text', 'responses', 'chat', () => chunk({ content: MEGABYTE }), 100],
+    ['refusals', 'responses', 'chat', () => chunk({ refusal: MEGABYTE }), 100],
+    ['arguments', 'responses', 'chat', () => call(0, MEGABYTE), 100],
+    ['arguments', 'messages', 'chat', () => call(0, MEGABYTE), 100],
+    ['calls', 'responses', 'chat', (i: number) => call(i, '{}'), 10_000],
+    ['calls', 'messages', 'chat', (i: number) => call(i, '{}'), 10_000],
+    ['sources', 'chat', 'messages', () => piece(0, { type: 'citations_delta', citation: { url: MEGABYTE } }), 100],
+  ] as const)(
+    'of %s is an error for callers of %s before it has taken the memory',
+    (_what, caller, shape, next, most) => {
+      const transform = from(caller, shape);
+      if (transform === undefined) throw new Error('no conversion');
+      const out: StreamEvent[] = [];
+      const say = (data: JsonObject) =>
+        transform.event({ event: null, data: JSON.stringify(data) }, (e) => out.push(e));
+      if (shape === 'messages') for (const data of [start, open(0, { type: 'text', text: 'a' })]) say(data);
+      let n = 0;
+      for (; n < most && !out.some(({ data }) => data.includes('too large to convert')); n++) {
+        out.length = 0;
+        say(next(n));
+      }
+      expect(n).toBeLessThan(most);
+      expect(n).toBeGreaterThan(50);
+    },
+  );
+});

@@ -1,6 +1,7 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { ConvertContext } from '../../operations/convert/conversion.ts';
 import { asObject, asString, givenNumber, givenObject, givenText } from '../../operations/convert/fields.ts';
+import { Kept } from '../../operations/convert/kept.ts';
 import { ConvertingStream, type Emit, streamCut } from '../../operations/convert/stream-base.ts';
 import { mergeUsage } from '../../operations/usage.ts';
 import { textOf } from '../training-calls.ts';
@@ -40,6 +41,7 @@ export class GeminiToChatStream extends ConvertingStream {
   readonly #includeUsage: boolean;
   readonly #created: number;
   readonly #open = new Map<number, Open>();
+  readonly #kept = new Kept();
   #id: string | null = null;
   #model: string;
   #usage: JsonObject | null = null;
@@ -120,6 +122,7 @@ export class GeminiToChatStream extends ConvertingStream {
     if (isThought(part)) return this.#strict || text === '' ? null : { reasoning_content: text };
     const signature = this.#strict ? null : asString(part.thoughtSignature);
     if (text === '' && signature === null) return null;
+    this.#kept.add(text.length);
     open.text += text;
     return {
       content: text,
