@@ -120,6 +120,7 @@ function saidIn(caller: Caller, streamed: boolean, body: string): Said {
 /** Members that may be absent or null by the definitions of their shapes, with what they hold. */
 const OPTIONAL: Readonly<Record<string, ReadonlySet<string>>> = {
   chat: new Set([
+    'function_call',
     'choices',
     'delta',
     'content',
