@@ -1,7 +1,7 @@
 /** How a request was decided, as anybody with the right can read it afterwards. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startServer, type TestServer } from './support/server.ts';
-import { chatStream } from './support/streams.ts';
+import { chatStream, responseStream } from './support/streams.ts';
 import { type FakeUpstream, sendJson, startUpstream } from './support/upstream.ts';
 
 let upstream: FakeUpstream;
@@ -10,6 +10,16 @@ let server: TestServer;
 beforeAll(async () => {
   upstream = await startUpstream((request, response) => {
     const { model, stream } = JSON.parse(request.body.toString()) as { model: string; stream?: boolean };
+    if (request.path.endsWith('/responses')) {
+      // The last event says that it failed, after some content and with what it used, or at once.
+      const events = responseStream('Hi').slice(0, model === 'gpt-4o' ? 4 : 1);
+      const usage = model === 'gpt-4o' ? { input_tokens: 100, output_tokens: 50, total_tokens: 150 } : null;
+      const failed = { id: 'r', object: 'response', model, status: 'failed', output: [], usage };
+      const error = { code: 'server_error', message: 'Lost a machine.' };
+      const last = { type: 'response.failed', sequence_number: 9, response: { ...failed, error } };
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      return void response.end([...events, `event: response.failed\ndata: ${JSON.stringify(last)}\n\n`].join(''));
+    }
     if (model === 'reset') return void response.destroy();
     if (model === 'silent') return;
     if (model === 'odd') return sendJson(response, 200, '{"half":');
@@ -154,6 +164,28 @@ describe('GET /logs/{id}/decision', () => {
     ]);
     expect(body.outcome).toMatchObject({ status: 200, outcome: 'ok' });
   });
+
+  it.each([
+    ['gpt-4o', { input: 100, output: 50 }, 750],
+    ['gpt-4o-mini', null, null],
+  ])(
+    'a Responses stream of %s that ends in its failure has failed, and cost what it says',
+    async (model, usage, cost) => {
+      const headers = { 'x-gateway-config': JSON.stringify(account) };
+      const answer = await server.call('/responses', { model, input: 'Hi', stream: true }, headers);
+      // It is passed on as it came: it tells its failure itself.
+      expect([answer.status, await answer.text()]).toEqual([200, expect.stringContaining('"response.failed"')]);
+      const [record] = await server.records();
+      const { body } = await decision(record?.id as string);
+      expect(body).toMatchObject({
+        outcome: { status: 200, outcome: 'failed', error_code: 'server_error', error_message: 'Lost a machine.' },
+        attempts: [{ status: 200, cause: { kind: 'answer_error', code: 'server_error', message: 'Lost a machine.' } }],
+        cost_micros: cost,
+      });
+      if (usage === null) expect(body.usage).toBeNull();
+      else expect(body.usage).toMatchObject(usage);
+    },
+  );
 
   it('tells the limit that kept a target from being tried, and every limit that was asked', async () => {
     await server.provider({ id: 'openai', slug: 'tight', host: `${upstream.url}/v1` });

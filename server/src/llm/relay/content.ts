@@ -134,7 +134,17 @@ export function errorIn({ shape }: Operation, body: JsonObject): ProviderError |
 /** What made a whole answer fail that came with a status of success, as Responses do; null for any other. */
 export function failureIn(operation: Operation, body: JsonObject): ProviderError | null {
   if (operation.id !== 'responses' || body.status !== 'failed') return null;
-  return errorIn(operation, { response: body }) ?? unnamed;
+  const told = { response: body };
+  return named(errorIn(operation, told), told) ?? unnamed;
+}
+
+/** With the provider's own name for it, where the table of errors has none. */
+export function named(error: ProviderError | null, body: JsonObject): ProviderError | null {
+  if (error === null || error.code !== null) return error;
+  const inner = isObject(body.response) ? body.response.error : body.error;
+  const { code, type } = isObject(inner) ? inner : { code: body.code, type: null };
+  const own = typeof code === 'string' && code !== '' ? code : type;
+  return typeof own === 'string' && own !== '' ? { ...error, code: own } : error;
 }
 
 const unnamed: ProviderError = {

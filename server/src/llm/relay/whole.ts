@@ -7,7 +7,7 @@ import type { ProviderError } from '../../operations/dialects/provider-error.ts'
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
-import { errorIn, failureIn, filtered, isFiltered, memberOf } from './content.ts';
+import { errorIn, failureIn, filtered, isFiltered, memberOf, named } from './content.ts';
 import { parsed } from './look.ts';
 import { isFollowed } from './rules.ts';
 
@@ -38,7 +38,7 @@ export function recordFailure(x: Exchange, target: Target, error: ProviderError 
 export function errorAmong(x: Exchange, events: readonly Buffer[]): ProviderError | null {
   for (const event of events) {
     const body = parsed(parseEvent(event));
-    const error = body === null ? null : errorIn(x.operation, body);
+    const error = body === null ? null : named(errorIn(x.operation, body), body);
     if (error !== null) return error;
   }
   return null;
