@@ -432,7 +432,7 @@ describe('a limit that is used up', () => {
         expect((await send(line, way)).status).toBe(200);
       }, WAIT);
     },
-    20_000,
+    60_000,
   );
 });
 
