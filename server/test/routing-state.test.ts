@@ -1,5 +1,6 @@
 /** What one target of a config did or left behind, and what the next one and the next request see of it: nothing. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../src/kernel/clock.ts';
 import {
   answerOf,
   balanced,
@@ -15,12 +16,18 @@ import { chatStream } from './support/streams.ts';
 import { type Received, sendEvents } from './support/upstream.ts';
 
 let routing: RoutingServer;
+/** How far the clock of requests is ahead, milliseconds. */
+let ahead = 0;
 
 beforeAll(async () => {
-  routing = await startRouting();
+  const clock = { ...systemClock, now: () => systemClock.now() + ahead };
+  routing = await startRouting({}, { clock });
 });
 afterAll(() => routing?.stop());
-beforeEach(() => routing.reset());
+beforeEach(() => {
+  ahead = 0;
+  routing.reset();
+});
 
 const bodyOf = (name: string, at = 0) =>
   JSON.parse((routing.of(name).received[at] as Received).body.toString('utf8')) as Record<string, unknown>;
@@ -204,6 +211,20 @@ describe('the next request', () => {
     ]);
     // One that brings none gets none.
     expect(await routing.ask(slug)).toMatchObject({ status: 200, path: SECOND });
+  });
+
+  it('meets a provider until it expires, and the next target from then on', async () => {
+    const slug = await routing.saved(fallback([target('c'), target('b')]));
+    const expires = (at: string | null) => routing.server.admin('PUT', '/providers/c', { expires_at: at });
+    expect((await expires(new Date(systemClock.now() + 3_600_000).toISOString())).status).toBe(200);
+    try {
+      for (let i = 0; i < 2; i++) expect(await routing.ask(slug)).toMatchObject({ status: 200, path: FIRST });
+      ahead = 3_600_000;
+      for (let i = 0; i < 2; i++) expect(await routing.ask(slug)).toMatchObject({ status: 200, path: SECOND });
+    } finally {
+      await expires(null);
+    }
+    expect(routing.counts()).toEqual([0, 2, 2]);
   });
 
   it('goes by a version that was restored, and by none of a config that is archived', async () => {
