@@ -41,11 +41,14 @@ describe('the next target', () => {
   it('gets its own parameters also where guardrails have looked at those of the one before', async () => {
     routing.of('a').answer = fails(500);
     const config = fallback([
-      target('a', { input_guardrails: [forbids('secret')], override_params: { temperature: 0.1 } }),
+      target('a', { input_guardrails: [redacts], override_params: { temperature: 0.1 } }),
       target('b', { override_params: { temperature: 0.9 } }),
     ]);
-    expect(await routing.ask(config)).toMatchObject({ status: 200, path: SECOND });
-    expect([bodyOf('a').temperature, bodyOf('b').temperature]).toEqual([0.1, 0.9]);
+    const said = saying('I am ada@example.org');
+    expect(await routing.ask(config, said)).toMatchObject({ status: 200, path: SECOND });
+    expect(bodyOf('a')).toMatchObject({ temperature: 0.1 });
+    expect(JSON.stringify(bodyOf('a'))).not.toContain('ada@');
+    expect(bodyOf('b')).toEqual({ ...chat(said), temperature: 0.9 });
   });
 
   it('gets a stream with what the caller asked of it, after one whose request was made shorter', async () => {
