@@ -4,9 +4,9 @@ import { chatAnswerToResponses } from './answer-chat-to-responses.ts';
 import { responsesAnswerToChat } from './answer-responses-to-chat.ts';
 import { chatAnswerToMessages, messagesAnswerToChat, wantsThinking } from './answers.ts';
 import { type Conversion, type ConversionTable, type ConvertTarget, compose, underNames } from './conversion.ts';
-import { asArray, asObject, invalid, isNeutral, refuse } from './fields.ts';
+import { asObject, isNeutral } from './fields.ts';
 import { chatToMessages } from './request-chat-to-messages.ts';
-import { chatToResponses, LEAST_OUTPUT } from './request-chat-to-responses.ts';
+import { chatToResponses } from './request-chat-to-responses.ts';
 import { messagesToChat } from './request-messages-to-chat.ts';
 import { responsesToChat } from './request-responses-to-chat.ts';
 import { ChatToMessagesStream } from './stream-chat-to-messages.ts';
@@ -89,11 +89,6 @@ function messagesOverResponses(target: ConvertTarget): Conversion {
   return {
     ...compose(outer, inner),
     request(body, context) {
-      // Told here, under the caller's names: `drop_params` is of the caller's body.
-      if (asArray(body.stop_sequences).length > 0) refuse('stop_sequences', 'it has no equivalent there.');
-      if (typeof body.max_tokens === 'number' && body.max_tokens > 0 && body.max_tokens < LEAST_OUTPUT) {
-        invalid('max_tokens', `"max_tokens" must be at least ${LEAST_OUTPUT} with this model.`);
-      }
       // What can be sent back has its place in thinking blocks, which only come to who asks for them.
       const made = outer.request(body, context);
       const strict = !wantsThinking({ ...context, body });

@@ -8,7 +8,7 @@ import { budgetEffort } from './request-messages-to-chat.ts';
 /** Longest call id Responses takes. */
 const CALL_ID = /^[\s\S]{1,64}$/;
 /** Least `max_output_tokens` it takes. */
-export const LEAST_OUTPUT = 16;
+const LEAST_OUTPUT = 16;
 
 /** Fields that go along under their own names. */
 const SAME = [

@@ -89,7 +89,7 @@ export class ChatToMessagesStream extends ConvertingStream {
   #delta(delta: JsonObject, emit: Emit): void {
     if (this.#thinking) {
       const reasoning = reasoningText(delta, this.#target);
-      if (reasoning !== '') this.#text('thinking', reasoning, emit);
+      if (reasoning !== '') this.#think(reasoning, emit);
       if (this.#target.reasoningItems === true) this.#sign(delta, emit);
     }
     const text = contentText(delta);
@@ -127,6 +127,13 @@ export class ChatToMessagesStream extends ConvertingStream {
     const delta: JsonObject =
       kind === 'text' ? { type: 'text_delta', text } : { type: 'thinking_delta', thinking: text };
     this.#emit('content_block_delta', { index: this.#index, delta }, emit);
+  }
+
+  /** Items are told apart by an empty line in chat, and here by blocks of their own. */
+  #think(text: string, emit: Emit): void {
+    const begins = this.#target.reasoningItems === true && this.#open?.kind !== 'thinking';
+    const words = begins ? text.replace(/^\n+/, '') : text;
+    if (words !== '') this.#text('thinking', words, emit);
   }
 
   /** A reasoning item has ended: its signature ends the block that showed it, or one that shows nothing. */

@@ -53,6 +53,8 @@ export class ResponsesToChatStream extends ConvertingStream {
   /** By `output_index`. */
   readonly #items = new Map<number, Item>();
   #last = 0;
+  /** Place of an item whose event names none. */
+  #next = 0;
   #id = '';
   #model: string;
   #created: number;
@@ -162,6 +164,7 @@ export class ResponsesToChatStream extends ConvertingStream {
     // Every event of an item names its place; a server that names none writes one item after the other.
     const at = givenNumber(data, 'output_index') ?? this.#last;
     this.#last = at;
+    this.#next = Math.max(this.#next, at + 1);
     let item = this.#items.get(at);
     if (item === undefined) {
       item = { call: null, sent: 0, thought: false, done: false, before: this.#length, part: 0 };
@@ -171,7 +174,7 @@ export class ResponsesToChatStream extends ConvertingStream {
   }
 
   #begin(data: JsonObject, whole: JsonObject, emit: Emit): void {
-    const at = givenNumber(data, 'output_index') ?? this.#items.size;
+    const at = givenNumber(data, 'output_index') ?? this.#next;
     this.#call(this.#item({ output_index: at }), whole, emit);
   }
 
@@ -238,12 +241,15 @@ export class ResponsesToChatStream extends ConvertingStream {
   }
 
   #end(data: JsonObject, whole: JsonObject, emit: Emit): void {
-    const item = this.#item(data);
+    const type = needed(givenText(whole, 'type'), 'type');
+    const open = this.#items.get(this.#last)?.done === false;
+    const place = { output_index: givenNumber(data, 'output_index') ?? (open ? this.#last : this.#next) };
+    const item = this.#item(place);
     if (item.done) return;
     item.done = true;
-    if (whole.type === 'message') this.#rest(item, data, whole, emit);
-    else if (whole.type === 'reasoning') {
-      if (!item.thought) this.#think(data, reasoningOf(whole), emit);
+    if (type === 'message') this.#rest(item, place, whole, emit);
+    else if (type === 'reasoning') {
+      if (!item.thought) this.#think(place, reasoningOf(whole), emit);
       if (!this.#strict && isPortable(whole)) {
         this.#delta({ content_blocks: [{ index: this.#shown++, content_block: whole }] }, emit);
       }
@@ -256,12 +262,14 @@ export class ResponsesToChatStream extends ConvertingStream {
   }
 
   /** A message of which nothing came in pieces. */
-  #rest(item: Item, data: JsonObject, whole: JsonObject, emit: Emit): void {
+  #rest(item: Item, place: JsonObject, whole: JsonObject, emit: Emit): void {
     if (item.sent > 0) return;
     givenObjects(whole, 'content').forEach((part, i) => {
-      if (part.type === 'refusal') this.#refuse(item, givenText(part, 'refusal') ?? '', emit);
-      if (part.type !== 'output_text') return;
-      this.#say({ ...data, content_index: i, logprobs: part.logprobs ?? [] }, givenText(part, 'text') ?? '', emit);
+      const type = needed(givenText(part, 'type'), 'type');
+      if (type === 'refusal') this.#refuse(item, needed(givenText(part, 'refusal'), 'refusal'), emit);
+      if (type !== 'output_text') return;
+      const text = needed(givenText(part, 'text'), 'text');
+      this.#say({ ...place, content_index: i, logprobs: part.logprobs ?? [] }, text, emit);
       for (const one of asArray(part.annotations)) this.#cite(item, one, emit);
     });
   }
