@@ -98,12 +98,13 @@ export function dispatchApart(options: ApartOptions, handler: WireHandler): Wire
         if (over) return;
         if (one.control !== null) running.delete(one.control);
         const body = Buffer.concat(parts);
-        if (status < 200 || status >= 300) {
+        const without = at > 0 && binding.apart?.without?.(status) === true;
+        if (!without && (status < 200 || status >= 300)) {
           refuse(status, head, body);
           return;
         }
         try {
-          const answer = objectIn(body);
+          const answer = without ? {} : objectIn(body);
           answers[at] = binding.received?.(answer, (name) => headerOf(head, name)) ?? answer;
           left -= 1;
           if (left === 0) finish();

@@ -138,6 +138,8 @@ export interface Apart {
   split?(body: JsonObject, context: CallContext): readonly JsonObject[] | null;
   /** Of a list that lies in several places: the paths beside that of the binding. */
   places?(context: CallContext): readonly string[];
+  /** Whether the list does without a further place that answers with this status: an account may not see all of them. */
+  without?(status: number): boolean;
   /** The provider's answers, in the order of the calls, as one that `response` understands. */
   join(answers: readonly JsonObject[]): JsonObject;
 }

@@ -937,7 +937,7 @@ describe('embeddings, rerank, images and models', () => {
     await expect(openai.images.generate(canvas)).rejects.toMatchObject({ status: 502 });
   });
 
-  it('lists the models and the inference profiles of the region, and tells of one', async () => {
+  it('lists the models and the inference profiles of the region, those the account may see, and tells of one', async () => {
     const summary = {
       modelArn: 'arn:aws:bedrock:eu-central-1::foundation-model/amazon.nova-pro-v1:0',
       modelId: 'amazon.nova-pro-v1:0',
@@ -962,9 +962,14 @@ describe('embeddings, rerank, images and models', () => {
       { id: arn, object: 'model', owned_by: 'account' },
     ]);
     expect(list).toMatchObject({ body: { has_more: true } });
-    upstream.failure = ({ call }) =>
-      call.includes('APPLICATION') ? { status: 403, name: 'AccessDeniedException', message: 'not allowed' } : null;
+    const denied = { status: 403, name: 'AccessDeniedException', message: 'not allowed' };
+    upstream.failure = ({ call }) => (call.startsWith('/inference-profiles') ? denied : null);
+    const allowed = await openai.models.list();
+    expect(allowed.data.map(({ id }) => id)).toEqual(['amazon.nova-pro-v1:0']);
+    upstream.failure = ({ call }) => (call === '/foundation-models' ? denied : null);
     await expect(openai.models.list()).rejects.toMatchObject({ status: 403 });
+    upstream.failure = ({ call }) => (call.includes('APPLICATION') ? { ...denied, status: 500 } : null);
+    await expect(openai.models.list({ maxRetries: 0 })).rejects.toMatchObject({ status: 500 });
     upstream.failure = null;
     expect(await openai.models.retrieve('amazon.nova-pro-v1:0')).toMatchObject({ id: 'amazon.nova-pro-v1:0' });
     expect(await openai.models.retrieve(NOVA)).toMatchObject({ id: NOVA, inferenceProfileName: 'EU Nova Pro' });

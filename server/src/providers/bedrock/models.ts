@@ -30,6 +30,8 @@ export const models: Binding = {
   ownQuery: true,
   apart: {
     places: () => [profiles('SYSTEM_DEFINED'), profiles('APPLICATION')],
+    // Listing profiles is a right of its own (`bedrock:ListInferenceProfiles`), which policies from before them do not give.
+    without: (status) => status === 403,
     join([foundation = {}, ...rest]) {
       const inferenceProfileSummaries = rest.flatMap((page) => asArray(page.inferenceProfileSummaries));
       const nextToken = rest.map((page) => asString(page.nextToken)).find((token) => token !== null) ?? null;
