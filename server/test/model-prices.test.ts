@@ -35,6 +35,13 @@ describe('GET /model-configs/pricing/{provider}/{model}', () => {
     });
   });
 
+  it('answers the same below the base URL of clients', async () => {
+    const below = await fetch(`${server.url}/v1/model-configs/pricing/openai/gpt-4o`);
+    expect([below.status, await below.json()]).toEqual([200, (await prices('openai/gpt-4o')).body]);
+    const unknown = await fetch(`${server.url}/v1/model-configs/pricing/openai/no-such-model`);
+    expect([unknown.status, await unknown.json()]).toEqual([404, { error: 'Model not found' }]);
+  });
+
   it('knows providers by their other names, and models with a slash', async () => {
     expect((await prices('mistral/mistral-large-latest')).body).toEqual(
       (await prices('mistral-ai/mistral-large-latest')).body,

@@ -76,13 +76,17 @@ export function priceAnswer(price: Price): Record<string, unknown> {
 }
 
 export function registerModelPrices(app: FastifyInstance, { pricer, clock }: { pricer: Pricer; clock: Clock }): void {
-  app.get<{ Params: { provider: string; '*': string } }>('/model-configs/pricing/:provider/*', (request, reply) => {
-    const { provider: name, '*': model } = request.params;
-    const provider = name.length > MAX_NAME ? undefined : providerById(name);
-    if (provider === undefined || model === '' || model.length > MAX_NAME) return notFound(reply);
-    const price = pricer.price(provider.id, null, model, null, clock.now());
-    return price === null ? notFound(reply) : reply.send(priceAnswer(price));
-  });
+  // Under the base URL of clients too: there it would be taken for a path of a provider.
+  for (const base of ['', '/v1']) {
+    const url = `${base}/model-configs/pricing/:provider/*`;
+    app.get<{ Params: { provider: string; '*': string } }>(url, (request, reply) => {
+      const { provider: name, '*': model } = request.params;
+      const provider = name.length > MAX_NAME ? undefined : providerById(name);
+      if (provider === undefined || model === '' || model.length > MAX_NAME) return notFound(reply);
+      const price = pricer.price(provider.id, null, model, null, clock.now());
+      return price === null ? notFound(reply) : reply.send(priceAnswer(price));
+    });
+  }
 }
 
 function notFound(reply: FastifyReply): FastifyReply {
