@@ -67,6 +67,30 @@ describe('the sandbox provider', () => {
     expect(text).not.toContain('[DONE]');
   });
 
+  it('a head that is late meets the limit on the first token, as at other providers', async () => {
+    const config = JSON.stringify({ provider: '@sandbox', timeouts: { first_token: 100 } });
+    const late = await server.call(
+      '/chat/completions',
+      { model: 'slow?ttft_ms=20000', stream: true, messages },
+      { 'x-gateway-config': config },
+    );
+    expect(late.status).toBe(408);
+    expect(await late.json()).toMatchObject({ error: { code: 'first_token_timeout' } });
+  });
+
+  it('an answer names its record also where the trace is the caller’s own', async () => {
+    const headers = { 'x-gateway-trace-id': 'checkout-7' };
+    const answer = await server.call('/chat/completions', { model: '@sandbox/echo', messages }, headers);
+    await answer.text();
+    expect(answer.headers.get('x-gateway-trace-id')).toBe('checkout-7');
+    const id = answer.headers.get('x-gateway-request-id');
+    await server.records();
+    const told = await server.admin('GET', `/logs/${id}/decision`);
+    expect(told).toMatchObject({ status: 200, body: { request_id: id, outcome: { status: 200 } } });
+    const failed = await server.call('/chat/completions', { model: '@nobody/echo', messages }, headers);
+    expect(failed.headers.get('x-gateway-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
   it('an error is passed on with its status and Retry-After', async () => {
     const answer = await chat('@sandbox/error?status=429&retry_after=7');
     expect(answer.status).toBe(429);

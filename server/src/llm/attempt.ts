@@ -19,6 +19,7 @@ import { causeOf, rounded } from './attempt-cause.ts';
 import type { Exchange } from './exchange.ts';
 import { changesBetween, UNCHANGED } from './field-changes.ts';
 import { HedgedCall } from './hedge.ts';
+import { callLocal } from './local-call.ts';
 import { withMedia } from './media.ts';
 import type { AttemptResult } from './relay/answered.ts';
 import { goingOn, withPrefill } from './relay/join.ts';
@@ -490,9 +491,11 @@ function send(
     const start = (request: WireRequest) => {
       const call = (handler: WireHandler): WireControl => {
         if (request.body !== null) for (const part of request.body) x.upstreamBytesOut += part.length;
-        return target.provider.local === undefined
-          ? services.upstream.dispatch(request, handler, x.stream ? target.limits.stream : target.limits.whole)
-          : target.provider.local(request, handler, services.clock);
+        const limits = x.stream ? target.limits.stream : target.limits.whole;
+        const { local } = target.provider;
+        return local === undefined
+          ? services.upstream.dispatch(request, handler, limits)
+          : callLocal(local, request, handler, { clock: services.clock, headersMs: limits.headersMs });
       };
       try {
         if (target.hedge !== null) hedged = new HedgedCall(x, target, target.hedge, relay, call);

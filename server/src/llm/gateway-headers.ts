@@ -11,6 +11,8 @@ const MICROS = 1_000_000;
  */
 export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): void {
   into.push('x-gateway-trace-id', x.traceId, 'x-gateway-cache-status', x.caching?.status ?? 'DISABLED');
+  // The trace is the caller's own, so that nothing else names the record of this request.
+  if (x.traceId !== x.id && !into.includes('x-gateway-request-id')) into.push('x-gateway-request-id', x.id);
   if (x.caching?.hit != null) savings(x.caching.hit, into);
   if (x.quota !== null) quotaHeaders(x.quota, into);
   const own = x.leg?.held?.states;
