@@ -239,7 +239,16 @@ describe('credentials', () => {
     ['an unknown slug', { 'x-gateway-provider': '@nope' }, 'exists in this workspace'],
     ['an unknown config', { 'x-gateway-config': 'pc-nope' }, 'exists in this workspace'],
     ['a config that is no JSON', { 'x-gateway-config': '{nope' }, 'not valid JSON'],
-    ['a config with an unknown key', { 'x-gateway-config': '{"retry":{"attempts":1},"nope":1}' }, 'see errors'],
+    [
+      'a config with an unknown key',
+      { 'x-gateway-config': '{"retry":{"attempts":1},"nope":1}' },
+      ': nope is not a known key.',
+    ],
+    [
+      'a config with two faults',
+      { 'x-gateway-config': '{"retry":{"attempts":9},"nope":1}' },
+      ': retry.attempts must be at most 5; see errors for the others.',
+    ],
   ])('%s is refused with 400 that says what is missing', async (_title, headers, message) => {
     const before = upstream.received.length;
     const answer = await own({ ...key(), ...(headers as Record<string, string>) });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { SluiceError } from '../kernel/errors.ts';
-import { issuesOf } from '../resources/issues.ts';
+import { furtherIssues, issuesOf } from '../resources/issues.ts';
 
 const MAX_NAMES = 20;
 
@@ -16,7 +16,7 @@ export function validate<T>(schema: z.ZodType<T>, value: unknown): T {
     if (names.length > 0 && names.length <= MAX_NAMES) message += `; known are ${names.join(', ')}`;
   }
   if (!/[.!?]$/.test(message)) message += '.';
-  if (more.length > 0) message += ` (${more.length} more ${more.length === 1 ? 'problem' : 'problems'})`;
+  message += furtherIssues(more);
   throw new SluiceError('validation', message, { param: path === '' ? null : path });
 }
 

@@ -5,7 +5,7 @@ import { hexSuffix } from '../kernel/id.ts';
 import type { TenantTx, Where } from '../store/ports.ts';
 import type { Row, SecretMapping, TenantTable } from '../store/schema.ts';
 import { isUuid } from './fields.ts';
-import type { Issue } from './issues.ts';
+import { furtherIssues, type Issue } from './issues.ts';
 import type { ReferencePorts } from './ports.ts';
 import type { Call } from './resource.ts';
 
@@ -23,17 +23,15 @@ export function refuse(param: string, message: string): SluiceError {
   return new SluiceError('validation', /[.!?]$/.test(sentence) ? sentence : `${sentence}.`, { param });
 }
 
-/** 400 for the first of several issues, whose paths are relative to `prefix` (complete where it is empty); says how many more there are. */
+/** 400 for the first of several issues, whose paths are relative to `prefix` (complete where it is empty); says where the others are. */
 export function refuseIssues(prefix: string, issues: readonly Issue[]): SluiceError {
-  const [first] = issues;
+  const [first, ...more] = issues;
   const path = first?.path ?? '';
   const param = path === '' || prefix === '' ? prefix + path : `${prefix}.${path}`;
   const error = refuse(param, first?.message ?? 'is not valid');
-  if (issues.length < 2) return error;
-  const rest = issues.length - 1;
-  return new SluiceError('validation', `${error.message} (${rest} more ${rest === 1 ? 'problem' : 'problems'})`, {
-    param,
-  });
+  return more.length === 0
+    ? error
+    : new SluiceError('validation', error.message + furtherIssues(more, prefix), { param });
 }
 
 /** 404 `AB02`: a body names something that does not exist or is not visible, the same answer for both. */

@@ -9,6 +9,18 @@ export interface Issue {
 /** More issues than this are cut: an answer stays small whatever the input was. */
 const MAX_ISSUES = 20;
 
+/** Of those that a message leaves out, as many are named. */
+const NAMED = 5;
+
+/** What a message about the first issue says of the others, ` (2 more problems: config.targets, config.retry)`; empty for none. */
+export function furtherIssues(issues: readonly Issue[], prefix = ''): string {
+  if (issues.length === 0) return '';
+  const paths = issues.map(({ path }) => (path === '' || prefix === '' ? prefix + path : `${prefix}.${path}`));
+  const named = paths.filter((path) => path !== '').slice(0, NAMED);
+  const where = named.length === 0 ? '' : `: ${named.join(', ')}${issues.length > NAMED ? ', …' : ''}`;
+  return ` (${issues.length} more ${issues.length === 1 ? 'problem' : 'problems'}${where})`;
+}
+
 /** A path in the form the error contract uses. Key names come from the caller, so they are shortened and made printable. */
 export function formatPath(path: readonly PropertyKey[], prefix = ''): string {
   let out = prefix;

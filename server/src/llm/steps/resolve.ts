@@ -167,7 +167,11 @@ function inlineConfig(x: Exchange, text: string): Config {
   }
   const parsed = parseConfig(value, { checkHost: (url) => hostFault(x.services.guard, url) });
   if (!parsed.ok) {
-    throw new SluiceError('bad_call', 'x-gateway-config is not a valid config; see errors.', {
+    // Official clients show the message only.
+    const [first, ...more] = parsed.issues;
+    const fault = `${first?.path || 'it'} ${first?.message}`;
+    const others = more.length === 0 ? '' : '; see errors for the others';
+    throw new SluiceError('bad_call', `x-gateway-config is not a valid config: ${fault}${others}.`, {
       errors: parsed.issues.map((issue) => `path: ${issue.path}, message: ${issue.message}`),
     });
   }

@@ -105,9 +105,10 @@ export function virtualKeysResource(ports: ReferencePorts): AnyAction[] {
       ...(more.kept ? { kept: more.kept } : {}),
     });
     if (!checked.ok) {
-      const issues = checked.issues.map((issue) => ({ ...issue, path: shownPath(issue.path) }));
-      const [first] = issues;
-      throw refuseIssues(first?.path ?? '', [{ path: '', message: first?.message ?? '' }, ...issues.slice(1)]);
+      throw refuseIssues(
+        '',
+        checked.issues.map((issue) => ({ ...issue, path: shownPath(issue.path) })),
+      );
     }
     if (checked.needsKey && !more.hasKey && !mapped.has('key')) throw refuse('key', 'is required with this provider');
     return checked;

@@ -1,0 +1,12 @@
+import { describe, expect, it } from 'vitest';
+import { furtherIssues } from './issues.ts';
+
+describe('what a message about the first problem says of the others', () => {
+  it('says where they are, five of them at most', () => {
+    const at = (...paths: string[]) => paths.map((path) => ({ path, message: 'is required' }));
+    expect(furtherIssues([])).toBe('');
+    expect(furtherIssues(at('retry.attempts'), 'config')).toBe(' (1 more problem: config.retry.attempts)');
+    expect(furtherIssues(at('', 'a'))).toBe(' (2 more problems: a)');
+    expect(furtherIssues(at('a', 'b', 'c', 'd', 'e', 'f'))).toBe(' (6 more problems: a, b, c, d, e, …)');
+  });
+});
