@@ -91,6 +91,12 @@ describe('the sandbox provider', () => {
     expect(failed.headers.get('x-gateway-request-id')).toMatch(/^[0-9a-f-]{36}$/);
   });
 
+  it('a path without /v1, as from a base URL that lacks it, is told where the API begins', async () => {
+    const answer = await fetch(`${server.url}/chat/completions`, { method: 'POST', body: '{}' });
+    expect(answer.status).toBe(404);
+    expect(await answer.text()).toContain('begins at /v1');
+  });
+
   it('an error is passed on with its status and Retry-After', async () => {
     const answer = await chat('@sandbox/error?status=429&retry_after=7');
     expect(answer.status).toBe(429);

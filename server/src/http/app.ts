@@ -70,7 +70,8 @@ export function createApp(options: AppOptions): FastifyInstance {
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   app.setNotFoundHandler((request, reply) => {
     reply.hijack();
-    options.refuse(request.raw, reply.raw, new SluiceError('not_found', 'There is no such route.'));
+    const message = 'There is no such path. The API begins at /v1; its reference is at /docs.';
+    options.refuse(request.raw, reply.raw, new SluiceError('not_found', message));
   });
   app.setErrorHandler((error, request, reply) => {
     reply.hijack();
