@@ -75,7 +75,13 @@ function describe(issue: RawIssue): string {
   switch (issue.code) {
     case 'invalid_type':
       if (issue.input === undefined && issue.message.endsWith('received undefined')) return 'is required';
-      return issue.message.replace(/^Invalid input: expected/, 'must be of type').replace(', received', ', not');
+      return (
+        issue.message
+          .replace(/^Invalid input: expected/, 'must be of type')
+          .replace(', received', ', not')
+          // What zod calls a record is an object to whoever writes JSON.
+          .replace('of type record', 'of type object')
+      );
     case 'invalid_value':
       return `must be ${issue.values.length === 1 ? '' : 'one of '}${issue.values.map((value) => JSON.stringify(value)).join(', ')}`;
     case 'too_small':
