@@ -69,9 +69,16 @@ function endOfString(text: string, start: number): number {
   }
 }
 
+/** A text that was not read because of its nesting: it may be JSON for others. */
+export class TooDeepError extends SyntaxError {
+  constructor() {
+    super(`The JSON is nested deeper than ${MAX_DEPTH} levels.`);
+  }
+}
+
 /** `JSON.parse` for what somebody else wrote and nobody has scanned. Throws SyntaxError, also for what is nested too deeply. */
 export function parseJson(text: string): JsonValue {
-  if (isTooDeep(text)) throw new SyntaxError(`The JSON is nested deeper than ${MAX_DEPTH} levels.`);
+  if (isTooDeep(text)) throw new TooDeepError();
   return JSON.parse(text) as JsonValue;
 }
 
@@ -81,6 +88,6 @@ export function parseJson(text: string): JsonValue {
  * run of more than 15 digits pay for the reviver. Throws SyntaxError.
  */
 export function parseExact(text: string): JsonValue {
-  if (isTooDeep(text)) throw new SyntaxError(`The JSON is nested deeper than ${MAX_DEPTH} levels.`);
+  if (isTooDeep(text)) throw new TooDeepError();
   return hasLongNumber(text) ? parseWithSource(text, keep) : (JSON.parse(text) as JsonValue);
 }
