@@ -1,61 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { JsonObject, JsonValue } from '../../kernel/json.ts';
+import type { JsonObject } from '../../kernel/json.ts';
 import { streamedError } from '../dialects/provider-error.ts';
 import type { StreamEvent } from '../stream.ts';
 import type { ConvertContext } from './conversion.ts';
 import { conversion } from './index.ts';
 import { parsed, runStream, testContext } from './testing.ts';
+import { call, message, response, text, thought } from './testing-responses.ts';
 
 type From = 'chat' | 'messages';
-
-const USAGE = {
-  input_tokens: 30,
-  input_tokens_details: { cached_tokens: 20, cache_write_tokens: 4 },
-  output_tokens: 12,
-  output_tokens_details: { reasoning_tokens: 7 },
-  total_tokens: 42,
-};
-const text = (words: string, more: JsonObject = {}): JsonObject => ({
-  type: 'output_text',
-  text: words,
-  annotations: [],
-  logprobs: [],
-  ...more,
-});
-const message = (...content: JsonObject[]): JsonObject => ({
-  type: 'message',
-  id: 'msg_1',
-  role: 'assistant',
-  status: 'completed',
-  content,
-});
-const call = (callId: string, args: string): JsonObject => ({
-  type: 'function_call',
-  id: `fc_${callId}`,
-  call_id: callId,
-  name: 'f',
-  arguments: args,
-  status: 'completed',
-});
-const thought = (words: string, more: JsonObject = {}): JsonObject => ({
-  type: 'reasoning',
-  id: 'rs_1',
-  summary: words === '' ? [] : words.split('|').map((one) => ({ type: 'summary_text', text: one })),
-  ...more,
-});
-const response = (output: JsonValue, more: JsonObject = {}): JsonObject => ({
-  id: 'resp_1',
-  object: 'response',
-  created_at: 1_690_000_000,
-  status: 'completed',
-  error: null,
-  incomplete_details: null,
-  model: 'gpt-5-pro-2025-10-06',
-  output,
-  usage: USAGE,
-  ...more,
-});
 
 function stream(
   events: readonly (JsonObject | string)[],
