@@ -6,14 +6,14 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { systemTenant } from '../src/auth/tenant.ts';
 import { silentLog } from '../src/kernel/log.ts';
 import { openSqliteLogs } from '../src/store/sqlite/logs.ts';
-import { killAll, readFirstRun, type ServerProcess, startProcess } from './support/process.ts';
+import { killAll, readFirstRun, type ServerProcess, startByNpm } from './support/process.ts';
 
 let dataDir = '';
 let server: ServerProcess;
 
 beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'sluice-workers-'));
-  server = await startProcess(dataDir, { SLUICE_WORKERS: '2' });
+  server = await startByNpm(dataDir, { SLUICE_WORKERS: '2' });
 });
 
 afterAll(async () => {
@@ -90,8 +90,9 @@ it('every worker keeps a journal, and SIGTERM ends all of them with every record
       await answer.text();
     }),
   );
+  // npm ends by the signal; the server it started sees that, drains, and ends after it.
   server.child.kill('SIGTERM');
-  expect(await server.ended).toMatchObject({ code: 0 });
+  await server.ended;
   const logs = await openSqliteLogs({ file: join(dataDir, 'logs.db'), log: silentLog });
   try {
     const { rows } = await logs.list(systemTenant(organisation_id, workspace_id), { limit: 1000 });

@@ -1,5 +1,6 @@
 /** `SLUICE_WORKERS`: several processes that share the port. The primary serves nothing; it holds what they share. */
 import cluster, { type Worker } from 'node:cluster';
+import { fileURLToPath } from 'node:url';
 import type { Config } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
@@ -10,6 +11,8 @@ import { memoryCounters } from '../store/memory/counters.ts';
 /** A worker that ends sooner than this after its start is not started again at once. */
 const EARLY_MS = 5_000;
 const RESTART_MS = 1_000;
+/** What a worker runs, whatever started the primary: `bin/start.mjs` has work of its own that is done once. */
+const BIN = fileURLToPath(new URL('../../bin/sluice.mjs', import.meta.url));
 
 export function isWorker(): boolean {
   return cluster.isWorker;
@@ -30,6 +33,7 @@ export async function runPrimary(config: Config, log: Log): Promise<void> {
   const channels = new Map<number, Channel>();
   let stopping = false;
   let exitCode = 0;
+  cluster.setupPrimary({ exec: BIN });
 
   const start = (index: number): void => {
     const startedAt = systemClock.monotonic();

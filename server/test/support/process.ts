@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { FirstRun } from '../../src/first-run.ts';
 
-const BIN = fileURLToPath(new URL('../../bin/sluice.mjs', import.meta.url));
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const BIN = join(ROOT, 'server/bin/sluice.mjs');
 
 export interface Ended {
   readonly code: number | null;
@@ -29,9 +30,9 @@ export function killAll(): void {
   for (const child of running) child.kill('SIGKILL');
 }
 
-function launch(args: readonly string[], env: Record<string, string>, cwd: string) {
+function launch(args: readonly string[], env: Record<string, string>, cwd: string, program = process.execPath) {
   const inherited = Object.entries(process.env).filter(([name]) => !/^(SLUICE_|BLOCK_|VITEST|NODE_)/.test(name));
-  const child = spawn(process.execPath, [...args], {
+  const child = spawn(program, [...args], {
     cwd,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...Object.fromEntries(inherited), NODE_NO_WARNINGS: '1', ...env },
@@ -65,8 +66,27 @@ export function runCommand(
 
 /** Starts a server of its own on a free port and waits for its banner. */
 export async function startProcess(dataDir: string, env: Record<string, string> = {}): Promise<ServerProcess> {
-  const settings = { SLUICE_DATA_DIR: dataDir, SLUICE_PORT: '0', SLUICE_LOG_LEVEL: 'error', ...env };
-  const { child, printed, ended } = launch([BIN, 'serve'], settings, dataDir);
+  return listening(launch([BIN, 'serve'], settingsOf(dataDir, env), dataDir));
+}
+
+/** The same by the command of the README, `npm start`. What `ended` says is how npm ended, once the server has too. */
+export async function startByNpm(
+  dataDir: string,
+  env: Record<string, string> = {},
+  flags: readonly string[] = [],
+): Promise<ServerProcess> {
+  const args = flags.length === 0 ? ['start'] : ['start', '--', ...flags];
+  return listening(launch(args, settingsOf(dataDir, env), ROOT, 'npm'));
+}
+
+const settingsOf = (dataDir: string, env: Record<string, string>) => ({
+  SLUICE_DATA_DIR: dataDir,
+  SLUICE_PORT: '0',
+  SLUICE_LOG_LEVEL: 'error',
+  ...env,
+});
+
+async function listening({ child, printed, ended }: ReturnType<typeof launch>): Promise<ServerProcess> {
   const url = await new Promise<string>((resolve, reject) => {
     child.stdout.on('data', () => {
       const found = /Sluice is listening on (http:\S+)\n[\s\S]*\n\n$/.exec(printed.out)?.[1];
