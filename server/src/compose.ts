@@ -44,6 +44,7 @@ import { createLedger } from './limits/ledger/ledger.ts';
 import { createOutputs } from './limits/ledger/outputs.ts';
 import { countLiveNodes } from './limits/live-nodes.ts';
 import { createSimulationDesk } from './limits/simulation/desk.ts';
+import { baseUrlAdvice } from './llm/base-url.ts';
 import { createAnswers } from './llm/cache/answers.ts';
 import { createSimilar } from './llm/cache/similar.ts';
 import { createGuardrailDesk } from './llm/guard/desk.ts';
@@ -291,6 +292,7 @@ async function open(
     express,
     headerAliases: config.headerAliases,
     trustedProxies: config.trustedProxies,
+    advise: (target) => baseUrlAdvice(target, publicUrl().replace(/\/+$/, '')),
     refuse: (request, response, error) => refuse(request, response, error, log),
     draining: () => draining,
   });

@@ -3,6 +3,7 @@
  * compiled: rules become stricter, and a header that must not be forwarded must not be forwarded by an old row either.
  */
 import { z } from 'zod';
+import { editDistance } from '../kernel/nearest.ts';
 import type { Check, Common, Judge, Phase, Target } from './check.ts';
 import { containsCode } from './checks/code.ts';
 import { contains } from './checks/contains.ts';
@@ -120,24 +121,13 @@ export function nearestId(id: string): string | null {
     for (const known of CHECKS.keys()) {
       const lower = known.toLowerCase();
       const short = lower.slice(lower.indexOf('.') + 1);
-      const distance = Math.min(edits(wanted, lower), edits(wanted.slice(wanted.indexOf('.') + 1), short) + 1);
+      const distance = Math.min(
+        editDistance(wanted, lower),
+        editDistance(wanted.slice(wanted.indexOf('.') + 1), short) + 1,
+      );
       if (distance < least) [best, least] = [known, distance];
     }
   return best;
-}
-
-/** Levenshtein distance of two short texts. */
-function edits(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++)
-      next.push(
-        Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1)),
-      );
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }
 
 /** One check as it is sent; what its parameters must be depends on the id and the target (`checksSchema`). */

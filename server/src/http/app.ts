@@ -7,6 +7,8 @@ import { checkRequest, hardenServer } from './server-options.ts';
 export interface AppOptions {
   readonly headerAliases: readonly string[];
   readonly trustedProxies: readonly string[];
+  /** What a client of an unknown path should set; null when nothing better is known than that there is no such path. */
+  readonly advise?: (target: string) => string | null;
   /** Writes the answer to a request refused before it was routed, and to errors of routes that throw. */
   readonly refuse: (request: IncomingMessage, response: ServerResponse, error: unknown) => void;
   /**
@@ -70,7 +72,9 @@ export function createApp(options: AppOptions): FastifyInstance {
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   app.setNotFoundHandler((request, reply) => {
     reply.hijack();
-    const message = 'There is no such path. The API begins at /v1; its reference is at /docs.';
+    const message =
+      options.advise?.(request.raw.url ?? '') ??
+      'There is no such path. The API begins at /v1; its reference is at /docs.';
     options.refuse(request.raw, reply.raw, new SluiceError('not_found', message));
   });
   app.setErrorHandler((error, request, reply) => {

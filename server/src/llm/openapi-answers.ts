@@ -178,7 +178,11 @@ export const ANSWERS: Readonly<Partial<Record<OperationId, JsonObject>>> = {
 export const ERROR: JsonObject = {
   anyOf: [
     object({ error: object({ message: text, type: text, param: textOrNull, code: textOrNull }) }),
-    object({ status: is('failure'), message: text }),
+    object({
+      status: is('failure'),
+      message: text,
+      error: object({ message: text, type: text, param: textOrNull, code: textOrNull }),
+    }),
   ],
 };
 

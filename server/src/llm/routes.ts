@@ -85,8 +85,16 @@ export function registerDataPlane(app: FastifyInstance, services: Services, expr
         handler: () => {},
       });
   }
-  // Below these prefixes every route is named: what is none must not fall through to a provider.
   const methods = [...PROXY_METHODS];
+  // A base URL with one /v1 too many: its owner needs to read that, not what a provider makes of the path.
+  app.route({
+    method: methods,
+    url: '/v1/v1/*',
+    exposeHeadRoute: false,
+    onRequest: (_request, reply) => reply.callNotFound(),
+    handler() {},
+  });
+  // Below these prefixes every route is named: what is none must not fall through to a provider.
   for (const prefix of ['/v1/files', '/v1/batches', '/v1/fine_tuning']) {
     const taken = new Set<string>(
       Object.values(OPERATIONS)

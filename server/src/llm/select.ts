@@ -4,6 +4,7 @@
  */
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject } from '../kernel/json.ts';
+import { nearest } from '../kernel/nearest.ts';
 import { Secret } from '../kernel/secret.ts';
 import { PROVIDERS, providerById } from '../providers/catalog.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
@@ -15,6 +16,7 @@ import { headerSettings, KEEPS_ACCOUNT } from './provider-headers.ts';
 import { compileBreak, compileLimits } from './relay/rules.ts';
 import { compileShaping, modelUnder, type Shaping } from './shaping.ts';
 import { type Retry, Target } from './target.ts';
+import { unreadHint } from './unread-headers.ts';
 
 const DEFAULT_RETRY_CODES = [429, 500, 502, 503, 504, 529];
 
@@ -117,7 +119,7 @@ export function unnamedProvider(x: Exchange, config: Config | null): SluiceError
     );
   }
   return bad(
-    'No provider is named. Send x-gateway-virtual-key, x-gateway-config, x-gateway-provider: @slug, a model of the form @slug/model, or x-gateway-provider: <name> with Authorization: Bearer <provider token>.',
+    `No provider is named. Send x-gateway-virtual-key, x-gateway-config, x-gateway-provider: @slug, a model of the form @slug/model, or x-gateway-provider: <name> with Authorization: Bearer <provider token>.${unreadHint(x.request.headers)}`,
   );
 }
 
@@ -166,8 +168,10 @@ export function namedTarget(x: Exchange, slug: string): Target {
 function storedTarget(x: Exchange, selection: Selection, slug: string, customHost: string | null): Target {
   const stored: StoredProvider | undefined = x.snapshot?.providers.get(slug);
   if (stored === undefined) {
+    const meant = x.snapshot === null ? null : nearest(slug, x.snapshot.providers.keys());
+    const hint = meant === null ? 'GET /v1/providers lists those there are.' : `Did you mean @${meant}?`;
     throw bad(
-      `No provider or virtual key with the slug ${JSON.stringify(slug.slice(0, 100))} exists in this workspace.`,
+      `No provider or virtual key with the slug ${JSON.stringify(slug.slice(0, 100))} exists in this workspace. ${hint}`,
     );
   }
   if (stored.broken !== null || stored.provider === null) {

@@ -1,6 +1,7 @@
 import type { Principal } from '../../auth/principal.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Exchange } from '../exchange.ts';
+import { noCredential } from '../unread-headers.ts';
 
 const CREDENTIALS = ['x-gateway-api-key', 'authorization', 'x-api-key'] as const;
 
@@ -29,10 +30,7 @@ export function authenticate(x: Exchange): void | Promise<void> {
     x.credentialHeader = 'x-api-key';
     x.callerToken = foreign(bearer);
   } else {
-    throw new SluiceError(
-      'unauthenticated',
-      'No gateway credential was sent. Send x-gateway-api-key: <API_KEY>, or Authorization: Bearer <API_KEY>.',
-    );
+    throw new SluiceError('unauthenticated', noCredential(x.request.headers));
   }
   const principal = x.services.authenticator.authenticate(token, x.request.socket.remoteAddress ?? '');
   if (principal instanceof Promise) return principal.then((known) => authorise(x, known));

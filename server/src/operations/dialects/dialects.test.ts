@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SluiceError } from '../../kernel/errors.ts';
+import { ERRORS, type ErrorKind, SluiceError } from '../../kernel/errors.ts';
 import type { Dialect } from '../operation.ts';
 import { errorBody } from './errors.ts';
 import { embeddedError, providerErrorBody, readProviderError } from './provider-error.ts';
@@ -17,14 +17,25 @@ describe('errorBody', () => {
     });
   });
 
-  it('answers calls it cannot understand with status failure and the list of errors', () => {
+  it('answers calls it cannot understand with status failure, the list of errors and the error object', () => {
     const error = new SluiceError('bad_call', 'The config is not valid.', { errors: ['path: retry, message: no'] });
     expect(json(errorBody(error, 'openai').body)).toEqual({
       status: 'failure',
+      error: { message: 'The config is not valid.', type: 'invalid_request_error', param: null, code: null },
       message: 'The config is not valid.',
       errors: ['path: retry, message: no'],
     });
   });
+
+  it.each(Object.keys(ERRORS) as ErrorKind[])(
+    '%s carries its message where each official client looks for it',
+    (kind) => {
+      for (const dialect of ['openai', 'responses', 'anthropic'] as const)
+        expect(json(errorBody(new SluiceError(kind, 'No.'), dialect).body)).toMatchObject({
+          error: { message: 'No.' },
+        });
+    },
+  );
 
   it('names code and field of a saved-only refusal', () => {
     const error = new SluiceError('inline_blocked', 'Save it first.', { code: 'inline_config_blocked', param: 'x-y' });
@@ -47,7 +58,7 @@ describe('errorBody', () => {
   it('marks every shape as an error for Anthropic callers and keeps the documented keys', () => {
     for (const kind of ['unauthenticated', 'bad_call', 'inline_blocked', 'usage_limit_exceeded'] as const) {
       const error = new SluiceError(kind, 'No.');
-      const plain = json(errorBody(error, 'openai').body) as object;
+      const { error: _, ...plain } = json(errorBody(error, 'openai').body) as { error: object };
       const marked = json(errorBody(error, 'anthropic').body) as { error: { message: string } };
       expect(marked).toMatchObject({ type: 'error', ...plain });
       expect(marked.error.message).toBe('No.');

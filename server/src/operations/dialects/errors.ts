@@ -20,6 +20,9 @@ function fields(error: SluiceError, dialect: Dialect): JsonObject {
         out.error = { code: error.code, message: error.message, field: error.param };
       } else if (dialect === 'anthropic') {
         out.error = { type: anthropicErrorType(error.status), message: error.message };
+      } else {
+        // OpenAI's clients look here only, and would show an error without any text.
+        out.error = { message: error.message, type: error.type, param: error.param, code: error.code };
       }
       out.message = error.message;
       if (error.errors !== null) out.errors = [...error.errors];
@@ -32,7 +35,8 @@ function fields(error: SluiceError, dialect: Dialect): JsonObject {
  * The body and status of an error Sluice itself raised on the data plane (api §3.1, §3.2), one of three shapes:
  *
  * - `admin`: `{"error":{"message","type","param","code":"AB.."}}`
- * - `failure`: `{"status":"failure","message","errors"?}`, in saved-only mode with `"error":{"code","message","field"}`
+ * - `failure`: `{"status":"failure","error","message","errors"?}` with the error object of the caller's dialect; in
+ *   saved-only mode with `"error":{"code","message","field"}`
  * - `openai`: `{"error":{"message","type","param","code"}}`
  *
  * For Anthropic callers every shape also carries a top-level `"type":"error"`, by which their clients know an error.

@@ -1,0 +1,134 @@
+/** The most common mistakes, made with the official clients: each shows a text that says what to set. */
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
+import { Portkey } from 'portkey-ai';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startServer, type TestServer } from './support/server.ts';
+
+const PUBLIC = 'https://gateway.example';
+const HELLO = [{ role: 'user' as const, content: 'Hello' }];
+
+let server: TestServer;
+let apiKey: string;
+let openai: OpenAI;
+let anthropic: Anthropic;
+
+beforeAll(async () => {
+  server = await startServer({ SLUICE_PUBLIC_URL: PUBLIC });
+  apiKey = server.first.workspace_api_key;
+  openai = new OpenAI({ apiKey, baseURL: `${server.url}/v1`, maxRetries: 0 });
+  anthropic = new Anthropic({ apiKey, baseURL: server.url, maxRetries: 0 });
+  await server.provider({ id: 'openai', host: 'https://api.openai.com/v1', slug: 'openai-prod' });
+  // A slug of another workspace must not be proposed.
+  const other = await server.admin('POST', '/admin/workspaces', { name: 'Other' });
+  await server.admin('POST', '/integrations', {
+    name: 'hidden',
+    slug: 'hidden-prod',
+    ai_provider_id: 'openai',
+    key: 'sk-x',
+    workspace_id: other.body.id,
+  });
+});
+
+afterAll(() => server?.stop());
+
+async function failure(call: PromiseLike<unknown>): Promise<Error & { status?: number; type?: unknown }> {
+  try {
+    await call;
+  } catch (error) {
+    if (error instanceof Error) return error;
+  }
+  throw new Error('The call should have failed.');
+}
+
+const chat = (model: string, headers = {}) =>
+  failure(openai.chat.completions.create({ model, messages: HELLO }, { headers }));
+
+describe('the OpenAI client shows what is wrong', () => {
+  const mistakes: readonly (readonly [string, () => Promise<Error & { status?: number }>, string])[] = [
+    ['a model without a provider', () => chat('gpt-4o-mini'), 'No provider is named.'],
+    ['a misspelt slug', () => chat('@openai-prd/gpt-4o'), 'Did you mean @openai-prod?'],
+    ['the beginning of a slug', () => chat('@openai/gpt-4o'), 'Did you mean @openai-prod?'],
+    ['jobs of no provider', () => failure(openai.fineTuning.jobs.list()), 'x-gateway-provider'],
+    ['files of no provider', () => failure(openai.files.list()), 'x-gateway-provider'],
+    ['batches of no provider', () => failure(openai.batches.list()), 'x-gateway-provider'],
+    ['a config that is no JSON', () => chat('gpt-4o', { 'x-gateway-config': '{no' }), 'is not valid JSON'],
+    ['a config that does not exist', () => chat('gpt-4o', { 'x-gateway-config': 'pc-no' }), 'No config "pc-no" exists'],
+    [
+      'a guardrail that does not exist',
+      () => chat('@sandbox/echo', { 'x-gateway-config': '{"input_guardrails":["pg-no"]}' }),
+      'pg-no',
+    ],
+    [
+      'a base URL without /v1',
+      () => failure(new OpenAI({ apiKey, baseURL: server.url, maxRetries: 0 }).models.list()),
+      `Unknown path /models: your base URL lacks /v1. Set it to ${PUBLIC}/v1.`,
+    ],
+    [
+      'a base URL with /v1 twice',
+      () => failure(new OpenAI({ apiKey, baseURL: `${server.url}/v1/v1`, maxRetries: 0 }).models.list()),
+      'Unknown path /v1/v1/models: your base URL already ends in /v1.',
+    ],
+  ];
+
+  it.each(mistakes)('%s', async (_title, make, message) => {
+    const error = await make();
+    expect(error).toBeInstanceOf(OpenAI.APIError);
+    expect(error.message).not.toContain('(no body)');
+    expect(error.message).toContain(message);
+    expect((error as { type?: unknown }).type).toEqual(expect.stringMatching(/^(invalid_request_error|client_error)$/));
+  });
+
+  it('proposes no slug of another workspace', async () => {
+    expect((await chat('@hidden-prd/gpt-4o')).message).not.toContain('hidden-prod');
+  });
+});
+
+describe('the Anthropic client shows what is wrong', () => {
+  const say = (client: Anthropic, model: string) =>
+    failure(client.messages.create({ model, max_tokens: 10, messages: HELLO }));
+
+  it.each([
+    ['a model without a provider', 'claude-sonnet-4-5', 'No provider is named.'],
+    ['a misspelt slug', '@openai-prodd/claude', 'Did you mean @openai-prod?'],
+  ])('%s', async (_title, model, message) => {
+    expect((await say(anthropic, model)).message).toContain(message);
+  });
+
+  it('a base URL that ends in /v1', async () => {
+    const client = new Anthropic({ apiKey, baseURL: `${server.url}/v1`, maxRetries: 0 });
+    const error = await say(client, '@sandbox/echo');
+    expect(error.status).toBe(404);
+    expect(error.message).toContain('Unknown path /v1/v1/messages: your base URL already ends in /v1.');
+    expect(error.message).toContain(`set its base URL to ${PUBLIC}.`);
+  });
+});
+
+describe('the Portkey client without the alias shows what to set', () => {
+  it.each(['chat', 'responses'] as const)('%s', async (what) => {
+    const client = new Portkey({ apiKey, baseURL: `${server.url}/v1`, provider: '@sandbox' });
+    const model = 'echo';
+    const error = await failure(
+      what === 'chat'
+        ? client.chat.completions.create({ model, messages: HELLO })
+        : client.responses.create({ model, input: 'Hello' }),
+    );
+    expect(error.message).toMatch(/x-portkey-(api-key|provider)/);
+    expect(error.message).toContain('SLUICE_HEADER_ALIASES=x-portkey-');
+    expect(error.message).not.toContain(apiKey);
+  });
+});
+
+it.each([
+  ['a wrong content type', 'text/plain', '{}'],
+  ['a body that is no JSON', 'application/json', '{"model":'],
+])('%s carries status, message and the error object', async (_title, type, body) => {
+  const answer = await server.call('/chat/completions', body, { 'content-type': type });
+  const told = (await answer.json()) as { status: string; message: string };
+  expect(answer.status).toBe(400);
+  expect(told).toEqual({
+    status: 'failure',
+    message: expect.stringMatching(/\w{3}/),
+    error: { message: told.message, type: 'invalid_request_error', param: null, code: null },
+  });
+});
