@@ -5,11 +5,15 @@ const INLINE_ALLOWED = `Configs, hosts and provider tokens may be sent with each
   try things). To allow saved ones only, start with BLOCK_INLINE_CONFIG=true or change the organisation's settings.`;
 const SAVED_ONLY = 'Only saved configs, providers and hosts may be used here (BLOCK_INLINE_CONFIG is true).';
 
-/** What a start prints on the terminal; on the first run also the keys, which are shown this once. */
-export function bannerText(running: Running, config: Config): string {
+/**
+ * What a start prints; on the first run also the keys, once, and only on a terminal: anything else keeps what is printed,
+ * as container logs do.
+ */
+export function bannerText(running: Running, config: Config, terminal: boolean): string {
   const { firstRun, url } = running;
   if (firstRun === null)
     return `\n  Sluice is listening on ${url}\n  API reference: ${url}/docs   Console: ${url}/console/ (sign-in link: npm run sluice -- console-link)\n\n`;
+  if (!terminal) return firstRunElsewhere(url, config);
   return `
   Sluice is listening on ${url}
 
@@ -35,6 +39,25 @@ export function bannerText(running: Running, config: Config): string {
     ${firstRun.console_url}
 
   ${config.blockInlineConfig ? SAVED_ONLY : INLINE_ALLOWED}
+  API reference: ${url}/docs
+
+`;
+}
+
+/** The first run where the output is no terminal: where the keys are, and none of them. */
+function firstRunElsewhere(url: string, { dataDir }: Config): string {
+  const file = `${dataDir}/first-run.json`;
+  return `
+  Sluice is listening on ${url}
+
+  This is its first run. The keys and the sign-in link for the console are in ${file} (readable by you only).
+  Make your first request; it needs no provider account:
+
+    curl ${url}/v1/chat/completions \\
+      -H "x-gateway-api-key: $(node -p 'require("${file}").workspace_api_key')" \\
+      -H "content-type: application/json" \\
+      -d '{"model": "@sandbox/echo", "stream": true, "messages": [{"role": "user", "content": "Hello, Sluice"}]}'
+
   API reference: ${url}/docs
 
 `;

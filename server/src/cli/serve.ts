@@ -25,7 +25,7 @@ export async function serve(config: Config, output: Output): Promise<void> {
   });
   // Before the banner: whoever reads it may send a signal at once.
   handleSignals(running, config, (message, fields) => log.info(message, fields));
-  if (index === 1) output.out(bannerText(running, config));
+  if (index === 1) output.out(bannerText(running, config, process.stdout.isTTY === true));
   log.info('Sluice is listening', { url: running.url, pid: process.pid, worker: index });
   process.on('unhandledRejection', (reason) => {
     log.error('a promise was rejected and nobody handled it', { error: (reason as Error)?.stack ?? String(reason) });
