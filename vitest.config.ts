@@ -28,6 +28,7 @@ const LONG = [
   'server/test/audit.test.ts',
   'server/test/config-fuzz.test.ts',
   'server/test/config-members.test.ts',
+  'server/test/connection-sequences.test.ts',
   'server/test/conversions/drawn-answers.test.ts',
   'server/test/conversions/malformed.test.ts',
   'server/test/conversions/splits.test.ts',

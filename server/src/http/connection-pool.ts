@@ -41,7 +41,8 @@ export interface PooledCall {
   readonly headOnly: boolean;
   /** Given up while it waited. */
   readonly done: boolean;
-  readonly full: boolean;
+  /** Its reader wants nothing yet: the connection it is sent on begins paused. */
+  readonly paused: boolean;
   /** The request is being written. */
   onSent(connection: Connection): void;
   onInterim(): void;
@@ -176,6 +177,8 @@ export class ConnectionPool {
         socket.destroy();
         return opened(new AnswerFault('begins before it was asked'), null);
       }
+      // Its `close` event may have passed: nothing would ever end the call it is given.
+      if (socket.destroyed) return opened(closedError(), null);
       connection = new Connection(socket, this, this.#options.keepAliveMs, clock);
       connection.connectMs = clock.monotonic() - began;
       this.#all.add(connection);
@@ -241,11 +244,10 @@ export class Connection implements AnswerSink {
     if (socket instanceof TLSSocket) socket.on('data', (chunk: Buffer) => this.#take(chunk));
     socket.on('end', () => this.#onEnd());
     socket.on('close', () => this.#onClose());
-    if (socket.destroyed) this.#onClose();
   }
 
   get full(): boolean {
-    return this.#paused || this.#call?.full === true;
+    return this.#paused;
   }
 
   send(call: PooledCall): void {
@@ -256,6 +258,7 @@ export class Connection implements AnswerSink {
     call.onSent(this);
     this.connectMs = 0;
     if (this.#call !== call) return;
+    if (call.paused) this.pause();
     const { head, body, bodyBytes } = call;
     if (body === null || bodyBytes === 0) socket.write(head, 'latin1');
     else if (bodyBytes <= JOIN_BYTES) {
@@ -298,12 +301,13 @@ export class Connection implements AnswerSink {
   resume(): void {
     if (!this.#paused) return;
     this.#paused = false;
+    // Before what waited is parsed: that may end the answer, and a connection must not get its next call unread.
+    if (!this.#ended) this.#socket.resume();
     if (this.#parser.waiting) {
       this.#parse(null);
       if (this.#paused || this.#call === null) return;
     }
     if (this.#ended) this.#onEnd();
-    else this.#socket.resume();
   }
 
   /** Gives the call up: the upstream sees its connection closed. */

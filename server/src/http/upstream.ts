@@ -137,7 +137,7 @@ class Call implements PooledCall, WireControl {
     return this.#done;
   }
 
-  get full(): boolean {
+  get paused(): boolean {
     return this.#paused;
   }
 
@@ -208,6 +208,11 @@ class Call implements PooledCall, WireControl {
         onError: (detail) => this.#fail(invalid('has a compressed body that cannot be decoded', detail), true),
         onPressure: (full) => (full ? this.#connection?.pause() : this.#connection?.resume()),
       });
+      // From here on it is the decoder that waits for the reader, and the connection that waits for the decoder.
+      if (this.#paused) {
+        this.#decoder.pause();
+        this.#connection?.resume();
+      }
     }
     this.#handler.onHead(status, coding === 'identity' ? headers : withoutCoding(headers), this);
   }
@@ -221,9 +226,11 @@ class Call implements PooledCall, WireControl {
 
   onEnd(): void {
     if (this.#done) return;
-    // The decoder may still hold data that the reader has not taken; it ends the call.
-    if (this.#decoder) this.#decoder.end();
-    else this.#complete();
+    // The decoder may still hold data that the reader has not taken; it ends the call. The connection serves others by then.
+    if (this.#decoder) {
+      this.#connection = null;
+      this.#decoder.end();
+    } else this.#complete();
   }
 
   onFailure(failure: Failure): void {
@@ -259,7 +266,7 @@ class Call implements PooledCall, WireControl {
 
   readonly #onDeadline = (): void => {
     if (this.#done) return;
-    if (this.#connection === null) {
+    if (this.#connection === null && !this.#hasHead) {
       const message = `No connection to the provider was there within ${this.#connectMs} ms.`;
       this.#fail(new SluiceError('timeout', message, { code: 'connect_timeout' }), true);
     } else if (!this.#hasHead) {
