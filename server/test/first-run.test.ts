@@ -98,7 +98,7 @@ describe('starts of one installation', () => {
     const ended = await runCommand(['serve'], { SLUICE_DATA_DIR: dataDir, SLUICE_PORT: '0' }, dataDir);
     expect(ended.code).toBe(2);
     expect(ended.err).toBe(
-      `sluice: Another Sluice server is using the data directory ${dataDir}. Stop it, or set SLUICE_DATA_DIR to a directory of its own.\n`,
+      `sluice: Another Sluice server is using the data directory ${dataDir}. Stop it, or give this one another directory with SLUICE_DATA_DIR.\n`,
     );
   });
 

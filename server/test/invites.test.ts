@@ -470,7 +470,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
         ]) {
           expect([answer.status, answer.body.error.message]).toEqual([
             401,
-            'Whoever sent this invite may no longer do so. Ask an administrator for a new one.',
+            'The sender of this invite may no longer invite. Ask an administrator for a new one.',
           ]);
         }
       });

@@ -25,7 +25,7 @@ export function FirstRequestPage(props: { session: Session; onSignedOut: (reason
   const [prompt, setPrompt] = useState(FIRST_PROMPT);
   const [failure, setFailure] = useState<string | null>(null);
   const { run, sent, record, start, stop } = useRun(session, () =>
-    onSignedOut('Your session has ended. Sign in again to go on.'),
+    onSignedOut('Your session has ended. Sign in again to continue.'),
   );
 
   const model = choice === OTHER ? otherModel.trim() : choice;
@@ -60,8 +60,8 @@ export function FirstRequestPage(props: { session: Session; onSignedOut: (reason
       <main className="page">
         <PageHeading>Make your first request</PageHeading>
         <p className="lead">
-          Run it here, or copy it into your own program. Both take the same way through the gateway: signed in, limited,
-          logged and priced. The sandbox models answer on this machine, without a provider account.
+          Run a request here or copy it into your code. Both use the same authentication, limits, logging and pricing.
+          The sandbox models answer on this machine, without a provider account.
         </p>
         {failure && (
           <Notice tone="bad" title="That did not work">

@@ -56,8 +56,8 @@ export function SignInPage(props: {
             <p>Sluice signs you in with a one-time link. Make one on the machine that runs Sluice, in its folder:</p>
             <CodeBlock code="npm run sluice -- console-link" what="the command that makes a sign-in link" />
             <p className="muted">
-              Then open the link it prints. It works once, within 15 minutes. Without an address the link is the first
-              owner’s; add your e-mail address for your own, or ask whoever runs Sluice to.
+              Then open the link it prints. It works once, within 15 minutes. The command signs in the owner. For your
+              own account, add your e-mail address: <code>npm run sluice -- console-link you@company.com</code>
             </p>
             <form onSubmit={onSubmit} className="paste">
               <label htmlFor="link">Or paste the link here</label>

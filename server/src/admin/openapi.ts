@@ -70,7 +70,7 @@ const IDEMPOTENCY_KEY: JsonObject = {
   required: false,
   schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
   description:
-    'A value of your own, new for each operation. The request is then carried out once: sent again within 24 hours it ' +
+    'A value you choose, new for each operation. Sluice then carries the request out once: sent again within 24 hours it ' +
     'gets the first answer, with `idempotency-replayed: true`. An answer that shows a secret is repeated for 10 minutes, ' +
     'afterwards the answer is 409. Another request under the same key is 400. Refused requests do not use the key up.',
 };

@@ -328,7 +328,7 @@ export class ConsoleSessions {
     );
     if (expiresAt <= this.#clock.now()) return null;
     if (found.organisation.status === 'suspended') {
-      throw new SluiceError('forbidden', 'This organisation is suspended. Ask whoever runs this installation.');
+      throw new SluiceError('forbidden', 'This organisation is suspended. Ask the operator of this installation.');
     }
     return {
       digest,

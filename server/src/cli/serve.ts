@@ -35,7 +35,7 @@ export async function serve(config: Config, output: Output): Promise<void> {
 const LISTEN_PROBLEMS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another program listens there. Stop it, or choose another SLUICE_PORT; 0 picks a free one',
   EACCES: 'this user may not use that port. Choose a SLUICE_PORT above 1023; 0 picks a free one',
-  EADDRNOTAVAIL: 'SLUICE_HOST is not an address of this machine. Use 127.0.0.1, 0.0.0.0, or one of its own',
+  EADDRNOTAVAIL: 'SLUICE_HOST is not an address of this machine. Use 127.0.0.1, 0.0.0.0, or an address of this machine',
   ENOTFOUND: 'SLUICE_HOST has no address. Use 127.0.0.1, 0.0.0.0, or one of this machine',
 };
 

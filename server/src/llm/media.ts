@@ -145,7 +145,7 @@ async function* whole(stream: Readable, url: string): AsyncGenerator<Buffer> {
 /** The host says enough to find the address; the rest of it may be a secret. */
 function refused(url: string | null, why: string): SluiceError {
   const what =
-    url === null ? 'The media of this request cannot be sent' : `What is at ${new URL(url).host} cannot be sent`;
+    url === null ? 'The media of this request cannot be sent' : `The file at ${new URL(url).host} cannot be sent`;
   return new SluiceError('invalid_request', `${what}: ${why}. Send it as a data URL.`, { param: 'messages' });
 }
 

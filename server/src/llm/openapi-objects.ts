@@ -33,7 +33,7 @@ const OLDER_HYPERPARAMETERS = object(
     batch_size: { anyOf: [{ const: 'auto' }, whole(1)] },
   },
   ['n_epochs', 'learning_rate_multiplier', 'batch_size'],
-  { description: 'May stand for a `method` of the type `supervised`.' },
+  { description: 'Shorthand for a `method` of the type `supervised`.' },
 );
 const METADATA: JsonObject = {
   type: ['object', 'null'],

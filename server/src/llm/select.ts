@@ -301,7 +301,7 @@ function build(
     if (url === null)
       throw bad(
         provider.hostHint ??
-          `Provider ${provider.id} has no host of its own; send x-gateway-custom-host or save a custom_host.`,
+          `Provider ${provider.id} has no default host. Send x-gateway-custom-host or save a custom_host.`,
       );
     parsed = x.services.guard.check(url, {
       storedCredential,

@@ -328,5 +328,5 @@ function alternatives<N extends TenantTable>(
 
 type Named = { readonly object: string; readonly noun?: string };
 const noun = (spec: Named) => spec.noun ?? spec.object.replace(/[-_]/g, ' ').replace(/\bapi\b/, 'API');
-const one = (spec: Named) => `${/^[aeiou]/i.test(noun(spec)) ? 'an' : 'a'} ${noun(spec)}`;
-const plural = (spec: Named) => `${noun(spec)}s`.replace(/ys$/, 'ies');
+const one = (spec: Named) => `${/^(?!us)[aeiou]/i.test(noun(spec)) ? 'an' : 'a'} ${noun(spec)}`;
+const plural = (spec: Named) => `${noun(spec)}s`.replace(/(?<![aeiou])ys$/, 'ies');

@@ -8,7 +8,7 @@ import { toIsoOrNull } from './shapes.ts';
 /** Amounts in US dollars, tokens or requests, as the limit is. */
 export const foresightFields = {
   credit_limit: z.number(),
-  remaining: z.number().describe('Of the limit, what is not used.'),
+  remaining: z.number().describe('The unused part of the limit.'),
   reserved: z.number().describe('Held by requests that still run, and by nodes for those that come next.'),
   burn_rate: z.number().describe('Use per hour, over about the last hour: older use weighs less.'),
   exhausts_at: z

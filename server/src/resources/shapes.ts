@@ -134,7 +134,7 @@ const tokenPrice = z.number().min(0).max(1_000_000);
 export const unpricedRule = z
   .union([z.enum(['deny', 'serve']), z.strictObject({ input: tokenPrice, output: tokenPrice })])
   .describe(
-    'For requests whose price is not known: `deny` refuses them, an object sets a price in dollars per million tokens, `serve` lets them pass, marked and told once in a window. Without it: the rule of the installation.',
+    'For requests whose price is unknown: `deny` refuses them; an object sets a price in dollars per million tokens. `serve` lets them pass, marks them, and sends one alert in each window. Without it, the rule of the installation applies.',
   );
 export const outageRule = z
   .enum(['refuse', 'serve'])

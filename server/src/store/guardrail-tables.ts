@@ -25,7 +25,7 @@ export interface GuardrailActions {
   async?: boolean;
   /** Checks run one after the other, and the first that fails ends it. */
   sequential?: boolean;
-  /** A refusal is told as an ordinary answer with status 200. */
+  /** Returns a refusal as a normal answer with status 200. */
   soft_deny_200?: boolean;
   on_success?: { feedback: Feedback };
   on_fail?: { feedback: Feedback };

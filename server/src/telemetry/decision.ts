@@ -90,7 +90,7 @@ export const decisionSchema = z.object({
       z.object({ kind: z.string(), id: z.string(), outcome: z.enum(['passed', 'failed', 'refused', 'not_asked']) }),
     )
     .describe('Limits (`rate_limit`, `usage_limit`; of requests under a config) and guardrails that were considered.'),
-  route: z.array(route).describe('What the strategies of the config decided, in order.'),
+  route: z.array(route).describe('Decisions of the config’s strategies, in order.'),
   targets: z
     .array(scored)
     .describe(
@@ -105,9 +105,9 @@ export const decisionSchema = z.object({
       model: z.string().nullable(),
     })
     .nullable()
-    .describe('Whose answer was given; null where nothing was to be called.'),
+    .describe('The target whose answer was returned; null when none was called.'),
   attempts: z.array(attempt),
-  limits: object.nullable().describe('What was reserved and used under limits, and which of them refused.'),
+  limits: object.nullable().describe('Amounts reserved and used under each limit, and the limit that refused.'),
   guardrails: z.object({ input: paths, output: paths, verdicts: z.array(object) }),
   cache: z.looseObject({ status: z.string() }),
   fields_changed: z

@@ -130,7 +130,7 @@ export const log = check({
       let said: string;
       try {
         const { status } = await send(logURL, own, common, subject, outside);
-        said = status < 300 ? 'The log was told.' : `The log answered with ${status}.`;
+        said = status < 300 ? 'The log took the entry.' : `The log answered with ${status}.`;
       } catch {
         said = 'The log could not be reached.';
       }

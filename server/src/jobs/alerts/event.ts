@@ -75,7 +75,7 @@ const NEWS: Readonly<Record<Alert['kind'], readonly [string, string]>> = {
   exhausted: ['Usage limit exhausted', 'is used up. Requests under it are refused until it resets or is raised.'],
   unpriced: [
     'Requests of unknown price',
-    'has let requests pass whose price is not known. What they cost is not in the amount used: give the model a price, or set unpriced to deny.',
+    'served requests whose price is unknown. Their cost is not in the amount used. Give the model a price, or set unpriced to deny.',
   ],
 };
 

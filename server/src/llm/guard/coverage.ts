@@ -130,7 +130,7 @@ export function notChanged(results: readonly GuardrailResult[], why: string): Sl
   const names = results.filter(({ transformed }) => transformed).map(({ id }) => id);
   return new SluiceError(
     'invalid_request',
-    `What guardrail ${names.join(', ')} has changed cannot be sent. ${why} The request was refused rather than sent unchanged.`,
+    `Sluice cannot send the text that guardrail ${names.join(', ')} changed. ${why} It refused the request rather than send it unchanged.`,
     REFUSED,
   );
 }

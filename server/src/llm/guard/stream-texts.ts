@@ -161,7 +161,7 @@ export function rewriteStream(operation: Operation, events: readonly Buffer[], c
   const check = new StreamTexts(operation);
   for (const event of out) check.push(event);
   if (!same(valuesOf(check.answer()), next)) {
-    throw new ReplacementError('The changed answer cannot be told by the events of its stream.');
+    throw new ReplacementError('The changed answer does not fit the events of its stream.');
   }
   return out;
 }

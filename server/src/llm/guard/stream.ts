@@ -390,7 +390,7 @@ export class StreamGate {
 
   /** Too much to keep. */
   #overflow(): void {
-    const why = 'More of the answer would have to be kept than may be.';
+    const why = 'The answer is larger than Sluice can hold back for the guardrails.';
     const insisting = this.#windowed.length > 0 || this.#whole.some(insists);
     if (insisting && (this.#holds || this.#textBytes === 0 || this.#heldBytes > HELD_BYTES)) {
       this.#refuseAll(why);

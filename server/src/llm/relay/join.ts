@@ -43,7 +43,7 @@ export function withPrefill(body: JsonObject, { message, body: more }: Prefill):
 }
 
 const unjoinable = (): SluiceError =>
-  new SluiceError('upstream_invalid', 'The provider went on with the answer in a way that cannot be joined to it.');
+  new SluiceError('upstream_invalid', 'The provider continued the answer in a way that cannot be joined to it.');
 
 export class Joint {
   readonly #shape: Shape;

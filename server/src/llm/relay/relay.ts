@@ -162,7 +162,7 @@ export class Relay implements WireHandler {
       return;
     }
     if (this.#joint !== null) {
-      this.#fail(new SluiceError('upstream_invalid', 'The provider did not go on with the stream.'));
+      this.#fail(new SluiceError('upstream_invalid', 'The provider did not continue the stream.'));
       return;
     }
     this.#mode = this.#bound.response === undefined ? 'bytes' : 'json';
@@ -312,7 +312,7 @@ export class Relay implements WireHandler {
       const { guard } = this.#x;
       const why = large
         ? `The answer has more than ${JUDGED_BYTES} bytes.`
-        : 'More of all answers would have to be kept than may be.';
+        : 'Answers that wait for guardrails already fill the memory they may use. Try again shortly.';
       if (guard !== null && notJudged(this.#x, guard, guard.output, why)) {
         this.#deny();
         return;

@@ -54,7 +54,7 @@ export function reserve(x: Exchange): void | Promise<void> {
       x,
       new SluiceError(
         'invalid_request',
-        'Batches and jobs under a usage limit are asked for at /v1/batches and /v1/fine_tuning/jobs, where what they use is counted.',
+        'Under a usage limit, send batches and jobs to /v1/batches and /v1/fine_tuning/jobs, where Sluice counts their usage.',
       ),
     );
   }

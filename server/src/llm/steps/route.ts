@@ -172,8 +172,7 @@ function brokenBefore(x: Exchange, walk: Walk, before: { target: Target | null; 
   endLeg(x, walk, false);
   x.target = before.target;
   walk.path = before.path;
-  const error =
-    x.shown?.broken ?? new SluiceError('upstream_cut', 'The stream broke, and no target can go on with it.');
+  const error = x.shown?.broken ?? new SluiceError('upstream_cut', 'The stream broke, and no target can continue it.');
   return { kind: 'failed', error };
 }
 

@@ -124,7 +124,7 @@ function textBlocks(content: JsonValue | undefined, at: string): JsonObject[] {
   if (!Array.isArray(content)) invalid(at, 'The content must be a text or a list of text parts.');
   return content.map((part, i) => {
     if (!isObject(part) || part.type !== 'text' || typeof part.text !== 'string') {
-      invalid(`${at}[${i}]`, 'Only text parts may stand here.');
+      invalid(`${at}[${i}]`, 'Only text parts are allowed here.');
     }
     return withCacheControl({ type: 'text', text: part.text }, part);
   });
@@ -242,7 +242,7 @@ class MessageList {
       if (!isObject(call) || !isObject(call.function)) refuse(place, 'only function calls have an equivalent there.');
       const id = asString(call.id);
       if (id === null || id === '') invalid(`${place}.id`, 'A call needs an id.');
-      if (this.#calls.has(id)) invalid(`${place}.id`, 'The same call id stands twice in this history.');
+      if (this.#calls.has(id)) invalid(`${place}.id`, 'The same call id appears twice in this history.');
       this.#calls.add(id);
       called = true;
       const input = callInput(call.function.arguments, `${place}.function.arguments`);
@@ -349,7 +349,7 @@ export function applyEffort(body: JsonObject, out: JsonObject, traits: MessagesT
   // The caller's own thinking object says more than an effort does.
   if (out.thinking !== undefined) return;
   const budget = Object.hasOwn(BUDGETS, effort) ? BUDGETS[effort] : undefined;
-  if (budget === undefined) refuse('reasoning_effort', `this model knows no effort "${effort}".`);
+  if (budget === undefined) refuse('reasoning_effort', `this model supports no effort "${effort}".`);
   const max = typeof out.max_tokens === 'number' ? out.max_tokens : DEFAULT_MAX_TOKENS;
   if (max <= MIN_BUDGET) {
     refuse('reasoning_effort', `this model needs max_tokens above ${MIN_BUDGET} to think.`);

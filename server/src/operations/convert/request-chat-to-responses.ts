@@ -159,7 +159,7 @@ class ItemList {
   #call(call: JsonObject, at: string): void {
     const id = asString(call.id);
     if (id === null || id === '') invalid(`${at}.id`, 'A call needs an id.');
-    if (this.#calls.has(id)) invalid(`${at}.id`, 'The same call id stands twice in this history.');
+    if (this.#calls.has(id)) invalid(`${at}.id`, 'The same call id appears twice in this history.');
     const callId = fitCallId(id, CALL_ID, 64);
     if (call.type === 'custom' && isObject(call.custom)) {
       this.#calls.set(id, 'custom');

@@ -48,7 +48,7 @@ function systemContent(system: JsonValue | undefined, options: Options): JsonVal
   if (!Array.isArray(system)) invalid('system', 'The system prompt must be a text or a list of text blocks.');
   const blocks = system.map((block, i) => {
     if (!isObject(block) || block.type !== 'text' || typeof block.text !== 'string') {
-      invalid(`system[${i}]`, 'Only text blocks may stand in the system prompt.');
+      invalid(`system[${i}]`, 'The system prompt takes text blocks only.');
     }
     return block;
   });
@@ -224,7 +224,7 @@ function messagesOf(body: JsonObject, options: Options): JsonObject[] {
       if (converted === null) return;
       for (const call of asArray(converted.tool_calls)) {
         const id = asString(asObject(call).id) ?? '';
-        if (calls.has(id)) invalid(at, 'The same call id stands twice in this history.');
+        if (calls.has(id)) invalid(at, 'The same call id appears twice in this history.');
         calls.add(id);
       }
       out.push(converted);

@@ -143,7 +143,7 @@ class ItemReader {
   #call(item: JsonObject, at: string): void {
     const id = asString(item.call_id);
     if (id === null || id === '') invalid(`${at}.call_id`, 'A call needs a call_id.');
-    if (this.#calls.has(id)) invalid(`${at}.call_id`, 'The same call id stands twice in this history.');
+    if (this.#calls.has(id)) invalid(`${at}.call_id`, 'The same call id appears twice in this history.');
     this.#calls.add(id);
     const { message, calls } = this.#open ?? this.#assistant(null);
     calls.push({

@@ -210,7 +210,7 @@ export class ChatToMessagesStream extends ConvertingStream {
     if (this.#held !== '') this.#text('text', this.#held, emit);
     this.#close(emit);
     for (const { waiting, text } of this.#calls.all) {
-      if (waiting.trim() !== '') throw invalidAnswer('The model went on with a call that was already complete.');
+      if (waiting.trim() !== '') throw invalidAnswer('The model continued a call that was already complete.');
       // An answer that ran out of tokens may end inside a call; any other one is broken.
       if (this.#finish !== 'length') answeredInput(text);
     }

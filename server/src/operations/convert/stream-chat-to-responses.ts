@@ -309,7 +309,7 @@ export class ChatToResponsesStream extends ConvertingStream {
     });
     for (const item of this.#open) this.#endCall(item, emit);
     if (this.#calls.all.some((call) => call.waiting.trim() !== '')) {
-      throw invalidAnswer('The model went on with a call that was already complete.');
+      throw invalidAnswer('The model continued a call that was already complete.');
     }
     const outcome = outcomeOf(this.#finish);
     this.closed = true;

@@ -183,7 +183,7 @@ async function serverKeys(context: AccessContext, ...to: readonly string[]): Pro
   const role = ambient.variable('AWS_ROLE_ARN');
   if (!file || !role) {
     throw missing(
-      'The server has no AWS identity of its own; its operator can set AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY, or AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN.',
+      'The server has no AWS identity. Its operator can set AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY, or AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN.',
       'aws_auth_type',
     );
   }

@@ -141,7 +141,10 @@ export async function s3List(context: AdapterContext, place: S3Place, max: numbe
       );
     }
     if (more && (next === null || next === token)) {
-      throw new SluiceError('upstream_invalid', 'The list of S3 goes on without saying where.');
+      throw new SluiceError(
+        'upstream_invalid',
+        'The list of S3 says that it continues, and gives no token to continue with.',
+      );
     }
     token = more ? next : null;
   } while (token !== null);

@@ -51,7 +51,7 @@ function completionInput(body: JsonObject, model: string): JsonObject {
     value === undefined || value === null ? null : { [name]: value };
   const shared = { ...given('temperature', temperature), ...given('top_p', topP) };
   if (model.includes('meta.llama')) {
-    if (stop !== undefined && stop !== null) refuse('stop', 'this model knows no stop sequences.');
+    if (stop !== undefined && stop !== null) refuse('stop', 'this model supports no stop sequences.');
     return { prompt, ...given('max_gen_len', most), ...shared };
   }
   if (model.includes('mistral.')) {

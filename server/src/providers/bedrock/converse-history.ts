@@ -80,7 +80,7 @@ export function historyOf(messages: JsonValue[], model: string): History {
       const name = asString(call.function.name) ?? '';
       const id = asString(call.id);
       if (id === null || id === '') invalid(`${place}.id`, 'A call needs an id.');
-      if (calls.has(id)) invalid(`${place}.id`, 'The same call id stands twice in this history.');
+      if (calls.has(id)) invalid(`${place}.id`, 'The same call id appears twice in this history.');
       calls.add(id);
       called.add(name);
       const input = callInput(call.function.arguments, `${place}.function.arguments`);

@@ -99,7 +99,7 @@ function applyReasoning(body: JsonObject, model: string, out: JsonObject): void 
   const claude = model.startsWith('anthropic.');
   if (isObject(thinking)) {
     // Behind an ARN may be a Claude model: who sends its own field knows.
-    if (!claude && !model.startsWith('arn:')) refuse('thinking', 'this model knows no thinking blocks.');
+    if (!claude && !model.startsWith('arn:')) refuse('thinking', 'this model supports no thinking blocks.');
     out.thinking = thinking;
   }
   if (effort === undefined || effort === null) return;

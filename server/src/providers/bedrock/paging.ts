@@ -55,7 +55,7 @@ export async function bridgedPage(list: TokenList, page: PageRequest): Promise<P
       // Deleted between the two calls: everything that is older follows it.
       return { data, has_more: false };
     }
-    if (next === token) throw new SluiceError('upstream_invalid', 'The list of the provider does not go on.');
+    if (next === token) throw new SluiceError('upstream_invalid', 'The list of the provider repeats its page token.');
     if (past !== null && pages + 1 >= MAX_PAGES) throw unknownAfter();
     token = next;
   }

@@ -31,7 +31,7 @@ export function finishOf(reason: string, calls: number, said: JsonValue | undefi
     const why = asString(said);
     throw invalidAnswer(why === null ? 'The model failed while it answered. Try again.' : `The model failed: ${why}`);
   }
-  if (reason === 'TOOL_CALL' && calls === 0) throw invalidAnswer('The provider told of calls and sent none.');
+  if (reason === 'TOOL_CALL' && calls === 0) throw invalidAnswer('The provider announced tool calls and sent none.');
   const finish = Object.hasOwn(FINISH, reason) ? (FINISH[reason] ?? 'stop') : 'stop';
   return calls > 0 && finish === 'stop' ? 'tool_calls' : finish;
 }

@@ -51,7 +51,7 @@ class Conversation {
     if (!isObject(call) || !isObject(call.function)) return refuse(at, 'only function calls have an equivalent there.');
     const id = asString(call.id) ?? '';
     if (id === '') invalid(`${at}.id`, 'A call needs an id.');
-    if (this.#calls.has(id)) invalid(`${at}.id`, 'The same call id stands twice in this history.');
+    if (this.#calls.has(id)) invalid(`${at}.id`, 'The same call id appears twice in this history.');
     this.#calls.add(id);
     const { name, arguments: given } = call.function;
     // The text is kept as it came: reading and writing it again would lose digits of large numbers.

@@ -111,7 +111,7 @@ function partsOf(content: JsonValue | undefined, path: string, vertex: boolean):
 
 function textsOf(content: JsonValue | undefined, path: string): string {
   return partsOf(content, path, false)
-    .map((part) => (typeof part.text === 'string' ? part.text : refuse(path, 'only texts can stand here.')))
+    .map((part) => (typeof part.text === 'string' ? part.text : refuse(path, 'only texts are allowed here.')))
     .join('\n');
 }
 

@@ -90,7 +90,7 @@ function editOf(parts: readonly FormValue[]): Edit {
   const body: JsonObject = {};
   const pictures: { mimeType: string; data: string }[] = [];
   for (const { name, filename, contentType, bytes } of parts) {
-    if (name === 'mask') refuse('mask', 'what is edited can only be said in the prompt.');
+    if (name === 'mask') refuse('mask', 'only the prompt can say which part to edit.');
     if (name === 'image' || name === 'image[]') {
       const mimeType = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? 'image/png';
       if (!PICTURES.has(mimeType))

@@ -265,7 +265,7 @@ export async function* listObjects(
   }
   throw new SluiceError(
     'invalid_request',
-    `The bucket holds more than ${MAX_PAGES * PAGE} objects; keep files in a bucket of their own.`,
+    `The bucket holds more than ${MAX_PAGES * PAGE} objects. Keep files in a separate bucket.`,
     { param: BUCKET_HEADER },
   );
 }

@@ -116,7 +116,7 @@ async function checkModel(batch: BatchRequest, context: AdapterContext, options:
   if (body.model === batch.model) return;
   throw new SluiceError(
     'unsupported_parameter',
-    `${options.api.title} runs each line of a batch with the model of its own body, and the first line has another one; leave model out or make the lines name it.`,
+    `${options.api.title} runs each line of a batch with the model that the line names, and the first line names another one. Leave model out, or name it in the lines.`,
     { param: 'model' },
   );
 }

@@ -113,7 +113,8 @@ export function outputLine(line: JsonObject, batch: Batch, row: number): ResultL
     return { id, custom_id: customId, response: null, error: { code: 'provider_error', message } };
   }
   const endpoint = namedIn(ENDPOINTS, batch.endpoint);
-  if (endpoint === undefined) throw new SluiceError('upstream_invalid', 'The batch has an endpoint nobody serves.');
+  if (endpoint === undefined)
+    throw new SluiceError('upstream_invalid', 'The batch names an endpoint that no provider serves.');
   try {
     const body = endpoint.output(line, batch, customId);
     return { id, custom_id: customId, response: { status_code: 200, request_id: batch.id, body }, error: null };

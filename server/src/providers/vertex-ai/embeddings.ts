@@ -68,7 +68,7 @@ function multimodalRequest(body: JsonObject): JsonObject {
   const inputs = Array.isArray(body.input) ? body.input : [body.input ?? null];
   const { dimensions, task, title } = embeddingAsk({ ...body, input: 'checked below' });
   if (task !== null || title !== null)
-    refuse(task === null ? 'title' : 'task_type', 'this model knows no kinds of text.');
+    refuse(task === null ? 'title' : 'task_type', 'this model supports no kinds of text.');
   return {
     instances: inputs.map((input, at) => instance(input, `input[${at}]`)),
     ...(dimensions === null ? null : { parameters: { dimension: dimensions } }),

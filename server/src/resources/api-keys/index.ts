@@ -124,7 +124,7 @@ const rotate: Action<{ id: string }, unknown, RotateBody> = {
   path: '/api-keys/:id/rotate',
   summary: 'Rotate an API key',
   description:
-    'Answers a new key and keeps the one before it valid until `key_transition_expires_at`. While that runs, 409. After an automatic rotation (`uncollected_key`), hands out the new key instead, once. Id, limits and usage stay.',
+    'Returns a new key and keeps the previous one valid until `key_transition_expires_at`. While that runs, 409. After an automatic rotation (`uncollected_key`), hands out the new key instead, once. Id, limits and usage stay.',
   tag: 'API keys',
   auth: 'key_or_login',
   scopes: Object.values(PREFIXES).map((prefix) => `${prefix}.rotate`),

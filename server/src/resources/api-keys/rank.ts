@@ -17,11 +17,9 @@ export async function checkOutranks(
 ): Promise<void> {
   if (call.principal.userId === ownerId) return;
   if (!isAbove(await roleOfUser(call.tx, workspaceId, ownerId), await roleIn(call, workspaceId))) return;
-  throw new SluiceError(
-    'forbidden',
-    'You cannot get a key of somebody whose role in the workspace is above your own.',
-    { param },
-  );
+  throw new SluiceError('forbidden', 'You cannot get a key of a user whose role in the workspace is above yours.', {
+    param,
+  });
 }
 
 /** Scopes with which a service key does what its role decides: over people, keys and what managers are withheld. */
@@ -42,6 +40,6 @@ export async function checkMayGet(call: Call<unknown, unknown, unknown>, key: Ke
   if (!isAbove(await roleOfKey(call.tx, place, id), await roleIn(call, place))) return;
   throw new SluiceError(
     'forbidden',
-    'You cannot get this key: it goes back to somebody whose role in the workspace is above your own.',
+    'You cannot get this key: it belongs to a user whose role in the workspace is above yours.',
   );
 }

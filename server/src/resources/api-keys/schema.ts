@@ -99,9 +99,7 @@ const time = z.iso.datetime();
 export const rotateAnswer = z.object({
   id: z.string(),
   key: z.string().describe('The whole new key. Shown once.'),
-  key_transition_expires_at: time
-    .nullable()
-    .describe('Until then the key before it is valid too; null when it has ended already.'),
+  key_transition_expires_at: time.nullable().describe('The previous key is valid until then; null once it has ended.'),
   object: z.literal('api-key'),
 });
 
@@ -140,9 +138,7 @@ export const keyAnswer = z.object({
     })
     .nullable(),
   last_rotated_at: time.nullable(),
-  key_transition_expires_at: time
-    .nullable()
-    .describe('While a rotation is in transition: when the secret before the current one ends.'),
+  key_transition_expires_at: time.nullable().describe('During a rotation: when the previous secret ends.'),
   uncollected_key: z
     .boolean()
     .describe('True after an automatic rotation until somebody collects the new key with the rotate operation.'),

@@ -49,8 +49,8 @@ const record = z.object({
   query_params: jsonText.describe('JSON text, secrets masked.'),
   request_headers: jsonText.describe('JSON text; the values of most headers are masked.'),
   user_id: z.string().nullable().describe('The signed-in user or the API key; null for the operator and for Sluice.'),
-  user_type: z.enum(['user', 'api_key']).describe('`api_key` for whatever is no signed-in user.'),
-  actor: z.enum(['user', 'api_key', 'operator', 'system']).describe('Who it was: `system` is a job of Sluice.'),
+  user_type: z.enum(['user', 'api_key']).describe('`api_key` for every credential that is not a signed-in user.'),
+  actor: z.enum(['user', 'api_key', 'operator', 'system']).describe('The actor; `system` is a job of Sluice.'),
   organisation_id: z.string(),
   workspace_id: z.string().nullable(),
   response_status_code: z.int(),
@@ -69,7 +69,7 @@ const list: Action<unknown, AuditQuery> = {
   id: 'audit-logs.list',
   method: 'GET',
   path: '/audit-logs',
-  summary: 'List audit log',
+  summary: 'List the rows of the audit log',
   description:
     'Every write of the administration API and of the console, carried out or refused, newest first. For organisation ' +
     'keys, owners and admins.',

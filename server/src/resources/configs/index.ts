@@ -177,7 +177,7 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
     method: 'POST',
     path: '/configs',
     summary: 'Create a config',
-    description: 'Answers the slug that requests name in `x-gateway-config`. Guardrails named in it must exist.',
+    description: 'Returns the slug that requests name in `x-gateway-config`. Guardrails named in it must exist.',
     example: {
       body: {
         name: 'Chat with retries',
@@ -315,7 +315,7 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
     path: '/configs/:slug/versions/:versionId/restore',
     summary: 'Make a former version of a config the current one',
     description:
-      'What it says becomes a new version, so that no version is lost; what it names must still exist. Credentials in it come along.',
+      'Its content becomes a new version, so no version is lost. Everything it names must still exist. Its credentials come along.',
     tag: 'Configs',
     auth: 'key_or_login',
     scopes: ['configs.update'],

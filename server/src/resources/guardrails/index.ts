@@ -122,7 +122,7 @@ const createAction: AnyAction = {
   path: '/guardrails',
   summary: 'Create a guardrail',
   description:
-    'Answers the slug that configs, defaults and requests name. Without a workspace, and with `organisation_id`, it is a ' +
+    'Returns the slug that configs, defaults and requests name. Without a workspace, and with `organisation_id`, it is a ' +
     'guardrail of the organisation.',
   example: {
     body: {

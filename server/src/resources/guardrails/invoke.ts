@@ -52,7 +52,7 @@ const answer = z.looseObject({
   transformed_data: z
     .looseObject({})
     .nullable()
-    .describe('What was sent, as the guardrail has changed it, under the name it was sent by.'),
+    .describe('The text as the guardrail changed it, under the name of the field that carried it.'),
 });
 
 /** What the body puts before the guardrail. Throws 400. */
@@ -105,7 +105,7 @@ export const invoke: Action = {
   path: '/guardrails/:guardrailId/invoke',
   summary: 'Run a guardrail on a text, a request or an answer',
   description:
-    'Tells what the guardrail says, without calling a model: nothing is charged, recorded or refused. Checks that call ' +
+    'Returns the guardrail’s verdict without calling a model: nothing is charged, recorded or refused. Checks that call ' +
     'others, such as webhooks, do call them.',
   example: { body: { phase: 'input', text: 'My card is 4111 1111 1111 1111.' } },
   tag: 'Guardrails',

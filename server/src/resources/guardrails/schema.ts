@@ -35,11 +35,11 @@ const flag = (description: string) => z.boolean().optional().meta({ default: fal
 /** What is left out has its default when a guardrail is made, and stays as it is in an update. */
 const actions = z.strictObject({
   deny: flag('A guardrail that fails refuses with 446; without it the answer is 246.'),
-  async: flag('Runs beside the request: only the record tells its verdict, and `deny` has no effect.'),
+  async: flag('Runs in parallel to the request: only the record shows its verdict, and `deny` has no effect.'),
   on_success: outcome(5),
   on_fail: outcome(-5),
   sequential: flag('One check after the other; the first that fails ends it.'),
-  soft_deny_200: flag('A refusal is told as an ordinary answer with status 200.'),
+  soft_deny_200: flag('Returns a refusal as a normal answer with status 200.'),
   on_error: choice(
     ['allow', 'deny'],
     undefined,
@@ -95,7 +95,7 @@ export const updateBody = z
     ...tenantFields,
     name: name.optional(),
     checks: checks.optional().describe('Replaces the list. A secret sent as it was shown, masked, stays as it is.'),
-    actions: actions.optional().describe('What is left out stays as it is.'),
+    actions: actions.optional().describe('Fields that are left out keep their values.'),
   })
   .refine((given) => given.name !== undefined || given.checks !== undefined || given.actions !== undefined, {
     path: [],

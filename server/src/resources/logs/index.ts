@@ -11,9 +11,9 @@ const decision: AnyAction = {
   id: 'logs.decision',
   method: 'GET',
   path: '/logs/:logId/decision',
-  summary: 'Tell how a request was decided',
+  summary: 'Explain how a request was decided',
   description:
-    'What was considered, tried, changed, charged and refused for one request, as its record tells it. A record is there a moment after the answer. A request with `x-gateway-dry-run: true` is answered with the same object before anything is done.',
+    'Everything Sluice considered, tried, changed, charged and refused for one request. The record appears a moment after the answer. A request with `x-gateway-dry-run: true` returns the same object without calling the provider.',
   tag: 'Logs',
   auth: 'key_or_login',
   scopes: ['logs.view'],

@@ -21,7 +21,7 @@ export const conditions = z
   .array(
     z
       .strictObject({
-        key: text(160, 1).describe('What of the request is compared: `api_key`, `model`, `metadata.<name>` …'),
+        key: text(160, 1).describe('The part of the request to compare: `api_key`, `model`, `metadata.<name>` …'),
         value: oneOrMore.optional().describe('One of these must be the value; `*` matches everything.'),
         excludes: oneOrMore.optional().describe('None of these may be the value.'),
       })

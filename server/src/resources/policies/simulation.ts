@@ -86,7 +86,7 @@ export const simulationAnswer = z.strictObject({
       blocked_only_in_simulation: z.int(),
     })
     .nullable()
-    .describe('What the policy of policy_id did.'),
+    .describe('The verdict of the policy in policy_id.'),
   values_total: z.int(),
   values: z
     .array(
@@ -153,7 +153,7 @@ export async function within<T>(field: string, run: () => T | Promise<T>): Promi
 
 export async function placeOf(call: Pick<Call, 'tx'>, workspaceId: string): Promise<Place> {
   const row = await call.tx.find('workspaces', { id: workspaceId });
-  if (row === undefined) throw new SluiceError('internal', 'A policy stands in no workspace.');
+  if (row === undefined) throw new SluiceError('internal', 'A policy belongs to no workspace.');
   return { workspaceId, workspaceSlug: row.slug, organisationId: row.organisation_id };
 }
 
@@ -275,7 +275,7 @@ function reasonsOf(
   if (found.unestimated > 0) {
     add(
       'estimates_unknown',
-      `No limit was asked for ${found.unestimated} of the requests: what would have been reserved for them is not known.`,
+      `${found.unestimated} of the requests met no limit, so Sluice does not know what they would have reserved.`,
     );
   }
   if (found.released > 0) {

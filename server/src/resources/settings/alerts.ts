@@ -22,7 +22,9 @@ export const alertWebhookUrl = z
 /** `alerts` in the settings of an organisation or a workspace. */
 export const alertSettings = z
   .strictObject({ emails: alertEmails.nullable().optional(), webhook_url: alertWebhookUrl.nullable().optional() })
-  .describe('Who is told when a usage limit crosses its threshold, is exhausted, or meets an unknown price.');
+  .describe(
+    'Recipients of an alert when a usage limit crosses its threshold, is exhausted, or meets an unknown price.',
+  );
 
 export const alertSettingsAnswer = z.object({ emails: z.array(z.string()), webhook_url: z.string().nullable() });
 

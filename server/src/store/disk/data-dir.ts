@@ -59,7 +59,7 @@ export async function openDataDir(path: string, options: { readonly lock?: boole
     if (!/locked/i.test(error instanceof Error ? error.message : '')) throw unusable(error);
     throw new SluiceError(
       'conflict',
-      `Another Sluice server is using the data directory ${absolute}. Stop it, or set SLUICE_DATA_DIR to a directory of its own.`,
+      `Another Sluice server is using the data directory ${absolute}. Stop it, or give this one another directory with SLUICE_DATA_DIR.`,
       { cause: error },
     );
   }

@@ -52,7 +52,7 @@ function usedBy(row: BatchRow): ObjectUse {
   const { used, begun } = progressOf(row);
   if (used !== undefined) return used;
   if (row.upstream_id === null && begun !== 'start') return NOTHING_USED;
-  return unknownUse('What the batch used at the provider could not be read.');
+  return unknownUse('The usage of the batch at the provider could not be read.');
 }
 
 /** Does what the row's step says and notes what comes next. Throws what may pass, to be tried again later. */

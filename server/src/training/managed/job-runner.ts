@@ -442,7 +442,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
     const why = {
       unreachable: 'The provider could not be reached for too long',
       refused: 'The provider account of the job cannot be used',
-      internal: 'The gateway could not go on with the job',
+      internal: 'The gateway could not continue the job',
     }[verdict];
     const detail = verdict === 'internal' ? '' : `: ${messageOf(error, null)}`;
     return fail(claim, { code: 'provider_error', message: `${why}${detail}`, param: null });

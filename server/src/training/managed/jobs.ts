@@ -327,7 +327,7 @@ export function createManagedJobs(
         if (left <= 0) {
           throw new SluiceError(
             'timeout',
-            'The provider has not confirmed the cancellation yet. It stays asked for: retrieve the job to see what came of it.',
+            'The provider has not confirmed the cancellation yet. The cancellation stays requested: retrieve the job to see its outcome.',
           );
         }
         const off = clock.after(Math.min(LOOK_MS, left), told);

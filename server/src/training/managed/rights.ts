@@ -22,7 +22,7 @@ export async function mayStillBegin(
   if (judge !== undefined) {
     throw new SluiceError(
       'invalid_request',
-      `The guardrail ${judge.slug} has become a default since this was asked for, and a provider would not ask it. Ask again: what can be judged then is.`,
+      `The guardrail ${judge.slug} became a default after this was requested, and the provider would not run it. Send the request again.`,
       { code: 'guardrail_not_enforced' },
     );
   }

@@ -128,13 +128,13 @@ function checkOpen(invite: InviteRow, now: number): void {
 
 function checkActive(organisation: Row<'organisations'>): void {
   if (organisation.status === 'active') return;
-  throw new SluiceError('forbidden', 'This organisation is suspended. Ask whoever runs this installation.');
+  throw new SluiceError('forbidden', 'This organisation is suspended. Ask the operator of this installation.');
 }
 
 /** An invite gives what its sender could give, for as long as he could. */
 async function checkInviter(tx: TenantTx | SystemTx, invite: InviteRow): Promise<void> {
   if (await mayStillInvite(tx, invite.invited_by, invite.role)) return;
-  throw refused('Whoever sent this invite may no longer do so. Ask an administrator for a new one.');
+  throw refused('The sender of this invite may no longer invite. Ask an administrator for a new one.');
 }
 
 const refused = (message: string) => new SluiceError('unauthenticated', message);

@@ -99,7 +99,7 @@ export function organisationDefaults(guardrails: DefaultGuardrails): AnyAction[]
     method: 'PUT',
     summary: 'Set the default guardrails of the organisation',
     description:
-      'A list that is given replaces the one that stands; a list that is left out stays. Workspaces can be exempted ' +
+      'A list in the body replaces the stored one; a list that is left out stays. Workspaces can be exempted ' +
       'with /workspace-exclusions.',
     scopes: ['organisation_settings.update'],
     query: null,

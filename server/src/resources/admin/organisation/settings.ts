@@ -132,8 +132,8 @@ export const update: Action<unknown, unknown, z.output<typeof body>> = {
   method: 'PUT',
   summary: 'Change the settings of the organisation',
   description:
-    'What is left out stays as it is, also inside a section; null goes back to the default, but block_inline_config and ' +
-    'the categories of workspace_overrides are true or false. A change holds on every node within a second. Opening export_settings or data_plane_security_settings to the workspaces copies the ' +
+    'Fields that are left out keep their values, also inside a section. Null restores the default; block_inline_config and ' +
+    'the categories of workspace_overrides take true or false only. A change holds on every node within a second. Opening export_settings or data_plane_security_settings to the workspaces copies the ' +
     'organisation’s values to them.',
   scopes: ['organisation_settings.update'],
   query: null,

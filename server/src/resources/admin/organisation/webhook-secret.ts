@@ -14,7 +14,7 @@ export const makeWebhookSecret: Action<unknown, z.output<typeof query>> = {
   path: '/admin/organisation/webhook-secret',
   summary: 'Make the secret that webhooks are signed with',
   description:
-    'Shown once. The secret before it signs too for 24 hours. Webhooks that are sent before the first one was made carry no signature.',
+    'Shown once. The previous secret also signs for 24 hours. Webhooks carry no signature until the first secret exists.',
   tag: 'Organisation',
   auth: 'key_or_login',
   scopes: ['organisation_settings.update'],

@@ -210,7 +210,7 @@ function updateAction(ports: ReferencePorts): Action<unknown, unknown, UpdateBod
     method: 'PUT',
     summary: 'Update a workspace',
     description:
-      'What is left out stays, null clears. Raising a usage limit that is exhausted makes it active. Security settings are for admins of the workspace, in the categories that the organisation has opened.',
+      'Fields that are left out keep their values, and null clears one. Raising an exhausted usage limit makes it active again. Security settings are for admins of the workspace, in the categories that the organisation has opened.',
     scopes: ['workspaces.update'],
     query: writeQuery,
     body: updateBody,

@@ -51,7 +51,7 @@ export const memberAnswer = z.object({
   role,
   status: z.enum(['active', 'archived']),
   workspace_id: z.string(),
-  scopes: z.array(z.string()).describe('What the user may do in this workspace.'),
+  scopes: z.array(z.string()).describe('The user’s rights in this workspace.'),
   settings: z.null(),
   created_at: time,
   last_updated_at: time,

@@ -116,7 +116,7 @@ const add: Action<unknown, unknown, AddBody> = {
   method: 'POST',
   summary: 'Add members to a workspace',
   description:
-    'All or none. A user who is a member already with the same role stays as he is; with another role it is a conflict, because changing a role is an update.',
+    'All or none. Adding an existing member with the same role changes nothing; with another role it returns 409. Use the update to change a role.',
   example: { body: { users: [{ id: 'f47ac10b-58cc-4372-a567-0e02b2c3d479', role: 'member' }] } },
   scopes: ['workspace_users.create'],
   query: memberQuery,

@@ -33,7 +33,7 @@ const createBody = z.strictObject({
   ...tenantFields,
   name: name.nullable().optional(),
   description,
-  target: target.default('llm').describe('What is limited: calls of models, or calls of MCP tools.'),
+  target: target.default('llm').describe('The calls it limits: calls of models, or calls of MCP tools.'),
   conditions,
   group_by: groupBy,
   type,

@@ -41,7 +41,7 @@ export function simulateRates<C, U>(
     path: '/policies/rate-limits/simulate',
     summary: 'Try a rate-limits policy on stored requests',
     description:
-      'What the policy would have blocked: a new one, or an existing one as it is or with changes. Nothing is written.',
+      'Shows the requests that the policy would have blocked: a new policy, or an existing one as it is or with changes. Nothing is written.',
     tag: 'Policies',
     auth: 'key_or_login',
     scopes: ['policies.read'],

@@ -96,7 +96,7 @@ export function simulateUsage(
     path: '/policies/usage-limits/simulate',
     summary: 'Try a usage-limits policy on stored requests',
     description:
-      'What the policy would have blocked: a new one as if it had been made at start_time, an existing one as it is or with changes. Nothing is written.',
+      'Shows the requests that the policy would have blocked: a new policy as if made at start_time, or an existing one as it is or with changes. Nothing is written.',
     tag: 'Policies',
     auth: 'key_or_login',
     scopes: ['policies.read'],
