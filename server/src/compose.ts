@@ -67,7 +67,7 @@ import { startWatch } from './runtime/watch.ts';
 import { adoptJournals } from './store/disk/adopt.ts';
 import { openDataDir } from './store/disk/data-dir.ts';
 import { openJournal } from './store/disk/journal.ts';
-import { openLazyJournal } from './store/disk/lazy-journal.ts';
+import { openLazyJournal, stateOf } from './store/disk/lazy-journal.ts';
 import { openDiskScratch } from './store/disk/scratch.ts';
 import { startShipper } from './store/disk/shipper.ts';
 import { openVault } from './store/envelope.ts';
@@ -297,7 +297,7 @@ async function open(
     draining: () => draining,
   });
   const ready = async (): Promise<boolean> => {
-    if (draining) return false;
+    if (draining || (journal.failing && config.unrecorded === 'refuse')) return false;
     await Promise.all([tables.ping(), logs.ping()]);
     return true;
   };
@@ -369,6 +369,7 @@ async function open(
     }),
     runInner: (x) => dataPlane?.runInner(x) ?? run(x),
     unpriced: config.unpriced,
+    unrecorded: config.unrecorded,
     objects: own,
     outside: (organisationId) => outsideFactory({ fetcher: training.fetcher, guard, clock, organisationId }),
     clock,
@@ -412,7 +413,13 @@ async function open(
         logs: { ok: await answers(logs.ping()) },
         counters: { kind: redis === null ? 'memory' : 'redis' },
         feed: { age_ms: Math.round(watch.age()) },
-        spool: { depth_bytes: journal.depth(), dropped: journal.dropped, failing: journal.failing, ...shipper.stats },
+        spool: {
+          ...stateOf(journal),
+          dropped: journal.dropped + recorder.givenUp,
+          when_failing: config.unrecorded,
+          ...shipper.stats,
+        },
+        usage_spool: settlements.state,
         in_flight: dataPlane?.inFlight ?? 0,
         body_bytes: bodies.held,
         versions: { sluice: version, node: process.versions.node },

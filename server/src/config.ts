@@ -45,6 +45,8 @@ export interface Config {
   readonly blockInlineConfig: boolean;
   /** What a limit on cost does with a model of unknown price, where the limit has no rule of its own; rates in dollars per million tokens. */
   readonly unpriced: 'serve' | 'deny' | { readonly input: number; readonly output: number };
+  /** What becomes of requests while their records cannot be written, as on a full disk. */
+  readonly unrecorded: 'refuse' | 'serve';
   /** Administration requests per minute and key. */
   readonly adminRequestsPerMinute: number;
 }
@@ -293,6 +295,11 @@ const VARIABLES = {
       return input === undefined || output === undefined ? undefined : { input: Number(input), output: Number(output) };
     },
   }),
+  SLUICE_UNRECORDED: variable({
+    fallback: 'refuse',
+    allowed: 'refuse or serve',
+    parse: oneOf('refuse', 'serve'),
+  }),
   SLUICE_CLOUD_IDENTITY: variable({
     fallback: 'false',
     allowed: 'true or false',
@@ -431,6 +438,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     cloudIdentity: must(get('SLUICE_CLOUD_IDENTITY')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     unpriced: must(get('SLUICE_UNPRICED')),
+    unrecorded: must(get('SLUICE_UNRECORDED')),
     adminRequestsPerMinute: must(get('SLUICE_ADMIN_REQUESTS_PER_MINUTE')),
   });
 }

@@ -46,6 +46,8 @@ export interface Services {
   readonly breakers: Breakers;
   /** What limits on cost do with models of unknown price, where a limit has no rule of its own. */
   readonly unpriced: Readonly<UnpricedRule>;
+  /** What becomes of requests while their records cannot be written. */
+  readonly unrecorded: 'refuse' | 'serve';
   /** Runs a request that Sluice makes itself, from an exchange made for it. */
   readonly runInner: (x: Exchange) => Promise<void>;
   /** Files, batches and fine-tuning jobs. */

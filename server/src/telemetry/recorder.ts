@@ -3,6 +3,8 @@ import type { LogRecord } from './record.ts';
 
 /** The part of the journal the recorder needs (`store/disk/journal.ts`). */
 export interface JournalAppender {
+  /** True while records cannot be written. */
+  readonly failing: boolean;
   /** `line` and `tail` make one line; they are written one behind the other without being joined. */
   append(line: string, done: () => void, tail?: string): void;
 }
@@ -20,6 +22,10 @@ export interface Recorder {
    */
   once(key: string, draft: RecordDraft, done: () => void): void;
   readonly recorded: number;
+  /** True while records cannot be written: those of requests that run are held in memory as far as there is room. */
+  readonly failing: boolean;
+  /** Records of refused requests that were given up while they could not be written, so that those of others have the room. */
+  readonly givenUp: number;
 }
 
 /**
@@ -27,10 +33,16 @@ export interface Recorder {
  */
 export function createRecorder(node: string, journal: JournalAppender): Recorder {
   let seq = 0;
+  let givenUp = 0;
   const nodeMember = `,"node":${JSON.stringify(node)},"seq":`;
   return {
     record(draft, done) {
       seq += 1;
+      if (journal.failing && draft.outcome === 'refused') {
+        givenUp += 1;
+        done();
+        return;
+      }
       // The two members the recorder adds go to the end of the text: copying the draft would cost as much again.
       journal.append(JSON.stringify(draft).slice(0, -1), done, `${nodeMember}${seq}}`);
     },
@@ -39,6 +51,12 @@ export function createRecorder(node: string, journal: JournalAppender): Recorder
     },
     get recorded() {
       return seq;
+    },
+    get failing() {
+      return journal.failing;
+    },
+    get givenUp() {
+      return givenUp;
     },
   };
 }

@@ -3,7 +3,7 @@
  *
  * A real server process answers streams and small requests while configs are written; it is killed with SIGKILL at a
  * random moment and started again on the same data, many times. In the end every answer that completed has exactly one
- * record, no record is there twice, and every acknowledged write is there.
+ * record, no record is there twice, and every acknowledged write is there. Then the disk is filled (`full-disk.ts`).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -16,6 +16,7 @@ import type { FirstRun } from '../../src/first-run.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { LogSink } from '../../src/store/ports.ts';
 import { startUpstream } from '../support/upstream.ts';
+import { fullDisk } from './full-disk.ts';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const CALLERS = 12;
@@ -256,6 +257,7 @@ if (options.store !== 'sqlite') {
   }
 }
 await upstream.stop();
+results.push(await fullDisk(Math.min(5, Math.ceil(kills / 3))));
 const failed = results.filter((pass) => !pass).length;
 process.stdout.write(`chaos: ${results.length - failed} passed, ${failed} failed\n`);
 process.exit(failed === 0 ? 0 : 1);

@@ -92,6 +92,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       ambient: null,
       recorder: {
         recorded: 0,
+        failing: false,
+        givenUp: 0,
         once: (_key, _draft, done) => done(),
         record(draft, done) {
           records.push(JSON.parse(JSON.stringify({ ...draft, node: 'n', seq: records.length })) as LogRecord);
@@ -117,6 +119,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
         node: 'n',
       }),
       unpriced: 'serve',
+      unrecorded: 'refuse',
       random: () => 0,
       cache: null as never,
       breakers: null as never,

@@ -19,6 +19,9 @@ import { findTarget, refuseUnexecuted, selectTarget } from '../select.ts';
 import { countsRates, countsUse, type Target } from '../target.ts';
 import { isManaged } from './objects.ts';
 
+/** A disk that is full is tried again every second: what refused callers wait, in seconds. */
+const UNRECORDED_S = 2;
+
 const MAX_PLANS = 1000;
 
 /** Headers, config and model → the plan of this request. */
@@ -53,6 +56,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   const limitedKey = (x.principal?.rateLimits.length ?? 0) > 0;
   const budgetedKey = x.principal?.usageLimits != null;
   const purpose = purposeFor(x);
+  if (purpose === 'uses' && x.services.recorder.failing) refuseUnrecorded(x);
   // No header has a line break, and a slug and a model have any: one text must not stand for two requests.
   const memoKey =
     inline || !isNeutral(x) || managed
@@ -131,6 +135,16 @@ function keepPlan(snapshot: WorkspaceSnapshot, key: string | null, made: Plan): 
   if (key === null) return;
   if (snapshot.plans.size >= MAX_PLANS) snapshot.plans.clear();
   snapshot.plans.set(key, made);
+}
+
+/** What costs is not begun while its record cannot be written, unless the operator wants it served all the same. */
+function refuseUnrecorded({ dryRun, services }: Exchange): void {
+  if (dryRun || services.unrecorded === 'serve') return;
+  throw new SluiceError(
+    'gateway_unavailable',
+    'Sluice cannot write request records at the moment, so it takes no new requests. Try again in a few seconds.',
+    { retryAfter: UNRECORDED_S, detail: 'the journal cannot be written; see spool in GET /v1/operator/health' },
+  );
 }
 
 function purposeFor({ operation, request }: Exchange): Purpose {

@@ -23,6 +23,8 @@ export interface JournalOptions {
   readonly segmentBytes?: number;
   /** Above this many bytes not yet shipped, records are dropped and counted. The disk holds at most one segment more. */
   readonly maxBytes?: number;
+  /** Bytes of records that are held in memory while the disk takes none; above it they are dropped and counted. */
+  readonly holdBytes?: number;
   readonly io?: JournalIo;
 }
 
@@ -44,13 +46,18 @@ export interface SegmentInfo {
 export interface Journal extends Closable {
   /** Stable over restarts: the key of the reader's position in the sink. */
   readonly name: string;
-  /** Records given up since the start: disk full, I/O error, or over `maxBytes`. */
+  /** Records given up since the start: over `holdBytes` while the disk took none, or over `maxBytes`. */
   readonly dropped: number;
-  /** True from a failed write until the next one that works. */
+  /** Records in memory that the disk has not taken yet. A killed process loses them. */
+  readonly held: number;
+  /**
+   * True from a failed write until one works, and while more than `maxBytes` wait. The disk is tried again by itself, so it
+   * ends within `PROBE_MS` of there being room, also when nothing is appended.
+   */
   readonly failing: boolean;
   /**
    * Queues `line` (JSON without line breaks; anything else throws TypeError). All lines of one event-loop turn become
-   * one `write`; then every `done` runs, also those of dropped records. Never throws for reasons of the disk.
+   * one `write`; then every `done` runs, also those of held and dropped records. Never throws for reasons of the disk.
    */
   append(line: string, done: () => void, tail?: string): void;
   /** Bytes that are not in the sink yet. */
@@ -82,8 +89,13 @@ const SEGMENT = /^(\d{12})\.journal$/;
 const HEADER = 9;
 const GROUP_BYTES = 1 << 20;
 const SYNC_BYTES = 256 << 10;
-/** After a failed write the disk is tried again no sooner than this. */
+/** After a failed write the disk is tried again no sooner than this, */
 const RETRY_MS = 100;
+/** and by itself this often, with as many bytes: room for one record alone would be gone at once. */
+const PROBE_MS = 1_000;
+/** Part of `maxBytes` that may still wait when records are taken again. */
+const ROOM = 0.9;
+const PROBE = Buffer.alloc(64 << 10);
 const HEX = Buffer.from('0123456789abcdef', 'latin1');
 const SPACE = 0x20;
 const LINE_FEED = 0x0a;
@@ -97,6 +109,7 @@ class DiskJournal implements Journal {
   readonly #syncEveryMs: number;
   readonly #segmentBytes: number;
   readonly #maxBytes: number;
+  readonly #holdBytes: number;
 
   #segments: Segment[];
   #retired: Segment[] = [];
@@ -115,8 +128,16 @@ class DiskJournal implements Journal {
   };
 
   #dropped = 0;
-  #failing = false;
+  /** Groups that could not be written, oldest first. */
+  #held: { readonly bytes: Buffer; readonly records: number }[] = [];
+  #heldBytes = 0;
+  #heldRecords = 0;
+  /** The disk takes no bytes. */
+  #broken = false;
+  /** More than `maxBytes` wait for the sink. */
+  #full = false;
   #retryAt = 0;
+  #cancelProbe: (() => void) | null = null;
   #unsynced = 0;
   #directoryDirty = false;
   #cancelTimer: (() => void) | null = null;
@@ -132,6 +153,7 @@ class DiskJournal implements Journal {
     this.#syncEveryMs = options.syncEveryMs;
     this.#segmentBytes = options.segmentBytes;
     this.#maxBytes = options.maxBytes;
+    this.#holdBytes = options.holdBytes;
     this.#segments = segments;
     this.#nextNumber = nextNumber;
     for (const segment of segments) this.#depth += segment.size;
@@ -141,8 +163,12 @@ class DiskJournal implements Journal {
     return this.#dropped;
   }
 
+  get held(): number {
+    return this.#heldRecords;
+  }
+
   get failing(): boolean {
-    return this.#failing;
+    return this.#broken || this.#full;
   }
 
   depth(): number {
@@ -170,8 +196,8 @@ class DiskJournal implements Journal {
     if (tail !== '') end += buffer.write(tail, end);
     const bytes = end + 1 - start;
     if (this.#depth + bytes > this.#maxBytes) {
-      if (!this.#failing) this.#log.warn('journal is full, records are dropped', { bytes: this.#depth });
-      this.#failing = true;
+      if (!this.#full) this.#log.warn('journal is full, records are dropped', { bytes: this.#depth });
+      this.#full = true;
       this.#dropped++;
       return;
     }
@@ -215,14 +241,36 @@ class DiskJournal implements Journal {
     this.#queued = 0;
     if (buffer.length > GROUP_BYTES) this.#buffer = Buffer.allocUnsafeSlow(GROUP_BYTES);
     if (bytes === 0) return;
-    if (!this.#tryWrite(buffer, bytes)) {
+    const written = this.#retryHeld() && this.#tryWrite(buffer, bytes);
+    if (!written) this.#hold(buffer.subarray(0, bytes), records);
+  }
+
+  /** Keeps what the disk does not take, or gives it up above the bound. */
+  #hold(group: Buffer, records: number): void {
+    if (this.#heldBytes + group.length > this.#holdBytes) {
       this.#dropped += records;
-      this.#depth -= bytes;
+      this.#depth -= group.length;
+      return;
     }
+    this.#held.push({ bytes: Buffer.from(group), records });
+    this.#heldBytes += group.length;
+    this.#heldRecords += records;
+  }
+
+  /** Writes what is held, in order. True when nothing is left. */
+  #retryHeld(): boolean {
+    for (let group = this.#held[0]; group !== undefined; group = this.#held[0]) {
+      const { bytes, records } = group;
+      if (!this.#tryWrite(bytes, bytes.length)) return false;
+      this.#held.shift();
+      this.#heldBytes -= bytes.length;
+      this.#heldRecords -= records;
+    }
+    return true;
   }
 
   #tryWrite(buffer: Buffer, bytes: number): boolean {
-    if (this.#failing && this.#clock.monotonic() < this.#retryAt) return false;
+    if (this.#broken && this.#clock.monotonic() < this.#retryAt) return false;
     let segment = this.#live;
     try {
       if (segment === null || (segment.size > 0 && segment.size + bytes > this.#segmentBytes)) {
@@ -230,28 +278,68 @@ class DiskJournal implements Journal {
       }
       const fd = segment.fd;
       if (fd === null) return false;
-      let at = 0;
-      while (at < bytes) at += this.#io.writeSync(fd, buffer, at, bytes - at);
+      this.#write(fd, buffer, bytes);
     } catch (error) {
       this.#failed(segment, error);
       return false;
     }
     segment.size += bytes;
     segment.synced = false;
-    if (this.#failing) {
-      this.#failing = false;
-      this.#log.info('journal is writing again', { dropped: this.#dropped });
-    }
+    this.#works();
     this.#unsynced += bytes;
     this.#scheduleSync();
     return true;
   }
 
+  #write(fd: number, buffer: Buffer, bytes: number): void {
+    let at = 0;
+    while (at < bytes) at += this.#io.writeSync(fd, buffer, at, bytes - at);
+  }
+
+  #works(): void {
+    if (!this.#broken) return;
+    this.#broken = false;
+    this.#cancelProbe?.();
+    this.#cancelProbe = null;
+    this.#log.info('journal is writing again', { dropped: this.#dropped });
+  }
+
+  /** Tries the disk although nothing is appended: callers that are refused while it fails append nothing. */
+  #probe(): void {
+    this.#cancelProbe = null;
+    if (!this.#broken || this.#closing) return;
+    this.#retryAt = 0;
+    if (this.#held.length > 0) this.#retryHeld();
+    else this.#tryRoom();
+    if (this.#broken) this.#scheduleProbe();
+  }
+
+  /** Bytes that are taken back at once: past the recorded size no reader sees them. */
+  #tryRoom(): void {
+    let segment = this.#live;
+    try {
+      segment ??= this.#rotate();
+      const { fd, size } = segment;
+      if (fd === null) return;
+      this.#write(fd, PROBE, PROBE.length);
+      this.#io.ftruncateSync(fd, size);
+    } catch (error) {
+      this.#failed(segment, error);
+      return;
+    }
+    this.#works();
+  }
+
+  #scheduleProbe(): void {
+    this.#cancelProbe ??= this.#clock.after(PROBE_MS, () => this.#probe());
+  }
+
   /** Takes back the half of a group that reached the disk, so no reader takes it for a record that was kept. */
   #failed(segment: Segment | null, error: unknown): void {
-    if (!this.#failing) this.#log.error('journal cannot write, records are dropped', { error });
-    this.#failing = true;
+    if (!this.#broken) this.#log.error('journal cannot write, records are held in memory', { error });
+    this.#broken = true;
     this.#retryAt = this.#clock.monotonic() + RETRY_MS;
+    this.#scheduleProbe();
     if (segment === null || segment.fd === null) return;
     try {
       this.#io.ftruncateSync(segment.fd, segment.size);
@@ -359,17 +447,26 @@ class DiskJournal implements Journal {
     const offset = Math.min(position.offset, segment.size);
     this.#depth -= offset - segment.shipped;
     segment.shipped = offset;
+    this.#hasRoom();
   }
 
   release(name: string): void {
     const segment = this.#segments.find((one) => one.name === name);
     if (!segment || segment === this.#live) return;
     this.#depth -= segment.size - segment.shipped;
+    this.#hasRoom();
     this.#segments = this.#segments.filter((one) => one !== segment);
     if (segment.fd === null) return;
     // A sync may be using the descriptor right now, so only a sync closes it.
     this.#retired.push(segment);
     if (!this.#closing) void this.#startSync();
+  }
+
+  /** A record fits again, with some to spare: else each one shipped would let one in. */
+  #hasRoom(): void {
+    if (!this.#full || this.#depth > this.#maxBytes * ROOM) return;
+    this.#full = false;
+    this.#log.info('journal takes records again', { dropped: this.#dropped });
   }
 
   close(): Promise<void> {
@@ -379,6 +476,13 @@ class DiskJournal implements Journal {
 
   async #close(): Promise<void> {
     await this.sync();
+    this.#cancelProbe?.();
+    this.#retryAt = 0;
+    if (!this.#retryHeld()) {
+      this.#log.error('journal cannot write, records are lost', { records: this.#heldRecords });
+      this.#dropped += this.#heldRecords;
+      this.#cancelProbe?.();
+    }
     this.#cancelTimer?.();
     this.#live = null;
     await this.#syncAll();
@@ -405,6 +509,7 @@ export async function openJournal(options: JournalOptions): Promise<Journal> {
       syncEveryMs: 50,
       segmentBytes: 16 << 20,
       maxBytes: 256 << 20,
+      holdBytes: 32 << 20,
       io: nodeFs,
       ...options,
     },

@@ -3,7 +3,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import { errorCode } from './files.ts';
-import { type JournalOptions, openJournal } from './journal.ts';
+import { type Journal, type JournalOptions, openJournal } from './journal.ts';
 import { type ShipperOptions, startShipper } from './shipper.ts';
 
 export interface OpenedJournal {
@@ -13,7 +13,22 @@ export interface OpenedJournal {
   ship(): Promise<void>;
 }
 
+/** What an operator is told of a journal; all zero while it is not open. */
+export interface JournalState {
+  readonly depth_bytes: number;
+  readonly dropped: number;
+  readonly held: number;
+  readonly failing: boolean;
+}
+
+export function stateOf(journal: Pick<Journal, 'depth' | 'dropped' | 'held' | 'failing'> | null): JournalState {
+  if (journal === null) return { depth_bytes: 0, dropped: 0, held: 0, failing: false };
+  const { dropped, held, failing } = journal;
+  return { depth_bytes: journal.depth(), dropped, held, failing };
+}
+
 export interface LazyJournal extends Closable {
+  readonly state: JournalState;
   /** Opens it at the first call. Rejects while the directory cannot be used; the next call tries again. */
   open(): Promise<OpenedJournal>;
   /** Resolves when all that was appended is on disk. */
@@ -30,9 +45,11 @@ export async function openLazyJournal(options: LazyJournalOptions): Promise<Lazy
   const ship = everyMs === undefined ? {} : { everyMs };
   let closed = false;
   let parts: ReturnType<typeof begin> | null = null;
+  let present: Journal | null = null;
 
   async function begin() {
     const journal = await openJournal(options);
+    present = journal;
     const shipper = startShipper({ dir, journal, sink, clock, log, ...ship, onDemand: true });
     const opened: OpenedJournal = {
       append(line, done) {
@@ -60,6 +77,9 @@ export async function openLazyJournal(options: LazyJournalOptions): Promise<Lazy
 
   if (await holdsLines(dir)) await open();
   return {
+    get state() {
+      return stateOf(present);
+    },
     open,
     async sync() {
       await (await parts)?.journal.sync();

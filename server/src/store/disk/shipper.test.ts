@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { RecordingSink } from '../../../test/support/log-sink.ts';
 import { type Clock, systemClock } from '../../kernel/clock.ts';
+import { SluiceError } from '../../kernel/errors.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { logRecord } from '../conformance/logs.ts';
 import { openSqliteLogs } from '../sqlite/logs.ts';
@@ -198,6 +199,22 @@ describe('shipper', () => {
     full = false;
     await drained;
     expect(sink.lines).toEqual(numbered(0, 50));
+    expect(readdirSync(dir)).not.toContain('rejected.jsonl');
+  });
+
+  it('sets nothing aside while the sink has no room for records, even if it takes a position', async () => {
+    const { dir, sink, append, shipper } = await setup({ clock: hasty });
+    let full = true;
+    sink.before = (lines) => {
+      if (full && lines.length > 0) throw new SluiceError('unavailable', 'database or disk is full');
+    };
+    await append(...numbered(0, 5));
+    const drained = shipper.drain();
+    await vi.waitFor(() => expect(shipper.stats.failures).toBeGreaterThan(60), { timeout: 15_000 });
+    expect(shipper.stats.rejected).toBe(0);
+    full = false;
+    await drained;
+    expect(sink.lines).toEqual(numbered(0, 5));
     expect(readdirSync(dir)).not.toContain('rejected.jsonl');
   });
 

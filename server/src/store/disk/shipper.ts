@@ -3,6 +3,7 @@ import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Clock } from '../../kernel/clock.ts';
+import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { JournalPosition, LogSink } from '../ports.ts';
@@ -92,6 +93,11 @@ function readHex(buffer: Buffer, at: number): number {
 function isWhole(buffer: Buffer, start: number, end: number): boolean {
   if (end - start <= HEADER || buffer[start + 8] !== SPACE) return false;
   return crc32(buffer.subarray(start + HEADER, end)) === readHex(buffer, start);
+}
+
+/** Whether the store is at fault and not a record: on a full disk it may take the position alone, and no record. */
+function isStoreAway(error: unknown): boolean {
+  return error instanceof SluiceError && error.kind === 'unavailable';
 }
 
 const NO_LINES = Buffer.alloc(0);
@@ -333,7 +339,8 @@ class JournalShipper implements Shipper {
       } catch (error) {
         failures++;
         this.#complain('insert', error, batch.ends.length);
-        if (failures >= patience && (await this.#takesWrites(batch))) return await this.#isolate(batch);
+        const blamed = batch.ends.length > 1 || !isStoreAway(error);
+        if (failures >= patience && blamed && (await this.#takesWrites(batch))) return await this.#isolate(batch);
         await this.#pause(failures);
       }
     }

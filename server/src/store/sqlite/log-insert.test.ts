@@ -10,6 +10,7 @@ import { carefully, quickly } from './log-insert.ts';
 function written(more: Record<string, unknown> = {}): string {
   let line = '';
   const recorder = createRecorder('node-1', {
+    failing: false,
     append(text, _done, tail = '') {
       line = text + tail;
     },
