@@ -232,7 +232,8 @@ describe.each(ALL.map((provider) => [provider.id, provider] as const))('%s', (id
     upstream.answer = (_request, response) => sendJson(response, status, errorBody(id, status));
     const answer = await send(id, some, {});
     const { error } = (await answer.json()) as { error: Fields };
-    expect([answer.status, error.message]).toEqual([becomes, SAID]);
+    const own = OPERATIONS[some].dialect === 'anthropic' && id === 'anthropic';
+    expect([answer.status, error.message]).toEqual([own ? status : becomes, SAID]);
     if (OPERATIONS[some].dialect === 'anthropic') return;
     // A body that already is one of OpenAI's passes as it came.
     if (error.type !== null) expect(error).toMatchObject({ type, ...(code === null ? {} : { code }) });

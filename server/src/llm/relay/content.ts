@@ -168,3 +168,11 @@ const HOLDS: Readonly<Partial<Record<Operation['shape'], string>>> = {
 export function memberOf({ shape }: Operation): string | null {
   return HOLDS[shape] ?? null;
 }
+
+/**
+ * Whether providers say errors of this operation inside an answer with a status of success: those that must hold what was
+ * answered. A member `error` of anything else belongs to the object, as that of a video or a run that failed.
+ */
+export function saysErrors(operation: Operation): boolean {
+  return memberOf(operation) !== null;
+}

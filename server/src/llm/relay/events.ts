@@ -9,7 +9,7 @@ import type { Bound } from '../../providers/binding.ts';
 import type { CallContext, Framing } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
-import { findUsage } from './facts.ts';
+import { findUsage, passesGeneration } from './facts.ts';
 import { answerTouches, isSilent, modelIn, parsed } from './look.ts';
 import type { Meter } from './meter.ts';
 
@@ -29,6 +29,8 @@ export class EventReader {
   /** Texts without which the provider's own transform changes nothing; null when it must always run. */
   #touches: readonly Buffer[] | null;
   #inspect: boolean;
+  /** An event with an error ends the stream; that of a passed-through object may be its own. */
+  readonly #endsByError: boolean;
   /** The first event was an error, and becomes an answer with a status, which a retry can see. */
   refused: ProviderError | null = null;
 
@@ -52,11 +54,12 @@ export class EventReader {
     this.#touches = answerTouches(bound);
     this.#tracker = new TerminalTracker(x.operation.dialect);
     this.#inspect = this.#inspects();
+    this.#endsByError = x.operation.shape !== 'raw' || passesGeneration(x);
   }
 
   /** The stream ended with an error event. */
   get failed(): boolean {
-    return this.#tracker.failed;
+    return this.#endsByError && this.#tracker.failed;
   }
 
   /** Why nothing follows the events that `push` gave last, where the framing itself says so. */
@@ -103,7 +106,7 @@ export class EventReader {
       const event = events[i];
       if (event === undefined) continue;
       this.#tracker.see(event);
-      if (isTerminal(this.#x.operation.dialect, event) || this.#tracker.failed) return i;
+      if (isTerminal(this.#x.operation.dialect, event) || this.failed) return i;
     }
     return events.length;
   }

@@ -5,6 +5,7 @@ import type { Dialect, Operation, Shape } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
 
 const FACTS = ['usage', 'usageMetadata', 'model', 'error'] as const;
+const WITHOUT_ERROR = FACTS.slice(0, -1);
 /** Answers of our own providers are not attackers' bodies: only the shape of the scan matters, not its small limits. */
 const LIMITS = { depth: 512, keys: 2_000_000, number: 4096 };
 const USAGE_KEY = Buffer.from('"usage"');
@@ -12,7 +13,7 @@ const USAGE_KEY = Buffer.from('"usage"');
 export interface AnswerFacts {
   readonly usage: JsonObject | null;
   readonly model: string | null;
-  /** The answer, parsed, when it carries a top-level `error`. */
+  /** The answer, parsed, when it carries a top-level `error` and `errors` was set. */
   readonly error: JsonObject | null;
   /** It is no JSON object, or only a part of one. */
   readonly broken: boolean;
@@ -22,12 +23,15 @@ const NOTHING: AnswerFacts = { usage: null, model: null, error: null, broken: fa
 /** What the scan refuses beyond that, `JSON.parse` takes. */
 const BROKEN: ReadonlySet<JsonFault> = new Set(['empty', 'not_object', 'syntax', 'trailing']);
 
-/** Usage, model and error of a JSON answer, found in its bytes. `cut` means only the end of it is at hand. */
-export function readAnswerFacts(body: Buffer, cut: boolean): AnswerFacts {
+/**
+ * Usage, model and, where `errors` asks for it, the error of a JSON answer, found in its bytes. `cut` means only the end of it
+ * is at hand.
+ */
+export function readAnswerFacts(body: Buffer, cut: boolean, errors: boolean): AnswerFacts {
   if (cut) return { ...NOTHING, usage: usageNearEnd(body) };
   let scan: ReturnType<typeof scanJson>;
   try {
-    scan = scanJson(body, FACTS, LIMITS);
+    scan = scanJson(body, errors ? FACTS : WITHOUT_ERROR, LIMITS);
   } catch (error) {
     if (error instanceof JsonScanError) return BROKEN.has(error.reason) ? { ...NOTHING, broken: true } : NOTHING;
     throw error;

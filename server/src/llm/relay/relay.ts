@@ -17,7 +17,7 @@ import { StreamGate } from '../guard/stream.ts';
 import type { Target } from '../target.ts';
 import { type AttemptResult, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
 import { ClientSide } from './client-side.ts';
-import { failureIn, memberOf } from './content.ts';
+import { failureIn, memberOf, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
 import { Joint } from './join.ts';
@@ -337,7 +337,7 @@ export class Relay implements WireHandler {
     const must = memberOf(x.operation) !== null && (!this.#kept || this.#rescuable);
     if (must && !json) throw noJson();
     if (json) {
-      const facts = readAnswerFacts(body, this.#sample.cut);
+      const facts = readAnswerFacts(body, this.#sample.cut, saysErrors(x.operation));
       if (must && facts.broken) throw noJson();
       if (this.#rescuable && !this.#sample.cut && this.#isUnfit(readWhole(body))) return;
       if (facts.error !== null && !x.headSent) {
@@ -435,7 +435,7 @@ export class Relay implements WireHandler {
       throw new SluiceError('upstream_invalid', 'The provider answered with JSON that is not an object.');
     const { received } = this.#bound.binding;
     const body = received === undefined ? answer : received(answer, (name) => headerOf(this.#headers, name));
-    const embedded = embeddedError(body);
+    const embedded = this.#bound.binding.shape === 'raw' ? null : embeddedError(body);
     if (embedded !== null) {
       this.#answerError(embedded);
       return;

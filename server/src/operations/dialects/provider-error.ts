@@ -205,13 +205,13 @@ function parsed(raw: string): JsonObject | string {
 
 const family = (dialect: Dialect): string => (dialect === 'anthropic' ? 'anthropic' : 'openai');
 
-/** An upstream error as the caller's body. An error that already has the caller's shape passes unchanged. */
+/** An upstream error as the caller's body. An error that already has the caller's shape keeps its status and its bytes. */
 export function providerErrorBody(input: ProviderErrorInput): ProviderErrorBody {
   const body = parsed(input.raw);
   const error = (input.error ?? readProviderError)(input.status, body);
   const keep = typeof body !== 'string' && family(input.upstream) === family(input.caller);
-  if (keep && wellFormed(body, input.caller) && error.status === input.status) {
-    return { status: input.status, body: input.raw, error };
+  if (keep && input.status >= 400 && wellFormed(body, input.caller)) {
+    return { status: input.status, body: input.raw, error: { ...error, status: input.status } };
   }
   return { status: error.status, body: JSON.stringify(errorObject(error, input.caller)), error };
 }
