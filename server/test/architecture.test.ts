@@ -246,6 +246,11 @@ describe('what is used only at home', () => {
       ]),
     ).toEqual([]);
   });
+  it('who a client is says http/client-address.ts, which knows the proxies in between', () => {
+    // What we connected to ourselves is no client.
+    expect(users(/\bremoteAddress\b|\brequest\.ips?\b/, ['http/client-address.ts', 'http/connect.ts'])).toEqual([]);
+    expect(users(/'x-forwarded-for'/, ['http/client-address.ts', 'http/headers.ts', 'admin/redact.ts'])).toEqual([]);
+  });
   it('randomness is cryptographic', () => {
     expect(users(/\bMath\.random\b/, [])).toEqual([]);
   });

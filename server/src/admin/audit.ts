@@ -2,6 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
 import { tenantOf } from '../auth/tenant.ts';
+import { clientAddress } from '../http/client-address.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { JsonObject } from '../kernel/json.ts';
@@ -75,7 +76,7 @@ function requested(deps: EntryDeps, request: FastifyRequest, mark: Mark) {
     id: uuidv7(deps.clock),
     timestamp: deps.clock.now(),
     uri: maskedPath((request.raw.url ?? '').split('?', 1)[0] ?? '', mark),
-    client_ip: request.ip ?? null,
+    client_ip: clientAddress(request.raw) || null,
     country: null,
     request_headers: maskedHeaders(request.raw.rawHeaders, mark),
   };

@@ -10,6 +10,7 @@ import { z } from 'zod';
 import type { ConsoleSession, ConsoleSessions, Within } from '../auth/console-session.ts';
 import type { Principal } from '../auth/principal.ts';
 import { tenantOf } from '../auth/tenant.ts';
+import { clientAddress } from '../http/client-address.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
@@ -148,7 +149,7 @@ function registerApi(app: FastifyInstance, deps: ConsoleDeps): void {
   app.post('/console/api/session', async (request, reply) => {
     sessions.checkOrigin(request.headers.origin);
     const { token } = await readBody(request, ExchangeBody, SESSION_BODY_BYTES);
-    const signedIn = await sessions.exchange(token, request.ip, recorded(request, 'create'));
+    const signedIn = await sessions.exchange(token, clientAddress(request.raw), recorded(request, 'create'));
     reply.header('set-cookie', sessions.setCookie(signedIn.token)).header('cache-control', 'no-store');
     return reply.send(await present(deps, signedIn.session));
   });
@@ -169,7 +170,7 @@ function registerApi(app: FastifyInstance, deps: ConsoleDeps): void {
   app.post('/console/api/invite', async (request, reply) => {
     sessions.checkOrigin(request.headers.origin);
     const { token } = await readBody(request, LookUpBody, SESSION_BODY_BYTES);
-    const { invite, organisation, workspaces } = await deps.invitations.look(token, request.ip);
+    const { invite, organisation, workspaces } = await deps.invitations.look(token, clientAddress(request.raw));
     reply.header('cache-control', 'no-store');
     return reply.send({
       object: 'console_invite',

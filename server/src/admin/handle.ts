@@ -11,6 +11,7 @@ import type { Principal } from '../auth/principal.ts';
 import { roleScopes } from '../auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../auth/security-settings.ts';
 import { systemTenant, tenantOf } from '../auth/tenant.ts';
+import { clientAddress } from '../http/client-address.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
@@ -197,7 +198,7 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
 async function identify(deps: Serving, row: AdminRow, request: FastifyRequest): Promise<Principal> {
   const token = readCredential(request.raw.rawHeaders);
   if (token !== null && row.auth !== 'login') {
-    return deps.authenticator.authenticate(token, request.ip);
+    return deps.authenticator.authenticate(token, clientAddress(request.raw));
   }
   if ((row.auth === 'login' || row.auth === 'key_or_login') && deps.sessions && request.headers.cookie !== undefined) {
     const csrf = request.headers['x-csrf-token'];

@@ -4,8 +4,8 @@ import { z } from 'zod';
 import { type ConsoleSession, type ConsoleSessions, createLink } from '../auth/console-session.ts';
 import { systemTenant } from '../auth/tenant.ts';
 import { Throttle } from '../auth/throttle.ts';
+import { clientAddress } from '../http/client-address.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { SluiceError } from '../kernel/errors.ts';
 import { type Accepted, acceptInvite, findInvite, type OfferedInvite } from '../resources/admin/invites/accept.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import { text } from '../resources/shapes.ts';
@@ -40,6 +40,8 @@ export const AcceptBody = z.strictObject({
   last_name: personName,
 });
 
+const TOO_MANY = 'Too many failed attempts. Wait before you open another invite.';
+
 /** One per process: it counts the failed attempts of each address (rule A-07). */
 export class Invitations {
   readonly #deps: InvitationsDeps;
@@ -52,7 +54,7 @@ export class Invitations {
 
   /** What the link offers; see `findInvite` for what it throws. */
   async look(token: string, address: string): Promise<OfferedInvite> {
-    return this.#guarded(address, () => this.#deps.tables.systemRead((tx) => findInvite(tx, token)));
+    return this.#failures.watch(address, TOO_MANY, () => this.#deps.tables.systemRead((tx) => findInvite(tx, token)));
   }
 
   /** Accepts the invite and signs its new user in. */
@@ -61,7 +63,7 @@ export class Invitations {
     request: FastifyRequest,
   ): Promise<{ readonly accepted: Accepted; readonly token: string; readonly session: ConsoleSession }> {
     const { tables, vault, clock, sessions } = this.#deps;
-    const accepted = await this.#guarded(request.ip, async () => {
+    const accepted = await this.#failures.watch(clientAddress(request.raw), TOO_MANY, async () => {
       const { invite } = await tables.systemRead((tx) => findInvite(tx, body.token));
       return tables.write(
         systemTenant(invite.organisation_id),
@@ -90,20 +92,5 @@ export class Invitations {
     });
     const link = await createLink(tables, clock, accepted.user);
     return { accepted, ...(await sessions.exchange(link.token)) };
-  }
-
-  async #guarded<T>(address: string, attempt: () => Promise<T>): Promise<T> {
-    const wait = this.#failures.blockedFor(address);
-    if (wait > 0) {
-      throw new SluiceError('too_many_requests', 'Too many failed attempts. Wait before you open another invite.', {
-        retryAfter: Math.max(1, Math.ceil(wait / 1000)),
-      });
-    }
-    try {
-      return await attempt();
-    } catch (error) {
-      if (error instanceof SluiceError && error.kind === 'unauthenticated') this.#failures.failed(address);
-      throw error;
-    }
   }
 }

@@ -12,7 +12,7 @@ import type { Change, Tables } from '../store/ports.ts';
 import { principalOfRow } from './key-principal.ts';
 import { KEY_LENGTH, type ParsedKey, parseKey } from './keys.ts';
 import type { Principal } from './principal.ts';
-import { Throttle } from './throttle.ts';
+import { Throttle, tooMany } from './throttle.ts';
 
 /** An entry that no poll confirmed and nobody verified for this long is verified again. */
 const FRESH_MS = 5_000;
@@ -38,7 +38,7 @@ export interface Authenticator {
    * `unauthenticated` (malformed, unknown, wrong, expired, revoked), `forbidden` (organisation suspended),
    * `too_many_requests` (rule A-07) or `unavailable`.
    *
-   * @param address peer address, for the throttle of failed attempts
+   * @param address the client's address, for the throttle of failed attempts
    */
   authenticate(token: string, address?: string): Principal | Promise<Principal>;
   /** To be called for every entry of the change feed; topics that do not concern keys cost nothing. */
@@ -73,6 +73,7 @@ const REFUSALS: Record<Refusal | 'malformed', string> = {
   revoked: 'The API key has been revoked. Create a new one.',
 };
 
+const TOO_MANY = 'Too many failed attempts. Wait before trying another key.';
 const refusal = (reason: Refusal | 'malformed') => new SluiceError('unauthenticated', REFUSALS[reason]);
 
 export function createAuthenticator(options: AuthenticatorOptions): Authenticator {
@@ -126,6 +127,8 @@ class KeyAuthenticator implements Authenticator {
     }
     const parsed = parseKey(token);
     if (parsed === null) throw refusal('malformed');
+    // A known key never gets here, so this costs the callers of an address nothing but a guesser's flood.
+    if (!this.#addresses.mayLook(address)) throw tooMany(this.#addresses.blockedFor(address), TOO_MANY);
     return this.#load(id, parsed, address);
   }
 
@@ -253,7 +256,7 @@ class KeyAuthenticator implements Authenticator {
     this.#keyIds.failed(parsed.publicId);
     // The key id is public and an address may be a proxy's. A true key never gets here, so a guesser can lock nobody out.
     const wait = Math.max(this.#keyIds.blockedFor(parsed.publicId), this.#addresses.blockedFor(address));
-    return wait > 0 ? tooMany(wait) : refusal(reason);
+    return wait > 0 ? tooMany(wait, TOO_MANY) : refusal(reason);
   }
 
   #keep(id: string, entry: Entry): void {
@@ -330,10 +333,4 @@ function same(stored: string | undefined, presented: string): boolean {
   const wanted = stored === undefined ? DUMMY : Buffer.from(stored, 'hex');
   const given = Buffer.from(presented, 'hex');
   return timingSafeEqual(wanted.length === given.length ? wanted : DUMMY, given) && stored !== undefined;
-}
-
-function tooMany(waitMs: number): SluiceError {
-  return new SluiceError('too_many_requests', 'Too many failed attempts. Wait before trying another key.', {
-    retryAfter: Math.max(1, Math.ceil(waitMs / 1000)),
-  });
 }

@@ -74,16 +74,18 @@ test('a link that was never made, a damaged one and a session token are refused 
   await expect(sessions.exchange(token)).resolves.toBeDefined();
 });
 
-test('A-07 failed sign-ins of one address are slowed down, other addresses are not', async () => {
-  const token = await link();
-  for (let i = 0; i < 11; i++) {
+test('A-07 failed sign-ins of one address are answered 429, and never lock a true link out, from there or elsewhere', async () => {
+  for (let i = 0; i < 10; i++) {
     await expect(sessions.exchange('A'.repeat(43), '192.0.2.1')).rejects.toMatchObject({ kind: 'unauthenticated' });
   }
-  await expect(sessions.exchange(token, '192.0.2.1')).rejects.toMatchObject({
-    kind: 'too_many_requests',
-    retryAfter: 1,
-  });
-  await expect(sessions.exchange(token, '192.0.2.2')).resolves.toBeDefined();
+  for (let i = 0; i < 100; i++) {
+    await expect(sessions.exchange('A'.repeat(43), '192.0.2.1')).rejects.toMatchObject({
+      kind: 'too_many_requests',
+      retryAfter: expect.any(Number),
+    });
+  }
+  await expect(sessions.exchange(await link(), '192.0.2.1')).resolves.toBeDefined();
+  await expect(sessions.exchange(await link(), '192.0.2.2')).resolves.toBeDefined();
 });
 
 test('the store keeps digests only: neither link nor session token can be read from it', async () => {

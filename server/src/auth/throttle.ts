@@ -1,21 +1,26 @@
 import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
 
 const WINDOW_MS = 60_000;
 const FREE_FAILURES = 10;
 const FIRST_WAIT_MS = 1_000;
 const LONGEST_WAIT_MS = 15 * 60_000;
+/** Attempts a second that are looked at although their source is over its limit. */
+const LOOKS_A_SECOND = 10;
 
 interface Entry {
   failures: number;
   windowEnds: number;
-  /** No attempt is looked at before this time. */
+  /** A failure before this time is answered 429. */
   blockedUntil: number;
   wait: number;
+  looks: number;
+  looksEnd: number;
 }
 
 /**
  * Counts failed attempts per source (rule A-07): ten in a minute are free, then each further one doubles the wait, up to
- * 15 minutes. Forgets a source after 15 quiet minutes, and the oldest one when the map is full.
+ * 15 minutes. The wait is for whoever fails: a true secret from the same source is never locked out. Forgets a source after 15 quiet minutes, and the oldest one when the map is full.
  */
 export class Throttle {
   readonly #clock: Clock;
@@ -37,12 +42,43 @@ export class Throttle {
     return entry === undefined ? 0 : Math.max(0, entry.blockedUntil - this.#clock.monotonic());
   }
 
+  /**
+   * Whether an attempt may be looked up, which costs a read of the store. A source over its limit has ten a second: a
+   * guesser cannot keep the store busy, and a true secret from the same address gets its turn.
+   */
+  mayLook(source: string): boolean {
+    const entry = this.#entries.get(source);
+    const now = this.#clock.monotonic();
+    if (entry === undefined || entry.blockedUntil <= now) return true;
+    if (now >= entry.looksEnd) {
+      entry.looks = 0;
+      entry.looksEnd = now + 1_000;
+    }
+    entry.looks += 1;
+    return entry.looks <= LOOKS_A_SECOND;
+  }
+
+  /**
+   * Looks a secret up by `attempt`. When that throws `unauthenticated`, the failure counts for `source`, and past the limit
+   * it is thrown as `too_many_requests` with `message`.
+   */
+  async watch<T>(source: string, message: string, attempt: () => Promise<T>): Promise<T> {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (!(error instanceof SluiceError) || error.kind !== 'unauthenticated') throw error;
+      this.failed(source);
+      const wait = this.blockedFor(source);
+      throw wait > 0 ? tooMany(wait, message) : error;
+    }
+  }
+
   failed(source: string): void {
     const now = this.#clock.monotonic();
     let entry = this.#entries.get(source);
     if (entry === undefined || now > Math.max(entry.windowEnds, entry.blockedUntil) + LONGEST_WAIT_MS) {
       if (entry === undefined && this.#entries.size >= this.#capacity) this.#evict();
-      entry = { failures: 0, windowEnds: now + WINDOW_MS, blockedUntil: 0, wait: FIRST_WAIT_MS };
+      entry = { failures: 0, windowEnds: now + WINDOW_MS, blockedUntil: 0, wait: FIRST_WAIT_MS, looks: 0, looksEnd: 0 };
       this.#entries.set(source, entry);
     }
     if (now > entry.windowEnds) {
@@ -59,4 +95,9 @@ export class Throttle {
     const oldest = this.#entries.keys().next();
     if (!oldest.done) this.#entries.delete(oldest.value);
   }
+}
+
+/** The refusal of a source that failed too often. */
+export function tooMany(waitMs: number, message: string): SluiceError {
+  return new SluiceError('too_many_requests', message, { retryAfter: Math.max(1, Math.ceil(waitMs / 1000)) });
 }

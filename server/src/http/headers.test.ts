@@ -6,15 +6,9 @@ import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { CREDENTIAL_HEADERS, FRAMING_HEADERS, METADATA_HEADERS, SIGN_IN_HEADERS } from '../kernel/header-names.ts';
 import { silentLog } from '../kernel/log.ts';
+import { isTrustedProxy } from './client-address.ts';
 import { createEgressGuard, parseTrustedHosts } from './egress-guard.ts';
-import {
-  ANSWER_HEADERS,
-  applyAliases,
-  filterUpstreamHeaders,
-  isForwardable,
-  isTrustedProxy,
-  stripIngress,
-} from './headers.ts';
+import { ANSWER_HEADERS, applyAliases, filterUpstreamHeaders, isForwardable, stripIngress } from './headers.ts';
 import { createUpstream } from './upstream.ts';
 
 function request(headers: Record<string, string | undefined>, peer = '127.0.0.1'): IncomingMessage {

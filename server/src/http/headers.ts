@@ -10,7 +10,7 @@ import {
   SIGN_IN_HEADERS,
   validHeaderName,
 } from '../kernel/header-names.ts';
-import { addressBytes, inRange, parseRange, type Range, unmapped } from './addresses.ts';
+import { isTrustedProxy, peerAddress, readForwardedFor } from './client-address.ts';
 
 /** Header names the gateway treats specially (security 6), as data, and the few functions that read it. */
 
@@ -53,32 +53,14 @@ export function isForwardable(name: string): 'yes' | 'never' | 'refused' {
   return 'yes';
 }
 
-/** Ranges of a list that does not change after the start. */
-const compiled = new WeakMap<readonly string[], readonly Range[]>();
-
-/** Whether the peer is one of SLUICE_TRUSTED_PROXIES (addresses and CIDRs). */
-export function isTrustedProxy(address: string | undefined, list: readonly string[]): boolean {
-  if (list.length === 0 || address === undefined) return false;
-  let known = compiled.get(list);
-  if (!known) {
-    known = list.map((text) => {
-      const range = parseRange(text.trim());
-      if (!range) throw new Error(`Trusted proxy ${JSON.stringify(text)} is not an address or range`);
-      return range;
-    });
-    compiled.set(list, known);
-  }
-  const bytes = addressBytes(address.replace(/%.*/, ''));
-  return bytes !== null && known.some((range) => inRange(bytes, range) || inRange(unmapped(bytes), range));
-}
-
 function isStripped(name: string): boolean {
   return routing.has(name) || startsWithAny(name, ROUTING_PREFIXES) || name.startsWith(`${OWN_PREFIX}internal-`);
 }
 
 /**
  * H-02: removes from `request.headers` what only a proxy or the gateway itself may say. A trusted proxy may say
- * `x-forwarded-for` and `x-forwarded-proto`. `rawHeaders` stays what the client sent; read `headers` after this.
+ * `x-forwarded-for` and `x-forwarded-proto`; `clientAddress` knows the first from here on. `rawHeaders` stays what the
+ * client sent; read `headers` after this.
  */
 export function stripIngress(request: IncomingMessage, trustedProxies: readonly string[]): void {
   const { headers } = request;
@@ -89,8 +71,9 @@ export function stripIngress(request: IncomingMessage, trustedProxies: readonly 
     if (!isStripped(name)) continue;
     if (
       (name === 'x-forwarded-for' || name === 'x-forwarded-proto') &&
-      isTrustedProxy(request.socket.remoteAddress, trustedProxies)
+      isTrustedProxy(peerAddress(request.socket), trustedProxies)
     ) {
+      if (name === 'x-forwarded-for') readForwardedFor(request, trustedProxies);
       continue;
     }
     delete headers[name];

@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { SluiceError } from '../kernel/errors.ts';
 import { OWN_PREFIX } from '../kernel/header-names.ts';
-import { isTrustedProxy } from './headers.ts';
+import { isTrustedProxy, peerAddress } from './client-address.ts';
 import { checkTarget } from './target.ts';
 
 /** What `node:http` accepts by default and this server does not (security 8.1, 8.2; rule D-03). */
@@ -74,8 +74,8 @@ export function hardenServer(server: Server, options: HardenOptions = {}): void 
 function capPerPeer(server: Server, cap: number, trustedProxies: readonly string[]): void {
   const peers = new Map<string, number>();
   server.on('connection', (socket) => {
-    const peer = socket.remoteAddress;
-    if (peer === undefined || isTrustedProxy(peer, trustedProxies)) return;
+    const peer = peerAddress(socket);
+    if (peer === '' || isTrustedProxy(peer, trustedProxies)) return;
     const open = peers.get(peer) ?? 0;
     if (open >= cap) {
       socket.destroy();

@@ -1,4 +1,5 @@
 import type { Principal } from '../../auth/principal.ts';
+import { clientAddress } from '../../http/client-address.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Exchange } from '../exchange.ts';
 import { noCredential } from '../unread-headers.ts';
@@ -32,7 +33,7 @@ export function authenticate(x: Exchange): void | Promise<void> {
   } else {
     throw new SluiceError('unauthenticated', noCredential(x.request.headers));
   }
-  const principal = x.services.authenticator.authenticate(token, x.request.socket.remoteAddress ?? '');
+  const principal = x.services.authenticator.authenticate(token, clientAddress(x.request));
   if (principal instanceof Promise) return principal.then((known) => authorise(x, known));
   authorise(x, principal);
 }
