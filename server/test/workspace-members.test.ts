@@ -1,5 +1,6 @@
 /** Members of workspaces (api §17), on both engines: who belongs, who may say so, and what goes with a membership. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { scopesOf } from '../src/auth/scopes.ts';
 import type { Answer } from './support/admin.ts';
 import { type Caller, type Organisation, startOrganisation } from './support/organisation.ts';
 
@@ -237,29 +238,34 @@ describe.each(['sqlite', 'postgres'] as const)('members of a workspace on %s', (
       expect(raised.status).toBe(own === 'admin' ? 200 : 403);
     });
 
-    it('a user key counts as its owner, a service key as the user it goes back to', async () => {
-      const scopes = ['workspace_users.create'];
+    it('a service key counts as the user it goes back to; a user key gives no roles', async () => {
+      const scopes = [...scopesOf('workspace-service')];
       const manager = await joined('manager');
       const make = async (by: Caller, body: Record<string, unknown>, sub: string) =>
         ok(
           await by('POST', `/v1/api-keys/workspace/${sub}`, { name: 'k', scopes, workspace_id: workspace.id, ...body }),
         );
-      const more = { scopes: [...scopes, 'workspace_service_api_keys.create'] };
-      const own = await make(manager.call, { user_id: manager.id }, 'user');
-      const service = await make(manager.call, more, 'service');
+      const own = await make(
+        manager.call,
+        { user_id: manager.id, scopes: scopes.filter((scope) => scopesOf('workspace-user').has(scope)) },
+        'user',
+      );
+      const service = await make(manager.call, {}, 'service');
       const second = await make(on.as(service.key), {}, 'service');
-      for (const { key } of [own, service, second]) {
+      for (const { key } of [service, second]) {
         const id = await on.addUser('member');
         const body = (role: string) => ({ users: [{ id, role }] });
         refused(await on.as(key)('POST', users, body('admin')), 403, 'AB03', 'users[0].role');
         ok(await on.as(key)('POST', users, body('manager')));
       }
-      ok(await call('DELETE', `${users}/${manager.id}`));
       const id = await on.addUser('member');
-      refused(await on.as(own.key)('POST', users, { users: [{ id, role: 'member' }] }), 401, 'AB05');
-      refused(await on.as(second.key)('POST', users, { users: [{ id, role: 'admin' }] }), 403, 'AB03', 'users[0].role');
+      const body = (role: string) => ({ users: [{ id, role }] });
+      refused(await on.as(own.key)('POST', users, body('member')), 403, 'AB03', 'users[0].role');
+      ok(await call('DELETE', `${users}/${manager.id}`));
+      refused(await on.as(own.key)('POST', users, body('member')), 401, 'AB05');
+      refused(await on.as(second.key)('POST', users, body('admin')), 403, 'AB03', 'users[0].role');
       const { key } = await on.makeKey('workspace/service', scopes, { workspace_id: workspace.id });
-      ok(await on.as(key)('POST', users, { users: [{ id, role: 'admin' }] }));
+      ok(await on.as(key)('POST', users, body('admin')));
     });
 
     it('the refusal of a role says nothing about the user', async () => {
@@ -354,14 +360,15 @@ describe.each(['sqlite', 'postgres'] as const)('members of a workspace on %s', (
 
     it('a new role is in force with the next call', async () => {
       const person = await joined('admin');
-      const { key } = await on.makeKey('workspace/user', ['workspace_users.create'], {
+      const { key } = await on.makeKey('workspace/user', ['workspace_users.delete'], {
         workspace_id: workspace.id,
         user_id: person.id,
       });
       const again = { users: [{ id: person.id, role: 'admin' }] };
-      ok(await on.as(key)('POST', users, again));
+      ok(await person.call('POST', users, again));
+      ok(await on.as(key)('DELETE', `${users}/${(await joined('admin')).id}`));
       expect(ok(await call('PUT', `${users}/${person.id}`, { role: 'member' }))).toEqual({});
-      refused(await on.as(key)('POST', users, again), 403, 'AB03');
+      refused(await on.as(key)('DELETE', `${users}/${(await joined('member')).id}`), 403, 'AB03');
       refused(await person.call('POST', users, again), 403, 'AB03');
       refused(await call('PUT', `${users}/${person.id}`, {}), 400, 'AB01', 'role');
       refused(await call('PUT', `${users}/${person.id}`, { role: null }), 400, 'AB01', 'role');

@@ -190,11 +190,31 @@ const WORKSPACE_ONLY = [...WORKSPACE, ...USER].filter((scope) => !ORGANISATION.h
  * workspace keys may also grant the scopes that no organisation key can hold (`completions.write` and its like),
  * because it has authority over every workspace and could not create a useful key otherwise.
  */
-export function grantable(principal: Principal): ReadonlySet<string> {
+export function grantable(principal: Pick<Principal, 'kind' | 'scopes'>): ReadonlySet<string> {
   if (principal.kind !== 'organisation-service') return principal.scopes;
   const mayCreate =
     principal.scopes.has('workspace_service_api_keys.create') || principal.scopes.has('workspace_user_api_keys.create');
   return mayCreate ? new Set([...principal.scopes, ...WORKSPACE_ONLY]) : principal.scopes;
+}
+
+/** Comes with every role in a workspace, and no workspace key can hold it. */
+const READS_PEOPLE = 'organisation_users.read';
+
+/**
+ * The first scope that keeps a key from giving a role (rule P-01), or null when it holds all that the role brings. Where
+ * an organisation key lacks only what no such key can hold, the scope that stands for it is named: making user keys.
+ */
+export function missingForRole(
+  key: Pick<Principal, 'kind' | 'scopes'>,
+  scopesOfRole: ReadonlySet<string>,
+): string | null {
+  const own = grantable(key);
+  const possible = scopesOf(key.kind);
+  const missing = [...scopesOfRole].filter((scope) => !own.has(scope));
+  const addable = missing.find((scope) => possible.has(scope));
+  if (addable !== undefined) return addable;
+  if (key.kind === 'organisation-service') return missing.length === 0 ? null : 'workspace_user_api_keys.create';
+  return missing.find((scope) => scope !== READS_PEOPLE) ?? null;
 }
 
 /** The two sets' common members. */

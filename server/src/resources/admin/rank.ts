@@ -14,12 +14,12 @@ const RANKS: Record<OrganisationRole | WorkspaceRole, number> = { member: 1, man
 const MAX_LINKS = 16;
 
 /** Of a transaction, the tenant's or the system's. */
-interface Finds {
+export interface Finds {
   find(table: 'api_keys', where: Where<'api_keys'>): Promise<Row<'api_keys'> | undefined>;
   find(table: 'users', where: Where<'users'>): Promise<Row<'users'> | undefined>;
 }
 
-type Caller = Pick<Call<unknown, unknown, unknown>, 'principal' | 'tx'>;
+export type Caller = Pick<Call<unknown, unknown, unknown>, 'principal' | 'tx'>;
 
 /** Refuses with 403 to give, take or touch a role above the caller's own. */
 export function checkRank<R extends OrganisationRole | WorkspaceRole>(own: R, role: R, param: string | null): void {
@@ -74,20 +74,6 @@ async function makerOf(
     behind = key.created_by;
   }
   return 'lost';
-}
-
-/**
- * Whether the user or key that invited somebody could still do so: it is there, may invite, and stands as high as the
- * role. A key that has expired was there for its time; one that was revoked is not there.
- */
-export async function mayStillInvite(tx: Finds, inviterId: string, role: OrganisationRole): Promise<boolean> {
-  const key = await tx.find('api_keys', { id: inviterId });
-  if (key !== undefined) {
-    if (key.status === 'archived' || !key.scopes.includes('organisation_users.create')) return false;
-    return !isAbove(role, await rankOfKey(tx, key.id));
-  }
-  const user = await tx.find('users', { id: inviterId });
-  return user?.status === 'active' && user.role !== 'member' && !isAbove(role, user.role);
 }
 
 /** The role that the caller acts with in a workspace, as it is in this transaction. */

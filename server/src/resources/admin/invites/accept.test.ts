@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { temporaryTables } from '../../../../test/support/tables.ts';
+import { scopesOf } from '../../../auth/scopes.ts';
 import { systemTenant } from '../../../auth/tenant.ts';
 import { systemClock } from '../../../kernel/clock.ts';
 import { base62, uuidv7 } from '../../../kernel/id.ts';
@@ -9,7 +10,8 @@ import { apiKeyRow, userRow } from '../../../store/conformance/rows.ts';
 import type { Tables } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { type CreatedOrganisation, createOrganisation } from '../../organisations.ts';
-import { mayStillInvite } from '../rank.ts';
+import { mayStillInvite } from '../give.ts';
+import { rankOfKey } from '../rank.ts';
 import { acceptInvite } from './accept.ts';
 
 const INVITE = 'organisation_users.create';
@@ -34,7 +36,8 @@ const user = async (more: Partial<Row<'users'>>): Promise<string> => {
 };
 const key = async (more: Partial<Row<'api_keys'>>): Promise<string> => {
   const type = 'organisation-service' as const;
-  const unbound = { type, workspace_id: null, user_id: null, scopes: [INVITE], status: 'active' as const };
+  const every = [...scopesOf(type)];
+  const unbound = { type, workspace_id: null, user_id: null, scopes: every, status: 'active' as const };
   const row = apiKeyRow(org.organisation_id, id(), { ...unbound, created_by: null, ...more });
   await tables.systemWrite((tx) => tx.insert('api_keys', row));
   return row.id;
@@ -93,8 +96,8 @@ describe('accepting an invite', () => {
 });
 
 describe('P-02 an invite stands as long as whoever sent it could send it', () => {
-  const may = (inviter: string, role: 'admin' | 'member') =>
-    tables.systemRead((tx) => mayStillInvite(tx, inviter, role));
+  const may = (invited_by: string, role: 'admin' | 'member') =>
+    tables.systemRead((tx) => mayStillInvite(tx, { settings: {} }, { invited_by, role, workspaces: [] }));
 
   it.each<[string, () => Promise<string>, boolean, boolean]>([
     ['an admin', () => user({ role: 'admin' }), true, true],
@@ -102,6 +105,7 @@ describe('P-02 an invite stands as long as whoever sent it could send it', () =>
     ['an owner who was removed', () => user({ role: 'owner', status: 'archived' }), false, false],
     ['nobody', async () => id(), false, false],
     ['a key', () => key({}), true, true],
+    ['a key with no scope but that of inviting', () => key({ scopes: [INVITE] }), false, true],
     ['a key that has expired', () => key({ status: 'expired' }), true, true],
     ['a key that was revoked', () => key({ status: 'archived' }), false, false],
     ['a key without the scope', () => key({ scopes: [] }), false, false],
@@ -123,10 +127,24 @@ describe('P-02 an invite stands as long as whoever sent it could send it', () =>
     expect([await may(inviter, 'admin'), await may(inviter, 'member')]).toEqual([admins, members]);
   });
 
-  it('the key of an owner who was removed gives no owner’s rights', async () => {
+  it('falls when the sender’s key has lost a scope of a workspace’s role', async () => {
+    const given = {
+      role: 'member' as const,
+      workspaces: [{ workspace_id: org.workspace_id, role: 'manager' as const }],
+    };
+    const stands = async (scopes: string[]) => {
+      const invited_by = await key({ scopes });
+      return tables.systemRead((tx) => mayStillInvite(tx, { settings: {} }, { ...given, invited_by }));
+    };
+    const every = [...scopesOf('organisation-service')];
+    expect(await stands(every)).toBe(true);
+    expect(await stands(every.filter((scope) => scope !== 'policies.delete'))).toBe(false);
+  });
+
+  it('the key of an owner who was removed outranks other admins no more', async () => {
     const orphan = await key({ created_by: await user({ role: 'owner', status: 'archived' }) });
     const living = await key({ created_by: org.user_id });
-    const stands = (inviter: string) => tables.systemRead((tx) => mayStillInvite(tx, inviter, 'owner'));
-    expect([await stands(orphan), await stands(living)]).toEqual([false, true]);
+    const rank = (keyId: string) => tables.systemRead((tx) => rankOfKey(tx, keyId));
+    expect([await rank(orphan), await rank(living)]).toEqual(['admin', 'owner']);
   });
 });

@@ -5,7 +5,7 @@ import { uuidv7 } from '../../../kernel/id.ts';
 import type { SystemTx, TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import type { AutoKey } from '../../api-keys/auto.ts';
-import { mayStillInvite } from '../rank.ts';
+import { mayStillInvite } from '../give.ts';
 import { joinWorkspace } from '../workspaces/membership.ts';
 import { inviteStatus } from './index.ts';
 import { digestOfToken } from './link.ts';
@@ -37,7 +37,7 @@ export async function findInvite(tx: SystemTx, token: string): Promise<OfferedIn
   const organisation = await tx.find('organisations', { id: organisation_id });
   if (!organisation) throw unknownLink();
   checkActive(organisation);
-  await checkInviter(tx, invite);
+  await checkInviter(tx, organisation, invite);
   const ids = invite.workspaces.map((workspace) => workspace.workspace_id);
   const rows = await tx.list('workspaces', { where: { organisation_id, id: { in: ids }, status: 'active' } });
   const found = new Map(rows.map((row) => [row.id, row]));
@@ -71,8 +71,9 @@ export async function acceptInvite(tx: TenantTx, clock: Clock, acceptance: Accep
   if (!invite) throw unknownLink();
   const now = await tx.now();
   checkOpen(invite, now);
-  checkActive(await tx.organisation());
-  await checkInviter(tx, invite);
+  const organisation = await tx.organisation();
+  checkActive(organisation);
+  await checkInviter(tx, organisation, invite);
   await tx.update('invites', { id: invite.id }, { status: 'accepted', accepted_at: now, last_updated_at: now });
   tx.changed({ workspaceId: null, topic: 'invites', entityId: invite.id });
   const user = await welcome(tx, clock, invite, acceptance);
@@ -132,8 +133,12 @@ function checkActive(organisation: Row<'organisations'>): void {
 }
 
 /** An invite gives what its sender could give, for as long as he could. */
-async function checkInviter(tx: TenantTx | SystemTx, invite: InviteRow): Promise<void> {
-  if (await mayStillInvite(tx, invite.invited_by, invite.role)) return;
+async function checkInviter(
+  tx: TenantTx | SystemTx,
+  organisation: Row<'organisations'>,
+  invite: InviteRow,
+): Promise<void> {
+  if (await mayStillInvite(tx, organisation, invite)) return;
   throw refused('The sender of this invite may no longer invite. Ask an administrator for a new one.');
 }
 

@@ -14,6 +14,7 @@ import type { Action, AnyAction, Call } from '../../resource.ts';
 import { applyMetadataSchema } from '../../settings/metadata.ts';
 import { metadataSchemaOf } from '../../settings/settings.ts';
 import { name, text } from '../../shapes.ts';
+import { checkGives, checkGivesIn } from '../give.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
 import { readWorkspaceRoles, workspaceRoles } from '../workspace-roles.ts';
@@ -154,11 +155,12 @@ const create: Action<unknown, unknown, CreateBody> = {
   run: async (call) => {
     const { body, principal, tenant, tx, clock } = call;
     const now = await tx.now();
-    checkRank(await rankOf(call), body.role, 'role');
+    await checkGives(call, body.role, 'role');
     const details = body.workspace_api_key_details;
     checkInvitedKey(principal, details);
     await checkInvitedMetadata(tx, details);
     const workspaces = await readWorkspaceRoles(tx, body.workspaces);
+    for (const [index, given] of workspaces.entries()) await checkGivesIn(call, given, `workspaces[${index}].role`);
     await claimAddress(tx, body.email, now);
     const link = newLink(call.publicUrl);
     const row: InviteRow = {
@@ -220,8 +222,9 @@ const resend: Action<{ inviteId: string }> = {
   secretAnswer: true,
   run: async (call) => {
     const row = await findRow<'invites'>(found, call, 'update');
-    checkRank(await rankOf(call), row.role, null);
-    // The link hands the key out again.
+    // The link hands role, workspaces and key out again.
+    await checkGives(call, row.role, null);
+    for (const given of row.workspaces) await checkGivesIn(call, given, null);
     checkInvitedKey(call.principal, row.api_key_details);
     const link = newLink(call.publicUrl);
     await change(call, row, { token_digest: link.digest, expires_at: (await call.tx.now()) + INVITE_TTL_MS });

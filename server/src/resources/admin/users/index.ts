@@ -8,6 +8,7 @@ import { actorId } from '../../common.ts';
 import { defineResource, emptyAnswer } from '../../define.ts';
 import { userEmail } from '../../fields.ts';
 import type { AnyAction, Call } from '../../resource.ts';
+import { checkGives, checkGivesIn } from '../give.ts';
 import { cancelInvites } from '../invites/cancel.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
@@ -90,9 +91,11 @@ async function setWorkspaces(call: Call<unknown, unknown, unknown>, userId: stri
   for (const workspaceId of now.keys()) {
     if (!kept.has(workspaceId)) await leaveWorkspace({ tx, clock, workspaceId, userId });
   }
-  for (const { workspace_id: workspaceId, role } of wanted) {
+  for (const [index, given] of wanted.entries()) {
+    const { workspace_id: workspaceId, role } = given;
     const place = { tx, clock, workspaceId, userId };
     const before = now.get(workspaceId);
+    if (before !== role) await checkGivesIn(call, given, `workspaces[${index}].role`);
     if (before === undefined) await joinWorkspace({ ...place, role, actorId: actorId(call.principal) });
     else if (before !== role) await changeRole(place, role);
   }
@@ -136,7 +139,7 @@ export const users: readonly AnyAction[] = defineResource<'users', never, Update
         throw new SluiceError('forbidden', 'The role and workspaces of an owner cannot be changed.');
       }
       checkRank(own, row.role, null);
-      if (body.role !== undefined) checkRank(own, body.role, 'role');
+      if (body.role !== undefined && body.role !== row.role) await checkGives(call, body.role, 'role');
       if (body.workspaces !== undefined) {
         await setWorkspaces(call, row.id, await readWorkspaceRoles(call.tx, body.workspaces));
       }

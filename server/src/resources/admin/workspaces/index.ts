@@ -19,6 +19,7 @@ import {
 } from '../../settings/settings.ts';
 import { usageLimitsOf } from '../../shapes.ts';
 import { followUpdate, usageOf } from '../../usage.ts';
+import { checkGivesIn } from '../give.ts';
 import { checkRank, roleIn } from '../rank.ts';
 import { mergeDefaults } from './defaults.ts';
 import { members } from './members.ts';
@@ -198,7 +199,9 @@ async function join(call: Call<unknown, unknown, CreateBody>, row: Workspace): P
   if (creator !== null) await joinWorkspace({ ...joining, userId: creator, role: 'admin' });
   for (const [index, userId] of (body.users ?? []).entries()) {
     if (!(await tx.find('users', { id: userId, status: 'active' }))) throw unknownReference(`users[${index}]`, 'user');
-    if (userId !== creator) await joinWorkspace({ ...joining, userId, role: 'member' });
+    if (userId === creator) continue;
+    await checkGivesIn(call, { workspace_id: row.id, role: 'member' }, `users[${index}]`);
+    await joinWorkspace({ ...joining, userId, role: 'member' });
   }
 }
 

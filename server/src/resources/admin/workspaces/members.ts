@@ -10,6 +10,7 @@ import { actorId, unknownReference } from '../../common.ts';
 import { emptyAnswer, listOf, notFound, pageOf } from '../../define.ts';
 import { isUuid } from '../../fields.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
+import { checkGivesIn } from '../give.ts';
 import { checkRank, roleIn } from '../rank.ts';
 import {
   type AddBody,
@@ -127,8 +128,9 @@ const add: Action<unknown, unknown, AddBody> = {
   run: async (call) => {
     const workspace = await openWorkspace(call);
     const { body, tx, clock, principal } = call;
-    const own = await roleIn(call, workspace.id);
-    for (const [index, { role }] of body.users.entries()) checkRank(own, role, `users[${index}].role`);
+    for (const [index, { role }] of body.users.entries()) {
+      await checkGivesIn(call, { workspace_id: workspace.id, role }, `users[${index}].role`);
+    }
     const added: { id: string; role: string }[] = [];
     for (const [index, { id, role }] of body.users.entries()) {
       const param = `users[${index}].id`;
@@ -166,10 +168,9 @@ const update: Action<Params, unknown, RoleBody> = {
   run: async (call) => {
     const workspace = await openWorkspace(call);
     const { role } = call.body;
-    const own = await roleIn(call, workspace.id);
-    checkRank(own, role, 'role');
+    await checkGivesIn(call, { workspace_id: workspace.id, role }, 'role');
     const member = await memberInPath(call, workspace.id);
-    checkRank(own, member.role, null);
+    checkRank(await roleIn(call, workspace.id), member.role, null);
     const place = { tx: call.tx, clock: call.clock, workspaceId: workspace.id, userId: member.user_id };
     if (member.role !== role) await changeRole(place, role);
     audit(call, workspace, member, { role });
