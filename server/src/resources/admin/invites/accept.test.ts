@@ -97,7 +97,9 @@ describe('accepting an invite', () => {
 
 describe('P-02 an invite stands as long as whoever sent it could send it', () => {
   const may = (invited_by: string, role: 'admin' | 'member') =>
-    tables.systemRead((tx) => mayStillInvite(tx, { settings: {} }, { invited_by, role, workspaces: [] }));
+    tables.systemRead((tx) =>
+      mayStillInvite(tx, { settings: { block_inline_config: false } }, { invited_by, role, workspaces: [] }),
+    );
 
   it.each<[string, () => Promise<string>, boolean, boolean]>([
     ['an admin', () => user({ role: 'admin' }), true, true],
@@ -134,7 +136,9 @@ describe('P-02 an invite stands as long as whoever sent it could send it', () =>
     };
     const stands = async (scopes: string[]) => {
       const invited_by = await key({ scopes });
-      return tables.systemRead((tx) => mayStillInvite(tx, { settings: {} }, { ...given, invited_by }));
+      return tables.systemRead((tx) =>
+        mayStillInvite(tx, { settings: { block_inline_config: false } }, { ...given, invited_by }),
+      );
     };
     const every = [...scopesOf('organisation-service')];
     expect(await stands(every)).toBe(true);
