@@ -70,6 +70,29 @@ describe('callers', () => {
     expect(elsewhere.received.length).toBe(before);
   });
 
+  it('a stored credential goes to no other host, also not to one that the installation trusts', async () => {
+    const before = elsewhere.received.length;
+    const host = `${elsewhere.url}/v1`;
+    const config = { provider: `@${stored}`, custom_host: host };
+    const saved = await server.admin(
+      'POST',
+      '/configs',
+      { name: 'sent elsewhere', config },
+      server.first.workspace_api_key,
+    );
+    expect(saved.status).toBe(200);
+    for (const headers of [
+      { ...viaStored(), 'x-gateway-custom-host': host },
+      { 'x-gateway-config': JSON.stringify(config) },
+      { 'x-gateway-config': String(saved.body.slug) },
+    ]) {
+      const answer = await ask(headers);
+      expect(answer).toMatchObject({ status: 400, all: expect.stringContaining('is not meant for') });
+    }
+    expect(elsewhere.received.length).toBe(before);
+    expect((await ask({ ...viaStored(), 'x-gateway-custom-host': `${upstream.url}/v1` })).status).toBe(200);
+  });
+
   it('A-11 a header under an alias counts although the same request was planned without it', async () => {
     expect((await ask(viaStored())).status).toBe(200);
     const refused = await ask({ ...viaStored(), 'x-portkey-custom-host': 'https://attacker.example/v1' });

@@ -228,7 +228,7 @@ describe('check', () => {
   it('N-01 sends a stored credential over https and to the hosts it belongs to only', () => {
     const stored: EgressPolicy = {
       storedCredential: true,
-      allowedHosts: ['api.openai.com', '*.openai.azure.com', 'gpu.example.com:8443'],
+      allowedOrigins: ['https://api.openai.com', 'https://x.openai.azure.com', 'https://gpu.example.com:8443'],
     };
     for (const url of ['https://api.openai.com/v1', 'https://x.openai.azure.com', 'https://gpu.example.com:8443/'])
       guard.check(url, stored);
@@ -245,12 +245,14 @@ describe('check', () => {
       expect(() => guard.check(url, stored), url).toThrow(SluiceError);
       expect(() => guard.check(url.replace('http:', 'https:'), OPEN)).not.toThrow();
     }
-    expect(() => guard.check('https://evil.com', { storedCredential: true, allowedHosts: [] })).toThrow(SluiceError);
+    expect(() => guard.check('https://evil.com', { storedCredential: true, allowedOrigins: [] })).toThrow(SluiceError);
     expect(() => guard.check('http://example.com', { storedCredential: false, httpsOnly: true })).toThrow(
       'must use https',
     );
     const trusting = guardOf('localhost');
-    trusting.check('http://localhost:11434/v1', { ...stored, httpsOnly: true });
+    trusting.check('http://localhost:11434/v1', { storedCredential: true, httpsOnly: true });
+    trusting.check('http://localhost:11434/v1', { ...stored, allowedOrigins: ['http://localhost:11434'] });
+    expect(() => trusting.check('http://localhost:11434/v1', stored)).toThrow('not meant for localhost:11434');
   });
 
   it('says which field is wrong and uses the kind the caller asks for', () => {

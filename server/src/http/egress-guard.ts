@@ -28,15 +28,15 @@ export interface EgressGuard {
 }
 
 export interface EgressPolicy {
-  /** A credential of the store travels along: `https` only and, with `allowedHosts`, only to those. */
+  /** A credential of the store travels along: `https` only and, with `allowedOrigins`, only to those. */
   readonly storedCredential: boolean;
   /** For token endpoints, OIDC and JWKS. A trusted host may still use `http`. */
   readonly httpsOnly?: boolean;
   /**
-   * Hosts the stored credential belongs to, as `URL.host` gives them (lower case, port only when not the default), or
-   * `*.suffix`. Null or absent: not bound here.
+   * Where the stored credential belongs, as `URL.origin` gives it. A trusted host is no exception: being trusted opens
+   * an address, it does not make the host a place for the secrets of others. Null or absent: not bound here.
    */
-  readonly allowedHosts?: readonly string[] | null;
+  readonly allowedOrigins?: readonly string[] | null;
   /** Field the URL came from, for the error's `param`. */
   readonly param?: string | null;
   /** Kind of the error thrown; `bad_call` when absent. */
@@ -88,14 +88,6 @@ function splitAuthority(text: string): { host: string; port: string | null } | n
   const colon = text.indexOf(':');
   if (colon < 0) return { host: text, port: null };
   return { host: text.slice(0, colon), port: text.slice(colon + 1) };
-}
-
-/** Whether `host` (as `URL.host`) is on a list of hosts and `*.suffix` entries. */
-function isListed(host: string, list: readonly string[]): boolean {
-  return list.some((entry) => {
-    const wanted = entry.toLowerCase();
-    return wanted.startsWith('*.') ? host.endsWith(wanted.slice(1)) : host === wanted;
-  });
 }
 
 export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
@@ -197,7 +189,7 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
       if (policy.storedCredential) return refuse('A stored credential is sent over https only; use an https URL');
       if (policy.httpsOnly) return refuse('The URL must use https');
     }
-    if (policy.storedCredential && policy.allowedHosts && !trusted && !isListed(parsed.host, policy.allowedHosts)) {
+    if (policy.storedCredential && policy.allowedOrigins && !policy.allowedOrigins.includes(parsed.origin)) {
       return refuse(
         `The stored credential is not meant for ${parsed.host}; save that host on the integration or model, or send your own provider key`,
       );

@@ -200,7 +200,7 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
   const { credentials } = placed;
   const base = stored.provider.baseUrl(credentials);
   const wanted = customHost ?? saved ?? base;
-  const allowed = [saved, base].filter((host) => host !== null).map((host) => new URL(host).host);
+  const allowed = [saved, stored.customHost, base].filter((host) => host !== null).map((host) => new URL(host).origin);
   return build(x, selection, stored.provider, stored, { ...placed, chosen }, wanted, true, allowed, {
     ...stored.customHeaders,
     ...model?.customHeaders,
@@ -292,7 +292,7 @@ function build(
   placed: Placed,
   url: string | null,
   storedCredential: boolean,
-  allowedHosts: readonly string[] | null,
+  allowedOrigins: readonly string[] | null,
   customHeaders: Readonly<Record<string, string>>,
 ): Target {
   const config = selection.config;
@@ -305,7 +305,7 @@ function build(
       );
     parsed = x.services.guard.check(url, {
       storedCredential,
-      allowedHosts,
+      allowedOrigins,
       param: 'x-gateway-custom-host',
     }).url;
   }
