@@ -81,11 +81,12 @@ describe('callers', () => {
       server.first.workspace_api_key,
     );
     expect(saved.status).toBe(200);
-    for (const headers of [
+    const ways: Record<string, string>[] = [
       { ...viaStored(), 'x-gateway-custom-host': host },
       { 'x-gateway-config': JSON.stringify(config) },
       { 'x-gateway-config': String(saved.body.slug) },
-    ]) {
+    ];
+    for (const headers of ways) {
       const answer = await ask(headers);
       expect(answer).toMatchObject({ status: 400, all: expect.stringContaining('is not meant for') });
     }

@@ -4,6 +4,7 @@
  * secret was changed, or that two are the same, and nothing else.
  */
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
+import { looksSecret } from '../kernel/quoted.ts';
 import type { AuditedChange } from '../resources/resource.ts';
 import { SCHEMA, type Table } from '../store/schema.ts';
 import type { Macs } from '../store/vault.ts';
@@ -106,40 +107,6 @@ function hiddenBy(name: string): Hidden {
     else if (TEXT_ENDING.test(word)) hidden = 'texts';
   }
   return hidden;
-}
-
-/**
- * Values that give themselves away, wherever they stand. Callers choose the texts, up to a megabyte of them: no pattern
- * may look at a character more often than a few times.
- */
-const SECRET_VALUES: readonly RegExp[] = [
-  /slc_/,
-  // A sealed value of ours.
-  /^slc1\./,
-  /-----BEGIN [A-Z ]*(?:PRIVATE KEY|CERTIFICATE)/,
-  /\beyJ[\w-]{8,}/,
-  /\b(?:bearer|basic)\s+[\w+/=.~-]{8,}/i,
-  /\b(?:sk|pk|rk)[-_][\w-]{12,}/,
-  /\bA(?:KI|SI)A[A-Z0-9]{12,}/,
-  /\bAIza[\w-]{20,}/,
-  /\bgh[opsur]_\w{16,}|\bgithub_pat_\w{16,}/,
-  /\bxox[a-z]-[\w-]{8,}/,
-  /(?:secret|passw(?:or)?d|passphrase|token|api[-_ ]?key|access[-_ ]?key)["']?\s*[:=]\s*["']?[^\s"']{6,}/i,
-];
-
-/** What stands before the host of an address. */
-const USER_OF_ADDRESS = /:\/\/([^/?#\s@]*)@/g;
-
-const looksSecret = (value: string): boolean =>
-  SECRET_VALUES.some((pattern) => pattern.test(value)) || holdsPassword(value);
-
-/** Name and password in an address. */
-function holdsPassword(value: string): boolean {
-  for (const [, user = ''] of value.matchAll(USER_OF_ADDRESS)) {
-    const colon = user.indexOf(':');
-    if (colon >= 0 && colon < user.length - 1) return true;
-  }
-  return false;
 }
 
 /** So many marks, each with its quotes, are longer than what is recorded. */

@@ -5,6 +5,7 @@
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject } from '../kernel/json.ts';
 import { nearest } from '../kernel/nearest.ts';
+import { quotedName } from '../kernel/quoted.ts';
 import { Secret } from '../kernel/secret.ts';
 import { PROVIDERS, providerById } from '../providers/catalog.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
@@ -153,7 +154,7 @@ function knownProvider(id: string): Provider {
   const provider = providerById(id);
   if (provider === undefined) {
     throw bad(
-      `Provider ${JSON.stringify(id.slice(0, 100))} is not known. Known are: ${[...PROVIDERS.keys()].join(', ')}; stored ones are named with a leading @.`,
+      `Provider ${quotedName(id)} is not known. Known are: ${[...PROVIDERS.keys()].join(', ')}; stored ones are named with a leading @.`,
     );
   }
   return provider;
@@ -170,9 +171,7 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
   if (stored === undefined) {
     const meant = x.snapshot === null ? null : nearest(slug, x.snapshot.providers.keys());
     const hint = meant === null ? 'GET /v1/providers lists those there are.' : `Did you mean @${meant}?`;
-    throw bad(
-      `No provider or virtual key with the slug ${JSON.stringify(slug.slice(0, 100))} exists in this workspace. ${hint}`,
-    );
+    throw bad(`No provider or virtual key with the slug ${quotedName(slug)} exists in this workspace. ${hint}`);
   }
   if (stored.broken !== null || stored.provider === null) {
     throw new SluiceError('gateway_unavailable', stored.broken ?? 'The stored provider cannot be used.');
@@ -217,6 +216,11 @@ function callerTarget(x: Exchange, selection: Selection, name: string, customHos
     );
   }
   const sealed = selection.saved && SECRET_KEYS.some((name) => selection.config?.[name] !== undefined);
+  if (sealed && selection.config?.provider === undefined) {
+    throw bad(
+      'The saved config holds a credential and names no provider that it is for; save "provider" beside the credential.',
+    );
+  }
   if (sealed && customHost !== null && selection.config?.custom_host == null) {
     throw bad(
       'x-gateway-custom-host cannot be sent with a saved config that holds a credential; save custom_host in the config, or send your own provider token.',

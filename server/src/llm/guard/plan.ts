@@ -2,6 +2,7 @@
 import { compileInline, inlineChecks, withActions } from '../../guardrails/compile.ts';
 import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import { quotedName } from '../../kernel/quoted.ts';
 import type { Operation } from '../../operations/operation.ts';
 import type { Config } from '../../resources/configs/schema.ts';
 import type { WorkspaceSnapshot } from '../../runtime/snapshot.ts';
@@ -109,7 +110,7 @@ function named(name: string, place: string, mutator: boolean, { guardrails }: Wo
   if (found === undefined) {
     throw new SluiceError(
       'bad_call',
-      `The config names the guardrail ${JSON.stringify(name.slice(0, 100))} in ${place}, which is no active guardrail of this workspace or its organisation with the target llm.`,
+      `The config names the guardrail ${quotedName(name)} in ${place}, which is no active guardrail of this workspace or its organisation with the target llm.`,
     );
   }
   return mutator ? madeOnce(mutators, found, () => ({ ...found, type: 'mutator' })) : found;

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { hostFault } from '../../http/host-fault.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { decodeString } from '../../kernel/json-scan.ts';
+import { quotedName, shownPath } from '../../kernel/quoted.ts';
 import { type Purpose, purposeOf } from '../../limits/purpose.ts';
 import { parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
@@ -160,10 +161,7 @@ function storedConfig(snapshot: WorkspaceSnapshot, reference: string, ofKey: boo
     const remedy = ofKey
       ? 'it is the default of your API key: change defaults.config_id of the key'
       : 'send the slug of a saved config (pc-…) or a JSON object';
-    throw new SluiceError(
-      'bad_call',
-      `No config ${JSON.stringify(reference.slice(0, 100))} exists in this workspace; ${remedy}.`,
-    );
+    throw new SluiceError('bad_call', `No config ${quotedName(reference)} exists in this workspace; ${remedy}.`);
   }
   if (found.broken !== null) throw new SluiceError('gateway_unavailable', found.broken);
   return found;
@@ -182,11 +180,12 @@ function inlineConfig(x: Exchange, text: string): Config {
   const parsed = parseConfig(value, { checkHost: (url) => hostFault(x.services.guard, url) });
   if (!parsed.ok) {
     // Official clients show the message only.
-    const [first, ...more] = parsed.issues;
+    const issues = parsed.issues.map(({ path, message }) => ({ path: shownPath(path), message }));
+    const [first, ...more] = issues;
     const fault = `${first?.path || 'it'} ${first?.message}`;
     const others = more.length === 0 ? '' : '; see errors for the others';
     throw new SluiceError('bad_call', `x-gateway-config is not a valid config: ${fault}${others}.`, {
-      errors: parsed.issues.map((issue) => `path: ${issue.path}, message: ${issue.message}`),
+      errors: issues.map((issue) => `path: ${issue.path}, message: ${issue.message}`),
     });
   }
   return parsed.config;

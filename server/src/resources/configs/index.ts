@@ -111,6 +111,7 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
   ): Promise<Config> {
     const parsed = parseConfig(typeof input === 'string' ? parseText(input) : input, {
       checkHost: call.checkHost,
+      saved: true,
     });
     if (!parsed.ok) throw refuseIssues('config', parsed.issues);
     await checkGuardrails(call, workspaceId, parsed.config);

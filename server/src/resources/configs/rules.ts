@@ -7,7 +7,7 @@ import { providerById } from '../../providers/catalog.ts';
 import { formatPath, type Issue } from '../issues.ts';
 import type { CheckHost } from '../shapes.ts';
 import { checkQuery, keyProblem, patternCosts } from './conditions.ts';
-import { ACCOUNT_KEYS, type Config, GUARDRAIL_LISTS, HOOK_LISTS } from './structure.ts';
+import { ACCOUNT_KEYS, type Config, GUARDRAIL_LISTS, HOOK_LISTS, SECRET_KEYS } from './structure.ts';
 
 type Path = (string | number)[];
 
@@ -37,6 +37,7 @@ export interface RuleOptions {
   readonly checkHost: CheckHost;
   /** `x-gateway-` and the alias prefixes in use. */
   readonly headerPrefixes: readonly string[];
+  readonly saved: boolean;
 }
 
 export function checkRules(config: Config, options: RuleOptions): Issue[] {
@@ -91,6 +92,12 @@ function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue
   const report = (at: Path, message: string) => issues.push({ path: formatPath([...path, ...at]), message });
   const before = issues.length;
   checkPassthrough(node, path.length === 0, report);
+  if (options.saved && node.provider === undefined) {
+    // Whoever sends a request would choose which vendor gets the credential.
+    for (const key of SECRET_KEYS) {
+      if (node[key] !== undefined) report([key], 'needs "provider" beside it: the provider that the credential is for');
+    }
+  }
   checkStrategy(node, path, report, issues);
   if (node.stream?.restart_within && node.stream.on_break === 'error') {
     report(['stream', 'restart_within'], 'is possible with "on_break" of "restart" or "continue" only');

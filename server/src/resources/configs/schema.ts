@@ -13,6 +13,8 @@ export interface ParseOptions {
   readonly checkHost: CheckHost;
   /** `x-gateway-` and its aliases, lower case with the hyphen at the end. Defaults to `x-gateway-` alone. */
   readonly headerPrefixes?: readonly string[];
+  /** It is to be stored: what it holds is then no longer the caller's own. */
+  readonly saved?: boolean;
 }
 
 export type ParsedConfig =
@@ -36,6 +38,7 @@ export function parseConfig(value: unknown, options: ParseOptions): ParsedConfig
   const broken = checkRules(parsed.data, {
     checkHost: options.checkHost,
     headerPrefixes: options.headerPrefixes ?? DEFAULT_PREFIXES,
+    saved: options.saved ?? false,
   });
   return broken.length > 0 ? { ok: false, issues: broken.slice(0, MAX_ISSUES) } : { ok: true, config: parsed.data };
 }

@@ -4,6 +4,7 @@ import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { quotedName } from '../../kernel/quoted.ts';
 import { type Batch, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { parseModel } from '../../providers/models.ts';
 import type { AdapterContext, BatchesAdapter, PreparedCall } from '../../providers/training.ts';
@@ -414,7 +415,7 @@ function mustKnow(call: ObjectCall, reference: string): void {
   }
   const known = call.snapshot.configs.get(reference);
   if (known === undefined) {
-    throw invalid(param, `No config ${JSON.stringify(reference.slice(0, 100))} exists in this workspace.`);
+    throw invalid(param, `No config ${quotedName(reference)} exists in this workspace.`);
   }
   if (known.broken !== null) throw new SluiceError('gateway_unavailable', known.broken);
 }

@@ -1,0 +1,57 @@
+/** What of a caller's texts may be repeated in errors, records and logs: names, and nothing that could be a secret. */
+
+/**
+ * Values that give themselves away, wherever they stand. Callers choose the texts, up to a megabyte of them: no pattern
+ * may look at a character more often than a few times.
+ */
+const SECRET_VALUES: readonly RegExp[] = [
+  /slc_/,
+  // A sealed value of ours.
+  /^slc1\./,
+  /-----BEGIN [A-Z ]*(?:PRIVATE KEY|CERTIFICATE)/,
+  /\beyJ[\w-]{8,}/,
+  /\b(?:bearer|basic)\s+[\w+/=.~-]{8,}/i,
+  /\b(?:sk|pk|rk)[-_][\w-]{12,}/,
+  /\bA(?:KI|SI)A[A-Z0-9]{12,}/,
+  /\bAIza[\w-]{20,}/,
+  /\bgh[opsur]_\w{16,}|\bgithub_pat_\w{16,}/,
+  /\bxox[a-z]-[\w-]{8,}/,
+  /(?:secret|passw(?:or)?d|passphrase|token|api[-_ ]?key|access[-_ ]?key)["']?\s*[:=]\s*["']?[^\s"']{6,}/i,
+];
+
+/** What stands before the host of an address. */
+const USER_OF_ADDRESS = /:\/\/([^/?#\s@]*)@/g;
+
+/** Whether a text holds something that has the form of a secret. */
+export const looksSecret = (value: string): boolean =>
+  SECRET_VALUES.some((pattern) => pattern.test(value)) || holdsPassword(value);
+
+/** Name and password in an address. */
+function holdsPassword(value: string): boolean {
+  for (const [, user = ''] of value.matchAll(USER_OF_ADDRESS)) {
+    const colon = user.indexOf(':');
+    if (colon >= 0 && colon < user.length - 1) return true;
+  }
+  return false;
+}
+
+const NAME = /^@?[\w.:/-]{1,100}$/;
+/** Names are made of words; keys are long runs of digits and letters. */
+const RANDOM_WORD = /(?=[a-z]*\d)[a-z\d]{17,}|[a-z]{33,}|\d{25,}/i;
+
+/** Whether a text may be shown where a name or slug was to be given: people paste keys into the wrong header. */
+export const looksLikeName = (text: string): boolean =>
+  NAME.test(text) && !RANDOM_WORD.test(text) && !looksSecret(text);
+
+/** The text in quotes, or that it is not shown. */
+export function quotedName(text: string): string {
+  return looksLikeName(text) ? JSON.stringify(text) : `(not shown: ${text.length} characters that are no name)`;
+}
+
+/** A path of fields (`targets[0].retry`), without the parts that are no names. */
+export function shownPath(path: string): string {
+  return path
+    .split('.')
+    .map((part) => (looksLikeName(part.replace(/(?:\[\d+\])+$/, '') || 'list') ? part : '(not shown)'))
+    .join('.');
+}
