@@ -380,7 +380,10 @@ const ERROR_BODY = z.union([
     status: z.literal('failure'),
     message: text,
     errors: z.array(text).optional(),
-    error: z.strictObject({ type: text, message: text }).optional(),
+    error: z.union([
+      z.strictObject({ type: text, message: text }),
+      z.strictObject({ message: text, type: text, param: z.string().nullable(), code: z.string().nullable() }),
+    ]),
   }),
   z.strictObject({
     type: z.literal('error'),

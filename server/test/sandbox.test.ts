@@ -91,10 +91,10 @@ describe('the sandbox provider', () => {
     expect(failed.headers.get('x-gateway-request-id')).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it('a path without /v1, as from a base URL that lacks it, is told where the API begins', async () => {
+  it('a path without /v1, as from a base URL that lacks it, names the base URL to set', async () => {
     const answer = await fetch(`${server.url}/chat/completions`, { method: 'POST', body: '{}' });
     expect(answer.status).toBe(404);
-    expect(await answer.text()).toContain('begins at /v1');
+    expect(await answer.text()).toContain('your base URL lacks /v1');
   });
 
   it('an error is passed on with its status and Retry-After', async () => {

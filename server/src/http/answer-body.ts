@@ -12,6 +12,11 @@ type Framed = ServerResponse & { [OWN]?: true };
 const COPY_BYTES = 16 * 1024;
 const LAST = '0\r\n\r\n';
 
+/** Whether an answer without a length can end with trailers: only a client of HTTP/1.1 reads chunks. */
+export function takesTrailers(response: ServerResponse): boolean {
+  return response.useChunkedEncodingByDefault;
+}
+
 /** Sends status and headers (`[name, value, …]`) of an answer whose body is written with `writePart` and `endParts`. */
 export function startParts(response: ServerResponse, status: number, headers: string[]): void {
   response.writeHead(status, headers);
@@ -34,8 +39,9 @@ export function writePart(response: ServerResponse, part: Buffer): boolean {
   return more;
 }
 
-/** Ends the body, after `parts`. */
-export function endParts(response: ServerResponse, parts: readonly Buffer[]): void {
+/** Ends the body, after `parts`. `trailer` is a line `name: value`, which the head has declared; left out where nothing is chunked. */
+export function endParts(response: ServerResponse, parts: readonly Buffer[], trailer: string | null = null): void {
+  const end = trailer === null ? LAST : `0\r\n${trailer}\r\n\r\n`;
   const last = parts.length - 1;
   for (let i = 0; i < last; i++) writePart(response, parts[i] as Buffer);
   const part = parts[last];
@@ -43,9 +49,9 @@ export function endParts(response: ServerResponse, parts: readonly Buffer[]): vo
     response.end(part);
   } else if (part === undefined || part.length > COPY_BYTES) {
     if (part !== undefined) writePart(response, part);
-    response.end(LAST, 'latin1');
+    response.end(end, 'latin1');
   } else {
-    response.end(framed(part, LAST));
+    response.end(framed(part, end));
   }
 }
 

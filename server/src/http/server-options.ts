@@ -120,7 +120,11 @@ function answerClientError(error: Error & { code?: string }, socket: HttpSocket)
       : status === 408
         ? 'The request did not arrive in time.'
         : 'The request does not follow HTTP/1.1.';
-  const body = JSON.stringify({ status: 'failure', message });
+  const body = JSON.stringify({
+    status: 'failure',
+    message,
+    error: { message, type: 'invalid_request_error', param: null, code: null },
+  });
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_LINES[status]}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );

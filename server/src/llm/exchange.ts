@@ -141,6 +141,10 @@ export class Exchange {
   spent: Spent[] | null;
   usageEstimated: boolean;
   costMicros: number | null;
+  /** What `costMicros` leaves out, picodollars (`pricing/cost.ts`). */
+  costCarry: number;
+  /** Something was used whose cost nobody knows. */
+  unpriced: boolean;
   /** It began something whose usage nobody will be able to read. */
   uncounted: boolean;
   price: { readonly source: string; readonly rates: Readonly<Record<string, number>> } | null;
@@ -219,6 +223,8 @@ export class Exchange {
     this.spent = null;
     this.usageEstimated = false;
     this.costMicros = null;
+    this.costCarry = 0;
+    this.unpriced = false;
     this.uncounted = false;
     this.price = null;
     this.ttft = null;

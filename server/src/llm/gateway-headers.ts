@@ -10,9 +10,14 @@ const MICROS = 1_000_000;
  * which the attempt count tells as -1.
  */
 export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): void {
-  into.push('x-gateway-trace-id', x.traceId, 'x-gateway-cache-status', x.caching?.status ?? 'DISABLED');
-  // The trace is the caller's own, so that nothing else names the record of this request.
-  if (x.traceId !== x.id && !into.includes('x-gateway-request-id')) into.push('x-gateway-request-id', x.id);
+  into.push(
+    'x-gateway-request-id',
+    x.id,
+    'x-gateway-trace-id',
+    x.traceId,
+    'x-gateway-cache-status',
+    x.caching?.status ?? 'DISABLED',
+  );
   if (x.caching?.hit != null) savings(x.caching.hit, into);
   if (x.quota !== null) quotaHeaders(x.quota, into);
   const own = x.leg?.held?.states;
@@ -34,6 +39,27 @@ export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): 
     target.path,
   );
 }
+
+/** Header of an answer that is sent whole, trailer of one whose head goes out before its end. */
+export const COST = 'x-gateway-cost';
+
+/**
+ * What the request has cost, for `x-gateway-cost`: US dollars as an exact decimal, `0.00001275`. Null where the price or the usage
+ * is not known. Known once the request is settled.
+ */
+export function costText({ costMicros, costCarry, unpriced, uncounted }: Exchange): string | null {
+  if (costMicros === null) return unpriced || uncounted ? null : '0';
+  if (costMicros === 0 && costCarry === 0) return '0';
+  // A carry below zero was rounded up.
+  const micros = costCarry < 0 ? costMicros - 1 : costMicros;
+  const picos = costCarry < 0 ? costCarry + MICROS : costCarry;
+  const whole = Math.floor(micros / MICROS);
+  const fraction = picos === 0 ? six(micros % MICROS) : six(micros % MICROS) + six(picos);
+  const end = fraction.replace(/0+$/, '');
+  return end === '' ? String(whole) : `${whole}.${end}`;
+}
+
+const six = (part: number): string => String(part).padStart(6, '0');
 
 /** What the answer cost when it was made, dollars, and how long it took, milliseconds: neither is spent again. */
 function savings({ facts }: Hit, into: string[]): void {

@@ -181,12 +181,21 @@ export const ERROR: JsonObject = {
     object({
       status: is('failure'),
       message: text,
-      error: object({ message: text, type: text, param: textOrNull, code: textOrNull }),
+      error: object({ message: text }, { type: text, param: textOrNull, code: textOrNull, field: text }),
     }),
   ],
 };
 
 export const ANSWER_HEADERS: JsonObject = {
   'x-request-id': { schema: text, description: 'Id of the request, as `x-gateway-request-id` says it.' },
-  'x-gateway-request-id': { schema: text },
+  'x-gateway-request-id': { schema: text, description: 'Id of the request, and of its record.' },
+  'x-gateway-trace-id': {
+    schema: text,
+    description: 'The trace the request belongs to; its own id unless it named one.',
+  },
+  'x-gateway-cost': {
+    schema: text,
+    description:
+      'Cost of the request in US dollars, an exact decimal. A trailer where the head goes out before the cost is known; left out where it is not known.',
+  },
 };

@@ -65,8 +65,6 @@ export function respondError(x: Exchange, thrown: unknown): void {
     soft?.contentType ?? 'application/json',
     'content-length',
     String(bytes.length),
-    'x-gateway-request-id',
-    x.id,
     // Under this name OpenAI's clients show it in their errors.
     'x-request-id',
     x.id,

@@ -1,7 +1,8 @@
 /** The client's side of one answer: its head, what was written of it, and who wants the upstream to wait. */
-import { startParts, writePart } from '../../http/answer-body.ts';
+import { startParts, takesTrailers, writePart } from '../../http/answer-body.ts';
 import type { WireControl } from '../../kernel/wire.ts';
 import type { Exchange } from '../exchange.ts';
+import { COST } from '../gateway-headers.ts';
 import type { Target } from '../target.ts';
 import { answerHead } from './answered.ts';
 
@@ -37,6 +38,7 @@ export class ClientSide {
     const x = this.#x;
     x.status = this.#given();
     const head = this.#head(length, contentType);
+    if (length === null && takesTrailers(x.response)) head.push('trailer', COST);
     x.caching?.begin(x.tries, x.status, head);
     startParts(x.response, x.status, head);
     x.headSent = true;

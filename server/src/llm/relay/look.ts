@@ -26,8 +26,12 @@ export function isJson(headers: readonly string[]): boolean {
   return type === undefined || type.startsWith('application/json') || type.includes('+json');
 }
 
-/** The upstream's length, when the bytes are passed on as they are. */
-export function declaredLength(headers: readonly string[]): number | null {
+/**
+ * The upstream's length for an answer whose bytes are passed on as they are, or null. JSON goes without: a length leaves no
+ * place behind the body for what it has cost, and JSON shows by itself whether it is whole.
+ */
+export function shownLength(headers: readonly string[]): number | null {
+  if (isJson(headers)) return null;
   const length = headerOf(headers, 'content-length');
   return length !== undefined && /^\d{1,15}$/.test(length) && headerOf(headers, 'content-encoding') === undefined
     ? Number(length)

@@ -21,7 +21,7 @@ import { failureIn, memberOf, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
 import { Joint } from './join.ts';
-import { answerTouches, declaredLength, framingOf, headerOf, isJson, joined, nameOf, tokensOf } from './look.ts';
+import { answerTouches, framingOf, headerOf, isJson, joined, nameOf, shownLength, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
 import { followShown, goesOnFrom } from './rescue.ts';
 import { Sample } from './sample.ts';
@@ -322,7 +322,7 @@ export class Relay implements WireHandler {
     if (this.#pendingBytes <= RESCUED_BYTES && this.#rescuable) return;
     const slow = this.#x.services.clock.monotonic() - this.times.headAt > WHOLE_MS;
     if (this.#pendingBytes <= WHOLE_BYTES && !slow) return;
-    this.#client.start(declaredLength(this.#headers), null);
+    this.#client.start(shownLength(this.#headers), null);
     const last = this.#pending.pop();
     for (const part of this.#pending) this.#client.write(part);
     this.#pending = [];

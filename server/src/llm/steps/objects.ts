@@ -14,7 +14,7 @@ import type { OperationId } from '../../operations/operation.ts';
 import type { Account, Counted, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
 import { forward } from '../attempt.ts';
 import type { Exchange } from '../exchange.ts';
-import { gatewayHeaders } from '../gateway-headers.ts';
+import { COST, gatewayHeaders } from '../gateway-headers.ts';
 import { namedTarget, unnamedProvider } from '../select.ts';
 import { shape } from '../shaping.ts';
 import type { Target } from '../target.ts';
@@ -236,7 +236,7 @@ async function send(x: Exchange, given: ObjectAnswer, signal: AbortSignal): Prom
   const answer = x.guard?.failed && given.status === 200 ? { ...given, status: 246 } : given;
   x.status = answer.status;
   // The second name is the one that OpenAI's clients show as their request id.
-  const headers = [...answer.headers, 'x-gateway-request-id', x.id, 'x-request-id', x.id];
+  const headers = [...answer.headers, 'x-request-id', x.id];
   gatewayHeaders(x, headers);
   // A body that was not read to its end would be taken for the next request on this connection.
   if (!x.request.complete) headers.push('connection', 'close');
@@ -272,6 +272,8 @@ async function stream(
         if (!x.headSent) {
           x.ttft = x.elapsed();
           if (length !== null) headers.push('content-length', String(length));
+          // Reading what is stored costs nothing, which is known before it is settled.
+          if (!x.uncounted) headers.push(COST, '0');
           x.response.writeHead(answer.status, headers);
           x.headSent = true;
         }

@@ -2,8 +2,7 @@ import { endParts } from '../../http/answer-body.ts';
 import { linger } from '../../http/linger.ts';
 import { draftOf } from '../draft.ts';
 import type { Exchange } from '../exchange.ts';
-
-const NO_HEADERS: string[] = [];
+import { COST, costText } from '../gateway-headers.ts';
 
 /**
  * Writes the one record of the request, then lets the answer complete: an answer that a client saw whole has its
@@ -28,7 +27,9 @@ function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
     return;
   }
   if (ending.kind === 'whole') {
-    response.writeHead(ending.status, ending.headers ?? NO_HEADERS);
+    const cost = costText(x);
+    if (cost !== null) ending.headers.push(COST, cost);
+    response.writeHead(ending.status, ending.headers);
     x.headSent = true;
     // A client that waits for `100 Continue` has sent nothing: reading would invite it.
     if (!x.request.complete && (x.request.headers.expect === undefined || x.bytesIn > 0)) {
@@ -38,5 +39,10 @@ function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
       return;
     }
   }
-  endParts(response, ending.body);
+  endParts(response, ending.body, ending.kind === 'tail' ? trailerOf(x) : null);
+}
+
+function trailerOf(x: Exchange): string | null {
+  const cost = costText(x);
+  return cost === null ? null : `${COST}: ${cost}`;
 }

@@ -38,8 +38,10 @@ function book(x: Exchange): void | Promise<void> {
   const last = x.usage;
   if (x.walk !== null) endLeg(x, x.walk, x.outcome === 'ok');
   x.usage = usage;
+  x.unpriced = used.unpriced > 0;
   if (cost !== null) {
     x.costMicros = cost.micros;
+    x.costCarry = cost.carry;
     if (price !== null) x.price = { source: price.source, rates: cost.rates };
   } else if (parts.length > 0) x.costMicros = null;
   if (usage !== null && x.target !== null) x.reservation?.settle(used.tokens);
