@@ -24,7 +24,6 @@ const PENDING = new Set([
   'SECURITY.md',
   'CONTRIBUTING.md',
   ...[
-    'admin-api',
     'api-keys',
     'configuration',
     'conversions',
@@ -35,7 +34,7 @@ const PENDING = new Set([
     'operations',
     'organisation-settings',
     'providers',
-    'routing',
+
     'sandbox',
     'users',
   ].map((name) => `docs/guides/${name}.md`),
