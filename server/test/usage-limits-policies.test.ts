@@ -132,18 +132,22 @@ describe.each(['sqlite', 'postgres'] as const)('usage-limits policies on %s', (e
     expect((await usage(id))[carol]).toEqual(state(60, 'exhausted', true, true));
   });
 
-  it('of very many values the 1,000 used last follow a change at once, any other when it is used next', async () => {
-    const id = await make();
-    await use(id, 'alice', 100);
-    await admin.tables.systemWrite(async (tx) => {
+  /** Counters like the one of the policy, older than it. */
+  const copies = (id: string, count: number, status: 'active' | 'exhausted') =>
+    admin.tables.systemWrite(async (tx) => {
       const row = await tx.find('usage_buckets', { owner_id: id });
       if (row === undefined) throw new Error(id);
-      for (let i = 0; i < 1000; i++) {
+      for (let i = 0; i < count; i++) {
         const value_key = `metadata._user:${i}`;
         const own = { id: `${id} ${i}`, bucket_key: value_key, value_key };
-        await tx.insert('usage_buckets', { ...row, ...own, last_updated_at: row.last_updated_at + 1 });
+        await tx.insert('usage_buckets', { ...row, ...own, status, created_at: row.created_at - 1 });
       }
     });
+
+  it('of very many values 1,000 follow a change at once, any other when it is used next', async () => {
+    const id = await make();
+    await use(id, 'alice', 100);
+    await copies(id, 1000, 'exhausted');
     await update(id, { credit_limit: 200 });
     const { body } = await read(id, '/entities?search=_user:7&page_size=1');
     expect(body.data).toMatchObject([{ credit_limit: 200, status: 'active' }]);
@@ -152,6 +156,29 @@ describe.each(['sqlite', 'postgres'] as const)('usage-limits policies on %s', (e
     await use(id, 'alice', 1);
     expect(await alice()).toMatchObject([{ credit_limit: 200, status: 'active', current_usage: 101 }]);
   }, 60_000);
+
+  it('of very many values those that are used up follow a change first', async () => {
+    const id = await make();
+    await use(id, 'alice', 100);
+    await copies(id, 1000, 'active');
+    await update(id, { credit_limit: 200 });
+    const { body } = await read(id, '/entities?search=alice');
+    expect(body.data).toMatchObject([{ credit_limit: 200, status: 'active' }]);
+  }, 60_000);
+
+  it('a new name changes no counter, however many there are; they show it with their next request', async () => {
+    const id = await make();
+    await use(id, 'alice', 10);
+    const labels = async () =>
+      (await admin.tables.systemRead((tx) => tx.list('usage_buckets', { where: { owner_id: id } }))).map(
+        ({ label, last_updated_at }) => ({ label, last_updated_at }),
+      );
+    const before = await labels();
+    await update(id, { name: 'Renamed' });
+    expect(await labels()).toEqual(before);
+    await use(id, 'alice', 1);
+    expect(await labels()).toMatchObject([{ label: 'Renamed' }]);
+  });
 
   it.each([
     ['raised', 90],

@@ -166,7 +166,8 @@ class TablesVault implements EnvelopeVault {
     const { ids } = this.#keyring;
     const { total, samples } = await this.#tables.systemRead(async (tx) => {
       const rows = [];
-      for (const id of ids) rows.push(...(await tx.list('data_keys', { where: { kek_id: id }, limit: 3 })));
+      for (const id of ids)
+        rows.push(...(await tx.list('data_keys', { where: { kek_id: id }, orderBy: [['id', 'asc']], limit: 3 })));
       return { total: await tx.count('data_keys'), samples: rows };
     });
     if (total === 0) return;

@@ -44,7 +44,10 @@ export interface Query<N extends TableName> {
   readonly where?: Where<N>;
   /** Alternatives: any one of them must hold, beside `where`. */
   readonly anyOf?: readonly Where<N>[];
-  /** Column and direction, most significant first; the primary key is always added last, so pages are stable. */
+  /**
+   * Column and direction, most significant first; the primary key is always added last, so pages are stable. A list of at
+   * most so many rows (`limit` above 1) must name its order, which is that of an index: else every page reads them all.
+   */
   readonly orderBy?: readonly (readonly [keyof Row<N> & string, 'asc' | 'desc'])[];
   readonly limit?: number;
   readonly offset?: number;

@@ -55,7 +55,7 @@ export class Ledger {
   async find(kind: ObjectKind, id: string): Promise<string | null> {
     const spellings = spellingsOf(id);
     const rows = await this.#tables.read(this.#owner.tenant, (tx) =>
-      tx.list('object_owners', { where: { account: this.#account, kind, object_id: { in: spellings } }, limit: 3 }),
+      tx.list('object_owners', { where: { account: this.#account, kind, object_id: { in: spellings } } }),
     );
     return spellings.find((spelling) => rows.some((row) => row.object_id === spelling)) ?? null;
   }

@@ -412,7 +412,11 @@ export class Book {
       row.burn_at = now;
     }
     if (this.#fresh) await tx.insert('usage_buckets', row);
-    else await tx.update('usage_buckets', { id: row.id }, row);
+    else {
+      // What other rows refer to stays out: SQLite would look for them all, as if it changed.
+      const { id, organisation_id: _of, workspace_id: _in, owner_kind: _kind, owner_id: _owner, ...patch } = row;
+      await tx.update('usage_buckets', { id }, patch);
+    }
     if (this.#turned) await this.#forget(tx);
     for (const held of this.#leases.values()) {
       if (held === null) continue;

@@ -19,9 +19,21 @@ export async function sweepBooks({ tables, clock }: SweepOptions): Promise<boole
   const { ended, due, policies } = await tables.systemRead(async (tx) => {
     const now = await tx.now();
     return {
-      ended: await tx.list('reservations', { where: { expires_at: { lte: now } }, limit: PAGE }),
-      due: await tx.list('usage_buckets', { where: { resets_at: { lte: now } }, limit: PAGE }),
-      policies: await tx.list('usage_policies', { where: { next_usage_reset_at: { lte: now } }, limit: PAGE }),
+      ended: await tx.list('reservations', {
+        where: { expires_at: { lte: now } },
+        orderBy: [['expires_at', 'asc']],
+        limit: PAGE,
+      }),
+      due: await tx.list('usage_buckets', {
+        where: { resets_at: { lte: now } },
+        orderBy: [['resets_at', 'asc']],
+        limit: PAGE,
+      }),
+      policies: await tx.list('usage_policies', {
+        where: { next_usage_reset_at: { lte: now } },
+        orderBy: [['next_usage_reset_at', 'asc']],
+        limit: PAGE,
+      }),
     };
   });
   const work = new Map<string, { readonly workspaceId: string; readonly leases: string[] }>();

@@ -132,7 +132,7 @@ async function conditions(tx: TenantTx, asked: AuditQuery): Promise<Where<'audit
 async function workspaceIds(tx: TenantTx, name: string): Promise<string[]> {
   const byId = isUuid(name) ? await tx.find('workspaces', { id: name.toLowerCase() }) : undefined;
   if (byId) return [byId.id];
-  const bySlug = await tx.list('workspaces', { where: { slug: name }, limit: 100 });
+  const bySlug = await tx.list('workspaces', { where: { slug: name }, orderBy: [['created_at', 'asc']], limit: 100 });
   if (bySlug.length > 0) return bySlug.map(({ id }) => id);
   throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
     param: 'workspace_id',

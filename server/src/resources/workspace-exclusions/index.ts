@@ -57,10 +57,11 @@ async function resolve(tx: TenantTx, entries: Body['workspaces']): Promise<Map<s
   const names = entries.map((entry) => entry.workspace_id);
   const status = 'active' as const;
   const ids = names.map((name) => name.toLowerCase());
-  const found = await tx.list('workspaces', {
-    where: { status },
-    anyOf: [{ id: { in: ids } }, { slug: { in: names } }],
-  });
+  // One after the other: with either in one statement SQLite reads every workspace.
+  const found = [
+    ...(await tx.list('workspaces', { where: { status, id: { in: ids } } })),
+    ...(await tx.list('workspaces', { where: { status, slug: { in: names } } })),
+  ];
   const byId = new Map(found.map((workspace) => [workspace.id, workspace]));
   const bySlug = new Map(found.map((workspace) => [workspace.slug, workspace]));
   for (const [index, entry] of entries.entries()) {

@@ -73,6 +73,13 @@ export function conditionsConformance(open: () => Tables): void {
       expect(await order('desc')).toEqual(['q3', 'q1', 'q0', 'q2', 'q4']);
     });
 
+    it('without an order come by the primary key, and a part of a list names its order', async () => {
+      const list = (limit?: number) => tables.read(B, (tx) => tx.list('api_keys', { limit }));
+      expect((await list()).map((row) => row.id)).toEqual(['q0', 'q1', 'q2', 'q3', 'q4', 'q5']);
+      expect((await list(1)).map((row) => row.id)).toEqual(['q0']);
+      await expect(list(2)).rejects.toMatchObject({ kind: 'internal' });
+    });
+
     it('answer for every condition what the same condition answers in memory', async () => {
       const rows = await tables.read(B, (tx) => tx.list('api_keys'));
       type Plain = string | number | null;

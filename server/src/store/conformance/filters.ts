@@ -77,6 +77,8 @@ function withoutRowSecurity(engine: Engine): Engine {
     name: engine.name,
     nowSql: engine.nowSql,
     positionFunction: engine.positionFunction,
+    nullsFirst: engine.nullsFirst,
+    unindexed: (column, kind) => engine.unindexed(column, kind),
     compiler: engine.compiler,
     rowSecurity: engine.rowSecurity,
     migrate: () => engine.migrate(),

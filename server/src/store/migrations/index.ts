@@ -6,6 +6,7 @@ import { dueRotations } from './0005-due-rotations.ts';
 import { budgets } from './0006-budgets.ts';
 import { guardrails } from './0007-guardrails.ts';
 import { answerVectors } from './0008-answer-vectors.ts';
+import { growth } from './0012-growth.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
@@ -19,6 +20,7 @@ export const MIGRATIONS: readonly Migration[] = [
   budgets,
   guardrails,
   answerVectors,
+  growth,
 ];
 
 /** The log tables, which may stand in another database. Append-only. */

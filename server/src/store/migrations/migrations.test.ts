@@ -137,13 +137,14 @@ describe('a released migration never changes', () => {
   ] as const)('the names of the %s migrations are in order and unlike', (_name, list) => {
     const names = list.map((migration) => migration.name);
     expect(names).toEqual([...new Set(names)].sort());
-    for (const [i, name] of names.entries())
-      expect(name).toMatch(new RegExp(`^${String(i + 1).padStart(4, '0')}-[a-z0-9-]+$`));
+    expect(new Set(names.map((name) => name.slice(0, 4))).size).toBe(names.length);
+    for (const name of names) expect(name).toMatch(/^\d{4}-[a-z0-9-]+$/);
   });
 });
 
 /** Names that follow the migrations of this version, however many there are. */
-const after = (n: number, title: string) => `${String(MIGRATIONS.length + n).padStart(4, '0')}-${title}`;
+const last = Number(MIGRATIONS.at(-1)?.name.slice(0, 4));
+const after = (n: number, title: string) => `${String(last + n).padStart(4, '0')}-${title}`;
 const extra: Migration = { name: after(1, 'more'), statements: ({ int }) => [`CREATE TABLE more (n ${int})`] };
 const broken: Migration = {
   name: after(2, 'broken'),

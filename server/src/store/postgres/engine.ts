@@ -65,6 +65,7 @@ export class PostgresEngine implements Engine {
   readonly name = 'postgres';
   readonly nowSql = NOW;
   readonly positionFunction = 'strpos';
+  readonly nullsFirst = false;
   readonly compiler = compilerFor('postgres');
   readonly pool: pg.Pool;
   readonly #options: PostgresEngineOptions;
@@ -86,6 +87,10 @@ export class PostgresEngine implements Engine {
 
   get rowSecurity(): RowSecurity {
     return this.#tenancy.rowSecurity;
+  }
+
+  unindexed(column: string, kind: string): string {
+    return kind === 'int' || kind === 'time' ? `"${column}" + 0` : `"${column}" || ''`;
   }
 
   async migrate(): Promise<void> {

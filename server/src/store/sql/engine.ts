@@ -44,6 +44,10 @@ export interface Engine extends Closable {
   readonly nowSql: string;
   /** SQL function (text, part) that answers the 1-based position of `part`, or 0; case-sensitive, no wildcards. */
   readonly positionFunction: 'instr' | 'strpos';
+  /** Whether nulls come first in a rising order, and last in a falling one, unless a statement says otherwise. */
+  readonly nullsFirst: boolean;
+  /** SQL expression: the column, as a thing to sort by for which no index is walked. */
+  unindexed(column: string, kind: string): string;
   /** Builds and compiles statements in the engine's dialect; it cannot run them. */
   readonly compiler: Db;
   migrate(): Promise<void>;

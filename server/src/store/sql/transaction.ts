@@ -1,7 +1,7 @@
 import { type CompiledQuery, type Expression, type SqlBool, sql } from 'kysely';
 import type { Change, OrganisationPatch, Query, SystemTx, TenantContext, TenantTx, Where } from '../ports.ts';
 import { type Row, SHARED_TABLES, type TableName } from '../schema.ts';
-import { columnsOf, decodeRow, encodePatch, encodeRow, misuse, tableOf } from './columns.ts';
+import { columnOf, columnsOf, decodeRow, encodePatch, encodeRow, misuse, tableOf } from './columns.ts';
 import type { Db, Engine, Execute, Result, Scope, Verb } from './engine.ts';
 import { storeError } from './failure.ts';
 import { guardRows, guardStatement } from './guard.ts';
@@ -63,18 +63,27 @@ export class Session {
     let statement = this.#db.selectFrom(table as string).select([...columnsOf(table)]);
     statement = statement.where((eb) => this.#within(eb, table, 'read', where(eb)));
     const ordered = new Set<string>();
-    for (const [name, direction] of query.orderBy ?? []) {
+    const orderBy = query.orderBy ?? [];
+    if (orderBy.length === 0 && (query.limit ?? 1) > 1) throw misuse(`a part of ${table} is listed in no order`);
+    for (const [name, direction] of orderBy) {
       if (!Object.hasOwn(columns, name)) throw misuse(`unknown column ${table}.${name}`);
       if (direction !== 'asc' && direction !== 'desc') throw misuse(`unknown direction ${String(direction)}`);
       if (ordered.has(name)) continue;
       ordered.add(name);
-      // Where nulls stand is the one thing in which the engines' orders differ.
+      // Where nulls stand is the one thing in which the engines' orders differ. To say it costs PostgreSQL its index.
+      const nulls = columns[name]?.nullable && !this.#engine.nullsFirst && !excludesNull(query.where, name);
       statement = statement.orderBy(name, (ob) => {
-        if (!columns[name]?.nullable) return direction === 'asc' ? ob.asc() : ob.desc();
+        if (!nulls) return direction === 'asc' ? ob.asc() : ob.desc();
         return direction === 'asc' ? ob.asc().nullsFirst() : ob.desc().nullsLast();
       });
     }
-    for (const name of key) if (!ordered.has(name)) statement = statement.orderBy(name, 'asc');
+    for (const name of key) {
+      if (ordered.has(name)) continue;
+      // Without statistics SQLite walks the whole index of the key rather than sort the few rows of a better one.
+      const { kind } = columnOf(table, name);
+      const alone = orderBy.length === 0;
+      statement = statement.orderBy(alone ? sql.raw(this.#engine.unindexed(name, kind)) : name, 'asc');
+    }
     if (query.limit !== undefined) statement = statement.limit(wholeNumber(query.limit));
     if (query.offset !== undefined && query.offset > 0) {
       if (query.limit === undefined) statement = statement.limit(NO_LIMIT);
@@ -239,6 +248,14 @@ export class Session {
       throw known;
     }
   }
+}
+
+/** Whether a condition keeps out rows whose column is null. */
+function excludesNull(where: Where<TableName> | undefined, name: string): boolean {
+  const condition = (where as Loose | undefined)?.[name];
+  if (condition === undefined || condition === null) return false;
+  if (typeof condition !== 'object') return true;
+  return 'gt' in condition || 'gte' in condition || 'lt' in condition || 'lte' in condition;
 }
 
 function wholeNumber(value: number): number {

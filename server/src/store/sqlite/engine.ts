@@ -32,6 +32,7 @@ export class SqliteEngine implements Engine {
   readonly name = 'sqlite';
   readonly nowSql = "cast(unixepoch('now', 'subsec') * 1000 as integer)";
   readonly positionFunction = 'instr';
+  readonly nullsFirst = true;
   readonly rowSecurity = 'none';
   readonly compiler = compilerFor('sqlite');
   readonly thread: SqliteThread;
@@ -53,6 +54,10 @@ export class SqliteEngine implements Engine {
     this.#log = log;
     this.#migrations = migrations;
     this.#hints = new Hints(log);
+  }
+
+  unindexed(column: string): string {
+    return `+"${column}"`;
   }
 
   static async open(options: SqliteEngineOptions): Promise<SqliteEngine> {

@@ -34,6 +34,14 @@ type Bucket = Row<'usage_buckets'>;
 
 /** Counters a policy answers within itself; more are paged (`/entities`). */
 const MAX_USAGE = 1000;
+/** What of a policy its counters go by; the name that they are shown with follows with their next request. */
+const COUNTED = [
+  'credit_limit',
+  'alert_threshold',
+  'periodic_reset',
+  'periodic_reset_days',
+  'next_usage_reset_at',
+] as const;
 /** Counters that follow a change of their policy in its own transaction. */
 const MAX_ADOPTED = 1000;
 
@@ -74,7 +82,11 @@ const ofPolicy = ({ id, workspace_id }: Pick<PolicyRow, 'id' | 'workspace_id'>) 
 async function presentDetail(row: PolicyRow, call: Call, detail: boolean) {
   const { include_usage: wanted } = call.query as { include_usage?: boolean };
   if (!detail || wanted !== true) return present(row);
-  const buckets = await call.tx.list('usage_buckets', { where: ofPolicy(row), limit: MAX_USAGE });
+  const buckets = await call.tx.list('usage_buckets', {
+    where: ofPolicy(row),
+    orderBy: [['created_at', 'asc']],
+    limit: MAX_USAGE,
+  });
   const now = call.clock.now();
   const usage = buckets.map((bucket) => [
     bucket.value_key,
@@ -187,7 +199,7 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
   const now = clock.now();
   const { patch, next } = changed(call, body, row, now);
   const changes = Object.keys(patch).length > 0;
-  if (changes) await adopt(tx, next, clock, now);
+  if (COUNTED.some((column) => patch[column] !== undefined)) await adopt(tx, next, clock, now);
   if (body.reset_usage_for_value !== undefined) {
     const buckets = await tx.list('usage_buckets', {
       where: { ...ofPolicy(row), value_key: body.reset_usage_for_value },
@@ -199,16 +211,17 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
 }
 
 /**
- * The counters that were used last follow at once: a raised limit opens what was exhausted (api §15.3). Any other follows
- * when its next request comes: callers choose the values, and a change must not wait for all there ever were.
+ * Used-up counters follow at once, then the oldest others: a raised limit opens what was exhausted (api §15.3). The rest
+ * follow when their next request comes: callers choose the values, and a change must not wait for all there ever were.
  */
 async function adopt(tx: TenantTx, row: PolicyRow, clock: Clock, now: number): Promise<void> {
   const terms = usageTerms(row);
-  const buckets = await tx.list('usage_buckets', {
-    where: ofPolicy(row),
-    orderBy: [['last_updated_at', 'desc']],
-    limit: MAX_ADOPTED,
-  });
+  const of = async (status: Bucket['status'], limit: number) =>
+    limit <= 0
+      ? []
+      : tx.list('usage_buckets', { where: { ...ofPolicy(row), status }, orderBy: [['created_at', 'asc']], limit });
+  const exhausted = await of('exhausted', MAX_ADOPTED);
+  const buckets = [...exhausted, ...(await of('active', MAX_ADOPTED - exhausted.length))];
   for (const bucket of buckets) {
     const book = Book.of(bucket, clock);
     book.turn(now);

@@ -73,6 +73,7 @@ async function reasonsOf(
   const own = { owner_kind: 'policy', owner_id: row.id, workspace_id: row.workspace_id } as const;
   const reset = await tx.list('usage_buckets', {
     where: { ...own, last_reset_at: { gte: countedFrom, lt: range.to } },
+    orderBy: [['created_at', 'asc']],
     limit: MAX_BUCKETS,
   });
   const byHand = reset.filter(({ last_reset_at: at }) => at !== null && at % DAY !== 0).length;

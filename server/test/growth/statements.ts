@@ -1,0 +1,155 @@
+/**
+ * Every statement that the store is sent while the whole product is used: all administration routes by several callers,
+ * requests, files, batches and jobs, and all that runs by itself. A new statement is seen because it is sent.
+ */
+import pg from 'pg';
+import { purgeIdempotencyKeys } from '../../src/admin/idempotency.ts';
+import { createAuthenticator } from '../../src/auth/authenticator.ts';
+import { systemTenant } from '../../src/auth/tenant.ts';
+import { removeOld } from '../../src/jobs/alerts/deliver.ts';
+import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
+import { dueRows, freeRows, nextDue } from '../../src/jobs/claim.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
+import { silentLog } from '../../src/kernel/log.ts';
+import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
+import { purgeVectors } from '../../src/llm/cache/similar.ts';
+import { loadWorkspace } from '../../src/resources/openable.ts';
+import { SqliteThread } from '../../src/store/sqlite/thread.ts';
+import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
+import { build, ROWS, readRoutes } from '../matrix/routes.ts';
+import { plainVault } from '../support/admin.ts';
+
+export interface Statement {
+  readonly sql: string;
+  readonly parameters: readonly unknown[];
+  /** What first sent it. */
+  readonly by: string;
+}
+
+const WORK = /^(select|update|delete|insert|with)\b(?!.*_migrations)/i;
+
+/** Notes the statements that pass to the engine, until it is ended. */
+function listen(engine: 'sqlite' | 'postgres') {
+  const found = new Map<string, Statement>();
+  let by = 'start';
+  const note = (sql: string, parameters: readonly unknown[]) => {
+    if (WORK.test(sql) && !found.has(sql)) found.set(sql, { sql, parameters, by });
+  };
+  const sqlite = SqliteThread.prototype.query;
+  const postgres = pg.Client.prototype.query;
+  if (engine === 'sqlite') {
+    SqliteThread.prototype.query = function (connection, sql, parameters, life) {
+      note(sql, parameters);
+      return sqlite.call(this, connection, sql, parameters, life);
+    };
+  } else {
+    pg.Client.prototype.query = function (this: pg.Client, ...args: unknown[]) {
+      const [config] = args;
+      if (typeof config === 'object' && config !== null && 'text' in config) {
+        const { text, values = [] } = config as { text: string; values?: unknown[] };
+        note(text, values);
+      }
+      return (postgres as (...all: unknown[]) => unknown).apply(this, args);
+    } as typeof postgres;
+  }
+  return {
+    found,
+    during: (name: string) => {
+      by = name;
+    },
+    end: () => {
+      SqliteThread.prototype.query = sqlite;
+      pg.Client.prototype.query = postgres;
+    },
+  };
+}
+
+/** What passes between the store and everything that uses it. `look` sees the store while its rows are there. */
+export async function statementsOf(
+  engine: 'sqlite' | 'postgres',
+  look: (statements: readonly Statement[], matrix: Matrix) => Promise<void>,
+): Promise<void> {
+  const ear = listen(engine);
+  const matrix = await startMatrix(engine);
+  try {
+    await administration(matrix, ear.during);
+    await work(matrix, ear.during);
+    ear.end();
+    await look([...ear.found.values()], matrix);
+  } finally {
+    ear.end();
+    await matrix.close();
+  }
+}
+
+const CALLERS = new Set(['organisation-service key', 'workspace-service key', 'signed-in member, workspace manager']);
+/** Of lists: each of them selects other rows. */
+const FILTERS = [
+  'status=active',
+  'page_size=2&current_page=1',
+  'search=a',
+  'include_usage=true',
+  'name=a',
+  'email=a%40b.c',
+];
+
+async function administration(matrix: Matrix, during: (by: string) => void): Promise<void> {
+  const { routes } = readRoutes(ROWS);
+  matrix.undo('all');
+  for (const caller of matrix.people.callers.filter(({ name }) => CALLERS.has(name) || /owner/.test(name))) {
+    for (const route of routes) {
+      during(`${route.name}, ${caller.name}`);
+      for (const nameWorkspace of [true, false]) {
+        await matrix.send(build(route, caller.own, { nameWorkspace }), caller.headers);
+        if (route.row.method !== 'GET') continue;
+        const call = build(route, caller.own, { nameWorkspace });
+        await each(FILTERS, async (more) => {
+          const path = `${call.path}${call.path.includes('?') ? '&' : '?'}${more}`;
+          await matrix.send({ ...call, path }, caller.headers);
+        });
+      }
+    }
+  }
+}
+
+async function work(matrix: Matrix, during: (by: string) => void): Promise<void> {
+  const { tables } = matrix.admin;
+  const { a1 } = matrix.tenants;
+  const now = await tables.now();
+  const steps: Record<string, () => Promise<unknown>> = {
+    'usage sweep': () => sweepBooks({ tables, clock: systemClock }),
+    alerts: () => raiseAlerts({ tables, log: silentLog, clock: systemClock, macs: plainVault, publicUrl: () => '' }),
+    'old alerts': () => removeOld(tables),
+    'idempotency keys': () => purgeIdempotencyKeys(tables),
+    vectors: () => purgeVectors(tables),
+    compile: () => tables.read(systemTenant(a1.organisationId), (tx) => loadWorkspace(tx, plainVault, a1.workspaceId)),
+    authentication: async () => {
+      createAuthenticator({ tables, clock: systemClock, log: silentLog });
+      await tables.findKey('AAAAAAAAAAAA');
+    },
+    feed: async () => {
+      await tables.changesAfter(0, 100);
+      await tables.lastChange();
+    },
+  };
+  for (const table of ['training_jobs', 'batches', 'object_usage'] as const) {
+    steps[`claims of ${table}`] = async () => {
+      await dueRows(tables, table, now, 10);
+      await nextDue(tables, table, now);
+      await freeRows(tables, table, () => false);
+    };
+  }
+  for (const [name, step] of Object.entries(steps)) {
+    during(name);
+    await step();
+  }
+}
+
+/** A statement without its columns and its numbers of parameters. */
+export function shapeOf(sql: string): string {
+  return sql
+    .replace(/^select "id".*? from/, 'select … from')
+    .replace(/ set .* where /, ' set … where ')
+    .replace(/\((\?(, )?)+\)/g, '(…)')
+    .replace(/\((\$\d+(, )?)+\)/g, '(…)');
+}
