@@ -105,8 +105,8 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
       await set({ expires_at: keys.clock.now() - 1 });
       keys.fails(await put(strong.id, { expires_at: sooner }, weak.key), 403, 'AB03', 'expires_at');
       await set({ expires_at: null, status: 'exhausted' });
-      keys.fails(await put(strong.id, { reset_usage: true }, weak.key), 403, 'AB03');
-      keys.fails(await put(strong.id, { usage_limits: { credit_limit: 6 } }, weak.key), 403, 'AB03');
+      keys.fails(await put(strong.id, { reset_usage: true }, weak.key), 403, 'AB03', 'reset_usage');
+      keys.fails(await put(strong.id, { usage_limits: { credit_limit: 6 } }, weak.key), 403, 'AB03', 'usage_limits');
       expect((await put(strong.id, { usage_limits: { credit_limit: 4 } }, weak.key)).body).toEqual({});
       expect((await keys.read(strong.id)).status).toBe('exhausted');
     });

@@ -87,6 +87,7 @@ async function addKey(patch: Partial<Row<'api_keys'>> = {}): Promise<{ key: stri
     rotation_due_at: null,
     creation_mode: 'api',
     created_by: null,
+    bounded_by: null,
     last_rotated_at: null,
     last_reset_at: null,
     version: 1,

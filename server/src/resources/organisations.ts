@@ -131,6 +131,7 @@ async function insertKey(tx: SystemTx, key: NewKey): Promise<string> {
     rotation_due_at: null,
     creation_mode: 'auto',
     created_by: key.createdBy,
+    bounded_by: null,
     last_rotated_at: null,
     last_reset_at: null,
     version: 1,

@@ -141,6 +141,8 @@ export const SCHEMA = {
     rotation_due_at: nullable(time()),
     creation_mode: text<'ui' | 'api' | 'auto'>(),
     created_by: nullable(text()),
+    /** User or key that has set the limits, the end or the config of a user's key; null where only its owner has. */
+    bounded_by: nullable(text()),
     last_rotated_at: nullable(time()),
     last_reset_at: nullable(time()),
     /** Rises with every change that authentication must see. */

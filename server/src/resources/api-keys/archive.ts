@@ -2,13 +2,14 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 
-/** Revokes every key that `where` names. */
+/** Revokes every key that `where` names; whoever does this is above its owner, so their bounds end, too. */
 export async function archiveKeys(tx: TenantTx, clock: Clock, where: Where<'api_keys'>): Promise<void> {
   const keys = await tx.list('api_keys', { where: { ...where, status: { not: 'archived' } } });
   for (const key of keys) {
     const patch = {
       status: 'archived' as const,
       rotation_due_at: null,
+      bounded_by: null,
       version: key.version + 1,
       last_updated_at: clock.now(),
     };

@@ -72,6 +72,7 @@ export async function autoCreateUserKey(request: AutoKeyRequest): Promise<AutoKe
     ...policyColumns(checkRotation(undefined, null, settings, now, now)),
     creation_mode: 'auto' as const,
     created_by: actorId,
+    bounded_by: null,
     last_rotated_at: null,
     last_reset_at: null,
     version: 1,

@@ -6,6 +6,7 @@ import type { TenantTx } from '../../store/ports.ts';
 import { actorId } from '../common.ts';
 import type { Action, Call } from '../resource.ts';
 import { usageLimitOf } from '../shapes.ts';
+import { boundsNew, checkMayAdd, liftBounds, mayLoosen } from './bounds.ts';
 import { policyColumns } from './rotation.ts';
 import {
   checkDefaults,
@@ -82,7 +83,15 @@ async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<Ke
       );
     }
   }
+  if (userId !== null && workspaceId !== null) await checkMayAdd(tx, principal, workspaceId, userId);
   const given = body.defaults;
+  if (settings?.config != null && given?.config_id !== undefined && !mayLoosen(principal, type)) {
+    throw new SluiceError(
+      'forbidden',
+      `The workspace gives user keys the config ${settings.config}: choosing another needs the scope workspace_service_api_keys.create.`,
+      { param: 'defaults.config_id' },
+    );
+  }
   const pinned = settings?.config && given?.config_id === undefined ? { config_id: settings.config } : undefined;
   return {
     id: uuidv7(clock),
@@ -102,6 +111,7 @@ async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<Ke
     ...policyColumns(checkRotation(body.rotation_policy, null, settings, now, now)),
     creation_mode: principal.kind === 'user' ? 'ui' : 'api',
     created_by: actorId(principal),
+    bounded_by: boundsNew(principal, userId, body),
     last_rotated_at: null,
     last_reset_at: null,
     version: 1,
@@ -131,6 +141,7 @@ export const createKey: Action<CreateParams, unknown, CreateBody> = {
   run: async (call) => {
     const row = await keyRow(call);
     const key = await insertKey(call.tx, row);
+    await liftBounds(call.tx, call.principal, row);
     call.audited(row.id, { before: null, after: row, table: 'api_keys' });
     return { id: row.id, key, object: 'api-key' };
   },

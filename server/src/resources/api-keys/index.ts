@@ -7,6 +7,7 @@ import { queryBoolean, queryList, tenantFields, uuid } from '../fields.ts';
 import type { Action, AnyAction, Call, ItemVerb } from '../resource.ts';
 import { toIsoOrNull, usageLimitOf } from '../shapes.ts';
 import { followPatch } from '../usage.ts';
+import { boundsChanged, checkTightens, mayLoosen } from './bounds.ts';
 import { createKey } from './create.ts';
 import { presentDetail, presentKeys, statusOf } from './present.ts';
 import { checkMayGet, isRanked } from './rank.ts';
@@ -98,6 +99,8 @@ async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow
     patch.last_reset_at = now;
     if (row.status === 'exhausted') patch.status = 'active';
   }
+  checkTightens(principal, row, patch, body.reset_usage === true);
+  patch.bounded_by = boundsChanged(principal, { ...row, ...patch }, body);
   const own = { ...row, label: row.name ?? row.id };
   await followPatch(call, 'key', own, patch, body.reset_usage === true);
   revives ||= patch.status === 'active';
@@ -189,7 +192,9 @@ export const apiKeys: readonly AnyAction[] = [
       clean: async (call, row) => {
         const { tx } = call;
         await cancelInvites(call, row.id);
-        await tx.update('api_keys', { id: row.id }, { rotation_due_at: null, version: row.version + 1 });
+        // What an administrator revokes bounds its owner no more; what the owner revokes does.
+        const bounded_by = mayLoosen(call.principal, row.type) ? null : row.bounded_by;
+        await tx.update('api_keys', { id: row.id }, { rotation_due_at: null, version: row.version + 1, bounded_by });
       },
     },
   }),

@@ -91,6 +91,7 @@ export function apiKeyRow(organisation: string, id: string, more: Partial<Row<'a
     rotation_due_at: null,
     creation_mode: 'api',
     created_by: null,
+    bounded_by: null,
     last_rotated_at: null,
     last_reset_at: null,
     version: 1,
