@@ -6,8 +6,8 @@ import { dueRotations } from './0005-due-rotations.ts';
 import { budgets } from './0006-budgets.ts';
 import { guardrails } from './0007-guardrails.ts';
 import { answerVectors } from './0008-answer-vectors.ts';
-import { growth } from './0012-growth.ts';
 import { keyBounds } from './0011-key-bounds.ts';
+import { growth } from './0012-growth.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
@@ -21,8 +21,8 @@ export const MIGRATIONS: readonly Migration[] = [
   budgets,
   guardrails,
   answerVectors,
-  growth,
   keyBounds,
+  growth,
 ];
 
 /** The log tables, which may stand in another database. Append-only. */
