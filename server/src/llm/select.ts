@@ -186,10 +186,12 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
     throw bad(`Model ${JSON.stringify(asked.slice(0, 200))} is not enabled on the integration of provider ${slug}.`);
   }
   const saved = model?.customHost ?? stored.customHost;
-  const settings = { ...stored.settings, ...headerSettings(x, false), ...configSettings(selection.config, false) };
-  const placed = place(stored.provider, { key: stored.key, settings }, asked);
-  const own = { ...stored.settings, ...(selection.saved ? configSettings(selection.config, false) : null) };
-  const account = { key: stored.key, settings: own };
+  // Beside a key of the model nothing else of the account travels: they may go to another host than the account's.
+  const own = model?.key == null ? stored : { key: model.key, settings: {}, customHeaders: {} };
+  const settings = { ...own.settings, ...headerSettings(x, false), ...configSettings(selection.config, false) };
+  const placed = place(stored.provider, { key: own.key, settings }, asked);
+  const saving = { ...own.settings, ...(selection.saved ? configSettings(selection.config, false) : null) };
+  const account = { key: own.key, settings: saving };
   const usual = place(stored.provider, account, asked).model;
   const chosen =
     placed.model === null || placed.model === usual
@@ -199,9 +201,12 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
   const { credentials } = placed;
   const base = stored.provider.baseUrl(credentials);
   const wanted = customHost ?? saved ?? base;
-  const allowed = [saved, stored.customHost, base].filter((host) => host !== null).map((host) => new URL(host).origin);
+  // What is stored with a model goes where the model goes.
+  const alone = model !== undefined && (model.key !== null || Object.keys(model.customHeaders).length > 0);
+  const hosts = alone ? [saved ?? base] : [saved, stored.customHost, base];
+  const allowed = hosts.filter((host) => host !== null).map((host) => new URL(host).origin);
   return build(x, selection, stored.provider, stored, { ...placed, chosen }, wanted, true, allowed, {
-    ...stored.customHeaders,
+    ...own.customHeaders,
     ...model?.customHeaders,
   });
 }

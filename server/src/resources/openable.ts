@@ -9,6 +9,7 @@ import type { Vault } from '../store/vault.ts';
 import type { Config } from './configs/schema.ts';
 import { openConfig } from './configs/secrets.ts';
 import { openParameters } from './guardrails/secrets.ts';
+import { type ModelSecrets, openModelSecrets } from './integrations/model-settings.ts';
 import { type AccountPlace, openKey, openSettings, splitSettings } from './integrations/secrets.ts';
 import { part } from './settings/settings.ts';
 
@@ -36,6 +37,8 @@ export interface ProviderRow {
   readonly models: readonly Row<'integration_models'>[];
   /** Throws SluiceError('unavailable') when the key or the secret settings do not open. */
   open(): Promise<OpenedAccount>;
+  /** Key and headers of one of its models. Throws as `open`. */
+  openModel(model: Row<'integration_models'>): Promise<ModelSecrets>;
 }
 
 export interface VirtualKeyRow {
@@ -126,7 +129,11 @@ export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: str
       const open = () => openConfig(vault, tx.tenant, version.id, version.config);
       return [{ row, versionId: version.id, open }];
     }),
-    providers: usable.map((one) => ({ ...one, open: () => openIntegration(tx, vault, one.integration) })),
+    providers: usable.map((one) => ({
+      ...one,
+      open: () => openIntegration(tx, vault, one.integration),
+      openModel: (model) => openModelSecrets(vault, tx.tenant, model),
+    })),
     virtualKeys: virtualKeys.map((row) => ({ row, open: () => openVirtualKey(tx, vault, row) })),
     ratePolicies,
     usagePolicies,
@@ -167,7 +174,7 @@ export async function loadProviders(
   tx: TenantTx,
   workspaceId: string,
   rows?: readonly Row<'providers'>[],
-): Promise<Omit<ProviderRow, 'open'>[]> {
+): Promise<Omit<ProviderRow, 'open' | 'openModel'>[]> {
   const providers =
     rows ?? (await tx.list('providers', { where: { workspace_id: workspaceId, status: { not: 'archived' } } }));
   if (providers.length === 0) return [];

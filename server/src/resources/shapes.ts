@@ -277,6 +277,7 @@ const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   ...METADATA_HEADERS,
   'connection',
   'content-length',
+  'cookie',
   'expect',
   'host',
   'keep-alive',
@@ -304,7 +305,11 @@ export const customHeaders = z.record(z.string(), z.string()).superRefine((heade
 });
 
 /** A custom host as text; whether it may be called is for the injected `CheckHost` to say. */
-export const customHost = z.string().min(1).max(2048);
+export const customHost = z
+  .string()
+  .min(1)
+  .max(2048)
+  .refine((value) => !value.includes('?'), { error: 'must have no query: only host and path are used' });
 
 /** The masks of S-06: seven asterisks with a few characters beside them. */
 const MASK = /^[0-9A-Za-z]{0,8}\*{7}[0-9A-Za-z]{0,8}$/;

@@ -1,6 +1,7 @@
 import { compileGuardrail } from '../guardrails/compile.ts';
 import type { Guardrail } from '../guardrails/guardrail.ts';
 import type { Log } from '../kernel/log.ts';
+import { Secret } from '../kernel/secret.ts';
 import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
 import { limitTerms, type Terms, workspaceTerms } from '../limits/ledger/terms.ts';
 import { compileRatePolicies } from '../limits/policies/rates.ts';
@@ -132,7 +133,7 @@ async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProv
     accountId: integration.id,
     providerId: integration.ai_provider_id,
     open: entry.open,
-    models: entry.models,
+    models: await Promise.all(entry.models.map((model) => compileModel(model, entry, log))),
     allowAllModels: integration.allow_all_models,
     pricingAdjustments: integration.pricing_adjustments,
     limited: [limitedEntity('integration', integration.id, integration.slug, entry.access?.rate_limits)],
@@ -167,7 +168,7 @@ async function compileAccount(parts: {
   readonly accountId: string;
   readonly providerId: string;
   readonly open: () => Promise<OpenedAccount>;
-  readonly models: readonly Row<'integration_models'>[];
+  readonly models: readonly (readonly [slug: string, ModelSettings])[];
   readonly allowAllModels: boolean;
   readonly pricingAdjustments: Record<string, unknown> | null;
   /** What else limits its requests, after its own limits. */
@@ -200,7 +201,7 @@ async function compileAccount(parts: {
     settings: account.settings,
     customHost: account.customHost,
     customHeaders: account.customHeaders,
-    models: new Map(parts.models.map((model) => [model.slug.toLowerCase(), compileModel(model)])),
+    models: new Map(parts.models),
     allowAllModels: parts.allowAllModels,
     pricingAdjustments: parts.pricingAdjustments,
     expiresAt: row.expires_at,
@@ -215,13 +216,27 @@ async function compileAccount(parts: {
   };
 }
 
-function compileModel(row: Row<'integration_models'>): ModelSettings {
-  return {
-    enabled: row.enabled,
+async function compileModel(
+  row: Row<'integration_models'>,
+  entry: ProviderRow,
+  log: Log,
+): Promise<readonly [slug: string, ModelSettings]> {
+  const secrets = await entry.openModel(row).catch((error: unknown) => {
+    log.error('the secrets of a model cannot be opened', {
+      provider: entry.row.id,
+      model: row.slug,
+      error: String(error),
+    });
+    return null;
+  });
+  const settings = {
+    enabled: row.enabled && secrets !== null,
     customHost: row.configurations?.custom_host ?? null,
-    customHeaders: row.configurations?.custom_headers ?? {},
+    customHeaders: secrets?.custom_headers ?? {},
+    key: secrets?.key === undefined ? null : new Secret(secrets.key),
     pricing: row.pricing_config,
   };
+  return [row.slug.toLowerCase(), settings];
 }
 
 function isTextMap(value: unknown): value is Record<string, string> {

@@ -39,6 +39,8 @@ export interface ModelSettings {
   readonly enabled: boolean;
   readonly customHost: string | null;
   readonly customHeaders: Readonly<Record<string, string>>;
+  /** Sent in place of the account's key, without anything else of the account; null: the account's. */
+  readonly key: Secret | null;
   readonly pricing: Readonly<Record<string, unknown>> | null;
 }
 

@@ -220,7 +220,7 @@ export const SCHEMA = {
     is_finetune: bool(),
     base_model_slug: nullable(text()),
     pricing_config: nullable(json<Record<string, unknown>>()),
-    configurations: nullable(json<{ custom_host?: string; custom_headers?: Record<string, string> }>()),
+    configurations: nullable(json<{ custom_host?: string; sealed?: string }>()),
     ...audit,
   }),
   integration_workspaces: table(['integration_id', 'workspace_id'], 'organisation', {

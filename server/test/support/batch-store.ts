@@ -149,7 +149,7 @@ export async function batchWorld(
     broken: null,
     ...more,
   });
-  const off = { enabled: false, customHost: null, customHeaders: {}, pricing: null };
+  const off = { enabled: false, customHost: null, customHeaders: {}, key: null, pricing: null };
   const snapshotOf = (workspaceId: string, configs: CallParts['configs'] = {}): WorkspaceSnapshot => ({
     organisationId: 'o1',
     workspaceId,

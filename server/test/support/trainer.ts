@@ -318,7 +318,7 @@ export function startNode(options: NodeOptions): TrainerNode {
     models: new Map(
       options.prices === undefined
         ? []
-        : [['base', { enabled: true, customHost: null, customHeaders: {}, pricing: options.prices }]],
+        : [['base', { enabled: true, customHost: null, customHeaders: {}, key: null, pricing: options.prices }]],
     ),
     allowAllModels: true,
     pricingAdjustments: null,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Credentials } from '../provider.ts';
-import { textSetting } from '../settings.ts';
+import { address, textSetting } from '../settings.ts';
 import type { AccessContext } from '../training.ts';
 
 /** Goes into host names, hence the pattern (providers §5, RULE 18). */
@@ -12,8 +12,8 @@ const text = (max: number) => z.string().min(1).max(max);
 
 /** Settings of an AWS account; all are optional here, because which are needed depends on `aws_auth_type`. */
 export const AWS_SETTINGS = {
-  aws_auth_type: z.enum(['accessKey', 'assumedRole', 'serviceRole', 'apiKey']).optional(),
-  aws_region: text(255).optional(),
+  aws_auth_type: address(z.enum(['accessKey', 'assumedRole', 'serviceRole', 'apiKey']).optional()),
+  aws_region: address(text(255).optional()),
   aws_access_key_id: text(255).optional(),
   aws_secret_access_key: text(1024).optional(),
   aws_session_token: text(8192).optional(),
@@ -22,8 +22,8 @@ export const AWS_SETTINGS = {
   /** The only bucket that files of this account may lie in; otherwise each request names one. */
   aws_s3_bucket: text(63).optional(),
   /** Where S3 and STS are reached when the account has a custom host: private endpoints, compatible stores. */
-  aws_s3_endpoint: endpoint.optional(),
-  aws_sts_endpoint: endpoint.optional(),
+  aws_s3_endpoint: address(endpoint.optional()),
+  aws_sts_endpoint: address(endpoint.optional()),
 } as const satisfies z.ZodRawShape;
 
 export const AWS_SECRET_SETTINGS: readonly string[] = [

@@ -18,7 +18,7 @@ import { plainBinding, requestOf } from '../openai-compatible.ts';
 import { operationPath } from '../path.ts';
 import type { Binding, Bindings, CallContext, Credentials, Provider } from '../provider.ts';
 import { developerAsSystem, type RequestQuirk, rename } from '../quirks.ts';
-import { headerValue, settingsOf, textSetting } from '../settings.ts';
+import { address, headerValue, settingsOf, textSetting } from '../settings.ts';
 
 type Api = 'models' | 'endpoint' | 'managed' | 'openai' | 'anthropic';
 
@@ -200,12 +200,12 @@ export const azureAi: Provider = {
   id: 'azure-ai',
   title: 'Azure AI Foundry',
   settings: settingsOf({
-    azure_foundry_url: z.string().min(1).max(2048).optional(),
+    azure_foundry_url: address(z.string().min(1).max(2048).optional()),
     azure_api_version: z.string().regex(VERSION_FORM).optional(),
     azure_deployment_name: z.string().min(1).max(255).optional(),
     azure_extra_params: z.enum(['pass-through', 'drop', 'error']).optional(),
-    azure_entra_scope: z.string().min(1).max(2048).optional(),
-    azure_cloud: azureCloudSetting,
+    azure_entra_scope: address(z.string().min(1).max(2048).optional()),
+    azure_cloud: address(azureCloudSetting),
     anthropic_version: headerValue.optional(),
     anthropic_beta: headerValue.optional(),
   }),

@@ -5,7 +5,7 @@ import { compatible } from '../openai-compatible.ts';
 import { restOfPath } from '../path.ts';
 import type { Binding, CallContext, Provider } from '../provider.ts';
 import { mapField, refuseValue } from '../quirks.ts';
-import { headerValue } from '../settings.ts';
+import { address, headerValue } from '../settings.ts';
 import { batchesOf } from './batches.ts';
 import { files } from './files.ts';
 import { jobs } from './jobs.ts';
@@ -34,7 +34,7 @@ export const fireworksAi: Provider = compatible({
   id: 'fireworks-ai',
   title: 'Fireworks AI',
   baseUrl: 'https://api.fireworks.ai/inference/v1',
-  settings: { fireworks_account_id: headerValue.optional() },
+  settings: { fireworks_account_id: address(headerValue.optional()) },
   serves: ['completions', 'embeddings', 'responses', 'messages', 'rerank'],
   chat: {
     maxCompletionTokens: true,

@@ -3,7 +3,7 @@ import { authType, googleToken } from '../google/credentials.ts';
 import { googleError } from '../google/gemini-error.ts';
 import { bearer } from '../openai-compatible.ts';
 import type { CallContext, Provider } from '../provider.ts';
-import { headerValue, settingsOf } from '../settings.ts';
+import { address, headerValue, settingsOf } from '../settings.ts';
 import { setBearer } from '../sign-in.ts';
 import { batches } from './batches.ts';
 import { bindingsOf, GOOGLE, isApiKey, TABLES } from './bindings.ts';
@@ -33,9 +33,9 @@ export const vertexAi: Provider = {
   id: 'vertex-ai',
   title: 'Google Vertex AI',
   settings: settingsOf({
-    vertex_auth_type: z.enum(['basic', 'serviceAccount', 'wif']).optional(),
-    vertex_region: headerValue.optional(),
-    vertex_project_id: headerValue.optional(),
+    vertex_auth_type: address(z.enum(['basic', 'serviceAccount', 'wif']).optional()),
+    vertex_region: address(headerValue.optional()),
+    vertex_project_id: address(headerValue.optional()),
     vertex_service_account_json: z.record(z.string(), z.unknown()).optional(),
     vertex_skip_ptu_cost_attribution: z.boolean().optional(),
   }),

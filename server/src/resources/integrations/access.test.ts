@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { CANARY, ok, onBothStores, refused, unique } from '../../../test/support/accounts.ts';
+import { CANARY, MASK, ok, onBothStores, refused, unique } from '../../../test/support/accounts.ts';
 
 onBothStores((on) => {
   describe('models of an integration', () => {
@@ -9,11 +9,12 @@ onBothStores((on) => {
         const slug = unique('mod');
         ok(await on.post('/integrations', { name: slug, slug, ai_provider_id: 'openai', key: CANARY }, on.mine));
         const base = `/integrations/${slug}/${path}`;
+        const mask = expect.stringMatching(MASK);
         const mine = {
           slug: 'My-Model',
           enabled: true,
           is_custom: true,
-          configurations: { custom_host: 'https://m.example', custom_headers: { 'x-m': '1' } },
+          configurations: { custom_host: 'https://m.example', custom_headers: { 'x-m': '1' }, key: CANARY },
           pricing_config: {
             type: 'static',
             pay_as_you_go: { request_token: { price: 0.1 }, response_token: { price: 0.2 } },
@@ -29,7 +30,12 @@ onBothStores((on) => {
         expect(list).toMatchObject({ total: 2, allow_all_models: false });
         expect(list.models).toEqual([
           expect.objectContaining({ slug: 'gpt-x', enabled: true, is_custom: false }),
-          expect.objectContaining({ ...mine, slug: 'my-model', name: 'my-model' }),
+          expect.objectContaining({
+            ...mine,
+            slug: 'my-model',
+            name: 'my-model',
+            configurations: { custom_host: 'https://m.example', custom_headers: { 'x-m': mask }, masked_key: mask },
+          }),
         ]);
         const one = (await on.load()).providers.find((row) => row.row.slug === slug);
         expect(one?.models.map((model) => model.slug)).toEqual(['gpt-x', 'my-model']);

@@ -8,8 +8,18 @@ import { z } from 'zod';
 import { REGION } from '../../providers/aws/settings.ts';
 import { RESOURCE_NAME } from '../../providers/azure-openai/settings.ts';
 import { PROVIDERS, providerById } from '../../providers/catalog.ts';
+import { isAddress } from '../../providers/settings.ts';
 import { type Issue, issuesOf } from '../issues.ts';
-import { type CheckHost, customHeaders, customHost, isMask, REFUSED_MASK, secretText, text } from '../shapes.ts';
+import {
+  type CheckHost,
+  customHeaders,
+  customHost,
+  isMask,
+  maskOf,
+  REFUSED_MASK,
+  secretText,
+  text,
+} from '../shapes.ts';
 
 type Need = 'required' | 'optional';
 
@@ -18,8 +28,10 @@ interface Field {
   readonly need: Need;
   /** Sealed at rest, answered as `masked_<name>`. */
   readonly secret: boolean;
-  /** An address that calls go to: it passes the injected host check. */
+  /** The text of an address: it passes the injected host check. */
   readonly host: boolean;
+  /** Says where calls and secrets go, or is part of it. Secrets that are stored do not follow when it changes. */
+  readonly address: boolean;
 }
 
 type Fields = Readonly<Record<string, Field>>;
@@ -45,13 +57,15 @@ const field = (schema: z.ZodType, need: Need, extra: Partial<Field> = {}): Field
   need,
   secret: false,
   host: false,
+  address: false,
   ...extra,
 });
 const optional = (schema: z.ZodType = short) => field(schema, 'optional');
 const required = (schema: z.ZodType = short) => field(schema, 'required');
 const secret = (schema: z.ZodType = secretText) => field(schema, 'required', { secret: true });
 const optionalSecret = () => field(secretText, 'optional', { secret: true });
-const host = (need: Need) => field(customHost, need, { host: true });
+const host = (need: Need) => field(customHost, need, { host: true, address: true });
+const place = (need: Need, schema: z.ZodType = short) => field(schema, need, { address: true });
 
 /** It becomes part of a host name, and must not be able to become another one. */
 const resourceName = z.string().regex(RESOURCE_NAME, { error: 'must be 1 to 63 letters, digits and hyphens' });
@@ -71,7 +85,7 @@ const AZURE_MODES: NonNullable<Family['selector']> = {
     entra: {
       needsKey: false,
       fields: {
-        azure_entra_tenant_id: required(),
+        azure_entra_tenant_id: place('required'),
         azure_entra_client_id: required(),
         azure_entra_client_secret: secret(),
       },
@@ -79,11 +93,11 @@ const AZURE_MODES: NonNullable<Family['selector']> = {
     managed: { needsKey: false, fields: { azure_managed_client_id: optional() } },
     workload: {
       needsKey: false,
-      fields: { azure_workload_client_id: required(), azure_workload_tenant_id: required() },
+      fields: { azure_workload_client_id: required(), azure_workload_tenant_id: place('required') },
     },
     entraFederated: {
       needsKey: false,
-      fields: { azure_entra_tenant_id: required(), azure_entra_client_id: required() },
+      fields: { azure_entra_tenant_id: place('required'), azure_entra_client_id: required() },
     },
   },
 };
@@ -118,7 +132,7 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   'azure-openai': {
     needsKey: true,
     fields: {
-      azure_resource_name: required(resourceName),
+      azure_resource_name: place('required', resourceName),
       azure_deployment_config: required(z.array(azureDeployment).min(1).max(200)),
     },
     selector: AZURE_MODES,
@@ -134,13 +148,17 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   },
   bedrock: {
     needsKey: false,
-    fields: { aws_region: required(awsRegion), aws_s3_endpoint: host('optional'), aws_sts_endpoint: host('optional') },
+    fields: {
+      aws_region: place('required', awsRegion),
+      aws_s3_endpoint: host('optional'),
+      aws_sts_endpoint: host('optional'),
+    },
     selector: AWS_TYPES,
   },
   sagemaker: {
     needsKey: false,
     fields: {
-      aws_region: required(awsRegion),
+      aws_region: place('required', awsRegion),
       ...Object.fromEntries(
         [
           'custom_attributes',
@@ -159,29 +177,30 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   },
   'vertex-ai': {
     needsKey: false,
-    fields: { vertex_region: required(), vertex_skip_ptu_cost_attribution: optional(z.boolean()) },
+    fields: { vertex_region: place('required'), vertex_skip_ptu_cost_attribution: optional(z.boolean()) },
     selector: {
       field: 'vertex_auth_type',
       variants: {
-        basic: { needsKey: true, fields: { vertex_project_id: required() } },
+        basic: { needsKey: true, fields: { vertex_project_id: place('required') } },
         serviceAccount: {
           needsKey: false,
-          fields: { vertex_service_account_json: secret(serviceAccount), vertex_project_id: optional() },
+          fields: { vertex_service_account_json: secret(serviceAccount), vertex_project_id: place('optional') },
         },
-        wif: { needsKey: false, fields: { vertex_project_id: optional() } },
+        wif: { needsKey: false, fields: { vertex_project_id: place('optional') } },
       },
     },
   },
-  'workers-ai': { needsKey: true, fields: { workers_ai_account_id: required() } },
+  'workers-ai': { needsKey: true, fields: { workers_ai_account_id: place('required') } },
   huggingface: { needsKey: true, fields: { huggingface_base_url: host('optional') } },
-  cortex: { needsKey: true, fields: { snowflake_account: required() } },
+  cortex: { needsKey: true, fields: { snowflake_account: place('required') } },
   anthropic: { needsKey: true, fields: { anthropic_inspect_stream_for_overloaded_error: optional(z.boolean()) } },
 };
 
 /** For every provider: a host and headers of one's own. */
 const COMMON: Fields = {
   custom_host: host('optional'),
-  custom_headers: optional(customHeaders),
+  // Their values are what servers let callers in by.
+  custom_headers: field(customHeaders, 'optional', { secret: true }),
 };
 
 /** For every provider without a selector of its own: OAuth client credentials in place of the key (P-60). */
@@ -223,7 +242,10 @@ function declaredFields(id: string): Record<string, Field> {
   const out: Record<string, Field> = {};
   for (const [name, schema] of Object.entries(provider.settings.shape as Record<string, z.ZodType>)) {
     const isSecret = provider.secretSettings.includes(name);
-    out[name] = field(schema, schema.safeParse(undefined).success ? 'optional' : 'required', { secret: isSecret });
+    out[name] = field(schema, schema.safeParse(undefined).success ? 'optional' : 'required', {
+      secret: isSecret,
+      address: isAddress(schema),
+    });
   }
   return out;
 }
@@ -247,7 +269,7 @@ function layoutOf(id: string, value: Readonly<Record<string, unknown>>): Layout 
     if (!selector) continue;
     const names = Object.keys(selector.variants);
     const chosen = value[selector.field];
-    fields = { ...fields, [selector.field]: field(z.enum(names as [string, ...string[]]), need) };
+    fields = { ...fields, [selector.field]: field(z.enum(names as [string, ...string[]]), need, { address: true }) };
     if (chosen === undefined) continue;
     const variant =
       typeof chosen === 'string' && Object.hasOwn(selector.variants, chosen) ? selector.variants[chosen] : undefined;
@@ -262,30 +284,25 @@ function layoutOf(id: string, value: Readonly<Record<string, unknown>>): Layout 
   return { fields, needsKey: key, issues };
 }
 
-/** Every field of `id` in any way of signing in, for checks of names alone (secret mappings). */
-export function fieldNames(id: string): Set<string> {
-  const family = Object.hasOwn(FAMILIES, id) ? FAMILIES[id] : undefined;
-  const names = new Set([
-    ...Object.keys(declaredFields(id)),
-    ...Object.keys(COMMON),
-    ...Object.keys(family?.fields ?? {}),
-  ]);
-  for (const selector of [family?.selector, OAUTH]) {
-    if (!selector) continue;
-    names.add(selector.field);
-    for (const variant of Object.values(selector.variants)) {
-      for (const name of Object.keys(variant.fields)) names.add(name);
-    }
-  }
-  return names;
-}
+/** Names of all fields of `id`, for checks of names alone (secret mappings). */
+export const fieldNames = (id: string): Set<string> => new Set(Object.keys(allFields(id)));
 
 export interface CheckOptions {
   readonly checkHost: CheckHost;
   /** Fields that a secret mapping fills at call time: they need not be given. */
   readonly mapped?: ReadonlySet<string>;
-  /** Secret settings that are stored already and stay when the caller leaves them out. */
-  readonly kept?: Readonly<Record<string, unknown>>;
+  /** What is stored already: secret settings stay when the caller leaves them out, or sends them back as their masks. */
+  readonly stored?: StoredAccount;
+}
+
+/** Settings as they are stored, for an update. */
+export interface StoredAccount {
+  readonly plain: Readonly<Record<string, unknown>>;
+  readonly secrets: Readonly<Record<string, unknown>>;
+  /** Envelope of the secret settings, which their masks are made of. */
+  readonly sealed: string | null;
+  /** A key is stored and the body brings no other. */
+  readonly keyStays: boolean;
 }
 
 export type CheckedSettings =
@@ -316,10 +333,13 @@ export function checkSettings(
   const plain: Record<string, unknown> = {};
   const secrets: Record<string, unknown> = {};
   const broken = new Set(layout.issues.map((issue) => issue.path));
+  const { stored } = options;
+  const kept: string[] = stored?.keyStays ? ['key'] : [];
 
   for (const [name, item] of Object.entries(layout.fields)) {
-    if (item.secret && options.kept && Object.hasOwn(options.kept, name) && value[name] === undefined) {
-      secrets[name] = options.kept[name];
+    if (item.secret && stored && Object.hasOwn(stored.secrets, name) && value[name] === undefined) {
+      secrets[name] = stored.secrets[name];
+      kept.push(name);
     }
   }
   for (const [name, content] of given) {
@@ -329,8 +349,8 @@ export function checkSettings(
       issues.push({ path: name, message: unknownField(id, name) });
       continue;
     }
-    if (content === null && item.secret && options.kept) continue;
-    const parsed = item.schema.safeParse(content);
+    if (content === null && item.secret && stored) continue;
+    const parsed = item.schema.safeParse(name === 'custom_headers' ? unmask(content, stored, kept, issues) : content);
     if (!parsed.success) {
       issues.push(...issuesOf(parsed.error, name));
       continue;
@@ -346,7 +366,74 @@ export function checkSettings(
       issues.push({ path: name, message: 'is required' });
     }
   }
+  const moved = stored && kept.length > 0 ? changedAddress(id, layout, plain, stored.plain) : null;
+  if (moved !== null && issues.length === 0) issues.push({ path: moved, message: sendAgain(kept) });
   return issues.length > 0 ? { ok: false, issues } : { ok: true, plain, secrets, needsKey: layout.needsKey };
+}
+
+/** What to tell someone who changes an address under secrets that are stored. */
+export const sendAgain = (kept: readonly string[]): string =>
+  `is another address than before, and stored secrets go only where they were given for: send its secrets again (${kept.join(', ')})`;
+
+/** A field of an address that is another one than before, or null. */
+function changedAddress(
+  id: string,
+  layout: Layout,
+  now: Readonly<Record<string, unknown>>,
+  before: Readonly<Record<string, unknown>>,
+): string | null {
+  const fields = { ...layoutOf(id, before).fields, ...layout.fields };
+  const names = Object.keys(fields).filter((name) => fields[name]?.address);
+  return names.find((name) => JSON.stringify(now[name]) !== JSON.stringify(before[name])) ?? null;
+}
+
+/** Headers with what is stored in place of its masks; names of those that stay are added to `kept`. */
+function unmask(content: unknown, stored: StoredAccount | undefined, kept: string[], issues: Issue[]): unknown {
+  if (typeof content !== 'object' || content === null) return content;
+  const { headers, missing } = unmaskHeaders(
+    content as Record<string, unknown>,
+    stored?.secrets,
+    stored?.sealed ?? null,
+  );
+  for (const name of missing) issues.push({ path: `custom_headers.${name}`, message: REFUSED_MASK });
+  const masked = Object.entries(content).filter(([, value]) => isMask(value));
+  kept.push(...masked.map(([name]) => `custom_headers.${name}`));
+  return headers;
+}
+
+/** The same for any owner of `custom_headers`; `missing` are masks of nothing that is stored. */
+export function unmaskHeaders(
+  given: Readonly<Record<string, unknown>>,
+  secrets: Readonly<Record<string, unknown>> | undefined,
+  sealed: string | null,
+): { readonly headers: Record<string, unknown>; readonly missing: readonly string[] } {
+  const before = Object.entries((secrets?.custom_headers ?? {}) as Record<string, unknown>);
+  const headers: Record<string, unknown> = {};
+  const missing: string[] = [];
+  for (const [name, value] of Object.entries(given)) {
+    headers[name] = value;
+    if (!isMask(value)) continue;
+    const found = before.find(([own]) => sealed !== null && maskOf(sealed, `custom_headers.${own}`) === value);
+    if (found) headers[name] = found[1];
+    else missing.push(name);
+  }
+  return { headers, missing };
+}
+
+/** Whether accounts of `id` with these settings have no other way of signing in than the key. */
+export const signsByKeyAlone = (id: string, { auth_type: type }: Readonly<Record<string, unknown>>): boolean =>
+  (Object.hasOwn(FAMILIES, id) ? FAMILIES[id] : undefined)?.selector === undefined && type !== 'oauthClientCredentials';
+
+/** Every field of `id` in any way of signing in, with whether it is a secret or part of an address. */
+export function allFields(id: string): Readonly<Record<string, Pick<Field, 'secret' | 'address' | 'host'>>> {
+  const family = Object.hasOwn(FAMILIES, id) ? FAMILIES[id] : undefined;
+  const out: Record<string, Field> = { ...declaredFields(id), ...COMMON, ...family?.fields };
+  for (const selector of [family?.selector, OAUTH]) {
+    if (!selector) continue;
+    out[selector.field] = field(short, 'optional', { address: true });
+    for (const variant of Object.values(selector.variants)) Object.assign(out, variant.fields);
+  }
+  return out;
 }
 
 function unknownField(id: string, name: string): string {

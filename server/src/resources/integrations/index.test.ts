@@ -346,6 +346,7 @@ onBothStores((on) => {
       await on.put(`/integrations/${slug}`, {
         name: 'N',
         description: 'D',
+        key: CANARY,
         configurations,
         pricing_adjustments: null,
         tags: null,
@@ -356,7 +357,7 @@ onBothStores((on) => {
       description: 'D',
       tags: null,
       pricing_adjustments: null,
-      configurations,
+      configurations: { ...configurations, custom_headers: { 'x-a': expect.stringMatching(MASK) } },
     });
     const one = (await on.load()).providers.find((row) => row.row.slug === slug);
     expect(await one?.open()).toMatchObject({

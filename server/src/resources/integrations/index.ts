@@ -175,16 +175,23 @@ export function integrationsResource(ports: ReferencePorts): AnyAction[] {
         if (body.description !== undefined) patch.description = body.description;
         if (body.pricing_adjustments !== undefined) patch.pricing_adjustments = body.pricing_adjustments;
         if (body.tags !== undefined) patch.tags = body.tags;
-        if (body.key !== undefined) patch.key = await sealKey(call.vault, call.tenant, place(row.id), body.key);
-        if (body.configurations !== undefined || body.secret_mappings !== undefined) {
+        if (body.key !== undefined) {
+          patch.key = body.key === null ? null : await sealKey(call.vault, call.tenant, place(row.id), body.key);
+        }
+        if (body.configurations !== undefined || body.secret_mappings !== undefined || body.key === null) {
           const mappings = body.secret_mappings === undefined ? row.secret_mappings : body.secret_mappings;
           const kept = await openSettings(call.vault, call.tenant, place(row.id), row.secret_configurations);
           const checked = await checkAccount(ports, call, row.workspace_id, {
             provider: row.ai_provider_id,
             configurations: body.configurations ?? row.configurations,
             mappings,
-            hasKey: row.key !== null || body.key !== undefined,
-            kept,
+            hasKey: body.key === undefined ? row.key !== null : body.key !== null,
+            stored: {
+              plain: row.configurations,
+              secrets: kept,
+              sealed: row.secret_configurations,
+              keyStays: row.key !== null && body.key === undefined,
+            },
           });
           patch.secret_mappings = mappings;
           if (body.configurations !== undefined) {

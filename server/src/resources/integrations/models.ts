@@ -1,11 +1,11 @@
 /** Models of an integration: switched on and off, priced, and custom ones with a host of their own (api §13.4). */
 import { z } from 'zod';
 import type { Row } from '../../store/schema.ts';
-import { refuse } from '../common.ts';
 import { emptyAnswer, findRow } from '../define.ts';
 import { queryList, tenantFields } from '../fields.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { text } from '../shapes.ts';
+import { presentModelSettings, sealModelSettings } from './model-settings.ts';
 import { levelOf, requireLevel, visible } from './rules.ts';
 import { type ModelsBody, modelsAnswer, modelsBody } from './schema.ts';
 
@@ -25,7 +25,7 @@ const scopes = (verb: string) => [`organisation_integrations.${verb}`, `workspac
 type ModelRow = Row<'integration_models'>;
 type PathCall<Q = unknown, B = unknown> = Call<Record<string, unknown>, Q, B>;
 
-function present(row: ModelRow) {
+async function present(row: ModelRow, call: PathCall) {
   return {
     slug: row.slug,
     name: row.name ?? row.slug,
@@ -35,7 +35,7 @@ function present(row: ModelRow) {
     is_finetune: row.is_finetune,
     base_model_slug: row.base_model_slug,
     pricing_config: row.pricing_config,
-    configurations: row.configurations,
+    configurations: await presentModelSettings(call.vault, call.tenant, row),
   };
 }
 
@@ -59,7 +59,11 @@ export function modelActions(): AnyAction[] {
           where: { integration_id: row.id },
           orderBy: [['slug', 'asc']],
         });
-        return { total: models.length, models: models.map(present), allow_all_models: row.allow_all_models };
+        return {
+          total: models.length,
+          models: await Promise.all(models.map((model) => present(model, call))),
+          allow_all_models: row.allow_all_models,
+        };
       },
     },
     {
@@ -78,15 +82,10 @@ export function modelActions(): AnyAction[] {
         const { body } = call;
         const row = await findRow(target, call, 'update');
         requireLevel(call, levelOf(row), 'update');
-        for (const [index, model] of body.models.entries()) {
-          const host = model.configurations?.custom_host;
-          const problem = host === undefined ? null : call.checkHost(host);
-          if (problem !== null) throw refuse(`models[${index}].configurations.custom_host`, problem);
-        }
         const now = call.clock.now();
         const known = await call.tx.list('integration_models', { where: { integration_id: row.id } });
         const old = new Map(known.map((model) => [model.slug, model]));
-        for (const model of body.models) {
+        for (const [index, model] of body.models.entries()) {
           const before = old.get(model.slug);
           const next: ModelRow = {
             organisation_id: row.organisation_id,
@@ -100,7 +99,16 @@ export function modelActions(): AnyAction[] {
             base_model_slug:
               model.base_model_slug === undefined ? (before?.base_model_slug ?? null) : model.base_model_slug,
             pricing_config: model.pricing_config ?? before?.pricing_config ?? null,
-            configurations: model.configurations ?? before?.configurations ?? null,
+            configurations: model.configurations
+              ? await sealModelSettings(
+                  call,
+                  row,
+                  model.slug,
+                  model.configurations,
+                  before,
+                  `models[${index}].configurations`,
+                )
+              : (before?.configurations ?? null),
             created_at: before?.created_at ?? now,
             last_updated_at: now,
           };

@@ -7,7 +7,7 @@ import { checkMappings, freeSlug, refuse, refuseIssues, slugTaken, workspaceOf }
 import { isOpenTo } from '../openable.ts';
 import type { ReferencePorts } from '../ports.ts';
 import type { Call, ItemVerb } from '../resource.ts';
-import { checkSettings, fieldNames, isKnownProvider, knownProviders } from './configurations.ts';
+import { checkSettings, fieldNames, isKnownProvider, knownProviders, type StoredAccount } from './configurations.ts';
 
 type AnyCall = Call<never, never, never> | Call;
 export type Integration = Row<'integrations'>;
@@ -51,8 +51,8 @@ export interface AccountInput {
   readonly configurations: Readonly<Record<string, unknown>>;
   readonly mappings: readonly SecretMapping[] | null | undefined;
   readonly hasKey: boolean;
-  /** Secret settings that are stored already. */
-  readonly kept?: Readonly<Record<string, unknown>>;
+  /** What is stored already, for an update. */
+  readonly stored?: StoredAccount;
 }
 
 /** Checks provider, settings, mappings and key of an account together. Throws 400, or 404 for unknown references. */
@@ -68,7 +68,7 @@ export async function checkAccount(
   const checked = checkSettings(input.provider, input.configurations, {
     checkHost: call.checkHost,
     mapped,
-    ...(input.kept ? { kept: input.kept } : {}),
+    ...(input.stored ? { stored: input.stored } : {}),
   });
   if (!checked.ok) throw refuseIssues('configurations', checked.issues);
   if (checked.needsKey && !input.hasKey && !mapped.has('key')) {

@@ -71,16 +71,20 @@ export const createBody = z.strictObject({
 export const updateBody = z.strictObject({
   ...tenantFields,
   name: name.optional(),
-  key: secretText.optional(),
+  key: secretText.nullable().optional().describe('null removes the stored key.'),
   description: description.nullable().optional(),
   configurations: settings
     .optional()
-    .describe('Replaces the settings; secret ones that are left out stay as they are, null clears them.'),
+    .describe(
+      'Replaces the settings; secret ones that are left out stay as they are, null clears them. A change of where they go needs them again.',
+    ),
   secret_mappings: secretMappings('configurations').nullable().optional(),
   pricing_adjustments: pricingAdjustments.nullable().optional(),
   tags: tags.nullable().optional(),
 });
 
+/** Settings of a model as a body gives them. */
+export type ModelSettingsInput = NonNullable<z.output<typeof model>['configurations']>;
 export type CreateBody = z.output<typeof createBody>;
 export type UpdateBody = z.output<typeof updateBody>;
 
@@ -129,9 +133,17 @@ const model = z
     is_finetune: z.boolean().nullable().optional(),
     base_model_slug: text(255, 1).nullable().optional(),
     configurations: z
-      .strictObject({ custom_host: customHost.optional(), custom_headers: customHeaders.optional() })
-      .refine((value) => value.custom_host !== undefined || value.custom_headers !== undefined, {
-        message: 'must not be empty: give custom_host or custom_headers',
+      .strictObject({
+        custom_host: customHost
+          .optional()
+          .describe(
+            'A host of the integration, unless the model has a key: the key of the integration goes nowhere else.',
+          ),
+        custom_headers: customHeaders.optional(),
+        key: secretText.nullable().optional().describe('Sent in place of the key of the integration; null removes it.'),
+      })
+      .refine((value) => Object.values(value).some((item) => item !== undefined), {
+        message: 'must not be empty: give custom_host, custom_headers or key',
       })
       .optional(),
     pricing_config: z

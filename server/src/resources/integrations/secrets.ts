@@ -49,16 +49,29 @@ export async function openSettings(
   return JSON.parse(text.reveal()) as Record<string, unknown>;
 }
 
-/** `masked_<name>` for every secret setting. The names are inside the envelope, so it is opened. */
+/**
+ * `masked_<name>` for every secret setting, and custom headers with masks as their values. The names are inside the
+ * envelope, so it is opened.
+ */
 export async function maskSettings(
   vault: Vault,
   tenant: TenantContext,
   place: AccountPlace,
   sealed: string | null,
-): Promise<Record<string, string>> {
+): Promise<Record<string, unknown>> {
   if (sealed === null) return {};
-  const names = Object.keys(await openSettings(vault, tenant, place, sealed));
-  return Object.fromEntries(names.map((name) => [`masked_${name}`, maskOf(sealed, name)]));
+  const settings = await openSettings(vault, tenant, place, sealed);
+  return Object.fromEntries(
+    Object.entries(settings).map(([name, value]) =>
+      name === 'custom_headers' ? [name, maskHeaders(value, sealed)] : [`masked_${name}`, maskOf(sealed, name)],
+    ),
+  );
+}
+
+/** Custom headers as they are answered. */
+export function maskHeaders(headers: unknown, sealed: string): Record<string, string> {
+  const names = Object.keys((headers ?? {}) as Record<string, string>);
+  return Object.fromEntries(names.map((name) => [name, maskOf(sealed, `custom_headers.${name}`)]));
 }
 
 /** Takes the custom host and headers out of an account's settings: they steer the call, the rest describes the account. */

@@ -17,7 +17,7 @@ import {
 } from '../common.ts';
 import { defineResource } from '../define.ts';
 import { queryBoolean } from '../fields.ts';
-import { checkSettings } from '../integrations/configurations.ts';
+import { checkSettings, type StoredAccount } from '../integrations/configurations.ts';
 import { checkProvider } from '../integrations/rules.ts';
 import {
   type AccountPlace,
@@ -78,7 +78,7 @@ async function presentDetail(row: KeyRow, call: Call) {
   const [shown] = await presentAll([row], call);
   const masked = await maskSettings(call.vault, call.tenant, place(row.id), row.secret_model_config);
   const secrets = Object.entries(masked).map(([name, value]) => [
-    `masked_${shownName(name.slice('masked_'.length))}`,
+    name.startsWith('masked_') ? `masked_${shownName(name.slice('masked_'.length))}` : name,
     value,
   ]);
   return {
@@ -95,14 +95,14 @@ export function virtualKeysResource(ports: ReferencePorts): AnyAction[] {
     call: AnyCall,
     provider: string,
     settings: Readonly<Record<string, unknown>>,
-    more: { mappings: KeyRow['secret_mappings'] | undefined; hasKey: boolean; kept?: Record<string, unknown> },
+    more: { mappings: KeyRow['secret_mappings'] | undefined; hasKey: boolean; stored?: StoredAccount },
   ) {
     const workspaceId = call.tenant.workspaceId;
     const mapped = await checkMappings(ports, call.tx, workspaceId, more.mappings, 'model_config', settingNames);
     const checked = checkSettings(provider, settings, {
       checkHost: call.checkHost,
       mapped: new Set([...mapped].map(storedName)),
-      ...(more.kept ? { kept: more.kept } : {}),
+      ...(more.stored ? { stored: more.stored } : {}),
     });
     if (!checked.ok) {
       throw refuseIssues(
@@ -193,7 +193,12 @@ export function virtualKeysResource(ports: ReferencePorts): AnyAction[] {
           const checked = await checkAccount(call, row.ai_provider_id, settings, {
             mappings,
             hasKey: row.key !== null || body.key !== undefined,
-            kept: await openSettings(vault, tenant, place(row.id), row.secret_model_config),
+            stored: {
+              plain: row.model_config,
+              secrets: await openSettings(vault, tenant, place(row.id), row.secret_model_config),
+              sealed: row.secret_model_config,
+              keyStays: row.key !== null && body.key === undefined,
+            },
           });
           patch.model_config = checked.plain;
           patch.secret_mappings = mappings;
