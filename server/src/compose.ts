@@ -37,6 +37,7 @@ import { type Clock, systemClock } from './kernel/clock.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
+import { createNotes } from './kernel/notes.ts';
 import { cryptoRandom } from './kernel/random.ts';
 import { createAdmission } from './limits/admission.ts';
 import { settlementSink } from './limits/ledger/journal.ts';
@@ -76,6 +77,7 @@ import { loadKeyring } from './store/keyring.ts';
 import { memoryCache } from './store/memory/cache.ts';
 import { memoryCounters } from './store/memory/counters.ts';
 import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables, TenantContext } from './store/ports.ts';
+import { createAccessLog } from './telemetry/access-log.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
 import type { SharedServices } from './training/open.ts';
 import type { TrainingServices } from './training/services.ts';
@@ -127,8 +129,8 @@ export interface WorkerRole {
   readonly shared: { readonly counters: Counters; readonly feed: Feed } | null;
 }
 
-/** What tests put in the place of the data plane's own. */
-export type Given = Partial<Pick<Services, 'clock' | 'random'>>;
+/** What tests put in the place of the data plane's own, and where lines of the access log go: nowhere when absent. */
+export type Given = Partial<Pick<Services, 'clock' | 'random'>> & { readonly writeAccess?: (lines: string) => void };
 
 const ALONE: WorkerRole = { index: 1, shared: null };
 
@@ -206,6 +208,11 @@ async function open(
   given: Given,
 ): Promise<Running> {
   const clock = systemClock;
+  const { writeAccess, ...parts } = given;
+  const { accessLog: mode, logFormat: format } = config;
+  const made = writeAccess === undefined ? null : createAccessLog({ mode, format, clock, write: writeAccess });
+  const accessLog = made === null ? null : lifecycle.own('access log', made);
+  const notes = createNotes(log, clock);
   const { version } = JSON.parse(await readFile(PACKAGE, 'utf8')) as { version: string };
   const dataDir = lifecycle.own('data directory', await openDataDir(config.dataDir, { lock: worker.shared === null }));
   const tables = lifecycle.own('control store', await openTables(config, log));
@@ -264,6 +271,7 @@ async function open(
     ownListeners: () => (listening === null ? [] : [{ address: listening.address, port: listening.port }]),
     clock,
     log,
+    notes,
   });
   const upstream = lifecycle.own('upstream', createUpstream({ guard, clock }));
   const authenticator = createAuthenticator({ tables, clock: storeClock, log });
@@ -293,7 +301,7 @@ async function open(
     headerAliases: config.headerAliases,
     trustedProxies: config.trustedProxies,
     advise: (target) => baseUrlAdvice(target, publicUrl().replace(/\/+$/, '')),
-    refuse: (request, response, error) => refuse(request, response, error, log),
+    refuse: (request, response, error) => refuse(request, response, error, log, accessLog),
     draining: () => draining,
   });
   const ready = async (): Promise<boolean> => {
@@ -374,9 +382,11 @@ async function open(
     outside: (organisationId) => outsideFactory({ fetcher: training.fetcher, guard, clock, organisationId }),
     clock,
     random: cryptoRandom,
-    ...given,
+    ...parts,
     storeClock,
     log,
+    notes,
+    accessLog,
     maxBodyBytes: config.maxBodyBytes,
     bodies,
     blockInlineConfig: config.blockInlineConfig,
@@ -387,6 +397,7 @@ async function open(
   runLine = createInner({ services: gateway, tables, clock: storeClock, run: gateway.runInner });
   if (roles.has('admin')) {
     const admin = {
+      accessLog,
       tables,
       vault,
       clock: storeClock,

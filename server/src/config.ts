@@ -32,6 +32,7 @@ export interface Config {
   readonly headerAliases: readonly string[];
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error';
   readonly logFormat: 'pretty' | 'json';
+  readonly accessLog: 'none' | 'errors' | 'all';
   readonly drainSeconds: number;
   /** Largest inference body in bytes. */
   readonly maxBodyBytes: number;
@@ -265,6 +266,11 @@ const VARIABLES = {
     allowed: 'pretty or json',
     parse: oneOf('pretty', 'json'),
   }),
+  SLUICE_ACCESS_LOG: variable({
+    fallback: 'errors',
+    allowed: 'none, errors or all',
+    parse: oneOf('none', 'errors', 'all'),
+  }),
   SLUICE_DRAIN_SECONDS: variable({ fallback: '120', allowed: 'a whole number from 0 to 3600', parse: whole(0, 3600) }),
   SLUICE_MAX_BODY_BYTES: variable({
     fallback: String(32 * 1024 * 1024),
@@ -431,6 +437,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     headerAliases: must(get('SLUICE_HEADER_ALIASES')),
     logLevel: must(get('SLUICE_LOG_LEVEL')),
     logFormat: must(get('SLUICE_LOG_FORMAT')),
+    accessLog: must(get('SLUICE_ACCESS_LOG')),
     drainSeconds: must(get('SLUICE_DRAIN_SECONDS')),
     maxBodyBytes: must(get('SLUICE_MAX_BODY_BYTES')),
     maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),

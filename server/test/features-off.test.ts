@@ -99,7 +99,7 @@ beforeAll(async () => {
       sendJson(response, 200, { id: 'c', object: 'chat.completion', created: 1, model: 'gpt-4o', choices, usage });
     }
   });
-  server = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}` });
+  server = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}` }, { writeAccess: () => {} });
   provider = `@${await server.provider({ id: 'openai', host: `${upstream.url}/v1` })}`;
   const { workspace_id } = server.first;
   const all = [{ name: 'off', config: () => ({ provider }) }, ...FEATURES];
@@ -165,6 +165,8 @@ describe.each([false, true])('a request (stream: %s)', (stream) => {
     // That calls are counted at all.
     expect(called).toContain('/src/llm/steps/dispatch.ts dispatch');
     for (const { name, code } of FEATURES) expect([name, called.filter((one) => code.test(one))]).toEqual([name, []]);
+    // By its default it has lines of failures only.
+    expect(called.filter((one) => one.startsWith('/src/telemetry/access-log.ts'))).toEqual([]);
   });
 
   it.each(FEATURES.filter(({ streams }) => stream || streams !== true))(

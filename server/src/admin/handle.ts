@@ -25,12 +25,13 @@ import type { AnyAction, AnyOperatorAction, Later } from '../resources/resource.
 import type { CheckHost } from '../resources/shapes.ts';
 import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
+import type { AccessLog } from '../telemetry/access-log.ts';
 import { auditRow, joinChanges, organisationIn, recordRefusal, type Trail } from './audit.ts';
 import { fingerprintOf, Once, Replay, readIdempotencyKey, takesIdempotencyKey } from './idempotency.ts';
 import { readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
-import { adminError, adminReplay, adminSuccess, send } from './respond.ts';
+import { type AdminAnswer, accessEntry, adminError, adminReplay, adminSuccess, send } from './respond.ts';
 import { type AdminRow, checkTable, pathsOf, scopesFor } from './route.ts';
 import { validate, withoutRepeated } from './validate.ts';
 import { mayUse, resolveWorkspace } from './workspace.ts';
@@ -38,6 +39,8 @@ import { mayUse, resolveWorkspace } from './workspace.ts';
 export interface AdminDeps {
   readonly tables: Tables;
   readonly vault: Vault;
+  /** Null or absent: no request leaves a line. */
+  readonly accessLog?: AccessLog | null;
   readonly clock: Clock;
   readonly log: Log;
   readonly authenticator: Pick<Authenticator, 'authenticate' | 'invalidate'>;
@@ -146,12 +149,26 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
     change: null,
     organisationId: null,
   };
+  const began = deps.clock.monotonic();
+  const note = (answer: AdminAnswer, error?: unknown) => {
+    if (deps.accessLog && (deps.accessLog.all || error !== undefined))
+      deps.accessLog.write(
+        accessEntry(
+          request.raw,
+          trail.requestId,
+          { status: answer.status, error },
+          trail,
+          deps.clock.monotonic() - began,
+        ),
+      );
+    return answer;
+  };
   try {
-    const answer = await perform(deps, row, request, trail);
-    if (answer instanceof Replay) return send(reply, adminReplay(answer, trail.requestId));
-    return send(reply, adminSuccess(answer, trail.requestId));
+    const made = await perform(deps, row, request, trail);
+    const answer = made instanceof Replay ? adminReplay(made, trail.requestId) : adminSuccess(made, trail.requestId);
+    return send(reply, note(answer));
   } catch (error) {
-    const answer = adminError(error, trail.requestId, deps.log);
+    const answer = note(adminError(error, trail.requestId, deps.log), error);
     const record = () => (row.writes ? recordRefusal(deps, row, request, trail, error, answer.status) : null);
     // The client of a body that is too large still sends: it must get the answer before the socket is given up.
     if (answer.status !== 413) await record();

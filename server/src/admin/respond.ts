@@ -1,10 +1,12 @@
 /** The administration edge: the one place where an error becomes a body (api §3.1). */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
+import type { Principal } from '../auth/principal.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { ERRORS, SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { Log } from '../kernel/log.ts';
+import type { AccessEntry, AccessLog } from '../telemetry/access-log.ts';
 
 export interface AdminAnswer {
   readonly status: number;
@@ -86,9 +88,39 @@ export function send(reply: FastifyReply, answer: AdminAnswer): FastifyReply {
   return reply.code(answer.status).headers(answer.headers).send(answer.body);
 }
 
+/** The line of a request that is no call of a model. `ms` is what it took. */
+export function accessEntry(
+  request: IncomingMessage,
+  id: string,
+  answer: Pick<AdminAnswer, 'status'> & { readonly error?: unknown },
+  caller: { readonly principal: Principal | null; readonly workspaceId: string | null } | null,
+  ms: number,
+): AccessEntry {
+  const principal = caller?.principal;
+  return {
+    request_id: id,
+    method: request.method ?? '',
+    path: (request.url ?? '').split('?', 1)[0] ?? '',
+    status: answer.status,
+    duration_ms: Math.round(ms * 1000) / 1000,
+    error: answer.error instanceof SluiceError ? answer.error.kind : null,
+    organisation_id: principal?.organisationId ?? null,
+    workspace_id: caller?.workspaceId ?? principal?.workspaceId ?? null,
+    api_key_id: principal?.keyId ?? null,
+  };
+}
+
 /** Answers a request that never reached a route, or whose route threw, on the raw response. */
-export function refuse(request: IncomingMessage, response: ServerResponse, error: unknown, log: Log): void {
-  const answer = adminError(error, uuidv7(systemClock), log);
+export function refuse(
+  request: IncomingMessage,
+  response: ServerResponse,
+  error: unknown,
+  log: Log,
+  accessLog: AccessLog | null = null,
+): void {
+  const id = uuidv7(systemClock);
+  const answer = adminError(error, id, log);
+  accessLog?.write(accessEntry(request, id, { ...answer, error }, null, 0));
   if (response.headersSent) {
     response.destroy();
     return;

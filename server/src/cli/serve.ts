@@ -17,10 +17,9 @@ export async function serve(config: Config, output: Output): Promise<void> {
   const log = createLogger({ level: config.logLevel, format: config.logFormat, write: (line) => output.out(line) });
   if (config.workers > 1 && !isWorker()) return runPrimary(config, log);
   const index = workerIndex();
-  const running = await compose(config, log, {
-    index,
-    shared: isWorker() ? workerShared(primaryChannel(), systemClock.after) : null,
-  }).catch((error: unknown) => {
+  const shared = isWorker() ? workerShared(primaryChannel(), systemClock.after) : null;
+  const writeAccess = (lines: string) => output.out(lines);
+  const running = await compose(config, log, { index, shared }, { writeAccess }).catch((error: unknown) => {
     throw listenProblem(error, config) ?? error;
   });
   // Before the banner: whoever reads it may send a signal at once.

@@ -110,3 +110,29 @@ describe('createDns', () => {
     ]);
   });
 });
+
+describe('a name that cannot be looked up', () => {
+  const lookup = (answer: () => Promise<readonly DnsRecord[]>) => {
+    const told: unknown[] = [];
+    const resolver: DnsResolver = { resolve: answer };
+    const notes = (kind: string, fields: unknown) => told.push([kind, fields]);
+    const dns = createDns({ clock: new TestClock(), resolver, hostsFile: '/dev/null', notes });
+    return { asked: dns.lookup('api.openai.com', 'org', false), told };
+  };
+
+  it.each([
+    ['has no address', async () => [], 'DNS lookup for api.openai.com failed: it has no address'],
+    [
+      'has no server that answers',
+      async () => {
+        throw Object.assign(new Error('queryA ESERVFAIL api.openai.com'), { code: 'ESERVFAIL' });
+      },
+      'DNS lookup for api.openai.com failed: ESERVFAIL',
+    ],
+  ])('%s: the error says so, and so does the log', async (_title, answer, message) => {
+    const { asked, told } = lookup(answer);
+    await expect(asked).rejects.toThrow(message);
+    const why = message.split(': ')[1];
+    expect(told).toEqual([['dns', { host: 'api.openai.com', organisation: 'org', why }]]);
+  });
+});

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { Lru } from '../kernel/lru.ts';
+import { type Notes, silentNotes } from '../kernel/notes.ts';
 import { addressBytes } from './addresses.ts';
 
 /** One address record; `ttl` in seconds. */
@@ -114,8 +115,9 @@ export function createDns(options: {
   readonly clock: Clock;
   readonly resolver?: DnsResolver;
   readonly hostsFile?: string;
+  readonly notes?: Notes;
 }): Dns {
-  const { clock } = options;
+  const { clock, notes = silentNotes } = options;
   const resolver = options.resolver ?? systemResolver(clock);
   const hostsFile = options.hostsFile ?? (process.platform === 'win32' ? null : '/etc/hosts');
   const cache = new Lru<string, Answer>({ maxEntries: 4096 });
@@ -172,6 +174,11 @@ export function createDns(options: {
     }
   }
 
+  function failed(name: string, organisation: string, why: string, detail?: unknown): SluiceError {
+    notes('dns', { host: name, organisation, why });
+    return new SluiceError('upstream_unreachable', `DNS lookup for ${name} failed: ${why}`, { detail });
+  }
+
   return {
     async lookup(name, organisationId, operator) {
       if (operator) {
@@ -193,13 +200,16 @@ export function createDns(options: {
         } catch (error) {
           if (error instanceof SluiceError) throw error;
           if (!operator || !known || known.expires + STALE_MS < clock.monotonic()) {
-            throw new SluiceError('upstream_unreachable', `The host ${name} could not be resolved`, { detail: error });
+            // What a name server says by itself may name hosts of the network that callers do not know.
+            const { code } = error as { code?: unknown };
+            const known = typeof code === 'string' && /^[A-Z_]{3,20}$/.test(code);
+            throw failed(name, organisationId, known ? code : 'no name server answered', error);
           }
           answer = known;
         }
       }
       if (answer.addresses.length === 0) {
-        throw new SluiceError('upstream_unreachable', `The host ${name} has no address`);
+        throw failed(name, organisationId, 'it has no address');
       }
       return answer.addresses;
     },

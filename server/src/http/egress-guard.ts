@@ -3,6 +3,7 @@ import type { ConnectionOptions } from 'node:tls';
 import type { Clock } from '../kernel/clock.ts';
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
+import type { Notes } from '../kernel/notes.ts';
 import { addressBytes, isLoopback, isNeverTrusted, isPublic, sameAddress } from './addresses.ts';
 import { type Connect, createConnect } from './connect.ts';
 import { createDns, type DnsResolver } from './dns.ts';
@@ -69,6 +70,8 @@ export interface EgressGuardOptions {
   readonly resolver?: DnsResolver;
   readonly clock: Clock;
   readonly log: Log;
+  /** Told of names that cannot be looked up. */
+  readonly notes?: Notes;
   /** Additional certificate authorities, PEM. */
   readonly ca?: ConnectionOptions['ca'];
   /** Path of the hosts file, read for trusted names only. */
@@ -95,6 +98,7 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
   const trust = compileTrustedHosts(options.trustedHosts);
   const dns = createDns({
     clock,
+    ...(options.notes ? { notes: options.notes } : {}),
     ...(options.resolver ? { resolver: options.resolver } : {}),
     ...(options.hostsFile ? { hostsFile: options.hostsFile } : {}),
   });

@@ -4,6 +4,7 @@ import { errorBody } from '../operations/dialects/errors.ts';
 import { streamErrorEvent } from '../operations/dialects/stream.ts';
 import type { Exchange } from './exchange.ts';
 import { gatewayHeaders } from './gateway-headers.ts';
+import { denying } from './guard/denial.ts';
 import { hookResults } from './guard/guarded.ts';
 import { softDenial } from './guard/soft-denial.ts';
 
@@ -11,6 +12,21 @@ import { softDenial } from './guard/soft-denial.ts';
 function isRefusal(error: SluiceError): boolean {
   const { kind, status } = error;
   return status < 500 && kind !== 'client_closed' && kind !== 'timeout' && kind !== 'upstream_idle';
+}
+
+/** A line for operators of what callers will ask about. Nothing of the request's contents is in it. */
+function noteRefusal(x: Exchange, error: SluiceError): void {
+  const { principal, id: request } = x;
+  const organisation = principal?.organisationId;
+  const workspace = principal?.workspaceId;
+  const caller = { request, organisation, workspace, key: principal?.keyId };
+  if (error instanceof LimitRefused)
+    x.services.notes('limit', { ...caller, type: error.by.limit, owner: error.by.kind, id: error.by.id });
+  else if (error.kind === 'hooks_failed' && x.guard !== null)
+    x.services.notes('guardrail', {
+      ...caller,
+      guardrails: denying(x.guard).map(({ slug, why }) => `${slug}: ${why}`),
+    });
 }
 
 /** Turns whatever was thrown into the end of the answer, in the caller's own dialect, and into fields of the record. */
@@ -37,6 +53,7 @@ export function respondError(x: Exchange, thrown: unknown): void {
       detail: String(error.detail),
     });
   }
+  noteRefusal(x, error);
   x.errorCode = error.code ?? error.kind;
   x.errorMessage = error.message.slice(0, 500);
   if (error instanceof LimitRefused && x.limits !== null) x.limits.refused = error.by;

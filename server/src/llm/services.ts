@@ -6,6 +6,7 @@ import type { Fetcher } from '../http/fetcher.ts';
 import type { Upstream } from '../http/upstream.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
+import type { Notes } from '../kernel/notes.ts';
 import type { Random } from '../kernel/random.ts';
 import type { Admission } from '../limits/admission.ts';
 import type { Ledger } from '../limits/ledger/ledger.ts';
@@ -16,6 +17,7 @@ import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Cache } from '../store/ports.ts';
 import type { UnpricedRule } from '../store/schema.ts';
+import type { AccessLog } from '../telemetry/access-log.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 import type { Answers } from './cache/answers.ts';
 import type { Exchange } from './exchange.ts';
@@ -59,6 +61,10 @@ export interface Services {
   /** The store's time, by which limits go. */
   readonly storeClock: Clock;
   readonly log: Log;
+  /** What was refused, and why, for who runs the server. */
+  readonly notes: Notes;
+  /** Null: no request leaves a line. */
+  readonly accessLog: AccessLog | null;
   /** Largest inference body, bytes. */
   readonly maxBodyBytes: number;
   /** Bytes of large bodies held by all requests together. */

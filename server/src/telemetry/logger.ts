@@ -34,7 +34,8 @@ export function createLogger(options: {
 
 const NAMES: Readonly<Record<number, string>> = { 20: 'debug', 30: 'info', 40: 'warn', 50: 'error' };
 
-function pretty(line: string): string {
+/** A line of the log as a person reads it on a terminal. */
+export function pretty(line: string): string {
   const { level, time, msg, ...fields } = JSON.parse(line) as { level: number; time: number; msg: string };
   const clock = new Date(time).toISOString().slice(11, 23);
   const rest = Object.entries(fields)

@@ -122,7 +122,11 @@ describe('a text is not sent past a guardrail', () => {
     ],
     ['in a list that names a member twice', { path: '/proxy/x', body: `[{"a":"\\u0073wordfish","a":""}]` }, REFUSED],
     ['in what only says that it is JSON', { path: '/proxy/x', body: WORD }, REFUSED],
-    ['in a list that is no UTF-8', { path: '/proxy/x', body: latin('["\u00c1\u00b3wordfish"]') }, [400, undefined]],
+    [
+      'in a list that is no UTF-8',
+      { path: '/proxy/x', body: latin('["\u00c1\u00b3wordfish"]') },
+      [400, 'invalid_request_error'],
+    ],
     [
       'in a list as deep as a stack',
       { path: '/proxy/x', body: `${'['.repeat(50_000)}"${WORD}"${']'.repeat(50_000)}` },

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { compose, type Given, type Running } from '../../src/compose.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { FirstRun } from '../../src/first-run.ts';
-import { silentLog } from '../../src/kernel/log.ts';
+import { type Log, silentLog } from '../../src/kernel/log.ts';
 
 export interface TestServer {
   readonly url: string;
@@ -35,7 +35,11 @@ export interface TestServer {
 }
 
 /** A whole server on a free loopback port with an embedded store of its own, as `npm start` would run it. */
-export async function startServer(env: Record<string, string> = {}, given: Given = {}): Promise<TestServer> {
+export async function startServer(
+  env: Record<string, string> = {},
+  given: Given = {},
+  log: Log = silentLog,
+): Promise<TestServer> {
   const dataDir = await mkdtemp(join(tmpdir(), 'sluice-test-'));
   const config = loadConfig(
     [],
@@ -49,7 +53,7 @@ export async function startServer(env: Record<string, string> = {}, given: Given
     },
     dataDir,
   );
-  const running = await compose(config, silentLog, undefined, given);
+  const running = await compose(config, log, undefined, given);
   const first = JSON.parse(await readFile(join(dataDir, 'first-run.json'), 'utf8')) as FirstRun;
   const admin: TestServer['admin'] = async (method, path, body, key = first.admin_api_key) => {
     const answer = await fetch(`${running.url}${/^\/v\d\//.test(path) ? '' : '/v1'}${path}`, {

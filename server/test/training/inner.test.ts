@@ -4,6 +4,7 @@ import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { BodyBudget } from '../../src/http/body-budget.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
+import { silentNotes } from '../../src/kernel/notes.ts';
 import { createAdmission } from '../../src/limits/admission.ts';
 import { createLedger } from '../../src/limits/ledger/ledger.ts';
 import { createOutputs } from '../../src/limits/ledger/outputs.ts';
@@ -128,6 +129,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       outside: undefined as never,
       clock,
       storeClock: clock,
+      notes: silentNotes,
+      accessLog: null,
       log: silentLog,
       maxBodyBytes: 10_000,
       bodies: new BodyBudget(1_000_000),

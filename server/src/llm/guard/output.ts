@@ -3,7 +3,6 @@ import { isUtf8 } from 'node:buffer';
 import type { Phase, Subject, TextPart } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult, Outcome } from '../../guardrails/guardrail.ts';
 import { type Change, runGuardrails } from '../../guardrails/run.ts';
-import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { Operation } from '../../operations/operation.ts';
@@ -20,6 +19,8 @@ import {
   type SaidPart,
 } from './texts.ts';
 
+export { denial } from './denial.ts';
+
 /** Largest answer that is judged; the bound of answers that are converted. */
 export const JUDGED_BYTES = 64 * 1024 * 1024;
 
@@ -34,9 +35,6 @@ export function outputCovered(operation: Operation, stream: boolean): boolean {
   if (stream) return STREAMS.has(operation.id);
   return operation.family !== 'J' && operation.id !== 'speech';
 }
-
-export const denial = (): SluiceError =>
-  new SluiceError('hooks_failed', 'The guardrail checks failed; see hook_results.');
 
 /** What of the answer's guardrails may change it: they must not be passed by any more than those that deny. */
 export function mayReplace({ checks }: Guardrail): boolean {

@@ -292,7 +292,7 @@ export class Relay implements WireHandler {
   #deny(): void {
     this.#control?.abort();
     this.#estimateUsage();
-    this.#finish({ kind: 'failed', error: denial() });
+    this.#finish({ kind: 'failed', error: denial(this.#x.guard) });
   }
 
   #bytes(chunk: Buffer): void {

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { anyRedis, redisMissing } from '../../../test/support/redis.ts';
 import { systemClock, TestClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
+import { silentNotes } from '../../kernel/notes.ts';
 import type { Config } from '../../resources/configs/schema.ts';
 import { memoryCache } from '../../store/memory/cache.ts';
 import type { Cache } from '../../store/ports.ts';
@@ -36,7 +37,7 @@ class Node {
     const { clock, breakers, cache } = this;
     const called: string[] = [];
     const x = {
-      services: { clock, breakers, cache, random: () => this.random, log: { warn: () => {} } },
+      services: { clock, breakers, cache, random: () => this.random, log: { warn: () => {} }, notes: silentNotes },
       metadata: user === null ? null : { user },
       request: { url: '/v1/chat/completions', rawHeaders: [] },
       callerToken: null,

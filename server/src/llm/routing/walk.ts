@@ -118,7 +118,10 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
   const ignored = !targets.some((target) => mayCall(x, walk, target));
   const [first] = targets;
   if (first !== undefined && targets.length < node.targets.length) {
-    const out = leftOut(node.targets.filter((target) => !targets.includes(target)));
+    const out = leftOut(
+      x,
+      node.targets.filter((target) => !targets.includes(target)),
+    );
     walk.decisions.push({
       path: node.path,
       mode: node.kind,
@@ -204,7 +207,10 @@ function keep(x: Exchange, walk: Walk, node: BalanceNode, { pick, by }: Drawn): 
     mode: node.kind,
     chosen: pick.path,
     why: by === 'session' ? 'by its session' : `by ${by === 'hash' ? 'hash_fields and ' : ''}weight ${pick.weight}`,
-    ...leftOut(node.targets.filter((target) => !mayCall(x, walk, target))),
+    ...leftOut(
+      x,
+      node.targets.filter((target) => !mayCall(x, walk, target)),
+    ),
   });
   return pick;
 }
@@ -234,8 +240,13 @@ function selected(x: Exchange, node: ConditionalNode): RouteNode {
 }
 
 /** Targets that are not called because they failed too often. */
-function leftOut(targets: readonly RouteNode[]): Pick<RouteDecision, 'left_out'> {
-  return targets.length === 0 ? {} : { left_out: targets.map(({ path }) => path) };
+function leftOut(x: Exchange, targets: readonly RouteNode[]): Pick<RouteDecision, 'left_out'> {
+  if (targets.length === 0) return {};
+  const out = targets.map(({ path }) => path);
+  const { id: request, principal } = x;
+  const caller = { organisation: principal?.organisationId, workspace: principal?.workspaceId };
+  x.services.notes('breaker', { request, ...caller, config: x.plan?.configSlug ?? null, targets: out });
+  return { left_out: out };
 }
 
 /** Why what a target answered is not given. */

@@ -67,7 +67,7 @@ export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardP
       guarded.soft = denied.actions.softDeny;
       guarded.failed = false;
       coverOutput(x, guarded, plan);
-      throw denial();
+      throw denial(guarded);
     }
   }
   const body = x.body;
@@ -185,7 +185,7 @@ function take(guarded: Guarded, request: GuardedRequest, outcome: Outcome): void
   guarded.before = outcome.results;
   guarded.failed = outcome.failed;
   guarded.soft = outcome.soft;
-  if (outcome.denied) throw denial();
+  if (outcome.denied) throw denial(guarded);
   try {
     if (outcome.replaced !== undefined || outcome.replacements.length > 0) request.apply(outcome);
   } catch (error) {

@@ -1,5 +1,6 @@
 import { endParts } from '../../http/answer-body.ts';
 import { linger } from '../../http/linger.ts';
+import { entryOf } from '../../telemetry/access-log.ts';
 import { draftOf } from '../draft.ts';
 import type { Exchange } from '../exchange.ts';
 import { COST, costText } from '../gateway-headers.ts';
@@ -12,6 +13,8 @@ export function record(x: Exchange): Promise<void> {
   const ending = x.clientGone ? { kind: 'destroy' as const } : (x.ending ?? { kind: 'destroy' as const });
   if (ending.kind !== 'destroy') for (const part of ending.body) x.bytesOut += part.length;
   const draft = draftOf(x);
+  const { accessLog } = x.services;
+  if (accessLog !== null && (accessLog.all || x.outcome !== 'ok')) accessLog.write(entryOf(draft));
   return new Promise((resolve) => {
     x.services.recorder.record(draft, () => {
       finish(x, ending);
