@@ -297,6 +297,7 @@ async function open(
 
   const express: Express = new Map();
   const app = createApp({
+    clock,
     express,
     headerAliases: config.headerAliases,
     trustedProxies: config.trustedProxies,

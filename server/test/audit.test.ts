@@ -30,6 +30,7 @@ const rowsOf = (tables: Tables, organisationId: string): Promise<Row<'audit_log'
 async function secondNode(tables: Tables) {
   const authenticator = createAuthenticator({ tables, clock: systemClock, log: silentLog });
   const app = createApp({
+    clock: systemClock,
     express: new Map(),
     headerAliases: [],
     trustedProxies: [],

@@ -39,6 +39,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
   const openConsole = async () => {
     const { createApp } = await import('../src/http/app.ts');
     const app = createApp({
+      clock: systemClock,
       express: new Map(),
       headerAliases: [],
       trustedProxies: [],

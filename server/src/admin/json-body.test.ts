@@ -9,6 +9,34 @@ const timed = (run: () => unknown) => {
   return performance.now() - started;
 };
 
+describe('numbers', () => {
+  const parse = (number: string) => parseJsonObject(Buffer.from(`{"a":{"b":[${number}]}}`));
+
+  it.each(['1000000000000.000001', '9007199254740993', '1e-400', '-0.99999999999999999', '123456789012345678901234'])(
+    '%s would be kept as another whole number and is refused',
+    (number) => {
+      expect(() => parse(number)).toThrow(/has more digits than can be kept/);
+    },
+  );
+
+  it.each([
+    '1',
+    '1.0',
+    '100e-2',
+    '1e3',
+    '1e23',
+    '-0',
+    '0.000',
+    '9007199254740992',
+    '0.1',
+    '0.30000000000000004',
+    '1000000000000.00',
+    '0.10000000000000000555',
+  ])('%s is taken', (number) => {
+    expect(parse(number)).toEqual({ a: { b: [Number(number)] } });
+  });
+});
+
 describe('D-05 lists in administration bodies', () => {
   it.each([
     ['one list', (n: number) => ({ a: Array(n).fill(0) })],

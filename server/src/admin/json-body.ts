@@ -38,10 +38,42 @@ export function parseJsonObject(body: Buffer): JsonObject {
     if (!(error instanceof JsonScanError)) throw error;
     throw new SluiceError('validation', `${error.message}.`);
   }
-  const value = JSON.parse(body.toString('utf8')) as JsonObject;
+  const text = body.toString('utf8');
+  const value = JSON.parse(text) as JsonObject;
   if (itemsOf(value) > MAX_ITEMS) throw refuse('', `must not have more than ${MAX_ITEMS} items in its lists`);
+  if (MANY_DIGITS.test(text)) JSON.parse(text, refuseRounded);
   checkText(value, '');
   return value;
+}
+
+/** What has no digits beyond a double's cannot lose any. */
+const MANY_DIGITS = /[0-9](?:\.?[0-9]){15}|[eE]-?[0-9]{2}/;
+const NUMBER = /^-?([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
+
+/**
+ * Refuses a number that would be kept as another whole number than it was written: `1000000000000.000001` is no 10^12, and
+ * 2^53 + 1 no 2^53. Digits behind the point that a double rounds are let pass.
+ */
+function refuseRounded(
+  this: unknown,
+  key: string,
+  value: JsonValue,
+  context?: { readonly source?: string },
+): JsonValue {
+  if (typeof value !== 'number' || !Number.isInteger(value) || context?.source === undefined) return value;
+  if (decimal(context.source) !== decimal(String(value)))
+    throw refuse(key, 'has more digits than can be kept: round it');
+  return value;
+}
+
+/** Significant digits and their power of ten; sign and spelling left out. */
+function decimal(text: string): string {
+  const [, whole = '', fraction = '', exponent = '0'] = NUMBER.exec(text) ?? [];
+  const digits = (whole + fraction).replace(/^0+/, '');
+  const significant = digits.replace(/0+$/, '');
+  return significant === ''
+    ? '0'
+    : `${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`;
 }
 
 function checkText(value: JsonValue, path: string): void {

@@ -28,6 +28,8 @@ const DENIED = [
   'x-original-url',
   'x-original-forwarded-for',
   'x-ms-token-aad-access-token',
+  'proxy-authentication-info',
+  'x-goog-iam-authorization-token',
   'x-ms-access-token-x',
   'x-gateway-api-key',
   'x-gateway-internal-user',

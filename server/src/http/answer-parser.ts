@@ -24,6 +24,8 @@ export interface AnswerSink {
 
 /** The head of an answer and all its trailers, each. */
 const HEAD_BYTES = 32 * 1024;
+/** Headers of a head: more are work for nothing. */
+const MAX_HEADERS = 200;
 /** What may stand behind the size of a chunk. */
 const EXTENSION_BYTES = 4 * 1024;
 const BLANK_LINE = Buffer.from('\r\n\r\n');
@@ -214,9 +216,10 @@ export class AnswerParser {
     if (!HEAD_TEXT.test(text)) throw new AnswerFault('does not follow HTTP');
     const status = Number(text.slice(9, 12));
     const headers: string[] = [];
+    const http10 = text.charCodeAt(7) === 48;
     let length: string | null = null;
     let chunked = false;
-    let close = text.charCodeAt(7) === 48;
+    let close = http10;
     let idle: number | null = null;
     let at = text.indexOf('\r\n');
     while (at >= 0) {
@@ -225,12 +228,13 @@ export class AnswerParser {
       at = text.indexOf('\r\n', colon);
       const name = text.slice(from, colon).toLowerCase();
       const value = trimmed(text, colon + 1, at < 0 ? text.length : at);
-      headers.push(name, value);
+      if (headers.push(name, value) > 2 * MAX_HEADERS) throw new AnswerFault(`has more than ${MAX_HEADERS} headers`);
       if (name === 'content-length') {
         if (length !== null || !DIGITS.test(value)) throw new AnswerFault('has no clear length');
         length = value;
       } else if (name === 'transfer-encoding') {
-        if (chunked || value.toLowerCase() !== 'chunked') throw new AnswerFault('uses an unknown transfer coding');
+        if (chunked || http10 || value.toLowerCase() !== 'chunked')
+          throw new AnswerFault('uses an unknown transfer coding');
         chunked = true;
       } else if (name === 'connection') {
         const options = value.toLowerCase();
@@ -285,10 +289,14 @@ export class AnswerParser {
   }
 }
 
-/** Whether the bytes can still become a head: the status line's beginning, and no control bytes in what is there. */
+/** Whether the bytes can still become a head: the status line's beginning, and no bare line feed in what is there. */
 function couldBegin(bytes: Buffer, start: number): boolean {
   const first = bytes.toString('latin1', start, start + 9);
-  return 'HTTP/1.1 '.startsWith(first) || 'HTTP/1.0 '.startsWith(first);
+  if (!'HTTP/1.1 '.startsWith(first) && !'HTTP/1.0 '.startsWith(first)) return false;
+  for (let at = bytes.indexOf(LF, start); at >= 0; at = bytes.indexOf(LF, at + 1)) {
+    if (bytes[at - 1] !== CR) return false;
+  }
+  return true;
 }
 
 function hex(byte: number): number {

@@ -1,10 +1,12 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import fastify, { type FastifyInstance } from 'fastify';
+import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { applyAliases, stripIngress } from './headers.ts';
 import { checkRequest, hardenServer } from './server-options.ts';
 
 export interface AppOptions {
+  readonly clock: Clock;
   readonly headerAliases: readonly string[];
   readonly trustedProxies: readonly string[];
   /** What a client of an unknown path should set; null when nothing better is known than that there is no such path. */
@@ -63,7 +65,7 @@ export function createApp(options: AppOptions): FastifyInstance {
         if (express === undefined) handler(request, response);
         else express(request, response);
       });
-      hardenServer(server, { trustedProxies: options.trustedProxies });
+      hardenServer(server, { clock: options.clock, trustedProxies: options.trustedProxies });
       return server;
     },
   });

@@ -1,4 +1,5 @@
-import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import { createBrotliDecompress, createInflate, createInflateRaw } from 'node:zlib';
+import { GzipFrame } from './gzip-frame.ts';
 
 export type Coding = 'identity' | 'gzip' | 'deflate' | 'br';
 
@@ -49,6 +50,10 @@ export interface Decoder {
   destroy(): void;
 }
 
+function damaged(cause?: unknown): DecodeError {
+  return new DecodeError('corrupt', 'The compressed body is damaged or cut', cause);
+}
+
 export function createDecoder(
   coding: Exclude<Coding, 'identity'>,
   on: {
@@ -61,14 +66,17 @@ export function createDecoder(
   },
 ): Decoder {
   const options = { chunkSize: 16 * 1024 };
+  const frame = coding === 'gzip' ? new GzipFrame() : null;
   const stream =
-    coding === 'gzip'
-      ? createGunzip(options)
+    frame !== null
+      ? createInflateRaw(options)
       : coding === 'deflate'
         ? createInflate(options)
         : createBrotliDecompress(options);
   let encoded = 0;
+  let fed = 0;
   let decoded = 0;
+  let ended = false;
   let full = false;
   let over = false;
 
@@ -86,6 +94,7 @@ export function createDecoder(
     if (decoded > RATIO_FREE_BYTES && decoded > encoded * MAX_RATIO) {
       return fail(new DecodeError('ratio', `The body is compressed more than ${MAX_RATIO} times`));
     }
+    frame?.decoded(chunk);
     on.onData(chunk);
   });
   stream.on('drain', () => {
@@ -94,12 +103,15 @@ export function createDecoder(
   });
   stream.on('end', () => {
     if (over) return;
-    if (stream.bytesWritten < encoded)
+    // One that ends before its source does has left something unread.
+    if (!ended || stream.bytesWritten < fed) {
       return fail(new DecodeError('corrupt', 'There is data after the compressed body'));
+    }
+    if (frame !== null && !frame.matches(decoded)) return fail(damaged());
     over = true;
     on.onEnd();
   });
-  stream.on('error', (error) => fail(new DecodeError('corrupt', 'The compressed body is damaged or cut', error)));
+  stream.on('error', (error) => fail(damaged(error)));
 
   return {
     get full() {
@@ -108,13 +120,19 @@ export function createDecoder(
     write(chunk) {
       if (over) return;
       encoded += chunk.length;
-      if (!stream.write(chunk) && !full) {
+      const bytes = frame === null ? chunk : frame.strip(chunk);
+      if (bytes === null) return fail(damaged());
+      if (bytes.length === 0) return;
+      fed += bytes.length;
+      if (!stream.write(bytes) && !full) {
         full = true;
         on.onPressure(true);
       }
     },
     end() {
-      if (!over) stream.end();
+      if (over) return;
+      ended = true;
+      stream.end();
     },
     pause() {
       stream.pause();

@@ -26,6 +26,7 @@ export const ANSWER_HEADERS = [
   'via',
   'alt-svc',
   'x-sendfile',
+  'link',
 ] as const;
 
 export const ANSWER_PREFIXES = ['access-control-', 'x-accel-'] as const;
@@ -35,7 +36,11 @@ const routing: ReadonlySet<string> = new Set(ROUTING_HEADERS);
 const framing: ReadonlySet<string> = new Set(FRAMING_HEADERS);
 const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
 const answer: ReadonlySet<string> = new Set(ANSWER_HEADERS);
-const proxyCredentials: ReadonlySet<string> = new Set(['proxy-authorization', 'proxy-authenticate']);
+const proxyCredentials: ReadonlySet<string> = new Set([
+  'proxy-authorization',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+]);
 
 function startsWithAny(name: string, prefixes: readonly string[]): boolean {
   return prefixes.some((prefix) => name.startsWith(prefix));
@@ -128,6 +133,8 @@ function verdictOf(name: string): number {
     framing.has(lower) ||
     signIn.has(lower) ||
     answer.has(lower) ||
+    metadata.has(lower) ||
+    isStripped(lower) ||
     isCredentialHeader(lower) ||
     lower.startsWith(OWN_PREFIX) ||
     startsWithAny(lower, ANSWER_PREFIXES)
@@ -138,19 +145,23 @@ function verdictOf(name: string): number {
   return verdict;
 }
 
+/** Names of one Connection header that are heeded. */
+const MAX_NAMED = 100;
+
 /**
  * H-04: appends to `into` (flat name, value list) the headers of an upstream's answer that the client may see. The
  * upstream's `x-request-id` becomes `x-upstream-request-id`. `secrets` are credentials sent to that upstream: a header
  * that echoes one is dropped.
  */
 export function filterUpstreamHeaders(raw: readonly string[], into: string[], secrets?: readonly string[]): void {
-  let named: readonly string[] | null = null;
+  let named: Set<string> | null = null;
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i] as string;
     if (name.length === 10 && name.toLowerCase() === 'connection') {
       const value = (raw[i + 1] as string).toLowerCase();
       if (value !== 'keep-alive' && value !== 'close') {
-        named = [...(named ?? []), ...value.split(',').map((token) => token.trim())];
+        named ??= new Set();
+        for (const token of value.split(',', MAX_NAMED)) named.add(token.trim());
       }
     }
   }
@@ -159,7 +170,7 @@ export function filterUpstreamHeaders(raw: readonly string[], into: string[], se
     const value = raw[i + 1] as string;
     const verdict = verdictOf(name);
     if (verdict === DROP) continue;
-    if (named?.includes(name.toLowerCase())) continue;
+    if (named?.has(name.toLowerCase())) continue;
     if (secrets) for (const secret of secrets) if (secret.length > 0 && value.includes(secret)) continue next;
     into.push(verdict === REQUEST_ID ? 'x-upstream-request-id' : name, value);
   }

@@ -229,6 +229,13 @@ describe('readBody', () => {
   });
 });
 
+/** With one byte changed, counted from the end. */
+function changed(bytes: Buffer, at: number): Buffer {
+  const copy = Buffer.from(bytes);
+  copy[copy.length + at] = (copy[copy.length + at] as number) ^ 1;
+  return copy;
+}
+
 describe('content coding of requests', () => {
   const plain = Buffer.from(
     JSON.stringify({ messages: Array.from({ length: 500 }, (_, k) => ({ content: `${k * 7919}` })) }),
@@ -248,6 +255,21 @@ describe('content coding of requests', () => {
     }
   });
 
+  it('D-04 reads a gzip that comes byte by byte, with every optional field of its header', async () => {
+    const { port, next } = await serve(1_000_000);
+    const text = Buffer.from('{"model":"m"}');
+    const coded = gzipSync(text);
+    const header = Buffer.from([0x1f, 0x8b, 8, 2 | 4 | 8 | 16, 0, 0, 0, 0, 0, 255, 3, 0, 1, 2, 3, 110, 0, 99, 0, 7, 7]);
+    for (const body of [coded, Buffer.concat([header, coded.subarray(10)])]) {
+      const bytes = [...body].map((byte) => Buffer.from([byte]));
+      const [status, read] = await Promise.all([
+        post(port, bytes, { 'transfer-encoding': 'chunked', 'content-encoding': 'gzip' }),
+        next(),
+      ]);
+      expect([status, read.body?.toString()]).toEqual([200, text.toString()]);
+    }
+  });
+
   it.each<[string, Buffer, string, number]>([
     ['a bomb', gzipSync(Buffer.alloc(10_000_000)), 'gzip', 400],
     ['a body that decodes past the limit', gzipSync(Buffer.from(randomBytes(600_000).toString('hex'))), 'gzip', 413],
@@ -255,6 +277,18 @@ describe('content coding of requests', () => {
     ['a cut stream', gzipSync(plain).subarray(0, 300), 'gzip', 400],
     ['a damaged stream', Buffer.from('not gzip at all'), 'gzip', 400],
     ['trailing data', Buffer.concat([gzipSync(plain), Buffer.from('x')]), 'gzip', 400],
+    ['two members', Buffer.concat([gzipSync(plain), gzipSync(plain)]), 'gzip', 400],
+    ['an empty member before another', Buffer.concat([gzipSync(''), gzipSync(plain)]), 'gzip', 400],
+    ['an empty member behind another', Buffer.concat([gzipSync(plain), gzipSync('')]), 'gzip', 400],
+    ['zeros behind it', Buffer.concat([gzipSync(plain), Buffer.alloc(4)]), 'gzip', 400],
+    ['a wrong checksum', changed(gzipSync(plain), -8), 'gzip', 400],
+    ['a wrong length', changed(gzipSync(plain), -4), 'gzip', 400],
+    [
+      'a header without end',
+      Buffer.concat([gzipSync(plain).subarray(0, 3), Buffer.from([8]), Buffer.alloc(6_000, 65)]),
+      'gzip',
+      400,
+    ],
     ['brotli', plain, 'br', 400],
     ['deflate', plain, 'deflate', 400],
     ['an unknown coding', plain, 'x', 400],

@@ -31,6 +31,16 @@ const LINGER_MS = 2_000;
 const EMPTY = Buffer.alloc(0);
 
 /**
+ * Whether a request has a body of which something is still to come: its connection must close after an answer. Node says
+ * `complete` only when it has parsed on, so a request without a body is not complete while its listeners run.
+ */
+export function hasUnreadBody(request: IncomingMessage): boolean {
+  if (request.complete) return false;
+  const { headers } = request;
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
+}
+
+/**
  * Reads a whole request body. Rejects with a `SluiceError`: over the limit (at once when the length is declared),
  * `timeout` when it comes too slowly, `client_closed` when the client goes away, `bad_call` for a content coding other
  * than one gzip, or a damaged one (rule D-04). A body that came as one chunk is not copied; another may

@@ -2,10 +2,15 @@ import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { exchange, parseAnswers, RAW_CASES } from '../../test/packs/raw-http.ts';
-import { systemClock } from '../kernel/clock.ts';
+import { settled, until } from '../../test/support/wire.ts';
+import { systemClock, TestClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { readBody } from './read-body.ts';
 import { checkRequest, type HardenOptions, hardenServer } from './server-options.ts';
+
+/** Bytes of the write in progress that the kernel has not taken. */
+const queueOf = (socket: Socket): number =>
+  (socket as Socket & { _handle?: { writeQueueSize: number } | null })._handle?.writeQueueSize ?? 0;
 
 interface Seen {
   readonly url: string;
@@ -192,19 +197,60 @@ describe('hardenServer', () => {
     }
   });
 
-  it('F-06 destroys a connection that does not take its answer', async () => {
+  it('F-06 cuts a client that takes nothing of its answer for a minute, and none that takes a little', async () => {
+    const clock = new TestClock();
     const server = createServer((_request, response) => response.end(Buffer.alloc(64 * 1024 * 1024)));
-    hardenServer(server, { writeStallTimeout: 200 });
+    hardenServer(server, { clock });
     open.push(server);
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const gone = new Promise<void>((resolve) => {
-      server.on('connection', (socket) => socket.on('close', () => resolve()));
+    const served: Socket[] = [];
+    server.on('connection', (socket) => served.push(socket));
+    const ask = async () => {
+      const socket = connect((server.address() as AddressInfo).port, '127.0.0.1', () => socket.write(MARKER));
+      sockets.push(socket);
+      socket.on('error', () => {});
+      socket.pause();
+      const mine = served.length;
+      await until(() => (served[mine]?.writableLength ?? 0) > 0);
+      return { socket, there: served.at(-1) as Socket };
+    };
+    const idle = await ask();
+    const slow = await ask();
+    // The buffers of the kernel fill first.
+    await settled(() => queueOf(idle.there) + queueOf(slow.there));
+    await clock.advance(5_000);
+    for (let k = 0; k < 5; k++) {
+      await clock.advance(11_000);
+      const before = queueOf(slow.there);
+      slow.socket.resume();
+      await until(() => queueOf(slow.there) < before);
+      slow.socket.pause();
+      expect(idle.there.destroyed).toBe(false);
+    }
+    await settled(() => queueOf(slow.there));
+    await clock.advance(11_000);
+    expect(idle.there.destroyed).toBe(true);
+    expect(slow.there.destroyed).toBe(false);
+    await clock.advance(65_000);
+    expect(slow.there.destroyed).toBe(true);
+  });
+
+  it('closes a refused connection two seconds after its refusal, whatever the client does', async () => {
+    const clock = new TestClock();
+    const { port, server } = await launch({ clock });
+    let there: Socket | null = null;
+    server.on('connection', (socket) => {
+      there = socket;
     });
-    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1', () => socket.write(MARKER));
+    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true }, () => socket.write('nonsense\r\n\r\n'));
     sockets.push(socket);
     socket.on('error', () => {});
-    socket.pause();
-    await gone;
+    const ended = new Promise((resolve) => socket.on('end', resolve));
+    socket.resume();
+    await ended;
+    expect((there as unknown as Socket).destroyed).toBe(false);
+    await clock.advance(2_100);
+    expect((there as unknown as Socket).destroyed).toBe(true);
   });
 
   it('leaves a silent but healthy connection alone while an answer is being prepared', async () => {

@@ -1,8 +1,11 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { type Clock, systemClock } from '../kernel/clock.ts';
+import { deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { OWN_PREFIX } from '../kernel/header-names.ts';
 import { isTrustedProxy, peerAddress } from './client-address.ts';
+import { cutStalledClients } from './stalled-clients.ts';
 import { checkTarget } from './target.ts';
 
 /** What `node:http` accepts by default and this server does not (security 8.1, 8.2; rule D-03). */
@@ -12,6 +15,8 @@ export interface HardenOptions {
   readonly trustedProxies?: readonly string[];
   /** Connections of one peer address. Default 256; 0 removes the cap. */
   readonly connectionsPerPeer?: number;
+  /** System time when absent. */
+  readonly clock?: Clock;
   /** For tests: milliseconds in place of the documented ones. */
   readonly headersTimeout?: number;
   readonly keepAliveTimeout?: number;
@@ -19,6 +24,8 @@ export interface HardenOptions {
 }
 
 const MAX_HEADERS = 100;
+/** How long a refused connection is kept for its client to read the refusal. */
+const LINGER_MS = 2_000;
 
 /** Set on a connection after a refusal: what follows on it was framed by somebody we do not trust. */
 const refusedBefore = Symbol('refused');
@@ -52,13 +59,16 @@ export function hardenServer(server: Server, options: HardenOptions = {}): void 
     requireHostHeader: false,
     connectionsCheckingInterval: Math.min(2_000, server.headersTimeout / 2),
   });
-  server.timeout = options.writeStallTimeout ?? 60_000;
-  // Silence is legal while an upstream thinks; a full buffer that nobody empties is not, nor is an idle connection.
+  const clock = options.clock ?? systemClock;
+  const stallMs = options.writeStallTimeout ?? 60_000;
+  cutStalledClients(server, clock, stallMs);
+  server.timeout = stallMs;
+  // Silence is legal while an upstream thinks; an idle connection is not.
   server.on('timeout', (socket: HttpSocket) => {
-    if (socket.writableLength > 0 || !socket._httpMessage) socket.destroy();
+    if (!socket._httpMessage) socket.destroy();
   });
 
-  server.on('clientError', answerClientError);
+  server.on('clientError', (error, socket: HttpSocket) => answerClientError(error, socket, clock));
   server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
     continueWhenRead(request, response);
     server.emit('request', request, response);
@@ -100,7 +110,7 @@ function continueWhenRead(request: IncomingMessage, response: ServerResponse): v
   };
 }
 
-function answerClientError(error: Error & { code?: string }, socket: HttpSocket): void {
+function answerClientError(error: Error & { code?: string }, socket: HttpSocket, clock: Clock): void {
   const answer = socket._httpMessage;
   // Bytes of an answer that has begun must not be followed by another answer's head.
   if (error.code === 'ECONNRESET' || !socket.writable || answer?.headersSent) {
@@ -128,6 +138,9 @@ function answerClientError(error: Error & { code?: string }, socket: HttpSocket)
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_LINES[status]}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
+  // Until the client closes its side the connection counts for its address; one that has read its answer has no reason to wait.
+  const deadline = deadlinesOf(clock).start(LINGER_MS, () => socket.destroy());
+  socket.once('close', () => deadline.cancel());
 }
 
 function refuse(message: string): SluiceError {
@@ -158,6 +171,8 @@ const validHosts = new Set<string>();
 function validHost(host: string): boolean {
   if (validHosts.has(host)) return true;
   if (host.length > 260 || !AUTHORITY.test(host)) return false;
+  const port = /:([0-9]+)$/.exec(host.slice(host.lastIndexOf(']') + 1))?.[1];
+  if (port !== undefined && Number(port) > 65_535) return false;
   if (validHosts.size < 64) validHosts.add(host);
   return true;
 }

@@ -9,6 +9,7 @@ export const CREDENTIAL_HEADERS = [
   'proxy-authenticate',
   'www-authenticate',
   'authentication-info',
+  'proxy-authentication-info',
   'x-api-key',
   'api-key',
   'apikey',
@@ -17,6 +18,13 @@ export const CREDENTIAL_HEADERS = [
   'x-auth-key',
   'x-access-token',
   'x-goog-api-key',
+  'x-goog-iam-authorization-token',
+  'x-goog-iap-jwt-assertion',
+  'x-amzn-oidc-accesstoken',
+  'x-amzn-oidc-data',
+  'cf-access-client-id',
+  'cf-access-client-secret',
+  'cf-access-jwt-assertion',
   'x-serverless-authorization',
   'ocp-apim-subscription-key',
   'x-amz-security-token',
@@ -105,4 +113,30 @@ const credentials: ReadonlySet<string> = new Set(CREDENTIAL_HEADERS);
 /** Whether a name, in lower case, is one of `CREDENTIAL_HEADERS` or of the tokens that Azure passes to applications. */
 export function isCredentialHeader(name: string): boolean {
   return credentials.has(name) || (name.startsWith('x-ms-') && name.includes('token'));
+}
+
+const HEADER_NAME = /^[a-zA-Z0-9!#$%&'*+.^_`|~-]{1,256}$/;
+/** Framing belongs to the egress layer, `x-gateway-*` to us; sessions and metadata services to nobody. */
+const RESERVED: ReadonlySet<string> = new Set([
+  ...METADATA_HEADERS,
+  ...SIGN_IN_HEADERS,
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** What is wrong with a header that is saved to be sent with calls, as a phrase behind its name; null when it may be sent. */
+export function savedHeaderProblem(name: string, value: string): string | null {
+  if (!HEADER_NAME.test(name)) return 'is not a valid header name';
+  const lower = name.toLowerCase();
+  if (RESERVED.has(lower) || lower.startsWith(OWN_PREFIX)) return 'is a header that cannot be set';
+  if (!validHeaderValue(value)) return 'must be at most 8192 printable ASCII characters without space at either end';
+  return null;
 }

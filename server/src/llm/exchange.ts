@@ -247,15 +247,19 @@ export class Exchange {
 }
 
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
-const PRINTABLE = /^[\x20-\x7e]{1,256}$/;
+/** An id that is safe wherever it is shown: in headers, logs, pages and spreadsheets. */
+const TRACE_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 
-/** Trace context (api §33.1, §33.3): explicit gateway headers win, then W3C `traceparent`, else the request's own id. */
+/**
+ * Trace context (api §33.1, §33.3): explicit gateway headers win, then W3C `traceparent`, else the request's own id. A value
+ * that is no id is left out like a malformed `traceparent`: what only names a request must not make it fail.
+ */
 function readTrace(x: Exchange): void {
   const traceparent = x.header('traceparent');
   const parent = traceparent === undefined ? null : TRACEPARENT.exec(traceparent);
   const given = (name: string) => {
     const value = x.header(name);
-    return value !== undefined && PRINTABLE.test(value) ? value : undefined;
+    return value !== undefined && TRACE_ID.test(value) ? value : undefined;
   };
   x.traceId = given('x-gateway-trace-id') ?? parent?.[1] ?? x.id;
   x.spanId = given('x-gateway-span-id') ?? x.id;

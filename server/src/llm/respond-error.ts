@@ -1,3 +1,4 @@
+import { hasUnreadBody } from '../http/read-body.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { LimitRefused } from '../limits/refused.ts';
 import { errorBody } from '../operations/dialects/errors.ts';
@@ -89,7 +90,7 @@ export function respondError(x: Exchange, thrown: unknown): void {
   if (error.retryAfter !== null) headers.push('retry-after', String(error.retryAfter));
   gatewayHeaders(x, headers);
   // A body that was not read to its end would be taken for the next request on this connection.
-  if (!x.request.complete) headers.push('connection', 'close');
+  if (hasUnreadBody(x.request)) headers.push('connection', 'close');
   x.status = status;
   x.ending = { kind: 'whole', status, headers, body: [bytes] };
 }

@@ -5,7 +5,7 @@
 import { createHmac } from 'node:crypto';
 import { z } from 'zod';
 import { SluiceError } from '../kernel/errors.ts';
-import { METADATA_HEADERS } from '../kernel/header-names.ts';
+import { savedHeaderProblem } from '../kernel/header-names.ts';
 import type { UsageLimit } from '../store/schema.ts';
 import { utcMidnight } from './fields.ts';
 
@@ -268,38 +268,14 @@ export function secretMappings(prefix: string) {
     });
 }
 
-const HEADER_NAME = /^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$/;
-/** Printable ASCII with inner spaces and tabs (H-05): Node itself lets DEL through. */
-const HEADER_VALUE = /^(?:[\x21-\x7e](?:[\x20-\x7e\t]{0,8190}[\x21-\x7e])?)?$/;
-
-/** Names that cannot be saved: framing belongs to the egress layer, `x-gateway-*` to us, metadata services to nobody. */
-const RESERVED_HEADERS: ReadonlySet<string> = new Set([
-  ...METADATA_HEADERS,
-  'connection',
-  'content-length',
-  'cookie',
-  'expect',
-  'host',
-  'keep-alive',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
-
 /** Flat string-to-string map of headers that are sent with every call. */
 export const customHeaders = z.record(z.string(), z.string()).superRefine((headers, context) => {
   const seen = new Set<string>();
   for (const [header, value] of Object.entries(headers)) {
     const lower = header.toLowerCase();
     const issue = (message: string) => context.addIssue({ code: 'custom', path: [header], message });
-    if (!HEADER_NAME.test(header) || header.length > 256) issue('is not a valid header name');
-    else if (RESERVED_HEADERS.has(lower) || lower.startsWith('x-gateway-')) issue('is a header that cannot be set');
-    else if (seen.has(lower)) issue('is given twice');
-    else if (!HEADER_VALUE.test(value) || value.length > 8192) {
-      issue('must be at most 8192 printable ASCII characters without space at either end');
-    }
+    const problem = seen.has(lower) ? 'is given twice' : savedHeaderProblem(header, value);
+    if (problem !== null) issue(problem);
     seen.add(lower);
   }
 });

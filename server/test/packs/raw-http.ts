@@ -36,6 +36,9 @@ export const RAW_CASES: readonly RawCase[] = [
   lawful('a header with inner spaces and tabs', get('X-A: a b\tc\r\n')),
   // The parser swallows the second space before anyone could see it; the target is the same.
   lawful('two spaces in the request line', 'GET  /x HTTP/1.1\r\nHost: a.example\r\n\r\n'),
+  refused('a port in Host that is none', 'GET /x HTTP/1.1\r\nHost: a.example:99999\r\n\r\n'),
+  refused('a port of an IPv6 Host that is none', 'GET /x HTTP/1.1\r\nHost: [::1]:65536\r\n\r\n'),
+  lawful('the last port in Host', 'GET /x HTTP/1.1\r\nHost: a.example:65535\r\n\r\n'),
   lawful('a port in Host', 'GET /x HTTP/1.1\r\nHost: a.example:8787\r\n\r\n'),
   lawful('an IPv6 Host', 'GET /x HTTP/1.1\r\nHost: [::1]:8787\r\n\r\n'),
   lawful('a body that looks like a request', post(`Content-Length: ${SMUGGLED.length}\r\n`, SMUGGLED), SMUGGLED),

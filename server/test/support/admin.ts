@@ -102,6 +102,7 @@ export async function startAdmin(
   });
   const authenticator = createAuthenticator({ tables, clock, log });
   const app = createApp({
+    clock,
     express: new Map(),
     headerAliases: [],
     trustedProxies: [],

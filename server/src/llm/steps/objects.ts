@@ -2,6 +2,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { tenantOf } from '../../auth/tenant.ts';
+import { hasUnreadBody } from '../../http/read-body.ts';
 import { uploadBody } from '../../http/upload-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
@@ -239,7 +240,7 @@ async function send(x: Exchange, given: ObjectAnswer, signal: AbortSignal): Prom
   const headers = [...answer.headers, 'x-request-id', x.id];
   gatewayHeaders(x, headers);
   // A body that was not read to its end would be taken for the next request on this connection.
-  if (!x.request.complete) headers.push('connection', 'close');
+  if (hasUnreadBody(x.request)) headers.push('connection', 'close');
   if (Buffer.isBuffer(answer.body)) {
     headers.push('content-length', String(answer.body.length));
     x.ending = { kind: 'whole', status: answer.status, headers, body: [answer.body] };

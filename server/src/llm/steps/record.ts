@@ -1,5 +1,6 @@
 import { endParts } from '../../http/answer-body.ts';
 import { linger } from '../../http/linger.ts';
+import { hasUnreadBody } from '../../http/read-body.ts';
 import { entryOf } from '../../telemetry/access-log.ts';
 import { draftOf } from '../draft.ts';
 import type { Exchange } from '../exchange.ts';
@@ -35,7 +36,7 @@ function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
     response.writeHead(ending.status, ending.headers);
     x.headSent = true;
     // A client that waits for `100 Continue` has sent nothing: reading would invite it.
-    if (!x.request.complete && (x.request.headers.expect === undefined || x.bytesIn > 0)) {
+    if (hasUnreadBody(x.request) && (x.request.headers.expect === undefined || x.bytesIn > 0)) {
       // The length of a whole answer stands in its head: it is complete for the client before the end is written.
       for (const part of ending.body) response.write(part);
       linger(x.request, x.services.clock, () => endParts(response, []));

@@ -73,6 +73,13 @@ onBothStores((on) => {
       'configurations.custom_headers.Host',
     ],
     [
+      'a session',
+      { configurations: { custom_headers: { Cookie: 'a=b' } } },
+      400,
+      'AB01',
+      'configurations.custom_headers.Cookie',
+    ],
+    [
       'a header that opens a metadata service',
       { configurations: { custom_headers: { 'Metadata-Flavor': 'x' } } },
       400,
