@@ -5,6 +5,7 @@ import type { Scheduler } from './jobs/scheduler.ts';
 import type { Closable, Lifecycle } from './kernel/lifecycle.ts';
 import { purgeVectors } from './llm/cache/similar.ts';
 import type { ObjectAnswer, ObjectCall, ObjectHandler } from './runtime/object-call.ts';
+import { purgeOwners } from './runtime/owners.ts';
 import type { OpenTraining, SharedServices } from './training/open.ts';
 
 /** Rows one process works on at the same time: jobs mostly wait for their provider, batches mostly call it. */
@@ -95,6 +96,7 @@ export function startWork(
       async lead() {
         await purgeIdempotencyKeys(tables);
         await purgeVectors(tables);
+        await purgeOwners(tables);
       },
     }),
   );

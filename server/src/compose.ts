@@ -62,6 +62,7 @@ import { OPERATIONS } from './operations/operation.ts';
 import { createPricer } from './pricing/pricer.ts';
 import { createTokenCache } from './providers/token-cache.ts';
 import { ACTIONS } from './resources/catalog.ts';
+import { createOwners } from './runtime/owners.ts';
 import { createRuntime } from './runtime/runtime.ts';
 import { startStoreClock } from './runtime/store-clock.ts';
 import { startWatch } from './runtime/watch.ts';
@@ -379,6 +380,7 @@ async function open(
     runInner: (x) => dataPlane?.runInner(x) ?? run(x),
     unpriced: config.unpriced,
     unrecorded: config.unrecorded,
+    owners: lifecycle.own('owners of objects', createOwners({ tables, clock: storeClock })),
     objects: own,
     outside: (organisationId) => outsideFactory({ fetcher: training.fetcher, guard, clock, organisationId }),
     clock,

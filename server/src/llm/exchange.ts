@@ -16,6 +16,7 @@ import type { Caching } from './cache/caching.ts';
 import type { Reserved } from './estimate.ts';
 import type { Guarded } from './guard/guarded.ts';
 import type { Media } from './media.ts';
+import type { Creation } from './ownership/creation.ts';
 import type { Plan } from './plan.ts';
 import type { Shown } from './relay/shown.ts';
 import type { Leg } from './routing/leg.ts';
@@ -106,6 +107,8 @@ export class Exchange {
   guard: Guarded | null;
   /** What the cache found, or keeps of the answer; null where no cache is asked. */
   caching: Caching | null;
+  /** What the answer may tell to have been made at the provider; null where it makes nothing that is kept. */
+  creation: Creation | null;
   /** Fields of the body that are not sent as they came; null where a body was not looked into. */
   changed: FieldChanges | null;
   /** The body is already what the config makes of it. */
@@ -200,6 +203,7 @@ export class Exchange {
     this.exhausted = null;
     this.guard = null;
     this.caching = null;
+    this.creation = null;
     this.changed = null;
     this.shaped = false;
     this.came = null;

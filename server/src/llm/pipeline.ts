@@ -13,6 +13,7 @@ import { authenticate } from './steps/authenticate.ts';
 import { dispatch } from './steps/dispatch.ts';
 import { guard } from './steps/guard.ts';
 import { keepAnswer } from './steps/keep-answer.ts';
+import { noteOwner } from './steps/note-owner.ts';
 import { answerObject } from './steps/objects.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
@@ -63,7 +64,7 @@ export const TABLE: readonly StepRow[] = [
 ];
 
 /** Run in `finally`, also after a refusal, a failure and a client abort, in this order. */
-export const TAIL: readonly Step[] = [settle, keepAnswer, record];
+export const TAIL: readonly Step[] = [settle, keepAnswer, noteOwner, record];
 
 const memo = new Map<string, readonly Step[]>();
 

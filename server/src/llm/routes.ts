@@ -4,6 +4,7 @@ import type { Principal } from '../auth/principal.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import { OPERATIONS, type Operation, type OperationId } from '../operations/operation.ts';
 import { Exchange } from './exchange.ts';
+import { pathOnly } from './path-only.ts';
 import { run } from './pipeline.ts';
 import type { Services } from './services.ts';
 
@@ -20,6 +21,15 @@ const DEPLOYED: ReadonlySet<string> = new Set<OperationId>([
   'transcribe',
   'translate',
 ]);
+
+/** What is passed through below a prefix whose other paths are named: only to accounts of OpenAI's shape. */
+const PASSED_BELOW = [
+  ['POST', '/fine_tuning/alpha/graders/run'],
+  ['POST', '/fine_tuning/alpha/graders/validate'],
+  ['GET', '/fine_tuning/checkpoints/:checkpoint/permissions'],
+  ['POST', '/fine_tuning/checkpoints/:checkpoint/permissions'],
+  ['DELETE', '/fine_tuning/checkpoints/:checkpoint/permissions/:permission'],
+] as const;
 
 export interface DataPlane {
   /** Requests whose answer is not complete yet. */
@@ -94,6 +104,19 @@ export function registerDataPlane(app: FastifyInstance, services: Services, expr
     onRequest: (_request, reply) => reply.callNotFound(),
     handler() {},
   });
+  for (const [method, path] of PASSED_BELOW) {
+    app.route({
+      method,
+      url: `/v1${path}`,
+      exposeHeadRoute: false,
+      onRequest: (request, reply) => {
+        reply.hijack();
+        const params = { '*': decodeURIComponent(pathOnly(request.raw.url ?? '').slice('/v1/'.length)) };
+        void handle(new Exchange(services, OPERATIONS.proxy, request.raw, reply.raw, params));
+      },
+      handler: () => {},
+    });
+  }
   // Below these prefixes every route is named: what is none must not fall through to a provider.
   for (const prefix of ['/v1/files', '/v1/batches', '/v1/fine_tuning']) {
     const taken = new Set<string>(

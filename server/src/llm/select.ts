@@ -203,12 +203,26 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
   const wanted = customHost ?? saved ?? base;
   // What is stored with a model goes where the model goes.
   const alone = model !== undefined && (model.key !== null || Object.keys(model.customHeaders).length > 0);
-  const hosts = alone ? [saved ?? base] : [saved, stored.customHost, base];
-  const allowed = hosts.filter((host) => host !== null).map((host) => new URL(host).origin);
+  const hosts = (alone ? [saved ?? base] : [saved, stored.customHost, base]).filter((host) => host !== null);
+  const allowed = hosts.map((host) => new URL(host).origin);
+  if (stored.shared && customHost !== null && !hosts.some((host) => placeOf(host) === placeOf(customHost))) {
+    throw new SluiceError(
+      'forbidden',
+      `Provider @${slug} is an account that several workspaces share; the custom host must be one that is saved on it, with the same path.`,
+      { param: 'custom_host' },
+    );
+  }
   return build(x, selection, stored.provider, stored, { ...placed, chosen }, wanted, true, allowed, {
     ...own.customHeaders,
     ...model?.customHeaders,
   });
+}
+
+/** Where a base URL leads, however it is written: another path would make another request of what was judged. */
+function placeOf(host: string): string {
+  if (!URL.canParse(host)) return host;
+  const { origin, pathname } = new URL(host);
+  return origin + pathname.replace(/\/+$/, '');
 }
 
 /** A raw provider name: the caller brings the token itself. */

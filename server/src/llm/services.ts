@@ -14,6 +14,7 @@ import type { Outputs } from '../limits/ledger/outputs.ts';
 import type { Pricer } from '../pricing/price.ts';
 import type { AmbientIdentity, TokenCache } from '../providers/training.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
+import type { Owners } from '../runtime/owners.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Cache } from '../store/ports.ts';
 import type { UnpricedRule } from '../store/schema.ts';
@@ -52,6 +53,8 @@ export interface Services {
   readonly unrecorded: 'refuse' | 'serve';
   /** Runs a request that Sluice makes itself, from an exchange made for it. */
   readonly runInner: (x: Exchange) => Promise<void>;
+  /** Whose objects at shared accounts are. */
+  readonly owners: Owners;
   /** Files, batches and fine-tuning jobs. */
   readonly objects: ObjectHandler;
   /** How guardrails of an organisation call others. */

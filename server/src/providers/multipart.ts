@@ -10,6 +10,8 @@ export interface MultipartFile {
   readonly stream: Readable;
   /** Exact size when known; a stream that is shorter or longer ends the body with an error. */
   readonly bytes: number | null;
+  /** Fields that are known only when the stream has ended; they stand behind the file. Only where the size is not known. */
+  readonly late?: () => readonly (readonly [name: string, value: string])[];
 }
 
 export interface MultipartBody {
@@ -31,13 +33,18 @@ export function multipartBody(
 ): MultipartBody {
   let head = '';
   for (const [name, value] of fields) {
-    head += `--${boundary}\r\ncontent-disposition: form-data; name="${escaped(name)}"\r\n\r\n${value}\r\n`;
+    head += `--${boundary}\r\n${fieldOf(name)}${value}\r\n`;
   }
   head += `--${boundary}\r\ncontent-disposition: form-data; name="${escaped(file.name)}"; filename="${escaped(file.filename)}"\r\n`;
   head += `content-type: ${mediaType(file.contentType)}\r\n\r\n`;
   const first = Buffer.from(head);
   const last = Buffer.from(`\r\n--${boundary}--\r\n`);
-  const stream = Readable.from(pieces(first, file, last), { objectMode: false });
+  const end = () => {
+    const late = file.bytes === null ? (file.late?.() ?? []) : [];
+    const more = late.map(([name, value]) => `\r\n--${boundary}\r\n${fieldOf(name)}${value}`).join('');
+    return more === '' ? last : Buffer.concat([Buffer.from(more), last]);
+  };
+  const stream = Readable.from(pieces(first, file, end), { objectMode: false });
   // A generator that never ran has no way to let go of its source.
   stream.once('close', () => file.stream.destroy());
   file.stream.once('error', (error) => stream.destroy(error));
@@ -48,7 +55,9 @@ export function multipartBody(
   };
 }
 
-async function* pieces(first: Buffer, file: MultipartFile, last: Buffer): AsyncGenerator<Buffer> {
+const fieldOf = (name: string): string => `content-disposition: form-data; name="${escaped(name)}"\r\n\r\n`;
+
+async function* pieces(first: Buffer, file: MultipartFile, end: () => Buffer): AsyncGenerator<Buffer> {
   yield first;
   let seen = 0;
   for await (const chunk of file.stream) {
@@ -58,7 +67,7 @@ async function* pieces(first: Buffer, file: MultipartFile, last: Buffer): AsyncG
     yield bytes;
   }
   if (file.bytes !== null && seen < file.bytes) throw differs(file.bytes, `only ${seen}`);
-  yield last;
+  yield end();
 }
 
 function differs(expected: number, found: string): SluiceError {

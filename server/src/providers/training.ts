@@ -145,11 +145,21 @@ export interface JobsAdapter {
   findByName?(job: JobRequest, context: AdapterContext): Promise<FineTuningJob | null>;
 }
 
+export interface FormField {
+  readonly name: string;
+  readonly value: string;
+}
+
 export interface UploadRequest {
   readonly filename: string;
   readonly purpose: string;
   readonly contentType: string;
   readonly stream: Readable;
+  /**
+   * Form fields of the caller besides file and purpose; none where `takesFields` is not set. Where the size is not known, it
+   * may grow until the stream has ended.
+   */
+  readonly fields?: readonly FormField[];
   /** Exact size when known. An adapter that must know it refuses (400, `x-gateway-file-upload-size`) when it is null. */
   readonly bytes: number | null;
 }
@@ -186,6 +196,11 @@ export interface FilesAdapter {
    * Managed jobs and batches convert by themselves before they upload.
    */
   rowFormat?(model: string, context: AdapterContext): RowFormat;
+  /**
+   * True where the provider is asked in OpenAI's shape: form fields that Sluice does not know go on to it. Elsewhere they are
+   * refused by name, for there is nothing that they could become.
+   */
+  readonly takesFields?: boolean;
   /** Upload purposes the provider knows; others are refused by name. */
   readonly purposes: ReadonlySet<string>;
   /** True when ids are object URIs (`s3://`, `gs://`): a job may then name objects that were not uploaded through Sluice. */

@@ -11,6 +11,7 @@ import { openConfig } from './configs/secrets.ts';
 import { openParameters } from './guardrails/secrets.ts';
 import { type ModelSecrets, openModelSecrets } from './integrations/model-settings.ts';
 import { type AccountPlace, openKey, openSettings, splitSettings } from './integrations/secrets.ts';
+import { sharedIntegrations } from './integrations/sharing.ts';
 import { part } from './settings/settings.ts';
 
 /** An account as a call needs it: the opened key and all settings, secret ones included. */
@@ -35,6 +36,8 @@ export interface ProviderRow {
   /** Limits of this workspace on the integration: its own entry's, else those for all workspaces; null when there are none. */
   readonly access: Pick<Row<'integration_workspaces'>, 'usage_limits' | 'rate_limits' | 'last_updated_at'> | null;
   readonly models: readonly Row<'integration_models'>[];
+  /** Another workspace can use the account, too. */
+  readonly shared: boolean;
   /** Throws SluiceError('unavailable') when the key or the secret settings do not open. */
   open(): Promise<OpenedAccount>;
   /** Key and headers of one of its models. Throws as `open`. */
@@ -183,12 +186,21 @@ export async function loadProviders(
   const models = groupBy(await listIn(tx, 'integration_models', 'integration_id', ids));
   const access = await tx.list('integration_workspaces', { where: { workspace_id: workspaceId } });
   const accessOf = new Map(access.map((row) => [row.integration_id, row]));
+  const shared = await sharedIntegrations(tx, workspaceId, [...integrations.values()]);
   return providers.flatMap((row) => {
     const integration = integrations.get(row.integration_id);
     if (integration?.status !== 'active') return [];
     const own = accessOf.get(integration.id) ?? null;
     if (!isOpenTo(integration, own)) return [];
-    return [{ row, integration, access: own ?? globalLimits(integration), models: models.get(integration.id) ?? [] }];
+    return [
+      {
+        row,
+        integration,
+        access: own ?? globalLimits(integration),
+        models: models.get(integration.id) ?? [],
+        shared: shared.has(integration.id),
+      },
+    ];
   });
 }
 

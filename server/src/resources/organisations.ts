@@ -174,6 +174,7 @@ async function insertSandbox(
     pricing_adjustments: null,
     allow_all_models: true,
     global_workspace_access: null,
+    passthrough: null,
     tags: null,
     created_by: owner.userId,
     ...stamps,

@@ -132,6 +132,8 @@ async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProv
     kind: 'provider',
     accountId: integration.id,
     providerId: integration.ai_provider_id,
+    shared: entry.shared,
+    passthrough: integration.passthrough?.includes(row.workspace_id) === true,
     open: entry.open,
     models: await Promise.all(entry.models.map((model) => compileModel(model, entry, log))),
     allowAllModels: integration.allow_all_models,
@@ -152,6 +154,9 @@ function compileVirtualKey(entry: VirtualKeyRow, log: Log): Promise<StoredProvid
     kind: 'virtual-key',
     accountId: row.integration_id ?? row.id,
     providerId: row.ai_provider_id,
+    // A virtual key is of one workspace, with a credential of its own.
+    shared: false,
+    passthrough: false,
     open: entry.open,
     models: [],
     allowAllModels: true,
@@ -167,6 +172,8 @@ async function compileAccount(parts: {
   readonly kind: StoredProvider['kind'];
   readonly accountId: string;
   readonly providerId: string;
+  readonly shared: boolean;
+  readonly passthrough: boolean;
   readonly open: () => Promise<OpenedAccount>;
   readonly models: readonly (readonly [slug: string, ModelSettings])[];
   readonly allowAllModels: boolean;
@@ -196,6 +203,8 @@ async function compileAccount(parts: {
     entityId: row.id,
     accountId: parts.accountId,
     kind: parts.kind,
+    shared: parts.shared,
+    passthrough: parts.passthrough,
     provider: provider ?? null,
     key: account.key,
     settings: account.settings,

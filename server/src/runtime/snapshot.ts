@@ -15,6 +15,10 @@ export interface StoredProvider {
   /** Whose account it is at the provider: id of the integration, or of the virtual key without one. */
   readonly accountId: string;
   readonly kind: 'provider' | 'virtual-key';
+  /** Another workspace can use the account, too: what is in it has owners. */
+  readonly shared: boolean;
+  /** The workspace may pass any request through to an account that it shares. */
+  readonly passthrough: boolean;
   /** Null when the base provider is not known to this version; `broken` says so. */
   readonly provider: Provider | null;
   readonly key: Secret | null;

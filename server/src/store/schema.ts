@@ -205,6 +205,8 @@ export const SCHEMA = {
     pricing_adjustments: nullable(json<Record<string, unknown>>()),
     allow_all_models: bool(),
     global_workspace_access: nullable(json<Record<string, unknown>>()),
+    /** Ids of the workspaces that may pass requests through although others share the account; null: none. */
+    passthrough: nullable(json<string[]>()),
     tags: nullable(json<Record<string, string>>()),
     created_by: nullable(text()),
     ...audit,

@@ -14,17 +14,35 @@ const claimed = {
   created_by: nullable(text()),
 };
 
+/**
+ * What an entry of the ledger is about. `job` fine-tuning jobs, `model` fine-tuned models and their checkpoints, `item`
+ * parts of stored responses.
+ */
+export type OwnedKind = (typeof OWNED_KINDS)[number];
+
+export const OWNED_KINDS = [
+  'file',
+  'batch',
+  'job',
+  'model',
+  'response',
+  'item',
+  'conversation',
+  'vector_store',
+  'container',
+] as const;
+
 export const trainingTables = {
   /**
-   * Ownership ledger (rule I-10): which workspace made a file, batch or job at a provider account that several share.
-   * What has no row here is not found, and nobody is asked.
+   * Ownership ledger: which workspace made an object at a provider account. Where several workspaces share the account,
+   * what has no row here is not found, and nobody is asked.
    */
   object_owners: table(['account', 'kind', 'object_id'], 'organisation', {
     organisation_id: text(),
     workspace_id: text(),
     /** Id of the integration, or of the virtual key without one. */
     account: text(),
-    kind: text<'file' | 'batch' | 'job'>(),
+    kind: text<OwnedKind>(),
     object_id: text(),
     provider: text(),
     created_by: nullable(text()),

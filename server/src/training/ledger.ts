@@ -1,30 +1,33 @@
 /**
- * Which workspace owns a file, job or batch at a provider account that several share (rule I-10). An id without an entry
- * is unknown, whatever the provider would say. A caller's own token has no ledger: the account is the caller's.
+ * Which workspace owns a file, job or batch at a provider account. Where several workspaces share the account, an id without
+ * an entry is unknown, whatever the provider would say; where one workspace alone can use it, all that is in it is that
+ * workspace's, and entries are written for the day it is shared. A caller's own token has no ledger: the account is the
+ * caller's.
  */
 import { tenantOf } from '../auth/tenant.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Account, ObjectCall } from '../runtime/object-call.ts';
+import { foreignUri, type ObjectKind } from '../runtime/owners.ts';
 import type { Tables, TenantContext } from '../store/ports.ts';
-import type { Row } from '../store/schema.ts';
 
-export type ObjectKind = Row<'object_owners'>['kind'];
+export type { ObjectKind } from '../runtime/owners.ts';
 
 /** Longest time between a creation at a provider and its entry here, milliseconds. */
 const MOMENTS_MS = 15 * 60_000;
 
-const WHAT: Readonly<Record<ObjectKind, string>> = { file: 'file', job: 'fine-tuning job', batch: 'batch' };
+/** Of what this ledger is asked about. */
+export type TrainedKind = Extract<ObjectKind, 'file' | 'job' | 'batch'>;
+
+const WHAT: Readonly<Record<TrainedKind, string>> = { file: 'file', job: 'fine-tuning job', batch: 'batch' };
 /** Before the id of a file that is still uploaded; no provider's id begins with it. */
 const UNDER_WAY = 'upload ';
-/** Behind every text that begins with what stands before it, in the order of bytes. */
-const LAST = '\u{10ffff}';
 
 /**
  * 404: the same answer for an id that never was and for one of another workspace. `AB08` for what the path names, `AB02`
  * for what the body names in `param`.
  */
-export function notFound(kind: ObjectKind, param: string | null = null): SluiceError {
+export function notFound(kind: TrainedKind, param: string | null = null): SluiceError {
   const known = param === null ? 'not_found' : 'unknown_reference';
   return new SluiceError(known, `There is no such ${WHAT[kind]}.`, { param });
 }
@@ -35,6 +38,13 @@ export interface Owner {
   readonly createdBy: string | null;
 }
 
+/** Kinds of which everything at an account is the workspace's. */
+type Alone = ReadonlySet<ObjectKind>;
+const NONE: Alone = new Set();
+const ALL: Alone = new Set(['file', 'job', 'batch'] as const);
+/** What a bucket holds need not be the account's: a file of an object store is the workspace's only by its entry. */
+const NO_FILES: Alone = new Set(['job', 'batch'] as const);
+
 /** The entries of one workspace at one account. */
 export class Ledger {
   readonly #tables: Tables;
@@ -42,13 +52,27 @@ export class Ledger {
   readonly #account: string;
   readonly #provider: string;
   readonly #owner: Owner;
+  readonly #alone: Alone;
 
-  constructor(parts: { tables: Tables; clock: Clock; account: string; provider: string; owner: Owner }) {
+  constructor(parts: {
+    tables: Tables;
+    clock: Clock;
+    account: string;
+    provider: string;
+    owner: Owner;
+    alone?: Alone;
+  }) {
     this.#tables = parts.tables;
     this.#clock = parts.clock;
     this.#account = parts.account;
     this.#provider = parts.provider;
     this.#owner = parts.owner;
+    this.#alone = parts.alone ?? NONE;
+  }
+
+  /** Whether all objects of the kind at the account are the workspace's, those without an entry included. */
+  ownsAll(kind: ObjectKind): boolean {
+    return this.#alone.has(kind);
   }
 
   /** The id as the ledger has it, or null when it is not the workspace's: clients may encode an id once more or less. */
@@ -57,11 +81,12 @@ export class Ledger {
     const rows = await this.#tables.read(this.#owner.tenant, (tx) =>
       tx.list('object_owners', { where: { account: this.#account, kind, object_id: { in: spellings } } }),
     );
-    return spellings.find((spelling) => rows.some((row) => row.object_id === spelling)) ?? null;
+    const known = spellings.find((spelling) => rows.some((row) => row.object_id === spelling));
+    return known ?? (this.ownsAll(kind) ? id : null);
   }
 
   /** As `find`; throws 404. */
-  async must(kind: ObjectKind, id: string, param: string | null = null): Promise<string> {
+  async must(kind: TrainedKind, id: string, param: string | null = null): Promise<string> {
     const found = await this.find(kind, id);
     if (found === null) throw notFound(kind, param);
     return found;
@@ -69,6 +94,7 @@ export class Ledger {
 
   /** Whether another workspace owns the id. */
   async foreign(kind: ObjectKind, id: string): Promise<boolean> {
+    if (this.ownsAll(kind)) return false;
     const { organisationId, workspaceId } = this.#owner.tenant;
     const rows = await this.#tables.systemRead((tx) =>
       tx.list('object_owners', { where: { account: this.#account, kind, object_id: { in: spellingsOf(id) } } }),
@@ -76,24 +102,9 @@ export class Ledger {
     return rows.some((row) => row.organisation_id !== organisationId || row.workspace_id !== workspaceId);
   }
 
-  /**
-   * Whether another workspace owns the object of a plain URI, one in the folder it may be, or one its wildcards may mean:
-   * providers read whole folders and patterns where they are given one.
-   */
-  async foreignAt(uri: string): Promise<boolean> {
-    const wild = uri.search(/[*?[]/);
-    const folder = wild >= 0 ? uri.slice(0, wild) : uri.endsWith('/') ? uri : `${uri}/`;
-    const within = [folder, encodeURIComponent(folder)].map((from) => ({
-      object_id: { gte: from, lt: from + LAST },
-    }));
-    const rows = await this.#tables.systemRead((tx) =>
-      tx.list('object_owners', {
-        where: { account: this.#account, kind: 'file', workspace_id: { not: this.#workspace() } },
-        anyOf: [{ object_id: { in: [uri, encodeURIComponent(uri)] } }, ...within],
-        limit: 1,
-      }),
-    );
-    return rows.length > 0;
+  /** As `foreignUri`. */
+  foreignAt(uri: string): Promise<boolean> {
+    return foreignUri(this.#tables, this.#workspace(), this.#account, uri);
   }
 
   /**
@@ -114,6 +125,10 @@ export class Ledger {
   }
 
   async owned(kind: ObjectKind, ids: readonly string[]): Promise<ReadonlySet<string>> {
+    return this.ownsAll(kind) ? new Set(ids) : this.#noted(kind, ids);
+  }
+
+  async #noted(kind: ObjectKind, ids: readonly string[]): Promise<ReadonlySet<string>> {
     if (ids.length === 0) return new Set();
     const rows = await this.#tables.read(this.#owner.tenant, (tx) =>
       tx.list('object_owners', { where: { account: this.#account, kind, object_id: { in: ids } } }),
@@ -123,9 +138,10 @@ export class Ledger {
 
   /**
    * How many entries of a kind the workspace has; with `after`, an id as `find` gives it, at most how many are older: the
-   * provider's order is that of creation, which this ledger knows to within a few moments.
+   * provider's order is that of creation, which this ledger knows to within a few moments. Any number where all are its own.
    */
   async count(kind: ObjectKind, after: string | null = null): Promise<number> {
+    if (this.ownsAll(kind)) return Number.POSITIVE_INFINITY;
     const where = { account: this.#account, kind } as const;
     return this.#tables.read(this.#owner.tenant, async (tx) => {
       if (after === null) return tx.count('object_owners', { where });
@@ -144,7 +160,10 @@ export class Ledger {
     if (wanted.length === 0) return [];
     const { organisationId } = this.#owner.tenant;
     const workspaceId = this.#workspace();
-    const note = () => this.#note(kind, wanted, organisationId, workspaceId);
+    const note = async () => {
+      const foreign = await this.#note(kind, wanted, organisationId, workspaceId);
+      return this.ownsAll(kind) ? [] : foreign;
+    };
     return note().catch((error: unknown) => {
       // Another request noted the same one in between: the second look sees whose it is.
       if (error instanceof SluiceError && error.kind === 'conflict') return note();
@@ -191,13 +210,13 @@ export class Ledger {
     });
   }
 
-  /** As `claim` for files a job or batch of the workspace wrote; costs one read when all are known. */
-  async learn(ids: readonly (string | null | undefined)[]): Promise<void> {
+  /** As `claim` for what a job or batch of the workspace made; costs one read when all are known. */
+  async learn(kind: ObjectKind, ids: readonly (string | null | undefined)[]): Promise<void> {
     const given = ids.filter((id): id is string => typeof id === 'string' && id !== '');
     if (given.length === 0) return;
-    const known = await this.owned('file', given);
+    const known = await this.#noted(kind, given);
     const fresh = given.filter((id) => !known.has(id));
-    if (fresh.length > 0) await this.claim('file', fresh);
+    if (fresh.length > 0) await this.claim(kind, fresh);
   }
 
   async forget(kind: ObjectKind, id: string): Promise<void> {
@@ -231,7 +250,10 @@ export function ledgerOf(
 ): Ledger | null {
   if (account.stored === null || account.provider.local !== undefined) return null;
   const { tables, clock } = parts;
-  return new Ledger({ tables, clock, account: account.stored.accountId, provider: account.provider.id, owner });
+  const { provider, stored } = account;
+  const buckets = provider.training?.files?.objectUris === true;
+  const alone = stored.shared ? NONE : buckets ? NO_FILES : ALL;
+  return new Ledger({ tables, clock, account: stored.accountId, provider: provider.id, owner, alone });
 }
 
 export function ownerOf(call: Pick<ObjectCall, 'principal'>): Owner {

@@ -10,6 +10,7 @@ import { giveAway, isGivenAway } from '../kernel/given-away.ts';
 import { multipartBoundary, type PartHeaders, readPartHeaders } from '../kernel/multipart-scan.ts';
 import { hasControls } from '../kernel/text.ts';
 import { UPLOAD_PURPOSES } from '../operations/training.ts';
+import type { FormField } from '../providers/training.ts';
 import type { ObjectCall } from '../runtime/object-call.ts';
 import type { Held } from '../store/ports.ts';
 import { invalid } from './fields.ts';
@@ -130,12 +131,16 @@ export interface UploadLimits {
   /** Largest file, bytes, and largest one with the purpose `batch`. */
   readonly maxUploadBytes: number;
   readonly maxBatchBytes: number;
+  /** Fields besides file and purpose are kept for the provider; absent: they are refused by name. */
+  readonly takesFields?: boolean;
 }
 
 /** The file of a form, up to its first byte. */
 export interface OpenedUpload {
   readonly filename: string;
   readonly contentType: string;
+  /** Fields besides file and purpose; it grows until the form was read to its end. */
+  readonly fields: readonly FormField[];
   /** Null while it is not known: it may come after the file. */
   readonly purpose: () => string | null;
   /**
@@ -160,10 +165,23 @@ export async function openUpload(
   const form = new FormReader(body, multipartBoundary(contentType));
   let named = purpose === null ? null : checkPurpose(purpose);
   const seen = new Set<string>();
+  const fields: FormField[] = [];
+  let begun = false;
 
   async function field({ name }: PartHeaders): Promise<void> {
     if (seen.has(name)) throw fail(`the field ${JSON.stringify(name.slice(0, 100))} is given twice`);
     seen.add(name);
+    if (name !== 'purpose' && limits.takesFields === true) {
+      if (begun && declared !== null) {
+        const shown = JSON.stringify(name.slice(0, 100));
+        throw invalid(
+          name.slice(0, 100),
+          `Send the form field ${shown} before the file, or leave x-gateway-file-upload-size out.`,
+        );
+      }
+      fields.push({ name, value: await form.text(name) });
+      return;
+    }
     if (name !== 'purpose') {
       throw invalid(
         name.slice(0, 100),
@@ -187,6 +205,8 @@ export async function openUpload(
   }
   if (head.name !== 'file') throw invalid(head.name.slice(0, 100), 'The file must be in the form field "file".');
   const filename = fileName(head.filename ?? '');
+
+  begun = true;
 
   let failed: SluiceError | null = null;
   let complete = false;
@@ -221,6 +241,7 @@ export async function openUpload(
   return {
     filename,
     contentType: partType(head.contentType),
+    fields,
     purpose: () => named,
     stream,
     failed: () => failed,
@@ -264,6 +285,8 @@ export interface Upload {
   readonly filename: string;
   readonly contentType: string;
   readonly purpose: string;
+  /** As in `OpenedUpload`. */
+  readonly fields: readonly FormField[];
   readonly stream: Readable;
   /** Exact size when known before the end. */
   readonly bytes: number | null;
@@ -281,22 +304,24 @@ export async function readUpload(
   call: ObjectCall,
   services: Pick<TrainingServices, 'scratch' | 'maxUploadBytes' | 'maxBatchBytes'>,
   needsBytes: boolean,
+  takesFields = false,
 ): Promise<Upload> {
   if (call.upload === null) throw new SluiceError('bad_call', 'Send the file as multipart/form-data.');
   const declared = sizeAhead(call, services);
   const opened = await openUpload(
     call.upload,
     call.header('content-type') ?? '',
-    services,
+    { maxUploadBytes: services.maxUploadBytes, maxBatchBytes: services.maxBatchBytes, takesFields },
     call.header('x-gateway-file-purpose') ?? null,
     declared,
   );
-  const { filename, contentType, failed, complete } = opened;
+  const { filename, contentType, fields, failed, complete } = opened;
   const purpose = opened.purpose();
   if (purpose !== null && !(needsBytes && declared === null)) {
     return {
       filename,
       contentType,
+      fields,
       purpose,
       stream: opened.stream,
       bytes: declared,
@@ -317,6 +342,7 @@ export async function readUpload(
   return {
     filename,
     contentType,
+    fields,
     purpose: opened.purpose() ?? '',
     stream,
     bytes: held.bytes,

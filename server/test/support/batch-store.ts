@@ -135,6 +135,8 @@ export async function batchWorld(
     entityId: slug,
     accountId: slug,
     kind: 'provider',
+    shared: true,
+    passthrough: false,
     provider: sandbox,
     key: null,
     settings: {},

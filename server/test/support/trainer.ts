@@ -310,6 +310,8 @@ export function startNode(options: NodeOptions): TrainerNode {
     entityId: 'p1',
     accountId: 'acc-1',
     kind: 'provider',
+    shared: true,
+    passthrough: false,
     provider,
     key: new Secret(PROVIDER_KEY),
     settings: {},

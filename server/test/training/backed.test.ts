@@ -179,6 +179,8 @@ const stored = {
   entityId: 'e1',
   accountId: 'account-1',
   kind: 'provider',
+  shared: true,
+  passthrough: false,
   provider,
   models: new Map([['forbidden', { enabled: false, customHost: null, customHeaders: {}, pricing: null }]]),
   allowAllModels: true,

@@ -39,6 +39,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       entityId: 'sb',
       accountId: 'sb',
       kind: 'provider',
+      shared: false,
+      passthrough: false,
       provider: sandbox,
       key: null,
       settings: {},
@@ -91,6 +93,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       fetcher: null as never,
       tokens: null as never,
       ambient: null,
+      owners: null as never,
       recorder: {
         recorded: 0,
         failing: false,

@@ -147,6 +147,7 @@ export class EventReader {
       }
     }
     if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(event, this.#bound.binding.modelKey);
+    this.#x.creation?.event(event);
     out.push(event);
   }
 
@@ -160,6 +161,7 @@ export class EventReader {
       if (usage !== null) this.#meter.see(usage);
     }
     if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(bytes, this.#bound.binding.modelKey);
+    this.#x.creation?.event(bytes);
     transform.event(event, (made) => out.push(Buffer.from(formatEvent(made))));
   }
 }

@@ -323,10 +323,9 @@ export class Relay implements WireHandler {
     const slow = this.#x.services.clock.monotonic() - this.times.headAt > WHOLE_MS;
     if (this.#pendingBytes <= WHOLE_BYTES && !slow) return;
     this.#client.start(shownLength(this.#headers), null);
-    const last = this.#pending.pop();
+    this.#held = this.#pending.pop() ?? null;
     for (const part of this.#pending) this.#client.write(part);
     this.#pending = [];
-    this.#held = last ?? null;
   }
 
   #endBytes(): void {
@@ -350,6 +349,7 @@ export class Relay implements WireHandler {
       if (facts.error !== null) this.#noteFailure(failureIn(x.operation, facts.error));
       x.modelAnswered = nameOf(facts.model);
       if (facts.usage !== null) this.#meter.see(facts.usage);
+      x.creation?.whole(body, this.#sample.first);
     }
     this.#takeUsage();
     if (this.#beside && x.guard !== null) judgeBeside(x, x.guard, this.#answerOf(body));
@@ -362,8 +362,7 @@ export class Relay implements WireHandler {
 
   /** Nobody has seen anything of the answer, and another attempt may follow. */
   get #rescuable(): boolean {
-    const { headSent, again, next } = this.#x;
-    return !headSent && (again !== null || next !== null);
+    return !this.#x.headSent && (this.#x.again !== null || this.#x.next !== null);
   }
 
   #isUnfit(body: unknown): boolean {
@@ -449,6 +448,7 @@ export class Relay implements WireHandler {
     if (out === null) return;
     if (usage === null) this.#meter.seeMade(out);
     if (this.#rescuable && this.#isUnfit(out)) return;
+    x.creation?.whole(raw, null);
     this.#noteFailure(failureIn(x.operation, out));
     this.#takeUsage();
     const bytes = touched ? Buffer.from(JSON.stringify(out)) : raw;

@@ -8,11 +8,14 @@ export class Sample {
   #bytes = 0;
   /** Only the end is at hand. */
   cut = false;
+  /** The first of a long answer. */
+  first: Buffer | null = null;
 
   add(chunk: Buffer): void {
     this.#parts.push(chunk);
     this.#bytes += chunk.length;
     if (this.#bytes <= LOOK_BYTES) return;
+    this.first ??= this.#parts[0] ?? null;
     this.cut = true;
     let kept = 0;
     let from = this.#parts.length;

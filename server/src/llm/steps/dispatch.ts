@@ -4,6 +4,7 @@ import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders, retriesOf } from '../gateway-headers.ts';
 import { fetchMedia } from '../media.ts';
+import { checkOwners } from '../ownership/check.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
 import { headerOf } from '../relay/look.ts';
 import { goesOnFrom, MAX_ATTEMPTS, mayFollow, noteBreak } from '../relay/rescue.ts';
@@ -21,6 +22,8 @@ export async function dispatch(x: Exchange): Promise<void> {
   const fetching = fetchMedia(x, target);
   if (fetching !== undefined) await fetching;
   const prepared = prepare(x, target);
+  const owners = checkOwners(x, target, prepared);
+  if (owners !== undefined) await owners;
   if (x.dryRun) return answerDryRun(x, target, prepared);
   const result = await call(x, target, prepared);
   if (result.kind !== 'done') give(x, result);

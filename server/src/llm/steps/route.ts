@@ -7,6 +7,7 @@ import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import { fetchMedia } from '../media.ts';
+import { checkOwners } from '../ownership/check.ts';
 import type { RoutePlan } from '../plan.ts';
 import type { AttemptResult } from '../relay/answered.ts';
 import { mayFollow } from '../relay/rescue.ts';
@@ -120,6 +121,8 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     const fetching = fetchMedia(x, target);
     if (fetching !== undefined) await fetching;
     const prepared = prepare(x, target);
+    const owners = checkOwners(x, target, prepared);
+    if (owners !== undefined) await owners;
     if (x.dryRun) {
       await lookInto(x, walk, plan);
       endLeg(x, walk, false);

@@ -1,7 +1,7 @@
 /** Files as OpenAI defines them (OpenAPI 2.3.0): streamed in one multipart body, or in parts when they are large. */
 import { pipeline, Readable, Transform } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
-import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import type { FileObject } from '../../operations/training.ts';
 import { multipartBody } from '../multipart.ts';
@@ -55,6 +55,7 @@ export function openAiFiles(options: FilesOptions): FilesAdapter {
   return {
     purposes: options.purposes,
     objectUris: false,
+    takesFields: true,
     async upload(file, context) {
       try {
         if (!options.purposes.has(file.purpose)) {
@@ -153,13 +154,32 @@ function whole(options: FilesOptions, file: UploadRequest, context: AdapterConte
   const { filename, contentType, bytes: size } = file;
   const { parts } = options;
   const stream = size === null && parts !== null ? bounded(file.stream, parts.above) : file.stream;
-  return multipartCall(options.api, context, '/files', [['purpose', file.purpose]], {
+  const known = pairsOf(file);
+  return multipartCall(options.api, context, '/files', [['purpose', file.purpose], ...known], {
     name: 'file',
     filename,
     contentType,
     stream,
     bytes: size,
+    late: () => pairsOf(file).slice(known.length),
   });
+}
+
+const pairsOf = ({ fields = [] }: UploadRequest) => fields.map(({ name, value }) => [name, value] as const);
+
+/**
+ * The fields as members of a JSON body: `expires_after[seconds]` is a member of `expires_after`. A form has no numbers, and
+ * where this API asks for one, no text of digits would do.
+ */
+function membersOf({ fields = [] }: UploadRequest): JsonObject {
+  const out: { [name: string]: JsonValue } = {};
+  for (const { name, value } of fields) {
+    const read = /^\d{1,15}$/.test(value) ? Number(value) : value;
+    const [, outer, inner] = /^([^[\]]+)\[([^[\]]+)\]$/.exec(name) ?? [];
+    if (outer === undefined || inner === undefined) out[name] = read;
+    else out[outer] = { ...(isObject(out[outer]) ? out[outer] : {}), [inner]: read };
+  }
+  return out;
 }
 
 /** Passes bytes up to what one request may hold. */
@@ -242,7 +262,7 @@ async function inParts(
 ): Promise<JsonObject> {
   const total = file.bytes ?? 0;
   const { filename, purpose } = file;
-  const body = { filename, purpose, bytes: total, mime_type: mimeType(file) };
+  const body = { ...membersOf(file), filename, purpose, bytes: total, mime_type: mimeType(file) };
   const upload = await object(api, context, 'POST', '/uploads', { body });
   if (typeof upload.id !== 'string') throw invalidAnswer('an upload');
   const path = `/uploads/${idSegment(upload.id)}`;

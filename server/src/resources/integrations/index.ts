@@ -22,7 +22,7 @@ import {
 } from './rules.ts';
 import { type CreateBody, createBody, detail, item, type UpdateBody, updateBody } from './schema.ts';
 import { type AccountPlace, maskSettings, openSettings, sealKey, sealSettings } from './secrets.ts';
-import { countWorkspaces, presentAccess, workspaceActions } from './workspaces.ts';
+import { countWorkspaces, presentAccess, readPassthrough, workspaceActions } from './workspaces.ts';
 
 const place = (row: string): AccountPlace => ({ table: 'integrations', column: 'secret_configurations', row });
 
@@ -55,6 +55,7 @@ async function presentDetail(row: Integration, call: Call) {
     ),
     allow_all_models: row.allow_all_models,
     workspace_count: await countWorkspaces(call.tx, row),
+    passthrough: { workspaces: row.passthrough ?? [] },
     secret_mappings: row.secret_mappings ?? [],
     pricing_adjustments: row.pricing_adjustments,
   };
@@ -146,6 +147,7 @@ export function integrationsResource(ports: ReferencePorts): AnyAction[] {
           pricing_adjustments: body.pricing_adjustments ?? null,
           allow_all_models: true,
           global_workspace_access: null,
+          passthrough: await readPassthrough(call, workspaceId, body.passthrough),
           tags: body.tags ?? null,
           created_by: actorId(call.principal),
           created_at: now,
@@ -175,6 +177,9 @@ export function integrationsResource(ports: ReferencePorts): AnyAction[] {
         if (body.description !== undefined) patch.description = body.description;
         if (body.pricing_adjustments !== undefined) patch.pricing_adjustments = body.pricing_adjustments;
         if (body.tags !== undefined) patch.tags = body.tags;
+        if (body.passthrough !== undefined) {
+          patch.passthrough = await readPassthrough(call, row.workspace_id, body.passthrough);
+        }
         if (body.key !== undefined) {
           patch.key = body.key === null ? null : await sealKey(call.vault, call.tenant, place(row.id), body.key);
         }

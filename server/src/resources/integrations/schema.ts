@@ -50,6 +50,13 @@ export const pricingAdjustments = z.strictObject({
   }),
 });
 
+/** Opens an account that several workspaces share to requests that name objects without an owner. */
+export const passthrough = z
+  .strictObject({ workspaces: z.array(reference).max(1000) })
+  .describe(
+    'Workspaces (UUID or slug) that may pass any request through to the account, although others share it. They then reach every object in it. Only for integrations of the organisation; null or an empty list closes it.',
+  );
+
 /** An empty text means "choose one", as when the field is left out. */
 const wantedSlug = z.union([slug, z.literal('')]).optional();
 
@@ -66,6 +73,7 @@ export const createBody = z.strictObject({
   secret_mappings: secretMappings('configurations').optional(),
   pricing_adjustments: pricingAdjustments.nullable().optional(),
   tags: tags.optional(),
+  passthrough: passthrough.nullable().optional(),
 });
 
 export const updateBody = z.strictObject({
@@ -81,6 +89,7 @@ export const updateBody = z.strictObject({
   secret_mappings: secretMappings('configurations').nullable().optional(),
   pricing_adjustments: pricingAdjustments.nullable().optional(),
   tags: tags.nullable().optional(),
+  passthrough: passthrough.nullable().optional(),
 });
 
 /** Settings of a model as a body gives them. */
@@ -116,6 +125,9 @@ export const detail = item.extend({
   global_workspace_access_settings: access,
   allow_all_models: z.boolean(),
   workspace_count: z.int(),
+  passthrough: z
+    .object({ workspaces: z.array(z.string()) })
+    .describe('Ids of the workspaces that may pass any request through, although others share the account.'),
   secret_mappings: z.array(z.looseObject({})),
   pricing_adjustments: z.record(z.string(), z.unknown()).nullable(),
 });

@@ -43,6 +43,31 @@ export async function countWorkspaces(tx: TenantTx, row: Integration): Promise<n
   return workspaces.filter((workspace) => isOpenTo(row, own.get(workspace.id) ?? null)).length;
 }
 
+/**
+ * The ids of the workspaces that may pass any request through, each once; null for none. Throws 400 for an integration of
+ * one workspace, which needs no such thing, and 404 for an unknown workspace.
+ */
+export async function readPassthrough(
+  call: Pick<Call, 'tx'>,
+  workspaceId: string | null,
+  given: { readonly workspaces: readonly string[] } | null | undefined,
+): Promise<string[] | null> {
+  if (given == null || given.workspaces.length === 0) return null;
+  if (workspaceId !== null) {
+    throw refuse(
+      'passthrough',
+      'cannot be set: this integration belongs to one workspace, which reaches all of its account',
+    );
+  }
+  const ids = new Set<string>();
+  for (const [index, name] of given.workspaces.entries()) {
+    const workspace = await findWorkspace(call.tx, name);
+    if (!workspace) throw unknownReference(`passthrough.workspaces[${index}]`, 'workspace');
+    ids.add(workspace.id);
+  }
+  return [...ids];
+}
+
 export function workspaceActions(): AnyAction[] {
   const shared = {
     path: '/integrations/:slug/workspaces',

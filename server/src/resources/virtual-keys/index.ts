@@ -269,6 +269,7 @@ const migrate: AnyAction = {
       pricing_adjustments: null,
       allow_all_models: true,
       global_workspace_access: null,
+      passthrough: null,
       tags: row.tags,
       created_by: actorId(call.principal),
       created_at: now,

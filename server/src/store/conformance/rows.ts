@@ -138,6 +138,7 @@ export function integrationRow(
     pricing_adjustments: null,
     allow_all_models: true,
     global_workspace_access: null,
+    passthrough: null,
     tags: null,
     created_by: null,
     ...at,

@@ -6,6 +6,7 @@ import { dueRotations } from './0005-due-rotations.ts';
 import { budgets } from './0006-budgets.ts';
 import { guardrails } from './0007-guardrails.ts';
 import { answerVectors } from './0008-answer-vectors.ts';
+import { owners } from './0009-owners.ts';
 import { keyBounds } from './0011-key-bounds.ts';
 import { growth } from './0012-growth.ts';
 import { logsStart } from './logs/0001-start.ts';
@@ -21,6 +22,7 @@ export const MIGRATIONS: readonly Migration[] = [
   budgets,
   guardrails,
   answerVectors,
+  owners,
   keyBounds,
   growth,
 ];

@@ -5,7 +5,7 @@ import type { Account, ObjectCall } from '../../runtime/object-call.ts';
 import { adapterOf } from '../account.ts';
 import { adapterContext } from '../context.ts';
 import { cleaned, isMissing } from '../errors.ts';
-import { type Ledger, ledgerOf, notFound, type ObjectKind, ownerOf } from '../ledger.ts';
+import { type Ledger, ledgerOf, notFound, ownerOf, type TrainedKind } from '../ledger.ts';
 import type { TrainingServices } from '../services.ts';
 
 export interface Backed {
@@ -72,7 +72,7 @@ export async function guarded<T>(account: Account, run: () => Promise<T>): Promi
 }
 
 /** A call about one object: what the provider does not know (any more) is 404 like what the ledger does not. */
-export async function about<T>(kind: ObjectKind, run: () => Promise<T>): Promise<T> {
+export async function about<T>(kind: TrainedKind, run: () => Promise<T>): Promise<T> {
   try {
     return await run();
   } catch (error) {
@@ -81,7 +81,7 @@ export async function about<T>(kind: ObjectKind, run: () => Promise<T>): Promise
 }
 
 /** The id as the provider knows it; 404 without a call when it is not the workspace's. */
-export async function ownId(side: Backed, kind: ObjectKind, id: string): Promise<string> {
+export async function ownId(side: Backed, kind: TrainedKind, id: string): Promise<string> {
   return side.ledger === null ? id : side.ledger.must(kind, id);
 }
 
@@ -116,7 +116,7 @@ function objectUri(id: string): string | null {
 const URI = /^[a-z][a-z0-9+.-]{1,20}:\/\/[^/]+\/./;
 
 /** Notes whose a new object is. One that another workspace has already is not told: a provider took it for a repetition. */
-export async function claimNew(side: Backed, kind: ObjectKind, id: string): Promise<void> {
+export async function claimNew(side: Backed, kind: TrainedKind, id: string): Promise<void> {
   const foreign = (await side.ledger?.claim(kind, [id])) ?? [];
   if (foreign.length === 0) return;
   throw new SluiceError('conflict', 'The provider answered with an object that exists already; send other names.');

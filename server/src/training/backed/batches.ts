@@ -64,8 +64,9 @@ export class BackedBatches {
       const page = readPage(call.query, 20);
       const { ledger, context } = side;
       const shown = (one: Batch) => withDetails(one, false);
-      if (ledger === null) {
+      if (ledger === null || ledger.ownsAll('batch')) {
         const found = await cursorFault(page, () => batches.list(page, context));
+        await ledger?.learn('file', filesOf(found.data));
         return listAnswer({ ...found, data: found.data.map(shown) }, true);
       }
       const after = page.after === null ? null : await ledger.find('batch', page.after);
@@ -76,7 +77,7 @@ export class BackedBatches {
         owned: (ids) => ledger.owned('batch', ids),
         remaining: await ledger.count('batch', after),
       });
-      await ledger.learn(own.data.flatMap((one) => [one.output_file_id, one.error_file_id]));
+      await ledger.learn('file', filesOf(own.data));
       return listAnswer({ ...own, data: own.data.map(shown) }, true);
     });
   }
@@ -132,10 +133,12 @@ export class BackedBatches {
 
   /** The batch; files it wrote become the workspace's. */
   async #answer(side: Backed, batch: Batch, details: boolean): Promise<ObjectAnswer> {
-    await side.ledger?.learn([batch.output_file_id, batch.error_file_id]);
+    await side.ledger?.learn('file', filesOf([batch]));
     return json(withDetails(batch, details));
   }
 }
+
+const filesOf = (batches: readonly Batch[]) => batches.flatMap((one) => [one.output_file_id, one.error_file_id]);
 
 /** `provider_details` only for who asks for them. */
 function withDetails(batch: Batch, details: boolean): Batch {

@@ -28,7 +28,7 @@ export class BackedFiles {
     return this.#run(call, async (side) => {
       queryOf(call.query, []);
       const files = part(side, call, 'files');
-      const upload = await readUpload(call, this.#services, files.needsBytes === true);
+      const upload = await readUpload(call, this.#services, files.needsBytes === true, files.takesFields);
       let kept: string | null = null;
       try {
         if (!files.purposes.has(upload.purpose)) {

@@ -6,6 +6,7 @@ import type { ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
 import { checkModel } from '../account.ts';
 import { json } from '../answer.ts';
 import { dryRunAnswer } from '../dry-run.ts';
+import type { Ledger } from '../ledger.ts';
 import { accountFor, headersWith } from '../options.ts';
 import { listAnswer, ownedPage, queryOf, readPage, unknownAfter } from '../paging.ts';
 import type { ReadJob } from '../requests.ts';
@@ -58,7 +59,11 @@ export class BackedJobs {
     return this.#run(call, async (side, jobs) => {
       const page = readPage(call.query, 20);
       const { ledger, context } = side;
-      if (ledger === null) return listAnswer(await cursorFault(page, () => jobs.list(page, context)), false);
+      if (ledger === null || ledger.ownsAll('job')) {
+        const found = await cursorFault(page, () => jobs.list(page, context));
+        await learnFrom(ledger, found.data);
+        return listAnswer(found, false);
+      }
       const after = page.after === null ? null : await ledger.find('job', page.after);
       if (page.after !== null && after === null) throw unknownAfter();
       const own = await ownedPage({
@@ -67,7 +72,7 @@ export class BackedJobs {
         owned: (ids) => ledger.owned('job', ids),
         remaining: await ledger.count('job', after),
       });
-      await ledger.learn(own.data.flatMap((job) => job.result_files));
+      await learnFrom(ledger, own.data);
       return listAnswer(own, false);
     });
   }
@@ -101,7 +106,14 @@ export class BackedJobs {
   }
 
   checkpoints(call: ObjectCall): Promise<ObjectAnswer> {
-    return this.#pages(call, 10, 100, true, (jobs, id, page, side) => jobs.checkpoints(id, page, side.context));
+    return this.#pages(call, 10, 100, true, async (jobs, id, page, side) => {
+      const found = await jobs.checkpoints(id, page, side.context);
+      await side.ledger?.learn(
+        'model',
+        found.data.map((one) => one.fine_tuned_model_checkpoint),
+      );
+      return found;
+    });
   }
 
   #run(call: ObjectCall, run: (side: Backed, jobs: JobsAdapter) => Promise<ObjectAnswer>): Promise<ObjectAnswer> {
@@ -159,10 +171,23 @@ export class BackedJobs {
     );
   }
 
-  /** The job; files it wrote become the workspace's. */
+  /** The job; what it made becomes the workspace's. */
   async #answer(side: Backed, job: FineTuningJob): Promise<ObjectAnswer> {
     if (job.id === '') throw new SluiceError('upstream_invalid', 'The provider answered a job without an id.');
-    await side.ledger?.learn(job.result_files);
+    await learnFrom(side.ledger, [job]);
     return json(job);
   }
+}
+
+/** Files and models that jobs made become the workspace's. */
+async function learnFrom(ledger: Ledger | null, jobs: readonly FineTuningJob[]): Promise<void> {
+  if (ledger === null) return;
+  await ledger.learn(
+    'file',
+    jobs.flatMap((job) => job.result_files),
+  );
+  await ledger.learn(
+    'model',
+    jobs.map((job) => job.fine_tuned_model),
+  );
 }

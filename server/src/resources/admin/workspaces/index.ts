@@ -8,6 +8,7 @@ import type { Row } from '../../../store/schema.ts';
 import { actorId, type Patch, unknownReference } from '../../common.ts';
 import { emptyAnswer, listOf, pageOf } from '../../define.ts';
 import { missingGuardrails } from '../../guardrails/rules.ts';
+import { tellSharing } from '../../integrations/sharing.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../../ports.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
 import { checkAlertUrl } from '../../settings/alerts.ts';
@@ -186,6 +187,7 @@ function createAction(ports: ReferencePorts): Action<unknown, unknown, CreateBod
       await join(call, row);
       call.audited(id, { before: null, after: row }, id);
       tx.changed({ workspaceId: id, topic: 'workspaces', entityId: id });
+      await tellSharing(tx, id);
       return presentCall(call, row, undefined);
     },
   };

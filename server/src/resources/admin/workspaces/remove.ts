@@ -4,6 +4,7 @@ import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { archiveKeys } from '../../api-keys/archive.ts';
 import { refuse } from '../../common.ts';
+import { tellSharing } from '../../integrations/sharing.ts';
 import type { Call } from '../../resource.ts';
 import type { RemoveBody } from './schema.ts';
 
@@ -32,6 +33,8 @@ export async function removeWorkspace(call: Call<unknown, unknown, RemoveBody>, 
     );
   }
   await archiveKeys(tx, clock, { workspace_id: row.id });
+  // While its entries are there.
+  await tellSharing(tx, row.id);
   if (body.force_delete === true) await removeResources(tx, row.id, clock.now());
   await tx.update('workspaces', { id: row.id }, { status: 'archived', last_updated_at: clock.now() });
   tx.changed({ workspaceId: row.id, topic: 'workspaces', entityId: row.id });

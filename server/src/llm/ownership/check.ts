@@ -1,0 +1,183 @@
+/**
+ * Whether a request may go to an account that several workspaces share, judged by what is sent: the path below the account's
+ * base URL, whatever it was called by, and the objects that its body names. Accounts of one workspace, and callers with a
+ * provider token of their own, are not asked anything.
+ */
+import { tenantOf } from '../../auth/tenant.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { OperationId } from '../../operations/operation.ts';
+import type { StoredProvider } from '../../runtime/snapshot.ts';
+import type { Prepared } from '../attempt.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Target } from '../target.ts';
+import { Creation } from './creation.ts';
+import { isOfTraining, madeBy, readAsked } from './paths.ts';
+import { type Reference, type References, referencesIn } from './references.ts';
+
+/**
+ * What of an operation has an owner. `body`: what its body may name. `response`, `model`: the object in its path. `ledger`:
+ * `training/` asks. `path`: the path that is sent says. `nothing`: it neither reads nor changes an object.
+ */
+type Owned = 'body' | 'response' | 'model' | 'ledger' | 'path' | 'nothing';
+
+const OWNED: Readonly<Record<OperationId, Owned>> = {
+  chat: 'body',
+  completions: 'body',
+  embeddings: 'body',
+  messages: 'body',
+  count_tokens: 'body',
+  responses: 'body',
+  response: 'response',
+  response_delete: 'response',
+  response_items: 'response',
+  moderations: 'body',
+  images_generate: 'body',
+  images_edit: 'body',
+  images_vary: 'body',
+  speech: 'body',
+  transcribe: 'body',
+  translate: 'body',
+  rerank: 'body',
+  models: 'nothing',
+  model: 'nothing',
+  model_delete: 'model',
+  files_upload: 'ledger',
+  files: 'ledger',
+  file: 'ledger',
+  file_delete: 'ledger',
+  file_content: 'ledger',
+  batch_create: 'ledger',
+  batches: 'ledger',
+  batch: 'ledger',
+  batch_cancel: 'ledger',
+  batch_output: 'ledger',
+  finetune_create: 'ledger',
+  finetune_jobs: 'ledger',
+  finetune_job: 'ledger',
+  finetune_cancel: 'ledger',
+  finetune_pause: 'ledger',
+  finetune_resume: 'ledger',
+  finetune_events: 'ledger',
+  finetune_checkpoints: 'ledger',
+  proxy: 'path',
+};
+
+/**
+ * Called before anything is sent; throws 403 for what the account does not do for one of several workspaces, 404 for objects
+ * that are not the workspace's. Returns a promise only where owners have to be looked up.
+ */
+export function checkOwners(x: Exchange, target: Target, prepared: Prepared): void | Promise<void> {
+  const { stored, provider } = target;
+  x.creation = null;
+  const proxied = x.operation.id === 'proxy';
+  const { method } = prepared.request;
+  const path = proxied ? prepared.request.path.slice(target.prefix.length) : '';
+  if (proxied && isOfTraining(path) && (provider.training?.files?.takesFields !== true || !provider.training.jobs)) {
+    throw new SluiceError(
+      'unsupported_operation',
+      `Provider ${provider.id} has no graders and no permissions of checkpoints; accounts of OpenAI's shape have.`,
+    );
+  }
+  if (stored === null || provider.local !== undefined) return;
+  const making = proxied ? madeBy(method, path) : x.operation.id === 'responses' ? 'response' : null;
+  if (making !== null && prepared.bound.convert === null) x.creation = new Creation(making, stored.shared);
+  if (!stored.shared) return;
+  const owned = OWNED[x.operation.id];
+  if (owned === 'ledger' || owned === 'nothing') return;
+  if (owned === 'response') return must(x, stored, [{ kind: 'response', id: x.params.id ?? '', param: '' }]);
+  if (owned === 'model') return must(x, stored, [{ kind: 'model', id: x.params.model ?? '', param: '' }]);
+  if (owned === 'path') {
+    if (stored.passthrough) return;
+    const asked = readAsked(method, path);
+    if (asked.kind === 'closed') throw closed(stored, `${method} ${shown(path)}`);
+    if (asked.kind === 'one') return must(x, stored, [{ kind: asked.of, id: asked.id, param: '' }]);
+  }
+  return checkBody(x, stored, prepared);
+}
+
+function checkBody(x: Exchange, stored: StoredProvider, { request, apart }: Prepared): void | Promise<void> {
+  const parts = request.body;
+  if (parts === null || isForm(request.headers)) return;
+  // Only what was scanned as JSON is known to be read by everybody as it is read here.
+  if (x.operation.id === 'proxy' && x.scan === null) throw unread();
+  const [only] = parts;
+  const whole = parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
+  let pending: Promise<void> | undefined;
+  for (const body of apart === null ? [whole] : parts) {
+    const found = referencesIn(body);
+    if (found === null) throw unread();
+    if (found.unknown !== null) throw closed(stored, `a request with ${found.unknown}`);
+    if (found.objects.length === 0 && found.uris.length === 0) continue;
+    const check = () => mustAll(x, stored, found);
+    pending = pending === undefined ? check() : pending.then(check);
+  }
+  return pending;
+}
+
+function unread(): SluiceError {
+  return new SluiceError(
+    'bad_call',
+    'Send one JSON object with content-type: application/json; the account is shared, and the objects that a body names are checked.',
+  );
+}
+
+function isForm(headers: readonly string[]): boolean {
+  for (let i = 0; i < headers.length; i += 2) {
+    if (headers[i] === 'content-type') return /^\s*(?:multipart\/form-data|audio\/)/i.test(headers[i + 1] ?? '');
+  }
+  return false;
+}
+
+async function mustAll(x: Exchange, stored: StoredProvider, { objects, uris }: References): Promise<void> {
+  if (objects.length > 0) await must(x, stored, objects);
+  const { principal, services } = x;
+  if (principal === null) return;
+  for (const { uri, param } of uris) {
+    if (await services.owners.foreign(tenantOf(principal), stored.accountId, uri)) throw notFound('file', param);
+  }
+}
+
+async function must(x: Exchange, stored: StoredProvider, wanted: readonly Reference[]): Promise<void> {
+  const { principal, services } = x;
+  if (principal === null) return;
+  const missing = await services.owners.missing(tenantOf(principal), stored.accountId, wanted);
+  if (missing === null) return;
+  const { param, kind } = wanted.find(({ kind, id }) => kind === missing.kind && id === missing.id) ?? {
+    param: '',
+    ...missing,
+  };
+  throw notFound(kind, param);
+}
+
+const WHAT: Readonly<Record<Reference['kind'], string>> = {
+  file: 'file',
+  batch: 'batch',
+  job: 'fine-tuning job',
+  model: 'fine-tuned model',
+  response: 'response',
+  item: 'item of a stored response',
+  conversation: 'conversation',
+  vector_store: 'vector store',
+  container: 'container',
+};
+
+/** The same for what never was and for what is another workspace's. */
+function notFound(kind: Reference['kind'], param: string): SluiceError {
+  const message = `This workspace has no such ${WHAT[kind]}. An object that was not made through Sluice has to be adopted by an administrator first.`;
+  return param === ''
+    ? new SluiceError('not_found', message)
+    : new SluiceError('unknown_reference', message, { param });
+}
+
+function closed({ slug }: StoredProvider, what: string): SluiceError {
+  return new SluiceError(
+    'forbidden',
+    `Provider @${slug} is an account that several workspaces share, and ${what} may reach what belongs to another one. Ask an administrator for an integration that only this workspace uses, or for this workspace in passthrough of the integration. You may also send your own provider token.`,
+  );
+}
+
+/** A path as an error names it. */
+function shown(path: string): string {
+  const at = path.indexOf('?');
+  return JSON.stringify((at === -1 ? path : path.slice(0, at)).slice(0, 200));
+}

@@ -1,0 +1,73 @@
+/** Notes whose an object is that an answer tells to have been made at the account of several workspaces, or of one. */
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseEvent } from '../../kernel/sse.ts';
+import type { Named } from '../../runtime/owners.ts';
+import { parsed } from '../relay/look.ts';
+import type { madeBy } from './paths.ts';
+
+const MAX_ID = 512;
+/** Parts of one answer that are noted. */
+const MAX_ITEMS = 1000;
+const ITEM_DONE = Buffer.from('response.output_item.done');
+
+/** What one answer makes. Costs a request nothing that makes none: it has no such object. */
+export class Creation {
+  readonly kind: NonNullable<ReturnType<typeof madeBy>>;
+  /** Parts of responses are noted, too: others that share the account could name them. */
+  readonly #items: boolean;
+  readonly #made: Named[] = [];
+  #begun = false;
+
+  constructor(kind: NonNullable<ReturnType<typeof madeBy>>, items: boolean) {
+    this.kind = kind;
+    this.#items = items && kind === 'response';
+  }
+
+  get made(): readonly Named[] {
+    return this.#made;
+  }
+
+  /** An event of a stream: the first names the response, later ones its parts. */
+  event(bytes: Buffer): void {
+    if (this.#begun && !(this.#items && bytes.includes(ITEM_DONE))) return;
+    const body = parsed(parseEvent(bytes));
+    if (body === null) return;
+    if (isObject(body.response)) this.#begin(body.response);
+    else if (body.type === 'response.output_item.done' && isObject(body.item)) this.#item(body.item);
+  }
+
+  /** A whole answer, or only its beginning and its end. */
+  whole(body: Buffer, first: Buffer | null): void {
+    if (first !== null) {
+      const id = /^\s*\{\s*"id"\s*:\s*"([^"\\]{1,512})"/.exec(first.toString('latin1', 0, 1024))?.[1];
+      if (id !== undefined) this.#add(this.kind, id);
+      return;
+    }
+    let answer: unknown;
+    try {
+      answer = JSON.parse(body.toString('utf8'));
+    } catch {
+      return;
+    }
+    if (!isObject(answer)) return;
+    this.#begin(answer);
+    if (this.#items && Array.isArray(answer.output))
+      for (const item of answer.output) if (isObject(item)) this.#item(item);
+  }
+
+  #begin(answer: JsonObject): void {
+    if (this.#begun || typeof answer.id !== 'string') return;
+    this.#begun = true;
+    // Nothing was kept of it.
+    if (answer.store === false) return;
+    this.#add(this.kind, answer.id);
+  }
+
+  #item({ id }: JsonObject): void {
+    if (typeof id === 'string' && this.#made.length > 0 && this.#made.length <= MAX_ITEMS) this.#add('item', id);
+  }
+
+  #add(kind: Named['kind'], id: string): void {
+    if (id !== '' && id.length <= MAX_ID) this.#made.push({ kind, id });
+  }
+}
