@@ -25,7 +25,7 @@ import { createApp } from './http/app.ts';
 import { BodyBudget } from './http/body-budget.ts';
 import { createEgressGuard, parseTrustedHosts } from './http/egress-guard.ts';
 import { createFetcher } from './http/fetcher.ts';
-import { registerHealth } from './http/health.ts';
+import { type Dependency, readinessOf, registerHealth } from './http/health.ts';
 import { hostFault } from './http/host-fault.ts';
 import { webhookPoster } from './http/post-webhook.ts';
 import { createUpstream } from './http/upstream.ts';
@@ -102,6 +102,8 @@ const WEBHOOK_MS = 10_000;
 const SETTLE_MS = 20;
 /** Answers kept in a process that has no Redis. */
 const CACHE_BYTES = 64 * 1024 * 1024;
+/** Changes that nobody has looked for so long are late: they are promised within a second. */
+const FEED_MS = 5_000;
 const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
 const PACKAGE = new URL('../package.json', import.meta.url);
 
@@ -306,12 +308,16 @@ async function open(
     refuse: (request, response, error) => refuse(request, response, error, log, accessLog),
     draining: () => draining,
   });
-  const ready = async (): Promise<boolean> => {
-    if (draining || (journal.failing && config.unrecorded === 'refuse')) return false;
-    await Promise.all([tables.ping(), logs.ping()]);
-    return true;
-  };
-  registerHealth(app, { ready, version });
+  const dependencies: Dependency[] = [
+    { name: 'store', needed: true, check: () => tables.ping() },
+    { name: 'logs', needed: true, check: () => logs.ping() },
+    { name: 'feed', needed: false, check: () => watch.age() < FEED_MS },
+    { name: 'spool', needed: config.unrecorded === 'refuse', check: () => !journal.failing },
+    { name: 'usage_spool', needed: false, check: () => !settlements.state.failing },
+    ...(redis === null ? [] : [{ name: 'redis', needed: false, check: () => redis.ping() }]),
+  ];
+  const readiness = () => readinessOf(dependencies, clock);
+  registerHealth(app, { readiness, draining: () => draining, version });
 
   const pricer = createPricer();
   const roles = config.roles;
@@ -422,22 +428,28 @@ async function open(
         },
       },
       simulations: createSimulationDesk({ logs, countersFor: (time) => memoryCounters({ clock: time }) }),
-      health: async () => ({
-        store: { engine: tables.engine, row_security: tables.rowSecurity, ok: await answers(tables.ping()) },
-        logs: { ok: await answers(logs.ping()) },
-        counters: { kind: redis === null ? 'memory' : 'redis' },
-        feed: { age_ms: Math.round(watch.age()) },
-        spool: {
-          ...stateOf(journal),
-          dropped: journal.dropped + recorder.givenUp,
-          when_failing: config.unrecorded,
-          ...shipper.stats,
-        },
-        usage_spool: settlements.state,
-        in_flight: dataPlane?.inFlight ?? 0,
-        body_bytes: bodies.held,
-        versions: { sluice: version, node: process.versions.node },
-      }),
+      health: async () => {
+        const { ready, dependencies: states } = await readiness();
+        const ok = (name: string) => states[name] !== 'away';
+        return {
+          ready: ready && !draining,
+          dependencies: states,
+          store: { engine: tables.engine, row_security: tables.rowSecurity, ok: ok('store') },
+          logs: { ok: ok('logs') },
+          counters: { kind: redis === null ? 'memory' : 'redis', ok: ok('redis') },
+          feed: { age_ms: Math.round(watch.age()), ok: ok('feed') },
+          spool: {
+            ...stateOf(journal),
+            dropped: journal.dropped + recorder.givenUp,
+            when_failing: config.unrecorded,
+            ...shipper.stats,
+          },
+          usage_spool: settlements.state,
+          in_flight: dataPlane?.inFlight ?? 0,
+          body_bytes: bodies.held,
+          versions: { sluice: version, node: process.versions.node },
+        };
+      },
     };
     await registerAdmin(app, admin);
     registerOperator(app, admin);
@@ -566,11 +578,4 @@ function bodyMemory(workers: number): number {
   const limit = process.constrainedMemory();
   const total = limit > 0 ? Math.min(limit, totalmem()) : totalmem();
   return Math.floor(total / 4 / Math.max(1, workers));
-}
-
-async function answers(ping: Promise<void>): Promise<boolean> {
-  return ping.then(
-    () => true,
-    () => false,
-  );
 }

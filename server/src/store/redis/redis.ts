@@ -11,6 +11,8 @@ export interface RedisStore extends Closable {
   readonly counters: Counters;
   readonly cache: Cache;
   readonly feed: Feed;
+  /** Rejects while the server does not answer within a second. */
+  ping(): Promise<void>;
 }
 
 /**
@@ -38,6 +40,9 @@ export async function openRedis({
     counters: new RedisCounters(commands, clock),
     cache: new RedisCache(commands),
     feed,
+    async ping() {
+      await commands.client.ping();
+    },
     async close() {
       await feed.close();
       commands.close();

@@ -1,0 +1,102 @@
+/** What probes say of a node, and of each thing it works with. */
+import { describe, expect, it } from 'vitest';
+import { type Dependency, readinessOf } from '../src/http/health.ts';
+import { TestClock } from '../src/kernel/clock.ts';
+import { eventually } from './support/budgets.ts';
+import { ownRedisMissing, startRedis } from './support/redis.ts';
+import { startServer } from './support/server.ts';
+
+describe('readiness', () => {
+  const list = (away: string, fails: Dependency['check']): Dependency[] =>
+    (
+      [
+        ['store', true],
+        ['redis', false],
+      ] as const
+    ).map(([name, needed]) => ({ name, needed, check: name === away ? fails : () => true }));
+
+  const failing: readonly (readonly [string, Dependency['check']])[] = [
+    ['rejects', () => Promise.reject(new Error('gone'))],
+    ['says no', () => false],
+    [
+      'throws',
+      () => {
+        throw new Error('closed');
+      },
+    ],
+  ];
+
+  it.each(failing)(
+    'names what is away and is false only for what is needed, when its check %s',
+    async (_title, fails) => {
+      const clock = new TestClock();
+      expect(await readinessOf(list('store', fails), clock)).toEqual({
+        ready: false,
+        dependencies: { store: 'away', redis: 'ok' },
+      });
+      expect(await readinessOf(list('redis', fails), clock)).toEqual({
+        ready: true,
+        dependencies: { store: 'ok', redis: 'away' },
+      });
+    },
+  );
+
+  it('waits two seconds at most for one that never answers', async () => {
+    const clock = new TestClock();
+    const asked = readinessOf(
+      list('store', () => new Promise(() => {})),
+      clock,
+    );
+    await clock.advance(2_000);
+    expect((await asked).dependencies).toEqual({ store: 'away', redis: 'ok' });
+  });
+});
+
+const ready = async (url: string) => {
+  const answer = await fetch(`${url}/readyz`);
+  return { status: answer.status, body: (await answer.json()) as { dependencies: Record<string, string> } };
+};
+
+it('a node alone names what it works with, and the operator sees the same', async () => {
+  const server = await startServer();
+  try {
+    const dependencies = { store: 'ok', logs: 'ok', feed: 'ok', spool: 'ok', usage_spool: 'ok' };
+    expect(await ready(server.url)).toEqual({ status: 200, body: { status: 'ready', draining: false, dependencies } });
+    const health = await server.admin('GET', '/operator/health', undefined, server.first.operator_api_key);
+    expect(health.body).toMatchObject({
+      ready: true,
+      dependencies,
+      store: { ok: true },
+      counters: { kind: 'memory', ok: true },
+      feed: { ok: true },
+    });
+  } finally {
+    await server.stop();
+  }
+});
+
+describe.skipIf(ownRedisMissing)(`a node whose Redis is killed ${ownRedisMissing ?? ''}`, () => {
+  it('stays ready and says that Redis is away, until it is back', async () => {
+    const redis = await startRedis();
+    const server = await startServer({ SLUICE_REDIS_URL: redis.url });
+    const state = () => ready(server.url);
+    try {
+      expect((await state()).body.dependencies.redis).toBe('ok');
+      await redis.kill();
+      const away = await eventually(state, ({ body }) => body.dependencies.redis === 'away');
+      expect(away).toMatchObject({
+        status: 200,
+        body: { status: 'ready', dependencies: { redis: 'away', store: 'ok' } },
+      });
+      const health = await server.admin('GET', '/operator/health', undefined, server.first.operator_api_key);
+      expect(health.body).toMatchObject({ counters: { kind: 'redis', ok: false } });
+      await redis.start();
+      expect((await eventually(state, ({ body }) => body.dependencies.redis === 'ok')).body.dependencies.redis).toBe(
+        'ok',
+      );
+    } finally {
+      await server.stop();
+      await redis.close();
+    }
+  });
+});
