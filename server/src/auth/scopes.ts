@@ -113,7 +113,7 @@ const WRITE_ACCOUNTS = `${each('virtual_keys providers', WRITE)} virtual_keys.co
 
 /**
  * Security setting (api §20.3), whom it concerns, and the scopes that are lost where it is off. Settings that are not
- * named here take no scope away: they decide what an answer shows (`…ViewLogMetadata`, `…ViewAllData`).
+ * named here take no scope away: they decide what an answer shows (`roleSight`).
  */
 const RESTRICTIONS: readonly (readonly [SecurityKey, Restricted, string])[] = [
   ['membersViewLogs', 'member', LOGS],
@@ -171,6 +171,38 @@ export function roleScopes(
   if (workspace === null) return EMPTY;
   if (workspace === 'admin') return MANAGER;
   return restricted(workspace === 'manager' ? MANAGER : MEMBER, workspace, security);
+}
+
+/** What of the requests of others a caller may see. */
+export interface Sight {
+  /** The setting that leaves only the caller's own requests; null where all are seen. */
+  readonly ownOnly: SecurityKey | null;
+  /** The setting that hides the metadata of requests; null where it is shown. */
+  readonly noMetadata: SecurityKey | null;
+}
+
+export const WHOLE_SIGHT: Sight = { ownOnly: null, noMetadata: null };
+
+/** Settings that take no scope away: they decide what answers about requests show. */
+const SIGHT: Readonly<Record<Restricted, { readonly all: SecurityKey | null; readonly metadata: SecurityKey }>> = {
+  member: { all: 'membersViewAllData', metadata: 'membersViewLogMetadata' },
+  manager: { all: 'managersViewAllData', metadata: 'managersViewLogMetadata' },
+  'organisation admin': { all: null, metadata: 'organisationAdminsViewLogMetadata' },
+};
+
+/** What a role sees of requests where these settings hold; roles as for `roleScopes`. */
+export function roleSight(
+  role: 'owner' | 'admin' | 'member',
+  workspace: 'admin' | 'manager' | 'member' | null,
+  security: SecuritySettings,
+): Sight {
+  const whom = role === 'admin' ? 'organisation admin' : role === 'owner' || workspace === 'admin' ? null : workspace;
+  if (whom === null) return WHOLE_SIGHT;
+  const { all, metadata } = SIGHT[whom];
+  return {
+    ownOnly: all !== null && !security[all] ? all : null,
+    noMetadata: security[metadata] ? null : metadata,
+  };
 }
 
 function restricted(scopes: ReadonlySet<string>, whom: Restricted, security: SecuritySettings): ReadonlySet<string> {

@@ -4,6 +4,7 @@ import { decisionOf, decisionSchema } from '../../telemetry/decision.ts';
 import { notFound } from '../define.ts';
 import { tenantFields } from '../fields.ts';
 import type { AnyAction, Call } from '../resource.ts';
+import { isSeen, sightOf, withoutMetadata } from './sight.ts';
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -27,11 +28,12 @@ const decision: AnyAction = {
   run: async (call: Call<{ logId: string }, never, never>) => {
     const id = call.params.logId.toLowerCase();
     if (!ID.test(id)) throw notFound();
-    const { tenant } = call;
+    const { tenant, principal } = call;
+    const sight = await sightOf(call, tenant.workspaceId);
     return call.later(async ({ records }) => {
       const record = await records.find(tenant, id);
-      if (record === null) throw notFound();
-      return decisionOf(record);
+      if (record === null || !isSeen(sight, principal.userId, record)) throw notFound();
+      return withoutMetadata(sight, record, decisionOf(record));
     });
   },
 };

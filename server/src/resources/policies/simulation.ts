@@ -9,6 +9,7 @@ import type { StoredLog } from '../../store/ports.ts';
 import type { LimitType, Row } from '../../store/schema.ts';
 import { refuse } from '../common.ts';
 import { tenantFields, uuid } from '../fields.ts';
+import { checkSeesAll } from '../logs/sight.ts';
 import type { Call } from '../resource.ts';
 import { isoDate, toIso, toIsoOrNull, toMillis } from '../shapes.ts';
 
@@ -151,7 +152,9 @@ export async function within<T>(field: string, run: () => T | Promise<T>): Promi
   }
 }
 
-export async function placeOf(call: Pick<Call, 'tx'>, workspaceId: string): Promise<Place> {
+/** Where a policy holds. Throws 403 for a caller who may not see the requests of everybody there. */
+export async function placeOf(call: Pick<Call, 'tx' | 'principal'>, workspaceId: string): Promise<Place> {
+  await checkSeesAll(call, workspaceId);
   const row = await call.tx.find('workspaces', { id: workspaceId });
   if (row === undefined) throw new SluiceError('internal', 'A policy belongs to no workspace.');
   return { workspaceId, workspaceSlug: row.slug, organisationId: row.organisation_id };

@@ -1,0 +1,63 @@
+/**
+ * What of the stored requests a caller may see, by the security settings of the place. Every answer that shows requests,
+ * one or many, goes through here.
+ */
+import { roleSight, type Sight, WHOLE_SIGHT } from '../../auth/scopes.ts';
+import { securityOf } from '../../auth/security-settings.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { Call } from '../resource.ts';
+
+type Caller = Pick<Call, 'principal' | 'tx'>;
+
+/**
+ * What the caller sees of the requests of a workspace, or of the whole organisation for null. People and their keys are
+ * restricted by the role that they have now; service keys act for nobody.
+ */
+export async function sightOf({ principal, tx }: Caller, workspaceId: string | null): Promise<Sight> {
+  const { role, userId } = principal;
+  if (role === null || userId === null) return WHOLE_SIGHT;
+  const workspace = workspaceId === null ? undefined : await tx.find('workspaces', { id: workspaceId });
+  const joined =
+    workspaceId === null
+      ? undefined
+      : await tx.find('workspace_members', { workspace_id: workspaceId, user_id: userId, status: 'active' });
+  return roleSight(role, joined?.role ?? 'member', securityOf(await tx.organisation(), workspace ?? null));
+}
+
+/** Whether a request may be shown to the caller at all; for lists, the condition on `user_id`. */
+export function isSeen(sight: Sight, userId: string | null, record: Readonly<Record<string, unknown>>): boolean {
+  return sight.ownOnly === null || (userId !== null && record.user_id === userId);
+}
+
+/** What is shown in the place of a value of metadata. */
+const HIDDEN = '***';
+
+/** The answer without the metadata of its request, which limits and refusals name as `metadata.<key>:<value>`. */
+export function withoutMetadata<T>(sight: Sight, record: Readonly<Record<string, unknown>>, answer: T): T {
+  const metadata = record.metadata;
+  if (sight.noMetadata === null || typeof metadata !== 'object' || metadata === null) return answer;
+  const names = Object.entries(metadata).map(([key, value]) => [`metadata.${key}:`, String(value)] as const);
+  return hide(answer, names) as T;
+}
+
+/** Refuses with 403 what adds up the requests of all callers, to those who may not see them. */
+export async function checkSeesAll(call: Caller, workspaceId: string): Promise<void> {
+  const { ownOnly, noMetadata } = await sightOf(call, workspaceId);
+  const setting = ownOnly ?? noMetadata;
+  if (setting === null) return;
+  throw new SluiceError(
+    'forbidden',
+    `This reads the requests of all callers, which the security setting ${setting} keeps from you. Ask an administrator.`,
+  );
+}
+
+function hide(value: unknown, names: readonly (readonly [string, string])[]): unknown {
+  if (typeof value === 'string') {
+    return names.reduce((text, [name, secret]) => text.replaceAll(name + secret, name + HIDDEN), value);
+  }
+  if (Array.isArray(value)) return value.map((item) => hide(item, names));
+  if (typeof value !== 'object' || value === null) return value;
+  const out: Record<string, unknown> = {};
+  for (const [key, item] of Object.entries(value)) out[String(hide(key, names))] = hide(item, names);
+  return out;
+}

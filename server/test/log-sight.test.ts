@@ -1,0 +1,162 @@
+/** What the security settings show of requests, and that no setting is without effect. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { roleScopes, roleSight } from '../src/auth/scopes.ts';
+import { SECURITY_DEFAULTS, SECURITY_KEYS, type SecuritySettings } from '../src/auth/security-settings.ts';
+import { ACTIONS } from '../src/resources/catalog.ts';
+import type { StoredLog } from '../src/store/ports.ts';
+import { refused } from './support/accounts.ts';
+import type { Answer } from './support/admin.ts';
+import { type Caller, type Organisation, startOrganisation } from './support/organisation.ts';
+
+const ID = '00000000-0000-7000-8000-00000000000a';
+const SECRET = 'alice@secret.example';
+
+let on: Organisation;
+let record: Record<string, unknown>;
+beforeAll(async () => {
+  on = await startOrganisation('sqlite', {
+    admin: { records: { find: async () => record as unknown as StoredLog } },
+  });
+});
+afterAll(() => on.admin.close());
+
+/** A request of another user that a limit refused, which its error and its limits name by metadata. */
+const requestOf = (user_id: string | null) => ({
+  id: ID,
+  time: Date.now(),
+  workspace_id: on.admin.a.workspace_id,
+  user_id,
+  metadata: { _user: SECRET },
+  status: 412,
+  outcome: 'refused',
+  error_message: `The usage limit of policy p for metadata._user:${SECRET} is exhausted.`,
+  limits: { [`policy p metadata._user:${SECRET}`]: { reserved: 1, value_key: `metadata._user:${SECRET}` } },
+});
+
+type Role = 'owner' | 'admin' | 'workspace admin' | 'manager' | 'member';
+const ROLES: readonly Role[] = ['owner', 'admin', 'workspace admin', 'manager', 'member'];
+
+async function person(role: Role): Promise<{ id: string; call: Caller; key: Caller }> {
+  const workspace = on.admin.a.workspace_id;
+  if (role === 'owner' || role === 'admin') {
+    const id = await on.addUser(role);
+    const { key } = await on.makeKey('workspace/user', ['logs.view'], { user_id: id });
+    return { id, call: await on.signIn(id), key: on.as(key) };
+  }
+  const id = await on.addUser('member', { [workspace]: role === 'workspace admin' ? 'admin' : role });
+  const { key } = await on.makeKey('workspace/user', ['logs.view'], { user_id: id });
+  return { id, call: await on.signIn(id), key: on.as(key) };
+}
+
+async function withSetting(name: string, run: () => Promise<void>): Promise<void> {
+  const set = async (value: boolean | null) => {
+    const body = { security_settings: { [name]: value } };
+    expect((await on.admin.call('PUT', '/v1/admin/organisation/settings', { body })).status).toBe(200);
+  };
+  await set(false);
+  await run();
+  await set(null);
+}
+
+const decision = (call: Caller): Promise<Answer> =>
+  call('GET', `/v1/logs/${ID}/decision?workspace_id=${on.admin.a.workspace_id}`);
+
+describe('a setting that shows requests', () => {
+  it.each([
+    ['membersViewAllData', 'member'],
+    ['managersViewAllData', 'manager'],
+  ])('%s off leaves a %s only the requests of that user, signed in and by key', async (setting, whom) => {
+    for (const role of ROLES) {
+      const someone = await person(role);
+      await withSetting(setting, async () => {
+        for (const call of [someone.call, someone.key]) {
+          record = requestOf(on.admin.a.user_id);
+          const other = await decision(call);
+          if (role === whom) refused(other, 404, 'AB08', null);
+          else expect(other.status, `${role}: ${other.text}`).toBe(200);
+          record = requestOf(null);
+          expect((await decision(call)).status).toBe(role === whom ? 404 : 200);
+          record = requestOf(someone.id);
+          expect((await decision(call)).status).toBe(200);
+        }
+      });
+      record = requestOf(on.admin.a.user_id);
+      expect((await decision(someone.call)).status).toBe(200);
+    }
+  });
+
+  it.each([
+    ['membersViewLogMetadata', 'member'],
+    ['managersViewLogMetadata', 'manager'],
+    ['organisationAdminsViewLogMetadata', 'admin'],
+  ])('%s off hides the metadata of requests from a %s, wherever an answer names it', async (setting, whom) => {
+    for (const role of ROLES) {
+      const someone = await person(role);
+      record = requestOf(on.admin.a.user_id);
+      await withSetting(setting, async () => {
+        for (const call of [someone.call, someone.key]) {
+          const { status, text } = await decision(call);
+          expect([status, text.includes(SECRET)], role).toEqual([200, role !== whom]);
+          if (role === whom) expect(text).toContain('metadata._user:***');
+        }
+      });
+      expect((await decision(someone.call)).text).toContain(SECRET);
+    }
+  });
+
+  it('an organisation’s service keys are not restricted', async () => {
+    record = requestOf(on.admin.a.user_id);
+    await withSetting('membersViewAllData', async () => {
+      expect((await decision((method, path, body) => on.admin.call(method, path, { body }))).status).toBe(200);
+    });
+  });
+
+  it.each(['membersViewAllData', 'membersViewLogMetadata'])(
+    '%s off keeps members from simulations, which read the requests of all',
+    async (setting) => {
+      const member = await person('member');
+      const simulate = (kind: string, policy: object) =>
+        member.call('POST', `/v1/policies/${kind}/simulate`, {
+          workspace_id: on.admin.a.workspace_id,
+          policy: {
+            name: 'p',
+            conditions: [{ key: 'workspace_id', value: on.admin.a.workspace_id }],
+            group_by: [{ key: 'api_key' }],
+            ...policy,
+          },
+          start_time: new Date(Date.now() - 3_600_000).toISOString(),
+          end_time: new Date().toISOString(),
+        });
+      await withSetting(setting, async () => {
+        const usage = await simulate('usage-limits', { type: 'cost', credit_limit: 1 });
+        refused(usage, 403, 'AB03', null);
+        expect(usage.body.error.message).toContain(setting);
+        refused(await simulate('rate-limits', { type: 'requests', unit: 'rpm', value: 1 }), 403, 'AB03', null);
+      });
+    },
+  );
+});
+
+describe('every switch of the security settings', () => {
+  it.each(SECURITY_KEYS)('%s changes what somebody may do or see', (key) => {
+    const views = (security: SecuritySettings) =>
+      (['owner', 'admin', 'member'] as const).flatMap((role) =>
+        (['admin', 'manager', 'member'] as const).map((workspace) => [
+          [...roleScopes(role, workspace, security)].sort(),
+          roleSight(role, workspace, security),
+        ]),
+      );
+    const [off, onward] = [false, true].map((value) => views({ ...SECURITY_DEFAULTS, [key]: value }));
+    expect(off).not.toEqual(onward);
+  });
+
+  it('every route about requests asks what its caller may see of them', async () => {
+    // A route that shows requests is named here together with a test above.
+    const shows = ACTIONS.filter(({ path }) => path.startsWith('/logs') || path.endsWith('/simulate'));
+    expect(shows.map(({ id }) => id).sort()).toEqual([
+      'logs.decision',
+      'policies.rate-limits.simulate',
+      'policies.usage-limits.simulate',
+    ]);
+  });
+});
