@@ -117,6 +117,26 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
       keys.fails(await create({ scopes: ['configs.list'] }, maker.key), 403, 'AB03', 'scopes[0]');
     });
 
+    it('what a key may read and no more is 403 to rotate, change and delete; what it may not read is 404', async () => {
+      const reader = await keys.makeKey([
+        'workspace_service_api_keys.read',
+        ...['rotate', 'update', 'delete'].map((verb) => `workspace_user_api_keys.${verb}`),
+      ]);
+      const blind = await keys.makeKey(['rotate', 'update', 'delete'].map((verb) => `workspace_user_api_keys.${verb}`));
+      const other = await keys.makeKey([]);
+      const path = `/v1/api-keys/${other.id}`;
+      for (const [method, url, body] of [
+        ['POST', `${path}/rotate`, {}],
+        ['PUT', path, { name: 'x' }],
+        ['DELETE', path],
+      ] as const) {
+        const seen = await keys.admin.call(method, url, { key: reader.key, body });
+        keys.fails(seen, 403, 'AB03');
+        expect(seen.body.error.message).toContain('workspace_service_api_keys.');
+        keys.fails(await keys.admin.call(method, url, { key: blind.key, body }), 404, 'AB08');
+      }
+    });
+
     it('a member makes, sees, changes and revokes user keys of his own only', async () => {
       const { workspace_id } = keys.admin.a;
       const [mine, his] = [await keys.addUser('member', 'member'), await keys.addUser('member', 'member')];

@@ -11,6 +11,7 @@ import { loadConfig } from '../src/config.ts';
 import type { FirstRun } from '../src/first-run.ts';
 import { systemClock } from '../src/kernel/clock.ts';
 import { silentLog } from '../src/kernel/log.ts';
+import { actionsWith } from './support/guardrails.ts';
 import { migratedDatabase } from './support/postgres.ts';
 import { redisMissing, startRedis } from './support/redis.ts';
 import { startServer, type TestServer } from './support/server.ts';
@@ -429,7 +430,7 @@ describe('a config with several targets', () => {
       name: `words ${++questions}`,
       workspace_id: server.first.workspace_id,
       checks: [{ id: 'default.contains', parameters: { words: ['secret'], operator: 'none' } }],
-      actions: { deny: true },
+      actions: actionsWith({ deny: true }),
     });
     expect(made.status).toBe(200);
     const slug = made.body.slug as string;

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../src/kernel/clock.ts';
 import { createGuardrailDesk } from '../src/llm/guard/desk.ts';
 import { type AdminHarness, type Answer, emptyTables, startAdmin } from './support/admin.ts';
-import { type Call, type Answer as HookAnswer, outsideOf } from './support/guardrails.ts';
+import { actionsWith, type Call, type Answer as HookAnswer, outsideOf } from './support/guardrails.ts';
 
 const NOBODY = '00000000-0000-7000-8000-00000000000b';
 
@@ -59,7 +59,7 @@ describe.each(['sqlite', 'postgres'] as const)('guardrails.invoke on %s', (engin
   };
 
   it('answers the result of the guardrail, by id, slug and prefixed, and neither records nor audits', async () => {
-    const { id, slug } = await made({ checks: [none('forbidden')], actions: { deny: true } });
+    const { id, slug } = await made({ checks: [none('forbidden')], actions: actionsWith({ deny: true }) });
     const count = () => admin.tables.systemRead((tx) => tx.count('audit_log', {}));
     const before = await count();
     for (const name of [id, slug, `guard_${slug}`]) {
@@ -191,7 +191,7 @@ describe.each(['sqlite', 'postgres'] as const)('guardrails.invoke on %s', (engin
     const webhook = { id: 'default.webhook', parameters: { webhookURL: 'https://hook.example/' } };
     hook = () => new Error('internal 10.0.0.1');
     for (const deny of [true, false]) {
-      const { id } = await made({ checks: [webhook], actions: { deny } });
+      const { id } = await made({ checks: [webhook], actions: actionsWith({ deny }) });
       const answer = await invoke(id, { phase: 'input', text: 'x' });
       expect(answer.body).toMatchObject({ verdict: !deny, checks: [{ error: { message: expect.any(String) } }] });
       expect(answer.text).not.toContain('10.0.0.1');
@@ -201,7 +201,7 @@ describe.each(['sqlite', 'postgres'] as const)('guardrails.invoke on %s', (engin
   it('a check whose secrets do not open fails, and is not left out', async () => {
     const headers = { 'x-key': 'hush-canary' };
     const webhook = { id: 'default.webhook', parameters: { webhookURL: 'https://hook.example/', headers } };
-    const { id } = await made({ checks: [webhook], actions: { deny: true } });
+    const { id } = await made({ checks: [webhook], actions: actionsWith({ deny: true }) });
     await admin.tables.systemWrite(async (tx) => {
       const version = await tx.find('guardrail_versions', { guardrail_id: id });
       const checks = (version?.checks ?? []).map((check) => ({ ...check, sealed: 'slc1.damaged' }));
@@ -215,12 +215,12 @@ describe.each(['sqlite', 'postgres'] as const)('guardrails.invoke on %s', (engin
   });
 
   it('one that runs beside requests is waited for here; without a check for the phase it is skipped', async () => {
-    const beside = await made({ checks: [none('no')], actions: { async: true, deny: true } });
+    const beside = await made({ checks: [none('no')], actions: actionsWith({ async: true, deny: true }) });
     expect(await said(beside.id, { phase: 'input', text: 'no' })).toMatchObject({ verdict: false, async: true });
     for (const async of [true, false]) {
       const { id } = await made({
         checks: [{ id: 'default.jsonKeys', parameters: { keys: ['a'] } }],
-        actions: { async },
+        actions: actionsWith({ async }),
       });
       expect(await said(id, { phase: 'input', text: 'x' })).toMatchObject({ skipped: true, verdict: true, checks: [] });
     }

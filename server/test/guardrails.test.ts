@@ -1,6 +1,7 @@
 /** Guardrails as a resource (api §7, interface §2.5, §4.5): what a body may say, what is answered, who sees it. On both stores. */
 import { describe, expect, it } from 'vitest';
 import { ok, onBothStores, refused, unique } from './support/accounts.ts';
+import { actionsWith } from './support/guardrails.ts';
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
@@ -90,9 +91,9 @@ onBothStores((on) => {
       };
       const { id } = await make(inWorkspace({ actions }));
       expect((await read(id)).actions).toEqual(actions);
-      const denies = await make(inWorkspace({ actions: { deny: true } }));
+      const denies = await make(inWorkspace({ actions: actionsWith({ deny: true }) }));
       expect((await read(denies.id)).actions).toEqual({ ...DEFAULTS, deny: true, on_error: 'deny' });
-      const partly = await make(inWorkspace({ actions: { on_fail: { feedback: { value: -1 } } } }));
+      const partly = await make(inWorkspace({ actions: actionsWith({ on_fail: { feedback: { value: -1 } } }) }));
       expect((await read(partly.id)).actions.on_fail).toEqual({ feedback: { value: -1, weight: 1, metadata: '' } });
     });
 
@@ -198,25 +199,37 @@ onBothStores((on) => {
         'checks[0].parameters.webhookURL',
       ],
       ['actions of null', { actions: null }, 'actions'],
-      ['an unknown action', { actions: { deny: true, block: true } }, 'actions.block'],
-      ['deny as text', { actions: { deny: 'true' } }, 'actions.deny'],
-      ['async as number', { actions: { async: 1 } }, 'actions.async'],
+      ['actions without deny', { actions: { async: false, on_success: {}, on_fail: {} } }, 'actions.deny'],
+      ['actions without async', { actions: { deny: true, on_success: {}, on_fail: {} } }, 'actions.async'],
+      ['actions without on_success', { actions: { deny: true, async: false, on_fail: {} } }, 'actions.on_success'],
+      ['actions without on_fail', { actions: { deny: true, async: false, on_success: {} } }, 'actions.on_fail'],
+      ['an unknown action', { actions: actionsWith({ deny: true, block: true }) }, 'actions.block'],
+      ['deny as text', { actions: actionsWith({ deny: 'true' }) }, 'actions.deny'],
+      ['async as number', { actions: actionsWith({ async: 1 }) }, 'actions.async'],
       [
         'a feedback of text',
-        { actions: { on_fail: { feedback: { value: 'bad' } } } },
+        { actions: actionsWith({ on_fail: { feedback: { value: 'bad' } } }) },
         'actions.on_fail.feedback.value',
       ],
-      ['a feedback of 11', { actions: { on_fail: { feedback: { value: 11 } } } }, 'actions.on_fail.feedback.value'],
-      ['a weight of 2', { actions: { on_success: { feedback: { weight: 2 } } } }, 'actions.on_success.feedback.weight'],
+      [
+        'a feedback of 11',
+        { actions: actionsWith({ on_fail: { feedback: { value: 11 } } }) },
+        'actions.on_fail.feedback.value',
+      ],
+      [
+        'a weight of 2',
+        { actions: actionsWith({ on_success: { feedback: { weight: 2 } } }) },
+        'actions.on_success.feedback.weight',
+      ],
       [
         'feedback metadata as object',
-        { actions: { on_success: { feedback: { metadata: {} } } } },
+        { actions: actionsWith({ on_success: { feedback: { metadata: {} } } }) },
         'actions.on_success.feedback.metadata',
       ],
-      ['an outcome of its own', { actions: { on_fail: { retry: true } } }, 'actions.on_fail.retry'],
-      ['an unknown on_error', { actions: { on_error: 'ignore' } }, 'actions.on_error'],
-      ['unknown messages', { actions: { messages: 'first' } }, 'actions.messages'],
-      ['an unknown way of streams', { actions: { stream: 'none' } }, 'actions.stream'],
+      ['an outcome of its own', { actions: actionsWith({ on_fail: { retry: true } }) }, 'actions.on_fail.retry'],
+      ['an unknown on_error', { actions: actionsWith({ on_error: 'ignore' }) }, 'actions.on_error'],
+      ['unknown messages', { actions: actionsWith({ messages: 'first' }) }, 'actions.messages'],
+      ['an unknown way of streams', { actions: actionsWith({ stream: 'none' }) }, 'actions.stream'],
       ['no owner', { workspace_id: undefined }, 'workspace_id'],
     ])(
       '%s is refused with its path, on create and, where it can stand there, on update',
@@ -504,7 +517,7 @@ onBothStores((on) => {
     });
 
     it('every change is a new version; what is left out stays', async () => {
-      const made = await make(inWorkspace({ actions: { deny: true, sequential: true } }));
+      const made = await make(inWorkspace({ actions: actionsWith({ deny: true, sequential: true }) }));
       const seen = new Set([made.version_id]);
       const change = async (body: object) => {
         const answer = ok(await on.put(`/guardrails/${made.slug}`, body));
@@ -521,13 +534,15 @@ onBothStores((on) => {
       expect(renamed).toMatchObject({ slug: made.slug, created_at: made.created_at, updated_by: made.created_by });
       const checks = [{ id: 'default.regexMatch', is_enabled: false, parameters: { rule: 'a' } }];
       expect(await change({ checks })).toMatchObject({ name: 'Anders', checks, actions: before.actions });
-      const acting = await change({ actions: { soft_deny_200: true, on_fail: { feedback: { weight: 0 } } } });
+      const acting = await change({
+        actions: actionsWith({ deny: true, soft_deny_200: true, on_fail: { feedback: { weight: 0 } } }),
+      });
       expect(acting.actions).toEqual({
         ...before.actions,
         soft_deny_200: true,
         on_fail: { feedback: { value: -5, weight: 0, metadata: '' } },
       });
-      expect(await change({ actions: { deny: false } })).toMatchObject({
+      expect(await change({ actions: actionsWith({ deny: false }) })).toMatchObject({
         checks,
         actions: { deny: false, sequential: true, soft_deny_200: true, on_error: 'allow' },
       });

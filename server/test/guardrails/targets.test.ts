@@ -1,5 +1,6 @@
 /** Guardrails of requests that several targets are tried for: who judges what for which target, and what the next one is sent. */
 import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest';
+import { actionsWith } from '../support/guardrails.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 import { type FakeUpstream, sendJson, startUpstream } from '../support/upstream.ts';
 
@@ -74,7 +75,7 @@ async function stored(id: string, parameters: Json): Promise<string> {
     name: id,
     workspace_id: server.first.workspace_id,
     checks: [{ id, parameters }],
-    actions: { deny: true },
+    actions: actionsWith({ deny: true }),
   });
   return String(body.slug);
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { actionsWith } from '../support/guardrails.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 import { chatStream } from '../support/streams.ts';
 import { type FakeUpstream, sendEvents, sendJson, startUpstream } from '../support/upstream.ts';
@@ -214,7 +215,7 @@ describe('a guardrail that is stored and can no longer be carried out', () => {
       name: `g ${++count}`,
       workspace_id: server.first.workspace_id,
       checks,
-      actions: { deny },
+      actions: actionsWith({ deny }),
     });
   /** As another version of Sluice, another node or a hand may leave the store. */
   const inStore = async (sql: string, ...values: string[]): Promise<void> => {

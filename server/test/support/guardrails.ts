@@ -115,3 +115,12 @@ export async function streamed(
   }
   return ok;
 }
+
+/** The actions that a guardrail's body must name, and others. */
+export const actionsWith = (more: Readonly<Record<string, unknown>> = {}) => ({
+  deny: false,
+  async: false,
+  on_success: {},
+  on_fail: {},
+  ...more,
+});

@@ -1,5 +1,6 @@
 /** API keys (api §11): the credentials that this administration API and the gateway accept. */
 import { z } from 'zod';
+import { SluiceError } from '../../kernel/errors.ts';
 import type { Where } from '../../store/ports.ts';
 import { cancelInvites } from '../admin/invites/cancel.ts';
 import { defineResource, emptyAnswer, findRow } from '../define.ts';
@@ -38,12 +39,23 @@ const INVITES = 'organisation_users.create';
 
 const TYPES = Object.keys(PREFIXES) as KeyRow['type'][];
 
-/** Each type has scopes of its own, so a caller sees exactly the types it may do this to; members only their own keys. */
+/**
+ * Each type has scopes of its own, so a caller finds exactly the types it may do this to, or may read; members only their
+ * own keys. What may be read and no more is refused by `checkVerb`.
+ */
 function visible(call: Call, verb: ItemVerb | 'list' | 'rotate') {
   const { principal } = call;
-  const types = TYPES.filter((type) => principal.scopes.has(`${PREFIXES[type]}.${verb}`));
+  const verbs = verb === 'list' ? [verb] : [verb, 'read'];
+  const types = TYPES.filter((type) => verbs.some((one) => principal.scopes.has(`${PREFIXES[type]}.${one}`)));
   const own = principal.kind === 'user' && principal.role === 'member' && !types.includes('workspace-service');
   return { where: { type: { in: types }, ...(own ? { user_id: principal.userId } : {}) } };
+}
+
+/** Refuses with 403 to do to a key what the caller may only do to keys of other types. */
+function checkVerb({ principal }: Pick<Call, 'principal'>, row: KeyRow, verb: ItemVerb | 'rotate'): void {
+  const scope = `${PREFIXES[row.type]}.${verb}`;
+  if (principal.scopes.has(scope)) return;
+  throw new SluiceError('forbidden', `This needs the scope ${scope}, which your credential does not have.`);
 }
 
 type Patch = { -readonly [K in keyof KeyRow]?: KeyRow[K] };
@@ -143,6 +155,7 @@ const rotate: Action<{ id: string }, unknown, RotateBody> = {
   run: async (call) => {
     const keys = { table: 'api_keys', param: 'id', archives: true } as const;
     const row = await findRow({ ...keys, visible: (own) => visible(own, 'rotate') }, call, 'update');
+    checkVerb(call, row, 'rotate');
     checkHolds(call.principal, row, 'rotate');
     await checkMayGet(call, row);
     const { key, transitionExpiresAt, facts } = await rotateKey(call.tx, row, call.body.key_transition_period_ms);
@@ -182,12 +195,14 @@ export const apiKeys: readonly AnyAction[] = [
       body: updateBody,
       response: emptyAnswer,
       run: async (call, row) => {
+        checkVerb(call, row, 'update');
         const patch = await updatePatch(call, row);
         if (patch.scopes !== undefined && !patch.scopes.includes(INVITES)) await cancelInvites(call, row.id);
         return { patch, answer: {} };
       },
     },
     remove: {
+      check: async (call, row) => checkVerb(call, row, 'delete'),
       // Its row stays as archived; nothing is due any more.
       clean: async (call, row) => {
         const { tx } = call;

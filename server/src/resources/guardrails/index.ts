@@ -128,7 +128,7 @@ const createAction: AnyAction = {
     body: {
       name: 'No card numbers',
       checks: [{ id: 'gateway.pii', parameters: { categories: ['CREDIT_CARD'] } }],
-      actions: { deny: true },
+      actions: { deny: true, async: false, on_success: {}, on_fail: {} },
     },
   },
   tag: 'Guardrails',

@@ -180,7 +180,7 @@ function changed(
     checkAlertUrl(call, body.alert_webhook_url, 'alert_webhook_url');
     patch.alert_webhook_url = body.alert_webhook_url;
   }
-  // Who names the other cadence switches to it.
+  // The two exclude each other, so that the one that is named replaces the other.
   if (body.periodic_reset != null && body.periodic_reset_days === undefined) patch.periodic_reset_days = null;
   if (body.periodic_reset_days != null && body.periodic_reset === undefined) patch.periodic_reset = null;
   // Newer than what nodes know, however coarse the clock: terms are compared by it.

@@ -24,7 +24,15 @@ const resets = {
     .nullable()
     .optional()
     .describe('The 1st of a month, or Mondays, at 00:00 UTC. Without a period the limit is cumulative.'),
-  periodic_reset_days: z.int().min(1).max(365).nullable().optional(),
+  periodic_reset_days: z
+    .int()
+    .min(1)
+    .max(365)
+    .nullable()
+    .optional()
+    .describe(
+      'Every so many days. Not together with `periodic_reset`: in an update, the one that is sent replaces the other.',
+    ),
   next_usage_reset_at: isoDate
     .nullable()
     .optional()
