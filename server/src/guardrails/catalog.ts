@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { editDistance } from '../kernel/nearest.ts';
+import { canonically } from './canonical.ts';
 import type { Check, Common, Judge, Phase, Target } from './check.ts';
 import { containsCode } from './checks/code.ts';
 import { contains } from './checks/contains.ts';
@@ -191,12 +192,13 @@ export function compileCheck(stored: CheckEntry, target: Target): CompiledCheck 
   if (!('check' in parsed)) return null;
   const { id, phases } = made;
   const redacts = made.redacts?.(parsed.own) ?? false;
+  const judge = made.compile(parsed.own, parsed.common);
   return {
     id,
     phases,
     mutates: made.mutates || redacts,
     redacts,
     common: parsed.common,
-    judge: made.compile(parsed.own, parsed.common),
+    judge: made.canonical === true ? canonically(judge) : judge,
   };
 }

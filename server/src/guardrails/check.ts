@@ -157,6 +157,8 @@ export interface Check<P = unknown> {
   readonly mutates: boolean;
   /** Whether these parameters ask for texts to be taken out; absent: none do. */
   redacts?(parameters: NoInfer<P>): boolean;
+  /** Whether it judges texts in canonical form (`canonical.ts`); absent: as they were sent, or no texts at all. */
+  readonly canonical?: true;
   /** Makes the judge of one guardrail's parameters: what can be prepared is prepared once. */
   compile(parameters: P, common: Common): Judge;
 }

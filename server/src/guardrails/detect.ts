@@ -1,4 +1,5 @@
 /** How detectors of PII and secrets find things in texts, judge streams and redact. */
+import { asSent } from './canonical.ts';
 import type { Excerpt, Judgement, Replacement, Subject, TextPart } from './check.ts';
 import { type Finding, paced, settled } from './checks/support.ts';
 import { type Traits, traitsOf } from './traits.ts';
@@ -155,13 +156,17 @@ export function* reported(
 function* redacted(found: ReadonlyMap<TextPart, readonly Finding[]>): Generator<number, Replacement[]> {
   const numbers = new Map<string, Map<string, number>>();
   const out: Replacement[] = [];
-  for (const [{ path, text }, findings] of found) {
+  for (const [part, findings] of found) {
+    const { path } = part;
+    // The text is sent on as it came, but for what is taken out.
+    const { text, place } = asSent(part);
     const pieces: string[] = [];
     let at = 0;
-    for (const { start, end, kind } of findings) {
+    for (const { start: from, end: to, kind } of findings) {
+      const { start, end } = place(from, to);
       const known = numbers.get(kind) ?? new Map<string, number>();
       numbers.set(kind, known);
-      const value = text.slice(start, end).toLowerCase();
+      const value = part.text.slice(from, to).toLowerCase();
       const number = known.get(value) ?? known.size + 1;
       known.set(value, number);
       pieces.push(text.slice(at, start), `{{${kind}_${number}}}`);

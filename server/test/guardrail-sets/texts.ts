@@ -11,7 +11,7 @@ const fence = (language: string, body: string) => `Here:\n\`\`\`${language}\n${b
 // biome-ignore format: a table is read by column
 export const TEXT_ROWS: readonly Row[] = [
   ['default.regexMatch', { rule: '^\\d{3}$' }, ['123', '000', '999'], ['12', '1234', '', '１２３', 'a123', '12 3', '123\n']],
-  ['default.regexMatch', { rule: '(?i)straße|ÉCOLE' }, ['Straße', 'eine STRAßE hier', 'école', 'École'], ['strasse', 'ecole', 'e\u0301cole', 'strase']],
+  ['default.regexMatch', { rule: '(?i)straße|ÉCOLE' }, ['Straße', 'eine STRAßE hier', 'école', 'École', 'e\u0301cole'], ['strasse', 'ecole', 'strase']],
   ['default.regexMatch', { rule: '\\p{Han}{2}' }, ['漢字', 'a漢字b'], ['漢', 'かな', '漢 字']],
   ['default.regexMatch', { rule: 'a.c' }, ['abc', 'a🙂c', 'xxabcxx'], ['a\nc', 'ac', 'abbc']],
   ['default.regexMatch', { rule: '(?s)a.*z' }, ['a\n\nz', 'az', 'a'.padEnd(5_000, 'b').concat('z')], ['za', 'b', 'A z']],
@@ -63,9 +63,9 @@ export const TEXT_ROWS: readonly Row[] = [
   ['default.endsWith', { suffix: '}' }, ['{}', '}', '\n}', 'a}', '}}', 'ü}'], ['{', '} ', '', '}\n']],
   ['default.endsWith', { suffix: '.', not: true }, ['a', ''], ['a.', '.']],
 
-  ['default.contains', { words: ['apple', 'Straße'] }, ['an apple', 'pineapple', 'Straße', 'Hauptstraße Straße', 'apple Straße', 'apple', 'xappley'], ['Apple', 'strasse', '', 'appl e', 'ap\u00adple', 'STRASSE', 'aple']],
+  ['default.contains', { words: ['apple', 'Straße'] }, ['an apple', 'pineapple', 'Straße', 'Hauptstraße Straße', 'apple Straße', 'apple', 'xappley'], ['Apple', 'strasse', '', 'appl e', 'ap-ple', 'STRASSE', 'aple']],
   ['default.contains', { words: ['a', 'b', '🙂'], operator: 'all' }, ['ab🙂', '🙂ba', 'a b 🙂', 'xxbxaxx🙂'], ['ab', 'a', '', '🙂', 'b🙂', 'AB🙂', 'a🙂', '🙃ab']],
-  ['default.contains', { words: ['bad', '悪い', 'e\u0301'], operator: 'none' }, ['', 'good', 'BAD', 'ba d', '悪', 'é', 'b', 'dab', '良い'], ['bad', 'very bad', '悪い', 'これは悪い', 'e\u0301', 'badge']],
+  ['default.contains', { words: ['bad', '悪い', 'e\u0301'], operator: 'none' }, ['', 'good', 'BAD', 'ba d', '悪', 'è', 'b', 'dab', '良い'], ['bad', 'very bad', '悪い', 'これは悪い', 'e\u0301', 'é', 'badge', 'b\u00ada\u200bd']],
 
   [
     'default.containsCode',
@@ -130,7 +130,7 @@ export const TEXT_ROWS: readonly Row[] = [
   [
     'default.notNull',
     {},
-    ['a', '0', '.', 'null', '🙂', ' a ', '\na', 'false', '\u200b', 'é', '[]', '{}', '漢', '-', '"', 'no', 'x\n', '\0', 'undefined', '٠'],
+    ['a', '0', '.', 'null', '🙂', ' a ', '\na', 'false', '\u200bx', 'é', '[]', '{}', '漢', '-', '"', 'no', 'x\n', '\0', 'undefined', '٠'],
     ['', ' ', '\n', '\t', '\r\n', '   ', '\u00a0', '\u3000', '\u2003', '\ufeff', '\n\n\n', ' \t ', '\u2028', '\u2029', '\v', '\f', '\u1680', '\u202f', '\u205f', '\u2000\u2001'],
   ],
   ['default.notNull', { not: true }, ['', ' '], ['a']],

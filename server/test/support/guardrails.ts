@@ -1,3 +1,4 @@
+import { canonically } from '../../src/guardrails/canonical.ts';
 import { CHECKS, checksSchema } from '../../src/guardrails/catalog.ts';
 import type { Common, Judgement, Outside, Subject, Target, TextPart } from '../../src/guardrails/check.ts';
 import { issuesOf } from '../../src/resources/issues.ts';
@@ -82,7 +83,8 @@ export function judgeOf(id: string, parameters: Readonly<Record<string, unknown>
   const wrong = problems(id, parameters);
   const check = CHECKS.get(id);
   if (wrong.length > 0 || check === undefined) throw new Error(`${id}: ${wrong.join('; ')}`);
-  return check.compile(check.parameters.parse(parameters), shared);
+  const judge = check.compile(check.parameters.parse(parameters), shared);
+  return check.canonical === true ? canonically(judge) : judge;
 }
 
 /** Judges once. */

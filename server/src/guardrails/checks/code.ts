@@ -164,6 +164,7 @@ export const containsCode = check({
   parameters: z.strictObject({ format: z.enum(NAMES), not }),
   timeoutMs: null,
   mutates: false,
+  canonical: true,
   compile({ format, not: inverted }) {
     const { names, signs }: Format = FORMATS[format];
     function* looksLike(text: string): Generator<number, boolean> {

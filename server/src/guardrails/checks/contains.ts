@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { asSent, canonicalText } from '../canonical.ts';
 import type { Excerpt, Judgement, Subject } from '../check.ts';
 import { ANY_TARGET, amount, BOTH, check, operator, paced, texts } from './support.ts';
 
@@ -47,7 +48,7 @@ function* findLong(text: string, word: string): Generator<number, number> {
 }
 
 /**
- * `default.contains`: words or phrases, as written (case and Unicode form count), in all texts together. `any`: at least
+ * `default.contains`: words or phrases in all texts together, in canonical form; case counts. `any`: at least
  * one of them stands in some text; `all`: each does; `none`: none does. A stream is judged as it runs for `none`, because
  * only there a part of the answer can decide.
  */
@@ -58,8 +59,10 @@ export const contains = check({
   parameters: z.strictObject({ words: texts(1_000, 1_000), operator: operator('any') }),
   timeoutMs: null,
   mutates: false,
+  canonical: true,
   compile({ words, operator: how }) {
-    const wanted = [...new Set(words)];
+    // A word of ignorable characters alone has no canonical form: it is looked for in the text as it was sent.
+    const wanted = [...new Map(words.map((word) => [canonicalText(word) || word, word])).keys()];
     const longest = Math.max(...wanted.map((word) => word.length));
     function* look(subject: Subject): Generator<number, Judgement> {
       const size = amount(subject.texts);
@@ -67,7 +70,7 @@ export const contains = check({
       const excerpts: Excerpt[] = [];
       for (const [index, word] of wanted.entries()) {
         for (const part of subject.texts) {
-          const start = yield* find(part.text, word);
+          const start = yield* find(canonicalText(word) === '' ? asSent(part).text : part.text, word);
           if (start < 0) continue;
           found.push(index + 1);
           excerpts.push({ path: part.path, start, end: start + word.length, kind: `word ${index + 1}` });

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { canonicalTail, canonicalText } from '../canonical.ts';
 import type { Judgement } from '../check.ts';
 import { ANY_TARGET, BOTH, check, not, OUTPUT, paced, text, verdict } from './support.ts';
 
@@ -48,7 +49,7 @@ export const isAllLowerCase = formed('default.isAllLowerCase', (piece) => piece.
   'The text is not in lower case.',
 ]);
 
-/** `default.endsWith`: the latest text ends with `suffix`, code unit for code unit once both are in Unicode form C. */
+/** `default.endsWith`: the latest text ends with `suffix`, code unit for code unit once both are canonical. */
 export const endsWith = check({
   id: 'default.endsWith',
   phases: BOTH,
@@ -57,20 +58,22 @@ export const endsWith = check({
   timeoutMs: null,
   mutates: false,
   compile({ suffix, not: inverted }) {
-    const wanted = suffix.normalize('NFC');
+    const wanted = canonicalText(suffix) || suffix;
     return {
       lookBehind: null,
       judge(subject) {
-        // Only the end is normalised: three times the length holds the suffix in any form.
-        const end = subject.latest().slice(-(suffix.length * 3 + 64));
-        const ok = end.endsWith(suffix) || end.normalize('NFC').endsWith(wanted);
+        const latest = subject.latest();
+        // Only the end is made canonical, from a place behind which nothing combines with what is before it.
+        const ok =
+          latest.endsWith(suffix) ||
+          canonicalText(latest.slice(canonicalTail(latest, wanted.length + 1))).endsWith(wanted);
         return verdict(ok, inverted, ok ? 'The text ends with the suffix.' : 'The text does not end with the suffix.');
       },
     };
   },
 });
 
-/** `default.notNull`: the answer's text holds something besides white space. An answer that calls tools is not judged. */
+/** `default.notNull`: the answer's text holds something besides white space and invisible characters. An answer that calls tools is not judged. */
 export const notNull = check({
   id: 'default.notNull',
   phases: OUTPUT,
@@ -82,7 +85,7 @@ export const notNull = check({
     lookBehind: null,
     judge(subject) {
       if (subject.callsTools) return { verdict: true, data: { explanation: 'The answer calls tools.', skipped: true } };
-      const ok = /\S/.test(subject.latest());
+      const ok = /[^\s\p{Default_Ignorable_Code_Point}]/u.test(subject.latest());
       return verdict(ok, inverted, ok ? 'The answer has text.' : 'The answer has no text.');
     },
   }),

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { asSent, canonicalText } from '../canonical.ts';
 import type { Excerpt, Judgement } from '../check.ts';
 import { ANY_TARGET, BOTH, check, paced } from './support.ts';
 
@@ -134,7 +135,7 @@ const SIGNS: readonly Sign[] = [
 const THRESHOLDS = { low: 1.4, medium: 0.8, high: 0.5 } as const;
 /** Invisible characters; they also split words so that no pattern sees them. */
 const INVISIBLE = /\p{Default_Ignorable_Code_Point}/gu;
-const TAGS = /[\u{e0020}-\u{e007e}]{4,}/gu;
+const TAGS = /[\u{e0020}-\u{e007e}]{4,4000}/gu;
 /** Text judged at once. What a slice shares with the one before it is longer than any sign. */
 const SLICE = 8_000;
 const OVERLAP = 600;
@@ -168,14 +169,7 @@ const MIXED = /[a-zаеорсухіѕјԁɡոνοαιρɩⅼ]{3,31}/g;
 
 /** Text as signs are written for: lower case, compatible forms folded, nothing invisible, one space between words. */
 export function plainForm(text: string): string {
-  const folded = text
-    .normalize('NFKC')
-    .replace(
-      TAGS,
-      (hidden) => ` ${[...hidden].map((c) => String.fromCharCode((c.codePointAt(0) ?? 0) - 0xe0000)).join('')} `,
-    )
-    .replace(INVISIBLE, '')
-    .toLowerCase();
+  const folded = text.normalize('NFKC').replace(INVISIBLE, '').toLowerCase();
   const latin = LOOKALIKE.test(folded)
     ? folded.replace(MIXED, (word) => (/[a-z]/.test(word) ? [...word].map((c) => LOOKALIKES[c] ?? c).join('') : word))
     : folded;
@@ -184,6 +178,21 @@ export function plainForm(text: string): string {
     .replace(/[“”]/g, '"')
     .replace(/[\t\r\f\v \u00a0\u2000-\u200a]+/g, ' ')
     .replace(/ ?\n[\n ]*/g, '\n');
+}
+
+/** A text with its tag characters, which models read and people do not see, as the letters they stand for; null: it has none. */
+function* revealed(text: string): Generator<number, string | null> {
+  const pieces: string[] = [];
+  let at = 0;
+  for (const { 0: run, index } of text.matchAll(TAGS)) {
+    const letters = [...run].map((c) => String.fromCharCode((c.codePointAt(0) ?? 0) - 0xe0000)).join('');
+    pieces.push(canonicalText(text.slice(at, index)), ' ', letters, ' ');
+    at = index + run.length;
+    yield run.length + at / 16;
+  }
+  if (pieces.length === 0) return null;
+  pieces.push(canonicalText(text.slice(at)));
+  return pieces.join('');
 }
 
 /** What Base64 in a text says, where it says something readable. */
@@ -239,6 +248,7 @@ export const promptInjection = check({
   parameters: z.strictObject({ sensitivity: z.enum(['low', 'medium', 'high']).default('medium') }),
   timeoutMs: null,
   mutates: false,
+  canonical: true,
   compile({ sensitivity }) {
     const threshold = THRESHOLDS[sensitivity];
     return {
@@ -249,8 +259,10 @@ export const promptInjection = check({
             const excerpts: Excerpt[] = [];
             const signs = new Set<string>();
             let most = 0;
-            for (const { path, text } of subject.texts) {
-              const { sum, kinds } = yield* scored(text);
+            for (const part of subject.texts) {
+              const { path, text } = part;
+              const hidden = yield* revealed(asSent(part).text);
+              const { sum, kinds } = yield* scored(hidden ?? text);
               most = Math.max(most, sum);
               if (sum < threshold) continue;
               for (const kind of kinds) signs.add(kind);

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { canonicalText } from '../canonical.ts';
 import type { Subject } from '../check.ts';
 import { ANY_TARGET, AT_ONCE, BOTH, breath, check, not, verdict } from './support.ts';
 
@@ -82,9 +83,7 @@ let loaded: Promise<Detector> | null = null;
 
 /** Text without what has no language: code blocks, addresses, numbers. */
 function prose(subject: Subject): string {
-  return subject
-    .latest()
-    .slice(0, LOOKED_AT * 4)
+  return canonicalText(subject.latest().slice(0, LOOKED_AT * 4))
     .replace(/```[^`]{0,8000}(?:```|$)/g, ' ')
     .replace(/https?:\/\/\S{1,2000}|\S{1,64}@\S{1,250}/g, ' ')
     .slice(0, LOOKED_AT);
@@ -159,9 +158,7 @@ export const gibberish = check({
   compile: ({ not: inverted }) => ({
     lookBehind: null,
     async judge(subject) {
-      const text = subject
-        .latest()
-        .slice(0, AT_ONCE)
+      const text = canonicalText(subject.latest().slice(0, AT_ONCE))
         .replace(/```[^`]{0,8000}(?:```|$)/g, ' ')
         .replace(/https?:\/\/\S{1,2000}|\S{1,64}@\S{1,250}/g, ' ');
       if (text.length > 4_000) await breath();

@@ -232,6 +232,7 @@ export const pii = check({
   parameters: z.strictObject({ categories: z.array(z.enum(CATEGORIES)).min(1), redact: z.boolean().default(false) }),
   timeoutMs: 5_000,
   mutates: false,
+  canonical: true,
   redacts: ifAsked,
   compile({ categories, redact }) {
     const wanted = new Set<string>(categories);

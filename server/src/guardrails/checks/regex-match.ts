@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { findPattern, isQuickMatch, patternProblem } from '../../kernel/pattern.ts';
 import { matchesAnyLength } from '../../kernel/pattern-thread.ts';
+import { asSent, canonicalSubject } from '../canonical.ts';
+import type { Judgement, Outside, Subject, TextPart } from '../check.ts';
 import { ANY_TARGET, BOTH, breath, check, not, verdict } from './support.ts';
 
 export const PATTERN_LIMITS = { characters: 4_096, program: 4_000 };
@@ -14,9 +16,17 @@ export const pattern = z
     if (problem !== null) context.addIssue({ code: 'custom', message: problem });
   });
 
+/** Texts in canonical form, and as they were sent where that differs: a pattern may look for what is invisible. */
+function bothForms(subject: Subject): readonly TextPart[] {
+  return subject.texts.flatMap((part) => {
+    const { text } = asSent(part);
+    return text === part.text ? [part] : [part, { path: part.path, role: part.role, text }];
+  });
+}
+
 /**
  * `default.regexMatch`: passes when the pattern is found in at least one of all texts; with `not` when it is found in
- * none. Whole answers only: a pattern may look at any distance.
+ * none. A text is looked at in canonical form and as it was sent. Whole answers only: a pattern may look at any distance.
  */
 export const regexMatch = check({
   id: 'default.regexMatch',
@@ -26,11 +36,9 @@ export const regexMatch = check({
   // Of matches that are not made at once.
   timeoutMs: 30_000,
   mutates: false,
-  compile: ({ rule, not: inverted }) => ({
-    lookBehind: null,
-    judge(subject, outside) {
-      const { texts } = subject;
-      const from = (index: number): ReturnType<typeof verdict> | Promise<ReturnType<typeof verdict>> => {
+  compile({ rule, not: inverted }) {
+    function matchIn(texts: readonly TextPart[], outside: Outside): Judgement | Promise<Judgement> {
+      const from = (index: number): Judgement | Promise<Judgement> => {
         let looked = 0;
         for (let i = index; i < texts.length; i++) {
           const part = texts[i];
@@ -39,20 +47,27 @@ export const regexMatch = check({
           // Each may be quick and all of them not.
           if (i > index && !isQuickMatch(rule, looked)) return breath().then(() => from(i));
           const found = matchesAnyLength(rule, part.text, outside);
-          if (typeof found !== 'boolean') return found.then((hit) => (hit ? matched(i) : from(i + 1)));
-          if (found) return matched(i);
+          if (typeof found !== 'boolean') return found.then((hit) => (hit ? matched(part) : from(i + 1)));
+          if (found) return matched(part);
         }
         return verdict(false, inverted, 'The pattern matches no text.');
       };
-      const matched = (index: number) => {
-        const part = texts[index];
-        const whole = { start: 0, end: part?.text.length ?? 0 };
-        const at = part !== undefined && isQuickMatch(rule, part.text.length * 4) ? findPattern(rule, part.text) : null;
+      const matched = (part: TextPart): Judgement => {
+        const at = isQuickMatch(rule, part.text.length * 4) ? findPattern(rule, part.text) : null;
+        const { start, end } = at ?? { start: 0, end: part.text.length };
         return verdict(true, inverted, 'The pattern matches a text.', {}, [
-          { path: part?.path ?? '', ...(at ?? whole), kind: 'match' },
+          { path: part.path, ...asSent(part).place(start, end), kind: 'match' },
         ]);
       };
       return from(0);
-    },
-  }),
+    }
+    return {
+      lookBehind: null,
+      judge(given, outside) {
+        const subject = canonicalSubject(given);
+        if (subject instanceof Promise) return subject.then((ready) => matchIn(bothForms(ready), outside));
+        return matchIn(bothForms(subject), outside);
+      },
+    };
+  },
 });

@@ -195,6 +195,7 @@ export const secrets = check({
   }),
   timeoutMs: null,
   mutates: false,
+  canonical: true,
   redacts: ifAsked,
   compile({ categories, redact }) {
     const detectors =

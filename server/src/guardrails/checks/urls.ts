@@ -58,6 +58,7 @@ export const validUrls = check({
   parameters: z.strictObject({ onlyDNS: z.boolean().default(false), not }),
   timeoutMs: 10_000,
   mutates: false,
+  canonical: true,
   compile: ({ onlyDNS, not: inverted }) => ({
     lookBehind: null,
     async judge(subject, outside) {

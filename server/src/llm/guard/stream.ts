@@ -3,6 +3,7 @@
  * events: held until the end (`hold`), held back by as much text as a finding can span (`window`), passed on and judged
  * at the end (`inform`), or judged beside the request (`async`).
  */
+import { canonicalTail } from '../../guardrails/canonical.ts';
 import type { TextPart } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult, Outcome } from '../../guardrails/guardrail.ts';
 import { type RunOptions, runGuardrails } from '../../guardrails/run.ts';
@@ -66,7 +67,7 @@ export interface GateSink {
 /** One text of the answer: a choice, a content block, the arguments of one tool call. */
 interface Path {
   readonly path: string;
-  /** Text from `from` to `length`: what was judged last, as far as windows look back, and what was not. */
+  /** Text from `from` to `length`: what was judged last, as far as windows look back in canonical form, and what was not. */
   recent: string;
   from: number;
   length: number;
@@ -316,8 +317,9 @@ export class StreamGate {
     }
     path.judged = upTo;
     path.closed = closes;
-    // A window begins where the next one must look back to.
-    const from = Math.max(path.from, path.judged - this.#lookBehind);
+    // A window begins where the next one must look back to; what comes next may combine with the last character.
+    const judged = path.judged - path.from;
+    const from = path.from + canonicalTail(path.recent.slice(0, judged), this.#lookBehind + 1);
     path.recent = path.recent.slice(from - path.from);
     path.from = from;
     return true;
@@ -430,7 +432,7 @@ export class StreamGate {
 
   /** Nothing that begins in the event can still become something else. */
   #mayBeSeen({ marks }: Held): boolean {
-    return marks.every(({ path, end }) => end <= (path.closed ? path.judged : path.judged - this.#lookBehind));
+    return marks.every(({ path, end }) => end <= (path.closed ? path.judged : path.from));
   }
 
   #send(events: readonly Buffer[]): void {
