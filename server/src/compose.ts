@@ -22,7 +22,7 @@ import { startWork, Training } from './background.ts';
 import { type Config, cloudVariable, isCloudFile } from './config.ts';
 import { type FirstRun, firstRun } from './first-run.ts';
 import { createApp } from './http/app.ts';
-import { BodyBudget } from './http/body-budget.ts';
+import { BodyBudget, FREE_BYTES } from './http/body-budget.ts';
 import { createEgressGuard, parseTrustedHosts } from './http/egress-guard.ts';
 import { createFetcher } from './http/fetcher.ts';
 import { type Dependency, readinessOf, registerHealth } from './http/health.ts';
@@ -39,6 +39,7 @@ import { Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
 import { createNotes } from './kernel/notes.ts';
 import { cryptoRandom } from './kernel/random.ts';
+import { Shares } from './kernel/shares.ts';
 import { createAdmission } from './limits/admission.ts';
 import { settlementSink } from './limits/ledger/journal.ts';
 import { createLedger } from './limits/ledger/ledger.ts';
@@ -80,6 +81,7 @@ import { memoryCounters } from './store/memory/counters.ts';
 import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables, TenantContext } from './store/ports.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
+import { datasetShares } from './training/datasets/thread.ts';
 import type { SharedServices } from './training/open.ts';
 import type { TrainingServices } from './training/services.ts';
 
@@ -96,6 +98,8 @@ const SHIP_MS = 5_000;
 /** Largest input file of a batch (api §5.3). */
 const MAX_BATCH_BYTES = 100 * 1024 * 1024;
 const MAX_TOKEN_FILE = 64 * 1024;
+/** Requests of all organisations together, on the smallest machine. */
+const MIN_UNDER_WAY = 2_048;
 /** The whole of one call of a webhook. */
 const WEBHOOK_MS = 10_000;
 /** How soon what was used is in the books: until then it counts as reserved. */
@@ -120,6 +124,8 @@ export interface Running {
   records(organisationId: string, workspaceId: string): Promise<StoredLog[]>;
   /** Stored records of all tenants, in the same sense. */
   recordCount(): Promise<number>;
+  /** Everything that is bounded for all organisations together, and what each of them has of it. */
+  readonly shares: readonly Shares[];
   /** Shortens a running drain to `ms` from now. */
   hurry(ms: number): void;
 }
@@ -361,6 +367,11 @@ async function open(
   const scheduler = roles.has('jobs') ? createScheduler({ tables, clock, log, node: training.node }) : null;
   const own = lifecycle.own('files, batches and jobs', new Training(training, (id) => scheduler?.wake(id)));
   const bodies = new BodyBudget(Math.max(4 * config.maxBodyBytes, bodyMemory(config.workers)));
+  // As many as have room for a body that is not counted.
+  const underWay = new Shares(
+    'requests under way',
+    Math.max(MIN_UNDER_WAY, Math.floor(bodies.shares.max / FREE_BYTES)),
+  );
   let dataPlane: DataPlane | null = null;
   const cache = redis?.cache ?? lifecycle.own('cache', memoryCache({ clock, maxBytes: CACHE_BYTES }));
   const gateway: Services = {
@@ -398,6 +409,7 @@ async function open(
     accessLog,
     maxBodyBytes: config.maxBodyBytes,
     bodies,
+    underWay,
     blockInlineConfig: config.blockInlineConfig,
     timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS, firstTokenMs: FIRST_TOKEN_MS, quietMs: QUIET_MS },
   };
@@ -507,6 +519,7 @@ async function open(
   return {
     url,
     firstRun: first,
+    shares: [bodies.shares, underWay, upstream.pools, ...datasetShares],
     async records(organisationId, workspaceId) {
       await shipper.drain();
       return (await logs.list(systemTenant(organisationId, workspaceId), { limit: 1000 })).rows;

@@ -277,6 +277,31 @@ describe('what is used only at home', () => {
   });
 });
 
+describe('what organisations share', () => {
+  /** How one organisation is kept from taking all of it. A new queue, thread or bound is answered for here. */
+  const SHARED: Readonly<Record<string, string>> = {
+    'http/body-budget.ts': 'Shares: bytes of bodies',
+    'compose.ts': 'Shares: requests under way',
+    'http/upstream.ts':
+      'Shares: connection pools; sockets and waiting calls of a pool are bounded, and a pool is one organisation’s',
+    'http/connection-pool.ts': 'a pool is one organisation’s',
+    'http/dns.ts': 'five look-ups at work and 64 waiting for each organisation',
+    'kernel/pattern-thread.ts': 'one match at work and 200 waiting for each owner, who take turns',
+    'training/datasets/slots.ts': 'Shares: owners take turns',
+    'training/datasets/thread.ts': 'Slots: threads that read or convert data sets',
+    'training/managed/files.ts': 'Slots: checks of files',
+    'guardrails/run.ts': 'of one request',
+    'providers/sandbox/call.ts': 'of one call',
+    'store/sqlite/pool.ts': 'first come, first served: statements are short, and requests under way have their share',
+    'store/sqlite/thread.ts': 'the one thread of a database file',
+  };
+
+  it('every queue, thread and bound says how it is shared', () => {
+    const found = users(/\bnew Worker\(|#waiting\b|\bnew Slots\(|\bnew Shares\(/, []);
+    expect(found.sort()).toEqual(Object.keys(SHARED).sort());
+  });
+});
+
 describe('readable files', () => {
   it('no file is longer than 600 lines', () => {
     const long = sources.filter((source) => source.text.split('\n').length > 600).map((source) => source.path);

@@ -1,33 +1,35 @@
-/** Bodies up to this size are not counted: their number is bounded by the connections. */
-const FREE_BYTES = 64 * 1024;
+import { Shares } from '../kernel/shares.ts';
+
+/** Bodies up to this size are not counted: their number is bounded by the requests under way. */
+export const FREE_BYTES = 64 * 1024;
 
 /**
- * Bytes of request bodies that may be held at once. Every body has its own limit, but many connections could together
- * hold more than the process has; past this bound large bodies are refused until others are done (security 8.1).
+ * Bytes of bodies that may be held at once. Every body has its own limit, but many requests could together hold more than
+ * the process has; past its share of this bound an organisation's large bodies are refused until others of it are done.
  */
 export class BodyBudget {
-  readonly max: number;
-  #held = 0;
+  readonly shares: Shares;
 
   constructor(max: number) {
-    this.max = max;
+    this.shares = new Shares('bytes of bodies', max);
   }
 
   get held(): number {
-    return this.#held;
+    return this.shares.held;
   }
 
   /** Counts a body that grew from `before` to `now` bytes. False, and nothing counted, when that would be too much. */
-  grow(before: number, now: number): boolean {
+  grow(holder: string, before: number, now: number): boolean {
     const more = counted(now) - counted(before);
-    if (more > 0 && this.#held + more > this.max) return false;
-    this.#held += more;
+    if (more === 0) return true;
+    if (more > 0) return this.shares.take(holder, more);
+    this.shares.give(holder, -more);
     return true;
   }
 
   /** A body of this size is not needed any more. */
-  release(size: number): void {
-    this.#held -= counted(size);
+  release(holder: string, size: number): void {
+    if (size > FREE_BYTES) this.shares.give(holder, size);
   }
 }
 

@@ -20,7 +20,7 @@ afterEach(async () => {
 });
 
 /** A server that reads bodies with `readBody` and tells what it got. */
-async function serve(limit: number, clock: Clock = systemClock, budget?: BodyBudget) {
+async function serve(limit: number, clock: Clock = systemClock, budget?: BodyBudget, holder = '') {
   const results: Result[] = [];
   const waiting: ((result: Result) => void)[] = [];
   const requests: IncomingMessage[] = [];
@@ -28,7 +28,7 @@ async function serve(limit: number, clock: Clock = systemClock, budget?: BodyBud
     requests.push(request);
     const result: Result = { body: null, error: null };
     try {
-      result.body = await readBody(request, { limit, clock, ...(budget ? { budget } : {}) });
+      result.body = await readBody(request, { limit, clock, holder, ...(budget ? { budget } : {}) });
       response.end(String(result.body.length));
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
@@ -236,6 +236,44 @@ function changed(bytes: Buffer, at: number): Buffer {
   return copy;
 }
 
+describe('a body that comes too slowly', () => {
+  /** What becomes of a body that begins with `first` bytes and goes on with `each` a second. */
+  async function outcome(first: number, each: number, seconds: number): Promise<Result | null> {
+    const clock = new TestClock();
+    const { port, next, requests } = await serve(2_000_000, clock);
+    const socket = connect(port, '127.0.0.1');
+    closers.push(() => socket.destroy());
+    socket.on('error', () => {});
+    socket.write('POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1900000\r\n\r\n');
+    socket.write(Buffer.alloc(first));
+    let result: Result | null = null;
+    void next().then((got) => {
+      result = got;
+    });
+    let sent = first;
+    for (let second = 0; second < seconds && result === null; second++) {
+      // The server has everything that was sent.
+      await until(() => (requests[0]?.socket.bytesRead ?? 0) >= sent);
+      await clock.advance(1_000);
+      if (each > 0) socket.write(Buffer.alloc(each));
+      sent += each;
+    }
+    return result;
+  }
+
+  it('is 408 when much came at once and nothing since', async () => {
+    expect((await outcome(1_800_000, 0, 25))?.error).toMatchObject({ kind: 'timeout' });
+  });
+
+  it('is 408 when much came at once and a little since', async () => {
+    expect((await outcome(1_800_000, 900, 25))?.error).toMatchObject({ kind: 'timeout' });
+  });
+
+  it('is read for as long as it keeps the rate', async () => {
+    expect(await outcome(1, 1_100, 60)).toBeNull();
+  });
+});
+
 describe('content coding of requests', () => {
   const plain = Buffer.from(
     JSON.stringify({ messages: Array.from({ length: 500 }, (_, k) => ({ content: `${k * 7919}` })) }),
@@ -305,10 +343,32 @@ describe('content coding of requests', () => {
 });
 
 describe('the budget of all bodies', () => {
+  it('an organisation that sends large bodies and rests leaves room for the bodies of another', async () => {
+    const budget = new BodyBudget(1_000_000);
+    const [greedy, other] = [
+      await serve(2_000_000, systemClock, budget, 'greedy'),
+      await serve(2_000_000, systemClock, budget, 'other'),
+    ];
+    const half = Buffer.alloc(240_000);
+    for (let n = 0; n < 8; n++) {
+      const socket = connect(greedy.port, '127.0.0.1');
+      closers.push(() => socket.destroy());
+      socket.on('error', () => {});
+      socket.write('POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 250000\r\n\r\n');
+      socket.write(half);
+    }
+    // Six of the eight are refused: no more than half of the bound is theirs.
+    for (let n = 0; n < 6; n++) expect((await greedy.next()).error?.kind).toBe('gateway_unavailable');
+    expect(budget.shares.heldBy('greedy')).toBeLessThanOrEqual(500_000);
+    const status = post(other.port, [half], { 'content-length': half.length });
+    expect((await other.next()).body?.length).toBe(half.length);
+    expect(await status).toBe(200);
+  });
+
   const large = randomBytes(400_000);
 
   it('8.1 refuses a body that does not fit beside the others, declared, chunked or compressed, with 503', async () => {
-    const budget = new BodyBudget(1_000_000);
+    const budget = new BodyBudget(2_000_000);
     const { port, next } = await serve(2_000_000, systemClock, budget);
     for (let n = 0; n < 2; n++) {
       post(port, [large], { 'content-length': large.length });
@@ -325,13 +385,13 @@ describe('the budget of all bodies', () => {
       expect(await status).toBe(503);
       expect(budget.held).toBe(2 * large.length);
     }
-    budget.release(large.length);
+    budget.release('', large.length);
     post(port, [large], { 'transfer-encoding': 'chunked' });
     expect((await next()).error).toBeNull();
   });
 
   it('8.1 does not count small bodies, and gives back what a body took that never became whole', async () => {
-    const budget = new BodyBudget(300_000);
+    const budget = new BodyBudget(600_000);
     const { port, next } = await serve(2_000_000, systemClock, budget);
     post(port, [Buffer.alloc(60_000)], { 'content-length': 60_000 });
     expect((await next()).body?.length).toBe(60_000);

@@ -5,17 +5,20 @@ import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import type { BodyBudget } from './body-budget.ts';
 import { lend } from './body-slabs.ts';
 import { createDecoder, type Decoder } from './decode.ts';
+import { RateFloor } from './rate-floor.ts';
 
 export interface ReadBodyOptions {
   /** Decoded bytes. */
   readonly limit: number;
   readonly clock: Clock;
-  /** Bytes a second the body must reach on average after its first 10 s. Default 1024. */
+  /** Bytes a second the body must reach in each 10 s. Default 1024. */
   readonly minRate?: number;
   /** Kind of the refusal of a body over the limit; `bad_call_too_large` when absent. */
   readonly tooLarge?: ErrorKind;
   /** Where the bytes are counted while they arrive. Whoever gets the body releases its size in the end. */
   readonly budget?: BodyBudget;
+  /** Whose bytes they are: the organisation of the caller. */
+  readonly holder?: string;
   /** Kind of the refusal of a content coding that is not supported or damaged; `bad_call` when absent. */
   readonly invalid?: ErrorKind;
 }
@@ -95,6 +98,8 @@ class Reader {
   readonly #resolve: (body: Buffer) => void;
   readonly #reject: (error: SluiceError) => void;
   readonly #deadline: Deadline;
+  /** Made when the body takes longer than most. */
+  #floor: RateFloor | null = null;
   #began = -1;
   #received = 0;
   /** Bytes counted in the budget. */
@@ -132,9 +137,11 @@ class Reader {
   /** Whether the body comes fast enough; looked at from time to time. */
   #look(): void {
     const { clock } = this.#options;
-    if (this.#began < 0) this.#began = clock.monotonic() - GRACE_MS;
-    const seconds = (clock.monotonic() - this.#began) / 1000;
-    if (this.#received < seconds * (this.#options.minRate ?? 1024)) {
+    if (this.#floor === null) {
+      this.#floor = new RateFloor(this.#options.minRate ?? 1024, GRACE_MS);
+      this.#began = clock.monotonic() - GRACE_MS;
+    }
+    if (!this.#floor.keeps(clock.monotonic() - this.#began, this.#received)) {
       this.#fail(new SluiceError('timeout', 'The body arrives too slowly'), true);
     } else {
       this.#deadline.reset(CHECK_MS);
@@ -191,13 +198,14 @@ class Reader {
   }
 
   #hold(size: number): boolean {
-    const { budget } = this.#options;
+    const { budget, holder = '' } = this.#options;
     if (budget === undefined) return true;
-    if (budget.grow(this.#held, size)) {
+    if (budget.grow(holder, this.#held, size)) {
       this.#held = size;
       return true;
     }
-    const message = 'Too many large requests are under way; try again shortly';
+    const message =
+      'Too many large requests of your organisation are under way; try again when some of them have ended.';
     this.#fail(new SluiceError('gateway_unavailable', message, { retryAfter: 1 }), true);
     return false;
   }
@@ -252,7 +260,7 @@ class Reader {
     this.#deadline.cancel();
     this.#parts = NO_PARTS;
     this.#whole = null;
-    this.#options.budget?.release(this.#held);
+    this.#options.budget?.release(this.#options.holder ?? '', this.#held);
     if (linger) discard(this.#request, this.#options.clock);
     this.#reject(error);
   }

@@ -79,6 +79,26 @@ describe('the body of an upload', () => {
     await expect(more).rejects.toMatchObject({ kind: 'timeout', message: 'The upload arrives too slowly.' });
   });
 
+  it('gives up a client that sent much at once and drips since', async () => {
+    const { body, client, clock } = await upload('content-length: 5000000');
+    const read = body[Symbol.asyncIterator]();
+    client.write(Buffer.alloc(600_000));
+    for (let got = 0; got < 600_000; got += ((await read.next()).value as Buffer).length);
+    let failure: unknown = null;
+    let seconds = 0;
+    // What ten minutes ask for is there; it pays for the first one only.
+    for (; failure === null && seconds < 120; seconds++) {
+      const more = read.next().catch((error: unknown) => {
+        failure = error;
+      });
+      await clock.advance(900);
+      client.write('x');
+      await more;
+    }
+    expect(failure).toMatchObject({ kind: 'timeout', message: 'The upload arrives too slowly.' });
+    expect(seconds).toBeLessThan(120);
+  });
+
   it('does not blame the client while nobody reads', async () => {
     const { body, client, clock } = await upload('content-length: 400000');
     client.write(Buffer.alloc(400_000));

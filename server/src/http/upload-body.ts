@@ -4,12 +4,16 @@ import type { Clock } from '../kernel/clock.ts';
 import { deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { giveAway } from '../kernel/given-away.ts';
+import { RateFloor } from './rate-floor.ts';
 
 export interface UploadBodyOptions {
   readonly clock: Clock;
   /** Milliseconds a client may take for the next chunk while one is waited for. Default 30 000. */
   readonly idleMs?: number;
-  /** Bytes a second the client must reach on average of the time it is waited for, after the first 10 s. Default 1024. */
+  /**
+   * Bytes a second the client must reach of the time it is waited for: on average after the first 10 s, and in each
+   * minute. Default 1024.
+   */
   readonly minRate?: number;
   /** Called with the size of every chunk. */
   readonly onBytes?: (bytes: number) => void;
@@ -17,6 +21,7 @@ export interface UploadBodyOptions {
 
 const IDLE_MS = 30_000;
 const GRACE_MS = 10_000;
+const WINDOW_MS = 60_000;
 
 /**
  * The body of an upload as it arrives, never held whole: the socket is read only as fast as this stream is. It ends
@@ -30,6 +35,8 @@ export function uploadBody(request: IncomingMessage, options: UploadBodyOptions)
   }
   const idleMs = options.idleMs ?? IDLE_MS;
   const minRate = options.minRate ?? 1024;
+  // A pause is no drip: the window is wider than the longest.
+  const floor = new RateFloor(minRate, WINDOW_MS);
   const { clock } = options;
   let received = 0;
   /** Time the client was waited for, and since when it is waited for now; -1: it is not. */
@@ -67,7 +74,8 @@ export function uploadBody(request: IncomingMessage, options: UploadBodyOptions)
     options.onBytes?.(chunk.length);
     received += chunk.length;
     rest();
-    if (waited > GRACE_MS && received < (waited / 1000) * minRate) {
+    const slow = waited > GRACE_MS && received < (waited / 1000) * minRate;
+    if (slow || !floor.keeps(waited, received)) {
       out.destroy(new SluiceError('timeout', 'The upload arrives too slowly.'));
     } else if (out.push(chunk)) {
       wait();

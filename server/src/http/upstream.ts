@@ -2,6 +2,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { type Deadline, type Deadlines, deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
+import { Shares } from '../kernel/shares.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
 import { AnswerFault } from './answer-parser.ts';
 import { type Connection, ConnectionPool, type Failure, type PooledCall } from './connection-pool.ts';
@@ -26,6 +27,8 @@ export interface Upstream extends Closable {
    */
   dispatch(request: WireRequest, handler: WireHandler, timeouts: WireTimeouts): WireControl;
   stats(): { readonly pools: number; readonly inFlight: number };
+  /** Pools of connections by organisation. */
+  readonly pools: Shares;
 }
 
 export interface UpstreamLimits {
@@ -33,7 +36,7 @@ export interface UpstreamLimits {
   readonly connections?: number;
   /** Calls per organisation and origin that may wait for a socket; more are refused with 503. Default 1024. */
   readonly waiting?: number;
-  /** Pools kept at once, of which one organisation has a quarter; idle ones are closed to make room. Default 1024. */
+  /** Pools kept at once, of which each organisation has its share; idle ones are closed to make room. Default 1024. */
   readonly pools?: number;
   /** How long an idle socket is kept when the upstream does not say. Default 30 s. */
   readonly keepAliveMs?: number;
@@ -388,7 +391,7 @@ class Calls implements Upstream {
   readonly limits: Required<UpstreamLimits>;
   readonly deadlines: Deadlines;
   readonly #organisations = new Map<string, Map<string, Entry>>();
-  #pools = 0;
+  readonly pools: Shares;
   #stopSweep: (() => void) | null = null;
   #closed = false;
   inFlight = 0;
@@ -404,10 +407,11 @@ class Calls implements Upstream {
       keepAliveMs: limits.keepAliveMs ?? 30_000,
       decodedBytes: limits.decodedBytes ?? 512 * 1024 * 1024,
     };
+    this.pools = new Shares('connection pools', this.limits.pools);
   }
 
   stats(): { pools: number; inFlight: number } {
-    return { pools: this.#pools, inFlight: this.inFlight };
+    return { pools: this.pools.held, inFlight: this.inFlight };
   }
 
   dispatch(request: WireRequest, handler: WireHandler, timeouts: WireTimeouts): WireControl {
@@ -439,19 +443,19 @@ class Calls implements Upstream {
     let origins = this.#organisations.get(organisationId);
     const known = origins?.get(origin);
     if (known) return known;
+    const entry = new Entry(origin, this.#guard, organisationId, this.limits, this.clock);
     // Whoever calls many hosts that never answer must leave room for the others.
-    const share = Math.max(1, Math.floor(this.limits.pools / 4));
-    if (origins !== undefined && origins.size >= share) this.#makeRoom([[organisationId, origins]]);
-    else if (this.#pools >= this.limits.pools) this.#makeRoom(this.#organisations);
+    while (!this.pools.take(organisationId)) {
+      const own = origins !== undefined && origins.size >= this.pools.each ? origins : null;
+      this.#makeRoom(own === null ? this.#organisations : [[organisationId, own]]);
+    }
     // It may have been the last one of this organisation that was closed.
     origins = this.#organisations.get(organisationId);
-    const entry = new Entry(origin, this.#guard, organisationId, this.limits, this.clock);
     if (!origins) {
       origins = new Map();
       this.#organisations.set(organisationId, origins);
     }
     origins.set(origin, entry);
-    this.#pools++;
     this.#stopSweep ??= this.clock.after(SWEEP_MS, this.#sweep);
     return entry;
   }
@@ -460,7 +464,7 @@ class Calls implements Upstream {
     const origins = this.#organisations.get(organisationId);
     if (!origins?.delete(entry.origin)) return;
     if (origins.size === 0) this.#organisations.delete(organisationId);
-    this.#pools--;
+    this.pools.give(organisationId);
     void entry.pool.close();
   }
 
@@ -495,7 +499,7 @@ class Calls implements Upstream {
         entry.used = false;
       }
     }
-    this.#stopSweep = this.#pools > 0 && !this.#closed ? this.clock.after(SWEEP_MS, this.#sweep) : null;
+    this.#stopSweep = this.pools.held > 0 && !this.#closed ? this.clock.after(SWEEP_MS, this.#sweep) : null;
   };
 
   async close(): Promise<void> {
@@ -503,8 +507,8 @@ class Calls implements Upstream {
     this.#closed = true;
     this.#stopSweep?.();
     const pools = [...this.#organisations.values()].flatMap((origins) => [...origins.values()].map(({ pool }) => pool));
+    for (const [organisationId, origins] of this.#organisations) this.pools.give(organisationId, origins.size);
     this.#organisations.clear();
-    this.#pools = 0;
     const stop = this.clock.after(CLOSE_MS, () => {
       for (const pool of pools) pool.destroy();
     });

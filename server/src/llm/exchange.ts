@@ -65,6 +65,8 @@ export class Exchange {
   metadata: Record<string, string> | null;
 
   principal: Principal | null;
+  /** Counted among the requests under way. */
+  entered: boolean;
   /** Why the caller, known otherwise, must not call any more; the request is refused with it and recorded as theirs. */
   refusal: SluiceError | null;
   /** Header the gateway credential came in: its value must never leave. */
@@ -178,6 +180,7 @@ export class Exchange {
     this.parentSpanId = null;
     this.metadata = null;
     this.principal = null;
+    this.entered = false;
     this.refusal = null;
     this.credentialHeader = 'x-gateway-api-key';
     this.callerToken = null;
@@ -243,6 +246,11 @@ export class Exchange {
   header(name: string): string | undefined {
     const value = this.request.headers[name];
     return typeof value === 'string' && value !== '' ? value : undefined;
+  }
+
+  /** Of the caller; empty until it is known. */
+  get organisationId(): string {
+    return this.principal?.organisationId ?? '';
   }
 
   elapsed(): number {

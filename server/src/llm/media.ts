@@ -104,10 +104,12 @@ async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<s
     const held = x.bodyHeld + Math.ceil((part.length * 4) / 3);
     x.mediaBytes += part.length;
     const tooMuch = x.mediaBytes > MAX_BYTES;
-    if (tooMuch || !bodies.grow(x.bodyHeld, held)) {
+    if (tooMuch || !bodies.grow(x.organisationId, x.bodyHeld, held)) {
       stream.destroy();
       if (tooMuch) throw refused(url, `together they are larger than ${MAX_BYTES / 1024 / 1024} MB`);
-      throw new SluiceError('gateway_unavailable', 'Too many large requests are under way; try again in a moment.');
+      const message =
+        'Too many large requests of your organisation are under way; try again when some of them have ended.';
+      throw new SluiceError('gateway_unavailable', message, { retryAfter: 1 });
     }
     x.bodyHeld = held;
     parts.push(part);

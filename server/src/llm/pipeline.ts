@@ -11,6 +11,7 @@ import { respondError } from './respond-error.ts';
 import { admit } from './steps/admit.ts';
 import { authenticate } from './steps/authenticate.ts';
 import { dispatch } from './steps/dispatch.ts';
+import { enter, leave } from './steps/enter.ts';
 import { guard } from './steps/guard.ts';
 import { keepAnswer } from './steps/keep-answer.ts';
 import { noteOwner } from './steps/note-owner.ts';
@@ -50,7 +51,7 @@ const row = (step: Step, when: StepRow['when'], ...families: Family[]): StepRow 
 const always = () => true;
 
 /** Nothing can be planned before caller, body and model are known; what the headers alone forbid is refused before the body is read. */
-export const HEAD: readonly Step[] = [authenticate, savedOnly, readRequestBody, resolve];
+export const HEAD: readonly Step[] = [authenticate, enter, savedOnly, readRequestBody, resolve];
 
 /** C chat-like, T text, B binary or form, F small reads, J files, batches and jobs, P passed through. */
 export const TABLE: readonly StepRow[] = [
@@ -132,7 +133,8 @@ export async function run(x: Exchange): Promise<void> {
     // A local provider may still read what it was handed; a socket keeps what it has not sent.
     if (x.target?.provider.local === undefined && x.walk?.local !== true) giveBack(x.body);
     x.body = NO_BODY;
-    if (x.bodyHeld > 0) x.services.bodies.release(x.bodyHeld);
-    if (x.answerHeld > 0) x.services.bodies.release(x.answerHeld);
+    leave(x);
+    if (x.bodyHeld > 0) x.services.bodies.release(x.organisationId, x.bodyHeld);
+    if (x.answerHeld > 0) x.services.bodies.release(x.organisationId, x.answerHeld);
   }
 }

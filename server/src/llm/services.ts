@@ -8,6 +8,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Notes } from '../kernel/notes.ts';
 import type { Random } from '../kernel/random.ts';
+import type { Shares } from '../kernel/shares.ts';
 import type { Admission } from '../limits/admission.ts';
 import type { Ledger } from '../limits/ledger/ledger.ts';
 import type { Outputs } from '../limits/ledger/outputs.ts';
@@ -72,6 +73,8 @@ export interface Services {
   readonly maxBodyBytes: number;
   /** Bytes of large bodies held by all requests together. */
   readonly bodies: BodyBudget;
+  /** Requests of each organisation that are under way. */
+  readonly underWay: Shares;
   /** Forced for every organisation by the environment. */
   readonly blockInlineConfig: boolean;
   /** How long attempts may take whose config does not say. */

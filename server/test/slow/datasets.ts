@@ -102,7 +102,7 @@ async function measure<T>(
   return { result, cpu: (user + system) / 1e6, stall, growth: (most - base) / 1e6 };
 }
 
-const context = { clock: systemClock, log: silentLog };
+const context = { clock: systemClock, log: silentLog, owner: 'org' };
 const bytes = statSync(large).size;
 const smallBytes = statSync(small).size;
 const FLAT_MB = 64;

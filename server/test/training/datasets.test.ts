@@ -7,7 +7,7 @@ import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { loadTokenizer } from '../../src/operations/tokens.ts';
 import { convertDataset, countDataset, isValid, validateDataset } from '../../src/training/datasets/index.ts';
 
-const context = { clock: systemClock, log: silentLog };
+const context = { clock: systemClock, log: silentLog, owner: 'org' };
 const LARGE = 3_000;
 
 const row = (i: number, answer = `Answer ${i}, which is not short: ${'word '.repeat(30)}`) =>
@@ -94,7 +94,7 @@ describe('a data set is checked', () => {
         yield Buffer.from(`${row(-1)}\n`);
       })(),
     );
-    const report = validateDataset(slow, { clock, log, name: 'gw_file_1', onProgress: () => seen() });
+    const report = validateDataset(slow, { clock, log, owner: 'org', name: 'gw_file_1', onProgress: () => seen() });
     await progress;
     await clock.advance(7_000);
     open();

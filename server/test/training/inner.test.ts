@@ -5,6 +5,7 @@ import { BodyBudget } from '../../src/http/body-budget.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { silentNotes } from '../../src/kernel/notes.ts';
+import { Shares } from '../../src/kernel/shares.ts';
 import { createAdmission } from '../../src/limits/admission.ts';
 import { createLedger } from '../../src/limits/ledger/ledger.ts';
 import { createOutputs } from '../../src/limits/ledger/outputs.ts';
@@ -137,6 +138,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       log: silentLog,
       maxBodyBytes: 10_000,
       bodies: new BodyBudget(1_000_000),
+      underWay: new Shares('requests under way', 64),
       blockInlineConfig: false,
       timeouts: { headersMs: 1000, idleMs: 1000, firstTokenMs: 1000, quietMs: 1000 },
     };

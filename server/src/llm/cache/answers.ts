@@ -68,7 +68,8 @@ export function createAnswers(parts: { readonly cache: Cache; readonly similar: 
       if (x.guard !== null && (x.guard.failed || !target.strict)) return false;
       const key = entryKey(x, target, prepared);
       const refresh = x.header('x-gateway-cache-force-refresh') === 'true';
-      const caching = new Caching(key, policy.maxAgeMs, refresh ? 'REFRESH' : 'MISS', x.services.bodies);
+      const status = refresh ? 'REFRESH' : 'MISS';
+      const caching = new Caching(key, policy.maxAgeMs, status, x.services.bodies, x.organisationId);
       x.caching?.drop();
       x.caching = caching;
       try {

@@ -7,7 +7,7 @@ const HEAD = ['Content-Type', 'application/json'];
 const key = { place: 'p', secret: Buffer.alloc(32) };
 
 function caching(budget = new BodyBudget(64 * MIB)) {
-  return { budget, one: new Caching(key, 60_000, 'MISS', budget) };
+  return { budget, one: new Caching(key, 60_000, 'MISS', budget, 'org') };
 }
 
 describe('an answer that is kept on its way', () => {
@@ -41,7 +41,7 @@ describe('an answer that is kept on its way', () => {
   });
 
   it('is none where bodies hold too much already, or where nobody knows what it is', () => {
-    const { budget, one } = caching(new BodyBudget(MIB));
+    const { budget, one } = caching(new BodyBudget(2 * MIB));
     one.begin(1, 200, HEAD);
     one.take(Buffer.alloc(2 * MIB));
     expect([one.whole(1), budget.held]).toEqual([null, 0]);

@@ -23,17 +23,19 @@ export class Caching {
   /** The question as a vector, when it was made, so that the answer is found by similar ones. */
   question: { readonly scope: string; readonly vector: Float32Array } | null = null;
   readonly #bodies: BodyBudget;
+  readonly #holder: string;
   #parts: Buffer[] | null = [];
   #bytes = 0;
   /** The try whose answer is being kept. */
   #of = 0;
   #contentType: string | null = null;
 
-  constructor(key: EntryKey, maxAgeMs: number, status: CacheStatus, bodies: BodyBudget) {
+  constructor(key: EntryKey, maxAgeMs: number, status: CacheStatus, bodies: BodyBudget, holder: string) {
     this.key = key;
     this.maxAgeMs = maxAgeMs;
     this.status = status;
     this.#bodies = bodies;
+    this.#holder = holder;
   }
 
   /** The head of an answer has been sent; `tries` says by which attempt. */
@@ -46,7 +48,7 @@ export class Caching {
   take(part: Buffer): void {
     if (this.#parts === null) return;
     const now = this.#bytes + part.length;
-    if (now > MAX_ANSWER || !this.#bodies.grow(this.#bytes, now)) {
+    if (now > MAX_ANSWER || !this.#bodies.grow(this.#holder, this.#bytes, now)) {
       this.drop();
       return;
     }
@@ -63,7 +65,7 @@ export class Caching {
   drop(): void {
     if (this.#parts === null) return;
     this.#parts = null;
-    this.#bodies.release(this.#bytes);
+    this.#bodies.release(this.#holder, this.#bytes);
     this.#bytes = 0;
   }
 }

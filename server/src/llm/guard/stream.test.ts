@@ -300,7 +300,7 @@ describe('a stream that is held until its end', () => {
   });
 
   it('is counted with all that requests hold, and ends where that is too much', () => {
-    const bodies = new BodyBudget(1024 * 1024);
+    const bodies = new BodyBudget(2 * 1024 * 1024);
     const [one, two] = [gated([whole], { bodies }), gated([whole], { bodies })];
     const large = chunk('x'.repeat(300 * 1024));
     one.gate.push([chunk('one'), large]);

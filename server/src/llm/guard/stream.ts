@@ -188,7 +188,7 @@ export class StreamGate {
   close(): void {
     this.#closed = true;
     this.#held = [];
-    this.#x.services.bodies.release(this.#counted);
+    this.#x.services.bodies.release(this.#x.organisationId, this.#counted);
     this.#counted = 0;
     this.#paths.clear();
     this.#cancelTimer?.();
@@ -385,7 +385,7 @@ export class StreamGate {
   #fits(): boolean {
     if (this.#heldBytes > HELD_BYTES || this.#textBytes > HELD_BYTES) return false;
     const now = this.#heldBytes + this.#textBytes;
-    if (!this.#x.services.bodies.grow(this.#counted, now)) return false;
+    if (!this.#x.services.bodies.grow(this.#x.organisationId, this.#counted, now)) return false;
     this.#counted = now;
     return true;
   }

@@ -40,7 +40,7 @@ function answering(bodies: BodyBudget, { output = strict(), converts = false } =
 }
 
 it('answers that are kept to be judged are counted with all bodies, and one too many is refused', () => {
-  const bodies = new BodyBudget(1024 * KB);
+  const bodies = new BodyBudget(2048 * KB);
   const [one, two] = [answering(bodies), answering(bodies)];
   one.relay.onData(Buffer.alloc(600 * KB, 32));
   expect(bodies.held).toBe(600 * KB);
@@ -52,7 +52,7 @@ it('answers that are kept to be judged are counted with all bodies, and one too 
 });
 
 it('answers that are kept to be converted are counted, and one too many is told to come again', () => {
-  const bodies = new BodyBudget(1024 * KB);
+  const bodies = new BodyBudget(2048 * KB);
   const [one, two] = [answering(bodies, { converts: true }), answering(bodies, { converts: true })];
   one.relay.onData(Buffer.alloc(600 * KB, 32));
   two.relay.onData(Buffer.alloc(600 * KB, 32));

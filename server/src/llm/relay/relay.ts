@@ -261,14 +261,14 @@ export class Relay implements WireHandler {
   /** Counts what is kept of the answer with all that requests hold; false where that would be too much. */
   #holds(): boolean {
     const x = this.#x;
-    if (!x.services.bodies.grow(x.answerHeld, this.#pendingBytes)) return false;
+    if (!x.services.bodies.grow(x.organisationId, x.answerHeld, this.#pendingBytes)) return false;
     x.answerHeld = this.#pendingBytes;
     return true;
   }
 
   #letGo(): void {
     const x = this.#x;
-    if (x.answerHeld > 0) x.services.bodies.release(x.answerHeld);
+    if (x.answerHeld > 0) x.services.bodies.release(x.organisationId, x.answerHeld);
     x.answerHeld = 0;
   }
 

@@ -36,20 +36,23 @@ export function readRequestBody(x: Exchange): void | Promise<void> {
   }
   // The console's own page has read its body already.
   if (x.body.length > 0) return scanBody(x);
-  return readBody(request, { limit: services.maxBodyBytes, clock: services.clock, budget: services.bodies }).then(
-    (body) => {
-      x.body = body;
-      x.bodyHeld = body.length;
-      x.bytesIn = body.length;
-      if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) scanBody(x);
-      else if (operation.body === 'optional') {
-        if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
-      } else if (type === 'multipart/form-data') scanForm(x);
-      else if (operation.id === 'proxy' && type === '' && body.length > 0) {
-        throw new SluiceError('bad_call', 'Send a content-type header with the body.');
-      }
-    },
-  );
+  return readBody(request, {
+    limit: services.maxBodyBytes,
+    clock: services.clock,
+    budget: services.bodies,
+    holder: x.organisationId,
+  }).then((body) => {
+    x.body = body;
+    x.bodyHeld = body.length;
+    x.bytesIn = body.length;
+    if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) scanBody(x);
+    else if (operation.body === 'optional') {
+      if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
+    } else if (type === 'multipart/form-data') scanForm(x);
+    else if (operation.id === 'proxy' && type === '' && body.length > 0) {
+      throw new SluiceError('bad_call', 'Send a content-type header with the body.');
+    }
+  });
 }
 
 /** Anything but the two words is refused: whoever sends `1` or `yes` must not get a request that runs and costs. */

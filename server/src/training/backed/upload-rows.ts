@@ -47,6 +47,7 @@ export function inModelFormat(
       log: services.log,
       signal: call.signal,
       name: upload.filename,
+      owner: call.principal.organisationId,
     });
     // The stream fails with the same reason.
     made.report.catch(() => undefined);

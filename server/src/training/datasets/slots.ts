@@ -1,28 +1,37 @@
 import { SluiceError } from '../../kernel/errors.ts';
+import { Shares } from '../../kernel/shares.ts';
 
-/** At most `free` holders at a time, in order of arrival. */
+interface Turn {
+  readonly take: () => void;
+}
+
+/** At most `free` holders at a time, of each owner its share: who waits, waits behind others of the same owner only. */
 export class Slots {
-  #free: number;
-  readonly #waiting: (() => void)[] = [];
+  readonly shares: Shares;
+  /** Owners in the order of their turns; each has something that waits. */
+  readonly #waiting = new Map<string, Turn[]>();
 
-  constructor(free: number) {
-    this.#free = free;
+  constructor(name: string, free: number) {
+    this.shares = new Shares(name, free);
   }
 
-  async take(signal: AbortSignal | undefined): Promise<() => void> {
-    if (this.#free > 0) {
-      this.#free -= 1;
-    } else {
+  /** Resolves with what ends the turn. Rejects with the reason of `signal`. */
+  async take(owner: string, signal: AbortSignal | undefined): Promise<() => void> {
+    if (!this.shares.take(owner)) {
       await new Promise<void>((resolve, reject) => {
-        const turn = () => {
-          signal?.removeEventListener('abort', leave);
-          resolve();
-        };
         const leave = () => {
-          this.#waiting.splice(this.#waiting.indexOf(turn), 1);
+          this.#drop(owner, turn);
           reject(reasonOf(signal));
         };
-        this.#waiting.push(turn);
+        const turn: Turn = {
+          take() {
+            signal?.removeEventListener('abort', leave);
+            resolve();
+          },
+        };
+        const own = this.#waiting.get(owner);
+        if (own === undefined) this.#waiting.set(owner, [turn]);
+        else own.push(turn);
         signal?.addEventListener('abort', leave, { once: true });
       });
     }
@@ -30,10 +39,27 @@ export class Slots {
     return () => {
       if (given) return;
       given = true;
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#free += 1;
+      this.shares.give(owner);
+      this.#next();
     };
+  }
+
+  #next(): void {
+    for (const [owner, turns] of this.#waiting) {
+      if (!this.shares.take(owner)) continue;
+      const turn = turns.shift();
+      // Whoever has had a turn waits for those of all others.
+      this.#waiting.delete(owner);
+      if (turns.length > 0) this.#waiting.set(owner, turns);
+      turn?.take();
+      return;
+    }
+  }
+
+  #drop(owner: string, turn: Turn): void {
+    const left = this.#waiting.get(owner)?.filter((one) => one !== turn) ?? [];
+    if (left.length > 0) this.#waiting.set(owner, left);
+    else this.#waiting.delete(owner);
   }
 }
 

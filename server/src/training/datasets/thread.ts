@@ -11,6 +11,8 @@ import { reasonOf, Slots } from './slots.ts';
 export interface ScanContext {
   readonly clock: Clock;
   readonly log: Log;
+  /** Whose data set it is: an organisation. Each has its share of the threads. */
+  readonly owner: string;
   /** Ends the scan; its reason is thrown when it is a SluiceError. */
   readonly signal?: AbortSignal | undefined;
   /** Names the data set in the log, for example a file id. */
@@ -31,9 +33,10 @@ const LOG_EVERY_MS = 3_000;
 const LIMITS = { maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 32 };
 
 /** A scan takes a core: one is left for the requests where there are enough. Two keep a long one from blocking the rest. */
-const scans = new Slots(Math.min(4, Math.max(2, availableParallelism() - 1)));
+const scans = new Slots('threads that read data sets', Math.min(4, Math.max(2, availableParallelism() - 1)));
 /** A conversion moves at the pace of its upload and mostly waits, so that these do not stand in the way of scans. */
-const conversions = new Slots(32);
+const conversions = new Slots('threads that convert data sets', 32);
+export const datasetShares = [scans.shares, conversions.shares];
 
 /** The scan of a small data set, at once: starting a thread would take longer. */
 async function scanHere(bytes: Buffer, options: ScanOptions): Promise<{ report: DatasetReport; out: Buffer | null }> {
@@ -107,7 +110,7 @@ export async function scanInThread(
       if (signal?.aborted) throw reasonOf(signal);
       return report;
     }
-    release = await (write === null ? scans : conversions).take(signal);
+    release = await (write === null ? scans : conversions).take(context.owner, signal);
     const { worker: started, exchange } = start(options, write);
     worker = started;
     const abort = () => {

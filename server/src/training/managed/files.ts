@@ -95,7 +95,7 @@ export class ManagedFiles implements ManagedFilesPort {
   /** Checks under way or waiting, by file. */
   readonly #checks = new Map<string, Promise<void>>();
   /** A check that waits must not hold a connection of the blob store open meanwhile. */
-  readonly #turns = new Slots(CHECKS);
+  readonly #turns = new Slots('checks of files', CHECKS);
 
   readonly #space: FileSpace;
 
@@ -344,7 +344,7 @@ export class ManagedFiles implements ManagedFilesPort {
     const run = async () => {
       let release = () => {};
       try {
-        release = await this.#turns.take(this.#stopped.signal);
+        release = await this.#turns.take(row.organisation_id, this.#stopped.signal);
         const details = await this.#faultsOf(row);
         const status = details === null ? 'processed' : 'error';
         // From `uploaded` only: another node may have been faster, and there is no way back.
@@ -373,7 +373,7 @@ export class ManagedFiles implements ManagedFilesPort {
     if (stream === null) return 'The content of the file is missing.';
     let report: DatasetReport;
     try {
-      report = await validateDataset(stream, { kinds, clock, log, signal, name: row.id });
+      report = await validateDataset(stream, { kinds, clock, log, signal, name: row.id, owner: row.organisation_id });
     } catch (error) {
       // The content is at fault, and would be again.
       if (error instanceof SluiceError && error.code === 'invalid_dataset_row') return error.message;

@@ -91,7 +91,15 @@ export async function inspect(
   const { tenant, id, role, signal } = given;
   const { clock, log } = services;
   const input = await open(services, tenant, id, role);
-  return validateDataset(input, { ...rules(role, job, jobs), countTokens: true, clock, log, signal, name: id });
+  return validateDataset(input, {
+    ...rules(role, job, jobs),
+    countTokens: true,
+    clock,
+    log,
+    signal,
+    name: id,
+    owner: tenant.organisationId,
+  });
 }
 
 /** As `inspect`; throws `DatasetRefused` for a data set that cannot be used. */
@@ -114,6 +122,7 @@ export async function converted(...given: Parameters<typeof inspect>): Promise<R
     log,
     signal,
     name: id,
+    owner: tenant.organisationId,
   });
   // The stream fails with the same reason.
   report.catch(() => undefined);
