@@ -43,8 +43,11 @@ export interface Hold {
    * soon by the books. Never refuses, never waits; less than before changes nothing.
    */
   grow(total: { readonly cost: number; readonly tokens: number }): void;
-  /** What was used and reserved under each demand when the books granted it; null where a lease sufficed. */
-  readonly seen: readonly number[] | null;
+  /**
+   * What was used and reserved under each demand when the books granted it: undefined for one where a lease sufficed, null
+   * when it did for all.
+   */
+  readonly seen: readonly (number | undefined)[] | null;
   /** One for each demand, as of now. */
   readonly states: readonly LimitState[];
   /** Once; later calls do nothing. `done` runs when the process may be killed without losing it. */
@@ -135,7 +138,7 @@ export interface Holder {
 }
 
 export class NodeHold implements Hold {
-  readonly seen: readonly number[] | null;
+  readonly seen: readonly (number | undefined)[] | null;
   readonly tenant: TenantContext;
   readonly workspaceId: string;
   readonly #holder: Holder;
@@ -147,7 +150,7 @@ export class NodeHold implements Hold {
     tenant: TenantContext,
     workspaceId: string,
     parts: readonly Part[],
-    seen: readonly number[] | null = null,
+    seen: readonly (number | undefined)[] | null = null,
   ) {
     this.seen = seen;
     this.tenant = tenant;

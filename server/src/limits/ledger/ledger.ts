@@ -7,7 +7,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables, TenantContext } from '../../store/ports.ts';
-import { type Asking, type Granted, grantAll, NEAR, type Renewal, renewAll, type Taken } from './grants.ts';
+import { type Asking, type Granted, grantAll, type Taken } from './grants.ts';
 import {
   booksQueue,
   type Demand,
@@ -21,6 +21,7 @@ import {
   type Used,
 } from './hold.ts';
 import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
+import { covers, isFresh, keepLeases, partOf, servedPart, takeFrom } from './leases.ts';
 import { unreachable, unrecordable } from './refusal.ts';
 import type { Terms } from './terms.ts';
 
@@ -53,10 +54,6 @@ export interface LedgerOptions {
 
 const LEASE_MS = 30_000;
 const MAINTAIN_MS = 1_000;
-/** Leases are renewed when this part of their time is over. */
-const RENEW = 1 / 3;
-const IDLE_MS = 1_000;
-const FORGET_MS = 60_000;
 /** How long a node refuses from memory before it asks the books again. */
 const REFUSE_MS = 250;
 /** How long a request whose limits may be passed in an outage waits for the books. */
@@ -76,6 +73,8 @@ interface Waiting {
   readonly workspaceId: string;
   readonly demands: readonly Demand[];
   readonly grows: { readonly part: Part; readonly hold: NodeHold; readonly by: number } | null;
+  /** What it has of leases in memory, by demand, while the books are asked for the rest. */
+  held: (Part | undefined)[];
   /** Once; what comes later is not wanted any more. */
   answered: boolean;
   /** Whether it was refused by what is only reserved, and asks once more. */
@@ -199,6 +198,7 @@ class NodeLedger implements Ledger, Holder {
       workspaceId,
       demands: [demand],
       grows,
+      held: [],
       answered: false,
       again: false,
       resolve: end,
@@ -217,6 +217,7 @@ class NodeLedger implements Ledger, Holder {
         workspaceId,
         demands,
         grows: null,
+        held: [],
         answered: false,
         again: false,
         resolve: (hold) => {
@@ -249,6 +250,7 @@ class NodeLedger implements Ledger, Holder {
     const { tenant, workspaceId, demands, answered } = waiting;
     if (answered) return;
     waiting.answered = true;
+    this.#letGo(waiting);
     if (waiting.grows !== null) {
       waiting.reject(reason);
       return;
@@ -305,17 +307,59 @@ class NodeLedger implements Ledger, Holder {
     this.#lanes.delete(workspaceId);
   }
 
-  /** One transaction for a batch of one workspace. */
-  async #ask(batch: readonly Waiting[]): Promise<void> {
-    const [first] = batch;
+  /**
+   * Takes what leases in memory have room for, and answers a request for which that is all: what came into the lease while
+   * it waited, or the other limits of a request of which one is busy. Books are asked for the rest only.
+   */
+  #fromMemory(waiting: Waiting): readonly Demand[] {
+    const { tenant, workspaceId, demands, grows, held } = waiting;
+    if (grows !== null) return demands;
+    const now = this.#options.clock.now();
+    const monotonic = this.#options.clock.monotonic();
+    for (const [i, demand] of demands.entries()) {
+      const local = this.#local(workspaceId, demand.terms);
+      if (held[i] === undefined && covers(local, demand, now, monotonic)) held[i] = takeFrom(local, demand);
+    }
+    const rest = demands.filter((_, i) => held[i] === undefined);
+    if (rest.length === 0) {
+      waiting.answered = true;
+      waiting.resolve(
+        new NodeHold(
+          this,
+          tenant,
+          workspaceId,
+          held.filter((part) => part !== undefined),
+        ),
+      );
+    }
+    return rest;
+  }
+
+  /** Gives back what a request took from leases in memory before it was refused. */
+  #letGo({ held }: Waiting): void {
+    for (const part of held.splice(0)) {
+      if (part === undefined) continue;
+      part.local.holders -= 1;
+      if (part.local.lease === part.lease) part.local.available += part.amount;
+    }
+  }
+
+  /** One transaction for what a batch of one workspace does not have in memory. */
+  async #ask(waiters: readonly Waiting[]): Promise<void> {
+    const [first] = waiters;
     if (first === undefined) return;
     const { tenant, workspaceId } = first;
     const { tables, clock, node } = this.#options;
     const asked = clock.monotonic();
+    const batch = waiters.flatMap((waiting) => {
+      const demands = this.#fromMemory(waiting);
+      return demands.length === 0 ? [] : [{ waiting, demands, grows: waiting.grows }];
+    });
+    if (batch.length === 0) return;
     // What is unspent here goes back first: at the limit it is the last that can be had.
     const involved = new Map<string, Asking>();
-    for (const waiting of batch) {
-      for (const { terms } of waiting.demands) {
+    for (const { demands } of batch) {
+      for (const { terms } of demands) {
         const local = this.#local(workspaceId, terms);
         const known = involved.get(local.key);
         if (known !== undefined) {
@@ -372,12 +416,13 @@ class NodeLedger implements Ledger, Holder {
     }
     const patient: Waiting[] = [];
     let forOthers = false;
-    for (const [i, waiting] of batch.entries()) {
+    for (const [i, { waiting, demands }] of batch.entries()) {
       const taken = granted.taken[i];
       if (taken !== undefined && this.#mayComeBack(waiting, taken)) {
+        this.#letGo(waiting);
         patient.push(waiting);
         forOthers ||= taken.byOthers;
-      } else this.#answer(waiting, granted.answers[i], granted.seen[i]);
+      } else this.#answer(waiting, demands, granted.answers[i], granted.seen[i]);
     }
     if (patient.length > 0) this.#track(this.#askAgain(patient, forOthers));
   }
@@ -427,8 +472,14 @@ class NodeLedger implements Ledger, Holder {
     this.#running.add(running);
   }
 
-  #answer(waiting: Waiting, answer: SluiceError | readonly number[] | undefined, seen: readonly number[] = []): void {
-    const { tenant, workspaceId, demands, grows } = waiting;
+  /** @param asked of its demands those that the books were asked about, with their answers in this order */
+  #answer(
+    waiting: Waiting,
+    asked: readonly Demand[],
+    answer: SluiceError | readonly number[] | undefined,
+    seen: readonly number[] = [],
+  ): void {
+    const { tenant, workspaceId, demands, grows, held } = waiting;
     if (grows !== null) {
       const { part, hold } = grows;
       part.growing = false;
@@ -444,20 +495,26 @@ class NodeLedger implements Ledger, Holder {
     if (answer === undefined || answer instanceof SluiceError) {
       if (waiting.answered) return;
       waiting.answered = true;
+      this.#letGo(waiting);
       waiting.reject(answer ?? new SluiceError('internal', 'A reservation has no answer.'));
       return;
     }
-    const parts = demands.map((demand, i) => {
+    const granted = new Map<Demand, Part>();
+    for (const [i, demand] of asked.entries()) {
       const local = this.#local(workspaceId, demand.terms);
       const amount = answer[i] ?? 0;
       // Whoever was served without them leaves what it would have had to the others.
       if (waiting.answered) local.available += amount;
-      else local.holders += 1;
-      return partOf(local, demand, amount);
-    });
+      else {
+        local.holders += 1;
+        granted.set(demand, partOf(local, demand, amount));
+      }
+    }
     if (waiting.answered) return;
     waiting.answered = true;
-    waiting.resolve(new NodeHold(this, tenant, workspaceId, parts, seen));
+    const parts = demands.flatMap((demand, i) => held[i] ?? granted.get(demand) ?? []);
+    const before = demands.map((demand) => seen[asked.indexOf(demand)]);
+    waiting.resolve(new NodeHold(this, tenant, workspaceId, parts, before));
   }
 
   maintain(): Promise<void> {
@@ -467,83 +524,8 @@ class NodeLedger implements Ledger, Holder {
     return this.#maintaining;
   }
 
-  async #keep(): Promise<void> {
-    const { clock, log } = this.#options;
-    const now = clock.monotonic();
-    const byWorkspace = new Map<string, Local[]>();
-    for (const local of this.#locals.values()) {
-      const idle = now - local.usedAt;
-      if (local.available === 0 && local.holders === 0) {
-        if (idle > FORGET_MS) this.#locals.delete(local.key);
-        continue;
-      }
-      if (now >= local.leaseUntil) {
-        local.available = 0;
-        continue;
-      }
-      const workspaceId = local.key.slice(0, local.key.indexOf(' '));
-      const list = byWorkspace.get(workspaceId);
-      if (list === undefined) byWorkspace.set(workspaceId, [local]);
-      else list.push(local);
-    }
-    for (const [workspaceId, locals] of byWorkspace) {
-      for (let at = 0; at < locals.length; at += BATCH) {
-        await this.#renew(workspaceId, locals.slice(at, at + BATCH), now).catch((error: unknown) =>
-          log.warn('leases of usage limits could not be renewed', { error: String(error) }),
-        );
-      }
-    }
-  }
-
-  async #renew(workspaceId: string, locals: readonly Local[], now: number): Promise<void> {
-    const { tables, clock } = this.#options;
-    const ids = locals.map((local) => local.bucket);
-    const rows = new Map(
-      (await tables.systemRead((tx) => tx.list('usage_buckets', { where: { id: { in: ids } } }))).map((row) => [
-        row.id,
-        row,
-      ]),
-    );
-    const renewals: Renewal[] = [];
-    for (const local of locals) {
-      const row = rows.get(local.bucket);
-      if (row === undefined || row.window_no !== local.window) {
-        // The window has turned, or was reset by hand: the old lease is worth nothing.
-        local.available = 0;
-        local.leaseUntil = 0;
-        continue;
-      }
-      const near = row.used + row.reserved > row.credit_limit * NEAR;
-      const idle = now - local.usedAt > IDLE_MS;
-      const back = near || idle || this.#closed ? local.available : 0;
-      const due = local.leaseUntil - now < this.#leaseMs * (1 - RENEW);
-      local.near ||= near;
-      local.open = row.credit_limit - row.used - row.reserved;
-      if (back === 0 && !due) continue;
-      local.available -= back;
-      renewals.push({ local, lease: local.lease, back });
-    }
-    if (renewals.length === 0) return;
-    renewals.sort((a, b) => (a.local.key < b.local.key ? -1 : 1));
-    const asked = clock.monotonic();
-    let alive: ReadonlySet<string>;
-    try {
-      alive = await tables.systemWrite((tx) => renewAll(tx, renewals, { clock, leaseMs: this.#leaseMs }), {
-        queue: booksQueue(workspaceId),
-      });
-    } catch (error) {
-      // What was to go back may have gone: the leases are left to their end.
-      for (const { local, lease, back } of renewals) if (local.lease === lease && back > 0) local.leaseUntil = 0;
-      throw error;
-    }
-    for (const { local, lease } of renewals) {
-      if (local.lease !== lease) continue;
-      if (alive.has(lease)) local.leaseUntil = asked + this.#leaseMs;
-      else {
-        local.available = 0;
-        local.leaseUntil = 0;
-      }
-    }
+  #keep(): Promise<void> {
+    return keepLeases(this.#locals, { ...this.#options, leaseMs: this.#leaseMs, giveUp: this.#closed });
   }
 
   /** A node where nothing is limited does nothing. */
@@ -565,35 +547,4 @@ class NodeLedger implements Ledger, Holder {
     await this.#maintaining;
     await this.#keep();
   }
-}
-
-/** Whether what is known of a bucket is of the present window, by the present terms. */
-function isFresh(local: Local, { terms }: Demand, now: number): boolean {
-  return terms.at === local.termsAt && now < local.resetsAt;
-}
-
-/** Whether the lease in memory has room. What may use more than it says asks the books where the limit is near. */
-function covers(local: Local, demand: Demand, now: number, monotonic: number): boolean {
-  return (
-    isFresh(local, demand, now) &&
-    monotonic < local.leaseUntil &&
-    local.available >= Math.max(demand.amount, 1) &&
-    !(local.near && !demand.bounded)
-  );
-}
-
-function takeFrom(local: Local, demand: Demand): Part {
-  local.available -= demand.amount;
-  local.holders += 1;
-  return partOf(local, demand, demand.amount);
-}
-
-function partOf(local: Local, demand: Demand, amount: number): Part {
-  const { lease, bucket, window } = local;
-  return { demand, local, lease, bucket, window, amount, wanted: 0, growing: false, ended: false, servedAt: 0 };
-}
-
-/** Of a request that is served although neither lease nor books have anything for it. */
-function servedPart(local: Local, demand: Demand, servedAt: number): Part {
-  return { ...partOf(local, demand, 0), lease: '', servedAt };
 }

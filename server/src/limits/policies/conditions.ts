@@ -240,7 +240,16 @@ export class PolicyIndex<P extends Selects> {
     if (scope !== 'all') found = found.filter(({ ofTarget }) => ofTarget === (scope === 'target'));
     if (found.length === 0) return NOBODY;
     if (found.length > 1) found.sort((a, b) => a.order - b.order);
-    return found.map((entry) => bucketOf(entry, facts));
+    // A model is looked up under three names, and one policy may list two of them.
+    return found.filter((entry, i) => entry !== found[i - 1]).map((entry) => bucketOf(entry, facts));
+  }
+
+  /** No request belongs to more policies than this: those of every request, and of each value the most that share it. */
+  get most(): number {
+    let most = this.#always.length;
+    for (const [key, lookup] of this.#plain) most += key === 'model' ? mostOfModel(lookup) : mostOf(lookup.values());
+    for (const lookup of this.#metadata.values()) most += mostOf(lookup.values());
+    return most;
   }
 
   #lookup(source: Source): Lookup<P> {
@@ -267,9 +276,21 @@ export function compilePolicies<P extends Selects>(policies: readonly P[], place
 function collect<P>(candidates: readonly Compiled<P>[] | undefined, facts: Facts, into: Compiled<P>[]): void {
   if (candidates === undefined) return;
   for (const entry of candidates) {
-    // A model is looked up under three names, and one policy may list two of them.
-    if (entry.tests.every((test) => holds(test, facts)) && !into.includes(entry)) into.push(entry);
+    if (entry.tests.every((test) => holds(test, facts))) into.push(entry);
   }
+}
+
+function mostOf(lists: Iterable<readonly unknown[]>): number {
+  let most = 0;
+  for (const { length } of lists) most = Math.max(most, length);
+  return most;
+}
+
+/** A model has a name with its provider, one for all models of that, and one without. */
+function mostOfModel(lookup: ReadonlyMap<string, readonly unknown[]>): number {
+  const kindOf = (name: string) => (name.endsWith('/*') ? 'all' : name.startsWith('@') ? 'full' : 'bare');
+  const byKind = Object.values(Object.groupBy(lookup, ([name]) => kindOf(name)));
+  return byKind.reduce((sum, entries = []) => sum + mostOf(entries.map(([, list]) => list)), 0);
 }
 
 /** How many policies name each value: those are tested together when a request has it. */

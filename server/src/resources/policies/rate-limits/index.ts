@@ -8,6 +8,7 @@ import { defineResource, emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
 import type { AnyAction, Call } from '../../resource.ts';
 import { name, text, toIso } from '../../shapes.ts';
+import { checkReach } from '../reach.ts';
 import {
   atLeastOne,
   checkConditions,
@@ -127,6 +128,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     created_at: now,
     last_updated_at: now,
   };
+  await checkReach(call, 'rate_policies', row);
   return { row, answer: { id: row.id, object: 'policy_rate_limits' } };
 }
 
@@ -186,7 +188,11 @@ export const rateLimits: readonly AnyAction[] = [
     update: {
       body: updateBody,
       response: emptyAnswer,
-      run: async ({ body }, row) => ({ patch: changed(body, row), answer: {} }),
+      run: async (call, row) => {
+        const patch = changed(call.body, row);
+        if (patch.conditions !== undefined) await checkReach(call, 'rate_policies', { ...row, ...patch });
+        return { patch, answer: {} };
+      },
     },
     remove: {},
   }),

@@ -14,6 +14,7 @@ import { foresight } from '../../foresight.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
 import { checkAlertUrl } from '../../settings/alerts.ts';
 import { text, toIso, toIsoOrNull } from '../../shapes.ts';
+import { checkReach } from '../reach.ts';
 import { checkConditions, checkGroups } from '../shapes.ts';
 import { alerts } from './alerts.ts';
 import {
@@ -151,6 +152,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     last_updated_at: now,
   };
   checkPolicy(row);
+  await checkReach(call, 'usage_policies', row);
   const next = resetOf(body.next_usage_reset_at, periodOf(row), now);
   return { row: { ...row, next_usage_reset_at: next }, answer: { id: row.id, object: OBJECT } };
 }
@@ -199,6 +201,7 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
   const now = clock.now();
   const { patch, next } = changed(call, body, row, now);
   const changes = Object.keys(patch).length > 0;
+  if (patch.conditions !== undefined) await checkReach(call, 'usage_policies', next);
   if (COUNTED.some((column) => patch[column] !== undefined)) await adopt(tx, next, clock, now);
   if (body.reset_usage_for_value !== undefined) {
     const buckets = await tx.list('usage_buckets', {
