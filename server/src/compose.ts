@@ -362,6 +362,7 @@ async function open(
     recordOnce: (key, draft) => new Promise((resolve) => recorder.once(key, draft, resolve)),
     maxUploadBytes: config.maxUploadBytes,
     maxBatchBytes: MAX_BATCH_BYTES,
+    settings: { concurrency: config.batchConcurrency },
     filesQuota: config.filesQuota,
   };
   const scheduler = roles.has('jobs') ? createScheduler({ tables, clock, log, node: training.node }) : null;

@@ -40,6 +40,8 @@ export interface Config {
   readonly maxUploadBytes: number;
   /** Bytes that the files of one organisation may have together; 0: any. */
   readonly filesQuota: number;
+  /** Requests of one batch that Sluice runs at the same time. */
+  readonly batchConcurrency: number;
   /** Whether stored accounts of cloud providers may use the identity the server itself runs under. */
   readonly cloudIdentity: boolean;
   /** Saved-only mode for every organisation. */
@@ -287,6 +289,11 @@ const VARIABLES = {
     allowed: 'a whole number of bytes from 0 (no quota) to 9007199254740991',
     parse: whole(0, Number.MAX_SAFE_INTEGER),
   }),
+  SLUICE_BATCH_CONCURRENCY: variable({
+    fallback: '50',
+    allowed: 'a whole number from 1 to 1000',
+    parse: whole(1, 1000),
+  }),
   SLUICE_ADMIN_REQUESTS_PER_MINUTE: variable({
     fallback: '300',
     allowed: 'a whole number from 1 to 1000000',
@@ -442,6 +449,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     maxBodyBytes: must(get('SLUICE_MAX_BODY_BYTES')),
     maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),
     filesQuota: must(get('SLUICE_FILES_QUOTA')),
+    batchConcurrency: must(get('SLUICE_BATCH_CONCURRENCY')),
     cloudIdentity: must(get('SLUICE_CLOUD_IDENTITY')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     unpriced: must(get('SLUICE_UNPRICED')),

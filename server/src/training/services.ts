@@ -59,6 +59,8 @@ export interface TrainingServices {
   /** Largest upload, and largest batch input, bytes. */
   readonly maxUploadBytes: number;
   readonly maxBatchBytes: number;
+  /** Of batches that Sluice runs itself. */
+  readonly settings?: { readonly concurrency: number };
   /** Bytes that the files of one organisation may have together in Sluice's own store; 0 or absent: any. */
   readonly filesQuota?: number;
 }

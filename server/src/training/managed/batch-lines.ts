@@ -1,6 +1,6 @@
 /**
- * Sluice runs the requests of a batch itself: a bucket of them at a time, each through the whole data plane as the key
- * that made the batch.
+ * Sluice runs the requests of a batch itself: so many at a time, each through the whole data plane as the key that made
+ * the batch. How fast that is, limits, the provider's answers and the setting decide.
  *
  * A request's result is one row, written once, as soon as its answer is there. A process that is killed between an answer
  * and its row has made the call and has recorded and charged it, but the batch does not know: the request is run again
@@ -10,6 +10,7 @@ import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
+import type { BatchStatus } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
 import type { LineAnswer } from '../services.ts';
 import { goneInput, type InputLine, inputLines, tenantOfRow } from './batch-files.ts';
@@ -33,6 +34,13 @@ import { isSuccess, resultId } from './result-line.ts';
 const PASSING = new Set([408, 409, 425, 429, 500, 502, 503, 504, 529]);
 /** Longest wait an answer may ask for. */
 const MAX_WAIT_MS = 60 * 60_000;
+/** Answers by which a provider says that there are too many. */
+const TOO_MANY = new Set([429, 529]);
+/** A turn begins no further request after so long, or so many lines: then what was done is noted. */
+const TURN_MS = 30_000;
+const TURN_LINES = 2_000;
+/** Least wait for a limit of Sluice that names none. */
+const LIMIT_MS = 1_000;
 
 interface Task {
   readonly line: number;
@@ -43,100 +51,109 @@ interface Task {
 /** What became of one request. */
 type Fate =
   | { readonly kind: 'result'; readonly line: ResultLine }
-  | { readonly kind: 'retry'; readonly retry: Retry; readonly limited: boolean }
+  /** `slow`: fewer are to be under way, and none is begun before it is tried again. */
+  | { readonly kind: 'retry'; readonly retry: Retry; readonly slow: boolean }
   | { readonly kind: 'stop'; readonly line: ResultLine; readonly reason: string }
   /** The turn was ended from outside; the request counts as not run. */
   | { readonly kind: 'left' };
 
 export type End = NonNullable<BatchProgress['end']>;
 
-/** Runs one bucket. */
-export async function flush(claim: BatchClaim, services: BatchServices): Promise<Turn> {
-  const { bucket, flushMs } = settingsOf(services);
+/** Runs requests until the turn is long enough, something refuses to go as fast, or none is left. */
+export async function runLines(claim: BatchClaim, services: BatchServices): Promise<Turn> {
+  const { concurrency } = settingsOf(services);
+  const { clock } = services;
   const row = claim.row;
   const progress = progressOf(row);
-  const started = services.clock.now();
+  const started = clock.now();
   const over = endOf(row, progress, started);
   if (over !== null) return conclude(claim, over);
 
-  const width = Math.min(bucket, progress.width);
-  const due = progress.retries.filter((retry) => retry.at <= started).slice(0, width);
-  // Requests that wait are bounded: new ones are begun only while fewer than a bucket stand back.
-  const room = Math.min(width - due.length, bucket - progress.retries.length);
-  const fresh: InputLine[] = [];
-  let next = progress.next;
-  let more = room <= 0;
-  if (room > 0) {
-    for await (const line of inputLines(services, row, progress.next)) {
-      if (fresh.length === room) {
-        more = true;
-        break;
-      }
-      fresh.push(line);
-      next = { line: line.number + 1, offset: line.end };
-    }
-  }
-  const again = new Map(due.map((retry) => [retry.line, retry]));
-  const tasks = [...due, ...fresh.map((line): Task => ({ line: line.number, offset: line.offset, tries: 0 }))];
-  const done = await linesWithResult(services, row, tasks);
-  const lines = new Map<number, InputLine>(fresh.map((line) => [line.number, line]));
-  const open = tasks.filter((task) => !done.has(task.line));
-
-  const keep = resultWriter(claim);
+  const width = Math.min(concurrency, progress.width);
+  const due = progress.retries.filter((retry) => retry.at <= started);
+  const retries = progress.retries.filter((retry) => retry.at > started);
+  const until = progress.next.line + TURN_LINES;
+  const done = await linesWithResult(services, row, progress.next.line, until, due);
   const stop = new AbortController();
   const signal = AbortSignal.any([claim.signal, claim.cancelled, stop.signal]);
+  let next = progress.next;
+  let more = false;
+  let notBefore = progress.notBefore ?? 0;
+  let slow = false;
+  let passed = 0;
+  let left = false;
   let refused: { readonly reason: string } | null = null;
-  const settled = await Promise.allSettled(
-    open.map(async (task) => {
-      try {
-        const line = lines.get(task.line) ?? (await lineAt(services, row, task));
-        const fate = await runTask(services, row, task, line, signal, started);
-        if (fate.kind === 'result' || fate.kind === 'stop') await keep(task.line, fate.line);
-        if (fate.kind === 'stop' && refused === null) {
-          refused = { reason: fate.reason };
-          stop.abort(new SluiceError('client_closed', fate.reason));
-        }
-        return fate;
-      } catch (error) {
+
+  // Read only when there is room for one: a request may be large.
+  async function* tasks(): AsyncGenerator<Task & { readonly input: InputLine }> {
+    for (const retry of due) {
+      if (signal.aborted || slow) retries.push(retry);
+      else if (!done.has(retry.line)) yield { ...retry, input: await lineAt(services, row, retry) };
+    }
+    more = true;
+    if (started < notBefore) return;
+    for await (const input of inputLines(services, row, next)) {
+      next = { line: input.number, offset: input.offset };
+      // Requests that wait are bounded.
+      if (signal.aborted || slow || retries.length >= concurrency) return;
+      if (input.number >= until || clock.now() - started >= TURN_MS) return;
+      next = { line: input.number + 1, offset: input.end };
+      if (!done.has(input.number)) yield { line: input.number, offset: input.offset, tries: 0, input };
+    }
+    more = false;
+  }
+
+  const keep = resultWriter(claim);
+  const open = tasks();
+  const work = async () => {
+    for (;;) {
+      const one = await open.next();
+      if (one.done === true) return;
+      const task = one.value;
+      const fate = await runTask(services, row, task, task.input, signal);
+      if (fate.kind === 'result' || fate.kind === 'stop') await keep(task.line, fate.line);
+      if (fate.kind === 'result') passed += 1;
+      if (fate.kind === 'left') left = true;
+      if (fate.kind === 'retry') {
+        retries.push(fate.retry);
+        slow ||= fate.slow;
+        if (fate.slow) notBefore = Math.max(notBefore, fate.retry.at);
+      }
+      if (fate.kind === 'stop' && refused === null) {
+        refused = { reason: fate.reason };
+        stop.abort(new SluiceError('client_closed', fate.reason));
+      }
+    }
+  };
+  const workers = await Promise.allSettled(
+    Array.from({ length: width }, () =>
+      work().catch((error: unknown) => {
         // What cannot be kept ends the turn; the others need not go on for nothing.
         stop.abort(error);
         throw error;
-      }
-    }),
+      }),
+    ),
   );
   claim.signal.throwIfAborted();
-  const fates = settled.map((one): Fate => {
-    if (one.status === 'rejected') throw one.reason;
-    return one.value;
-  });
+  for (const worker of workers) if (worker.status === 'rejected') throw worker.reason;
 
-  const retries = [
-    ...progress.retries.filter((retry) => !again.has(retry.line)),
-    ...fates.flatMap((fate) => (fate.kind === 'retry' ? [fate.retry] : [])),
-  ];
-  const waiting = fates.flatMap((fate) => (fate.kind === 'retry' && fate.limited ? [fate.retry.at] : []));
   const patch: Partial<BatchProgress> = {
     next,
     retries,
-    width: widthAfter(progress, bucket, open.length, waiting.length),
+    notBefore,
+    width: slow ? Math.max(1, Math.min(Math.floor(width / 2), passed)) : Math.min(concurrency, width * 2),
   };
-  const left = fates.some((fate) => fate.kind === 'left');
   const stopped = refused as { readonly reason: string } | null;
   if (stopped !== null) return conclude(claim, stoppedBy(stopped.reason), patch);
   if (!left && !more && retries.length === 0) return conclude(claim, COMPLETED, patch);
-  const written = await claim.write(async (tx, now, at) => {
-    const counts = await countsOf(tx, now);
-    return {
-      // What was cut off by a cancellation stays as it was: the end of the batch tells about it.
-      progress: stored(left ? progressOf(now) : { ...progressOf(now), ...patch }),
-      ...changed(now, statusOf(now, 'in_progress'), at, { request_counts: counts }),
-    };
-  });
+  const written = await claim.write(async (_tx, now, at) => ({
+    // What was cut off by a cancellation stays as it was: the end of the batch tells about it.
+    progress: stored(left ? progressOf(now) : { ...progressOf(now), ...patch }),
+    ...changed(now, statusOf(now, 'in_progress'), at),
+  }));
   if (left || written.cancel_requested) return { again: 0 };
-  // Nothing new is begun while a limit holds: it would be refused as well.
-  if (waiting.length > 0) return { again: Math.max(0, Math.min(...waiting) - services.clock.now()) };
-  const soonest = more && retries.length < bucket ? started + flushMs : Math.min(...retries.map((retry) => retry.at));
-  return { again: Math.max(0, Math.max(soonest, started + flushMs) - services.clock.now()) };
+  const soonest = more && retries.length < concurrency ? notBefore : Math.min(...retries.map((retry) => retry.at));
+  return { again: Math.max(0, Math.min(soonest, ...retries.map((retry) => retry.at)) - clock.now()) };
 }
 
 const COMPLETED: End = {
@@ -164,15 +181,6 @@ function stoppedBy(reason: string): End {
   };
 }
 
-/**
- * Requests of the next flush. After Sluice's own limits refused some: as many as passed, else one less than were sent;
- * after that one more with every flush, until they refuse again.
- */
-function widthAfter(progress: BatchProgress, bucket: number, sent: number, limited: number): number {
-  if (limited === 0) return Math.min(bucket, progress.width + 1);
-  return Math.max(1, sent > limited ? sent - limited : sent - 1);
-}
-
 /** Whether the batch has to end now, whatever is left. */
 function endOf(row: BatchRow, progress: BatchProgress, now: number): End | null {
   if (row.cancel_requested) return CANCELLED;
@@ -198,7 +206,7 @@ export async function conclude(claim: BatchClaim, end: End, patch: Partial<Batch
 
 type Counter = Pick<Parameters<Parameters<BatchClaim['write']>[0]>[0], 'count'>;
 
-/** Counted, not added up: a turn that is repeated must not count twice. */
+/** Counted once, at the end: meanwhile each result is added in the transaction that writes it. */
 async function countsOf(tx: Counter, row: BatchRow) {
   const where = { organisation_id: row.organisation_id, batch_id: row.id };
   const completed = await tx.count('batch_results', { where: { ...where, ok: true } });
@@ -206,10 +214,19 @@ async function countsOf(tx: Counter, row: BatchRow) {
   return { total: publicOf(row).request_counts?.total ?? 0, completed, failed };
 }
 
-async function linesWithResult(services: BatchServices, row: BatchRow, tasks: readonly Task[]): Promise<Set<number>> {
-  if (tasks.length === 0) return new Set();
+/** Of lines that may be run now, those that a turn before this one ran and did not note. */
+async function linesWithResult(
+  services: BatchServices,
+  row: BatchRow,
+  from: number,
+  until: number,
+  due: readonly Retry[],
+): Promise<Set<number>> {
   const found = await services.tables.read(tenantOfRow(row), (tx) =>
-    tx.list('batch_results', { where: { batch_id: row.id, line: { in: tasks.map((task) => task.line) } } }),
+    tx.list('batch_results', {
+      where: { batch_id: row.id },
+      anyOf: [{ line: { gte: from, lt: until } }, { line: { in: due.map(({ line }) => line) } }],
+    }),
   );
   return new Set(found.map((result) => result.line));
 }
@@ -242,8 +259,15 @@ function resultWriter(claim: BatchClaim): (line: number, result: ResultLine) => 
       try {
         await claim.write(async (tx, row, now) => {
           const { organisation_id, workspace_id, id } = row;
+          const lines = group.map(({ line }) => line);
+          const known = await tx.list('batch_results', {
+            where: { organisation_id, batch_id: id, line: { in: lines } },
+          });
+          const has = new Set(known.map(({ line }) => line));
+          const counts = { total: 0, completed: 0, failed: 0, ...publicOf(row).request_counts };
           for (const { line, result } of group) {
-            if ((await tx.find('batch_results', { organisation_id, batch_id: id, line })) !== undefined) continue;
+            if (has.has(line)) continue;
+            counts[isSuccess(result) ? 'completed' : 'failed'] += 1;
             await tx.insert('batch_results', {
               organisation_id,
               workspace_id,
@@ -254,7 +278,7 @@ function resultWriter(claim: BatchClaim): (line: number, result: ResultLine) => 
               created_at: now,
             });
           }
-          return {};
+          return changed(row, row.status as BatchStatus, now, { request_counts: counts });
         });
         for (const one of group) one.done();
       } catch (error) {
@@ -277,9 +301,8 @@ async function runTask(
   task: Task,
   line: InputLine,
   signal: AbortSignal,
-  started: number,
 ): Promise<Fate> {
-  const { flushMs, retries } = settingsOf(services);
+  const { retryMs, retries } = settingsOf(services);
   if (signal.aborted) return { kind: 'left' };
   const work = workOf(row);
   const answer = await services.runLine({
@@ -295,18 +318,18 @@ async function runTask(
   const result = resultOf(row, line, answer);
   if (answer.keyRefused !== null) return { kind: 'stop', line: result, reason: answer.keyRefused };
   const wait = Math.min(answer.retryAfterMs ?? 0, MAX_WAIT_MS);
+  const { line: number, offset, tries } = task;
+  const now = services.clock.now();
   if (answer.limited) {
     // The batch keeps to the limit's pace; no request fails because the key's others were faster.
-    const retry = { line: task.line, offset: task.offset, tries: task.tries, at: started + Math.max(flushMs, wait) };
-    return { kind: 'retry', retry, limited: true };
+    return { kind: 'retry', retry: { line: number, offset, tries, at: now + Math.max(LIMIT_MS, wait) }, slow: true };
   }
-  if (PASSING.has(answer.status) && task.tries < retries) {
-    const at = started + Math.max(flushMs * 2 ** task.tries, wait);
-    return {
-      kind: 'retry',
-      retry: { line: task.line, offset: task.offset, tries: task.tries + 1, at },
-      limited: false,
-    };
+  if (PASSING.has(answer.status) && tries < retries) {
+    const at = now + Math.max(retryMs * 2 ** tries, wait);
+    const slow = TOO_MANY.has(answer.status);
+    // A provider that says when to come again has not failed: the batch keeps to its pace too.
+    const asked = slow && answer.retryAfterMs !== null;
+    return { kind: 'retry', retry: { line: number, offset, tries: asked ? tries : tries + 1, at }, slow };
   }
   return { kind: 'result', line: result };
 }

@@ -39,8 +39,10 @@ export interface BatchProgress {
   /** First line that was not begun. */
   readonly next: { readonly line: number; readonly offset: number };
   readonly retries: readonly Retry[];
-  /** Requests of the next flush; less than the bucket after Sluice's own rate limits refused some. */
+  /** Requests under way at the same time in the next turn; fewer after limits or the provider's rate refused some. */
   readonly width: number;
+  /** No further request is begun before: a limit holds, or the provider asked for it. Milliseconds since the epoch. */
+  readonly notBefore?: number;
   /** Decided: how the batch ends once its files are written. */
   readonly end: {
     readonly status: 'completed' | 'failed' | 'expired' | 'cancelled';

@@ -18,7 +18,7 @@ import { endObject, placeOf, termsOf } from '../usage/rows.ts';
 import { NOTHING_USED, type ObjectUse, unknownUse } from '../usage/use.ts';
 import { allResults, finish, GONE, nameFiles, openInput, rulesOf, writeFiles } from './batch-files.ts';
 import { type BatchFault, type BatchReport, checkBatchInput } from './batch-input.ts';
-import { conclude, flush } from './batch-lines.ts';
+import { conclude, runLines } from './batch-lines.ts';
 import { collect, poll, start, upload } from './batch-provider.ts';
 import { type BatchClaim, type BatchRow, changed, progressOf, publicOf, type Turn, workOf } from './batch-row.ts';
 import type { BatchServices } from './batch-services.ts';
@@ -74,7 +74,7 @@ function turn(claim: BatchClaim, services: BatchServices): Promise<Turn> {
     case 'validate':
       return validate(claim, services);
     case 'run':
-      return flush(claim, services);
+      return runLines(claim, services);
     case 'write':
       return write(claim, services);
     case 'upload':

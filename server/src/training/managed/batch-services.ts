@@ -82,12 +82,11 @@ export function uuidsOf(batchId: string): () => string {
   };
 }
 
-/** Api §6.2 gives the defaults of bucket, flush and retries. */
 export interface BatchSettings {
-  /** Requests that are under way at the same time, for each batch. */
-  readonly bucket: number;
-  /** Milliseconds between the starts of two flushes. */
-  readonly flushMs: number;
+  /** Requests that are under way at the same time, for each batch; fewer while limits or the provider refuse some. */
+  readonly concurrency: number;
+  /** Milliseconds until a request that failed is tried again, twice as many each time; its answer may ask for more. */
+  readonly retryMs: number;
   /** Further tries of a request that failed in a way that may pass. */
   readonly retries: number;
   /** Milliseconds a batch may take in all. */
@@ -101,8 +100,8 @@ export interface BatchSettings {
 }
 
 export const BATCH_DEFAULTS: BatchSettings = {
-  bucket: 25,
-  flushMs: 5_000,
+  concurrency: 50,
+  retryMs: 5_000,
   retries: 3,
   expiresMs: 24 * 60 * 60_000,
   pollMs: [5_000, 60_000],

@@ -103,7 +103,7 @@ export class ManagedBatches {
       expiresAt,
       next: { line: 1, offset: 0 },
       retries: [],
-      width: settingsOf(this.#services).bucket,
+      width: settingsOf(this.#services).concurrency,
       end: null,
       output: null,
       errors: null,
