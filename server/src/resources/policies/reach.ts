@@ -15,7 +15,11 @@ type PolicyTable = 'rate_policies' | 'usage_policies';
  * Throws 400 when a policy as it will be makes some request belong to more than `MAX_MATCHES` policies of its workspace
  * and kind. Reads them only where there are so many in all.
  */
-export async function checkReach<N extends PolicyTable>(call: Pick<Call, 'tx'>, table: N, next: Row<N>): Promise<void> {
+export async function checkReach<N extends PolicyTable>(
+  call: Pick<Call, 'tx' | 'principal'>,
+  table: N,
+  next: Row<N>,
+): Promise<void> {
   const { tx } = call;
   const where = { workspace_id: next.workspace_id, status: 'active' } as Where<PolicyTable> as Where<N>;
   if ((await tx.count(table, { where })) < MAX_MATCHES) return;
