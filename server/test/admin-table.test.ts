@@ -206,6 +206,14 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
   ['providers.delete', 'DELETE', '/providers/:slug', '/providers/x', ['providers.delete']],
   ['users.list', 'GET', '/admin/users', '/admin/users', ['organisation_users.list']],
   ['users.read', 'GET', '/admin/users/:userId', `/admin/users/${ID}`, ['organisation_users.read']],
+  ['utils.test-auth', 'GET', '/utils/test-auth', '/utils/test-auth', []],
+  [
+    'organisation-members.list',
+    'GET',
+    '/organisations/:organisationId/members',
+    `/organisations/${ID}/members`,
+    ['organisation_users.list'],
+  ],
   ['users.update', 'PUT', '/admin/users/:userId', `/admin/users/${ID}`, ['organisation_users.update']],
   ['users.delete', 'DELETE', '/admin/users/:userId', `/admin/users/${ID}`, ['organisation_users.delete']],
   ['virtual_keys.list', 'GET', '/virtual-keys', '/virtual-keys', ['virtual_keys.list']],
@@ -252,6 +260,7 @@ const ALIASES: Readonly<Record<string, readonly string[]>> = {
     '/v1/integrations/:slug/integration-models',
     '/v2/integrations/:slug/integration-models',
   ]),
+  'organisation-members.list': ['/v1/organisation/:organisationId/members', '/v2/organisation/:organisationId/members'],
   ...each('workspaces', ['.list', '.create'], () => ['/v2/workspaces']),
   ...each('workspaces', ['.read', '.update', '.delete'], () => ['/v2/workspaces/:workspaceId']),
   ...each('workspace-users', ['.list', '.create'], () => memberAliases('')),
@@ -368,10 +377,11 @@ const WRITTEN = new Map<string, { readonly at: string; readonly scopes: string; 
 for (const [id, method, path] of TABLE) {
   const scopes = unique(TABLE.filter((row) => row[0] === id).flatMap((row) => row[4]));
   const auth = id.startsWith('workspace-exclusions.') ? 'key' : 'key_or_login';
+  const open = id === 'utils.test-auth' ? 'any_credential' : 'operator';
   WRITTEN.set(id, {
     at: `${method} ${path}`,
     scopes: scopes.join(),
-    auth: scopes.length === 0 ? 'operator' : auth,
+    auth: scopes.length === 0 ? open : auth,
   });
 }
 
@@ -422,7 +432,9 @@ describe('A-01 the table is what is served and what is documented', () => {
       // Of a list that differs in one row the others are the same.
       const put = (name: string, changed: object) =>
         notice(`${row.id}: ${name}`, differencesOf({ ...row, ...changed } as AdminRow));
-      for (const auth of ['public', 'login', 'key', 'key_or_login', 'operator'].filter((auth) => auth !== row.auth)) {
+      for (const auth of ['public', 'login', 'key', 'key_or_login', 'any_credential', 'operator'].filter(
+        (auth) => auth !== row.auth,
+      )) {
         put(`auth ${auth}`, { auth });
       }
       put('another path', { path: `${row.path}/other` });

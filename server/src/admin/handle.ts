@@ -32,7 +32,7 @@ import { readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
 import { type AdminAnswer, accessEntry, adminError, adminReplay, adminSuccess, send } from './respond.ts';
-import { type AdminRow, checkTable, pathsOf, scopesFor } from './route.ts';
+import { type AdminRow, checkTable, pathsOf, RESERVED_AREAS, scopesFor } from './route.ts';
 import { validate, withoutRepeated } from './validate.ts';
 import { mayUse, resolveWorkspace } from './workspace.ts';
 
@@ -67,17 +67,22 @@ export interface AdminDeps {
 
 /** Registers every action of the catalogue on `app`. Throws when the table is not complete (rule A-01). */
 export function registerAdmin(app: FastifyInstance, deps: AdminDeps): void {
-  registerRows(app, ACTIONS, deps);
+  registerRows(app, ACTIONS, deps, RESERVED_AREAS);
 }
 
 const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
 /**
  * Registers rows on `app`, HEAD beside each GET, 405 for the other methods of their paths, and 404 for what else begins
- * like them: a misspelt path must not fall through to a provider. The work is done in
+ * like them or below `reserved`: a misspelt path must not fall through to a provider. The work is done in
  * `onRequest`, before fastify would look at a content type or a body: credentials come first.
  */
-export function registerRows(app: FastifyInstance, rows: readonly AdminRow[], deps: AdminDeps): void {
+export function registerRows(
+  app: FastifyInstance,
+  rows: readonly AdminRow[],
+  deps: AdminDeps,
+  reserved: readonly string[] = [],
+): void {
   checkTable(rows);
   const serving: Serving = {
     ...deps,
@@ -111,9 +116,10 @@ export function registerRows(app: FastifyInstance, rows: readonly AdminRow[], de
       handler: unreachable,
     });
   }
-  const areas = new Set(
-    [...methods.keys()].map((url) => /^\/v1\/[^/]+/.exec(url)?.[0]).filter((area) => area !== undefined),
-  );
+  const areas = new Set([
+    ...[...methods.keys()].map((url) => /^\/v1\/[^/]+/.exec(url)?.[0]).filter((area) => area !== undefined),
+    ...reserved.map((area) => `/v1/${area}`),
+  ]);
   for (const url of [...areas].flatMap((area) => (methods.has(area) ? [`${area}/*`] : [area, `${area}/*`]))) {
     // Another list of rows may stand in the same area.
     if (app.hasRoute({ method: 'GET', url })) continue;
@@ -217,7 +223,8 @@ async function identify(deps: Serving, row: AdminRow, request: FastifyRequest): 
   if (token !== null && row.auth !== 'login') {
     return deps.authenticator.authenticate(token, clientAddress(request.raw));
   }
-  if ((row.auth === 'login' || row.auth === 'key_or_login') && deps.sessions && request.headers.cookie !== undefined) {
+  const signsIn = row.auth === 'login' || row.auth === 'key_or_login' || row.auth === 'any_credential';
+  if (signsIn && deps.sessions && request.headers.cookie !== undefined) {
     const csrf = request.headers['x-csrf-token'];
     const session = await deps.sessions.authenticate({
       method: request.method,

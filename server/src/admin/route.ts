@@ -10,6 +10,32 @@ export type AdminRow = AnyAction | AnyOperatorAction;
 
 const PREFIXES = ['/v1', '/v2'] as const;
 
+/**
+ * First parts of paths that are the administration's although no action is there yet, below `/v1`. No provider has them:
+ * a request for one is 404 and never passed on.
+ */
+export const RESERVED_AREAS = [
+  'agent-integrations',
+  'agent-servers',
+  'analytics',
+  'auth',
+  'budgets',
+  'feedback',
+  'invites',
+  'labels',
+  'mcp-integrations',
+  'mcp-servers',
+  'plugins',
+  'prompts',
+  'scim',
+  'secret-references',
+  'spend',
+  'teams',
+  'usage',
+  'users',
+  'workspaces',
+] as const;
+
 /** Every complete path of a row: its version prefixes, then the aliases. */
 export function pathsOf(row: AdminRow): [string, ...string[]] {
   const [first = '/v1', ...others] = row.prefixes ?? PREFIXES;

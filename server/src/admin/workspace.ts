@@ -20,7 +20,7 @@ export interface Reach {
 
 /** Any one of the wanted scopes suffices; sign-in and operator routes have none. */
 export function mayUse(held: ReadonlySet<string>, wanted: readonly string[], auth: RouteAuth): boolean {
-  if (auth === 'login' || auth === 'operator') return true;
+  if (auth === 'login' || auth === 'operator' || auth === 'any_credential') return true;
   return wanted.some((scope) => held.has(scope));
 }
 

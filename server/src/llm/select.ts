@@ -169,6 +169,12 @@ export function namedTarget(x: Exchange, slug: string): Target {
 function storedTarget(x: Exchange, selection: Selection, slug: string, customHost: string | null): Target {
   const stored: StoredProvider | undefined = x.snapshot?.providers.get(slug);
   if (stored === undefined) {
+    const integration = x.snapshot?.orphans?.get(slug);
+    if (integration !== undefined) {
+      throw bad(
+        `Provider @${slug} cannot be used: its integration ${integration} was deleted. Add the integration again and make a provider of it, or name another provider; GET /v1/providers lists them.`,
+      );
+    }
     const meant = x.snapshot === null ? null : nearest(slug, x.snapshot.providers.keys());
     const hint = meant === null ? 'GET /v1/providers lists those there are.' : `Did you mean @${meant}?`;
     throw bad(`No provider or virtual key with the slug ${quotedName(slug)} exists in this workspace. ${hint}`);

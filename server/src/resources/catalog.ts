@@ -17,6 +17,7 @@ import { usageLimits } from './policies/usage-limits/index.ts';
 import { providers } from './providers/index.ts';
 import type { FindReferences } from './references.ts';
 import type { AnyAction } from './resource.ts';
+import { utils } from './utils.ts';
 import { virtualKeys } from './virtual-keys/index.ts';
 import { workspaceExclusions } from './workspace-exclusions/index.ts';
 
@@ -34,6 +35,7 @@ export const ACTIONS: readonly AnyAction[] = [
   ...rateLimits,
   ...usageLimits,
   ...users,
+  ...utils,
   ...virtualKeys,
   ...workspaceExclusions,
   ...workspaces,

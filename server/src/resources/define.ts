@@ -82,9 +82,9 @@ function createAction<N extends TenantTable, C, U>(
       const { row, answer } = await create.run(call);
       await call.tx.insert(spec.table, row);
       call.audited(idOf(row), { before: null, after: row as LooseRow, table: spec.table });
-      await create.after?.(call, row);
+      const more = await create.after?.(call, row);
       announce(spec, call, row);
-      return answer;
+      return more === undefined ? answer : { ...(answer as object), ...more };
     },
   };
 }

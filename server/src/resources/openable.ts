@@ -70,6 +70,8 @@ export interface WorkspaceRows {
   readonly configs: readonly ConfigRow[];
   /** Providers whose integration is active and open to the workspace; archived ones are left out. */
   readonly providers: readonly ProviderRow[];
+  /** Slugs of providers whose integration was deleted, with the slug of that; absent when there is none. */
+  readonly orphans?: ReadonlyMap<string, string>;
   /** Those that were not migrated: a migrated one is served by the provider that took its slug over. */
   readonly virtualKeys: readonly VirtualKeyRow[];
   /** Active rate-limits policies, oldest first: the order in which they refuse. */
@@ -113,6 +115,7 @@ export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: str
     ),
   );
   const usable = await loadProviders(tx, workspaceId, providers);
+  const orphans = await orphansOf(tx, providers, usable);
   const exempt = await tx.list('guardrail_exclusions', { where: { workspace_id: workspaceId } });
   const defaultsOf = (direction: 'input' | 'output'): DefaultGuardrailNames => {
     const key = `${direction}_guardrails` as const;
@@ -137,12 +140,32 @@ export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: str
       open: () => openIntegration(tx, vault, one.integration),
       openModel: (model) => openModelSecrets(vault, tx.tenant, model),
     })),
+    ...(orphans === null ? {} : { orphans }),
     virtualKeys: virtualKeys.map((row) => ({ row, open: () => openVirtualKey(tx, vault, row) })),
     ratePolicies,
     usagePolicies,
     guardrails: await loadGuardrails(tx, vault, workspaceId),
     defaultGuardrails: { input: defaultsOf('input'), output: defaultsOf('output') },
   };
+}
+
+/** Providers that cannot be used because their integration was deleted; nothing is read where all can be used. */
+async function orphansOf(
+  tx: TenantTx,
+  providers: readonly Row<'providers'>[],
+  usable: readonly { readonly row: Row<'providers'> }[],
+): Promise<ReadonlyMap<string, string> | null> {
+  if (usable.length === providers.length) return null;
+  const used = new Set(usable.map(({ row }) => row.id));
+  const rest = providers.filter((row) => !used.has(row.id));
+  const integrations = byId(
+    await listIn(tx, 'integrations', 'id', [...new Set(rest.map((row) => row.integration_id))]),
+  );
+  const found = rest.flatMap((row): [string, string][] => {
+    const integration = integrations.get(row.integration_id);
+    return integration?.status === 'archived' ? [[row.slug, integration.slug]] : [];
+  });
+  return found.length === 0 ? null : new Map(found);
 }
 
 const namesIn = (list: unknown): readonly string[] =>

@@ -12,8 +12,8 @@ import type { CheckHost } from './shapes.ts';
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
 export type AuditAction = 'create' | 'update' | 'delete' | 'publish' | 'export' | 'rotate' | 'manage' | 'duplicate';
 
-/** Who may come in: a key, a console session, the operator key, or nobody in particular. */
-export type RouteAuth = 'public' | 'key' | 'key_or_login' | 'login' | 'operator';
+/** Who may come in: a key, a console session, either whatever its scopes, the operator key, or nobody in particular. */
+export type RouteAuth = 'public' | 'key' | 'key_or_login' | 'any_credential' | 'login' | 'operator';
 
 /**
  * One administration operation, declared. `admin/handle.ts` is the one handler over all of them: it authenticates,
@@ -35,7 +35,7 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
   readonly example?: { readonly body?: unknown; readonly response?: unknown };
   readonly tag: string;
   readonly auth: Exclude<RouteAuth, 'operator'>;
-  /** Any one of these suffices; empty only for `public`, `login` and `operator`. `{type}` and `{subType}` stand for path parameters. */
+  /** Any one of these suffices; empty only for `public`, `any_credential`, `login` and `operator`. `{type}` and `{subType}` stand for path parameters. */
   readonly scopes: readonly string[];
   /**
    * Where the tenant comes from. `workspace`: the key's own, or `workspace_id` (query or body) with an
@@ -190,8 +190,8 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
     readonly response: z.ZodType;
     /** Checks rules and builds the row; answers what the caller sees. Rows of other tables that need this one belong in `after`. */
     readonly run: (call: Call<unknown, unknown, C>) => Promise<{ row: Row<N>; answer: unknown }>;
-    /** Runs in the same transaction, once the row stands. */
-    readonly after?: (call: Call<unknown, unknown, C>, row: Row<N>) => Promise<void>;
+    /** Runs in the same transaction, once the row stands; what it answers is added to the answer. */
+    readonly after?: (call: Call<unknown, unknown, C>, row: Row<N>) => Promise<object | undefined>;
   } | null;
   readonly update: {
     readonly body: z.ZodType<U>;

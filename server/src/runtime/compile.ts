@@ -77,6 +77,7 @@ export async function compileWorkspace(
     budgets: workspaceTerms(workspace),
     usagePolicies: compileUsagePolicies(rows.usagePolicies, place),
     providers,
+    ...(rows.orphans === undefined ? {} : { orphans: rows.orphans }),
     configs,
     guardrails: await compileGuardrails(rows, options.log),
     cacheMaxAge: cacheMaxAge(organisation),

@@ -85,6 +85,8 @@ export interface WorkspaceSnapshot {
   /** Null without any, which costs a request nothing. */
   readonly usagePolicies: PolicyIndex<UsagePolicy> | null;
   readonly providers: ReadonlyMap<string, StoredProvider>;
+  /** Providers whose integration was deleted, and the slug of that; absent when there is none. */
+  readonly orphans?: ReadonlyMap<string, string>;
   /** By slug and by id. */
   readonly configs: ReadonlyMap<string, StoredConfig>;
   readonly guardrails: WorkspaceGuardrails;

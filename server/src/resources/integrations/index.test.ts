@@ -7,7 +7,12 @@ onBothStores((on) => {
   it('create, get and list: the key is masked and comes back from nowhere', async () => {
     const tags = { team: unique('t') };
     const created = ok(await on.post('/integrations', openai({ slug: unique('oa'), description: 'd', tags })));
-    expect(created).toEqual({ id: expect.any(String), slug: expect.stringMatching(/^oa-/) });
+    expect(created).toEqual({
+      id: expect.any(String),
+      slug: expect.stringMatching(/^oa-/),
+      provider_slug: null,
+      provider_slug: null,
+    });
     const answer = await on.get(`/integrations/${created.slug}`);
     expect(ok(answer)).toMatchObject({
       ...created,
@@ -428,7 +433,8 @@ onBothStores((on) => {
     const slug = unique('gone');
     ok(await on.post('/integrations', openai({ slug }), on.mine));
     expect((await on.load()).providers.some((one) => one.row.slug === slug)).toBe(true);
-    ok(await on.del(`/integrations/${slug}`, on.mine));
+    refused(await on.del(`/integrations/${slug}`, on.mine), 409, 'AB07', null);
+    ok(await on.del(`/integrations/${slug}?force=true`, on.mine));
     expect((await on.load()).providers.some((one) => one.row.slug === slug)).toBe(false);
   });
 });

@@ -13,6 +13,7 @@ import { maskOf, toIso } from '../shapes.ts';
 import { modelActions } from './models.ts';
 import {
   checkAccount,
+  checkUnused,
   createDefaultProvider,
   holds,
   type Integration,
@@ -112,7 +113,16 @@ export function integrationsResource(ports: ReferencePorts): AnyAction[] {
     },
     create: {
       body: createBody,
-      response: z.object({ id: z.string(), slug: z.string() }),
+      response: z.object({
+        id: z.string(),
+        slug: z.string(),
+        provider_slug: z
+          .string()
+          .nullable()
+          .describe(
+            'The provider that was made with it, as requests name it: `@slug`. Another slug than its own where that is taken.',
+          ),
+      }),
       run: async (call) => {
         const { body } = call;
         const workspaceId = await workspaceOf(call);
@@ -153,17 +163,18 @@ export function integrationsResource(ports: ReferencePorts): AnyAction[] {
           created_at: now,
           last_updated_at: now,
         };
-        return { row, answer: { id, slug } };
+        return { row, answer: { id, slug, provider_slug: null } };
       },
       after: async (call, row) => {
-        if (row.workspace_id === null || call.body.create_default_provider === false) return;
-        await createDefaultProvider(
+        if (row.workspace_id === null || call.body.create_default_provider === false) return undefined;
+        const slug = await createDefaultProvider(
           call,
           row,
           row.workspace_id,
           call.body.default_provider_slug,
           'default_provider_slug',
         );
+        return { provider_slug: slug };
       },
     },
     update: {
@@ -208,7 +219,13 @@ export function integrationsResource(ports: ReferencePorts): AnyAction[] {
       },
     },
     remove: {
-      check: async (call, row) => requireLevel(call, levelOf(row), 'delete'),
+      query: z.object({
+        force: queryBoolean.optional().describe('Delete it although providers use it: their requests fail then.'),
+      }),
+      check: async (call, row) => {
+        requireLevel(call, levelOf(row), 'delete');
+        if ((call.query as { force?: boolean }).force !== true) await checkUnused(call.tx, row);
+      },
     },
     actions: [...modelActions(), ...workspaceActions()],
   });

@@ -83,7 +83,7 @@ export function checkProvider(param: string, id: string): void {
 
 /**
  * Makes a workspace's default provider of an integration. A slug that was asked for and is taken is 400 (api §13.2);
- * without one the integration's own slug is used when it is free.
+ * without one the integration's own slug is used when it is free, else it with a random tail. Answers the slug.
  */
 export async function createDefaultProvider(
   call: AnyCall,
@@ -91,7 +91,7 @@ export async function createDefaultProvider(
   workspaceId: string,
   wanted: string | undefined,
   param: string,
-): Promise<void> {
+): Promise<string> {
   if (wanted && (await slugTaken(call.tx, wanted))) {
     throw refuse(param, `is taken by another provider or virtual key: ${wanted}`);
   }
@@ -116,4 +116,26 @@ export async function createDefaultProvider(
   };
   await call.tx.insert('providers', row);
   call.tx.changed({ workspaceId, topic: 'providers', entityId: row.id });
+  return row.slug;
+}
+
+/** How many providers a refusal names. */
+const NAMED = 10;
+
+/** Refuses with 409 to delete an integration that providers use: their requests would fail from then on. */
+export async function checkUnused(tx: TenantTx, integration: Integration): Promise<void> {
+  const where = { integration_id: integration.id, status: { not: 'archived' } } as const;
+  const total = await tx.count('providers', { where });
+  if (total === 0) return;
+  const users = await tx.list('providers', { where, orderBy: [['created_at', 'asc']], limit: NAMED });
+  const places = await tx.list('workspaces', {
+    where: { id: { in: [...new Set(users.map((one) => one.workspace_id))] } },
+  });
+  const slugs = new Map(places.map((row) => [row.id, row.slug]));
+  const named = users.map((one) => `@${one.slug} in ${slugs.get(one.workspace_id) ?? one.workspace_id}`);
+  const others = total > NAMED ? ` and ${total - NAMED} more` : '';
+  throw new SluiceError(
+    'conflict',
+    `Integration ${integration.slug} is in use by ${named.join(', ')}${others}. Delete these providers first, or send ?force=true: their requests fail then.`,
+  );
 }

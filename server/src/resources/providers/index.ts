@@ -27,15 +27,16 @@ import { answer, type CreateBody, catalogueAnswer, createBody, saved, type Updat
 type ProviderRow = Row<'providers'>;
 type AnyCall = Call<never, never, never> | Call;
 
-function present(row: ProviderRow, integration: string, now: number, usage: UsageOf) {
+function present(row: ProviderRow, integration: Row<'integrations'> | undefined, now: number, usage: UsageOf) {
   return {
     id: row.id,
     slug: row.slug,
     name: row.name,
     note: row.note,
-    integration_id: integration,
+    integration_id: integration?.slug ?? '',
     workspace_id: row.workspace_id,
     ...presentLimits(row, now, usage),
+    ...(integration?.status === 'archived' ? { status: 'integration_archived' as const } : {}),
     object: 'provider',
   };
 }
@@ -43,9 +44,9 @@ function present(row: ProviderRow, integration: string, now: number, usage: Usag
 async function presentAll(rows: readonly ProviderRow[], call: Call) {
   const ids = [...new Set(rows.map((row) => row.integration_id))];
   const integrations = ids.length === 0 ? [] : await call.tx.list('integrations', { where: { id: { in: ids } } });
-  const slugs = new Map(integrations.map((row) => [row.id, row.slug]));
+  const known = new Map(integrations.map((row) => [row.id, row]));
   const usage = await usageOf(call.tx, 'provider', rows);
-  return rows.map((row) => present(row, slugs.get(row.integration_id) ?? '', call.clock.now(), usage));
+  return rows.map((row) => present(row, known.get(row.integration_id), call.clock.now(), usage));
 }
 
 /** An active integration that the workspace may use. Throws 404 `AB02`, the same for one that does not exist. */

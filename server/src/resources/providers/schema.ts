@@ -55,7 +55,9 @@ export const answer = z.object({
   slug: z.string(),
   name: z.string(),
   note: z.string().nullable(),
-  status: z.enum(['active', 'exhausted', 'expired', 'archived']),
+  status: z
+    .enum(['active', 'exhausted', 'expired', 'archived', 'integration_archived'])
+    .describe('`integration_archived`: its integration was deleted, so its requests are refused.'),
   integration_id: z.string().describe('Slug of the integration.'),
   workspace_id: z.string(),
   usage_limits: usageLimitAnswer.nullable(),

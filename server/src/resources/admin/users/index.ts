@@ -5,7 +5,7 @@ import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { archiveKeys } from '../../api-keys/archive.ts';
 import { actorId } from '../../common.ts';
-import { defineResource, emptyAnswer } from '../../define.ts';
+import { defineResource, emptyAnswer, notFound } from '../../define.ts';
 import { userEmail } from '../../fields.ts';
 import type { AnyAction, Call } from '../../resource.ts';
 import { checkGives, checkGivesIn } from '../give.ts';
@@ -101,7 +101,7 @@ async function setWorkspaces(call: Call<unknown, unknown, unknown>, userId: stri
   }
 }
 
-export const users: readonly AnyAction[] = defineResource<'users', never, UpdateBody>({
+const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody>({
   name: 'users',
   tag: 'Users',
   table: 'users',
@@ -169,3 +169,23 @@ export const users: readonly AnyAction[] = defineResource<'users', never, Update
     },
   },
 });
+
+/** The list under the paths of an organisation's members. */
+function members(): AnyAction[] {
+  return resource
+    .filter(({ id }) => id === 'users.list')
+    .map((list) => ({
+      ...list,
+      id: 'organisation-members.list',
+      path: '/organisations/:organisationId/members',
+      aliases: ['/v1/organisation/:organisationId/members', '/v2/organisation/:organisationId/members'],
+      summary: 'List the members of an organisation',
+      params: z.strictObject({ organisationId: z.string() }),
+      run: async (call: Call<{ organisationId: string }>) => {
+        if (call.params.organisationId.toLowerCase() !== call.tenant.organisationId) throw notFound();
+        return list.run({ ...call, params: {} });
+      },
+    }));
+}
+
+export const users: readonly AnyAction[] = [...resource, ...members()];

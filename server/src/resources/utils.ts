@@ -1,0 +1,25 @@
+/** Small answers for programs that set a client up. */
+import { z } from 'zod';
+import { emptyAnswer } from './define.ts';
+import type { AnyAction } from './resource.ts';
+
+const testAuth: AnyAction = {
+  id: 'utils.test-auth',
+  method: 'GET',
+  path: '/utils/test-auth',
+  summary: 'Test a credential',
+  description: 'Answers `{}` to every API key and sign-in that is valid, whatever its scopes, and 401 to any other.',
+  tag: 'Utilities',
+  auth: 'any_credential',
+  scopes: [],
+  tenant: 'none',
+  params: null,
+  query: z.strictObject({}),
+  body: null,
+  response: emptyAnswer,
+  writes: false,
+  audit: null,
+  run: async () => ({}),
+};
+
+export const utils: readonly AnyAction[] = [testAuth];
