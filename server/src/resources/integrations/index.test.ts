@@ -15,7 +15,8 @@ onBothStores((on) => {
     });
     const answer = await on.get(`/integrations/${created.slug}`);
     expect(ok(answer)).toMatchObject({
-      ...created,
+      id: created.id,
+      slug: created.slug,
       organisation_id: on.api.a.organisation_id,
       workspace_id: null,
       type: 'organisation',
