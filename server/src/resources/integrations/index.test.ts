@@ -11,7 +11,6 @@ onBothStores((on) => {
       id: expect.any(String),
       slug: expect.stringMatching(/^oa-/),
       provider_slug: null,
-      provider_slug: null,
     });
     const answer = await on.get(`/integrations/${created.slug}`);
     expect(ok(answer)).toMatchObject({
