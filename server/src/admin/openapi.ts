@@ -49,6 +49,15 @@ const ERROR: JsonObject = {
         type: { type: 'string', enum: ['client_error', 'server_error'] },
       },
     },
+    errors: {
+      type: 'array',
+      description: 'All that is wrong with the request, the problem of `error` first; absent where it is the only one.',
+      items: {
+        type: 'object',
+        required: ['param', 'message'],
+        properties: { param: { type: ['string', 'null'] }, message: { type: 'string' } },
+      },
+    },
   },
 };
 

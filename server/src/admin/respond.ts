@@ -32,6 +32,7 @@ export function adminError(error: unknown, requestId: string, log: Log): AdminAn
       param: known?.param ?? null,
       type: row.status < 500 ? 'client_error' : 'server_error',
     },
+    ...(known?.problems == null ? null : { errors: known.problems }),
   };
   if (row.status === 500) log.error('administration request failed', { request_id: requestId, error });
   else if (known?.detail !== undefined || known?.cause !== undefined) {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { SluiceError } from '../kernel/errors.ts';
-import { furtherIssues, issuesOf } from '../resources/issues.ts';
+import { nearest } from '../kernel/nearest.ts';
+import { furtherIssues, type Issue, issuesOf, problemsOf, sentenceOf } from '../resources/issues.ts';
 
 const MAX_NAMES = 20;
 
@@ -8,16 +9,22 @@ const MAX_NAMES = 20;
 export function validate<T>(schema: z.ZodType<T>, value: unknown): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  const [issue, ...more] = issuesOf(result.error);
-  const path = issue?.path ?? '';
-  let message = `${path === '' ? 'The request' : path} ${issue?.message ?? 'is not valid'}`;
-  if (issue?.message === 'is not a known key' && !path.includes('.') && schema instanceof z.ZodObject) {
-    const names = Object.keys(schema.shape);
-    if (names.length > 0 && names.length <= MAX_NAMES) message += `; known are ${names.join(', ')}`;
-  }
-  if (!/[.!?]$/.test(message)) message += '.';
-  message += furtherIssues(more);
-  throw new SluiceError('validation', message, { param: path === '' ? null : path });
+  const issues = issuesOf(result.error).map((issue) => ({ ...issue, message: withNames(schema, issue) }));
+  const [first, ...more] = issues;
+  const path = first?.path ?? '';
+  throw new SluiceError('validation', sentenceOf(path, first?.message ?? 'is not valid') + furtherIssues(more), {
+    param: path === '' ? null : path,
+    ...(more.length === 0 ? {} : { problems: problemsOf(issues) }),
+  });
+}
+
+/** A key that is not known at the top is told which are. */
+function withNames(schema: z.ZodType, { path, message }: Issue): string {
+  if (message !== 'is not a known key' || path.includes('.') || !(schema instanceof z.ZodObject)) return message;
+  const names = Object.keys(schema.shape);
+  const meant = nearest(path, names);
+  if (names.length > 0 && names.length <= MAX_NAMES) return `${message}; known are ${names.join(', ')}`;
+  return meant === null ? message : `${message}; did you mean ${meant}?`;
 }
 
 /**

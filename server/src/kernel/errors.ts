@@ -68,6 +68,13 @@ export const ERRORS = {
 
 export type ErrorKind = keyof typeof ERRORS;
 
+/** One thing wrong with an input, as a whole sentence. */
+export interface Problem {
+  /** Dotted path of the field; null for the input as a whole. */
+  readonly param: string | null;
+  readonly message: string;
+}
+
 export interface ErrorOptions {
   /** Dotted path of the field at fault, for example `actions.on_fail.feedback.value`; null when not field-specific. */
   readonly param?: string | null;
@@ -81,6 +88,8 @@ export interface ErrorOptions {
   readonly type?: string;
   /** Whole seconds for a `Retry-After` header. */
   readonly retryAfter?: number;
+  /** All that is wrong with an input, the message's own problem first; for inputs with more than one. */
+  readonly problems?: readonly Problem[];
   /** `errors` list of the failure shape: `path: …, message: …`. */
   readonly errors?: readonly string[];
 }
@@ -93,6 +102,7 @@ export class SluiceError extends Error {
   readonly code: string | null;
   readonly retryAfter: number | null;
   readonly errors: readonly string[] | null;
+  readonly problems: readonly Problem[] | null;
   readonly status: number;
   readonly type: string;
 
@@ -105,6 +115,7 @@ export class SluiceError extends Error {
     this.code = options.code ?? ERRORS[kind].code;
     this.retryAfter = options.retryAfter ?? null;
     this.errors = options.errors ?? null;
+    this.problems = options.problems ?? null;
     this.status = options.status ?? ERRORS[kind].status;
     this.type = options.type ?? ERRORS[kind].type;
   }

@@ -5,7 +5,7 @@ import { hexSuffix } from '../kernel/id.ts';
 import type { TenantTx, Where } from '../store/ports.ts';
 import type { Row, SecretMapping, TenantTable } from '../store/schema.ts';
 import { isUuid } from './fields.ts';
-import { furtherIssues, type Issue } from './issues.ts';
+import { furtherIssues, type Issue, problemsOf, sentenceOf } from './issues.ts';
 import type { ReferencePorts } from './ports.ts';
 import type { Call } from './resource.ts';
 
@@ -19,8 +19,7 @@ export function actorId(principal: Principal): string {
 
 /** 400 `AB01` for one field: `param` and what it must be, as a phrase. */
 export function refuse(param: string, message: string): SluiceError {
-  const sentence = /^[A-Z]/.test(message) ? `${param}: ${message}` : `${param} ${message}`;
-  return new SluiceError('validation', /[.!?]$/.test(sentence) ? sentence : `${sentence}.`, { param });
+  return new SluiceError('validation', sentenceOf(param, message), { param });
 }
 
 /** 400 for the first of several issues, whose paths are relative to `prefix` (complete where it is empty); says where the others are. */
@@ -31,7 +30,10 @@ export function refuseIssues(prefix: string, issues: readonly Issue[]): SluiceEr
   const error = refuse(param, first?.message ?? 'is not valid');
   return more.length === 0
     ? error
-    : new SluiceError('validation', error.message + furtherIssues(more, prefix), { param });
+    : new SluiceError('validation', error.message + furtherIssues(more, prefix), {
+        param,
+        problems: problemsOf(issues, prefix),
+      });
 }
 
 /** 404 `AB02`: a body names something that does not exist or is not visible, the same answer for both. */

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import type { Problem } from '../kernel/errors.ts';
 
 /** One thing wrong with an input. `path` is dotted with indices in brackets (`targets[0].retry.attempts`); empty for the whole. */
 export interface Issue {
@@ -19,6 +20,21 @@ export function furtherIssues(issues: readonly Issue[], prefix = ''): string {
   const named = paths.filter((path) => path !== '').slice(0, NAMED);
   const where = named.length === 0 ? '' : `: ${named.join(', ')}${issues.length > NAMED ? ', …' : ''}`;
   return ` (${issues.length} more ${issues.length === 1 ? 'problem' : 'problems'}${where})`;
+}
+
+/** All issues as an answer lists them. `prefix` stands before their paths. */
+export function problemsOf(issues: readonly Issue[], prefix = ''): Problem[] {
+  return issues.map(({ path, message }) => {
+    const param = path === '' || prefix === '' ? prefix + path : `${prefix}.${path}`;
+    return { param: param === '' ? null : param, message: sentenceOf(param, message) };
+  });
+}
+
+/** What is wrong with a field, or with the request as a whole, as a sentence. `message` is a phrase or a sentence. */
+export function sentenceOf(param: string, message: string): string {
+  const subject = param === '' ? 'The request' : param;
+  const text = /^[A-Z]/.test(message) ? (param === '' ? message : `${param}: ${message}`) : `${subject} ${message}`;
+  return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 /** A path in the form the error contract uses. Key names come from the caller, so they are shortened and made printable. */

@@ -36,6 +36,8 @@ export interface RouteDecision {
   readonly chosen: string;
   /** In words: `conditions[1] matched`, `by weight 3`, `status 503` of the target before. */
   readonly why: string;
+  /** Why no further target was tried after a failure: `502 is not in on_status_codes [429, 503]`. */
+  readonly stopped?: string | undefined;
   /** Targets whose circuit is open. */
   readonly left_out?: readonly string[] | undefined;
 }

@@ -64,6 +64,7 @@ const route = z.object({
   mode: z.string(),
   chosen: z.string(),
   why: z.string(),
+  stopped: z.string().nullable().describe('Why no further target was tried after a failure.'),
   left_out: z.array(z.string()).describe('Targets whose circuit was open.'),
 });
 
@@ -164,7 +165,11 @@ export function decisionOf(
       of('limits')?.refused ?? null,
       of('dry_run') === true,
     ),
-    route: (decision?.route ?? []).map((one) => ({ ...one, left_out: [...(one.left_out ?? [])] })),
+    route: (decision?.route ?? []).map((one) => ({
+      ...one,
+      stopped: one.stopped ?? null,
+      left_out: [...(one.left_out ?? [])],
+    })),
     targets,
     targets_total: decision?.targets_total ?? targets.length,
     target,

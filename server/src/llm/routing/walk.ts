@@ -142,7 +142,17 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
     const more = i < targets.length - 1;
     x.next = more ? (status, code) => asksForNext(codes, status, code) || outer?.(status, code) === true : outer;
     result = await walkNode(x, walk, walker, child);
-    if (!goesOn(x, result, codes)) break;
+    if (goesOn(x, result, codes)) continue;
+    const stopped = more ? stoppedBy(x, result, codes) : null;
+    if (stopped !== null)
+      walk.decisions.push({
+        path: node.path,
+        mode: node.kind,
+        chosen: child.path,
+        why: 'its answer is final',
+        stopped,
+      });
+    break;
   }
   if (result === null) throw new SluiceError('internal', 'A group of the config has no targets.');
   return result;
@@ -162,6 +172,17 @@ function goesOn(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> |
     if (kind === 'client_closed' || (kind === 'hooks_failed' && x.guard?.soft === true)) return false;
   }
   return asksForNext(codes, ...outcomeOf(result));
+}
+
+/** Why a failure is not followed by the next target, in words; null for an answer that went well. */
+function stoppedBy(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> | null): string | null {
+  if (x.dryRun || (result.kind === 'done' && x.status < 400)) return null;
+  if (x.clientGone) return 'the caller left';
+  if (x.headSent && x.shown?.continuable !== true) return 'the caller has seen a part of the answer';
+  if (x.attempts.length >= MAX_ATTEMPTS) return `${MAX_ATTEMPTS} attempts were made`;
+  if (codes === null) return result.kind === 'failed' ? result.error.message : null;
+  const [status] = result.kind === 'done' ? [x.status] : outcomeOf(result);
+  return codes.has(status) ? null : `${status} is not in on_status_codes [${[...codes].join(', ')}]`;
 }
 
 /** A failure without an answer counts with the status it would be told with. */

@@ -9,6 +9,7 @@ import { utcMidnight } from '../fields.ts';
 import type { Call } from '../resource.ts';
 import { applyMetadataSchema } from '../settings/metadata.ts';
 import { effectiveSetting, metadataSchemaOf } from '../settings/settings.ts';
+import { unknownScopes } from '../unknown-scopes.ts';
 import { checkOutranks } from './rank.ts';
 import { cadenceDays, completeRotation, nextRotation, type RotationInput, type RotationPolicy } from './rotation.ts';
 import type { CreateBody } from './schema.ts';
@@ -33,8 +34,8 @@ export function checkScopes(
   path = 'scopes',
 ): string[] {
   const known = scopesOf(type);
-  const unknown = scopes.findIndex((scope) => !known.has(scope));
-  if (unknown >= 0) throw refuse(`${path}[${unknown}]`, `is not a scope of ${type} keys`);
+  const unknown = unknownScopes(scopes, known, path, `${type} keys`);
+  if (unknown !== null) throw unknown;
   const own = grantable(principal);
   const above = scopes.findIndex((scope) => !own.has(scope));
   if (above >= 0) {

@@ -15,6 +15,7 @@ import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
 import type { FindReferences, Reference } from '../references.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { name, toIso } from '../shapes.ts';
+import { type ConfigWarning, lintConfig } from './lint.ts';
 import { type Config, guardrailSlugs, parseConfig } from './schema.ts';
 import { maskConfig, openConfig, sealConfig } from './secrets.ts';
 import { describeConfig } from './structure.ts';
@@ -66,8 +67,18 @@ const detail = item.extend({
   version_id: z.string(),
 });
 
-const created = z.object({ id: z.string(), slug: z.string(), version_id: z.string(), object: z.literal('config') });
-const updated = z.object({ version_id: z.string() });
+const warnings = z
+  .array(z.object({ param: z.string(), message: z.string() }))
+  .optional()
+  .describe('What the config may not mean as it stands; absent where nothing is conspicuous.');
+const created = z.object({
+  id: z.string(),
+  slug: z.string(),
+  version_id: z.string(),
+  object: z.literal('config'),
+  warnings,
+});
+const updated = z.object({ version_id: z.string(), warnings });
 
 type CreateBody = z.output<typeof createBody>;
 type UpdateBody = z.output<typeof updateBody>;
@@ -90,6 +101,12 @@ function presentRow(row: Row<'configs'>) {
     last_updated_at: toIso(row.last_updated_at),
     object: 'config',
   };
+}
+
+/** The answer's warnings; nothing where there are none. */
+function warned(config: Config): { warnings?: ConfigWarning[] } {
+  const found = lintConfig(config);
+  return found.length === 0 ? {} : { warnings: found };
 }
 
 async function presentVersion(row: Row<'configs'>, version: Row<'config_versions'>) {
@@ -220,7 +237,7 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
       const sealed = await insertVersion(call, row, 1, config, null);
       call.audited(row.id, { before: null, after: { ...row, config: sealed }, table: 'configs' });
       call.tx.changed({ workspaceId, topic: 'configs', entityId: row.id });
-      return { id: row.id, slug: row.slug, version_id: row.version_id, object: 'config' };
+      return { id: row.id, slug: row.slug, version_id: row.version_id, object: 'config', ...warned(config) };
     },
   };
 
@@ -250,16 +267,18 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
         const version = await call.tx.find('config_versions', { id: row.version_id });
         if (version) await checkGuardrails(call, row.workspace_id, version.config as Config);
       }
+      let saved: Config | null = null;
       const patch: Patch<'configs'> = { updated_by: actorId(call.principal), last_updated_at: call.clock.now() };
       if (body.name !== undefined) patch.name = body.name;
       if (body.status !== undefined) patch.status = body.status;
       if (body.config !== undefined) {
-        patch.version_id = await addVersion(call, row, await readConfig(call, row.workspace_id, body.config));
+        saved = await readConfig(call, row.workspace_id, body.config);
+        patch.version_id = await addVersion(call, row, saved);
       }
       call.audited(row.id, changedColumns('configs', row, patch));
       await call.tx.update('configs', { id: row.id }, patch);
       call.tx.changed({ workspaceId: row.workspace_id, topic: 'configs', entityId: row.id });
-      return { version_id: patch.version_id ?? row.version_id };
+      return { version_id: patch.version_id ?? row.version_id, ...(saved === null ? {} : warned(saved)) };
     },
   };
 

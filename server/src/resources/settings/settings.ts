@@ -7,6 +7,7 @@ import { scopesOf } from '../../auth/scopes.ts';
 import { categoryOf, isOpenToWorkspaces } from '../../auth/security-settings.ts';
 import type { Row } from '../../store/schema.ts';
 import { refuse } from '../common.ts';
+import { unknownScopes } from '../unknown-scopes.ts';
 import type { MetadataSchema } from './metadata.ts';
 import type { WorkspaceSecurity, WorkspaceSettings } from './schema.ts';
 
@@ -93,8 +94,13 @@ export function checkWorkspaceSecurity(organisation: Organisation, patch: Worksp
  */
 export function checkUserKeySettings(patch: Partial<WorkspaceSettings> | null | undefined, merged: Json, prefix = '') {
   const scopes = patch?.user_api_key_auto_create_scopes ?? [];
-  const wrong = scopes.findIndex((scope) => !scopesOf('workspace-user').has(scope));
-  if (wrong >= 0) throw refuse(`${prefix}user_api_key_auto_create_scopes[${wrong}]`, 'is not a scope of user keys');
+  const wrong = unknownScopes(
+    scopes,
+    scopesOf('workspace-user'),
+    `${prefix}user_api_key_auto_create_scopes`,
+    'user keys',
+  );
+  if (wrong !== null) throw wrong;
   const [ttl, max] = [merged.user_api_key_ttl, merged.user_api_key_max_ttl];
   if (typeof ttl === 'number' && typeof max === 'number' && max > 0 && ttl > max) {
     const field = patch?.user_api_key_ttl == null ? 'user_api_key_max_ttl' : 'user_api_key_ttl';
