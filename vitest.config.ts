@@ -45,6 +45,7 @@ const LONG = [
   'server/test/half-states.test.ts',
   'server/test/idempotency.test.ts',
   'server/test/limit-input.test.ts',
+  'server/test/loop-delay.test.ts',
   'server/test/limits/coverage.test.ts',
   'server/test/limits/order.test.ts',
   'server/test/limits/passed-through.test.ts',

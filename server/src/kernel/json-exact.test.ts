@@ -69,3 +69,74 @@ describe.each([
       expect(() => parse(text)).toThrow(SyntaxError);
   });
 });
+
+describe('parseExact and its numbers', () => {
+  const far = 'x'.repeat(3000);
+
+  it('keeps them under any key and at any place, in short texts and long ones', () => {
+    for (const pad of ['', far])
+      for (const text of [
+        `{"p":"${pad}","a b":{"\\u0041\\"":[1,[[],{"__proto__":12345678901234567890}],-98765432109876543210]},"x":3}`,
+        `["${pad}",{"a":[],"b":{}},[{"a":1},2,[12345678901234567890]]]`,
+        `{"p":"${pad}","":12345678901234567890,"n":1e999}`,
+      ]) {
+        const kept = pad === '' && !/\d{16}/.test(text) ? JSON.stringify(JSON.parse(text)) : text;
+        expect(JSON.stringify(parseExact(text))).toBe(kept.replace('\\u0041', 'A'));
+      }
+  });
+
+  it('takes the second of two values of one name, as JSON.parse does', () => {
+    expect(JSON.stringify(parseExact('{"a":12345678901234567890,"a":1}'))).toBe('{"a":1}');
+    expect(JSON.stringify(parseExact('{"a":{"b":12345678901234567890},"a":[1]}'))).toBe('{"a":[1]}');
+    expect(JSON.stringify(parseExact('{"a":1,"a":12345678901234567890}'))).toBe('{"a":12345678901234567890}');
+  });
+
+  it('loses no digit in any value', () => {
+    const number = fc.bigInt().map((n) => `${n}`);
+    const { text } = fc.letrec<{ text: string }>((tie) => ({
+      text: fc.oneof(
+        { maxDepth: 4 },
+        number,
+        fc.string().map((s) => JSON.stringify(s)),
+        fc.array(tie('text')).map((list) => `[${list.join(',')}]`),
+        fc.dictionary(fc.string(), tie('text')).map(
+          (all) =>
+            `{${Object.entries(all)
+              .filter(([key]) => !/^\d+$/.test(key))
+              .map(([key, value]) => `${JSON.stringify(key)}:${value}`)
+              .join(',')}}`,
+        ),
+      ),
+    }));
+    fc.assert(
+      fc.property(text, (value) => {
+        for (const pad of ['', far]) {
+          const whole = `{"p":"${pad}","v":${value}}`;
+          expect(JSON.stringify(parseExact(whole))).toBe(whole);
+        }
+      }),
+    );
+  });
+});
+
+describe.each([
+  ['parseExact', parseExact],
+  ['parseJson', parseJson],
+])('%s and weight', (_name, parse) => {
+  const list = (value: string, count: number) => `{"a":[${Array(count).fill(value).join(',')}]}`;
+
+  it.each([
+    ['numbers', '1', 399_000, 400_500],
+    ['empty texts', '""', 399_000, 400_500],
+    ['arrays', '[]', 79_000, 81_000],
+    ['objects', '{"a":1}', 23_000, 24_000],
+  ])('reads many %s, and refuses more without reading them', (_title, value, few, many) => {
+    expect(parse(list(value, few))).toEqual(JSON.parse(list(value, few)));
+    expect(() => parse(list(value, many))).toThrow('more values');
+  });
+
+  it('counts nothing inside of strings', () => {
+    const text = JSON.stringify({ a: '[,{:"'.repeat(200_000) });
+    expect(JSON.stringify(parse(text))).toBe(text);
+  });
+});

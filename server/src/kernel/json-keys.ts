@@ -12,6 +12,7 @@ export type JsonFault =
   | 'depth'
   | 'keys'
   | 'number'
+  | 'weight'
   | 'trailing';
 
 const FAULTS: Record<JsonFault, string> = {
@@ -23,6 +24,7 @@ const FAULTS: Record<JsonFault, string> = {
   duplicate_key: 'The body names a key twice in one object',
   depth: 'The body is nested too deeply',
   keys: 'The body has too many keys',
+  weight: 'The body has too many values, or too much white space',
   number: 'The body has a number literal that is too long',
   trailing: 'The body has data after the JSON object',
 };

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { parseExact } from './json-exact.ts';
 import { decodeString, type JsonFault, JsonScanError, type ScanLimits, scanJson, spliceParts } from './json-scan.ts';
 
 const NONE: readonly string[] = [];
@@ -283,13 +284,57 @@ describe('scanJson', () => {
     expect(reason('{"a":1,"b":2}', { keys: 1 })).toBe('keys');
   });
 
+  it('bounds values, bytes of keys and what stands outside of strings', () => {
+    const list = (value: string, count: number) => `{"a":[${Array(count).fill(value).join(',')}]}`;
+    for (const [value, few, many] of [
+      ['1', 399_000, 400_500],
+      ['""', 399_000, 400_500],
+      ['[]', 79_000, 81_000],
+      ['12345678901234567', 7_900, 8_100],
+      ['0.12345678901234567', 399_000, 400_500],
+    ] as const) {
+      expect(reason(list(value, few))).toBeNull();
+      expect(reason(list(value, many))).toBe('weight');
+    }
+    expect(reason(list('1', 100), { weight: 50 })).toBe('weight');
+    expect(reason(`{"${'k'.repeat(1_000_000)}":1}`)).toBeNull();
+    expect(reason(`{"${'k'.repeat(1_100_000)}":1}`)).toBe('keys');
+    const wide = (bytes: number, text = '') => `{${' '.repeat(bytes / 2)}"a":"${text}"${'\n'.repeat(bytes / 2)}}`;
+    expect(reason(wide(8_000_000, 'x'.repeat(9_000_000)))).toBeNull();
+    expect(reason(wide(8_400_000))).toBe('weight');
+    expect(reason(`{"a":1}${' '.repeat(9_000_000)}`)).toBe('weight');
+    expect(reason(`{"a":1${' '.repeat(9_000_000)}`)).toBe('weight');
+    expect(reason(`{"a":${' '.repeat(9_000_000)}1}`)).toBe('weight');
+  });
+
+  it('lets nothing through that is refused when it is parsed', () => {
+    const values = [
+      '1',
+      '""',
+      '[]',
+      '{}',
+      '{"k":1}',
+      '12345678901234567',
+      '1e999',
+      '[[[]]]',
+      '{"a":[{"b":[]}]}',
+      'null',
+    ];
+    for (const value of values) {
+      for (const count of [1_000, 8_000, 19_000, 79_000, 399_000]) {
+        const text = `{"a":[${Array(count).fill(value).join(',')}]}`;
+        if (reason(text, { keys: 1_000_000 }) === null) expect(() => parseExact(text)).not.toThrow();
+      }
+    }
+  });
+
   it('G-10 stays fast on hostile bodies: many keys, long common prefixes, deep nesting, endless digits', () => {
-    const prefix = 'p'.repeat(1500);
+    const prefix = 'p'.repeat(45);
     const bodies = [
       `{${Array.from({ length: 20_000 }, (_, k) => `"${k}":1`).join(',')}}`,
       `{${Array.from({ length: 19_000 }, (_, k) => `"${prefix}${k}":1`).join(',')}}`,
       `{${Array.from({ length: 20_000 }, (_, k) => `"\\u0061${k}":1`).join(',')}}`,
-      `{"a":[${'{},'.repeat(1_000_000)}{}]}`,
+      `{"a":[${'{},'.repeat(75_000)}{}]}`,
       `{"a":"${'\\n'.repeat(2_000_000)}"}`,
     ];
     for (const body of bodies) {

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { endianness } from 'node:os';
+import { CONTAINER_WEIGHT, LONG_WEIGHT, MAX_WEIGHT, MEMBER_WEIGHT } from './json-exact.ts';
 import { fail, KeyIndex } from './json-keys.ts';
 import { simdBegin, simdEnd } from './json-simd.ts';
 
@@ -27,6 +28,8 @@ export interface ScanLimits {
   readonly keys?: number;
   /** Characters of one number literal. Default 64. */
   readonly number?: number;
+  /** Weight of all values: at least what `json-exact.ts` counts, so that what was scanned is read. Default 400,000. */
+  readonly weight?: number;
 }
 
 export interface ScanResult {
@@ -41,6 +44,12 @@ export interface ScanResult {
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const MAX_DEPTH = 1024;
+/** Bytes of all keys together: the index reads each of them, at 6 ns a byte. */
+const MAX_KEY_BYTES = 1024 * 1024;
+/** Bytes outside of strings: white space and numbers are read one by one. */
+const MAX_BARE_BYTES = 8 * 1024 * 1024;
+/** Digits from which on an integer may be one that no double holds. */
+const LONG_NUMBER = 16;
 
 /** Bytes of a body from which its string values are given to `simdEnd`. Keys are short: the loop is as fast for them. */
 const SIMD_FROM = 1024;
@@ -76,10 +85,9 @@ const FROM = new Int32Array([-1, -0x100, -0x10000, -0x1000000]);
  * Offset of the closing quote of the string whose first content byte is at `start`. Four bytes are tested at a time:
  * after `^ 0x02` the quote and the control characters, and nothing else, are below 0x21 (0x22 swaps with 0x20, 0x21
  * with 0x23), and the classic zero-byte test finds backslashes. The lowest flag of such a test is always exact.
- * `words[k]` covers bytes from `4k - shift`.
+ * `words[k]` covers bytes from `4k - shift`. From `n` on nothing is read: there the body ends, or a key is too long.
  */
-function stringEnd(buf: Buffer, words: Int32Array, shift: number, start: number): number {
-  const n = buf.length;
+function stringEnd(buf: Buffer, words: Int32Array, shift: number, start: number, n: number): number {
   const wordEnd = words.length;
   let i = start;
   escaped = false;
@@ -100,12 +108,12 @@ function stringEnd(buf: Buffer, words: Int32Array, shift: number, start: number)
       if (flags !== 0) i += (31 - Math.clz32(flags & -flags)) >> 3;
     }
     while (i < n && STOPS[buf[i] as number] === 0) i++;
-    if (i >= n) fail('syntax', n, ': a string is not closed');
+    if (i >= n) unclosed(buf, n);
     const c = buf[i] as number;
     if (c === QUOTE) return i;
     if (c !== BACKSLASH) fail('syntax', i, ': a string holds a control character');
     escaped = true;
-    if (i + 1 >= n) fail('syntax', n, ': a string is not closed');
+    if (i + 1 >= n) unclosed(buf, n);
     const e = buf[i + 1] as number;
     if (ESCAPES[e] === 1) {
       // Escapes come in runs, above all in text that is made of them.
@@ -129,11 +137,25 @@ function stringEnd(buf: Buffer, words: Int32Array, shift: number, start: number)
   }
 }
 
+function unclosed(buf: Buffer, end: number): never {
+  if (end < buf.length) fail('keys', end);
+  fail('syntax', end, ': a string is not closed');
+}
+
+/** Whether the number that `numberEnd` measured last has an exponent that may make it infinite. */
+let grows = false;
+
+function noDigit(buf: Buffer, at: number, end: number): never {
+  fail(at >= end && end < buf.length ? 'number' : 'syntax', at);
+}
+
 /** Offset after the number that starts at `start`. */
 function numberEnd(buf: Buffer, start: number, limit: number): number {
-  const n = buf.length;
+  // Of a longer one no more is read.
+  const n = Math.min(buf.length, start + limit + 1);
   let i = start;
   let c = buf[i] as number;
+  grows = false;
   if (c === 0x2d) {
     i++;
     c = i < n ? (buf[i] as number) : 0;
@@ -148,28 +170,40 @@ function numberEnd(buf: Buffer, start: number, limit: number): number {
   }
   if (i < n && buf[i] === 0x2e) {
     i++;
-    if (i >= n || !isDigit(buf[i] as number)) fail('syntax', i);
+    if (i >= n || !isDigit(buf[i] as number)) noDigit(buf, i, n);
     while (i < n && isDigit(buf[i] as number)) i++;
   }
   if (i < n && ((buf[i] as number) | 0x20) === 0x65) {
     i++;
+    grows = buf[i] !== 0x2d;
     if (i < n && (buf[i] === 0x2b || buf[i] === 0x2d)) i++;
-    if (i >= n || !isDigit(buf[i] as number)) fail('syntax', i);
+    if (i >= n || !isDigit(buf[i] as number)) noDigit(buf, i, n);
     while (i < n && isDigit(buf[i] as number)) i++;
   }
   if (i - start > limit) fail('number', start);
   return i;
 }
 
+/** No fraction and no exponent. */
+function isPlain(buf: Buffer, start: number, end: number): boolean {
+  for (let i = start; i < end; i++) if (buf[i] === 0x2e || ((buf[i] as number) | 0x20) === 0x65) return false;
+  return true;
+}
+
 function isDigit(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x39;
 }
 
-function skipSpace(buf: Buffer, start: number): number {
-  const n = buf.length;
+function skipSpace(buf: Buffer, start: number, stop: number): number {
   let i = start;
-  while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
+  while (i < stop && WHITESPACE[buf[i] as number] === 1) i++;
   return i;
+}
+
+/** The body ends here, or has had as much outside of strings as is read. */
+function tooEarly(at: number, end: number): never {
+  if (at < end) fail('weight', at);
+  fail('syntax', end, ': it ends too early');
 }
 
 class Found implements ScanResult {
@@ -230,6 +264,7 @@ export function scanJson(
   const depthLimit = Math.min(limits?.depth ?? 64, MAX_DEPTH);
   const keyLimit = limits?.keys ?? 20_000;
   const numberLimit = limits?.number ?? 64;
+  const weightLimit = limits?.weight ?? MAX_WEIGHT;
   const n = buf.length;
   if (n === 0) fail('empty', 0);
   if (n >= 3 && buf[0] === 0xef && buf[1] === 0xbb && buf[2] === 0xbf) fail('byte_order_mark', 0);
@@ -243,7 +278,7 @@ export function scanJson(
     LITTLE_ENDIAN && !simd ? new Int32Array(buf.buffer, buf.byteOffset - shift, (n + shift) >> 2) : NO_WORDS;
   const keys = new KeyIndex(buf, keyLimit);
 
-  let i = skipSpace(buf, 0);
+  let i = skipSpace(buf, 0, Math.min(n, MAX_BARE_BYTES));
   if (i >= n) fail('empty', n);
   if (buf[i] !== 0x7b) fail('not_object', i);
   const found = new Found(wanted, i + 1);
@@ -251,6 +286,11 @@ export function scanJson(
   let owners = 0;
   let pending = -1;
   let pendingStart = 0;
+  let weight = 0;
+  let keyBytes = 0;
+  let quoted = 0;
+  // Where the body has had so much outside of strings that the rest is not read.
+  let stop = Math.min(n, MAX_BARE_BYTES);
   let isObject = true;
   stackKind[0] = OBJECT;
   stackOwner[0] = 0;
@@ -259,8 +299,8 @@ export function scanJson(
   let fresh = true;
 
   for (;;) {
-    while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
-    if (i >= n) fail('syntax', n, ': it ends too early');
+    while (i < stop && WHITESPACE[buf[i] as number] === 1) i++;
+    if (i >= stop) tooEarly(i, n);
     let c = buf[i] as number;
 
     if (fresh && c === (isObject ? 0x7d : 0x5d)) {
@@ -269,8 +309,11 @@ export function scanJson(
       if (isObject) {
         if (c !== QUOTE) fail('syntax', i);
         const start = i + 1;
-        const end = stringEnd(buf, words, shift, start);
-        if (keys.count >= keyLimit) fail('keys', i);
+        const end = stringEnd(buf, words, shift, start, Math.min(n, start + MAX_KEY_BYTES + 1));
+        keyBytes += end - start;
+        if (keys.count >= keyLimit || keyBytes > MAX_KEY_BYTES) fail('keys', i);
+        weight += MEMBER_WEIGHT;
+        quoted += end - start;
         const owner = stackOwner[depth] as number;
         if (escaped) {
           const key = keys.addEscaped(owner, start, end);
@@ -280,11 +323,12 @@ export function scanJson(
           if (depth === 0) pending = matchWanted(buf, start, end, wanted);
         }
         i = end + 1;
-        while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
-        if (i >= n || buf[i] !== 0x3a) fail('syntax', Math.min(i, n));
+        while (i < stop && WHITESPACE[buf[i] as number] === 1) i++;
+        if (i >= stop) tooEarly(i, n);
+        if (buf[i] !== 0x3a) fail('syntax', i);
         i++;
-        while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
-        if (i >= n) fail('syntax', n, ': it ends too early');
+        while (i < stop && WHITESPACE[buf[i] as number] === 1) i++;
+        if (i >= stop) tooEarly(i, n);
         c = buf[i] as number;
       }
       const start = i;
@@ -292,11 +336,15 @@ export function scanJson(
       if (c === QUOTE) {
         const end = simd ? simdEnd(buf, i + 1) : -1;
         // A string with a fault is read again by the loop, which names it.
-        i = (end >= 0 ? end : stringEnd(buf, words, shift, i + 1)) + 1;
+        i = (end >= 0 ? end : stringEnd(buf, words, shift, i + 1, n)) + 1;
+        quoted += i - start;
+        stop = Math.min(n, MAX_BARE_BYTES + quoted);
       } else if (c === 0x7b || c === 0x5b) {
         if (depth === 0) pendingStart = start;
         depth++;
         if (depth >= depthLimit) fail('depth', i);
+        weight += CONTAINER_WEIGHT + 1;
+        if (weight > weightLimit) fail('weight', start);
         isObject = c === 0x7b;
         stackKind[depth] = isObject ? OBJECT : ARRAY;
         stackOwner[depth] = isObject ? ++owners : 0;
@@ -315,7 +363,9 @@ export function scanJson(
       } else {
         kind = 3;
         i = numberEnd(buf, i, numberLimit);
+        if (grows || (i - start >= LONG_NUMBER && isPlain(buf, start, i))) weight += LONG_WEIGHT;
       }
+      if (++weight > weightLimit) fail('weight', start);
       if (depth === 0) {
         found.empty = false;
         if (pending >= 0) {
@@ -324,8 +374,8 @@ export function scanJson(
         }
       }
       // After a value only a comma or the container's end may follow.
-      while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
-      if (i >= n) fail('syntax', n, ': it ends too early');
+      while (i < stop && WHITESPACE[buf[i] as number] === 1) i++;
+      if (i >= stop) tooEarly(i, n);
       c = buf[i] as number;
       i++;
       if (c === 0x2c) {
@@ -338,8 +388,8 @@ export function scanJson(
     // Here a container was just closed at i - 1; close as many as follow directly.
     for (;;) {
       if (depth === 0) {
-        i = skipSpace(buf, i);
-        if (i < n) fail('trailing', i);
+        i = skipSpace(buf, i, stop);
+        if (i < n) fail(i < stop ? 'trailing' : 'weight', i);
         keys.finish();
         return found;
       }
@@ -353,8 +403,8 @@ export function scanJson(
           pending = -1;
         }
       }
-      while (i < n && WHITESPACE[buf[i] as number] === 1) i++;
-      if (i >= n) fail('syntax', n, ': it ends too early');
+      while (i < stop && WHITESPACE[buf[i] as number] === 1) i++;
+      if (i >= stop) tooEarly(i, n);
       const c2 = buf[i] as number;
       i++;
       if (c2 === 0x2c) {

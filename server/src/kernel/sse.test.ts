@@ -84,9 +84,15 @@ describe('SseSplitter', () => {
 
   it('F-05 a flood of blank lines makes no events and is bounded', () => {
     const splitter = new SseSplitter(1 << 20);
-    expect(splitter.push(Buffer.alloc(1 << 19, '\n'))).toEqual([]);
+    expect(splitter.push(Buffer.alloc(9_000, '\n'))).toEqual([]);
     expect(splitter.push(Buffer.from('data: 1\n\n'))).toHaveLength(1);
-    expect(() => splitter.push(Buffer.alloc((1 << 20) + 1, '\n'))).toThrow('an event of more than');
+    expect(() => splitter.push(Buffer.alloc(10_001, '\n'))).toThrow('an event of more than 10000 lines');
+  });
+
+  it('refuses an event of more lines than anybody reads', () => {
+    const splitter = new SseSplitter();
+    expect(splitter.push(Buffer.from(`${'data: 1\n'.repeat(9_000)}\n`))).toHaveLength(1);
+    expect(() => splitter.push(Buffer.from('data: 1\r\n'.repeat(10_001)))).toThrow('an event of more than 10000 lines');
   });
 
   it('gives an event out with its last byte and not with the next event', () => {

@@ -9,6 +9,8 @@ export interface SseEvent {
 const LF = 0x0a;
 const CR = 0x0d;
 const DEFAULT_MAX = 8 * 1024 * 1024;
+/** Lines of one event: each costs more than its bytes. */
+const MAX_LINES = 10_000;
 
 /**
  * Cuts a byte stream into whole events, each slice with the blank line that ends it, so that all slices together are
@@ -25,6 +27,7 @@ export class SseSplitter {
   #lineStart = true;
   /** The event has a line that is not blank. Blank lines before it belong to it: a flood of them makes no events. */
   #content = false;
+  #lines = 0;
   /** The last byte was a CR, and a LF would belong to it. */
   #afterCr = false;
   /** That CR ended an event. */
@@ -102,6 +105,9 @@ export class SseSplitter {
   #endOfLine(blank: boolean): boolean {
     this.#lineStart = true;
     const ends = blank && this.#content;
+    this.#lines = ends ? 0 : this.#lines + 1;
+    if (this.#lines > MAX_LINES)
+      throw new SluiceError('upstream_invalid', `The provider sent an event of more than ${MAX_LINES} lines`);
     this.#content = !blank;
     return ends;
   }

@@ -12,8 +12,8 @@ export class ClientSide {
   #headers: readonly string[] = [];
   #status = 0;
   #control: WireControl | null = null;
-  /** Whoever wants the upstream to wait: a slow client, guardrails. */
-  readonly #waits = new Set<'client' | 'guard'>();
+  /** Whoever wants the upstream to wait: a slow client, guardrails, or all others whose turn it is. */
+  readonly #waits = new Set<'client' | 'guard' | 'turn'>();
   #over = false;
 
   constructor(x: Exchange, target: Target) {
@@ -53,7 +53,7 @@ export class ClientSide {
     response.once('drain', () => this.wait('client', false));
   }
 
-  wait(who: 'client' | 'guard', on: boolean): void {
+  wait(who: 'client' | 'guard' | 'turn', on: boolean): void {
     const before = this.#waits.size;
     if (on) this.#waits.add(who);
     else this.#waits.delete(who);
@@ -64,6 +64,12 @@ export class ClientSide {
 
   waits(who: 'client' | 'guard'): boolean {
     return this.#waits.has(who);
+  }
+
+  /** A socket that has much to read is read thirty times in one turn of the event loop: others have theirs in between. */
+  giveWay(): void {
+    this.wait('turn', true);
+    setImmediate(() => this.wait('turn', false));
   }
 
   /** The answer is at hand in one piece of `length` bytes. */

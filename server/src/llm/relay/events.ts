@@ -1,5 +1,6 @@
 /** The events of one stream as its caller gets them: as they came, or converted, and looked at on the way. */
 import type { SluiceError } from '../../kernel/errors.ts';
+import { isTooHeavy } from '../../kernel/json-exact.ts';
 import { parseEvent, SseSplitter } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
 import { isTerminal, TerminalTracker } from '../../operations/dialects/stream.ts';
@@ -9,12 +10,17 @@ import type { Bound } from '../../providers/binding.ts';
 import type { CallContext, Framing } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
-import { findUsage, passesGeneration } from './facts.ts';
-import { answerTouches, isSilent, modelIn, parsed } from './look.ts';
+import { findUsage, passesGeneration, usageNearEnd } from './facts.ts';
+import { answerTouches, EVENT_WEIGHT, isSilent, modelIn, parsed } from './look.ts';
 import type { Meter } from './meter.ts';
+import { tooMuch } from './whole.ts';
 
 // Also the beginning of Gemini's `usageMetadata`.
 const USAGE = Buffer.from('"usage');
+/** Larger events, such as those with pictures, are not parsed for their counts alone, which stand at their end. */
+const PARSED_BYTES = 1024 * 1024;
+/** Smaller events are light. */
+const WEIGHED_BYTES = 64 * 1024;
 
 export class EventReader {
   readonly #x: Exchange;
@@ -138,12 +144,13 @@ export class EventReader {
 
   #pass(event: Buffer, out: Buffer[]): void {
     if (!isSilent(event)) this.#meter.count(event);
-    if (event.indexOf(USAGE) !== -1) {
-      const body = parsed(parseEvent(event));
-      const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
-      if (body !== null && usage !== null) {
+    const large = event.length > PARSED_BYTES;
+    if (large || event.indexOf(USAGE) !== -1) {
+      const body = large ? null : parsed(parseEvent(event));
+      const usage = large ? usageNearEnd(event) : body && findUsage(body, this.#bound.binding.usagePath);
+      if (usage !== null) {
         this.#meter.see(usage);
-        if (this.#stripUsage && Array.isArray(body.choices) && body.choices.length === 0) return;
+        if (this.#stripUsage && Array.isArray(body?.choices) && body.choices.length === 0) return;
       }
     }
     if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(event, this.#bound.binding.modelKey);
@@ -154,10 +161,12 @@ export class EventReader {
   #convert(transform: StreamTransform, bytes: Buffer, out: Buffer[]): void {
     const event = parseEvent(bytes);
     if (event === null) return;
+    if (bytes.length > WEIGHED_BYTES && isTooHeavy(event.data, EVENT_WEIGHT)) throw tooMuch();
     this.#meter.count(bytes);
-    if (bytes.indexOf(USAGE) !== -1) {
-      const body = parsed(event);
-      const usage = body === null ? null : findUsage(body, this.#bound.binding.usagePath);
+    const large = bytes.length > PARSED_BYTES;
+    if (large || bytes.indexOf(USAGE) !== -1) {
+      const body = large ? null : parsed(event);
+      const usage = large ? usageNearEnd(bytes) : body && findUsage(body, this.#bound.binding.usagePath);
       if (usage !== null) this.#meter.see(usage);
     }
     if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(bytes, this.#bound.binding.modelKey);

@@ -7,7 +7,8 @@ import type { Exchange } from '../exchange.ts';
 const FACTS = ['usage', 'usageMetadata', 'model', 'error'] as const;
 const WITHOUT_ERROR = FACTS.slice(0, -1);
 /** Answers of our own providers are not attackers' bodies: only the shape of the scan matters, not its small limits. */
-const LIMITS = { depth: 512, keys: 2_000_000, number: 4096 };
+const LIMITS = { depth: 512, keys: 200_000, number: 4096, weight: 800_000 };
+const MAX_USAGE_BYTES = 64 * 1024;
 const USAGE_KEY = Buffer.from('"usage"');
 
 export interface AnswerFacts {
@@ -20,7 +21,7 @@ export interface AnswerFacts {
 }
 
 const NOTHING: AnswerFacts = { usage: null, model: null, error: null, broken: false };
-/** What the scan refuses beyond that, `JSON.parse` takes. */
+/** What the scan refuses beyond that is JSON for others. */
 const BROKEN: ReadonlySet<JsonFault> = new Set(['empty', 'not_object', 'syntax', 'trailing']);
 
 /**
@@ -33,8 +34,8 @@ export function readAnswerFacts(body: Buffer, cut: boolean, errors: boolean): An
   try {
     scan = scanJson(body, errors ? FACTS : WITHOUT_ERROR, LIMITS);
   } catch (error) {
-    if (error instanceof JsonScanError) return BROKEN.has(error.reason) ? { ...NOTHING, broken: true } : NOTHING;
-    throw error;
+    if (!(error instanceof JsonScanError)) throw error;
+    return BROKEN.has(error.reason) ? { ...NOTHING, broken: true } : { ...NOTHING, usage: usageNearEnd(body) };
   }
   const usage = scan.get('usage') ?? scan.get('usageMetadata');
   const model = scan.get('model');
@@ -56,14 +57,17 @@ function objectAt(body: Buffer, start: number, end: number): JsonObject | null {
   }
 }
 
-/** The last `"usage": {…}` before the end of a long answer. */
-function usageNearEnd(body: Buffer): JsonObject | null {
-  const at = body.lastIndexOf(USAGE_KEY);
+/** The last `"usage": {…}` before the end of a long answer, or of a large event. */
+export function usageNearEnd(body: Buffer): JsonObject | null {
+  const tail = Math.max(0, body.length - MAX_USAGE_BYTES);
+  const near = body.subarray(tail).lastIndexOf(USAGE_KEY);
+  const at = near === -1 ? -1 : tail + near;
   if (at === -1) return null;
   const open = body.indexOf(123, at);
   if (open === -1) return null;
   let depth = 0;
-  for (let i = open; i < body.length; i++) {
+  const last = Math.min(body.length, open + MAX_USAGE_BYTES);
+  for (let i = open; i < last; i++) {
     if (body[i] === 123) depth += 1;
     else if (body[i] === 125 && --depth === 0) return objectAt(body, open, i + 1);
   }

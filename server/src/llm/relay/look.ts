@@ -38,10 +38,13 @@ export function shownLength(headers: readonly string[]): number | null {
     : null;
 }
 
+/** Weight of one event that is read: what it says, or becomes, is looked at several times. */
+export const EVENT_WEIGHT = 100_000;
+
 export function parsed(event: StreamEvent | null): JsonObject | null {
   if (event === null || event.data === '[DONE]') return null;
   try {
-    const value: unknown = parseJson(event.data);
+    const value: unknown = parseJson(event.data, EVENT_WEIGHT);
     return isObject(value) ? value : null;
   } catch {
     return null;

@@ -5,7 +5,6 @@
  */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { parseExact } from '../../kernel/json-exact.ts';
 import type { WireControl, WireHandler } from '../../kernel/wire.ts';
 import { asProviderError } from '../../operations/dialects/errors.ts';
 import { embeddedError, type ProviderError } from '../../operations/dialects/provider-error.ts';
@@ -27,7 +26,7 @@ import { followShown, goesOnFrom } from './rescue.ts';
 import { Sample } from './sample.ts';
 import { Times } from './times.ts';
 import { StreamWatch, silent } from './watch.ts';
-import { errorAmong, noJson, readWhole, recordFailure, unfit } from './whole.ts';
+import { errorAmong, noJson, readObject, readWhole, recordFailure, tooMuch, unfit } from './whole.ts';
 
 /** An answer this small is sent in one piece, head and body together. */
 const WHOLE_BYTES = 64 * 1024;
@@ -36,8 +35,11 @@ const WHOLE_MS = 250;
 const ERROR_BYTES = 1024 * 1024;
 /** Bytes of an answer in one piece that wait for its end while another attempt may follow. */
 const RESCUED_BYTES = 4 * 1024 * 1024;
-/** Largest answer that can be converted between shapes. */
-const CONVERT_BYTES = 64 * 1024 * 1024;
+/** Largest answer that can be converted between shapes: each megabyte of text or pictures holds the event loop for 6 ms. */
+const CONVERT_BYTES = 16 * 1024 * 1024;
+
+/** A chunk of a stream after which another connection has its turn: up to 10,000 events. */
+const TURN_BYTES = 32 * 1024;
 
 type Mode = 'none' | 'error' | 'bytes' | 'json' | 'events';
 
@@ -187,8 +189,10 @@ export class Relay implements WireHandler {
       }
     }
     if (this.#mode === 'bytes') this.#bytes(chunk);
-    else if (this.#mode === 'events') this.#read(chunk);
-    else this.#collect(chunk, this.#mode === 'json' ? CONVERT_BYTES : ERROR_BYTES);
+    else if (this.#mode === 'events') {
+      this.#read(chunk);
+      if (chunk.length >= TURN_BYTES) this.#client.giveWay();
+    } else this.#collect(chunk, this.#mode === 'json' ? CONVERT_BYTES : ERROR_BYTES);
   }
 
   onEnd(): void {
@@ -250,7 +254,7 @@ export class Relay implements WireHandler {
     } else if (this.#pendingBytes <= limit) {
       this.#pending.push(chunk);
     } else if (this.#mode === 'json') {
-      this.#fail(new SluiceError('upstream_invalid', 'The provider sent an answer too large to convert.'));
+      this.#fail(tooMuch());
     } else {
       // An error that never ends would hold the caller for as long as the provider likes.
       this.#control?.abort();
@@ -422,16 +426,7 @@ export class Relay implements WireHandler {
   #endJson(): void {
     const x = this.#x;
     const raw = Buffer.concat(this.#pending);
-    let answer: unknown;
-    try {
-      answer = parseExact(raw.toString('utf8'));
-    } catch (error) {
-      throw new SluiceError('upstream_invalid', 'The provider answered with something that is not JSON.', {
-        cause: error,
-      });
-    }
-    if (!isObject(answer))
-      throw new SluiceError('upstream_invalid', 'The provider answered with JSON that is not an object.');
+    const answer = readObject(raw);
     const { received } = this.#bound.binding;
     const body = received === undefined ? answer : received(answer, (name) => headerOf(this.#headers, name));
     const embedded = this.#bound.binding.shape === 'raw' ? null : embeddedError(body);

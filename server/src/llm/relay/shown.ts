@@ -5,7 +5,7 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { Shape } from '../../operations/operation.ts';
-import { isSilent } from './look.ts';
+import { EVENT_WEIGHT, isSilent } from './look.ts';
 
 /** Longest text that is gone on from, in characters. */
 const TEXT_LENGTH = 1024 * 1024;
@@ -140,7 +140,7 @@ function read(bytes: Buffer): JsonObject | null {
   const event = parseEvent(bytes);
   if (event === null || event.data === '' || event.data.trim() === '[DONE]') return null;
   try {
-    const body: unknown = parseJson(event.data);
+    const body: unknown = parseJson(event.data, EVENT_WEIGHT);
     return isObject(body) ? body : null;
   } catch {
     return null;

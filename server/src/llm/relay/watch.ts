@@ -14,7 +14,7 @@ import type { Exchange } from '../exchange.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
 import { errorIn, filtered, isFiltered, isPing, knowsEvents, saysSomething, tellsEnd } from './content.ts';
-import { isSilent, piecesOf } from './look.ts';
+import { EVENT_WEIGHT, isSilent, piecesOf } from './look.ts';
 import { type BreakRules, isFollowed } from './rules.ts';
 import type { Times } from './times.ts';
 
@@ -218,7 +218,7 @@ function bodyOf(bytes: Buffer): JsonObject | null | undefined {
   const event = parseEvent(bytes);
   if (event === null || event.data === '' || event.data.trim() === '[DONE]') return null;
   try {
-    const body: unknown = parseJson(event.data);
+    const body: unknown = parseJson(event.data, EVENT_WEIGHT);
     return isObject(body) ? body : undefined;
   } catch {
     return undefined;

@@ -1,7 +1,7 @@
 /** What is wrong with an answer in one piece that began as a success. */
 import { SluiceError } from '../../kernel/errors.ts';
-import type { JsonObject } from '../../kernel/json.ts';
-import { parseJson } from '../../kernel/json-exact.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseExact, parseJson, UnreadJsonError } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
@@ -48,11 +48,34 @@ export function errorAmong(x: Exchange, events: readonly Buffer[]): ProviderErro
 export const noJson = (): SluiceError =>
   new SluiceError('upstream_invalid', 'The provider answered with something that is not JSON, or with a part of it.');
 
-/** What an answer in one piece says; throws `noJson` for one that nobody can read. */
+/** An answer that would hold the event loop up. */
+export const tooMuch = (): SluiceError =>
+  new SluiceError(
+    'upstream_invalid',
+    'The provider sent an answer that is too large, or has too many values, to convert.',
+  );
+
+/** An answer that is converted: a JSON object. Throws `upstream_invalid`. */
+export function readObject(raw: Buffer): JsonObject {
+  let answer: unknown;
+  try {
+    answer = parseExact(raw.toString('utf8'));
+  } catch (error) {
+    if (error instanceof UnreadJsonError) throw tooMuch();
+    throw new SluiceError('upstream_invalid', 'The provider answered with something that is not JSON.', {
+      cause: error,
+    });
+  }
+  if (isObject(answer)) return answer;
+  throw new SluiceError('upstream_invalid', 'The provider answered with JSON that is not an object.');
+}
+
+/** What an answer in one piece says, null where that is too much to read; throws `noJson` for one that nobody can read. */
 export function readWhole(body: Buffer): unknown {
   try {
     return parseJson(body.toString('utf8'));
-  } catch {
+  } catch (error) {
+    if (error instanceof UnreadJsonError) return null;
     throw noJson();
   }
 }

@@ -53,7 +53,7 @@ const RESPONSE_END = ['"response.completed"', '"response.incomplete"', '"respons
 );
 const ERROR_TYPE = [Buffer.from('"error"')];
 /** A Responses stream that fails ends with this, whether or not an error event came before it. */
-const FAILURE_TYPES = [...ERROR_TYPE, Buffer.from('"response.failed"')];
+const FAILURE_TYPES = [Buffer.from('"response.failed"')];
 const ERROR_KEY = Buffer.from('"error"');
 const FINISH = Buffer.from('"finish_reason"');
 
@@ -107,10 +107,15 @@ export function isTerminal(dialect: Dialect, eventBytes: Buffer): boolean {
   }
 }
 
+/** Larger events hold pictures or sound: an error says so near their beginning. A search for few bytes may stop at each byte. */
+const LOOKED_BYTES = 64 * 1024;
+
 /** Whether the bytes of one event are an error event of `dialect`, or an end marker that says that the answer failed. */
 export function isErrorEvent(dialect: Dialect, eventBytes: Buffer): boolean {
-  if (dialect !== 'openai') return hasType(eventBytes, dialect === 'responses' ? FAILURE_TYPES : ERROR_TYPE);
-  const next = byteAfter(eventBytes, ERROR_KEY);
+  const head = eventBytes.length > LOOKED_BYTES ? eventBytes.subarray(0, LOOKED_BYTES) : eventBytes;
+  if (dialect !== 'openai')
+    return hasType(head, ERROR_TYPE) || (dialect === 'responses' && hasType(eventBytes, FAILURE_TYPES));
+  const next = byteAfter(head, ERROR_KEY);
   return next !== undefined && (next.byte === 123 || next.byte === 34);
 }
 

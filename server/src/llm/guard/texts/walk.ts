@@ -4,7 +4,7 @@
  */
 import type { TextPart } from '../../../guardrails/check.ts';
 import { isObject, type JsonObject } from '../../../kernel/json.ts';
-import { parseExact, TooDeepError } from '../../../kernel/json-exact.ts';
+import { parseExact, UnreadJsonError } from '../../../kernel/json-exact.ts';
 import { scanJson } from '../../../kernel/json-scan.ts';
 import { encodedFaces, type Face, isSealed, mayBeEncoded, plain, type Standing, unescapedJson } from './encoded.ts';
 import {
@@ -201,7 +201,7 @@ function parsed(value: string): unknown {
   try {
     return parseExact(value);
   } catch (error) {
-    return error instanceof SyntaxError && !(error instanceof TooDeepError) ? undefined : TOO_DEEP;
+    return error instanceof SyntaxError && !(error instanceof UnreadJsonError) ? undefined : TOO_DEEP;
   }
 }
 
