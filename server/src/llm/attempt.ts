@@ -17,7 +17,7 @@ import { type ApartCall, dispatchApart } from './apart.ts';
 import { usageOfParts } from './apart-usage.ts';
 import { causeOf, rounded } from './attempt-cause.ts';
 import type { Exchange } from './exchange.ts';
-import { changesBetween, UNCHANGED } from './field-changes.ts';
+import { changesBetween } from './field-changes.ts';
 import { HedgedCall } from './hedge.ts';
 import { callLocal } from './local-call.ts';
 import { withMedia } from './media.ts';
@@ -26,6 +26,7 @@ import { goingOn, withPrefill } from './relay/join.ts';
 import { Relay } from './relay/relay.ts';
 import { goesOnFrom } from './relay/rescue.ts';
 import { modelUnder, shape } from './shaping.ts';
+import { shapingEdits } from './splice-shaping.ts';
 import type { Target } from './target.ts';
 
 /** The request as it would go upstream, also for a dry run. */
@@ -167,10 +168,11 @@ function buildBody(
   const shaping = x.shaped ? null : target.shaping;
   const shown = goesOnFrom(x);
   const foreign = holdsForeignExtras(x, target, bound);
-  const untouched = shown === null && !foreign && shaping === null;
-  if (untouched && (bound.request === undefined || isUntouched(x, bound))) {
-    if (isExplained(x)) x.changed = splicedChanges(x, context.model, addUsage);
-    return { parts: splice(x, context.model, addUsage), converted: false, stripUsage: addUsage };
+  const untouched = shown === null && !foreign && (bound.request === undefined || isUntouched(x, bound));
+  const shaped = untouched ? shapingEdits(x, shaping, bound.request && binding.requestTouches) : null;
+  if (shaped !== null) {
+    if (isExplained(x)) x.changed = splicedChanges(x, context.model, addUsage, shaped.changes);
+    return { parts: splice(x, context.model, addUsage, shaped.edits), converted: false, stripUsage: addUsage };
   }
   const parsed = parseExact(x.body.toString('utf8'));
   if (!isObject(parsed)) throw new SluiceError('bad_call', 'The body must be a JSON object.');
@@ -221,12 +223,12 @@ function bodyAsItCame({ shaped, walk, came }: Exchange): JsonObject | null {
   return isObject(parsed) ? parsed : null;
 }
 
-/** What `splice` changes, beside what guardrails have. */
-function splicedChanges(x: Exchange, model: string, addUsage: boolean): FieldChanges {
+/** What `splice` changes, beside what guardrails and `shaped` have. */
+function splicedChanges(x: Exchange, model: string, addUsage: boolean, shaped: FieldChanges): FieldChanges {
   const before = bodyAsItCame(x);
   const now = before === null ? null : parseExact(x.body.toString('utf8'));
   const { added, dropped, overridden } =
-    before !== null && isObject(now) ? changesBetween(before, { ...now, model }) : UNCHANGED;
+    before !== null && isObject(now) ? changesBetween(before, { ...now, model }) : shaped;
   const replaced = before === null && x.scan?.get('model') !== undefined && model !== x.model;
   const named = before === null && x.scan?.get('model') === undefined && model !== '';
   if (!replaced && !named && !addUsage) return { added, dropped, overridden };
@@ -266,10 +268,10 @@ function wantsNoUsage(x: Exchange): boolean {
   return !isObject(value) || value.include_usage !== true;
 }
 
-/** The caller's bytes with only `model` and `stream_options` touched, and those only where they must be. */
-function splice(x: Exchange, model: string, addUsage: boolean): Buffer[] {
+/** The caller's bytes with only `model`, `stream_options` and what the config says touched, and those only where they must be. */
+function splice(x: Exchange, model: string, addUsage: boolean, shaped: readonly Splice[]): Buffer[] {
   const { scan } = x;
-  const edits: Splice[] = [];
+  const edits = [...shaped];
   const range = scan?.get('model');
   if (range?.kind === 'string') {
     // What differs from what the provider knows: `@slug/model`, the name of a deployment, a model named in the path. A

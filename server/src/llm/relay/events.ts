@@ -19,6 +19,8 @@ import { tooMuch } from './whole.ts';
 const USAGE = Buffer.from('"usage');
 /** Larger events, such as those with pictures, are not parsed for their counts alone, which stand at their end. */
 const PARSED_BYTES = 1024 * 1024;
+/** Shorter events say nothing: tens of thousands of them may come at once. */
+const LEAST_BYTES = 8;
 /** Smaller events are light. */
 const WEIGHED_BYTES = 64 * 1024;
 
@@ -110,7 +112,7 @@ export class EventReader {
   beforeEnd(events: readonly Buffer[]): number {
     for (let i = 0; i < events.length; i++) {
       const event = events[i];
-      if (event === undefined) continue;
+      if (event === undefined || event.length < LEAST_BYTES) continue;
       this.#tracker.see(event);
       if (isTerminal(this.#x.operation.dialect, event) || this.failed) return i;
     }
@@ -143,6 +145,10 @@ export class EventReader {
   }
 
   #pass(event: Buffer, out: Buffer[]): void {
+    if (event.length < LEAST_BYTES) {
+      out.push(event);
+      return;
+    }
     if (!isSilent(event)) this.#meter.count(event);
     const large = event.length > PARSED_BYTES;
     if (large || event.indexOf(USAGE) !== -1) {
