@@ -82,7 +82,7 @@ import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables, TenantContext }
 import { createAccessLog } from './telemetry/access-log.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
 import { datasetShares } from './training/datasets/thread.ts';
-import type { SharedServices } from './training/open.ts';
+import type { OpenTraining, SharedServices } from './training/open.ts';
 import type { TrainingServices } from './training/services.ts';
 
 /** Limits of calls where a config sets none: until the head of an answer, between two chunks of it. */
@@ -432,6 +432,9 @@ async function open(
       checkHost: (host: string) => hostFault(guard, host),
       caughtUp: () => watch.catchUp(),
       guardrails: createGuardrailDesk({ outside: gateway.outside, clock }),
+      accounts: {
+        unowned: async (...asked: Parameters<OpenTraining['unowned']>) => (await own.open()).unowned(...asked),
+      },
       records: {
         async find(tenant: TenantContext, id: string) {
           const found = await logs.find(tenant, id);

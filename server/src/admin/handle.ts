@@ -21,7 +21,7 @@ import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
 import { type FindReferences, findReferences } from '../resources/references.ts';
-import type { AnyAction, AnyOperatorAction, Later } from '../resources/resource.ts';
+import type { AnyAction, AnyOperatorAction, Call, Later } from '../resources/resource.ts';
 import type { CheckHost } from '../resources/shapes.ts';
 import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
@@ -63,6 +63,8 @@ export interface AdminDeps {
   readonly guardrails?: Later['guardrails'];
   /** For what is told of single requests; without it such a request is answered with 503. */
   readonly records?: Later['records'];
+  /** For what lies at provider accounts; without it such a request is answered with 503. */
+  readonly accounts?: Later['accounts'];
 }
 
 /** Registers every action of the catalogue on `app`. Throws when the table is not complete (rule A-01). */
@@ -265,6 +267,32 @@ async function act(
   const once = await onceOf(deps, row, request, trail, tenant, principal.keyId ?? principal.userId ?? principal.kind);
   let changes: Change[] = [];
   let after: (() => void | Promise<void>)[] = [];
+  let asked: unknown = null;
+  const callOf = (tx: TenantTx): Call => ({
+    ...input,
+    principal,
+    tenant,
+    tx,
+    clock: deps.clock,
+    vault: deps.vault,
+    checkHost: deps.checkHost,
+    requestId: trail.requestId,
+    publicUrl: deps.publicUrl().replace(/\/+$/, ''),
+    audited: (resourceId, change, workspaceId) => {
+      trail.resourceId = resourceId;
+      trail.workspaceId ??= workspaceId ?? null;
+      trail.change = joinChanges(trail.change, change);
+    },
+    references: (to) => findReferences(deps.references ?? REFERENCES, tx, to),
+    afterCommit: (step) => after.push(step),
+    later: <R>(work: (later: Later) => Promise<R>) => new Deferred(work) as R,
+    asked,
+  });
+  const { ahead } = row;
+  if (ahead !== undefined) {
+    const found = await deps.tables.read(tenant, (tx) => ahead.find(callOf(tx)));
+    if (found !== null) asked = await carryOn(deps, request, new Deferred((later) => ahead.ask(later, found)));
+  }
   const run = async (tx: TenantTx): Promise<unknown> => {
     // The store may run this again after a serialisation conflict: nothing of the lost attempt may survive.
     changes = [];
@@ -273,25 +301,10 @@ async function act(
     trail.change = null;
     const kept = await once?.claim(tx);
     if (kept) return kept;
-    const answer = await row.run({
-      ...input,
-      principal,
-      tenant,
-      tx: row.writes ? watched(tx, (change) => changes.push({ ...change, organisationId: tenant.organisationId })) : tx,
-      clock: deps.clock,
-      vault: deps.vault,
-      checkHost: deps.checkHost,
-      requestId: trail.requestId,
-      publicUrl: deps.publicUrl().replace(/\/+$/, ''),
-      audited: (resourceId, change, workspaceId) => {
-        trail.resourceId = resourceId;
-        trail.workspaceId ??= workspaceId ?? null;
-        trail.change = joinChanges(trail.change, change);
-      },
-      references: (to) => findReferences(deps.references ?? REFERENCES, tx, to),
-      afterCommit: (step) => after.push(step),
-      later: <R>(work: (later: Later) => Promise<R>) => new Deferred(work) as R,
-    });
+    const watching = row.writes
+      ? watched(tx, (change) => changes.push({ ...change, organisationId: tenant.organisationId }))
+      : tx;
+    const answer = await row.run(callOf(watching));
     if (answer instanceof Deferred) return answer;
     const checked = checkAnswer(row, answer);
     if (row.writes) {
@@ -339,6 +352,9 @@ async function carryOn(deps: Serving, request: FastifyRequest, { work }: Deferre
       },
       get records() {
         return has(deps.records, 'store of request records');
+      },
+      get accounts() {
+        return has(deps.accounts, 'way to ask providers');
       },
     });
   } finally {

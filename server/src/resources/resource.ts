@@ -6,6 +6,7 @@ import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import type { LogSink, Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
 import type { Row, TableName, TenantTable } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
+import type { ProviderAccounts } from './ports.ts';
 import type { Reference, ReferredTo } from './references.ts';
 import type { CheckHost } from './shapes.ts';
 
@@ -67,6 +68,14 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
    * sent an `Idempotency-Key` (rule S-05), where other answers of a POST are repeated for 24 hours.
    */
   readonly secretAnswer?: boolean;
+  /**
+   * What a write has to ask of others: no transaction may wait for them. `find` reads what is needed for it, null for nothing;
+   * `ask` runs outside any transaction, and what it answers is `call.asked`.
+   */
+  readonly ahead?: {
+    find(call: Call<P, Q, B>): Promise<unknown>;
+    ask(later: Later, found: unknown): Promise<unknown>;
+  };
   run(call: Call<P, Q, B>): Promise<R>;
 }
 
@@ -99,6 +108,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
    * action, which returns what this returns. `signal` is aborted when the client has gone.
    */
   later<R>(work: (later: Later) => Promise<R>): R;
+  /** What `ahead` has found out; null without it. */
+  readonly asked: unknown;
   /** Runs after the commit (cache invalidation on this node and the like); failures are logged, not answered. */
   afterCommit(run: () => void | Promise<void>): void;
 }
@@ -109,6 +120,7 @@ export interface Later {
   readonly guardrails: GuardrailDesk;
   /** Records of requests, one at a time; those of this node are there as soon as they are written. */
   readonly records: Pick<LogSink, 'find'>;
+  readonly accounts: ProviderAccounts;
 }
 
 /** An object before and after a write; null where there was or is none. */
@@ -232,7 +244,7 @@ export type AnyOperatorAction = OperatorAction<any, any, any, any>;
 export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
   extends Omit<
     Call<P, Q, B>,
-    'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost' | 'publicUrl' | 'references' | 'later'
+    'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost' | 'publicUrl' | 'references' | 'later' | 'asked'
   > {
   readonly tx: SystemTx;
   /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */

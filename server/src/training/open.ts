@@ -1,6 +1,7 @@
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import { createTraining } from './handler.ts';
+import type { TrainedKind } from './ledger.ts';
 import type { BatchClaim } from './managed/batch-row.ts';
 import { runBatchTurn } from './managed/batch-runner.ts';
 import { ManagedBatches } from './managed/batches.ts';
@@ -9,6 +10,7 @@ import type { JobClaim, Turn } from './managed/job-services.ts';
 import { createManagedJobs } from './managed/jobs.ts';
 import { sandboxTraining } from './sandbox/sandbox.ts';
 import type { TrainingServices } from './services.ts';
+import { type AccountPlace, listUnowned } from './unowned.ts';
 import { runUsageTurn, type UsageClaim } from './usage/work.ts';
 
 /** Files, batches and fine-tuning jobs of one process: the answers to requests, and the turns of work without one. */
@@ -19,6 +21,8 @@ export interface OpenTraining extends Closable {
   runBatch(claim: BatchClaim): Promise<Turn>;
   /** One turn at a row of `object_usage`. */
   runUsage(claim: UsageClaim): Promise<Turn>;
+  /** As `listUnowned`. */
+  unowned(place: AccountPlace, kind: TrainedKind, after: string | null, limit: number): ReturnType<typeof listUnowned>;
   /** Finishes or removes what a killed process left of its uploads; for one node at a time. */
   sweep(signal: AbortSignal): Promise<void>;
 }
@@ -39,6 +43,7 @@ export function openTraining(shared: SharedServices, wake: (id: string) => void)
     runJob: (claim) => jobs.run(claim),
     runBatch: (claim) => runBatchTurn(claim, services),
     runUsage: (claim) => runUsageTurn(claim, services),
+    unowned: (place, kind, after, limit) => listUnowned(services, place, kind, after, limit),
     async sweep(signal) {
       const { removed, checked } = await files.sweep(signal);
       if (removed + checked > 0) log.info('files that a lost process left were settled', { removed, checked });

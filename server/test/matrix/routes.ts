@@ -35,6 +35,9 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   // Access is set for integrations of the organisation only.
   'integrations.workspaces /integrations': 'shared_integration',
   'integrations.workspaces.update /integrations': 'shared_integration',
+  // And so have only those objects with owners.
+  'integrations.objects /integrations': 'shared_integration',
+  'integrations.objects.adopt /integrations': 'shared_integration',
 };
 
 /** Parameters for what no tenant keeps here: any id is as good as another. */
@@ -51,6 +54,12 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   virtual_key_id: 'virtual_key',
   ids: 'api_key',
   'guardrails.list ids': 'guardrail',
+  // Of the provider.
+  'integrations.objects.adopt ids': null,
+  'integrations.objects.adopt ids[]': null,
+  workspace: 'workspace',
+  from: 'workspace',
+  'passthrough.workspaces[]': 'workspace',
   users: 'user',
   'users[]': 'user',
   'users[].id': 'newcomer',
@@ -129,6 +138,7 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   }),
   'integrations.update': () => ({ description: 'changed' }),
   'integrations.models.update': () => ({ models: [{ slug: 'made', enabled: true, is_custom: true }] }),
+  'integrations.objects.adopt': (t, n) => ({ workspace: t.workspaceId, kinds: ['file'], ids: [`made-${n}`] }),
   'integrations.workspaces.update': (t) => ({ workspaces: [{ id: t.workspaceId, enabled: true }] }),
   'providers.create': (t, n) => ({
     name: `made ${n}`,

@@ -11,6 +11,7 @@ import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { maskOf, toIso } from '../shapes.ts';
 import { modelActions } from './models.ts';
+import { objectActions } from './objects.ts';
 import {
   checkAccount,
   checkUnused,
@@ -227,7 +228,7 @@ export function integrationsResource(ports: ReferencePorts): AnyAction[] {
         if ((call.query as { force?: boolean }).force !== true) await checkUnused(call.tx, row);
       },
     },
-    actions: [...modelActions(), ...workspaceActions()],
+    actions: [...modelActions(), ...workspaceActions(), ...objectActions()],
   });
 }
 
