@@ -118,7 +118,9 @@ export function answerAsOpenAi(request: Received, answer: Parameters<FakeUpstrea
     return sendJson(answer, 200, { id: 'c', object: 'chat.completion', model: 'gpt-4o', choices: [], usage: {} });
   if (name === 'embeddings') return sendJson(answer, 200, { object: 'list', data: [], model: 'e', usage: {} });
   if (name === 'models' && second === undefined) return list([{ id: 'gpt-4o', object: 'model' }]);
-  return sendJson(answer, 200, { id: second ?? 'one', object: name, results: [], choices: [], data: [], error: null });
+  const last = pathname.split('/').at(-1) ?? '';
+  const error = last.endsWith('_failed') ? { code: 'moderation_blocked', message: 'No.' } : null;
+  return sendJson(answer, 200, { id: second ?? 'one', object: name, results: [], choices: [], data: [], error });
 }
 
 export interface World {

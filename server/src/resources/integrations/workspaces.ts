@@ -48,22 +48,25 @@ export async function countWorkspaces(tx: TenantTx, row: Integration): Promise<n
  * one workspace, which needs no such thing, and 404 for an unknown workspace.
  */
 export async function readPassthrough(
-  call: Pick<Call, 'tx'>,
+  call: Pick<Call, 'tx' | 'principal'>,
   workspaceId: string | null,
   given: { readonly workspaces: readonly string[] } | null | undefined,
 ): Promise<string[] | null> {
   if (given == null || given.workspaces.length === 0) return null;
+  const ids = new Set<string>();
+  const bound = call.principal.workspaceId;
+  for (const [index, name] of given.workspaces.entries()) {
+    const workspace = await findWorkspace(call.tx, name);
+    // A caller that is bound to one workspace learns of no other.
+    if (!workspace || (bound !== null && bound !== workspace.id))
+      throw unknownReference(`passthrough.workspaces[${index}]`, 'workspace');
+    ids.add(workspace.id);
+  }
   if (workspaceId !== null) {
     throw refuse(
       'passthrough',
       'cannot be set: this integration belongs to one workspace, which reaches all of its account',
     );
-  }
-  const ids = new Set<string>();
-  for (const [index, name] of given.workspaces.entries()) {
-    const workspace = await findWorkspace(call.tx, name);
-    if (!workspace) throw unknownReference(`passthrough.workspaces[${index}]`, 'workspace');
-    ids.add(workspace.id);
   }
   return [...ids];
 }
