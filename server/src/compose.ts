@@ -63,6 +63,8 @@ import { OPERATIONS } from './operations/operation.ts';
 import { createPricer } from './pricing/pricer.ts';
 import { createTokenCache } from './providers/token-cache.ts';
 import { ACTIONS } from './resources/catalog.ts';
+import { sealStored } from './resources/seal-stored.ts';
+import { openUrl } from './resources/secret-url.ts';
 import { createOwners } from './runtime/owners.ts';
 import { createRuntime } from './runtime/runtime.ts';
 import { startStoreClock } from './runtime/store-clock.ts';
@@ -237,6 +239,7 @@ async function open(
   });
   const vault = lifecycle.own('vault', openVault({ keyring, tables, clock }));
   await vault.verify();
+  await sealStored(tables, vault, log);
 
   const shared = await openShared(config, log, storeClock);
   const redis = shared === null ? null : lifecycle.own('redis', shared);
@@ -513,7 +516,8 @@ async function open(
     lifecycle.own('usage limits in time', startUsageLimits({ tables, clock, log, macs: vault, node, publicUrl }));
     const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
     const post = webhookPoster({ fetcher, clock, limitMs: WEBHOOK_MS });
-    const deliveries = startAlertDeliveries({ tables, clock, log, macs: vault, node, mailer, post });
+    const open = (organisationId: string, url: string) => openUrl(vault, systemTenant(organisationId), url);
+    const deliveries = startAlertDeliveries({ tables, clock, log, macs: vault, open, node, mailer, post });
     lifecycle.own('alert deliveries', deliveries);
   }
   // The price list takes 45 ms to load: better now than within somebody's request.

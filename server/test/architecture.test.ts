@@ -71,6 +71,9 @@ const BEYOND_TENANTS: Readonly<Record<string, string>> = {
   'resources/admin/invites/accept.ts SystemTx': 'the invite of a token, whose organisation is its answer',
   'resources/audit-logs/verify.ts systemRead': 'the command that checks the chains of all organisations',
   'resources/organisations.ts SystemTx': 'first run and operator: an organisation is made',
+  'resources/seal-stored.ts SystemTx': 'the start: what an older version stored in clear, of all organisations',
+  'resources/seal-stored.ts systemRead': 'the same',
+  'resources/seal-stored.ts systemWrite': 'the same',
   'resources/resource.ts SystemTx': 'the type of the operator’s actions',
 };
 const PORT_FILES = new Set([

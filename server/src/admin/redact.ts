@@ -94,8 +94,10 @@ const PLAIN_NAMES = new Set([
   'workspace_api_key_details',
 ]);
 
+const snakeOf = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, '$1_$2').toLowerCase();
+
 function hiddenBy(name: string): Hidden {
-  const snake = name.replace(/([a-z0-9])([A-Z])/g, '$1_$2').toLowerCase();
+  const snake = snakeOf(name);
   if (PLAIN_NAMES.has(snake)) return 'none';
   if (SECRET_WITHIN.test(snake.replace(/[^a-z]/g, ''))) return 'all';
   let hidden: Hidden = 'none';
@@ -153,6 +155,14 @@ function bounded(text: string): string {
 
 const omitted = (characters: number): string => JSON.stringify({ omitted: `${characters} characters` });
 
+/** Fields whose values are addresses of webhooks: who has path and query may call them. */
+const SECRET_URLS = new Set(['alert_webhook_url', 'log_url', 'webhook_url']);
+
+function maskedUrl(value: string, mark: Mark): string {
+  const origin = URL.parse(value)?.origin;
+  return origin === undefined || origin === 'null' ? mark(value) : `${origin}/${mark(value)}`;
+}
+
 function mask(value: JsonValue | undefined, hidden: Hidden, mark: Mark, depth: number): JsonValue {
   if (typeof value === 'string') return hidden === 'none' ? maskText(value, mark, depth) : mark(value);
   if (typeof value === 'number') return hidden === 'all' ? mark(String(value)) : value;
@@ -161,6 +171,10 @@ function mask(value: JsonValue | undefined, hidden: Hidden, mark: Mark, depth: n
   if (Array.isArray(value)) return value.map((item) => mask(item, hidden, mark, depth + 1));
   const out = new Map<string, JsonValue>();
   for (const [name, item] of Object.entries(value)) {
+    if (typeof item === 'string' && SECRET_URLS.has(snakeOf(name))) {
+      out.set(name, maskedUrl(item, mark));
+      continue;
+    }
     const own = hidden === 'all' ? 'all' : hiddenBy(name);
     const inside = own === 'none' ? hidden : own;
     out.set(looksSecret(name) ? mark(name) : name, mask(item, inside, mark, depth + 1));

@@ -252,6 +252,12 @@ function callerTarget(x: Exchange, selection: Selection, name: string, customHos
     );
   }
   const settings = { ...headerSettings(x, !sealed), ...configSettings(selection.config, true) };
+  for (const [name, value] of Object.entries(settings)) {
+    // Providers parse these, and the text is to be judged before: parsing makes an ordinary host of an odd one.
+    if (typeof value === 'string' && /^https?:/i.test(value)) {
+      x.services.guard.check(value, { storedCredential: sealed, param: name });
+    }
+  }
   const credentials = { key: key === null ? null : new Secret(key), settings };
   const placed = place(provider, credentials, modelUnder(shapingOf(selection.config), x.model));
   const url = customHost ?? provider.baseUrl(placed.credentials);

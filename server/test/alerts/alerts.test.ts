@@ -156,9 +156,17 @@ describe('who is told', () => {
     const given = { alert_emails: ['a@b.example'], alert_webhook_url: 'https://hooks.example/x' };
     const { body } = await policy(given);
     const path = `/policies/usage-limits/${body.id}`;
-    expect((await server.admin('GET', path)).body).toMatchObject(given);
-    expect((await server.admin('PUT', path, { name: 'other' })).body).toEqual({});
-    expect((await server.admin('GET', path)).body).toMatchObject(given);
+    const masked = {
+      ...given,
+      alert_webhook_url: expect.stringMatching(/^https:\/\/hooks\.example\/\*{7}[0-9a-f]{8}$/),
+    };
+    const { body: first } = await server.admin('GET', path);
+    expect(first).toMatchObject(masked);
+    const back = { name: 'other', alert_webhook_url: first.alert_webhook_url };
+    expect((await server.admin('PUT', path, back)).body).toEqual({});
+    expect((await server.admin('GET', path)).body.alert_webhook_url).toBe(first.alert_webhook_url);
+    const foreign = { alert_webhook_url: 'https://hooks.example/*******00000000' };
+    expect((await server.admin('PUT', path, foreign)).status).toBe(400);
     await server.admin('PUT', path, { alert_emails: null, alert_webhook_url: null });
     expect((await server.admin('GET', path)).body).toMatchObject({ alert_emails: [], alert_webhook_url: null });
     await server.admin('DELETE', path);
@@ -169,7 +177,10 @@ describe('who is told', () => {
     const shown = async () => (await server.admin('GET', path)).body.alerts;
     await server.admin('PUT', path, { alerts: { emails: ['a@b.example'], webhook_url: 'https://hooks.example/x' } });
     await server.admin('PUT', path, { alerts: { emails: ['c@d.example'] } });
-    expect(await shown()).toEqual({ emails: ['c@d.example'], webhook_url: 'https://hooks.example/x' });
+    expect(await shown()).toEqual({
+      emails: ['c@d.example'],
+      webhook_url: expect.stringMatching(/^https:\/\/hooks\.example\/\*{7}[0-9a-f]{8}$/),
+    });
     await server.admin('PUT', path, { alerts: { webhook_url: null } });
     expect(await shown()).toEqual({ emails: ['c@d.example'], webhook_url: null });
     await server.admin('PUT', path, { alerts: null });

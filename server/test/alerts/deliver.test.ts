@@ -121,7 +121,7 @@ function parts(tables: Tables, clock: TestClock, limitMs = 10_000): DeliverOptio
   });
   const fetcher = own(createFetcher({ guard, clock: systemClock }));
   const post = webhookPoster({ fetcher, clock: systemClock, limitMs });
-  return { tables, clock, log: silentLog, macs, mailer: null, post, random: () => 1 };
+  return { tables, clock, log: silentLog, macs, open: async (_, url) => url, mailer: null, post, random: () => 1 };
 }
 
 const newSecret = ({ tables, clock }: World) =>

@@ -29,7 +29,10 @@ export const text = (max: number) =>
 
 export const texts = (max: number, each: number) => z.array(text(each)).min(1).max(max);
 
-/** An http(s) URL without credentials; where it leads is judged when it is called. */
+/** Parameters of checks that are addresses. Path and query are secret: who has them may call. */
+export const URL_PARAMETERS = ['webhookURL', 'logURL'] as const;
+
+/** An http(s) URL without credentials; where it leads is judged where it is saved and when it is called. */
 export const url = z
   .string()
   .max(2_048)

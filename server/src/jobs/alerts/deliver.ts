@@ -40,6 +40,8 @@ export interface DeliverOptions {
   readonly log: Log;
   /** Webhook secrets are derived with it. */
   readonly macs: Macs;
+  /** A stored address of a webhook, opened. */
+  readonly open: (organisationId: string, stored: string) => Promise<string>;
   /** Null: no mail server is configured. */
   readonly mailer: Mailer | null;
   readonly post: PostWebhook;
@@ -250,7 +252,7 @@ class Lanes {
   }
 
   async #webhook(row: Delivery): Promise<Outcome> {
-    const { tables, macs, post } = this.#options;
+    const { tables, macs, post, open } = this.#options;
     const body = JSON.stringify(row.body);
     try {
       const { organisation, now } = await tables.systemRead(async (tx) => ({
@@ -260,7 +262,7 @@ class Lanes {
       if (organisation === undefined) return { error: 'The organisation is gone.', permanent: true };
       const status = await post({
         organisationId: row.organisation_id,
-        url: row.recipient,
+        url: await open(row.organisation_id, row.recipient),
         headers: [
           'content-type',
           'application/json',

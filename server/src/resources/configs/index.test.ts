@@ -273,7 +273,7 @@ onBothStores((on) => {
   });
 
   describe('secrets of checks that stand in a config', () => {
-    const hook = (headers: object, webhookURL = 'https://hook.example/') => ({ webhookURL, headers });
+    const hook = (headers: object, webhookURL: unknown = 'https://hook.example/') => ({ webhookURL, headers });
     const config = (headers: object = { 'x-key': CANARY, 'x-team': `${CANARY}2` }, url?: string) => ({
       provider: '@sandbox',
       input_guardrails: [{ id: 'inline', deny: true, 'default.webhook': hook(headers, url) }],
@@ -301,7 +301,10 @@ onBothStores((on) => {
       }
       const shown = ok(await on.get(`/configs/${created.slug}`, on.mine)).config as Shown;
       expect(shown.input_guardrails[0]?.['default.webhook']).toEqual(
-        hook({ 'x-key': expect.stringMatching(MASK), 'x-team': expect.stringMatching(MASK) }),
+        hook(
+          { 'x-key': expect.stringMatching(MASK), 'x-team': expect.stringMatching(MASK) },
+          expect.stringMatching(/^https:\/\/hook\.example\/\*{7}[0-9a-f]{8}$/),
+        ),
       );
       expect(shown.targets[0]?.after_request_hooks[0]?.checks[0]?.parameters.credentials).toEqual({
         apiKey: expect.stringMatching(MASK),

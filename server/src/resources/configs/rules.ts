@@ -4,6 +4,7 @@ import type { Phase } from '../../guardrails/check.ts';
 import { inlineChecks } from '../../guardrails/compile.ts';
 import { METADATA_HEADERS } from '../../kernel/header-names.ts';
 import { providerById } from '../../providers/catalog.ts';
+import { urlFaults } from '../guardrails/secrets.ts';
 import { formatPath, type Issue } from '../issues.ts';
 import type { CheckHost } from '../shapes.ts';
 import { checkQuery, keyProblem, patternCosts } from './conditions.ts';
@@ -110,7 +111,7 @@ function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue
     report(['metadata'], 'is about the whole request: it belongs to the root of the config');
   }
   checkForwardHeaders(node, options.headerPrefixes, report);
-  checkGuardrails(node, report);
+  checkGuardrails(node, options, report);
   if (issues.length === before && !isComplete(node)) {
     report(
       [],
@@ -132,7 +133,7 @@ function checkPassthrough(node: Config, root: boolean, report: Report): void {
 }
 
 /** Checks that stand in a config follow the rules of those of a guardrail. */
-function checkGuardrails(node: Config, report: Report): void {
+function checkGuardrails(node: Config, options: RuleOptions, report: Report): void {
   const schema = checksSchema('llm');
   for (const list of GUARDRAIL_LISTS) {
     for (const [index, item] of (node[list] ?? []).entries()) {
@@ -150,6 +151,9 @@ function checkGuardrails(node: Config, report: Report): void {
           // `[0].id` and `[0].parameters.rule` of a list of one.
           report([list, index, check.id, ...(issue.path.slice(2) as Path)], issue.message);
         }
+        for (const { name, problem } of urlFaults(check.parameters ?? {}, options.checkHost)) {
+          report([list, index, check.id, name], problem);
+        }
         checkPhase(list, check, [list, index, check.id], report);
       }
     }
@@ -161,6 +165,9 @@ function checkGuardrails(node: Config, report: Report): void {
         report([list, index, 'checks', ...(issue.path as Path)], issue.message);
       }
       for (const [at, check] of checks.entries()) {
+        for (const { name, problem } of urlFaults(check.parameters ?? {}, options.checkHost)) {
+          report([list, index, 'checks', at, 'parameters', name], problem);
+        }
         checkPhase(list, check, [list, index, 'checks', at, 'id'], report);
       }
     }

@@ -3,13 +3,14 @@
  * and the like, at the root or on any target), and the `headers` and `credentials` of checks that stand in it. The seal is
  * bound to the version and to the place in the tree.
  */
+import { URL_PARAMETERS } from '../../guardrails/checks/support.ts';
 import { inlineChecks } from '../../guardrails/compile.ts';
 import { isObject } from '../../kernel/json.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { TenantContext } from '../../store/ports.ts';
 import { isEnvelope, type SealPlace, type Vault } from '../../store/vault.ts';
 import { refuse } from '../common.ts';
-import { addressesIn, CHECK_MASK, SECRET_GROUPS } from '../guardrails/secrets.ts';
+import { addressesIn, CHECK_MASK, SECRET_GROUPS, shownAddress } from '../guardrails/secrets.ts';
 import { formatPath } from '../issues.ts';
 import { maskOf } from '../shapes.ts';
 import { walk } from './rules.ts';
@@ -40,6 +41,8 @@ interface Place {
   readonly path: Path;
   /** The check it belongs to; null for a credential of a provider. */
   readonly check: Check | null;
+  /** An address: its scheme and host stand in clear behind the envelope. */
+  readonly url: boolean;
 }
 
 const sealPlace = (versionId: string, { path }: Place): SealPlace => ({
@@ -54,12 +57,17 @@ function placesIn(config: StoredConfig): Place[] {
     for (const name of SECRET_GROUPS) {
       const holder = check.parameters[name];
       if (!isObject(holder)) continue;
-      for (const key of Object.keys(holder)) found.push({ holder, key, path: [...path, name, key], check });
+      for (const key of Object.keys(holder)) found.push({ holder, key, path: [...path, name, key], check, url: false });
+    }
+    for (const key of URL_PARAMETERS) {
+      if (check.parameters[key] === undefined) continue;
+      found.push({ holder: check.parameters, key, path: [...path, key], check, url: true });
     }
   };
   walk(config as Config, [], (node, path) => {
     for (const key of SECRET_KEYS) {
-      if (node[key] !== undefined) found.push({ holder: node as Holder, key, path: [...path, key], check: null });
+      if (node[key] !== undefined)
+        found.push({ holder: node as Holder, key, path: [...path, key], check: null, url: false });
     }
     for (const list of [...GUARDRAIL_LISTS, ...HOOK_LISTS]) {
       for (const [index, entry] of (node[list] ?? []).entries()) {
@@ -85,12 +93,20 @@ const isJson = ({ key, check }: Place): boolean => check !== null || key === 've
  */
 const isSealed = ({ holder, key, check }: Place): boolean => check === null || isEnvelope(holder[key]);
 
-const maskAt = (place: Place): string =>
-  isSealed(place) ? maskOf(String(place.holder[place.key])) : maskOf('', formatPath(place.path));
+function maskAt(place: Place): string {
+  const stored = String(place.holder[place.key]);
+  const [envelope = '', origin] = isSealed(place) ? stored.split(' ') : ['', stored];
+  const mask = isSealed(place) ? maskOf(envelope) : maskOf('', formatPath(place.path));
+  return place.url ? shownAddress(origin, mask) : mask;
+}
 
 async function openPlace(vault: Vault, tenant: TenantContext, versionId: string, place: Place): Promise<unknown> {
   if (!isSealed(place)) return place.holder[place.key];
-  const secret = await vault.open(tenant, sealPlace(versionId, place), String(place.holder[place.key]));
+  const secret = await vault.open(
+    tenant,
+    sealPlace(versionId, place),
+    String(place.holder[place.key]).split(' ')[0] ?? '',
+  );
   return isJson(place) ? JSON.parse(secret.reveal()) : secret.reveal();
 }
 
@@ -113,7 +129,8 @@ export async function sealConfig(
   for (const place of places) {
     const { holder, key } = place;
     const value = isJson(place) ? JSON.stringify(holder[key]) : String(holder[key]);
-    holder[key] = await vault.seal(tenant, sealPlace(versionId, place), new Secret(value));
+    const sealed = await vault.seal(tenant, sealPlace(versionId, place), new Secret(value));
+    holder[key] = place.url ? `${sealed} ${URL.parse(String(holder[key]))?.origin ?? ''}` : sealed;
   }
   return copy;
 }
@@ -161,6 +178,16 @@ export async function openConfig(
   const copy = structuredClone(stored);
   for (const place of placesIn(copy)) place.holder[place.key] = await openPlace(vault, tenant, versionId, place);
   return copy as Config;
+}
+
+/** The config with everything in it sealed; null when it is already. For what an older version stored. */
+export async function resealConfig(
+  vault: Vault,
+  tenant: TenantContext,
+  { id, config }: Version,
+): Promise<StoredConfig | null> {
+  if (placesIn(structuredClone(config)).every(isSealed)) return null;
+  return sealConfig(vault, tenant, id, await openConfig(vault, tenant, id, config), null);
 }
 
 /** The config as it is answered: `masked_api_key` in place of `api_key`, and masks as the values of checks. */

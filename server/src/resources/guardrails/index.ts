@@ -29,7 +29,7 @@ import {
   updateBody,
   updated,
 } from './schema.ts';
-import { maskCheck, sealChecks } from './secrets.ts';
+import { maskCheck, sealChecks, urlFaults } from './secrets.ts';
 
 type AnyCall = Call<never, never, never> | Call;
 
@@ -72,9 +72,14 @@ async function versionOf(call: AnyCall, row: Guardrail): Promise<Row<'guardrail_
 }
 
 /** Checks of a body under the catalogue's rules. Throws 400 whose `param` is the path of the fault. */
-function checked(given: readonly CheckInput[], target: Target): StoredCheck[] {
+function checked({ checkHost }: Pick<Call, 'checkHost'>, given: readonly CheckInput[], target: Target): StoredCheck[] {
   const read = checksSchema(target).safeParse(given);
   if (!read.success) throw refuseIssues('', issuesOf(read.error, 'checks'));
+  for (const [index, { parameters }] of read.data.entries()) {
+    for (const { name, problem } of urlFaults(parameters ?? {}, checkHost)) {
+      throw refuse(`checks[${index}].parameters.${name}`, problem);
+    }
+  }
   return read.data.map(({ parameters, ...check }) => ({ ...check, parameters: { ...parameters } }));
 }
 
@@ -86,7 +91,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
   }
   requireLevel(call, workspaceId === null ? 'organisation' : 'workspace', 'create');
   const target = body.target ?? 'llm';
-  const stored = checked(body.checks, target);
+  const stored = checked(call, body.checks, target);
   const now = clock.now();
   const row: Guardrail = {
     id: uuidv7(clock),
@@ -165,7 +170,7 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: Guardrail) 
     updated_by: by,
     last_updated_at: clock.now(),
   };
-  const stored = body.checks === undefined ? await reopened(call, former) : checked(body.checks, row.target);
+  const stored = body.checks === undefined ? await reopened(call, former) : checked(call, body.checks, row.target);
   const checks = await sealChecks(call.vault, call.tenant, next.version_id, stored, former);
   const actions = mergeActions(former.actions, body.actions);
   await tx.insert('guardrail_versions', newVersion(next, former.number + 1, by, { checks, actions }));

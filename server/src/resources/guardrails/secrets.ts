@@ -2,17 +2,20 @@
  * What is secret in the parameters of a check: its `credentials`, and the values of the `headers` it sends. They are sealed
  * together, bound to the version and to the check's place in it.
  */
+import { URL_PARAMETERS } from '../../guardrails/checks/support.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { TenantContext } from '../../store/ports.ts';
 import type { StoredCheck } from '../../store/schema.ts';
 import type { SealPlace, Vault } from '../../store/vault.ts';
 import { refuse } from '../common.ts';
-import { maskOf } from '../shapes.ts';
+import { type CheckHost, maskOf } from '../shapes.ts';
 
 /** Parameters of checks whose values are secret. */
 export const SECRET_GROUPS = ['credentials', 'headers'] as const;
 type Group = Record<string, unknown>;
-type Secrets = Partial<Record<(typeof SECRET_GROUPS)[number], Group>>;
+/** `urls` are addresses that stand among the parameters themselves. */
+const SEALED = [...SECRET_GROUPS, 'urls'] as const;
+type Secrets = Partial<Record<(typeof SEALED)[number], Group>>;
 
 const place = (versionId: string, index: number): SealPlace => ({
   table: 'guardrail_versions',
@@ -52,6 +55,11 @@ export async function sealChecks(
         secrets[name] = { ...group };
         delete parameters[name];
       }
+      for (const name of URL_PARAMETERS) {
+        if (parameters[name] === undefined) continue;
+        secrets.urls = { ...secrets.urls, [name]: parameters[name] };
+        delete parameters[name];
+      }
       if (Object.keys(secrets).length === 0) return { ...check, parameters };
       await keepMasked(vault, tenant, former, { ...check, parameters }, secrets, `checks[${index}].parameters`);
       const sealed = await vault.seal(tenant, place(versionId, index), new Secret(JSON.stringify(secrets)));
@@ -60,8 +68,23 @@ export async function sealChecks(
   );
 }
 
-/** How a secret of a check is shown. */
-export const CHECK_MASK = /^\*{7}[0-9a-f]{8}$/;
+/** How a secret of a check is shown; of an address, scheme and host stand before it. */
+export const CHECK_MASK = /^(?:https?:\/\/[^/]+\/)?\*{7}[0-9a-f]{8}$/;
+
+/** An address as it is shown. */
+export const shownAddress = (url: unknown, mask: string): string => `${URL.parse(String(url))?.origin ?? ''}/${mask}`;
+
+/** What is wrong with the addresses among the parameters of a check. */
+export function urlFaults(
+  parameters: Readonly<Group>,
+  checkHost: CheckHost,
+): { readonly name: string; readonly problem: string }[] {
+  return URL_PARAMETERS.flatMap((name) => {
+    const { [name]: url } = parameters;
+    const problem = typeof url === 'string' ? checkHost(url) : null;
+    return problem === null ? [] : [{ name, problem }];
+  });
+}
 
 /** Puts what was stored in the place of its masks. */
 async function keepMasked(
@@ -73,15 +96,19 @@ async function keepMasked(
   path: string,
 ): Promise<void> {
   const kept: [StoredCheck, Secrets][] = [];
-  for (const name of SECRET_GROUPS) {
+  for (const name of SEALED) {
     for (const [key, value] of Object.entries(secrets[name] ?? {})) {
       if (typeof value !== 'string' || !CHECK_MASK.test(value)) continue;
+      const mask = value.slice(value.lastIndexOf('/') + 1);
       const at = (former?.checks ?? []).findIndex(
-        ({ id, sealed }) => id === check.id && sealed !== undefined && maskOf(sealed, `${name}.${key}`) === value,
+        ({ id, sealed }) => id === check.id && sealed !== undefined && maskOf(sealed, `${name}.${key}`) === mask,
       );
       const before = former?.checks[at];
       if (former === null || before === undefined) {
-        throw refuse(`${path}.${name}.${key}`, 'is a mask, not a secret: send the secret itself');
+        throw refuse(
+          name === 'urls' ? `${path}.${key}` : `${path}.${name}.${key}`,
+          'is a mask, not a secret: send the secret itself',
+        );
       }
       const opened = await openSecrets(vault, tenant, former.id, at, before);
       Object.assign(secrets[name] ?? {}, { [key]: opened[name]?.[key] });
@@ -95,7 +122,8 @@ async function keepMasked(
   }
 }
 
-const addresses = ({ parameters }: StoredCheck, secrets: Secrets): string => addressesIn({ ...parameters, ...secrets });
+const addresses = ({ parameters }: StoredCheck, { urls, ...groups }: Secrets): string =>
+  addressesIn({ ...parameters, ...urls, ...groups });
 
 /** The addresses that a check with these parameters calls, in one text. */
 export function addressesIn(parameters: Readonly<Group>): string {
@@ -124,7 +152,23 @@ export async function openParameters(
   index: number,
   check: StoredCheck,
 ): Promise<Record<string, unknown>> {
-  return { ...check.parameters, ...(await openSecrets(vault, tenant, versionId, index, check)) };
+  const { urls, ...groups } = await openSecrets(vault, tenant, versionId, index, check);
+  return { ...check.parameters, ...urls, ...groups };
+}
+
+/** The checks of a version with its addresses sealed; null when they are already. For what an older version stored. */
+export async function resealChecks(
+  vault: Vault,
+  tenant: TenantContext,
+  version: Version,
+): Promise<StoredCheck[] | null> {
+  if (!version.checks.some(({ parameters }) => URL_PARAMETERS.some((name) => parameters?.[name] !== undefined)))
+    return null;
+  const opened = version.checks.map(async ({ sealed, ...check }, index) => ({
+    ...check,
+    parameters: await openParameters(vault, tenant, version.id, index, { ...check, ...(sealed ? { sealed } : {}) }),
+  }));
+  return sealChecks(vault, tenant, version.id, await Promise.all(opened), null);
 }
 
 /** A check as it is answered: every secret value is its mask. */
@@ -143,6 +187,9 @@ export async function maskCheck(
     const group = secrets[name];
     if (group === undefined) continue;
     parameters[name] = Object.fromEntries(Object.keys(group).map((key) => [key, maskOf(sealed, `${name}.${key}`)]));
+  }
+  for (const [name, url] of Object.entries(secrets.urls ?? {})) {
+    parameters[name] = shownAddress(url, maskOf(sealed, `urls.${name}`));
   }
   return { ...rest, parameters };
 }

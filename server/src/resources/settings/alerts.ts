@@ -1,9 +1,9 @@
 /** Who is told of the alerts of usage limits: fields of bodies, and what the settings of a place come to. */
 import { z } from 'zod';
 import type { Row } from '../../store/schema.ts';
-import { refuse } from '../common.ts';
 import { email } from '../fields.ts';
 import type { Call } from '../resource.ts';
+import { sameness, shownUrl, storedUrl } from '../secret-url.ts';
 import { part } from './settings.ts';
 
 const MAX_EMAILS = 50;
@@ -28,20 +28,39 @@ export const alertSettings = z
 
 export const alertSettingsAnswer = z.object({ emails: z.array(z.string()), webhook_url: z.string().nullable() });
 
-/** Recipients of alerts. Addresses as they were given. */
+/** Recipients of alerts. Addresses of webhooks as they are stored. */
 export interface AlertRecipients {
   readonly emails: readonly string[];
   readonly webhookUrls: readonly string[];
 }
 
-/** Throws 400 for a webhook URL that no call may go to. */
-export function checkAlertUrl({ checkHost }: Pick<Call, 'checkHost'>, url: string | null | undefined, param: string) {
-  const problem = url == null ? null : checkHost(url);
-  if (problem !== null) throw refuse(param, problem);
+type Given = z.output<typeof alertSettings> | null | undefined;
+
+/**
+ * `alerts` of a body as they are stored: `{ alerts }`, or nothing where the body says nothing of them. Throws 400 for an
+ * address that no call may go to.
+ */
+export async function storedAlerts(
+  call: Pick<Call, 'vault' | 'tenant' | 'checkHost'>,
+  given: Given,
+  settings: Readonly<Record<string, unknown>>,
+  param: string,
+): Promise<{ alerts?: Given }> {
+  if (given == null) return given === undefined ? {} : { alerts: given };
+  const before = part(settings, 'alerts').webhook_url as string | undefined;
+  const url = await storedUrl(call, given.webhook_url, before, `${param}.webhook_url`);
+  return { alerts: url === undefined ? given : { ...given, webhook_url: url } };
+}
+
+/** Settings as they are answered: nothing of them is secret but the path of the webhook. */
+export function shownSettings(settings: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const { webhook_url: url } = part(settings, 'alerts');
+  if (typeof url !== 'string') return { ...settings };
+  return { ...settings, alerts: { ...part(settings, 'alerts'), webhook_url: shownUrl(url) } };
 }
 
 export function presentAlerts(settings: Readonly<Record<string, unknown>>): z.output<typeof alertSettingsAnswer> {
-  const { emails, webhook_url } = part(settings, 'alerts');
+  const { emails, webhook_url } = part(shownSettings(settings), 'alerts');
   return { emails: (emails as string[] | undefined) ?? [], webhook_url: (webhook_url as string | undefined) ?? null };
 }
 
@@ -63,6 +82,6 @@ export function alertRecipients(
     if (!byAddress.has(address.toLowerCase())) byAddress.set(address.toLowerCase(), address);
   return {
     emails: [...byAddress.values()],
-    webhookUrls: [...new Set(urls.filter((url) => url != null))],
+    webhookUrls: [...new Map(urls.filter((url) => url != null).map((url) => [sameness(url), url])).values()],
   };
 }

@@ -14,7 +14,7 @@ import { refuse } from '../../common.ts';
 import { emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
 import type { Action, Call } from '../../resource.ts';
-import { alertSettingsAnswer, checkAlertUrl, presentAlerts } from '../../settings/alerts.ts';
+import { alertSettingsAnswer, presentAlerts, storedAlerts } from '../../settings/alerts.ts';
 import { EXPORT_FIELDS, type OrganisationSettings, organisationSettings } from '../../settings/schema.ts';
 import {
   COPIED_CATEGORIES,
@@ -154,10 +154,10 @@ export const update: Action<unknown, unknown, z.output<typeof body>> = {
     const { tx, clock } = call;
     const before = await tx.organisation();
     const { organisation_id: _own, data_plane_security_settings: dataPlane, ...patch } = call.body;
-    checkAlertUrl(call, patch.alerts?.webhook_url, 'alerts.webhook_url');
+    const alerts = await storedAlerts(call, patch.alerts, before.settings, 'alerts');
     // This one stands beside the sections, where it stood before there were any.
     const { block_inline_config = before.settings.block_inline_config } = dataPlane ?? {};
-    const merged = mergeSettings(before.settings, { ...patch, ...checkUrls(call, patch) });
+    const merged = mergeSettings(before.settings, { ...patch, ...checkUrls(call, patch), ...alerts });
     const settings = { ...merged, block_inline_config };
     checkUserKeySettings(patch, settings);
     const after = { ...before, settings };

@@ -11,7 +11,7 @@ import { missingGuardrails } from '../../guardrails/rules.ts';
 import { tellSharing } from '../../integrations/sharing.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../../ports.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
-import { checkAlertUrl } from '../../settings/alerts.ts';
+import { storedAlerts } from '../../settings/alerts.ts';
 import {
   checkUserKeySettings,
   checkWorkspaceSecurity,
@@ -257,8 +257,8 @@ async function changesOf(
     patch.usage_limits = usageLimitsOf(body.usage_limits, clock.now(), 'usage_limits');
   }
   if (body.settings !== undefined) {
-    checkAlertUrl(call, body.settings?.alerts?.webhook_url, 'settings.alerts.webhook_url');
-    const settings = body.settings === null ? {} : mergeSettings(row.settings, body.settings);
+    const alerts = await storedAlerts(call, body.settings?.alerts, row.settings, 'settings.alerts');
+    const settings = body.settings === null ? {} : mergeSettings(row.settings, { ...body.settings, ...alerts });
     const { settings: general } = await tx.organisation();
     checkUserKeySettings(body.settings, { ...general, ...settings }, 'settings.');
     patch.settings = settings;

@@ -3,6 +3,7 @@ import { roleScopes } from '../../../auth/scopes.ts';
 import { securityOf } from '../../../auth/security-settings.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
+import { shownSettings } from '../../settings/alerts.ts';
 import { toIso, toIsoOrNull } from '../../shapes.ts';
 import { type UsageOf, usageOf } from '../../usage.ts';
 import type { WorkspaceRole } from '../rank.ts';
@@ -27,7 +28,7 @@ export function presentItem(row: Workspace, format: NameFormat | undefined, usag
     usage_limits: presentLimits(row, usage),
     rate_limits: row.rate_limits,
     security_settings: row.security_settings,
-    settings: row.settings,
+    settings: shownSettings(row.settings),
     scim_source_id: row.scim_source_id,
     created_at: toIso(row.created_at),
     last_updated_at: toIso(row.last_updated_at),

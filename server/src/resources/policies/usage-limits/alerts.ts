@@ -4,6 +4,7 @@ import type { Row } from '../../../store/schema.ts';
 import { findRow, listOf } from '../../define.ts';
 import { queryInteger, tenantFields } from '../../fields.ts';
 import type { Action } from '../../resource.ts';
+import { shownUrl } from '../../secret-url.ts';
 import { toIso, toIsoOrNull } from '../../shapes.ts';
 
 const query = z.strictObject({
@@ -31,7 +32,7 @@ function present(row: Row<'alert_deliveries'>): z.input<typeof item> {
     alert: row.kind,
     channel: row.channel,
     // A webhook of the organisation may have a secret in its path, and this is read with rights in a workspace.
-    recipient: row.channel === 'webhook' ? (URL.parse(row.recipient)?.host ?? '') : row.recipient,
+    recipient: row.channel === 'webhook' ? (URL.parse(shownUrl(row.recipient))?.host ?? '') : row.recipient,
     status: row.delivered_at !== null ? 'delivered' : row.next_at === null ? 'failed' : 'waiting',
     tries: row.tries,
     next_try_at: toIsoOrNull(row.next_at),

@@ -12,7 +12,7 @@ import { defineResource, emptyAnswer, findRow, listOf, notFound } from '../../de
 import { queryBoolean, queryInteger, tenantFields, utcMidnight } from '../../fields.ts';
 import { foresight } from '../../foresight.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
-import { checkAlertUrl } from '../../settings/alerts.ts';
+import { shownUrl, storedUrl } from '../../secret-url.ts';
 import { text, toIso, toIsoOrNull } from '../../shapes.ts';
 import { checkReach } from '../reach.ts';
 import { checkConditions, checkGroups } from '../shapes.ts';
@@ -64,7 +64,7 @@ function present(row: PolicyRow): z.input<typeof answer> {
     unpriced: row.unpriced,
     on_outage: row.on_outage,
     alert_emails: row.alert_emails ?? [],
-    alert_webhook_url: row.alert_webhook_url,
+    alert_webhook_url: row.alert_webhook_url === null ? null : shownUrl(row.alert_webhook_url),
     next_usage_reset_at: toIsoOrNull(row.next_usage_reset_at),
     last_reset_at: toIsoOrNull(row.last_reset_at),
     status: row.status,
@@ -126,7 +126,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
   const workspaceId = requireWorkspace(call);
   checkConditions('usage', body.conditions);
   checkGroups('usage', body.group_by);
-  checkAlertUrl(call, body.alert_webhook_url, 'alert_webhook_url');
+  const alertUrl = await storedUrl(call, body.alert_webhook_url, null, 'alert_webhook_url');
   const now = clock.now();
   const row: PolicyRow = {
     id: uuidv7(clock),
@@ -146,7 +146,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     unpriced: body.unpriced ?? null,
     on_outage: body.on_outage ?? 'refuse',
     alert_emails: body.alert_emails ?? null,
-    alert_webhook_url: body.alert_webhook_url ?? null,
+    alert_webhook_url: alertUrl ?? null,
     status: 'active',
     created_at: now,
     last_updated_at: now,
@@ -158,12 +158,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
 }
 
 /** What an update makes of a policy, and the columns it changes. Throws 400 for what is no policy. */
-function changed(
-  call: Pick<Call, 'checkHost'>,
-  body: UpdateBody,
-  row: PolicyRow,
-  now: number,
-): { patch: Patch<'usage_policies'>; next: PolicyRow } {
+function changed(body: UpdateBody, row: PolicyRow, now: number): { patch: Patch<'usage_policies'>; next: PolicyRow } {
   const patch: Patch<'usage_policies'> = {};
   if (body.conditions !== undefined) {
     checkConditions('usage', body.conditions);
@@ -178,10 +173,6 @@ function changed(
   if (body.unpriced !== undefined) patch.unpriced = body.unpriced;
   if (body.on_outage !== undefined) patch.on_outage = body.on_outage ?? 'refuse';
   if (body.alert_emails !== undefined) patch.alert_emails = body.alert_emails;
-  if (body.alert_webhook_url !== undefined) {
-    checkAlertUrl(call, body.alert_webhook_url, 'alert_webhook_url');
-    patch.alert_webhook_url = body.alert_webhook_url;
-  }
   // The two exclude each other, so that the one that is named replaces the other.
   if (body.periodic_reset != null && body.periodic_reset_days === undefined) patch.periodic_reset_days = null;
   if (body.periodic_reset_days != null && body.periodic_reset === undefined) patch.periodic_reset = null;
@@ -199,7 +190,9 @@ function changed(
 async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) {
   const { body, tx, clock } = call;
   const now = clock.now();
-  const { patch, next } = changed(call, body, row, now);
+  const { patch, next } = changed(body, row, now);
+  const alertUrl = await storedUrl(call, body.alert_webhook_url, row.alert_webhook_url, 'alert_webhook_url');
+  if (alertUrl !== undefined) patch.alert_webhook_url = alertUrl;
   const changes = Object.keys(patch).length > 0;
   if (patch.conditions !== undefined) await checkReach(call, 'usage_policies', next);
   if (COUNTED.some((column) => patch[column] !== undefined)) await adopt(tx, next, clock, now);

@@ -89,7 +89,7 @@ async function reasonsOf(
 /** `create` and `changed` make the row of a new policy, and of one that an update changes. */
 export function simulateUsage(
   create: (call: Call<unknown, unknown, CreateBody>) => Promise<{ row: PolicyRow }>,
-  changed: (call: Pick<Call, 'checkHost'>, body: UpdateBody, row: PolicyRow, now: number) => { next: PolicyRow },
+  changed: (body: UpdateBody, row: PolicyRow, now: number) => { next: PolicyRow },
 ): Action {
   const action: Action<unknown, unknown, Body> = {
     id: 'policies.usage-limits.simulate',
@@ -124,9 +124,7 @@ export function simulateUsage(
           throw refuse('changes.reset_usage_for_value', 'cannot be simulated');
         }
         policy =
-          changes === undefined
-            ? active
-            : await within('changes', () => changed(call, changes, active, range.from).next);
+          changes === undefined ? active : await within('changes', () => changed(changes, active, range.from).next);
       } else {
         requireWorkspace(call as Call);
         policy = (await within('policy', () => create({ ...call, body: wanted as CreateBody, clock: past }))).row;
