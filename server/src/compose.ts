@@ -75,7 +75,7 @@ import { openJournal } from './store/disk/journal.ts';
 import { openLazyJournal, stateOf } from './store/disk/lazy-journal.ts';
 import { openDiskScratch } from './store/disk/scratch.ts';
 import { startShipper } from './store/disk/shipper.ts';
-import { openVault } from './store/envelope.ts';
+import { hasMasterKey, openVault } from './store/envelope.ts';
 import { countersByClock } from './store/ipc/ipc.ts';
 import { loadKeyring } from './store/keyring.ts';
 import { memoryCache } from './store/memory/cache.ts';
@@ -234,8 +234,7 @@ async function open(
   const keyring = await loadKeyring({
     ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
     masterKeyFile: config.masterKeyFile,
-    // A fresh key beside credentials that another one sealed would only hide that theirs is lost.
-    create: (await tables.systemRead((tx) => tx.count('data_keys'))) === 0,
+    create: !(await hasMasterKey(tables)),
   });
   const vault = lifecycle.own('vault', openVault({ keyring, tables, clock }));
   await vault.verify();

@@ -36,7 +36,10 @@ export interface KeyUse {
 export interface EnvelopeVault extends Vault, Closable {
   /** Creates the organisation's first data key if there is none, and loads it. Nothing to do, no I/O, when it is fresh. */
   ensureKey(organisationId: string): Promise<void>;
-  /** At start. Throws SluiceError('unavailable') when data keys exist and the given master keys open none of them. */
+  /**
+   * At start. Notes the current master key in the store, so that a node with another one is refused before it seals anything.
+   * Throws SluiceError('unavailable') when the store names a master key that is not given, or no data key can be opened.
+   */
   verify(): Promise<void>;
   /** Data keys per master key, for `sluice keys status`: an old master key may go when its count is 0. */
   status(): Promise<KeyUse[]>;
@@ -44,6 +47,10 @@ export interface EnvelopeVault extends Vault, Closable {
   rewrap(limit: number): Promise<number>;
 }
 
+/** Row of `meta` with the id of the master key that nodes wrap with. */
+const MASTER_KEY_ID = 'master_key_id';
+/** Data keys that are tried at the start. */
+const SAMPLES = 3;
 const VERSION = 'slc1';
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
@@ -163,14 +170,29 @@ class TablesVault implements EnvelopeVault {
   }
 
   async verify(): Promise<void> {
-    const { ids } = this.#keyring;
-    const { total, samples } = await this.#tables.systemRead(async (tx) => {
-      const rows = [];
-      for (const id of ids)
-        rows.push(...(await tx.list('data_keys', { where: { kek_id: id }, orderBy: [['id', 'asc']], limit: 3 })));
-      return { total: await tx.count('data_keys'), samples: rows };
+    const { ids, currentId } = this.#keyring;
+    const inUse = (await this.status()).filter((use) => use.dataKeys > 0);
+    const named = await this.#tables.systemWrite(async (tx) => {
+      const row = await tx.find('meta', { key: MASTER_KEY_ID });
+      if (row === undefined) await tx.insert('meta', { key: MASTER_KEY_ID, value: currentId });
+      else if (row.value !== currentId && ids.includes(row.value))
+        await tx.update('meta', { key: MASTER_KEY_ID }, { value: currentId });
+      else return row.value;
+      return currentId;
     });
-    if (total === 0) return;
+    const wanted = new Set([named, ...inUse.map((use) => use.kekId)]);
+    const missing = [...wanted].filter((id) => !ids.includes(id));
+    if (missing.length > 0) {
+      throw new SluiceError(
+        'unavailable',
+        `The store was sealed with master key ${missing.join(', ')}, which this node does not have (it has ${ids.join(', ')}). ` +
+          'Nodes of one store share their master keys: put them into SLUICE_MASTER_KEY or SLUICE_MASTER_KEY_FILE.',
+      );
+    }
+    if (inUse.length === 0) return;
+    const samples = await this.#tables.systemRead((tx) =>
+      tx.list('data_keys', { where: { kek_id: { in: [...ids] } }, orderBy: [['id', 'asc']], limit: SAMPLES }),
+    );
     for (const row of samples) {
       try {
         (await this.#keyring.unwrap(row.kek_id, row.wrapped, wrapContext(row.kek_id, row))).fill(0);
@@ -179,12 +201,9 @@ class TablesVault implements EnvelopeVault {
         // One damaged row must not hide that the key opens the others.
       }
     }
-    const inUse = (await this.status()).filter((use) => use.dataKeys > 0);
-    const wanted = inUse.map((use) => use.kekId).join(', ');
     throw new SluiceError(
       'unavailable',
-      `The master key opens none of the ${total} stored data keys: they need key ${wanted}, given is ${ids.join(', ')}. ` +
-        'Put the former key back into SLUICE_MASTER_KEY or SLUICE_MASTER_KEY_FILE.',
+      'The stored data keys are damaged: none of those looked at can be opened. Restore the store from a backup.',
     );
   }
 
@@ -365,4 +384,11 @@ function placeContext(kekId: string, dekId: string, organisationId: string, plac
 /** The vault over the control tables. */
 export function openVault(options: VaultOptions): EnvelopeVault {
   return new TablesVault(options);
+}
+
+/** Whether a store was ever used with a master key: a fresh key beside what another one sealed would only hide that. */
+export async function hasMasterKey(tables: Tables): Promise<boolean> {
+  return tables.systemRead(
+    async (tx) => (await tx.count('meta', { where: { key: MASTER_KEY_ID } })) > 0 || (await tx.count('data_keys')) > 0,
+  );
 }

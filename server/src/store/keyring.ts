@@ -154,6 +154,11 @@ async function readKeyFile(path: string, create: boolean): Promise<string> {
     return await readFile(path, 'utf8');
   } catch (error) {
     if (errorCode(error) !== 'ENOENT') throw error;
-    throw refuse(path, 'does not exist');
+    throw new SluiceError(
+      'validation',
+      `${path} does not exist, and the store is in use already. Nodes of one store share their master keys: copy the file ` +
+        'of the first node or of a backup there, or set SLUICE_MASTER_KEY.',
+      { param: path },
+    );
   }
 }
