@@ -50,23 +50,26 @@ export function isCurrent(root = folder) {
 }
 
 /**
- * Makes console/dist current if it can. Answers what happened: `current`, `built`, `kept` (an older build stays) or
- * `missing` (there is none). Never throws.
+ * Makes console/dist current if it can, and says so first. Where Vite is not installed, or NODE_ENV is `production`, nothing
+ * is built: such an installation brings its build along. Answers what happened: `current`, `built`, `kept` (an older build
+ * stays) or `missing` (there is none). Never throws.
  */
 export async function ensureBuilt(root = folder, say = console.error) {
   const dist = path.join(root, 'dist');
   const built = existsSync(path.join(dist, 'index.html'));
   let staging = null;
+  const environment = process.env.NODE_ENV;
   try {
     if (isCurrent(root)) return 'current';
-    const vite = await loadVite();
+    const production = environment === 'production';
+    const vite = production ? null : await loadVite();
     if (!vite) {
       if (built) return 'kept';
-      say(
-        'Sluice starts without its console: it is not built and Vite is not installed (npm ci, then npm start again).',
-      );
+      const reason = production ? 'NODE_ENV is production' : 'Vite is not installed';
+      say(`Sluice starts without its console: it is not built, and ${reason} (npm ci && npm run console builds it).`);
       return 'missing';
     }
+    say(`Building the console: ${built ? 'its sources have changed' : 'it was not built yet'}.`);
     const stamp = sourceHash(root);
     // Built beside dist and moved into place in one step: a server or test run that starts meanwhile sees the old build
     // or the new one, never half of it.
@@ -99,6 +102,9 @@ export async function ensureBuilt(root = folder, say = console.error) {
     );
     return built ? 'kept' : 'missing';
   } finally {
+    // Only the build is for production: the server that runs next in this process is as it was started.
+    if (environment === undefined) delete process.env.NODE_ENV;
+    else process.env.NODE_ENV = environment;
     if (staging) rmSync(staging, { recursive: true, force: true });
   }
 }

@@ -40,13 +40,20 @@ test('a missing or outdated console is built, a current one is left alone', asyn
   writeFileSync(path.join(root, 'vite.config.ts'), 'export default {};\n');
   mkdirSync(path.join(root, 'src'));
   writeFileSync(path.join(root, 'src', 'main.ts'), 'document.title = "one";\n');
+  said.length = 0;
   expect(await ensureBuilt(root, say)).toBe('built');
+  expect(said).toEqual(['Building the console: it was not built yet.']);
   expect(await ensureBuilt(root, say)).toBe('current');
+  expect(said).toHaveLength(1);
   const before = readFileSync(path.join(root, 'dist', 'index.html'), 'utf8');
+  expect(process.env.NODE_ENV).not.toBe('production');
   said.length = 0;
   writeFileSync(path.join(root, 'src', 'main.ts'), 'document.title = ;\n');
   expect(await ensureBuilt(root, say)).toBe('kept');
-  expect(said).toEqual([expect.stringMatching(/^The console could not be rebuilt.*main\.ts.*$/)]);
+  expect(said).toEqual([
+    'Building the console: its sources have changed.',
+    expect.stringMatching(/^The console could not be rebuilt.*main\.ts.*$/),
+  ]);
   writeFileSync(path.join(root, 'src', 'main.ts'), 'document.title = "two";\n');
   expect(isCurrent(root)).toBe(false);
   expect(await ensureBuilt(root, say)).toBe('built');
@@ -86,11 +93,24 @@ test('without development dependencies the start goes on: one line when there is
     status: 0,
     stdout: '',
     stderr:
-      'Sluice starts without its console: it is not built and Vite is not installed (npm ci, then npm start again).\n',
+      'Sluice starts without its console: it is not built, and Vite is not installed (npm ci && npm run console builds it).\n',
   });
   mkdirSync(path.join(root, 'dist'));
   writeFileSync(path.join(root, 'dist', 'index.html'), 'older');
   expect(start()).toMatchObject({ status: 0, stdout: '', stderr: '' });
+});
+
+test('in production nothing is built, and what is there is served', async () => {
+  const root = copy();
+  const before = process.env.NODE_ENV;
+  process.env.NODE_ENV = 'production';
+  said.length = 0;
+  try {
+    expect(await ensureBuilt(root, say)).toBe('missing');
+    expect(said).toEqual([expect.stringContaining('NODE_ENV is production')]);
+  } finally {
+    process.env.NODE_ENV = before;
+  }
 });
 
 test('a folder that cannot be written to stops nothing', async () => {
@@ -101,6 +121,6 @@ test('a folder that cannot be written to stops nothing', async () => {
   chmodSync(root, 0o755);
   // The super-user may write anywhere; then the build itself fails, because React is not to be found from there.
   expect(outcome).toBe('missing');
-  expect(said).toHaveLength(1);
+  expect(said).toEqual([expect.stringMatching(/^Building/), expect.stringMatching(/could not be built/)]);
   expect(existsSync(path.join(root, 'dist'))).toBe(false);
 });

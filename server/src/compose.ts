@@ -2,6 +2,7 @@
  * The composition root: the only file that names concrete adapters. Opens everything in order, closes it in reverse,
  * and knows nothing about requests.
  */
+import { existsSync } from 'node:fs';
 import { mkdir, readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { totalmem } from 'node:os';
@@ -110,13 +111,16 @@ const SETTLE_MS = 20;
 const CACHE_BYTES = 64 * 1024 * 1024;
 /** Changes that nobody has looked for so long are late: they are promised within a second. */
 const FEED_MS = 5_000;
-const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
+/** The built console. */
+export const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
 const PACKAGE = new URL('../package.json', import.meta.url);
 
 export interface Running {
   /** Where it listens, `http://127.0.0.1:8787`. */
   readonly url: string;
   readonly firstRun: FirstRun | null;
+  /** Whether it serves a console: the role is `admin`, and it is built. */
+  readonly console: boolean;
   /**
    * Not ready at once; listens `noticeMs` longer; then runs what is left for at most `drainMs` in all, cuts the rest
    * with an error event, writes every record and closes the stores.
@@ -176,7 +180,7 @@ async function openLogs(config: Config, log: Log): Promise<LogSink> {
 async function openBlobs(config: Config, clock: Clock, log: Log): Promise<Blobs> {
   if (config.blobs === null) {
     const { openDiskBlobs } = await import('./store/disk/blobs.ts');
-    return openDiskBlobs({ dir: config.dataDir, clock });
+    return openDiskBlobs({ dir: config.dataDir, clock, reserveBytes: config.diskReserve });
   }
   const { openS3Blobs } = await import('./store/s3/blobs.ts');
   return openS3Blobs({ ...config.blobs, clock, log });
@@ -346,7 +350,11 @@ async function open(
   const training: SharedServices = {
     tables,
     blobs,
-    scratch: await openDiskScratch({ dir: join(config.dataDir, 'scratch'), clock }),
+    scratch: await openDiskScratch({
+      dir: join(config.dataDir, 'scratch'),
+      clock,
+      reserveBytes: config.diskReserve,
+    }),
     clock,
     log,
     guard,
@@ -527,6 +535,7 @@ async function open(
     url,
     firstRun: first,
     shares: [bodies.shares, underWay, upstream.pools, ...datasetShares],
+    console: roles.has('admin') && existsSync(join(CONSOLE_DIST, 'index.html')),
     async records(organisationId, workspaceId) {
       await shipper.drain();
       return (await logs.list(systemTenant(organisationId, workspaceId), { limit: 1000 })).rows;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, loadConfig } from './config.ts';
+import { ConfigError, effectiveSettings, loadConfig, unknownVariables } from './config.ts';
 
 const load = (url: string, env: Record<string, string> = {}) =>
   loadConfig([], { SLUICE_BLOBS_URL: url, ...env }, '/nowhere').blobs;
@@ -116,5 +116,60 @@ describe('SLUICE_SMTP_URL', () => {
   ])('a sender such as %j stops the start, and so does none', (text) => {
     expect(() => smtp('smtp://mail.example.com', { SLUICE_MAIL_FROM: text })).toThrow(/^SLUICE_MAIL_FROM is/);
     expect(() => smtp('smtp://mail.example.com', {})).toThrow(/^SLUICE_MAIL_FROM is not set/);
+  });
+});
+
+describe('names', () => {
+  it.each([
+    [['--prot', '0'], '--prot: unknown option; did you mean --port?'],
+    [['--sluice-databse-url=x'], '--sluice-databse-url=x: unknown option; did you mean --database-url?'],
+    [['--log_levle', 'debug'], '--log_levle: unknown option; did you mean --log-level?'],
+    [['--zzzzzzzzzz', '1'], '--zzzzzzzzzz: unknown option;'],
+  ])('%j: the nearest option is named, not all of them', (args, begins) => {
+    const message = `${begins} npm run sluice -- check lists all settings`;
+    expect(() => loadConfig(args, {}, '/nowhere')).toThrow(new ConfigError(message));
+  });
+
+  it('a variable that looks like a setting and is none is told in one line with the nearest one', () => {
+    expect(unknownVariables({ SLUICE_PROT: '1', SLUICE_PORT: '0', SLUICE_ZZZZZZZZZZZZ: 'x', PATH: '/bin' })).toEqual([
+      'the variable SLUICE_PROT is not a setting and is ignored; did you mean SLUICE_PORT?',
+      'the variable SLUICE_ZZZZZZZZZZZZ is not a setting and is ignored',
+    ]);
+  });
+
+  it('what Kubernetes sets for a Service named sluice is no such variable, and its SLUICE_PORT is explained', () => {
+    const links = {
+      SLUICE_SERVICE_HOST: '10.0.0.1',
+      SLUICE_SERVICE_PORT: '8787',
+      SLUICE_SERVICE_PORT_HTTP: '8787',
+      SLUICE_PORT_8787_TCP: 'tcp://10.0.0.1:8787',
+      SLUICE_PORT_8787_TCP_ADDR: '10.0.0.1',
+    };
+    expect(unknownVariables(links)).toEqual([]);
+    expect(() => loadConfig([], { SLUICE_PORT: 'tcp://10.0.0.1:8787' }, '/nowhere')).toThrow(
+      'Kubernetes has set it: say enableServiceLinks: false in the pod',
+    );
+  });
+});
+
+describe('the settings in force', () => {
+  it('are all there, with where each comes from, and show no secret', () => {
+    const env = {
+      SLUICE_DATABASE_URL: 'postgres://app:s3cret@db:5432/sluice?sslmode=require',
+      SLUICE_REDIS_URL: 'redis://:hunter2@cache:6379',
+      SLUICE_SMTP_URL: 'smtp://mailer:pa55@mail:587',
+      SLUICE_MAIL_FROM: 'a@b.example',
+      SLUICE_MASTER_KEY: 'c29tZXRoaW5nIHNlY3JldA==',
+    };
+    const settings = effectiveSettings(['--port', '0'], env, '/nowhere');
+    const of = (name: string) => settings.find((one) => one.name === name);
+    expect(of('SLUICE_PORT')).toEqual({ name: 'SLUICE_PORT', shown: '0', from: 'flag' });
+    expect(of('SLUICE_HOST')).toEqual({ name: 'SLUICE_HOST', shown: '127.0.0.1', from: 'default' });
+    expect(of('SLUICE_BLOBS_URL')).toEqual({ name: 'SLUICE_BLOBS_URL', shown: null, from: 'default' });
+    expect(of('SLUICE_DATABASE_URL')?.shown).toBe('postgres://app:***@db:5432/sluice?…');
+    expect(of('SLUICE_REDIS_URL')?.shown).toBe('redis://:***@cache:6379');
+    expect(of('SLUICE_SMTP_URL')?.shown).toBe('smtp://mailer:***@mail:587');
+    expect(of('SLUICE_MASTER_KEY')?.shown).toBe('(hidden)');
+    expect(JSON.stringify(settings)).not.toMatch(/s3cret|hunter2|pa55|c29tZ/);
   });
 });

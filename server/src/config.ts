@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { nearest } from './kernel/nearest.ts';
 import { Secret } from './kernel/secret.ts';
 
 /** Thrown for a wrong value; its message is the one line to print. */
@@ -42,6 +43,8 @@ export interface Config {
   readonly filesQuota: number;
   /** Requests of one batch that Sluice runs at the same time. */
   readonly batchConcurrency: number;
+  /** Free bytes of the data directory's disk below which no upload is stored. */
+  readonly diskReserve: number;
   /** Whether stored accounts of cloud providers may use the identity the server itself runs under. */
   readonly cloudIdentity: boolean;
   /** Saved-only mode for every organisation. */
@@ -285,7 +288,7 @@ const VARIABLES = {
     parse: whole(1024, 9_999_999_999),
   }),
   SLUICE_FILES_QUOTA: variable({
-    fallback: String(100 * 1024 ** 3),
+    fallback: String(10 * 1024 ** 3),
     allowed: 'a whole number of bytes from 0 (no quota) to 9007199254740991',
     parse: whole(0, Number.MAX_SAFE_INTEGER),
   }),
@@ -293,6 +296,11 @@ const VARIABLES = {
     fallback: '50',
     allowed: 'a whole number from 1 to 1000',
     parse: whole(1, 1000),
+  }),
+  SLUICE_DISK_RESERVE: variable({
+    fallback: String(512 * 1024 ** 2),
+    allowed: 'a whole number of bytes from 0 (no reserve) to 9007199254740991',
+    parse: whole(0, Number.MAX_SAFE_INTEGER),
   }),
   SLUICE_ADMIN_REQUESTS_PER_MINUTE: variable({
     fallback: '300',
@@ -340,22 +348,25 @@ function nameOfFlag(flag: string): Name | undefined {
   return [upper, `SLUICE_${upper}`].find((name): name is Name => Object.hasOwn(VARIABLES, name));
 }
 
+/** `SLUICE_DATA_DIR` is `--data-dir`. */
+function flagOf(name: string): string {
+  return name
+    .toLowerCase()
+    .replace(/^sluice_/, '')
+    .replaceAll('_', '-');
+}
+
 function readFlags(args: readonly string[]): Map<Name, string> {
   const out = new Map<Name, string>();
   for (let i = 0; i < args.length; i++) {
     const match = /^--([A-Za-z][A-Za-z_-]*)(?:=(.*))?$/s.exec(args[i] ?? '');
     const name = match && nameOfFlag(match[1] ?? '');
     if (!match || !name) {
+      const written = match?.[1] ?? args[i] ?? '';
+      const upper = written.replaceAll('-', '_').toUpperCase();
+      const meant = nearest(upper.startsWith('SLUICE_') ? upper : `SLUICE_${upper}`, Object.keys(VARIABLES));
       throw new ConfigError(
-        `${args[i]}: unknown option; allowed are ${Object.keys(VARIABLES)
-          .map(
-            (n) =>
-              `--${n
-                .toLowerCase()
-                .replace(/^sluice_/, '')
-                .replaceAll('_', '-')}`,
-          )
-          .join(', ')}; see npm run sluice -- help`,
+        `${args[i]}: unknown option${meant === null ? '' : `; did you mean --${flagOf(meant)}?`}${meant === null ? ';' : ''} npm run sluice -- check lists all settings`,
       );
     }
     const value = match[2] ?? args[++i];
@@ -386,8 +397,12 @@ function readFile(path: string): Map<Name, string> {
   const out = new Map<Name, string>();
   for (const [key, value] of Object.entries(parsed)) {
     const name = nameOfFlag(key);
-    if (!name)
-      throw new ConfigError(`${path}: ${key} is not a setting; allowed are ${Object.keys(VARIABLES).join(', ')}`);
+    if (!name) {
+      const meant = nearest(key, Object.keys(VARIABLES));
+      throw new ConfigError(
+        `${path}: ${key} is not a setting; ${meant === null ? '' : `did you mean ${meant}? `}npm run sluice -- check lists all settings`,
+      );
+    }
     if (!['string', 'number', 'boolean'].includes(typeof value) && !Array.isArray(value)) {
       throw new ConfigError(`${path}: ${key} must be a text, number, boolean or list of texts`);
     }
@@ -405,19 +420,42 @@ const SECRET_NAMES = new Set<Name>([
   'SLUICE_SMTP_URL',
 ]);
 
-/** Reads and checks the whole configuration. Throws ConfigError. */
-export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = process.env, cwd = process.cwd()): Config {
+interface Given {
+  /** Null: neither set nor a default. */
+  readonly text: string | null;
+  readonly from: 'flag' | 'environment' | 'sluice.config.json' | 'default';
+}
+
+/** Where each setting comes from, before it is parsed. */
+function readTexts(args: readonly string[], env: NodeJS.ProcessEnv, cwd: string): (name: Name) => Given {
   const flags = readFlags(args);
   const file = readFile(resolve(cwd, 'sluice.config.json'));
+  return (name) => {
+    const flag = flags.get(name);
+    if (flag !== undefined) return { text: flag, from: 'flag' };
+    const variable = env[name];
+    if (variable !== undefined && variable !== '') return { text: variable, from: 'environment' };
+    const text = file.get(name);
+    return text === undefined
+      ? { text: VARIABLES[name].fallback, from: 'default' }
+      : { text, from: 'sluice.config.json' };
+  };
+}
+
+/** Reads and checks the whole configuration. Throws ConfigError. */
+export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = process.env, cwd = process.cwd()): Config {
+  const texts = readTexts(args, env, cwd);
   const get = <N extends Name>(name: N): NonNullable<ReturnType<(typeof VARIABLES)[N]['parse']>> | null => {
     const definition = VARIABLES[name] as Variable<unknown>;
-    const given = env[name];
-    const text = flags.get(name) ?? (given === '' ? undefined : given) ?? file.get(name) ?? definition.fallback;
+    const { text, from } = texts(name);
     if (text === null) return null;
     const value = definition.parse(text);
     if (value === undefined) {
       const shown = SECRET_NAMES.has(name) ? '(hidden)' : JSON.stringify(text.slice(0, 100));
-      throw new ConfigError(`${name} is ${shown}; allowed is ${definition.allowed}`);
+      // Kubernetes sets SLUICE_PORT in every container beside a Service that is named sluice.
+      const link = from === 'environment' && name === 'SLUICE_PORT' && text.startsWith('tcp://');
+      const advice = link ? '. Kubernetes has set it: say enableServiceLinks: false in the pod' : '';
+      throw new ConfigError(`${name} is ${shown}; allowed is ${definition.allowed}${advice}`);
     }
     return value as NonNullable<ReturnType<(typeof VARIABLES)[N]['parse']>>;
   };
@@ -450,12 +488,61 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),
     filesQuota: must(get('SLUICE_FILES_QUOTA')),
     batchConcurrency: must(get('SLUICE_BATCH_CONCURRENCY')),
+    diskReserve: must(get('SLUICE_DISK_RESERVE')),
     cloudIdentity: must(get('SLUICE_CLOUD_IDENTITY')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     unpriced: must(get('SLUICE_UNPRICED')),
     unrecorded: must(get('SLUICE_UNRECORDED')),
     adminRequestsPerMinute: must(get('SLUICE_ADMIN_REQUESTS_PER_MINUTE')),
   });
+}
+
+/** One setting as it is in force, for people: secrets are hidden. */
+export interface EffectiveSetting {
+  readonly name: string;
+  /** Null: not set, and without a default. */
+  readonly shown: string | null;
+  readonly from: Given['from'];
+}
+
+/** All settings as `loadConfig` reads them. Throws ConfigError as it does. */
+export function effectiveSettings(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = process.env,
+  cwd = process.cwd(),
+): EffectiveSetting[] {
+  loadConfig(args, env, cwd);
+  const texts = readTexts(args, env, cwd);
+  return (Object.keys(VARIABLES) as Name[]).map((name) => {
+    const { text, from } = texts(name);
+    return { name, shown: text === null ? null : shownText(name, text), from };
+  });
+}
+
+/** Of an address all but its password; of another secret nothing. */
+function shownText(name: Name, text: string): string {
+  if (!SECRET_NAMES.has(name)) return text;
+  const parsed = URL.parse(text);
+  if (name === 'SLUICE_MASTER_KEY' || parsed === null) return '(hidden)';
+  const user =
+    parsed.username + parsed.password === '' ? '' : `${parsed.username}${parsed.password === '' ? '' : ':***'}@`;
+  return `${parsed.protocol}//${user}${parsed.host}${parsed.pathname}${parsed.search === '' ? '' : '?…'}`;
+}
+
+/** What Kubernetes sets in every container beside a Service that is named sluice. */
+const SERVICE_LINK = /^SLUICE_(?:SERVICE_(?:HOST|PORT)|PORT_\d+_(?:TCP|UDP|SCTP))/;
+/** Set by Sluice for its own processes and tests. */
+const OWN_VARIABLES = /^SLUICE_(?:WORKER_INDEX|TESTS|LONG_TESTS|WRITE_[A-Z_]+|FUZZ_SEED)$/;
+
+/** A line for each variable that looks like a setting and is none. Others may have set it, so it stops nothing. */
+export function unknownVariables(env: NodeJS.ProcessEnv = process.env): string[] {
+  return Object.keys(env)
+    .filter((name) => name.startsWith('SLUICE_') && !Object.hasOwn(VARIABLES, name))
+    .filter((name) => !SERVICE_LINK.test(name) && !OWN_VARIABLES.test(name))
+    .map((name) => {
+      const meant = nearest(name, Object.keys(VARIABLES));
+      return `the variable ${name} is not a setting and is ignored${meant === null ? '' : `; did you mean ${meant}?`}`;
+    });
 }
 
 /** Number of this process among those that share the port, set by the primary process; 1 when it is alone. */

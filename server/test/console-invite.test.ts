@@ -78,6 +78,22 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     const model = { model: '@sandbox/echo', messages: [{ role: 'user', content: 'Hi' }] };
     expect((await server.call('/chat/completions', model, { 'x-gateway-api-key': key })).status).toBe(200);
 
+    // Nothing of it is cut off: who copies by hand sees all of it.
+    const box = page.locator('.copy-line code');
+    expect(await box.evaluate((code) => code.scrollWidth <= code.clientWidth)).toBe(true);
+
+    await button('Go to the console').click();
+    await page.getByText('You have not copied your key. It cannot be shown again.').waitFor();
+    const asked = page.waitForEvent('dialog');
+    await page.evaluate(() => void setTimeout(() => location.reload(), 0));
+    const dialog = await asked;
+    expect(dialog.type()).toBe('beforeunload');
+    await dialog.dismiss();
+    await heading('Welcome to My organisation').waitFor();
+
+    await page.getByRole('button', { name: /^Copy / }).click();
+    await page.getByRole('button', { name: /^Copied / }).waitFor();
+    expect(await page.getByText('You have not copied').count()).toBe(0);
     await button('Go to the console').click();
     await heading('Make your first request').waitFor();
     expect(await page.locator('body').textContent()).toContain(email);

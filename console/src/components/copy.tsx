@@ -18,12 +18,14 @@ async function copy(text: string): Promise<boolean> {
 }
 
 /** Copies `text`; `what` names it for screen readers ("Copy base URL"). */
-export function CopyButton({ text, what }: { text: string; what: string }) {
+export function CopyButton({ text, what, onCopied }: { text: string; what: string; onCopied?: () => void }) {
   const [state, setState] = useState<'idle' | 'copied' | 'failed'>('idle');
   const timer = useRef<number>(0);
   useEffect(() => () => clearTimeout(timer.current), []);
   const onClick = async () => {
-    setState((await copy(text)) ? 'copied' : 'failed');
+    const copied = await copy(text);
+    setState(copied ? 'copied' : 'failed');
+    if (copied) onCopied?.();
     clearTimeout(timer.current);
     timer.current = window.setTimeout(() => setState('idle'), 2000);
   };
@@ -57,6 +59,17 @@ export function CopyLine({ label, value }: { label: string; value: string }) {
       <span className="label">{label}</span>
       <code>{value}</code>
       <CopyButton text={value} what={label} />
+    </div>
+  );
+}
+
+/** A secret that is shown once: the whole of it, however long. `onCopied` also runs when it is copied by hand. */
+export function SecretLine({ label, value, onCopied }: { label: string; value: string; onCopied: () => void }) {
+  return (
+    <div className="copy-line whole">
+      <span className="label">{label}</span>
+      <code onCopy={onCopied}>{value}</code>
+      <CopyButton text={value} what={label} onCopied={onCopied} />
     </div>
   );
 }

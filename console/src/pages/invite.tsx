@@ -1,6 +1,6 @@
 import { type FormEvent, useEffect, useState } from 'react';
 import { type Acceptance, ApiError, acceptInvite, getInvite, type Invite, type Session } from '../api/client.ts';
-import { CopyLine } from '../components/copy.tsx';
+import { SecretLine } from '../components/copy.tsx';
 import { Logo } from '../components/logo.tsx';
 import { Notice } from '../components/notice.tsx';
 import { PageHeading } from '../components/page-heading.tsx';
@@ -126,20 +126,52 @@ function Offer(props: { token: string; invite: Invite; onAccepted: (acceptance: 
 }
 
 function Keys({ acceptance, onContinue }: { acceptance: Acceptance; onContinue: (session: Session) => void }) {
+  const { api_keys: keys, session } = acceptance;
+  const [copied, setCopied] = useState<ReadonlySet<string>>(new Set());
+  const [warned, setWarned] = useState(false);
+  const missing = keys.filter((key) => !copied.has(key.id));
+  const unsafe = missing.length > 0;
+
+  useEffect(() => {
+    if (!unsafe) return;
+    const ask = (event: BeforeUnloadEvent) => event.preventDefault();
+    window.addEventListener('beforeunload', ask);
+    return () => window.removeEventListener('beforeunload', ask);
+  }, [unsafe]);
+
   return (
     <>
-      <PageHeading>{`Welcome to ${acceptance.session.organisation.name}`}</PageHeading>
+      <PageHeading>{`Welcome to ${session.organisation.name}`}</PageHeading>
       <p>
-        {acceptance.api_keys.length > 1
+        {keys.length > 1
           ? 'These are your API keys. They are shown only here: copy them now, and keep them like passwords.'
           : 'This is your API key. It is shown only here: copy it now, and keep it like a password.'}
       </p>
-      {acceptance.api_keys.map((key) => (
-        <CopyLine key={key.id} label={`Key for ${key.workspace.name}`} value={key.key} />
+      {keys.map((key) => (
+        <SecretLine
+          key={key.id}
+          label={`Key for ${key.workspace.name}`}
+          value={key.key}
+          onCopied={() => setCopied((known) => new Set(known).add(key.id))}
+        />
       ))}
+      {warned && unsafe && (
+        <Notice
+          tone="bad"
+          title={
+            missing.length > 1
+              ? `You have not copied ${missing.length} of your keys. They cannot be shown again.`
+              : 'You have not copied your key. It cannot be shown again.'
+          }
+        />
+      )}
       <div className="row actions">
-        <button type="button" className="button primary" onClick={() => onContinue(acceptance.session)}>
-          Go to the console
+        <button
+          type="button"
+          className="button primary"
+          onClick={() => (unsafe && !warned ? setWarned(true) : onContinue(session))}
+        >
+          {warned && unsafe ? 'Go to the console without copying' : 'Go to the console'}
         </button>
       </div>
     </>

@@ -219,6 +219,16 @@ test('A-01 every route that needs a session answers 401 without one; the others 
   }
 });
 
+test('an address of the console without a page is told on a page to browsers, and as JSON to programs', async () => {
+  const browser = await call('GET', '/console/nothing/here', { headers: { accept: 'text/html,*/*;q=0.8' } });
+  expect(browser.status).toBe(404);
+  expect(browser.headers['content-type']).toBe('text/html; charset=utf-8');
+  expect(browser.headers['content-security-policy']).toContain("default-src 'none'");
+  expect(browser.text).toContain('<a href="/console/">');
+  const program = await call('GET', '/console/nothing', { headers: { accept: 'application/json' } });
+  expect([program.status, program.json.error.code]).toEqual([404, 'AB08']);
+});
+
 test('no answer carries a CORS header, whatever Origin asks', async () => {
   const { headers } = await signIn();
   for (const [method, url] of [...CONSOLE_ROUTES, ['OPTIONS', '/console/api/try'] as const]) {

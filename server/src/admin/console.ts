@@ -73,6 +73,11 @@ const NOT_BUILT = `<!doctype html><html lang="en"><meta charset="utf-8"><title>S
 <p>The gateway and its administration API work without it. To build it, run <code>npm ci &amp;&amp; npm run console</code>
 in the Sluice folder and reload this page.</p></html>`;
 
+const NO_SUCH_PATH = 'There is no such path. The console is at /console/.';
+const NO_SUCH_PAGE = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Page not found · Sluice</title>
+<h1>Page not found</h1>
+<p>The console has no page at this address. <a href="/console/">Go to the console</a></p></html>`;
+
 const ExchangeBody = z.strictObject({ token: z.string().max(256) });
 const TryBody = z.strictObject({ workspace_id: z.uuid(), request: z.record(z.string(), z.unknown()) });
 const TraceParams = z.strictObject({ traceId: z.string().min(1).max(256) });
@@ -84,6 +89,7 @@ export const CONSOLE_ROUTES = [
   ['GET', '/console/', false],
   ['GET', '/console/sign-in', false],
   ['GET', '/console/invite', false],
+  ['GET', '/console/*', false],
   ['GET', '/console/assets/:file', false],
   ['POST', '/console/api/session', false],
   ['GET', '/console/api/session', true],
@@ -125,6 +131,11 @@ async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<v
   app.get('/console/', page);
   app.get('/console/sign-in', page);
   app.get('/console/invite', page);
+  app.get('/console/*', async (request, reply) => {
+    if (!String(request.headers.accept ?? '').includes('text/html')) throw new SluiceError('not_found', NO_SUCH_PATH);
+    reply.headers(SECURITY_HEADERS).header('cache-control', 'no-store');
+    return reply.code(404).type('text/html; charset=utf-8').send(NO_SUCH_PAGE);
+  });
   app.get<{ Params: { file: string } }>('/console/assets/:file', async (request, reply) => {
     const { file } = request.params;
     if (!/^[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]+$/.test(file) || !existsSync(path.join(assets, file))) {

@@ -37,7 +37,9 @@ export function adminError(error: unknown, requestId: string, log: Log): AdminAn
   if (row.status === 500) log.error('administration request failed', { request_id: requestId, error });
   else if (known?.detail !== undefined || known?.cause !== undefined) {
     const { detail, cause } = known;
-    log.warn('administration request refused', { request_id: requestId, kind: known.kind, detail, cause });
+    // What the caller is told says it all; text of the database is for those who look for a fault of ours.
+    const level = known.kind === 'conflict' || known.kind === 'unknown_reference' ? 'debug' : 'warn';
+    log[level]('administration request refused', { request_id: requestId, kind: known.kind, detail, cause });
   }
   return {
     status: row.status,

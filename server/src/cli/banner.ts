@@ -5,27 +5,29 @@ const INLINE_ALLOWED = `Configs, hosts and provider tokens may be sent with each
   try things). To allow saved ones only, start with BLOCK_INLINE_CONFIG=true or change the organisation's settings.`;
 const SAVED_ONLY = 'Only saved configs, providers and hosts may be used here (BLOCK_INLINE_CONFIG is true).';
 
+const NO_CONSOLE = 'This installation has no console: it is not built (npm ci && npm run console builds it).';
+
 /**
  * What a start prints; on the first run also the keys, once, and only on a terminal: anything else keeps what is printed,
  * as container logs do.
  */
 export function bannerText(running: Running, config: Config, terminal: boolean): string {
-  const { firstRun, url } = running;
+  const { firstRun, url, console } = running;
   if (firstRun === null)
-    return `\n  Sluice is listening on ${url}\n  API reference: ${url}/docs   Console: ${url}/console/ (sign-in link: npm run sluice -- console-link)\n\n`;
-  if (!terminal) return firstRunElsewhere(url, config);
+    return `\n  Sluice is listening on ${url}\n  API reference: ${url}/docs   ${console ? `Console: ${url}/console/ (sign-in link: npm run sluice -- console-link)` : NO_CONSOLE}\n\n`;
+  if (!terminal) return firstRunElsewhere(running, config);
   return `
   Sluice is listening on ${url}
 
   This is its first run: it made an organisation, a workspace and these keys. They are shown once and are also in
   ${config.dataDir}/first-run.json (readable by you only).
 
-    workspace key              ${firstRun.workspace_api_key}
-    admin key                  ${firstRun.admin_api_key}
-    operator key               ${firstRun.operator_api_key}
-
-  The workspace key is for inference and for administering its workspace, keys and providers included; the admin key
-  is for the organisation, the operator key for the installation.
+    workspace key   ${firstRun.workspace_api_key}
+                    Use this one in your app.
+    admin key       ${firstRun.admin_api_key}
+                    For administration scripts: it manages the whole organisation.
+    operator key    ${firstRun.operator_api_key}
+                    Keep this one offline: it manages the installation and all its organisations.
 
   Make your first request; it needs no provider account:
 
@@ -34,9 +36,7 @@ export function bannerText(running: Running, config: Config, terminal: boolean):
       -H "content-type: application/json" \\
       -d '{"model": "@sandbox/echo", "stream": true, "messages": [{"role": "user", "content": "Hello, Sluice"}]}'
 
-  Open the console (the link works once, for 15 minutes):
-
-    ${firstRun.console_url}
+  ${console ? `Open the console (the link works once, for 15 minutes):\n\n    ${firstRun.console_url}` : NO_CONSOLE}
 
   ${config.blockInlineConfig ? SAVED_ONLY : INLINE_ALLOWED}
   API reference: ${url}/docs
@@ -45,12 +45,12 @@ export function bannerText(running: Running, config: Config, terminal: boolean):
 }
 
 /** The first run where the output is no terminal: where the keys are, and none of them. */
-function firstRunElsewhere(url: string, { dataDir }: Config): string {
+function firstRunElsewhere({ url, console }: Running, { dataDir }: Config): string {
   const file = `${dataDir}/first-run.json`;
   return `
   Sluice is listening on ${url}
 
-  This is its first run. The keys and the sign-in link for the console are in ${file} (readable by you only).
+  This is its first run. ${console ? 'The keys and the sign-in link for the console' : 'The keys'} are in ${file} (readable by you only).
   Make your first request; it needs no provider account:
 
     curl ${url}/v1/chat/completions \\

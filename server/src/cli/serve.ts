@@ -1,5 +1,5 @@
 import { compose, type Running } from '../compose.ts';
-import { type Config, ConfigError, workerIndex } from '../config.ts';
+import { type Config, ConfigError, unknownVariables, workerIndex } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { Output } from '../main.ts';
 import { workerShared } from '../store/ipc/ipc.ts';
@@ -15,6 +15,7 @@ const NOTICE_MS = 5_000;
 /** Starts the server and runs until a signal. */
 export async function serve(config: Config, output: Output): Promise<void> {
   const log = createLogger({ level: config.logLevel, format: config.logFormat, write: (line) => output.out(line) });
+  if (!isWorker()) for (const line of unknownVariables()) log.warn(line);
   if (config.workers > 1 && !isWorker()) return runPrimary(config, log);
   const index = workerIndex();
   const shared = isWorker() ? workerShared(primaryChannel(), systemClock.after) : null;

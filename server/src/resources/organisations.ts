@@ -82,8 +82,8 @@ export async function createOrganisation(tx: SystemTx, input: NewOrganisation): 
     ...stamps,
   });
   const key = { organisationId: id, createdBy: userId, clock };
-  const adminKey = await insertKey(tx, { ...key, type: 'organisation-service', workspaceId: null });
-  const workspaceKey = await insertKey(tx, { ...key, type: 'workspace-service', workspaceId: workspace.id });
+  const { key: adminKey } = await insertServiceKey(tx, { ...key, workspaceId: null });
+  const { key: workspaceKey } = await insertServiceKey(tx, { ...key, workspaceId: workspace.id });
   await insertSandbox(tx, { organisationId: id, workspaceId: workspace.id, userId, clock });
   tx.changed({ organisationId: id, workspaceId: null, topic: 'organisations', entityId: id });
   return {
@@ -96,32 +96,39 @@ export async function createOrganisation(tx: SystemTx, input: NewOrganisation): 
   };
 }
 
-interface NewKey {
+export interface NewKey {
   readonly organisationId: string;
+  /** Null: a key for the organisation. */
   readonly workspaceId: string | null;
-  readonly createdBy: string;
-  readonly type: 'organisation-service' | 'workspace-service';
+  /** Null: no user made it. */
+  readonly createdBy: string | null;
+  readonly name?: string;
   readonly clock: Clock;
 }
 
-const KEYS: Record<NewKey['type'], { readonly mark: KeyType; readonly name: string }> = {
+const KEYS: Record<'organisation-service' | 'workspace-service', { readonly mark: KeyType; readonly name: string }> = {
   'organisation-service': { mark: 'org', name: 'Administration' },
   'workspace-service': { mark: 'wks', name: 'Default workspace' },
 };
 
-async function insertKey(tx: SystemTx, key: NewKey): Promise<string> {
+/** Inserts a service key of a workspace or of the organisation, with every scope of its kind. `key` is in clear. */
+export async function insertServiceKey(
+  tx: SystemTx,
+  key: NewKey,
+): Promise<{ readonly id: string; readonly type: keyof typeof KEYS; readonly key: string }> {
   const now = key.clock.now();
-  const minted = mintKey(KEYS[key.type].mark);
+  const type = key.workspaceId === null ? 'organisation-service' : 'workspace-service';
+  const minted = mintKey(KEYS[type].mark);
   const row: Row<'api_keys'> = {
     id: uuidv7(key.clock),
     organisation_id: key.organisationId,
     workspace_id: key.workspaceId,
     user_id: null,
-    type: key.type,
-    name: KEYS[key.type].name,
+    type,
+    name: key.name ?? KEYS[type].name,
     description: null,
     status: 'active',
-    scopes: [...scopesOf(key.type)],
+    scopes: [...scopesOf(type)],
     rate_limits: null,
     usage_limits: null,
     defaults: null,
@@ -147,7 +154,7 @@ async function insertKey(tx: SystemTx, key: NewKey): Promise<string> {
     expires_at: null,
     created_at: now,
   });
-  return minted.key;
+  return { id: row.id, type, key: minted.key };
 }
 
 /** The provider that answers inside the process: an integration without a key, and its instance in the workspace. */

@@ -37,10 +37,11 @@ export interface EnvelopeVault extends Vault, Closable {
   /** Creates the organisation's first data key if there is none, and loads it. Nothing to do, no I/O, when it is fresh. */
   ensureKey(organisationId: string): Promise<void>;
   /**
-   * At start. Notes the current master key in the store, so that a node with another one is refused before it seals anything.
+   * At start. Notes the current master key in the store, so that a node with another one is refused before it seals anything;
+   * `note: false` only looks.
    * Throws SluiceError('unavailable') when the store names a master key that is not given, or no data key can be opened.
    */
-  verify(): Promise<void>;
+  verify(options?: { readonly note: boolean }): Promise<void>;
   /** Data keys per master key, for `sluice keys status`: an old master key may go when its count is 0. */
   status(): Promise<KeyUse[]>;
   /** Wraps up to `limit` data keys of older master keys with the current one; returns how many. 0 means rotation is done. */
@@ -169,17 +170,10 @@ class TablesVault implements EnvelopeVault {
     if (!this.#usable(organisationId, FRESH_MS)) await this.#activate(organisationId);
   }
 
-  async verify(): Promise<void> {
-    const { ids, currentId } = this.#keyring;
+  async verify({ note }: { readonly note: boolean } = { note: true }): Promise<void> {
+    const { ids } = this.#keyring;
     const inUse = (await this.status()).filter((use) => use.dataKeys > 0);
-    const named = await this.#tables.systemWrite(async (tx) => {
-      const row = await tx.find('meta', { key: MASTER_KEY_ID });
-      if (row === undefined) await tx.insert('meta', { key: MASTER_KEY_ID, value: currentId });
-      else if (row.value !== currentId && ids.includes(row.value))
-        await tx.update('meta', { key: MASTER_KEY_ID }, { value: currentId });
-      else return row.value;
-      return currentId;
-    });
+    const named = note ? await this.#note() : await this.#tables.systemRead((tx) => this.#named(tx));
     const wanted = new Set([named, ...inUse.map((use) => use.kekId)]);
     const missing = [...wanted].filter((id) => !ids.includes(id));
     if (missing.length > 0) {
@@ -205,6 +199,23 @@ class TablesVault implements EnvelopeVault {
       'unavailable',
       'The stored data keys are damaged: none of those looked at can be opened. Restore the store from a backup.',
     );
+  }
+
+  /** Id of the master key that nodes wrap with; our own where the store names none. */
+  async #named(tx: Pick<SystemTx, 'find'>): Promise<string> {
+    return (await tx.find('meta', { key: MASTER_KEY_ID }))?.value ?? this.#keyring.currentId;
+  }
+
+  /** The same, noted where it is new and we have the one that was named before. */
+  #note(): Promise<string> {
+    const { ids, currentId } = this.#keyring;
+    return this.#tables.systemWrite(async (tx) => {
+      const row = await tx.find('meta', { key: MASTER_KEY_ID });
+      if (row === undefined) await tx.insert('meta', { key: MASTER_KEY_ID, value: currentId });
+      else if (!ids.includes(row.value)) return row.value;
+      else if (row.value !== currentId) await tx.update('meta', { key: MASTER_KEY_ID }, { value: currentId });
+      return currentId;
+    });
   }
 
   async status(): Promise<KeyUse[]> {

@@ -5,11 +5,13 @@ import {
   mkdtempSync,
   readdirSync,
   rmSync,
+  statfsSync,
   statSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -20,6 +22,8 @@ import { systemTenant } from '../../auth/tenant.ts';
 import { TestClock } from '../../kernel/clock.ts';
 import { blobsSuite } from '../conformance/blobs.ts';
 import { openDiskBlobs } from './blobs.ts';
+import { writeStream } from './files.ts';
+import { openDiskScratch } from './scratch.ts';
 
 const FILLER = fileURLToPath(new URL('../../../test/support/children/fill-disk.ts', import.meta.url));
 
@@ -49,6 +53,28 @@ describe('blobs on disk', () => {
       later: 10_000,
       unfinished: [],
     });
+  });
+
+  it('are refused below the reserve of free space, before and while they are written, and nothing is kept', async () => {
+    const dir = folder();
+    const { bavail, bsize } = statfsSync(dir);
+    const full = await openDiskBlobs({ dir, reserveBytes: bavail * bsize * 2 });
+    const refused = { kind: 'unavailable', message: expect.stringContaining('nearly full') };
+    await expect(full.put(tenant, 'a', Readable.from([Buffer.from('x')]))).rejects.toMatchObject(refused);
+    const scratch = await openDiskScratch({ dir, clock: new TestClock(), reserveBytes: bavail * bsize * 2 });
+    await expect(scratch.hold(Readable.from([Buffer.from('x')]))).rejects.toMatchObject(refused);
+    let asked = 0;
+    const handle = await open(join(dir, 'growing'), 'wx');
+    const body = Readable.from(Array.from({ length: 40 }, () => Buffer.alloc(1 << 20)));
+    const twice = async () => {
+      if (++asked === 2) throw new Error('nearly full');
+    };
+    await expect(writeStream(handle, body, twice)).rejects.toThrow('nearly full');
+    expect((await handle.stat()).size).toBe(16 << 20);
+    expect(body.destroyed).toBe(true);
+    await handle.close();
+    expect(readdirSync(join(dir, 'unfinished'))).toEqual([]);
+    expect(await full.stat(tenant, 'a')).toBeNull();
   });
 
   it('lie under their organisation and are readable by the owner alone', async () => {

@@ -6,11 +6,13 @@ import { type Clock, systemClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { base62 } from '../../kernel/id.ts';
 import type { BlobStat, Blobs, StoredBlob, TenantContext } from '../ports.ts';
-import { errorCode, isDiskFull, syncDirectory, writeStream } from './files.ts';
+import { errorCode, isDiskFull, spaceKeeper, syncDirectory, writeStream } from './files.ts';
 
 export interface DiskBlobsOptions {
   readonly dir: string;
   readonly clock?: Clock;
+  /** Free bytes below which nothing more is stored; 0 or absent: any. */
+  readonly reserveBytes?: number;
 }
 
 /** One path segment that means the same on every file system: no separators, no leading dot, not too long. */
@@ -38,8 +40,10 @@ class DiskBlobs implements Blobs {
   readonly #root: string;
   readonly #unfinished: string;
   readonly #clock: Clock;
+  readonly #hasSpace: () => Promise<void>;
 
-  constructor(root: string, unfinished: string, clock: Clock) {
+  constructor(root: string, unfinished: string, clock: Clock, hasSpace: () => Promise<void>) {
+    this.#hasSpace = hasSpace;
     this.#root = root;
     this.#unfinished = unfinished;
     this.#clock = clock;
@@ -61,7 +65,7 @@ class DiskBlobs implements Blobs {
     try {
       await mkdir(path.folder, { recursive: true, mode: 0o700 });
       handle = await open(temporary, 'wx', 0o600);
-      await writeStream(handle, body);
+      await writeStream(handle, body, this.#hasSpace);
       await handle.sync();
       const found = statOf(await handle.stat());
       await handle.close();
@@ -148,10 +152,10 @@ class DiskBlobs implements Blobs {
 }
 
 /** Blobs as files under `dir/blobs/<organisation>/<key>`. Files a killed process left half-written are removed. */
-export async function openDiskBlobs({ dir, clock = systemClock }: DiskBlobsOptions): Promise<Blobs> {
+export async function openDiskBlobs({ dir, clock = systemClock, reserveBytes = 0 }: DiskBlobsOptions): Promise<Blobs> {
   const unfinished = join(dir, 'unfinished');
   await mkdir(unfinished, { recursive: true, mode: 0o700 });
-  const blobs = new DiskBlobs(dir, unfinished, clock);
+  const blobs = new DiskBlobs(dir, unfinished, clock, spaceKeeper(dir, reserveBytes));
   await blobs.removeStale(STALE_MS);
   return blobs;
 }

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,6 +20,7 @@ describe('data directory', () => {
     const path = join(folder(), 'a', 'b');
     const first = await openDataDir(path);
     expect(statSync(path).mode & 0o777).toBe(0o700);
+    for (const name of readdirSync(path)) expect([name, statSync(join(path, name)).mode & 0o077]).toEqual([name, 0]);
     await first.close();
     await first.close();
     const second = await openDataDir(path);

@@ -1,3 +1,4 @@
+import { chmodSync } from 'node:fs';
 import { mkdir, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -19,8 +20,11 @@ export interface DataDir extends Closable {
  * that ends, so a left-over file never blocks a start.
  */
 function takeLock(path: string): DatabaseSync {
-  const database = new DatabaseSync(join(path, 'lock.db'));
+  const file = join(path, 'lock.db');
+  const database = new DatabaseSync(file);
   try {
+    // SQLite makes it as the umask says; the folder may have been opened by hand.
+    chmodSync(file, 0o600);
     database.exec('PRAGMA busy_timeout = 0; BEGIN EXCLUSIVE');
     return database;
   } catch (error) {

@@ -1,6 +1,7 @@
-import { type FileHandle, link, open, readFile, rename, unlink } from 'node:fs/promises';
+import { type FileHandle, link, open, readFile, rename, statfs, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
+import { SluiceError } from '../../kernel/errors.ts';
 import { endMemory, isGivenAway } from '../../kernel/given-away.ts';
 import { base62 } from '../../kernel/id.ts';
 
@@ -70,11 +71,38 @@ export async function readOrCreate(path: string, make: () => string): Promise<st
   return await readFile(path, 'utf8');
 }
 
-/** Writes a stream to its end at the handle's position. */
-export async function writeStream(handle: FileHandle, body: Readable): Promise<void> {
-  if (!isGivenAway(body)) return handle.writeFile(body);
+/** Bytes written between two looks at the free space. */
+const LOOK_BYTES = 16 << 20;
+
+/**
+ * Asks whether the disk of `dir` has more than `reserveBytes` free. Throws SluiceError('unavailable') below: records, and
+ * everybody else's data, need the rest. 0 asks nothing.
+ */
+export function spaceKeeper(dir: string, reserveBytes: number): () => Promise<void> {
+  return async () => {
+    if (reserveBytes === 0) return;
+    const { bavail, bsize } = await statfs(dir);
+    if (bavail * bsize >= reserveBytes) return;
+    throw new SluiceError(
+      'unavailable',
+      'The file could not be stored because the disk of this server is nearly full. Try again later.',
+      { detail: `less than SLUICE_DISK_RESERVE (${reserveBytes} bytes) is free in ${dir}` },
+    );
+  };
+}
+
+/** Writes a stream to its end at the handle's position; asks `hasSpace` first and now and then. */
+export async function writeStream(handle: FileHandle, body: Readable, hasSpace: () => Promise<void>): Promise<void> {
+  const givenAway = isGivenAway(body);
+  await hasSpace();
+  let unasked = 0;
   for await (const piece of body as AsyncIterable<Buffer>) {
+    const bytes = piece.length;
     await handle.writeFile(piece);
-    endMemory(piece);
+    if (givenAway) endMemory(piece);
+    unasked += bytes;
+    if (unasked < LOOK_BYTES) continue;
+    unasked = 0;
+    await hasSpace();
   }
 }

@@ -5,14 +5,20 @@ import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { base62 } from '../../kernel/id.ts';
 import type { Held, Scratch } from '../ports.ts';
-import { isDiskFull, writeStream } from './files.ts';
+import { isDiskFull, spaceKeeper, writeStream } from './files.ts';
 
 /** Older ones belong to a process that was killed where an open file cannot be unlinked. */
 const STALE_MS = 24 * 60 * 60_000;
 
 /** Scratch files in `dir`, unlinked as soon as they are open: a killed process leaves nothing behind. */
-export async function openDiskScratch(options: { readonly dir: string; readonly clock: Clock }): Promise<Scratch> {
-  const { dir, clock } = options;
+export async function openDiskScratch(options: {
+  readonly dir: string;
+  readonly clock: Clock;
+  /** Free bytes below which nothing is held; 0 or absent: any. */
+  readonly reserveBytes?: number;
+}): Promise<Scratch> {
+  const { dir, clock, reserveBytes = 0 } = options;
+  const hasSpace = spaceKeeper(dir, reserveBytes);
   await mkdir(dir, { recursive: true, mode: 0o700 });
   for (const name of await readdir(dir)) {
     const path = join(dir, name);
@@ -33,7 +39,7 @@ export async function openDiskScratch(options: { readonly dir: string; readonly 
           () => false,
           () => true,
         );
-        await writeStream(handle, body);
+        await writeStream(handle, body, hasSpace);
         return held(handle, (await handle.stat()).size, remove);
       } catch (error) {
         body.destroy();

@@ -58,7 +58,8 @@ export async function runMigrations(
       }
       const checksum = checksumOf(migration, host.engine);
       await tx.execute(`INSERT INTO ${table} (name, checksum) VALUES ('${migration.name}', '${checksum}')`);
-      log.info('migration applied', { migration: migration.name, table });
+      // A new store has had none: each of them would only stand before the first thing that people read.
+      log[done.length === 0 ? 'debug' : 'info']('migration applied', { migration: migration.name, table });
     }
   });
 }
