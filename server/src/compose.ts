@@ -463,6 +463,7 @@ async function open(
           store: { engine: tables.engine, row_security: tables.rowSecurity, ok: ok('store') },
           logs: { ok: ok('logs') },
           counters: { kind: redis === null ? 'memory' : 'redis', ok: ok('redis') },
+          clock: { ahead_of_store_ms: storeClock.skew() },
           feed: { age_ms: Math.round(watch.age()), ok: ok('feed') },
           spool: {
             ...stateOf(journal),

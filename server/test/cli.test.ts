@@ -224,7 +224,7 @@ describe('beside a running server', () => {
     await logs.close();
     const traces = rows.map((row) => String(row.trace_id));
     expect(known.filter((trace) => traces.filter((one) => one === trace).length !== 1)).toEqual([]);
-  });
+  }, 90_000);
 });
 
 describe('without a server', () => {

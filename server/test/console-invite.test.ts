@@ -85,7 +85,7 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     await button('Go to the console').click();
     await page.getByText('You have not copied your key. It cannot be shown again.').waitFor();
     const asked = page.waitForEvent('dialog');
-    await page.evaluate(() => void setTimeout(() => location.reload(), 0));
+    await page.evaluate('void setTimeout(() => location.reload(), 0)');
     const dialog = await asked;
     expect(dialog.type()).toBe('beforeunload');
     await dialog.dismiss();

@@ -1,5 +1,6 @@
 import { compose, type Running } from '../compose.ts';
 import { type Config, ConfigError, unknownVariables, workerIndex } from '../config.ts';
+import { calmLog } from '../kernel/calm-log.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { Output } from '../main.ts';
 import { workerShared } from '../store/ipc/ipc.ts';
@@ -14,7 +15,8 @@ const NOTICE_MS = 5_000;
 
 /** Starts the server and runs until a signal. */
 export async function serve(config: Config, output: Output): Promise<void> {
-  const log = createLogger({ level: config.logLevel, format: config.logFormat, write: (line) => output.out(line) });
+  const all = createLogger({ level: config.logLevel, format: config.logFormat, write: (line) => output.out(line) });
+  const log = calmLog(all, systemClock);
   if (!isWorker()) for (const line of unknownVariables()) log.warn(line);
   if (config.workers > 1 && !isWorker()) return runPrimary(config, log);
   const index = workerIndex();

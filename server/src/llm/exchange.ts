@@ -173,7 +173,8 @@ export class Exchange {
     this.params = params;
     this.id = uuidv7(services.clock);
     this.place = 0;
-    this.time = services.clock.now();
+    // The store's time: records of nodes whose clocks differ stand in one order.
+    this.time = services.storeClock.now();
     this.started = services.clock.monotonic();
     this.traceId = '';
     this.spanId = '';

@@ -78,3 +78,20 @@ it('time goes on while the store is away', async () => {
   expect(store.now()).toBe(time.now() + MINUTE);
   await store.close();
 });
+
+it.each([
+  [-5 * MINUTE, 5 * MINUTE, 1],
+  [1_000, -1_000, 0],
+])(
+  'F-09 a store that is %i ms ahead: the node knows that it is %i ms off, and a large difference is told',
+  async (ahead, skew, told) => {
+    const { clock, tables } = world(ahead);
+    const warnings: unknown[] = [];
+    const log = { ...silentLog, warn: (message: string, fields?: unknown) => warnings.push([message, fields]) };
+    const store = await startStoreClock({ tables, clock, log });
+    expect(store.skew()).toBe(skew);
+    expect(warnings).toHaveLength(told);
+    if (told > 0) expect(warnings[0]).toEqual([expect.any(String), { ahead_ms: skew }]);
+    await store.close();
+  },
+);

@@ -10,8 +10,12 @@ import type { Tables } from '../store/ports.ts';
 const EVERY_MS = 1_000;
 /** Differences up to this, and half the time of the call, are the measurement's own: time would only go back and forth. */
 const NOISE_MS = 10;
+/** A node whose clock is further off than this is told so at its start. */
+const SKEW_MS = 2_000;
 
 export interface StoreClock extends Clock, Closable {
+  /** How far this node's own clock is ahead of the store's, milliseconds. */
+  skew(): number;
   /** Asks the store now. Never rejects: while it is away, time goes on from what was known. */
   sync(): Promise<void>;
 }
@@ -47,6 +51,11 @@ export async function startStoreClock(options: {
     known = true;
     const measured = time - (asked + answered) / 2;
     const change = measured - offset;
+    const skew = clock.now() - clock.monotonic() - measured;
+    if (first && Math.abs(skew) > SKEW_MS)
+      log.warn("this node's clock is not that of the store; records and limits go by the store's", {
+        ahead_ms: Math.round(skew),
+      });
     if (Math.abs(change) <= NOISE_MS + (answered - asked) / 2) return;
     offset = measured;
     if (!first) log.warn('the clock of the store and that of this node have moved apart', { ms: Math.round(change) });
@@ -72,6 +81,7 @@ export async function startStoreClock(options: {
     monotonic: () => clock.monotonic(),
     after: (ms, fn) => clock.after(ms, fn),
     sync,
+    skew: () => Math.round(clock.now() - clock.monotonic() - offset),
     async close() {
       closed = true;
       cancel();

@@ -89,12 +89,10 @@ const settingsOf = (dataDir: string, env: Record<string, string>) => ({
 async function listening({ child, printed, ended }: ReturnType<typeof launch>): Promise<ServerProcess> {
   const url = await new Promise<string>((resolve, reject) => {
     child.stdout.on('data', () => {
-      // The banner ends with an empty line, and a line of the log may follow it.
-      const found = /Sluice is listening on (http:\S+)
-[\s\S]*
-
-(?:$|\|\d\d:)/.exec(printed.out)?.[1];
-      if (found !== undefined) resolve(found););
+      // The banner ends with an empty line; a line of the log may follow it.
+      const found = /Sluice is listening on (http:\S+)\n[\s\S]*\n\n(?:$|\{|\d\d:)/.exec(printed.out)?.[1];
+      if (found !== undefined) resolve(found);
+    });
     void ended.then((end) => reject(new Error(`ended before it listened: ${JSON.stringify(end)}`)));
   });
   return {
