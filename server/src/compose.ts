@@ -2,13 +2,11 @@
  * The composition root: the only file that names concrete adapters. Opens everything in order, closes it in reverse,
  * and knows nothing about requests.
  */
-import { existsSync } from 'node:fs';
 import { mkdir, readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { registerConsole } from './admin/console.ts';
+import { CONSOLE_DIST, isConsoleBuilt, registerConsole } from './admin/console.ts';
 import { registerDocs } from './admin/docs.ts';
 import { registerAdmin } from './admin/handle.ts';
 import { Invitations } from './admin/invitations.ts';
@@ -111,8 +109,6 @@ const SETTLE_MS = 20;
 const CACHE_BYTES = 64 * 1024 * 1024;
 /** Changes that nobody has looked for so long are late: they are promised within a second. */
 const FEED_MS = 5_000;
-/** The built console. */
-export const CONSOLE_DIST = fileURLToPath(new URL('../../console/dist', import.meta.url));
 const PACKAGE = new URL('../package.json', import.meta.url);
 
 export interface Running {
@@ -536,7 +532,7 @@ async function open(
     url,
     firstRun: first,
     shares: [bodies.shares, underWay, upstream.pools, ...datasetShares],
-    console: roles.has('admin') && existsSync(join(CONSOLE_DIST, 'index.html')),
+    console: roles.has('admin') && isConsoleBuilt(),
     async records(organisationId, workspaceId) {
       await shipper.drain();
       return (await logs.list(systemTenant(organisationId, workspaceId), { limit: 1000 })).rows;

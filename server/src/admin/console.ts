@@ -4,6 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -42,6 +43,14 @@ export interface ConsoleDeps {
     principal: Principal,
     body: Buffer,
   ) => Promise<unknown> | unknown;
+}
+
+/** Where the console's build is. */
+export const CONSOLE_DIST = fileURLToPath(new URL('../../../console/dist', import.meta.url));
+
+/** Asked whenever it matters: the console may be built while the server runs. */
+export function isConsoleBuilt(dist = CONSOLE_DIST): boolean {
+  return existsSync(path.join(dist, 'index.html'));
 }
 
 const SESSION_BODY_BYTES = 4_096;
@@ -121,8 +130,7 @@ async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<v
   });
   const page = async (_request: FastifyRequest, reply: FastifyReply) => {
     reply.headers(SECURITY_HEADERS).header('cache-control', 'no-cache');
-    // Looked up per request: the console may be built while the server runs.
-    if (existsSync(path.join(deps.dist, 'index.html'))) return reply.sendFile('index.html');
+    if (isConsoleBuilt(deps.dist)) return reply.sendFile('index.html');
     return reply.code(503).type('text/html; charset=utf-8').send(NOT_BUILT);
   };
   const home = async (_request: FastifyRequest, reply: FastifyReply) => reply.redirect('/console/', 302);

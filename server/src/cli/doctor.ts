@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
 import { access, constants, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CONSOLE_DIST, openTables } from '../compose.ts';
+import { isConsoleBuilt } from '../admin/console.ts';
+import { openTables } from '../compose.ts';
 import { type Config, loadConfig, unknownVariables } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
@@ -101,8 +102,7 @@ async function examine(config: Config, run: (name: string, check: Check) => Prom
       }
     });
   await run('console', async () => {
-    if (!existsSync(join(CONSOLE_DIST, 'index.html')))
-      throw new Warning('it is not built, and not offered; npm ci && npm run console builds it');
+    if (!isConsoleBuilt()) throw new Warning('it is not built, and not offered; npm ci && npm run console builds it');
     return 'built';
   });
 }

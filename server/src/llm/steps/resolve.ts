@@ -64,10 +64,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
       ? null
       : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}${purpose === 'uses' ? '' : ` ${purpose}`}\n${reference ?? ''}\n${x.header('x-gateway-virtual-key') ?? ''}\n${x.header('x-gateway-provider') ?? ''}\n${slug?.length ?? 0}:${slug ?? ''}${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
-  if (
-    known !== undefined &&
-    (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()
-  ) {
+  if (known !== undefined && (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.plan = known;
     x.target = known.target;
     addMetadata(x, known.metadata);
