@@ -97,6 +97,8 @@ function describe(issue: RawIssue): string {
           .replace(', received', ', not')
           // What zod calls a record is an object to whoever writes JSON.
           .replace('of type record', 'of type object')
+          .replace('of type int, not number', 'a whole number')
+          .replace('of type int', 'a whole number')
       );
     case 'invalid_value':
       return `must be ${issue.values.length === 1 ? '' : 'one of '}${issue.values.map((value) => JSON.stringify(value)).join(', ')}`;

@@ -142,10 +142,13 @@ export const outageRule = z
     'While usage cannot be read and what this node holds of the limit is spent: refuse with 503 (default), or serve and count later.',
   );
 
+const WHOLE =
+  'must be a whole number, of dollars or of tokens by its type; a policy takes fractions of a dollar (POST /policies/usage-limits)';
+
 /** api §11.5. `usageLimitOf` adds what depends on the time. */
 export const usageLimit = z
   .strictObject({
-    credit_limit: z.int().min(1).max(MAX_AMOUNT).optional(),
+    credit_limit: z.int({ error: WHOLE }).min(1).max(MAX_AMOUNT).optional(),
     type: z.enum(['cost', 'tokens']).optional(),
     alert_threshold: z.int().min(1).max(MAX_AMOUNT).optional(),
     periodic_reset: z.enum(['monthly', 'weekly']).nullable().optional(),

@@ -31,7 +31,10 @@ export interface Demand {
 /** A limit as this node knows it. */
 export interface LimitState {
   readonly terms: Terms;
-  /** At least so much can still be had, in the unit of the limit, beside what the request holds itself. */
+  /**
+   * At least so much can still be had, in the unit of the limit. What the request has reserved for itself is in it, because most
+   * of that goes back; of a limit on requests it is not, because a request uses one.
+   */
   readonly left: number;
   /** Milliseconds since the epoch; null: it does not reset by itself, or it is not known while the books are away. */
   readonly resetsAt: number | null;
@@ -160,9 +163,9 @@ export class NodeHold implements Hold {
   }
 
   get states(): readonly LimitState[] {
-    return this.#parts.map(({ demand: { terms }, local }) => ({
+    return this.#parts.map(({ demand: { terms }, local, amount, ended }) => ({
       terms,
-      left: Math.max(0, local.open + local.available),
+      left: Math.max(0, local.open + local.available + (ended || terms.type === 'requests' ? 0 : amount)),
       resetsAt: local.resetsAt > 0 && local.resetsAt < Number.POSITIVE_INFINITY ? local.resetsAt : null,
     }));
   }
