@@ -70,3 +70,15 @@ it.each(['cost', 'tokens'])(
     });
   },
 );
+
+it('a list of policies has what their counters used when it is asked for', async () => {
+  const list = async (query: string) => {
+    const path = `/policies/usage-limits?workspace_id=${server.first.workspace_id}${query}`;
+    const { status, body } = await server.admin('GET', path);
+    expect(status, JSON.stringify(body)).toBe(200);
+    return (body.data as { value_key_usage_map?: Record<string, { current_usage: number }> }[])[0]?.value_key_usage_map;
+  };
+  expect(await list('')).toBeUndefined();
+  const used = Object.values((await list('&include_usage=true')) ?? {});
+  expect(used.map(({ current_usage }) => current_usage)).toEqual([3]);
+});

@@ -48,7 +48,13 @@ export class UsageRefused extends LimitRefused {
 
 /** Whose limit it is, and for whom: `API key ci`, `policy team budget for metadata._user:alice`. */
 export function limitName({ ownerKind, label, valueKey }: Terms): string {
-  return `${NAMES[ownerKind]} ${label}${ownerKind === 'policy' ? ` for ${valueKey}` : ''}`;
+  return `${NAMES[ownerKind]} ${label}${ownerKind === 'policy' ? ` for ${shownKey(valueKey)}` : ''}`;
+}
+
+/** A policy is of one workspace, whose id says nothing to a caller; a request without the value is said to have none. */
+function shownKey(valueKey: string): string {
+  const named = valueKey.replace(/(^|-)workspace_id:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/, '$1this workspace');
+  return named.endsWith(':') ? `${named} (no value)` : named;
 }
 
 /** A limit that does not let pass what has no known price. */

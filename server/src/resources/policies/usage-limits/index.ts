@@ -80,9 +80,9 @@ function present(row: PolicyRow): z.input<typeof answer> {
 const ofPolicy = ({ id, workspace_id }: Pick<PolicyRow, 'id' | 'workspace_id'>) =>
   ({ owner_kind: 'policy', owner_id: id, workspace_id }) as const;
 
-async function presentDetail(row: PolicyRow, call: Call, detail: boolean) {
+async function presentDetail(row: PolicyRow, call: Call) {
   const { include_usage: wanted } = call.query as { include_usage?: boolean };
-  if (!detail || wanted !== true) return present(row);
+  if (wanted !== true) return present(row);
   const buckets = await call.tx.list('usage_buckets', {
     where: ofPolicy(row),
     orderBy: [['created_at', 'asc']],

@@ -1,6 +1,6 @@
 /** Bodies, filters and answers of usage-limits policies (api §15.3). */
 import { z } from 'zod';
-import { isUuid, tenantFields } from '../../fields.ts';
+import { isUuid, queryBoolean, tenantFields } from '../../fields.ts';
 import { foresightFields } from '../../foresight.ts';
 import { alertEmails, alertWebhookUrl } from '../../settings/alerts.ts';
 import { isoDate, MAX_AMOUNT, name, outageRule, text, unpricedRule } from '../../shapes.ts';
@@ -76,6 +76,7 @@ export const filters = z.object({
   status: status.default('active'),
   type: type.optional(),
   search: text(255).optional().describe('Part of the name.'),
+  include_usage: queryBoolean.optional().describe('With what each counter of a policy has used.'),
 });
 
 const usage = z.object({
