@@ -1,6 +1,7 @@
 /** Work beside requests, a part of the composition root: what falls due, and the clean-up that one node does for all. */
 import { purgeIdempotencyKeys } from './admin/idempotency.ts';
 import { startLeader } from './jobs/leader.ts';
+import { forget } from './jobs/retention.ts';
 import type { Scheduler } from './jobs/scheduler.ts';
 import type { Closable, Lifecycle } from './kernel/lifecycle.ts';
 import { purgeVectors } from './llm/cache/similar.ts';
@@ -93,9 +94,10 @@ export function startWork(
       node,
       name: 'kept-answers',
       everyMs: SWEEP_ANSWERS_MS,
-      async lead() {
+      async lead(signal) {
         await purgeIdempotencyKeys(tables);
         await purgeVectors(tables);
+        await forget({ tables, signal });
         await purgeOwners(tables);
       },
     }),

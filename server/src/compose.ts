@@ -296,11 +296,11 @@ async function open(
       clock,
       log,
       apply: (changes) => {
-        for (const change of changes) {
-          authenticator.invalidate(change);
-          runtime.invalidate(change);
-          sessions.invalidate(change);
-        }
+        for (const change of changes) for (const one of [authenticator, runtime, sessions]) one.invalidate(change);
+      },
+      missed: () => {
+        for (const one of [authenticator, runtime]) one.invalidateAll();
+        sessions.invalidate();
       },
       confirmed: (readAt) => authenticator.confirm(readAt),
     }),

@@ -17,6 +17,8 @@ import { Throttle } from './throttle.ts';
 export const LINK_TTL_MS = 15 * 60_000;
 /** How long a session lasts after sign-in, milliseconds; it is never prolonged. */
 export const SESSION_TTL_MS = 12 * 3_600_000;
+/** Workspaces that a session names; any other is found by `GET /v1/workspaces`. */
+const MOST_WORKSPACES = 1_000;
 /** A session answer is at most this old, so sign-out on another node, a role change or a suspension act within it. */
 const STALE_MS = 1_000;
 const CACHE_SIZE = 1_000;
@@ -247,6 +249,7 @@ export class ConsoleSessions {
           ['is_default', 'desc'],
           ['name', 'asc'],
         ],
+        limit: MOST_WORKSPACES,
       });
       return { organisation, user, workspaces };
     });

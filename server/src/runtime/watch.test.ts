@@ -56,3 +56,24 @@ it('S-04 a hint is never lost, however close it comes to the end of a read', asy
     expect(applied, `after ${turns} turns`).toEqual(['k1']);
   }
 });
+
+it('a node that did not look for half a day takes everything anew: changes may have been removed meanwhile', async () => {
+  const clock = new TestClock();
+  let missed = 0;
+  const watch = await startWatch({
+    tables: { lastChange: async () => 0, changesAfter: async () => [], onChangeHint: () => () => {} } as never,
+    feed: null,
+    clock,
+    log: silentLog,
+    apply: () => {},
+    missed: () => {
+      missed += 1;
+    },
+  });
+  await watch.catchUp();
+  expect(missed).toBe(0);
+  clock.jump(13 * 3_600_000);
+  await watch.catchUp();
+  expect(missed).toBe(1);
+  await watch.close();
+});

@@ -4,6 +4,8 @@ import type { Log } from '../kernel/log.ts';
 import type { Feed, SequencedChange, Tables } from '../store/ports.ts';
 
 const BATCH = 1000;
+/** After so long without a look (a machine that slept) changes may have been removed unread (`jobs/retention.ts`). */
+const MISSED_MS = 12 * 3_600_000;
 
 export interface Watch extends Closable {
   /** Reads and applies everything committed so far. */
@@ -23,12 +25,15 @@ export async function startWatch(options: {
   readonly log: Log;
   readonly pollMs?: number;
   readonly apply: (changes: readonly SequencedChange[]) => void;
+  /** Changes may be gone that were never applied: nothing that was kept may be believed. */
+  readonly missed?: () => void;
   /** Everything committed before this time of `Clock.monotonic` has been applied. */
   readonly confirmed?: (readAt: number) => void;
 }): Promise<Watch> {
   const { tables, feed, clock, log, apply, pollMs = 1000 } = options;
   let seq = await tables.lastChange();
   let lastRead = clock.monotonic();
+  let lastSeen = clock.now();
   let running: Promise<void> | null = null;
   let again = false;
   let closed = false;
@@ -41,6 +46,9 @@ export async function startWatch(options: {
         const readAt = clock.monotonic();
         const changes = await tables.changesAfter(seq, BATCH);
         lastRead = readAt;
+        const now = clock.now();
+        if (now - lastSeen > MISSED_MS) options.missed?.();
+        lastSeen = now;
         if (failing) log.info('the change feed is readable again');
         failing = false;
         const last = changes.at(-1);

@@ -5,15 +5,19 @@
 import pg from 'pg';
 import { purgeIdempotencyKeys } from '../../src/admin/idempotency.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
+import { ConsoleSessions } from '../../src/auth/console-session.ts';
 import { systemTenant } from '../../src/auth/tenant.ts';
 import { removeOld } from '../../src/jobs/alerts/deliver.ts';
 import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
 import { dueRows, freeRows, nextDue } from '../../src/jobs/claim.ts';
+import { forget } from '../../src/jobs/retention.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
 import { purgeVectors } from '../../src/llm/cache/similar.ts';
 import { loadWorkspace } from '../../src/resources/openable.ts';
+import { LOG_MIGRATIONS, MIGRATIONS } from '../../src/store/migrations/index.ts';
+import { TYPES } from '../../src/store/migrations/migration.ts';
 import { SqliteThread } from '../../src/store/sqlite/thread.ts';
 import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
 import { build, ROWS, readRoutes } from '../matrix/routes.ts';
@@ -26,6 +30,12 @@ export interface Statement {
   readonly by: string;
 }
 
+/** What migrations send is sent once. */
+const ONCE = new Set(
+  [...MIGRATIONS, ...LOG_MIGRATIONS].flatMap((migration) =>
+    Object.values(TYPES).flatMap((types) => migration.statements(types)),
+  ),
+);
 const WORK = /^(select|update|delete|insert|with)\b(?!.*_migrations)/i;
 
 /** Notes the statements that pass to the engine, until it is ended. */
@@ -33,7 +43,7 @@ function listen(engine: 'sqlite' | 'postgres') {
   const found = new Map<string, Statement>();
   let by = 'start';
   const note = (sql: string, parameters: readonly unknown[]) => {
-    if (WORK.test(sql) && !found.has(sql)) found.set(sql, { sql, parameters, by });
+    if (WORK.test(sql) && !ONCE.has(sql) && !found.has(sql)) found.set(sql, { sql, parameters, by });
   };
   const sqlite = SqliteThread.prototype.query;
   const postgres = pg.Client.prototype.query;
@@ -121,6 +131,21 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
     alerts: () => raiseAlerts({ tables, log: silentLog, clock: systemClock, macs: plainVault, publicUrl: () => '' }),
     'old alerts': () => removeOld(tables),
     'idempotency keys': () => purgeIdempotencyKeys(tables),
+    retention: async () => {
+      await tables.systemWrite(async (tx) => {
+        for (const entityId of ['a', 'b']) {
+          tx.changed({ organisationId: a1.organisationId, workspaceId: null, topic: 'x', entityId });
+        }
+      });
+      await forget({ tables });
+    },
+    'console session': () =>
+      new ConsoleSessions({ tables, clock: systemClock, publicUrl: () => '' }).describe({
+        kind: 'user',
+        organisationId: a1.organisationId,
+        userId: null,
+        role: 'owner',
+      } as never),
     vectors: () => purgeVectors(tables),
     compile: () => tables.read(systemTenant(a1.organisationId), (tx) => loadWorkspace(tx, plainVault, a1.workspaceId)),
     authentication: async () => {

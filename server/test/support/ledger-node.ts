@@ -52,6 +52,8 @@ export function timed(tables: Tables, clock: Clock): Tables {
   return Object.assign(Object.create(tables) as Tables, {
     now,
     close: () => tables.close(),
+    lastChange: () => tables.lastChange(),
+    changesAfter: ((seq, limit) => tables.changesAfter(seq, limit)) satisfies Tables['changesAfter'],
     read: ((tenant, run) => tables.read(tenant, (tx) => run({ ...tx, now }))) satisfies Tables['read'],
     write: ((tenant, run, options) =>
       tables.write(tenant, (tx) => run({ ...tx, now }), options)) satisfies Tables['write'],

@@ -50,6 +50,9 @@ function statements(types: Types): string[] {
     index('usage_buckets_list', `${value}, created_at, id)`),
     index('usage_buckets_exhausted', `${value}, created_at, id) WHERE status = 'exhausted'`),
     index('usage_buckets_value', `${value}, value_key)`),
+    // What never counted, to be found among all that did (`jobs/retention.ts`).
+    index('usage_buckets_unused', 'usage_buckets (last_updated_at, id) WHERE period IS NULL AND used = 0'),
+    index('usage_policies_archived', "usage_policies (id) WHERE status = 'archived'"),
     ...WORK.map((of) => index(`${of}_held`, `${of} (held_until) WHERE step <> 'done'`)),
     index('object_usage_workspace', 'object_usage (organisation_id, workspace_id)'),
     index('alert_deliveries_bucket', 'alert_deliveries (bucket_id)'),

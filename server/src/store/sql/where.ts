@@ -78,11 +78,12 @@ function operators(
 
 const WORD = /^[a-z_]{1,20}$/;
 /** Columns that conditions of partial indexes name. */
-const CONDITIONAL = new Set(['status', 'step']);
+const CONDITIONAL = new Set(['status', 'step', 'used']);
 
-/** A word of ours, as `archived`, stands in the statement itself: for a parameter no engine uses a partial index. */
+/** A word of ours, as `archived`, or nought stands in the statement itself: for a parameter no engine uses a partial index. */
 function said(name: string, value: Stored) {
-  return typeof value === 'string' && CONDITIONAL.has(name) && WORD.test(value) ? sql.lit(value) : value;
+  const word = value === 0 || (typeof value === 'string' && WORD.test(value));
+  return word && CONDITIONAL.has(name) ? sql.lit(value) : value;
 }
 
 function unequal(eb: Builder, table: TableName, name: string, value: unknown): Expression<SqlBool> {

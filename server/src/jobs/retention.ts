@@ -1,0 +1,127 @@
+/** What the store forgets, in small steps, one node for all: changes that every node has read, counters nobody needs. */
+import { booksQueue } from '../limits/ledger/hold.ts';
+import type { Tables } from '../store/ports.ts';
+import type { Row } from '../store/schema.ts';
+
+/** Rows of one transaction: others write between two of them. */
+const PAGE = 500;
+/** Twice as long as a node may be away before it takes everything anew (`runtime/watch.ts`). */
+const KEEP_CHANGES_MS = 24 * 3_600_000;
+const KEEP_COUNTERS_MS = 7 * 86_400_000;
+
+export interface RetentionOptions {
+  readonly tables: Tables;
+  readonly signal?: AbortSignal;
+}
+
+export async function forget(options: RetentionOptions): Promise<void> {
+  await forgetChanges(options);
+  await forgetUnused(options);
+  await forgetArchived(options);
+}
+
+/** Removes what the change feed told a day ago. The newest change stays: nodes begin behind it. */
+export async function forgetChanges({ tables, signal }: RetentionOptions): Promise<void> {
+  const newest = await tables.lastChange();
+  while (signal?.aborted !== true) {
+    const removed = await tables.systemWrite(async (tx) => {
+      const before = (await tx.now()) - KEEP_CHANGES_MS;
+      const oldest = await tx.list('changes', {
+        where: { seq: { lt: newest } },
+        orderBy: [['seq', 'asc']],
+        limit: PAGE,
+      });
+      const fresh = oldest.findIndex((row) => row.at >= before);
+      const last = oldest.at(fresh < 0 ? -1 : fresh - 1);
+      if (last === undefined || fresh === 0) return 0;
+      return tx.remove('changes', { seq: { lte: last.seq } });
+    });
+    if (removed < PAGE) return;
+  }
+}
+
+type Bucket = Row<'usage_buckets'>;
+
+const isIdle = ({ reserved, last_updated_at }: Bucket, now: number) =>
+  reserved === 0 && last_updated_at < now - KEEP_COUNTERS_MS;
+
+/**
+ * Removes counters of policies without a period that never counted anything: the next request of their value makes the
+ * same again. One that counted is what its limit goes by for ever, and stays.
+ */
+async function forgetUnused(options: RetentionOptions): Promise<void> {
+  const { tables } = options;
+  await inPages(
+    options,
+    (now, after) =>
+      tables.systemRead((tx) =>
+        tx.list('usage_buckets', {
+          where: { period: null, used: 0, last_updated_at: { gt: after, lt: now - KEEP_COUNTERS_MS } },
+          orderBy: [['last_updated_at', 'asc']],
+          limit: PAGE,
+        }),
+      ),
+    (row, now) => row.owner_kind === 'policy' && row.used === 0 && row.period === null && isIdle(row, now),
+    (row) => row.last_updated_at,
+  );
+}
+
+/** Removes the counters of policies that were archived a week ago: no request asks for them any more. */
+async function forgetArchived(options: RetentionOptions): Promise<void> {
+  const { tables, signal } = options;
+  for (let after = ''; signal?.aborted !== true; ) {
+    const policies = await tables.systemRead((tx) =>
+      tx.list('usage_policies', {
+        where: { status: 'archived', id: { gt: after } },
+        orderBy: [['id', 'asc']],
+        limit: PAGE,
+      }),
+    );
+    for (const { id, organisation_id, workspace_id, last_updated_at } of policies) {
+      const owner = { organisation_id, owner_kind: 'policy', owner_id: id, workspace_id } as const;
+      if (last_updated_at >= (await tables.now()) - KEEP_COUNTERS_MS) continue;
+      await inPages(
+        options,
+        (_now, created) =>
+          tables.systemRead((tx) =>
+            tx.list('usage_buckets', {
+              where: { ...owner, created_at: { gt: created } },
+              orderBy: [['created_at', 'asc']],
+              limit: PAGE,
+            }),
+          ),
+        isIdle,
+        (row) => row.created_at,
+      );
+    }
+    if (policies.length < PAGE) return;
+    after = policies.at(-1)?.id ?? after;
+  }
+}
+
+/** Removes what `read` finds behind a place in its order and `may` lets go of, a page after the other. */
+async function inPages(
+  { tables, signal }: RetentionOptions,
+  read: (now: number, after: number) => Promise<Bucket[]>,
+  may: (row: Bucket, now: number) => boolean,
+  placeOf: (row: Bucket) => number,
+): Promise<void> {
+  for (let after = -1; signal?.aborted !== true; ) {
+    const rows = await read(await tables.now(), after);
+    for (const [workspaceId, group] of Map.groupBy(rows, (row) => row.workspace_id)) {
+      const ids = group.map(({ id }) => id);
+      await tables.systemWrite(
+        async (tx) => {
+          const now = await tx.now();
+          const found = await tx.list('usage_buckets', { where: { id: { in: ids } } });
+          const gone = found.filter((row) => may(row, now)).map(({ id }) => id);
+          if (gone.length > 0) await tx.remove('usage_buckets', { id: { in: gone } });
+        },
+        { queue: booksQueue(workspaceId) },
+      );
+    }
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < PAGE) return;
+    after = placeOf(last);
+  }
+}
