@@ -9,6 +9,7 @@ import { help, printVersion } from './cli/help.ts';
 import { keys } from './cli/keys.ts';
 import { openapi } from './cli/openapi.ts';
 import { serve } from './cli/serve.ts';
+import { userEmailCommand } from './cli/user-email.ts';
 import { ConfigError, loadConfig } from './config.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { nearest } from './kernel/nearest.ts';
@@ -31,6 +32,7 @@ const COMMANDS: Readonly<Record<string, (args: readonly string[]) => unknown>> =
   audit: (args) => audit(args, output),
   'console-link': (args) => consoleLink(args, output),
   keys: (args) => keys(args, output),
+  'user-email': (args) => userEmailCommand(args, output),
   backup: (args) => backup(args, output),
   doctor: (args) => doctor(args, output),
   version: () => printVersion(output),

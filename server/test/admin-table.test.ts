@@ -228,6 +228,16 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
     `/organisations/${ID}/members`,
     ['organisation_users.list'],
   ],
+  ...(['sign-in-link', 'ownership'] as const).map(
+    (deed) =>
+      [
+        `users.${deed}`,
+        'POST',
+        `/admin/users/:userId/${deed}`,
+        `/admin/users/${ID}/${deed}`,
+        ['organisation_users.update'],
+      ] as const,
+  ),
   ['users.update', 'PUT', '/admin/users/:userId', `/admin/users/${ID}`, ['organisation_users.update']],
   ['users.delete', 'DELETE', '/admin/users/:userId', `/admin/users/${ID}`, ['organisation_users.delete']],
   ['virtual_keys.list', 'GET', '/virtual-keys', '/virtual-keys', ['virtual_keys.list']],

@@ -242,7 +242,8 @@ describe.each(['sqlite', 'postgres'] as const)('users on %s', (engine) => {
       ['a workspace owner', { workspaces: [{ id: 'x', role: 'owner' }] }, 'workspaces[0].role'],
       ['a workspace without id', { workspaces: [{ role: 'member' }] }, 'workspaces[0].id'],
       ['a bad workspace id', { workspaces: [{ id: 'a b', role: 'member' }] }, 'workspaces[0].id'],
-      ['an unknown key', { first_name: 'Eve' }, 'first_name'],
+      ['an unknown key', { nickname: 'Eve' }, 'nickname'],
+      ['an address, which its owner must confirm', { email: 'eve@x.example' }, 'email'],
     ])('%s is a 400 that names the field', async (_title, body, param) => {
       const ada = await user(api.a);
       refused(await as(api.a).put(ada.id, body), 400, 'AB01', param);

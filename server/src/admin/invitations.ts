@@ -7,8 +7,8 @@ import { Throttle } from '../auth/throttle.ts';
 import { clientAddress } from '../http/client-address.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { type Accepted, acceptInvite, findInvite, type OfferedInvite } from '../resources/admin/invites/accept.ts';
+import { personName } from '../resources/admin/person-name.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
-import { text } from '../resources/shapes.ts';
 import type { Tables } from '../store/ports.ts';
 import type { Macs } from '../store/vault.ts';
 import { consoleEntry } from './audit.ts';
@@ -20,18 +20,6 @@ export interface InvitationsDeps {
   readonly clock: Clock;
   readonly sessions: Pick<ConsoleSessions, 'exchange'>;
 }
-
-/** Everything but controls and formats; of the formats the two joiners, without which some scripts cannot be written. */
-const SEEN = /^(?:[\u200c\u200d]|[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}])*$/u;
-
-/**
- * A first or last name: 1 to 100 characters without the space around them. Nothing that is not seen: a mark that turns
- * the direction of writing would let whoever is invited rewrite the lines that his name is shown in.
- */
-const personName = z
-  .string()
-  .transform((value) => value.trim())
-  .pipe(text(100, 1).regex(SEEN, 'must not contain control or format characters'));
 
 export const LookUpBody = z.strictObject({ token: z.string().max(256) });
 export const AcceptBody = z.strictObject({

@@ -70,14 +70,19 @@ export async function createLink(
   clock: Clock,
   user: LinkUser,
 ): Promise<{ token: string; expiresAt: number }> {
-  const token = base62(43);
   const now = clock.now();
-  const expiresAt = now + LINK_TTL_MS;
+  const link = newLink(user, now);
   await tables.systemWrite(async (tx) => {
     await purge(tx, now);
-    await tx.insert('console_sessions', row(token, user, 'link', now, expiresAt));
+    await tx.insert('console_sessions', link.row);
   });
-  return { token, expiresAt };
+  return { token: link.token, expiresAt: link.row.expires_at };
+}
+
+/** A one-time link that is not stored yet: its token, which is shown once, and its row. */
+export function newLink(user: LinkUser, now: number): { token: string; row: Row<'console_sessions'> } {
+  const token = base62(43);
+  return { token, row: row(token, user, 'link', now, now + LINK_TTL_MS) };
 }
 
 /** The address to open. The token stands in the fragment, which browsers never send, so no log on the way can hold it. */

@@ -20,6 +20,7 @@ export function help(output: Output): void {
   npm run sluice -- doctor           check the installation: data directory, stores, keys, disk, console
   npm run sluice -- console-link     make a new one-time sign-in link for the console, for the first owner
                     (… ada@x.example: for the user with this e-mail address)
+  npm run sluice -- user-email A B   change the address of a user from A to B
   npm run sluice -- keys create      make an API key with all rights of its kind and print it once
                     (--workspace SLUG: for this workspace; --organisation ID: for its administration)
   npm run sluice -- backup DIR       copy the data of a running or stopped node to DIR

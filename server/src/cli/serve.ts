@@ -28,10 +28,23 @@ export async function serve(config: Config, output: Output): Promise<void> {
   // Before the banner: whoever reads it may send a signal at once.
   handleSignals(running, config, (message, fields) => log.info(message, fields));
   if (index === 1) output.out(bannerText(running, config, process.stdout.isTTY === true));
+  if (index === 1 && linksGoNowhere(config)) {
+    log.warn(
+      'SLUICE_PUBLIC_URL is not set: invites and sign-in links begin with an address that other machines cannot open',
+      {
+        links_begin_with: running.url,
+      },
+    );
+  }
   log.info('Sluice is listening', { url: running.url, pid: process.pid, worker: index });
   process.on('unhandledRejection', (reason) => {
     log.error('a promise was rejected and nobody handled it', { error: (reason as Error)?.stack ?? String(reason) });
   });
+}
+
+/** Whether others can reach the server while its links name an address of this machine only. */
+export function linksGoNowhere({ publicUrl, host }: Pick<Config, 'publicUrl' | 'host'>): boolean {
+  return publicUrl === null && !/^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
 }
 
 const LISTEN_PROBLEMS: Readonly<Record<string, string>> = {

@@ -125,7 +125,8 @@ describe('credentials × routes', () => {
           if (told.status !== 401) found.push(`${caller.name}: ${route.name} → ${told.status} ${told.text}`);
           return;
         }
-        const holds = route.scopes.some((scope) => caller.scopes.has(scope));
+        const open = route.row.auth === 'any_credential';
+        const holds = open || route.scopes.some((scope) => caller.scopes.has(scope));
         // A member has rights in a workspace only: what takes none is refused as such.
         const nowhere = caller.member && told.status === 400 && told.body.error.param === 'workspace_id';
         if (unscoped(route, told) === holds && !nowhere)
@@ -140,16 +141,18 @@ describe('credentials × routes', () => {
 
   it('P-04 each scope alone opens its routes, all others together do not, decided before anything is read', async () => {
     const { a1, b1 } = matrix.tenants;
-    const cases = tenantRoutes.flatMap((route) =>
-      KEY_KINDS.flatMap((kind) => {
-        const held = route.scopes.filter((scope) => scopesOf(kind).has(scope));
-        const others = [...scopesOf(kind)].filter((scope) => !route.scopes.includes(scope));
-        return [
-          { route, kind, scopes: others, opens: false },
-          ...held.map((scope) => ({ route, kind, scopes: [scope], opens: true })),
-        ];
-      }),
-    );
+    const cases = tenantRoutes
+      .filter(({ row }) => row.auth !== 'any_credential')
+      .flatMap((route) =>
+        KEY_KINDS.flatMap((kind) => {
+          const held = route.scopes.filter((scope) => scopesOf(kind).has(scope));
+          const others = [...scopesOf(kind)].filter((scope) => !route.scopes.includes(scope));
+          return [
+            { route, kind, scopes: others, opens: false },
+            ...held.map((scope) => ({ route, kind, scopes: [scope], opens: true })),
+          ];
+        }),
+      );
     const keys = await matrix.admin.tables.systemWrite(async (tx) => {
       const out: string[] = [];
       const userId = matrix.admin.a.user_id;

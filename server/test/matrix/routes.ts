@@ -32,6 +32,7 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   '/admin/workspaces/users': 'member',
   '/admin/workspaces/members': 'member',
   '/operator/organisations': 'organisation',
+  '/organisations': 'organisation',
   // Access is set for integrations of the organisation only.
   'integrations.workspaces /integrations': 'shared_integration',
   'integrations.workspaces.update /integrations': 'shared_integration',
@@ -214,6 +215,8 @@ const WITHOUT_WORKSPACE = new Set(['api-keys.create organisation service']);
 /** Query parameters without which a route answers nothing. */
 const QUERIES: Readonly<Record<string, (own: Tenant) => Record<string, string>>> = {
   'integrations.models.delete': () => ({ slugs: 'made' }),
+  // Providers use it.
+  'integrations.delete': () => ({ force: 'true' }),
   'audit-logs.list': () => ({ start_time: '2020-01-01T00:00:00Z', end_time: '2100-01-01T00:00:00Z' }),
 };
 

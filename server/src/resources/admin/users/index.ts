@@ -10,10 +10,12 @@ import { userEmail } from '../../fields.ts';
 import type { AnyAction, Call } from '../../resource.ts';
 import { checkGives, checkGivesIn } from '../give.ts';
 import { cancelInvites } from '../invites/cancel.ts';
+import { personName } from '../person-name.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
 import { readWorkspaceRoles, type WorkspaceRoleRow, workspaceRoles } from '../workspace-roles.ts';
 import { changeRole, joinWorkspace, leaveWorkspace } from '../workspaces/membership.ts';
+import { handOver, signInLink } from './owner-actions.ts';
 
 type UserRow = Row<'users'>;
 
@@ -30,6 +32,8 @@ const userAnswer = z.object({
 });
 
 const updateBody = z.strictObject({
+  first_name: personName.optional(),
+  last_name: personName.optional(),
   role: z.enum(['admin', 'member']).optional(),
   workspaces: workspaceRoles
     .optional()
@@ -135,7 +139,13 @@ const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody
     run: async (call, row) => {
       const { body } = call;
       const own = await rankOf(call);
-      if (row.role === 'owner') {
+      const { first_name, last_name, ...others } = body;
+      const names = {
+        ...(first_name === undefined ? {} : { first_name }),
+        ...(last_name === undefined ? {} : { last_name }),
+      };
+      // Names are for everybody who stands as high; an owner's role and workspaces are for nobody.
+      if (row.role === 'owner' && Object.values(others).some((value) => value !== undefined)) {
         throw new SluiceError('forbidden', 'The role and workspaces of an owner cannot be changed.');
       }
       checkRank(own, row.role, null);
@@ -145,8 +155,9 @@ const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody
       }
       if (body.role === 'member' && row.role === 'admin') await cancelInvites(call, row.id);
       const { role } = body;
-      if (role === undefined && body.workspaces === undefined) return { patch: {}, answer: {} };
-      return { patch: { ...(role === undefined ? {} : { role }), last_updated_at: call.clock.now() }, answer: {} };
+      if (Object.values(body).every((value) => value === undefined)) return { patch: {}, answer: {} };
+      const patch = { ...names, ...(role === undefined ? {} : { role }), last_updated_at: call.clock.now() };
+      return { patch, answer: {} };
     },
   },
   remove: {
@@ -188,4 +199,4 @@ function members(): AnyAction[] {
     }));
 }
 
-export const users: readonly AnyAction[] = [...resource, ...members()];
+export const users: readonly AnyAction[] = [...resource, ...members(), signInLink, handOver];
