@@ -51,6 +51,7 @@ const LONG = [
   'server/test/limits/order.test.ts',
   'server/test/limits/passed-through.test.ts',
   'server/test/matrix/**/*.test.ts',
+  'server/test/ownership/matrix.test.ts',
   'server/test/providers/catalog.test.ts',
   'server/test/reservations.test.ts',
   'server/test/revocation.test.ts',

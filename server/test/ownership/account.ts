@@ -73,6 +73,7 @@ const response = (id: string, more: object = {}) => ({
 });
 
 let made = 0;
+let calls = 0;
 
 /** Answers what OpenAI would, roughly: ids in the path are those of the answer. */
 export function answerAsOpenAi(request: Received, answer: Parameters<FakeUpstream['answer']>[1]): unknown {
@@ -194,13 +195,16 @@ export async function startWorld(env: Record<string, string> = {}): Promise<Worl
     shared: { a: 'shared-0', b: 'shared-1' },
     alone: 'alone-0',
     async call(key, slug, method, path, body, headers = {}) {
-      const before = upstream.received.length;
+      // Jobs and batches are also read in the background: only what this call sends has its mark.
+      const mark = String(++calls);
       const answer = await fetch(`${server.url}/v1${path}`, {
         method,
         headers: {
           'x-gateway-api-key': key,
           ...(slug === null ? {} : { 'x-gateway-provider': slug.startsWith('=') ? slug.slice(1) : `@${slug}` }),
           ...(body === undefined || body instanceof FormData ? {} : { 'content-type': 'application/json' }),
+          'x-gateway-forward-headers': 'x-test-call',
+          'x-test-call': mark,
           ...headers,
         },
         ...(body === undefined
@@ -214,7 +218,12 @@ export async function startWorld(env: Record<string, string> = {}): Promise<Worl
       } catch {
         parsed = {} as never;
       }
-      return { status: answer.status, body: parsed, text, sent: upstream.received.length - before };
+      return {
+        status: answer.status,
+        body: parsed,
+        text,
+        sent: upstream.received.filter((one) => one.headers['x-test-call'] === mark).length,
+      };
     },
     async stop() {
       await server.stop();

@@ -12,7 +12,12 @@ beforeAll(async () => {
     apiKey: world.keys.a,
     adminAPIKey: world.keys.a,
     baseURL: `${world.server.url}/v1`,
-    defaultHeaders: { 'x-gateway-provider': `@${world.alone}` },
+    defaultHeaders: {
+      'x-gateway-provider': `@${world.alone}`,
+      // Jobs and batches are also read in the background.
+      'x-gateway-forward-headers': 'x-test-call',
+      'x-test-call': 'client',
+    },
     maxRetries: 0,
   });
 }, 60_000);
@@ -21,9 +26,10 @@ afterAll(() => world?.stop());
 
 /** The method and path that the provider received last. */
 const last = () => {
-  const { method, path } = world.upstream.received.at(-1) ?? { method: '', path: '' };
+  const { method, path } = sent() ?? { method: '', path: '' };
   return `${method} ${path}`;
 };
+const sent = () => world.upstream.received.findLast((one) => one.headers['x-test-call'] === 'client');
 const ids = async (page: PromiseLike<{ data: { id: string }[] }>) => (await page).data.map(({ id }) => id);
 
 it('files: lists, reads, downloads, uploads with an expiry, deletes', async () => {
@@ -33,7 +39,7 @@ it('files: lists, reads, downloads, uploads with an expiry, deletes', async () =
   const file = await toFile(Buffer.from('{}\n'), 'rows.jsonl');
   const expires_after = { anchor: 'created_at', seconds: 3600 } as const;
   expect(await client.files.create({ file, purpose: 'batch', expires_after })).toMatchObject({ object: 'file' });
-  expect(world.upstream.received.at(-1)?.body.toString()).toContain('name="expires_after[seconds]"\r\n\r\n3600');
+  expect(sent()?.body.toString()).toContain('name="expires_after[seconds]"\r\n\r\n3600');
   expect(await client.files.delete('file-old')).toEqual({ id: 'file-old', object: 'file', deleted: true });
 });
 

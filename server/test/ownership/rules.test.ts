@@ -306,7 +306,7 @@ describe('form fields of an upload that Sluice does not know', () => {
   ] as const)('go on to a provider of OpenAI’s shape: %s', async (_title, fields) => {
     const answer = await upload(fields, world.shared.a);
     expect(answer, answer.text).toMatchObject({ status: 200, sent: 1 });
-    const body = world.upstream.received.at(-1)?.body.toString() ?? '';
+    const body = world.upstream.received.findLast(({ method }) => method === 'POST')?.body.toString() ?? '';
     for (const [name, value] of [anchor, seconds]) expect(body).toContain(`name="${name}"\r\n\r\n${value}\r\n`);
     expect(body.match(/form-data/g)).toHaveLength(4);
   });

@@ -7,16 +7,17 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { postgresDatabase } from '../../../test/support/postgres.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
-import { apiKeyRow, organisationRow } from '../conformance/rows.ts';
+import { apiKeyRow, organisationRow, workspaceRow } from '../conformance/rows.ts';
 import { PostgresEngine } from '../postgres/engine.ts';
 import { openPostgresLogs } from '../postgres/logs.ts';
 import { openPostgresTables } from '../postgres/tables.ts';
 import { type Column, SCHEMA, type Table } from '../schema.ts';
-import type { Engine } from '../sql/engine.ts';
+import type { Engine, Execute } from '../sql/engine.ts';
 import { SqliteEngine } from '../sqlite/engine.ts';
 import { openSqliteLogs } from '../sqlite/logs.ts';
 import { openSqliteTables } from '../sqlite/tables.ts';
 import { dueRotations } from './0005-due-rotations.ts';
+import { owners } from './0009-owners.ts';
 import { LOG_MIGRATIONS, MIGRATIONS } from './index.ts';
 import { type Migration, TYPES } from './migration.ts';
 import { checksumOf } from './run.ts';
@@ -249,6 +250,45 @@ describe.each(['sqlite', 'postgres'] as const)(
     });
   },
 );
+
+describe.each(['sqlite', 'postgres'] as const)('owners of objects from before more kinds had one, on %s', (name) => {
+  it('keep what they own', async () => {
+    const before = MIGRATIONS.slice(0, MIGRATIONS.indexOf(owners));
+    const place = name === 'sqlite' ? file() : await postgresDatabase();
+    const open = async (migrations: readonly Migration[]): Promise<Engine> => {
+      const shared = { log: silentLog, clock: systemClock, migrations };
+      return name === 'sqlite'
+        ? SqliteEngine.open({ ...shared, file: place })
+        : new PostgresEngine({ ...shared, url: place, poolSize: 2 });
+    };
+    const old = await open(before);
+    await old.migrate();
+    const insert = async (execute: Execute, table: string, row: object) => {
+      const values = Object.values(row).map((value) =>
+        typeof value === 'object' && value !== null
+          ? JSON.stringify(value)
+          : typeof value === 'boolean'
+            ? +value
+            : value,
+      );
+      const places = values.map((_, i) => (name === 'sqlite' ? '?' : `$${i + 1}`)).join();
+      await execute(`INSERT INTO ${table} (${Object.keys(row).join()}) VALUES (${places})`, values);
+    };
+    await old.write(null, async (execute) => {
+      await insert(execute, 'organisations', organisationRow('o'));
+      await insert(execute, 'workspaces', workspaceRow('o', 'w'));
+      const owner = { organisation_id: 'o', workspace_id: 'w', account: 'a', provider: 'openai' };
+      const made = { created_by: null, created_at: 1 };
+      await insert(execute, 'object_owners', { ...owner, kind: 'file', object_id: 'file-1', ...made });
+    });
+    await old.close();
+    const engine = await open(MIGRATIONS);
+    await engine.migrate();
+    const rows = await engine.query('kept', 'SELECT workspace_id, kind, object_id FROM object_owners', []);
+    await engine.close();
+    expect(rows.map((row) => ({ ...row }))).toEqual([{ workspace_id: 'w', kind: 'file', object_id: 'file-1' }]);
+  });
+});
 
 describe('a store that cannot be opened', () => {
   it('says which file, in one line: no SQLite file, a missing folder', async () => {
