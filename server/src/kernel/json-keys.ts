@@ -23,8 +23,8 @@ const FAULTS: Record<JsonFault, string> = {
   syntax: 'The body is not valid JSON',
   duplicate_key: 'The body names a key twice in one object',
   depth: 'The body is nested too deeply',
-  keys: 'The body has too many keys',
-  weight: 'The body has too many values, or too much white space',
+  keys: 'The body has too many keys: at most 20,000, and 1 MB of them, are read',
+  weight: 'The body has too many values: at most 400,000, and 8 MB outside of texts, are read',
   number: 'The body has a number literal that is too long',
   trailing: 'The body has data after the JSON object',
 };
