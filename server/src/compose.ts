@@ -4,7 +4,6 @@
  */
 import { mkdir, readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
-import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { CONSOLE_DIST, isConsoleBuilt, registerConsole } from './admin/console.ts';
 import { registerDocs } from './admin/docs.ts';
@@ -21,7 +20,7 @@ import { startWork, Training } from './background.ts';
 import { type Config, cloudVariable, isCloudFile } from './config.ts';
 import { type FirstRun, firstRun } from './first-run.ts';
 import { createApp } from './http/app.ts';
-import { BodyBudget, FREE_BYTES } from './http/body-budget.ts';
+import { BodyBudget, bodyMemory, FREE_BYTES } from './http/body-budget.ts';
 import { createEgressGuard, parseTrustedHosts } from './http/egress-guard.ts';
 import { createFetcher } from './http/fetcher.ts';
 import { type Dependency, readinessOf, registerHealth } from './http/health.ts';
@@ -597,11 +596,4 @@ async function readCloudFile(path: string): Promise<string> {
   const text = await readFile(path, 'utf8');
   if (text.length > MAX_TOKEN_FILE) throw new SluiceError('internal', 'A token file of the platform is too long.');
   return text;
-}
-
-/** Bytes of request bodies one process may hold: its share of a quarter of the memory there is. */
-function bodyMemory(workers: number): number {
-  const limit = process.constrainedMemory();
-  const total = limit > 0 ? Math.min(limit, totalmem()) : totalmem();
-  return Math.floor(total / 4 / Math.max(1, workers));
 }

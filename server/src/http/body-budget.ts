@@ -1,3 +1,4 @@
+import { totalmem } from 'node:os';
 import { Shares } from '../kernel/shares.ts';
 
 /** Bodies up to this size are not counted: their number is bounded by the requests under way. */
@@ -34,3 +35,10 @@ export class BodyBudget {
 }
 
 const counted = (size: number): number => (size > FREE_BYTES ? size : 0);
+
+/** Bytes of request bodies one process may hold: its share of a quarter of the memory there is. */
+export function bodyMemory(workers: number): number {
+  const limit = process.constrainedMemory();
+  const total = limit > 0 ? Math.min(limit, totalmem()) : totalmem();
+  return Math.floor(total / 4 / Math.max(1, workers));
+}
