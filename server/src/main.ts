@@ -6,6 +6,7 @@ import { check } from './cli/check.ts';
 import { consoleLink } from './cli/console-link.ts';
 import { doctor } from './cli/doctor.ts';
 import { help, printVersion } from './cli/help.ts';
+import { installationKeys } from './cli/installation-keys.ts';
 import { keys } from './cli/keys.ts';
 import { openapi } from './cli/openapi.ts';
 import { serve } from './cli/serve.ts';
@@ -33,6 +34,8 @@ const COMMANDS: Readonly<Record<string, (args: readonly string[]) => unknown>> =
   'console-link': (args) => consoleLink(args, output),
   keys: (args) => keys(args, output),
   'user-email': (args) => userEmailCommand(args, output),
+  'operator-key': (args) => installationKeys('operator-key', args, output),
+  'master-key': (args) => installationKeys('master-key', args, output),
   backup: (args) => backup(args, output),
   doctor: (args) => doctor(args, output),
   version: () => printVersion(output),

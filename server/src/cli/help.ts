@@ -25,6 +25,8 @@ export function help(output: Output): void {
                     (--workspace SLUG: for this workspace; --organisation ID: for its administration)
   npm run sluice -- backup DIR       copy the data of a running or stopped node to DIR
   npm run sluice -- audit verify     check that nobody changed the audit log (--organisation ID: one only)
+  npm run sluice -- operator-key list   list the operator keys (rotate: make a new one; revoke ID: end one)
+  npm run sluice -- master-key rewrap   wrap all data keys with the newest master key (status: count them by master key)
   npm run sluice -- openapi          write docs/openapi.json (--check: compare only)
   npm run sluice -- --version        print the version
 

@@ -1,0 +1,103 @@
+import { maskKey } from '../auth/keys.ts';
+import { loadConfig } from '../config.ts';
+import { systemClock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Output } from '../main.ts';
+import { createOperatorKey } from '../resources/organisations.ts';
+import { openVault } from '../store/envelope.ts';
+import { loadKeyring } from '../store/keyring.ts';
+import type { Tables } from '../store/ports.ts';
+import { openStoredTables } from './stored-tables.ts';
+
+const USAGE =
+  'usage: sluice operator-key list | rotate | revoke ID [settings], or sluice master-key status | rewrap [settings]';
+const VERBS = { 'operator-key': ['list', 'rotate', 'revoke'], 'master-key': ['status', 'rewrap'] };
+/** Data keys that are wrapped in one transaction. */
+const BATCH = 100;
+
+/**
+ * Keys of the installation, beside running servers, too. `operator-key` is about operator keys: a new one
+ * and the ones before are valid until those are revoked. `master-key` is about the one that data keys are
+ * wrapped with. Throws SluiceError for a wrong command line.
+ */
+export async function installationKeys(
+  command: keyof typeof VERBS,
+  args: readonly string[],
+  output: Output,
+): Promise<void> {
+  const [verb = '', ...rest] = args;
+  const id = verb === 'revoke' ? rest.shift() : undefined;
+  if (!VERBS[command].includes(verb)) throw new SluiceError('validation', USAGE);
+  if (verb === 'revoke' && (id === undefined || id.startsWith('-'))) throw new SluiceError('validation', USAGE);
+  const config = loadConfig(rest);
+  const tables = await openStoredTables(config);
+  try {
+    await tables.migrate();
+    if (verb === 'list') await list(tables, output);
+    else if (verb === 'rotate') await rotate(tables, output);
+    else if (id !== undefined) await revoke(tables, id, output);
+    else {
+      const keyring = await loadKeyring({
+        ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
+        masterKeyFile: config.masterKeyFile,
+        create: false,
+      });
+      const vault = openVault({ keyring, tables, clock: systemClock });
+      try {
+        await vault.verify();
+        if (verb === 'rewrap') {
+          let wrapped = 0;
+          for (let n = BATCH; n > 0; wrapped += n) n = await vault.rewrap(BATCH);
+          output.out(`${wrapped} data keys are wrapped with the newest master key now.\n`);
+        }
+        for (const { kekId, available, dataKeys } of await vault.status()) {
+          output.out(
+            `master key ${kekId}: ${dataKeys} data keys${available ? '' : '; not given, they cannot be opened'}\n`,
+          );
+        }
+      } finally {
+        await vault.close();
+      }
+    }
+  } finally {
+    await tables.close();
+  }
+}
+
+async function list(tables: Tables, output: Output): Promise<void> {
+  const rows = await tables.systemRead((tx) => tx.list('operator_keys', { orderBy: [['created_at', 'asc']] }));
+  for (const { id, created_at } of rows) {
+    output.out(`${id}  made ${new Date(created_at).toISOString()}  slc_opr_${maskKey(id)}\n`);
+  }
+}
+
+async function rotate(tables: Tables, output: Output): Promise<void> {
+  const key = await tables.systemWrite((tx) => createOperatorKey(tx, systemClock));
+  output.out(`${key}\n`);
+  output.err(
+    'The new operator key is shown this once. The ones before are valid until you revoke them: sluice operator-key list\n',
+  );
+}
+
+async function revoke(tables: Tables, id: string, output: Output): Promise<void> {
+  await tables.systemWrite(async (tx) => {
+    const rows = await tx.list('operator_keys', {});
+    if (!rows.some((row) => row.id === id)) {
+      throw new SluiceError(
+        'not_found',
+        `There is no operator key with the id ${id}; sluice operator-key list names them.`,
+      );
+    }
+    if (rows.length === 1) {
+      throw new SluiceError(
+        'conflict',
+        'This is the only operator key: make another one first, by sluice operator-key rotate.',
+      );
+    }
+    await tx.remove('operator_keys', { id });
+    // A change is always some organisation's; nodes look at its topic only.
+    const [{ id: organisationId } = { id: '' }] = await tx.list('organisations', { limit: 1 });
+    tx.changed({ organisationId, workspaceId: null, topic: 'operator_keys', entityId: id });
+  });
+  output.out(`The operator key ${id} is revoked.\n`);
+}
