@@ -30,7 +30,6 @@ const PENDING = new Set([
     'files-batches-fine-tuning',
     'guardrail-checks',
     'guardrails',
-    'limits',
     'operations',
     'organisation-settings',
     'providers',
