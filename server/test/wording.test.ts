@@ -29,7 +29,6 @@ const PENDING = new Set([
     'conversions',
     'files-batches-fine-tuning',
     'guardrail-checks',
-    'guardrails',
     'operations',
     'organisation-settings',
     'providers',
