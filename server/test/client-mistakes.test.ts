@@ -82,6 +82,14 @@ describe('the OpenAI client shows what is wrong', () => {
   it('proposes no slug of another workspace', async () => {
     expect((await chat('@hidden-prd/gpt-4o')).message).not.toContain('hidden-prod');
   });
+
+  it('a path that the provider does not have is named, with what to check', async () => {
+    const error = await failure(openai.post('/answers', { body: { model: '@sandbox/echo' } }));
+    expect(error.status).toBe(501);
+    expect(error.message).toContain(
+      'Provider sandbox has no operation at /v1/answers. Check the path, and that your base URL ends where your client expects it',
+    );
+  });
 });
 
 describe('the Anthropic client shows what is wrong', () => {

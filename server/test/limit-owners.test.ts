@@ -353,10 +353,7 @@ describe('what was counted stays with its owner', () => {
       () => chat(two.url, {}, owner.slug),
       ({ status }) => status === 412,
     );
-    expect([refused.status, refused.text]).toEqual([
-      412,
-      expect.stringContaining(`provider ${owner.slug} is exhausted`),
-    ]);
+    expect([refused.status, refused.text]).toEqual([412, expect.stringContaining(`provider ${owner.slug} is used up`)]);
   });
 
   it('a new owner with the slug of one that was deleted begins at nothing', async () => {

@@ -29,7 +29,7 @@ const requestOf = (user_id: string | null) => ({
   metadata: { _user: SECRET },
   status: 412,
   outcome: 'refused',
-  error_message: `The usage limit of policy p for metadata._user:${SECRET} is exhausted.`,
+  error_message: `Budget "p" is used up for user ${SECRET}: 2 of 1 tokens.`,
   limits: { [`policy p metadata._user:${SECRET}`]: { reserved: 1, value_key: `metadata._user:${SECRET}` } },
 });
 
@@ -97,7 +97,8 @@ describe('a setting that shows requests', () => {
         for (const call of [someone.call, someone.key]) {
           const { status, text } = await decision(call);
           expect([status, text.includes(SECRET)], role).toEqual([200, role !== whom]);
-          if (role === whom) expect(text).toContain('metadata._user:***');
+          if (role === whom)
+            for (const hidden of ['metadata._user:***', 'for user ***:']) expect(text).toContain(hidden);
         }
       });
       expect((await decision(someone.call)).text).toContain(SECRET);

@@ -326,7 +326,7 @@ describe('a stream past its estimate', () => {
     const refused = await call(caller, { model: '@sandbox/echo', messages, max_tokens: 5 });
     expect(refused.status).toBe(412);
     expect(refused.headers.get('retry-after')).toBe('1');
-    expect(await refused.text()).toContain('reserved by requests that still run');
+    expect(await refused.text()).toContain('requests that still run have reserved');
     go();
     for (let part = await reader?.read(); part?.done === false; part = await reader?.read())
       text += Buffer.from(part.value).toString();
@@ -439,7 +439,7 @@ describe('what a refusal and an answer tell', () => {
     expect(refused.headers.get('x-gateway-limit-usage-tokens-remaining')).toBe('0');
     const { error } = (await refused.json()) as { error: { message: string } };
     expect(error.message).toMatch(
-      /^The usage limit of API key limited is exhausted: \d+ tokens of 10 tokens used, nothing left\. It resets at \d{4}-\d\d-01T00:00:00\.000Z\.$/,
+      /^The usage limit of API key limited is used up: \d+ of 10 tokens\. It resets on 1 [A-Z][a-z]+ \d{4}, 00:00 UTC\.$/,
     );
     const wait = refused.headers.get('retry-after');
     const reset = Number(refused.headers.get('x-gateway-limit-usage-tokens-reset'));
@@ -475,7 +475,7 @@ describe('what a refusal and an answer tell', () => {
     await expect(create()).rejects.toMatchObject({
       status: 412,
       type: 'usage_limit_exceeded',
-      message: expect.stringMatching(/API key limited is exhausted: \$3\.5\d* of \$1 used/),
+      message: expect.stringMatching(/API key limited is used up: \$3\.5\d* of \$1\./),
     });
   });
 

@@ -47,7 +47,7 @@ describe('a usage-limits policy', () => {
     expect(refused.status).toBe(412);
     expect(await refused.json()).toEqual({
       error: {
-        message: expect.stringContaining(`policy team budget for api_key:${caller.id}`),
+        message: expect.stringContaining(`Budget "team budget" is used up for API key ${caller.id}`),
         type: 'usage_limit_exceeded',
         param: null,
         code: '412',
@@ -104,7 +104,7 @@ describe('limits of keys, workspaces and providers', () => {
     );
     const refused = await chat(caller.key);
     expect(refused.status).toBe(412);
-    expect(JSON.stringify(await refused.json())).toContain('API key limited is exhausted');
+    expect(JSON.stringify(await refused.json())).toContain('API key limited is used up');
     const { body } = await server.admin('GET', `/api-keys/${caller.id}?include_usage=true`);
     expect(body).toMatchObject({ status: 'exhausted', usage_limits: { status: 'exhausted', credit_limit: 5 } });
     expect((body.usage_limits as { current_usage: number }).current_usage).toBeGreaterThanOrEqual(5);

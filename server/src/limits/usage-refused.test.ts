@@ -3,10 +3,11 @@ import type { Terms } from './ledger/terms.ts';
 import { limitName } from './usage-refused.ts';
 
 it.each([
-  ['metadata._user:alice', 'policy Team budget for metadata._user:alice'],
-  ['metadata._user:', 'policy Team budget for metadata._user: (no value)'],
-  ['workspace_id:01a20115-4b54-788b-aef9-bc510add51c5', 'policy Team budget for this workspace'],
+  ['metadata._user:alice', 'Budget "Team budget" for user alice'],
+  ['metadata._user:', 'Budget "Team budget" for metadata._user: (no value)'],
+  ['workspace_id:01a20115-4b54-788b-aef9-bc510add51c5', 'Budget "Team budget" for this workspace'],
 ])('a refusal by a policy names %s as people read it', (valueKey, name) => {
   const terms = { ownerKind: 'policy', label: 'Team budget', valueKey } as Terms;
-  expect(limitName(terms)).toBe(name);
+  const { limit, whom } = limitName(terms);
+  expect(limit + whom).toBe(name);
 });

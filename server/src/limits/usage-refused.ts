@@ -4,13 +4,12 @@ import type { LimitState } from './ledger/hold.ts';
 import type { Terms } from './ledger/terms.ts';
 import { LimitRefused } from './refused.ts';
 
-const NAMES: Readonly<Record<LimitOwner, string>> = {
+const NAMES: Readonly<Record<Exclude<LimitOwner, 'policy'>, string>> = {
   key: 'API key',
   workspace: 'workspace',
   provider: 'provider',
   'virtual-key': 'virtual key',
   integration: 'integration',
-  policy: 'policy',
   token: 'token',
 };
 
@@ -46,21 +45,40 @@ export class UsageRefused extends LimitRefused {
   }
 }
 
-/** Whose limit it is, and for whom: `API key ci`, `policy team budget for metadata._user:alice`. */
-export function limitName({ ownerKind, label, valueKey }: Terms): string {
-  return `${NAMES[ownerKind]} ${label}${ownerKind === 'policy' ? ` for ${shownKey(valueKey)}` : ''}`;
+/** What a policy counts by, as people say it; other keys are shown as they are. */
+const GROUPS: Readonly<Record<string, string>> = {
+  'metadata._user': 'user',
+  api_key: 'API key',
+};
+
+/** The word for the values of a key of a policy, `user` for `metadata._user`; undefined where its name is shown. */
+export const groupName = (key: string): string | undefined => (Object.hasOwn(GROUPS, key) ? GROUPS[key] : undefined);
+
+/**
+ * Whom a value of a policy means: ` for user alice`. A policy is of one workspace, whose id says nothing to a caller; a
+ * request without the value is said to have none. Several values are shown as the API answers them.
+ */
+function whomOf(given: string): string {
+  const valueKey = given.replace(/(^|-)workspace_id:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/, '$1this workspace');
+  if (valueKey.endsWith(':')) return ` for ${valueKey} (no value)`;
+  const at = valueKey.indexOf(':');
+  const value = valueKey.slice(at + 1);
+  const group = value.includes(':') ? undefined : groupName(valueKey.slice(0, at));
+  return ` for ${group === undefined ? valueKey : `${group} ${value}`}`;
 }
 
-/** A policy is of one workspace, whose id says nothing to a caller; a request without the value is said to have none. */
-function shownKey(valueKey: string): string {
-  const named = valueKey.replace(/(^|-)workspace_id:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/, '$1this workspace');
-  return named.endsWith(':') ? `${named} (no value)` : named;
+/** A limit as the subject of a sentence, and for whom it counts: empty where that is its owner. */
+export function limitName({ ownerKind, label, valueKey }: Terms): { readonly limit: string; readonly whom: string } {
+  return ownerKind === 'policy'
+    ? { limit: `Budget "${label}"`, whom: whomOf(valueKey) }
+    : { limit: `The usage limit of ${NAMES[ownerKind]} ${label}`, whom: '' };
 }
 
 /** A limit that does not let pass what has no known price. */
 export function unpricedRefused(terms: Terms, model: string): UsageRefused {
+  const { limit, whom } = limitName(terms);
   return new UsageRefused(
-    `The usage limit of ${limitName(terms)} refuses models without a known price, and none is known for ${model}. Give the model a price in its integration, or set what the limit does with unpriced models.`,
+    `${limit} refuses models without a known price${whom}, and none is known for ${model}. Give the model a price in its integration, or set what the limit does with unpriced models.`,
     terms,
     null,
     null,

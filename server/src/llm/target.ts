@@ -9,6 +9,9 @@ import type { Hedge } from './relay/race.ts';
 import type { AttemptLimits, BreakRules } from './relay/rules.ts';
 import { modelUnder, type Shaping } from './shaping.ts';
 
+/** Characters of an unknown path that an error repeats. */
+const MAX_SHOWN_PATH = 100;
+
 /** Where a call may go, compiled: what an attempt needs without another look at the config. */
 export class Target {
   /** JSON path in the config: `config`, `config.targets[0]`. */
@@ -97,14 +100,17 @@ export class Target {
     return Object.assign(Object.create(Target.prototype), this, { sent });
   }
 
-  /** How this target serves an operation with a model; `unsupported_operation` (501, no call) when it does not. */
-  bind(operation: OperationId, model: string): Bound {
+  /**
+   * How this target serves an operation with a model; `unsupported_operation` (501, no call) when it does not. `passed`: the
+   * path below `/v1` that would be passed through, for the error.
+   */
+  bind(operation: OperationId, model: string, passed = ''): Bound {
     const bound = bindingFor(this.provider, operation, model, this.credentials);
     if (bound === null) {
       throw new SluiceError(
         'unsupported_operation',
         operation === 'proxy'
-          ? `Provider ${this.provider.id} offers named operations only, and this path is none of them; see the API reference.`
+          ? `Provider ${this.provider.id} has no operation at /v1/${passed.slice(0, MAX_SHOWN_PATH)}. Check the path, and that your base URL ends where your client expects it; docs/guides/providers.md lists the operations of each provider.`
           : `Provider ${this.provider.id} does not offer the operation ${operation}.`,
       );
     }

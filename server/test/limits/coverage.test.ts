@@ -234,9 +234,10 @@ const usageOf = (type: string, credit_limit: number) => ({
 });
 
 /** What a kind is called in the refusal. */
-function namedBy(owner: LimitOwner, line: Line, type: string): string {
+function namedBy(area: string, owner: LimitOwner, line: Line, type: string): string {
   if (owner === 'key') return 'key Limited key';
   if (owner === 'token') return 'token tester';
+  if (owner === 'policy' && area === 'usage') return `Budget "All ${type}" is used up for metadata.team:search`;
   if (owner === 'policy') return `policy All ${type} for metadata.team:search`;
   if (owner === 'workspace') return 'workspace ';
   if (owner === 'integration') return `integration ${line.base}-integration`;
@@ -406,9 +407,11 @@ describe('a limit that is used up', () => {
       await inParallel(counting, async (line) => {
         const answer = await send(line, way);
         expect([line.title, answer.status, answer.text]).toEqual([line.title, status, answer.text]);
-        const limit = area === 'rate' ? 'Rate limit of' : 'The usage limit of';
-        const name = namedBy(owner, line, type);
-        expect(answer.text).toContain(`${limit} ${area === 'usage' && owner === 'key' ? 'API ' : ''}${name}`);
+        const limit = area === 'rate' ? 'Rate limit of ' : owner === 'policy' ? '' : 'The usage limit of ';
+        const name = namedBy(area, owner, line, type);
+        expect(answer.text.replaceAll('\\"', '"')).toContain(
+          `${limit}${area === 'usage' && owner === 'key' ? 'API ' : ''}${name}`,
+        );
         cellOf(line).refused.add(`${area} ${owner} ${type}`);
       });
       // What makes a dry run free asks nobody's limit: one owner shows it for each type.

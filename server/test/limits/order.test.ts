@@ -116,7 +116,7 @@ const ORDER: readonly (readonly [string, string, (used: boolean) => Promise<unkn
     (name) =>
       [
         `usage of the ${name} policy`,
-        `usage limit of policy ${name}`,
+        `Budget \\"${name}\\"`,
         (used: boolean) =>
           done('PUT', `/policies/usage-limits/${policies[`usage ${name}`]}`, { credit_limit: used ? 1 : 1_000_000 }),
       ] as const,

@@ -11,6 +11,8 @@ const AWAY_S = 2;
 /** What is only reserved comes back when requests end. */
 const RESERVED_S = 1;
 
+const MONTHS = 'January February March April May June July August September October November December'.split(' ');
+
 type Counted = Pick<Row<'usage_buckets'>, 'used' | 'credit_limit' | 'resets_at' | 'value_key'>;
 
 /**
@@ -20,25 +22,24 @@ type Counted = Pick<Row<'usage_buckets'>, 'used' | 'credit_limit' | 'resets_at' 
 export function exceeded(terms: Terms, row: Counted, now: number, committed: number): UsageRefused {
   const { type } = terms;
   const { used, credit_limit: limit, resets_at: resetsAt } = row;
-  const amount = (value: number) =>
-    type === 'cost'
-      ? `$${shownAmount(type, value)}`
-      : `${shownAmount(type, value)} ${type === 'tokens' ? 'tokens' : 'requests'}`;
+  const shown = (value: number) => `${type === 'cost' ? '$' : ''}${shownAmount(type, value)}`;
+  const unit = type === 'cost' ? '' : type === 'tokens' ? ' tokens' : ' requests';
   const left = Math.max(0, limit - used);
+  const { limit: name, whom } = limitName(terms);
   const state =
     left === 0
-      ? `is exhausted: ${amount(used)} of ${amount(limit)} used, nothing left.`
-      : `is taken up: ${amount(used)} of ${amount(limit)} used, the other ${amount(left)} reserved by requests that still run; try again when they have ended.`;
-  const reset =
-    resetsAt === null ? 'It does not reset by itself.' : `It resets at ${new Date(resetsAt).toISOString()}.`;
+      ? `is used up${whom}: ${shown(used)} of ${shown(limit)}${unit}.`
+      : `has no room left${whom}: ${shown(used)} of ${shown(limit)}${unit} are used, and requests that still run have reserved the other ${shown(left)}. Try again when they have ended.`;
+  const reset = resetsAt === null ? 'It does not reset by itself.' : `It resets on ${dateAndTime(resetsAt)}.`;
   const wait = left > 0 ? RESERVED_S : secondsTo(resetsAt, now);
-  return new UsageRefused(
-    `The usage limit of ${limitName(terms)} ${state} ${reset}`,
-    terms,
-    { terms, left: 0, resetsAt },
-    wait,
-    committed,
-  );
+  return new UsageRefused(`${name} ${state} ${reset}`, terms, { terms, left: 0, resetsAt }, wait, committed);
+}
+
+/** As people write it: `1 December 2026, 00:00 UTC`. */
+function dateAndTime(at: number): string {
+  const date = new Date(at);
+  const time = date.toISOString().slice(11, 16);
+  return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}, ${time} UTC`;
 }
 
 function secondsTo(at: number | null, now: number): number | null {

@@ -64,7 +64,7 @@ it('who sends one request after another gets exactly what the limit allows, howe
       try {
         const { used, admitted, message } = await sendAll(tables, one, () => 0);
         expect([used, admitted]).toEqual([one.limit, one.requests]);
-        expect(message).toContain('is exhausted');
+        expect(message).toContain('is used up');
       } finally {
         await emptyBooks(tables);
       }

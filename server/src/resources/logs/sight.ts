@@ -5,6 +5,7 @@
 import { roleSight, type Sight, WHOLE_SIGHT } from '../../auth/scopes.ts';
 import { securityOf } from '../../auth/security-settings.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import { groupName } from '../../limits/usage-refused.ts';
 import type { Call } from '../resource.ts';
 
 type Caller = Pick<Call, 'principal' | 'tx'>;
@@ -32,11 +33,16 @@ export function isSeen(sight: Sight, userId: string | null, record: Readonly<Rec
 /** What is shown in the place of a value of metadata. */
 const HIDDEN = '***';
 
-/** The answer without the metadata of its request, which limits and refusals name as `metadata.<key>:<value>`. */
+/** The answer without the metadata of its request, which limits name as `metadata.<key>:<value>`, and refusals as `user <value>`. */
 export function withoutMetadata<T>(sight: Sight, record: Readonly<Record<string, unknown>>, answer: T): T {
   const metadata = record.metadata;
   if (sight.noMetadata === null || typeof metadata !== 'object' || metadata === null) return answer;
-  const names = Object.entries(metadata).map(([key, value]) => [`metadata.${key}:`, String(value)] as const);
+  const names = Object.entries(metadata).flatMap(([key, value]) => {
+    const named = `metadata.${key}`;
+    const group = groupName(named);
+    const prefixes = group === undefined ? [`${named}:`] : [`${named}:`, ` ${group} `];
+    return prefixes.map((prefix) => [prefix, String(value)] as const);
+  });
   return hide(answer, names) as T;
 }
 
