@@ -28,7 +28,6 @@ const PENDING = new Set([
     'configuration',
     'conversions',
     'files-batches-fine-tuning',
-    'guardrail-checks',
     'operations',
     'organisation-settings',
     'providers',
