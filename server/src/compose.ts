@@ -17,7 +17,7 @@ import { createAuthenticator } from './auth/authenticator.ts';
 import { ConsoleSessions } from './auth/console-session.ts';
 import { systemTenant } from './auth/tenant.ts';
 import { startWork, Training } from './background.ts';
-import { type Config, cloudVariable, isCloudFile } from './config.ts';
+import { type Config, cloudVariable, LINKS_GO_NOWHERE, linksGoNowhere, readCloudFile } from './config.ts';
 import { type FirstRun, firstRun } from './first-run.ts';
 import { createApp } from './http/app.ts';
 import { BodyBudget, bodyMemory, FREE_BYTES } from './http/body-budget.ts';
@@ -97,7 +97,6 @@ const SWEEP_MS = 50;
 const SHIP_MS = 5_000;
 /** Largest input file of a batch (api §5.3). */
 const MAX_BATCH_BYTES = 100 * 1024 * 1024;
-const MAX_TOKEN_FILE = 64 * 1024;
 /** Requests of all organisations together, on the smallest machine. */
 const MIN_UNDER_WAY = 2_048;
 /** The whole of one call of a webhook. */
@@ -469,6 +468,7 @@ async function open(
           usage_spool: settlements.state,
           in_flight: dataPlane?.inFlight ?? 0,
           body_bytes: bodies.held,
+          warnings: linksGoNowhere(config) ? [LINKS_GO_NOWHERE] : [],
           versions: { sluice: version, node: process.versions.node },
         };
       },
@@ -588,12 +588,4 @@ async function open(
       fn();
     });
   }
-}
-
-/** A token file of the platform: short, and renewed in place. */
-async function readCloudFile(path: string): Promise<string> {
-  if (!isCloudFile(path)) throw new SluiceError('forbidden', 'No variable of the cloud platform names this file.');
-  const text = await readFile(path, 'utf8');
-  if (text.length > MAX_TOKEN_FILE) throw new SluiceError('internal', 'A token file of the platform is too long.');
-  return text;
 }

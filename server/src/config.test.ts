@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, effectiveSettings, loadConfig, unknownVariables } from './config.ts';
+import { ConfigError, effectiveSettings, linksGoNowhere, loadConfig, unknownVariables } from './config.ts';
 
 const load = (url: string, env: Record<string, string> = {}) =>
   loadConfig([], { SLUICE_BLOBS_URL: url, ...env }, '/nowhere').blobs;
@@ -172,4 +172,18 @@ describe('the settings in force', () => {
     expect(of('SLUICE_MASTER_KEY')?.shown).toBe('(hidden)');
     expect(JSON.stringify(settings)).not.toMatch(/s3cret|hunter2|pa55|c29tZ/);
   });
+});
+
+it.each([
+  ['127.0.0.1', null, false],
+  ['127.8.0.1', null, false],
+  ['localhost', null, false],
+  ['::1', null, false],
+  ['0.0.0.0', null, true],
+  ['::', null, true],
+  ['10.0.0.5', null, true],
+  ['127.evil.example', null, true],
+  ['0.0.0.0', 'https://sluice.example.com', false],
+])('listening on %s with the public address %s warns about its links: %s', (host, publicUrl, warns) => {
+  expect(linksGoNowhere({ host, publicUrl })).toBe(warns);
 });

@@ -2,8 +2,9 @@
  * Configuration: flags over environment over `sluice.config.json`, checked once, frozen. The only reader of
  * `process.env`. A wrong value stops the start with one line that names the variable, the value and what is allowed.
  */
-import { readFileSync } from 'node:fs';
+import { promises as files, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { SluiceError } from './kernel/errors.ts';
 import { nearest } from './kernel/nearest.ts';
 import { Secret } from './kernel/secret.ts';
 
@@ -559,6 +560,25 @@ export function cloudVariable(name: string): string | undefined {
 }
 
 /** Whether such a variable names this file: others are no tokens of the platform's. */
-export function isCloudFile(path: string): boolean {
+function isCloudFile(path: string): boolean {
   return Object.entries(process.env).some(([name, value]) => CLOUD_VARIABLE.test(name) && value === path);
+}
+
+const MAX_TOKEN_FILE = 64 * 1024;
+
+/** A token file of the platform: short, and renewed in place. */
+export async function readCloudFile(path: string): Promise<string> {
+  if (!isCloudFile(path)) throw new SluiceError('forbidden', 'No variable of the cloud platform names this file.');
+  const text = await files.readFile(path, 'utf8');
+  if (text.length > MAX_TOKEN_FILE) throw new SluiceError('internal', 'A token file of the platform is too long.');
+  return text;
+}
+
+/** What the operator reads where `linksGoNowhere`. */
+export const LINKS_GO_NOWHERE =
+  'SLUICE_PUBLIC_URL is not set: invites and sign-in links begin with an address that other machines cannot open';
+
+/** Whether others can reach the server while its links name an address of this machine only. */
+export function linksGoNowhere({ publicUrl, host }: Pick<Config, 'publicUrl' | 'host'>): boolean {
+  return publicUrl === null && !/^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
 }

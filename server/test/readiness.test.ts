@@ -69,9 +69,26 @@ it('a node alone names what it works with, and the operator sees the same', asyn
       store: { ok: true },
       counters: { kind: 'memory', ok: true },
       feed: { ok: true },
+      warnings: [],
     });
   } finally {
     await server.stop();
+  }
+});
+
+it('the operator sees that links begin with an address that other machines cannot open', async () => {
+  // A name of loopback that does not look like one.
+  for (const [env, warnings] of [
+    [{ SLUICE_HOST: '127.1' }, [expect.stringContaining('SLUICE_PUBLIC_URL is not set')]],
+    [{ SLUICE_HOST: '127.1', SLUICE_PUBLIC_URL: 'https://sluice.example' }, []],
+  ] as const) {
+    const server = await startServer(env);
+    try {
+      const health = await server.admin('GET', '/operator/health', undefined, server.first.operator_api_key);
+      expect(health.body.warnings).toEqual(warnings);
+    } finally {
+      await server.stop();
+    }
   }
 });
 

@@ -17,11 +17,31 @@ async function run(...args: string[]): Promise<string> {
   });
   return lines.join('');
 }
+const signIn = async (link: string) => {
+  const init = { method: 'POST', headers: { 'content-type': 'application/json', origin: server.url } };
+  const body = JSON.stringify({ token: link.split('#')[1] });
+  return (await fetch(`${server.url}/console/api/session`, { ...init, body })).status;
+};
 const addressOf = async () => (await server.admin('GET', `/admin/users/${server.first.user_id}`)).body.email;
 
 it('changes the address, in any case, and says whose it is', async () => {
   expect(await run('Owner@localhost.invalid', 'Ada@x.example')).toContain('is ada@x.example now.');
   expect(await addressOf()).toBe('ada@x.example');
+});
+
+it('ends the sign-in links that were made before', async () => {
+  expect(await signIn(server.first.console_url)).toBe(401);
+});
+
+it('leaves an audit row that names both addresses', async () => {
+  const { body } = await server.admin(
+    'GET',
+    '/audit-logs?start_time=2020-01-01T00:00:00Z&end_time=2099-01-01T00:00:00Z',
+  );
+  const rows = body.records as { resource_type: string; resource_id: string; before: string; after: string }[];
+  const row = rows.find(({ resource_type }) => resource_type === 'users');
+  expect(row).toMatchObject({ resource_id: server.first.user_id, action: 'update', actor: 'system' });
+  expect([row?.before, row?.after].join()).toBe('{"email":"owner@localhost.invalid"},{"email":"ada@x.example"}');
 });
 
 it('refuses what is no address, an unknown user, and the address of another user', async () => {

@@ -1,5 +1,12 @@
 import { compose, type Running } from '../compose.ts';
-import { type Config, ConfigError, unknownVariables, workerIndex } from '../config.ts';
+import {
+  type Config,
+  ConfigError,
+  LINKS_GO_NOWHERE,
+  linksGoNowhere,
+  unknownVariables,
+  workerIndex,
+} from '../config.ts';
 import { calmLog } from '../kernel/calm-log.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { Output } from '../main.ts';
@@ -29,22 +36,12 @@ export async function serve(config: Config, output: Output): Promise<void> {
   handleSignals(running, config, (message, fields) => log.info(message, fields));
   if (index === 1) output.out(bannerText(running, config, process.stdout.isTTY === true));
   if (index === 1 && linksGoNowhere(config)) {
-    log.warn(
-      'SLUICE_PUBLIC_URL is not set: invites and sign-in links begin with an address that other machines cannot open',
-      {
-        links_begin_with: running.url,
-      },
-    );
+    log.warn(LINKS_GO_NOWHERE, { links_begin_with: running.url });
   }
   log.info('Sluice is listening', { url: running.url, pid: process.pid, worker: index });
   process.on('unhandledRejection', (reason) => {
     log.error('a promise was rejected and nobody handled it', { error: (reason as Error)?.stack ?? String(reason) });
   });
-}
-
-/** Whether others can reach the server while its links name an address of this machine only. */
-export function linksGoNowhere({ publicUrl, host }: Pick<Config, 'publicUrl' | 'host'>): boolean {
-  return publicUrl === null && !/^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
 }
 
 const LISTEN_PROBLEMS: Readonly<Record<string, string>> = {

@@ -4,7 +4,10 @@ import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Output } from '../main.ts';
+import { changeAddress } from '../resources/admin/users/address.ts';
+import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
 import { userEmail } from '../resources/fields.ts';
+import { loadKeyring } from '../store/keyring.ts';
 import { openStoredTables } from './stored-tables.ts';
 
 /** Throws a SluiceError when no user, or users of several organisations, have the address, or the new one is taken. */
@@ -14,25 +17,40 @@ export async function userEmailCommand(args: readonly string[], output: Output):
   if (!before.success || !after.success) {
     throw new SluiceError('validation', 'Give two e-mail addresses: user-email now@example.com new@example.com');
   }
-  const tables = await openStoredTables(loadConfig(flags));
+  const config = loadConfig(flags);
+  const tables = await openStoredTables(config);
   try {
     await tables.migrate();
+    const macs = await loadKeyring({
+      ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
+      masterKeyFile: config.masterKeyFile,
+      create: false,
+    });
     const where = { email: before.data, status: 'active' } as const;
-    const [user, second] = await tables.systemRead((tx) =>
+    const [found, second] = await tables.systemRead((tx) =>
       tx.list('users', { where, orderBy: [['created_at', 'asc']], limit: 2 }),
     );
-    if (user === undefined) throw new SluiceError('not_found', `No user has the address ${before.data}.`);
+    const missing = () => new SluiceError('not_found', `No user has the address ${before.data}.`);
+    if (found === undefined) throw missing();
     if (second !== undefined) {
       throw new SluiceError('conflict', `Several organisations have a user with the address ${before.data}.`);
     }
-    await tables.write(systemTenant(user.organisation_id), async (tx) => {
-      if (await tx.find('users', { email: after.data, status: 'active' })) {
-        throw new SluiceError('conflict', `A user of this organisation has the address ${after.data} already.`);
-      }
-      await tx.update('users', { id: user.id }, { email: after.data, last_updated_at: systemClock.now() });
-      tx.changed({ workspaceId: null, topic: 'users', entityId: user.id });
-    });
-    output.out(`The address of ${user.first_name} ${user.last_name} is ${after.data} now.\n`);
+    const { organisation_id: organisationId } = found;
+    const name = await tables.write(
+      systemTenant(organisationId),
+      async (tx) => {
+        // Read again: the address may have changed since it was looked for.
+        const user = await tx.find('users', { id: found.id, ...where });
+        if (user === undefined) throw missing();
+        await changeAddress(tx, systemClock, user, after.data, null);
+        const deed = { organisationId, workspaceId: null, action: 'update', resource: 'users', resourceId: user.id };
+        const change = { before: { email: before.data }, after: { email: after.data } };
+        await appendAudit(tx, macs, systemEntry(systemClock, { ...deed, ...change, action: 'update' }));
+        return `${user.first_name} ${user.last_name}`;
+      },
+      { queue: organisationId },
+    );
+    output.out(`The address of ${name} is ${after.data} now. Sign-ins and sign-in links from before have ended.\n`);
   } finally {
     await tables.close();
   }
