@@ -26,9 +26,7 @@ const PENDING = new Set([
   ...[
     'api-keys',
     'configuration',
-    'conversions',
     'files-batches-fine-tuning',
-    'operations',
     'organisation-settings',
     'providers',
 
