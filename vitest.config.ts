@@ -53,6 +53,7 @@ const LONG = [
   'server/test/limits/order.test.ts',
   'server/test/limits/passed-through.test.ts',
   'server/test/matrix/**/*.test.ts',
+  'server/test/nodes-guide.test.ts',
   'server/test/ownership/matrix.test.ts',
   'server/test/providers/catalog.test.ts',
   'server/test/reservations.test.ts',
