@@ -16,7 +16,7 @@ import { sealUrl } from './secret-url.ts';
 import { part } from './settings/settings.ts';
 
 const DONE = 'sealed_values';
-const VERSION = '1';
+const VERSION = '2';
 const PAGE = 200;
 
 type Json = Record<string, unknown>;
@@ -54,6 +54,11 @@ export async function sealStored(tables: Tables, vault: Vault, log: Log): Promis
       if (page.next === null) break;
       after = page.next;
     }
+  }
+  // Also where nothing was sealed: an earlier start may have ended between the two.
+  if (!(await tables.eraseRemoved())) {
+    log.warn('what older versions stored in clear may be in the file of the store still; the next start tries again');
+    return;
   }
   await tables.systemWrite(async (tx) => {
     if ((await tx.update('meta', { key: DONE }, { value: VERSION })) === 0) {

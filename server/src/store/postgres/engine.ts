@@ -131,6 +131,10 @@ export class PostgresEngine implements Engine {
     }
   }
 
+  async eraseRemoved(): Promise<boolean> {
+    return true;
+  }
+
   async query(name: string, text: string, parameters: readonly unknown[]): Promise<Result['rows']> {
     const statement = { name, text, values: parameters as unknown[] };
     // An account above row-level security needs no transaction to be let in.

@@ -63,6 +63,8 @@ export interface Engine extends Closable {
    * waits for those before it in the same one.
    */
   write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, queue?: string | readonly string[]): Promise<T>;
+  /** See `Tables.eraseRemoved`. */
+  eraseRemoved(): Promise<boolean>;
   /** One reading statement of system code on its own, prepared under `name`. */
   query(name: string, sql: string, parameters: readonly unknown[]): Promise<Result['rows']>;
   /**

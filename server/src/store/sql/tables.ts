@@ -37,6 +37,10 @@ export class SqlTables implements Tables {
     return this.#engine.migrate();
   }
 
+  eraseRemoved(): Promise<boolean> {
+    return this.#engine.eraseRemoved();
+  }
+
   read<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T> {
     return this.#read(tenant, (execute) => {
       const session = new Session(this.#engine, execute, tenant, false, this.#filters);

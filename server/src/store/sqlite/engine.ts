@@ -44,7 +44,7 @@ export class SqliteEngine implements Engine {
   readonly #readers = new Pool(Array.from({ length: READERS }, (_, i) => FIRST_READER + i));
 
   constructor({ file, log, clock, migrations }: SqliteEngineOptions) {
-    const shared = { synchronous: 'FULL', pageSize: 4096, checkpointPages: 1_000 } as const;
+    const shared = { synchronous: 'FULL', pageSize: 4096, secureDelete: true, checkpointPages: 1_000 } as const;
     const reader: ConnectionOptions = { ...shared, readOnly: true, busyTimeoutMs: 5_000, cacheKb: 4_000 };
     // The writer does not wait inside SQLite, which would stop the look-ups of this thread: `#begin` tries again.
     const writer: ConnectionOptions = { ...shared, readOnly: false, busyTimeoutMs: 0, cacheKb: 16_000 };
@@ -85,6 +85,20 @@ export class SqliteEngine implements Engine {
 
   async write<T>(_scope: Scope, run: (execute: Execute) => Promise<T>): Promise<T> {
     return this.#writer.use((connection) => this.#transaction(connection, 'BEGIN IMMEDIATE', run));
+  }
+
+  async eraseRemoved(): Promise<boolean> {
+    return this.#writer.use(async () => {
+      try {
+        // Freed pages keep what older versions deleted, and the write-ahead log keeps old pages until it is cut.
+        await this.thread.query(WRITER, 'VACUUM', []);
+        const { rows } = await this.thread.query(WRITER, 'PRAGMA wal_checkpoint(TRUNCATE)', []);
+        return rows[0]?.busy === 0;
+      } catch (error) {
+        this.#log.warn('the file of the control store could not be rewritten', { error: String(error) });
+        return false;
+      }
+    });
   }
 
   async query(_name: string, sql: string, parameters: readonly unknown[]): Promise<Result['rows']> {

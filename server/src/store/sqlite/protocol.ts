@@ -13,6 +13,8 @@ export interface ConnectionOptions {
   readonly cacheKb: number;
   /** Of a new file, bytes. */
   readonly pageSize: 4096 | 8192;
+  /** Overwrites what is deleted or replaced, so that no secret stays in the file. */
+  readonly secureDelete: boolean;
   /** Pages in the write-ahead log before they are moved to the file. */
   readonly checkpointPages: number;
 }

@@ -41,6 +41,7 @@ class Connection {
     this.db.exec('PRAGMA temp_store = MEMORY');
     this.db.exec(`PRAGMA cache_size = -${options.cacheKb}`);
     this.db.exec('PRAGMA journal_size_limit = 67108864');
+    if (options.secureDelete) this.db.exec('PRAGMA secure_delete = ON');
     if (options.readOnly) this.db.exec('PRAGMA query_only = ON');
     this.db.exec(`PRAGMA busy_timeout = ${options.busyTimeoutMs}`);
   }
