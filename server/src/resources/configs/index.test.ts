@@ -79,6 +79,13 @@ onBothStores((on) => {
       'config.targets[0].output_guardrails[0]',
     ],
     ['a refused host', body({ provider: 'openai', custom_host: 'http://h' }), 400, 'AB01', 'config.custom_host'],
+    [
+      'a host with a query',
+      body({ provider: 'openai', custom_host: 'https://h.example/v1?key=x' }),
+      400,
+      'AB01',
+      'config.custom_host',
+    ],
     ['P-08 a mask', body({ provider: 'openai', api_key: '*******deadbeef' }), 400, 'AB01', 'config.api_key'],
   ])('create with %s is refused', async (_case, input, status, code, param) => {
     refused(await on.post('/configs', input, on.mine), status, code, param);

@@ -3,7 +3,7 @@
  * demands of another in `rules.ts`, conditions of the conditional strategy in `conditions.ts`.
  */
 import { z } from 'zod';
-import { text } from '../shapes.ts';
+import { customHost, text } from '../shapes.ts';
 
 const json = z.record(z.string(), z.unknown());
 const statusCode = z.int().min(100).max(599);
@@ -202,7 +202,7 @@ const keys = {
     .optional(),
   api_key: secret.optional(),
   prompt_id: short.optional(),
-  custom_host: z.string().min(1).max(2048).optional(),
+  custom_host: customHost.optional(),
   passthrough: z.boolean().optional(),
   fetch_integrated_models: z.boolean().optional(),
   override_params: json.optional(),

@@ -214,4 +214,60 @@ onBothStores((on) => {
     if (!row || !model) throw new Error('no model');
     expect(await row.openModel(model)).toEqual({ key: `${CANARY}-model`, custom_headers: { 'x-k': CANARY } });
   });
+
+  const models = (slug: string, ...list: object[]) => on.put(`/integrations/${slug}/models`, { models: list }, on.mine);
+
+  it('a key or a host of an integration that would send a key to another host of a model is refused, with its name', async () => {
+    const slug = unique('moved');
+    const path = `/integrations/${slug}`;
+    const configurations = { custom_host: 'https://mine.example/v1' };
+    const account = { name: slug, slug, ai_provider_id: 'openai', key: CANARY, configurations };
+    ok(await on.post('/integrations', account, on.mine));
+    const custom_host = 'https://mine.example/v2';
+    ok(await models(slug, { slug: 'left-behind', enabled: true, configurations: { custom_host } }));
+    ok(await models(slug, { slug: 'has-a-key', enabled: true, configurations: { custom_host: EVIL, key: 'own' } }));
+    const move = { key: `${CANARY}-2`, configurations: { custom_host: 'https://new.example/v1' } };
+    const answer = await on.put(path, move, on.mine);
+    refused(answer, 400, 'AB01', 'key');
+    expect(answer.text).toContain('left-behind');
+    expect(answer.text).not.toContain('has-a-key');
+    // With a key of its own the model keeps its host.
+    ok(await models(slug, { slug: 'left-behind', enabled: true, configurations: { custom_host, key: 'model' } }));
+    ok(await on.put(path, move, on.mine));
+    ok(await on.put(path, { key: `${CANARY}-3` }, on.mine));
+  });
+
+  it('the host of a model that was saved while the integration had no key gets none that is added', async () => {
+    const slug = unique('later');
+    const path = `/integrations/${slug}`;
+    const configurations = { custom_host: 'https://own.example/v1' };
+    ok(await on.post('/integrations', { name: slug, slug, ai_provider_id: 'ollama', configurations }, on.mine));
+    ok(await models(slug, { slug: 'old', enabled: true }));
+    const [row] = await on.api.tables.systemRead((tx) => tx.list('integrations', { where: { slug } }));
+    const { id: integration_id, organisation_id } = row ?? { id: '', organisation_id: '' };
+    const host = (custom_host: string) =>
+      on.api.tables.systemWrite((tx) =>
+        tx.update(
+          'integration_models',
+          { integration_id, slug: 'old', organisation_id },
+          { configurations: { custom_host } },
+        ),
+      );
+    // Older versions let it be saved.
+    await host(EVIL);
+    for (const body of [
+      { key: CANARY },
+      { configurations: { ...configurations, custom_headers: { authorization: CANARY } } },
+    ]) {
+      const answer = await on.put(path, body, on.mine);
+      refused(answer, 400, 'AB01', 'key' in body ? 'key' : 'configurations');
+      expect(answer.text).toContain('(old)');
+    }
+    ok(await on.put(path, { name: 'another' }, on.mine));
+    await host('https://own.example/v2');
+    ok(await on.put(path, { key: CANARY }, on.mine));
+    // One that gets the key already gets the next one.
+    await host(EVIL);
+    ok(await on.put(path, { key: `${CANARY}-2` }, on.mine));
+  });
 });

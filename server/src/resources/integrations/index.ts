@@ -10,6 +10,7 @@ import { queryBoolean } from '../fields.ts';
 import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { maskOf, toIso } from '../shapes.ts';
+import { checkModelHosts } from './model-settings.ts';
 import { modelActions } from './models.ts';
 import { objectActions } from './objects.ts';
 import {
@@ -215,6 +216,9 @@ export function integrationsResource(ports: ReferencePorts): AnyAction[] {
             patch.configurations = checked.plain;
             patch.secret_configurations = await sealSettings(call.vault, call.tenant, place(row.id), checked.secrets);
           }
+        }
+        if (body.key !== undefined || body.configurations !== undefined) {
+          await checkModelHosts(call, row, { ...row, ...patch }, body.key == null ? 'configurations' : 'key');
         }
         return { patch, answer: {} };
       },

@@ -119,8 +119,53 @@ export async function sealModelSettings(
   });
 }
 
+/** An integration as far as its calls and their secrets go. */
+type Account = Pick<Integration, 'ai_provider_id' | 'configurations' | 'key' | 'secret_configurations'>;
+
+/** Whether calls carry something that only the integration's own hosts may get. */
+const hasCredential = ({ ai_provider_id: id, configurations, key, secret_configurations: secrets }: Account): boolean =>
+  key !== null || secrets !== null || !signsByKeyAlone(id, configurations);
+
+const isForeign = (model: ModelRow, account: Account): boolean => {
+  const host = model.configurations?.custom_host;
+  return host !== undefined && !ownOrigins(account).includes(new URL(host).origin);
+};
+
+/**
+ * Refuses a change of an integration whose secrets would go to the host of a model that brings no key: the host was saved for
+ * other secrets, or for none. A host that gets the integration's secrets already may get the next ones. Throws 400.
+ *
+ * @param param what of the body is refused
+ */
+export async function checkModelHosts(
+  { vault, tenant, tx }: Pick<Call, 'vault' | 'tenant' | 'tx'>,
+  before: Integration,
+  after: Account,
+  param: string,
+): Promise<void> {
+  if (!hasCredential(after)) return;
+  const models = await tx.list('integration_models', { where: { integration_id: before.id } });
+  const named: string[] = [];
+  for (const model of models) {
+    if (!isForeign(model, after) || (isForeign(model, before) && hasCredential(before))) continue;
+    if ((await openModelSecrets(vault, tenant, model)).key === undefined) named.push(model.slug);
+  }
+  if (named.length === 0) return;
+  const others = named.length > NAMED ? ` and ${named.length - NAMED} more` : '';
+  throw refuse(
+    param,
+    `would go to hosts of models that are no hosts of the integration (${named.slice(0, NAMED).join(', ')}${others}): give these models keys or other hosts first`,
+  );
+}
+
+/** How many models a refusal names. */
+const NAMED = 10;
+
 /** Where the integration's own calls may go. */
-function ownOrigins({ ai_provider_id: id, configurations }: Integration): string[] {
+function ownOrigins({
+  ai_provider_id: id,
+  configurations,
+}: Pick<Account, 'ai_provider_id' | 'configurations'>): string[] {
   const hosts = Object.entries(allFields(id))
     .filter(([, { host }]) => host)
     .map(([name]) => configurations[name]);
