@@ -265,6 +265,10 @@ const ERROR = z.strictObject({
     param: z.string().nullable(),
     type: z.enum(['client_error', 'server_error']),
   }),
+  errors: z
+    .array(z.strictObject({ param: z.string().nullable(), message: z.string().min(1) }))
+    .min(2)
+    .optional(),
 });
 
 /** Keeps what was made, the newest 40 beside the five fixed names. */

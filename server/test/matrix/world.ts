@@ -504,7 +504,7 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       unpriced: null,
       on_outage: 'refuse',
       alert_emails: [`${t.canary}@example.com`],
-      alert_webhook_url: `https://${t.canary}.example.com/`,
+      alert_webhook_url: `https://alerts.example.com/${t.canary}?token=${t.canary}`,
       status: 'active',
       ...stamps,
     },
