@@ -20,12 +20,8 @@ const PAGES = [
 
 /** Pages that are still to be written anew. */
 const PENDING = new Set([
-  'README.md',
-  'SECURITY.md',
-  'CONTRIBUTING.md',
   ...[
     'api-keys',
-    'configuration',
     'files-batches-fine-tuning',
     'organisation-settings',
     'providers',
