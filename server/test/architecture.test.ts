@@ -2,7 +2,7 @@
  * The house rules as a test: who may import whom, and what may be used only at home. The table here is the one in
  * docs/architecture.md §3; a test compares the two.
  */
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -139,6 +139,46 @@ function users(pattern: RegExp, allowed: readonly string[]): string[] {
     .filter((source) => !allowed.some((path) => source.path.startsWith(path)) && pattern.test(code(source.text)))
     .map((source) => source.path);
 }
+
+/** Areas of which the tree on the page names every file; of the others it names the folders. */
+const NAMED_WHOLE = ['cli', 'kernel', 'http', 'guardrails', 'limits', 'telemetry', 'runtime', 'jobs'];
+
+describe('the tree on the page', () => {
+  const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
+  const tree = /^```\n(server\/bin.*?)^```$/ms.exec(page)?.[1] ?? '';
+  const entries = new Map(
+    [...tree.matchAll(/^ {2}(\S+)\/ (?:.*\n)(?: {4}.*\n)*/gm)].map(([text, name = '']) => [name, text] as const),
+  );
+
+  it.each(NAMED_WHOLE)('names every file of %s', (area) => {
+    const words = new Set((entries.get(area) ?? '').match(/[a-z0-9-]+/g));
+    const files = product.filter(({ path }) => path.split('/').length === 2 && path.startsWith(`${area}/`));
+    expect(files.length).toBeGreaterThan(0);
+    expect(
+      files.map(({ path }) => path.slice(area.length + 1, -3)).filter((name) => !words.has(name)),
+      'each file of this area needs its word in docs/architecture.md',
+    ).toEqual([]);
+  });
+
+  it('names every area and every folder of the data plane', () => {
+    const areas = new Set(
+      sources.map(({ path }) => path.split('/')).flatMap((p) => (p.length > 1 ? [p[0] ?? ''] : [])),
+    );
+    expect([...areas].filter((area) => !entries.has(area))).toEqual([]);
+    const folders = new Set(
+      sources.map(({ path }) => path.split('/')).flatMap((p) => (p[0] === 'llm' && p.length > 2 ? [p[1] ?? ''] : [])),
+    );
+    expect([...folders].filter((folder) => !entries.get('llm')?.includes(`${folder}/`))).toEqual([]);
+  });
+
+  it('the files that the page names exist', () => {
+    const named = [...page.matchAll(/`((?:[a-z0-9-]+\/)+[a-z0-9.-]+\.ts)`/g)].map(([, path = '']) => path);
+    expect(named.length).toBeGreaterThan(30);
+    const known = (path: string) =>
+      ['server/src', 'server', 'server/test', 'server/src/llm', '.'].some((base) => existsSync(join(ROOT, base, path)));
+    expect(named.filter((path) => !known(path))).toEqual([]);
+  });
+});
 
 describe('imports point downward', () => {
   it('every area may import only what the table allows', () => {
