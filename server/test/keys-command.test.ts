@@ -4,13 +4,17 @@ import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { createLogger } from '../src/telemetry/logger.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 const BIN = join(import.meta.dirname, '..', 'bin', 'sluice.mjs');
 let server: TestServer;
 
+const lines: string[] = [];
+const log = createLogger({ level: 'warn', format: 'json', write: (line) => lines.push(line) });
+
 beforeAll(async () => {
-  server = await startServer();
+  server = await startServer({}, {}, log);
   await server.provider({ id: 'openai', host: 'https://h.example/v1' });
 });
 afterAll(() => server?.stop());
@@ -26,7 +30,7 @@ const works = async (key: string) => (await server.admin('GET', '/operator/organ
 
 it('an operator key is rotated with both valid, and revoked for the running server', async () => {
   const old = server.first.operator_api_key;
-  const id = old.split('_')[2] ?? '';
+  const id = old.slice(8, 20);
   expect(await works(old)).toBe(200);
   expect(await run(['operator-key', 'revoke', id])).toMatchObject({
     code: 2,
@@ -40,6 +44,18 @@ it('an operator key is rotated with both valid, and revoked for the running serv
   expect(await run(['operator-key', 'revoke', id])).toMatchObject({ code: 0 });
   await expect.poll(() => works(old), { timeout: 5_000 }).toBe(401);
   expect(await works(made)).toBe(200);
+});
+
+it('the log of the running server names the operator keys that were added and revoked, and holds none', async () => {
+  const before = lines.length;
+  const made = (await run(['operator-key', 'rotate'])).out.trim();
+  const id = made.slice(8, 20);
+  const noted = () =>
+    lines.slice(before).filter((line) => line.includes('operator key was') && line.includes(id)).length;
+  await expect.poll(noted, { timeout: 5_000 }).toBe(1);
+  await run(['operator-key', 'revoke', id]);
+  await expect.poll(noted, { timeout: 5_000 }).toBe(2);
+  expect(lines.join()).not.toContain(made);
 });
 
 it('data keys are wrapped with the newest master key, and the old one is needed no longer', async () => {

@@ -158,9 +158,27 @@ const omitted = (characters: number): string => JSON.stringify({ omitted: `${cha
 /** Fields whose values are addresses of webhooks: who has path and query may call them. */
 const SECRET_URLS = new Set(['alert_webhook_url', 'log_url', 'webhook_url']);
 
+/** Names of other addresses, `custom_host` and `aws_sts_endpoint` among them: who they lead to is to be seen, the rest is not. */
+const ADDRESS = /(?:^|_)(?:host|url|endpoint|issuer)$/;
+
 function maskedUrl(value: string, mark: Mark): string {
-  const origin = URL.parse(value)?.origin;
-  return origin === undefined || origin === 'null' ? mark(value) : `${origin}/${mark(value)}`;
+  const origin = originOf(value);
+  return origin === null ? mark(value) : `${origin}/${mark(value)}`;
+}
+
+/** Scheme, host and port of an http address, or null. */
+function originOf(value: string): string | null {
+  const origin = /^\s*https?:/i.test(value) ? URL.parse(value)?.origin : undefined;
+  return origin ?? null;
+}
+
+/** What a text in a field called `name` is recorded as where the field holds an address; null where it holds none. */
+function maskedAddress(name: string, value: string, mark: Mark): string | null {
+  const snake = snakeOf(name);
+  if (SECRET_URLS.has(snake)) return maskedUrl(value, mark);
+  const origin = ADDRESS.test(snake) ? originOf(value) : null;
+  if (origin === null) return null;
+  return value === origin || value === `${origin}/` ? origin : maskedUrl(value, mark);
 }
 
 function mask(value: JsonValue | undefined, hidden: Hidden, mark: Mark, depth: number): JsonValue {
@@ -171,8 +189,9 @@ function mask(value: JsonValue | undefined, hidden: Hidden, mark: Mark, depth: n
   if (Array.isArray(value)) return value.map((item) => mask(item, hidden, mark, depth + 1));
   const out = new Map<string, JsonValue>();
   for (const [name, item] of Object.entries(value)) {
-    if (typeof item === 'string' && SECRET_URLS.has(snakeOf(name))) {
-      out.set(name, maskedUrl(item, mark));
+    const address = typeof item === 'string' && hidden === 'none' ? maskedAddress(name, item, mark) : null;
+    if (address !== null) {
+      out.set(name, address);
       continue;
     }
     const own = hidden === 'all' ? 'all' : hiddenBy(name);

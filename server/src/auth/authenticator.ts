@@ -152,6 +152,8 @@ class KeyAuthenticator implements Authenticator {
         this.#dropWhere((principal) => principal.userId !== null && principal.organisationId === organisationId);
         break;
       case 'operator_keys':
+        // They belong to no organisation, in whose audit log this could be.
+        this.#log.warn('an operator key was added or revoked by a command on the server', { operator_key: entityId });
         this.#dropWhere((principal) => principal.kind === 'operator');
         break;
       default:

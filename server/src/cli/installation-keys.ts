@@ -1,4 +1,4 @@
-import { maskKey } from '../auth/keys.ts';
+import { maskKey, parseKey } from '../auth/keys.ts';
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
@@ -6,7 +6,7 @@ import type { Output } from '../main.ts';
 import { createOperatorKey } from '../resources/organisations.ts';
 import { openVault } from '../store/envelope.ts';
 import { loadKeyring } from '../store/keyring.ts';
-import type { Tables } from '../store/ports.ts';
+import type { SystemTx, Tables } from '../store/ports.ts';
 import { openStoredTables } from './stored-tables.ts';
 
 const USAGE =
@@ -72,7 +72,11 @@ async function list(tables: Tables, output: Output): Promise<void> {
 }
 
 async function rotate(tables: Tables, output: Output): Promise<void> {
-  const key = await tables.systemWrite((tx) => createOperatorKey(tx, systemClock));
+  const key = await tables.systemWrite(async (tx) => {
+    const made = await createOperatorKey(tx, systemClock);
+    await noteChange(tx, parseKey(made)?.publicId ?? '');
+    return made;
+  });
   output.out(`${key}\n`);
   output.err(
     'The new operator key is shown this once. The ones before are valid until you revoke them: sluice operator-key list\n',
@@ -95,9 +99,14 @@ async function revoke(tables: Tables, id: string, output: Output): Promise<void>
       );
     }
     await tx.remove('operator_keys', { id });
-    // A change is always some organisation's; nodes look at its topic only.
-    const [{ id: organisationId } = { id: '' }] = await tx.list('organisations', { limit: 1 });
-    tx.changed({ organisationId, workspaceId: null, topic: 'operator_keys', entityId: id });
+    await noteChange(tx, id);
   });
   output.out(`The operator key ${id} is revoked.\n`);
+}
+
+/** Running nodes forget the operator keys they know, and log that there was a change. */
+async function noteChange(tx: SystemTx, id: string): Promise<void> {
+  // A change is always some organisation's; nodes look at its topic only.
+  const [{ id: organisationId } = { id: '' }] = await tx.list('organisations', { limit: 1 });
+  tx.changed({ organisationId, workspaceId: null, topic: 'operator_keys', entityId: id });
 }

@@ -63,3 +63,35 @@ it('the other models are called at the host of the integration with its key and 
   expect(headers).toMatchObject({ authorization: 'Bearer sk-account', 'x-account': 'account-secret' });
   expect(JSON.stringify(headers)).not.toContain('model');
 });
+
+it('the audit row of a change of hosts shows the old and the new host, without path and query', async () => {
+  await server.provider({ id: 'openai', slug: 'moves', host: 'https://old.example/v1/path-secret' });
+  const of = '/integrations/moves-integration';
+  const changed = [
+    await server.admin('PUT', of, { key: 'k', configurations: { custom_host: 'https://new.example/v1/path-secret' } }),
+    await server.admin('PUT', of, { key: 'k', configurations: { custom_host: 'https://new.example/?q=path-secret' } }),
+    await server.admin('PUT', `${of}/models`, {
+      models: [
+        { slug: 'm', enabled: true, configurations: { custom_host: 'https://model.example/path-secret', key: 'k' } },
+      ],
+    }),
+    await server.admin('PUT', `${of}/models`, {
+      models: [{ slug: 'm', enabled: true, configurations: { custom_host: 'https://model-2.example', key: 'k' } }],
+    }),
+  ];
+  expect(changed.map(({ status }) => status)).toEqual([200, 400, 200, 200]);
+  const { body } = await server.admin(
+    'GET',
+    '/audit-logs?start_time=2020-01-01T00:00:00Z&end_time=2099-01-01T00:00:00Z',
+  );
+  const rows = (body.records as { method: string; uri: string; before: string; after: string; request_body: string }[])
+    .filter(({ method, uri }) => method === 'PUT' && uri.includes(of))
+    .reverse();
+  expect(rows).toHaveLength(4);
+  expect(JSON.stringify(rows)).not.toContain('path-secret');
+  expect(rows[0]?.before).toMatch(/"custom_host":"https:\/\/old\.example\/\*{7}/);
+  expect(rows[0]?.after).toMatch(/"custom_host":"https:\/\/new\.example\/\*{7}/);
+  expect(rows[1]?.request_body).toMatch(/"custom_host":"https:\/\/new\.example\/\*{7}/);
+  expect(rows[3]?.before).toMatch(/"custom_host":"https:\/\/model\.example\/\*{7}/);
+  expect(rows[3]?.after).toContain('"custom_host":"https://model-2.example"');
+});
