@@ -83,7 +83,7 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     await page.goto(link);
     await heading('This link did not work').waitFor();
     await expect(page.getByRole('alert').textContent()).resolves.toContain('has been used');
-    await page.getByText('npm run sluice -- console-link').waitFor();
+    await page.getByText('npm run sluice -- console-link', { exact: true }).waitFor();
 
     await page.getByLabel('Or paste the link here').fill(await server.link(people.owner));
     await button('Sign in').click();

@@ -80,7 +80,7 @@ describe('the official clients show the guardrail, what it found and where', () 
     ['too many words', { 'default.wordCount': { minWords: 1, maxWords: 2 }, deny: true }, 'default.wordCount failed'],
     [
       'a check that cannot be carried out',
-      { 'default.webhook': { webhookURL: 'https://nothing.invalid/' }, deny: true },
+      { 'default.webhook': { webhookURL: 'https://webhook.example.com/' }, deny: true },
       'default.webhook could not be carried out',
     ],
   ])('for %s, and never what was found', async (_title, guardrail, why) => {

@@ -36,6 +36,8 @@ export interface LimitState {
    * of that goes back; of a limit on requests it is not, because a request uses one.
    */
   readonly left: number;
+  /** The part of it that no request has reserved: what a further call of the request can have. */
+  readonly free: number;
   /** Milliseconds since the epoch; null: it does not reset by itself, or it is not known while the books are away. */
   readonly resetsAt: number | null;
 }
@@ -166,6 +168,7 @@ export class NodeHold implements Hold {
     return this.#parts.map(({ demand: { terms }, local, amount, ended }) => ({
       terms,
       left: Math.max(0, local.open + local.available + (ended || terms.type === 'requests' ? 0 : amount)),
+      free: Math.max(0, local.open + local.available),
       resetsAt: local.resetsAt > 0 && local.resetsAt < Number.POSITIVE_INFINITY ? local.resetsAt : null,
     }));
   }

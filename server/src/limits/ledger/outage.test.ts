@@ -194,12 +194,12 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     const one = await hold(node, [far, near]);
     state.calls = 0;
     one.grow({ cost: 0, tokens: 60 });
-    expect(one.states.map(({ left }) => left)).toEqual([256_000 - 60, 500]);
+    expect(one.states.map(({ free }) => free)).toEqual([256_000 - 60, 500]);
     one.grow({ cost: 0, tokens: 20 });
     expect(state.calls).toBe(0);
     one.grow({ cost: 0, tokens: 450 });
     one.grow({ cost: 0, tokens: 480 });
-    const left = () => one.states[1]?.left;
+    const left = () => one.states[1]?.free;
     while (left() !== 120) await new Promise((resolve) => setImmediate(resolve));
     expect(state.calls).toBeGreaterThan(0);
     // Beyond the limit too: it is used already.

@@ -32,7 +32,7 @@ export function exceeded(terms: Terms, row: Counted, now: number, committed: num
       : `has no room left${whom}: ${shown(used)} of ${shown(limit)}${unit} are used, and requests that still run have reserved the other ${shown(left)}. Try again when they have ended.`;
   const reset = resetsAt === null ? 'It does not reset by itself.' : `It resets on ${dateAndTime(resetsAt)}.`;
   const wait = left > 0 ? RESERVED_S : secondsTo(resetsAt, now);
-  return new UsageRefused(`${name} ${state} ${reset}`, terms, { terms, left: 0, resetsAt }, wait, committed);
+  return new UsageRefused(`${name} ${state} ${reset}`, terms, { terms, left: 0, free: 0, resetsAt }, wait, committed);
 }
 
 /** As people write it: `1 December 2026, 00:00 UTC`. */

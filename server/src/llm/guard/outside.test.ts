@@ -1,8 +1,9 @@
 import { expect, it } from 'vitest';
 import { CheckError } from '../../guardrails/check.ts';
-import type { EgressGuard } from '../../http/egress-guard.ts';
+import { createEgressGuard } from '../../http/egress-guard.ts';
 import type { Fetcher } from '../../http/fetcher.ts';
 import { TestClock } from '../../kernel/clock.ts';
+import { silentLog } from '../../kernel/log.ts';
 import { outsideFactory } from './outside.ts';
 
 type Sent = Parameters<Fetcher['send']>[0];
@@ -24,10 +25,11 @@ function outside(pieces: readonly string[] | null) {
       });
     },
   } as unknown as Fetcher;
-  const make = outsideFactory({ fetcher, guard: {} as EgressGuard, clock, organisationId: 'o' });
+  const guard = createEgressGuard({ trustedHosts: [], ownListeners: () => [], clock, log: silentLog });
+  const make = outsideFactory({ fetcher, guard, clock, organisationId: 'o' });
   return { clock, sent, gone, made: make(gone.signal) };
 }
-const call = { url: 'https://hook.example/a', method: 'POST', headers: { a: 'b' }, body: 'asked' } as const;
+const call = { url: 'https://hook.example.com/a', method: 'POST', headers: { a: 'b' }, body: 'asked' } as const;
 
 it('a check gets an answer of as many bytes as it takes, and none of more', async () => {
   const { made } = outside(['four', 'five!']);
@@ -56,5 +58,5 @@ it('a call goes through the egress guard in the name of its organisation, with n
   const { made, sent } = outside(['{}']);
   await made.call(call);
   expect(sent).toMatchObject([{ organisationId: 'o', storedCredential: false, method: 'POST', headers: ['a', 'b'] }]);
-  await expect(made.call({ ...call, url: 'no url' })).rejects.toThrow(CheckError);
+  await expect(made.call({ ...call, url: 'no url' })).rejects.toMatchObject({ kind: 'bad_call' });
 });

@@ -160,7 +160,7 @@ export function reserveAnother(x: Exchange): Hold | null | false | Promise<Hold>
   const estimate = estimateUse(x);
   const prices: Price[] = [];
   const demands = asked.map(({ terms }) => demandOf(x, terms, estimate, prices));
-  if (demands.some(({ amount }, i) => amount > (asked[i]?.left ?? 0))) return false;
+  if (demands.some(({ amount }, i) => amount > (asked[i]?.free ?? 0))) return false;
   return x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
 }
 

@@ -17,6 +17,7 @@ function written(more: Record<string, unknown> = {}): string {
   });
   const exchange = {
     services: {
+      accessLog: null,
       recorder: { record: (draft: RecordDraft, done: () => void) => recorder.record({ ...draft, ...more }, done) },
     },
     id: 'id-7',

@@ -82,7 +82,7 @@ describe('accepting an invite', () => {
 
   it('is refused when its sender was removed or demoted meanwhile', async () => {
     for (const more of [{ role: 'member' }, { role: 'admin', status: 'archived' }] as const) {
-      await expect(accept({ invited_by: await user(more) })).rejects.toThrow('may no longer do so');
+      await expect(accept({ invited_by: await user(more) })).rejects.toThrow('may no longer invite');
     }
   });
 
