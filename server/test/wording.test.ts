@@ -24,7 +24,6 @@ const PENDING = new Set([
     'api-keys',
     'files-batches-fine-tuning',
     'organisation-settings',
-    'providers',
 
     'sandbox',
     'users',
