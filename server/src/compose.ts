@@ -9,6 +9,8 @@ import { CONSOLE_DIST, isConsoleBuilt, registerConsole } from './admin/console.t
 import { registerDocs } from './admin/docs.ts';
 import { registerAdmin } from './admin/handle.ts';
 import { Invitations } from './admin/invitations.ts';
+import { MailedLinks } from './admin/mailed-links.ts';
+import { MailDesk } from './admin/mails.ts';
 import { buildOpenApi } from './admin/openapi.ts';
 import { registerOperator } from './admin/operator.ts';
 import { createAdminLimiter } from './admin/rate-limit.ts';
@@ -31,7 +33,7 @@ import { startAlertDeliveries } from './jobs/alerts/deliver.ts';
 import { startKeyRotation } from './jobs/key-rotation.ts';
 import { createScheduler } from './jobs/scheduler.ts';
 import { startUsageLimits } from './jobs/usage-limits.ts';
-import { type Clock, systemClock } from './kernel/clock.ts';
+import { type Clock, holdFor, systemClock } from './kernel/clock.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
@@ -56,6 +58,7 @@ import { run } from './llm/pipeline.ts';
 import { type DataPlane, type Express, registerDataPlane } from './llm/routes.ts';
 import { Breakers } from './llm/routing/breaker.ts';
 import type { Services } from './llm/services.ts';
+import { openOutbox } from './mail/outbox.ts';
 import { smtpMailer } from './mail/smtp.ts';
 import { OPERATIONS } from './operations/operation.ts';
 import { createPricer } from './pricing/pricer.ts';
@@ -421,7 +424,11 @@ async function open(
   dataPlane = roles.has('gateway') ? registerDataPlane(app, gateway, express) : null;
   // A node that only works in the background runs the lines of batches all the same.
   runLine = createInner({ services: gateway, tables, clock: storeClock, run: gateway.runInner });
+  const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
   if (roles.has('admin')) {
+    const outbox = mailer === null ? null : lifecycle.own('mails', openOutbox({ mailer, clock, log }));
+    const local = share?.counters ?? counters;
+    const mails = outbox === null ? null : new MailDesk({ counters, local, clock: storeClock, log, post: outbox.post });
     const admin = {
       accessLog,
       tables,
@@ -481,6 +488,7 @@ async function open(
       log,
       sessions,
       invitations: new Invitations({ tables, vault, clock: storeClock, sessions }),
+      mailedLinks: new MailedLinks({ tables, vault, clock: storeClock, log, random: cryptoRandom, publicUrl, mails }),
       logs,
       publicUrl,
       dist: CONSOLE_DIST,
@@ -517,7 +525,6 @@ async function open(
     lifecycle.own('key rotation', rotation);
     const { node, fetcher } = training;
     lifecycle.own('usage limits in time', startUsageLimits({ tables, clock, log, macs: vault, node, publicUrl }));
-    const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
     const post = webhookPoster({ fetcher, clock, limitMs: WEBHOOK_MS });
     const open = (organisationId: string, url: string) => openUrl(vault, systemTenant(organisationId), url);
     const deliveries = startAlertDeliveries({ tables, clock, log, macs: vault, open, node, mailer, post });
@@ -547,7 +554,7 @@ async function open(
       draining = true;
       // Others take the work over while requests still run here.
       const workEnded = scheduler?.close();
-      if (noticeMs > 0) await new Promise<void>((resolve) => setTimer(noticeMs, resolve));
+      if (noticeMs > 0) await new Promise<void>((resolve) => holdFor(clock, noticeMs, resolve));
       let open = true;
       const closed = app.close().then(() => {
         open = false;
@@ -555,7 +562,7 @@ async function open(
       // A kept-alive connection whose last request has ended would hold the server open for its idle time.
       const sweep = () => {
         app.server.closeIdleConnections();
-        if (open) setTimer(SWEEP_MS, sweep);
+        if (open) holdFor(clock, SWEEP_MS, sweep);
       };
       sweep();
       const expired = new Promise<void>((resolve) => {
@@ -566,7 +573,7 @@ async function open(
       dataPlane?.cut(new SluiceError('gateway_unavailable', 'Sluice is shutting down; send the request again.'));
       const cutBy = clock.monotonic() + 2_000;
       while ((dataPlane?.inFlight ?? 0) > 0 && clock.monotonic() < cutBy)
-        await new Promise<void>((resolve) => setTimer(10, resolve));
+        await new Promise<void>((resolve) => holdFor(clock, 10, resolve));
       app.server.closeAllConnections();
       await closed;
       await workEnded;
@@ -579,13 +586,4 @@ async function open(
       await lifecycle.close();
     },
   };
-
-  /** A timer that keeps the process alive, unlike the clock's. */
-  function setTimer(ms: number, fn: () => void): void {
-    const hold = setInterval(() => {}, 1 << 30);
-    clock.after(ms, () => {
-      clearInterval(hold);
-      fn();
-    });
-  }
 }

@@ -68,6 +68,7 @@ const BEYOND_TENANTS: Readonly<Record<string, string>> = {
   'admin/handle.ts systemWrite': 'writes of the operator’s actions',
   'admin/idempotency.ts systemWrite': 'the job that removes what has expired',
   'admin/invitations.ts systemRead': 'whoever opens an invitation has its token and no organisation yet',
+  'admin/mailed-links.ts systemRead': 'who has an address, in every organisation, for links that go to that address',
   'resources/admin/invites/accept.ts SystemTx': 'the invite of a token, whose organisation is its answer',
   'resources/audit-logs/verify.ts systemRead': 'the command that checks the chains of all organisations',
   'resources/organisations.ts SystemTx': 'first run and operator: an organisation is made',
@@ -281,7 +282,6 @@ describe('what is used only at home', () => {
     expect(
       users(/\bsetTimeout\(|\bsetInterval\(/, [
         'kernel/clock.ts',
-        'compose.ts',
         'cli/workers.ts',
         'store/redis',
         'store/postgres',
@@ -324,6 +324,7 @@ describe('what organisations share', () => {
   /** How one organisation is kept from taking all of it. A new queue, thread or bound is answered for here. */
   const SHARED: Readonly<Record<string, string>> = {
     'http/body-budget.ts': 'Shares: bytes of bodies',
+    'admin/mailed-links.ts': 'thirty a quarter of an hour for each client',
     'compose.ts': 'Shares: requests under way',
     'http/upstream.ts':
       'Shares: connection pools; sockets and waiting calls of a pool are bounded, and a pool is one organisation’s',

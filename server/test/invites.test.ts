@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { registerConsole } from '../src/admin/console.ts';
 import { Invitations } from '../src/admin/invitations.ts';
+import { MailedLinks } from '../src/admin/mailed-links.ts';
 import { ConsoleSessions } from '../src/auth/console-session.ts';
 import { roleScopes, scopesOf } from '../src/auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../src/auth/security-settings.ts';
@@ -51,6 +52,15 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       audit: { clock: systemClock, vault: plainVault },
       sessions,
       invitations: new Invitations({ tables, vault: plainVault, clock: systemClock, sessions }),
+      mailedLinks: new MailedLinks({
+        tables,
+        vault: plainVault,
+        clock: systemClock,
+        log: silentLog,
+        random: () => 0,
+        publicUrl: () => PUBLIC_URL,
+        mails: null,
+      }),
       log: silentLog,
       logs: { list: async () => ({ total: 0, rows: [] }) },
       publicUrl: () => PUBLIC_URL,

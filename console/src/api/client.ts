@@ -86,6 +86,16 @@ export async function getSession(): Promise<Session | null> {
   return response.status === 401 ? null : json<Session>(response);
 }
 
+/** Whether the sign-in page can mail links. */
+export async function mailsLinks(): Promise<boolean> {
+  return (await json<{ mailed_links: boolean }>(await call('GET', 'sign-in'))).mailed_links;
+}
+
+/** Asks for a sign-in link by mail. The answer is the same whether or not a user has the address. */
+export async function mailLink(email: string): Promise<void> {
+  await json(await call('POST', 'sign-in-link', { body: { email } }));
+}
+
 export async function signIn(token: string): Promise<Session> {
   return json<Session>(await call('POST', 'session', { body: { token } }));
 }

@@ -1,9 +1,65 @@
 import { type FormEvent, useEffect, useState } from 'react';
-import { ApiError, type Session, signIn } from '../api/client.ts';
+import { ApiError, mailLink, mailsLinks, type Session, signIn } from '../api/client.ts';
 import { CodeBlock } from '../components/copy.tsx';
 import { Logo } from '../components/logo.tsx';
 import { Notice } from '../components/notice.tsx';
 import { PageHeading } from '../components/page-heading.tsx';
+
+/** Has a link mailed; shown where the server sends mail. */
+function MailForm() {
+  const [shown, setShown] = useState(false);
+  const [email, setEmail] = useState('');
+  const [busy, setBusy] = useState(false);
+  const [sent, setSent] = useState<string | null>(null);
+  const [error, setError] = useState<string | null>(null);
+
+  useEffect(() => {
+    // Without an answer the page offers the other ways only.
+    mailsLinks().then(setShown, () => undefined);
+  }, []);
+
+  const onSubmit = async (event: FormEvent) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    setSent(null);
+    try {
+      await mailLink(email.trim());
+      setSent(email.trim());
+    } catch (cause) {
+      setError(cause instanceof ApiError ? cause.message : String(cause));
+    }
+    setBusy(false);
+  };
+
+  if (!shown) return null;
+  return (
+    <form onSubmit={(event) => void onSubmit(event)} className="paste">
+      <label htmlFor="email">Your e-mail address</label>
+      <div className="row">
+        <input
+          id="email"
+          type="email"
+          required
+          autoComplete="email"
+          value={email}
+          onChange={(event) => setEmail(event.target.value)}
+        />
+        <button type="submit" className="button primary" disabled={busy || email.trim() === ''}>
+          E-mail me a link
+        </button>
+      </div>
+      <div role="status">
+        {sent !== null && (
+          <Notice tone="info" title={`If a user has the address ${sent}, a link is on its way.`}>
+            <p>It works once, for 15 minutes. Look into your spam folder, too.</p>
+          </Notice>
+        )}
+      </div>
+      {error !== null && <Notice tone="bad" title={error} />}
+    </form>
+  );
+}
 
 /** Sign-in by one-time link: at once when the address carries a token, else by pasting a link. */
 export function SignInPage(props: {
@@ -53,6 +109,7 @@ export function SignInPage(props: {
             ) : (
               reason && <Notice tone="info" title={reason} />
             )}
+            <MailForm />
             <p>Sluice signs you in with a one-time link. Make one on the machine that runs Sluice, in its folder:</p>
             <CodeBlock code="npm run sluice -- console-link" what="the command that makes a sign-in link" />
             <p className="muted">

@@ -71,12 +71,12 @@ export function auditRow(
 }
 
 /** What the request itself says. */
-function requested(deps: EntryDeps, request: FastifyRequest, mark: Mark) {
+function requested(deps: EntryDeps, request: FastifyRequest, mark: Mark, clientIp = clientAddress(request.raw)) {
   return {
     id: uuidv7(deps.clock),
     timestamp: deps.clock.now(),
     uri: maskedPath((request.raw.url ?? '').split('?', 1)[0] ?? '', mark),
-    client_ip: clientAddress(request.raw) || null,
+    client_ip: clientIp || null,
     country: null,
     request_headers: maskedHeaders(request.raw.rawHeaders, mark),
   };
@@ -87,8 +87,10 @@ export interface ConsoleDeed {
   readonly request: FastifyRequest;
   readonly organisationId: string;
   readonly workspaceId?: string | null;
-  /** Who did it, or who came to be by it. */
-  readonly userId: string;
+  /** Who did it, or who came to be by it; null: somebody who is not signed in. */
+  readonly userId: string | null;
+  /** Of a request that was answered before; by default it is read now. */
+  readonly clientIp?: string;
   readonly action: AuditAction;
   /** As the administration routes name it: `invites`, `console-sessions`. */
   readonly resource: string;
@@ -103,7 +105,7 @@ export interface ConsoleDeed {
 export function consoleEntry(deps: EntryDeps, deed: ConsoleDeed): AuditEntry {
   const mark = markOf(deps.vault, deed.organisationId);
   return {
-    ...requested(deps, deed.request, mark),
+    ...requested(deps, deed.request, mark, deed.clientIp),
     organisation_id: deed.organisationId,
     workspace_id: deed.workspaceId ?? null,
     method: deed.request.method,
@@ -111,7 +113,7 @@ export function consoleEntry(deps: EntryDeps, deed: ConsoleDeed): AuditEntry {
     request_body: maskedBody(deed.body ?? null, mark),
     query_params: null,
     user_id: deed.userId,
-    user_type: 'user',
+    user_type: deed.userId === null ? 'system' : 'user',
     response_status_code: deed.status ?? 200,
     resource_type: resourceType(deed.resource),
     resource_id: deed.resourceId,

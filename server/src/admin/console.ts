@@ -19,11 +19,13 @@ import type { LogSink, StoredLog } from '../store/ports.ts';
 import { consoleEntry, type EntryDeps } from './audit.ts';
 import { AcceptBody, type Invitations, LookUpBody } from './invitations.ts';
 import { readJsonBody } from './json-body.ts';
+import { LinkBody, type MailedLinks } from './mailed-links.ts';
 import { adminError, send } from './respond.ts';
 
 export interface ConsoleDeps {
   readonly sessions: ConsoleSessions;
   readonly invitations: Invitations;
+  readonly mailedLinks: MailedLinks;
   /** Clock and signature of audit rows. */
   readonly audit: EntryDeps;
   readonly log: Log;
@@ -99,6 +101,8 @@ export const CONSOLE_ROUTES = [
   ['GET', '/console/sign-in', false],
   ['GET', '/console/invite', false],
   ['GET', '/console/*', false],
+  ['GET', '/console/api/sign-in', false],
+  ['POST', '/console/api/sign-in-link', false],
   ['GET', '/console/assets/:file', false],
   ['POST', '/console/api/session', false],
   ['GET', '/console/api/session', true],
@@ -164,6 +168,20 @@ function registerApi(app: FastifyInstance, deps: ConsoleDeps): void {
       const deed = { request, action, resource: 'console-sessions', ...who };
       await appendAudit(tx, deps.audit.vault, consoleEntry(deps.audit, deed));
     };
+
+  // What the sign-in page offers.
+  app.get('/console/api/sign-in', async (_request, reply) => {
+    reply.header('cache-control', 'no-store');
+    return reply.send({ object: 'console_sign_in', mailed_links: deps.mailedLinks.available });
+  });
+
+  app.post('/console/api/sign-in-link', async (request, reply) => {
+    sessions.checkOrigin(request.headers.origin);
+    const { email } = await readBody(request, LinkBody, SESSION_BODY_BYTES);
+    await deps.mailedLinks.ask(email, request);
+    reply.header('cache-control', 'no-store');
+    return reply.code(202).send({ object: 'console_sign_in_link' });
+  });
 
   app.post('/console/api/session', async (request, reply) => {
     sessions.checkOrigin(request.headers.origin);

@@ -18,6 +18,15 @@ export const systemClock: Clock = {
   },
 };
 
+/** A timer that keeps the process alive, unlike those of a clock itself. */
+export function holdFor(clock: Clock, ms: number, fn: () => void): void {
+  const hold = setInterval(() => {}, 1 << 30);
+  clock.after(ms, () => {
+    clearInterval(hold);
+    fn();
+  });
+}
+
 /** A clock that moves only when told to. Timers fire in order of their due time while it advances. */
 export class TestClock implements Clock {
   #now: number;

@@ -65,3 +65,11 @@ export interface ProviderAccounts {
    */
   unowned(account: ProviderAccount, kind: ListedKind, after: string | null, limit: number): Promise<Unowned>;
 }
+
+/** Mails to people, sent beside requests. */
+export interface Mails {
+  /** Counts a mail that a signed-in user asks for. Throws `too_many_requests`. */
+  admitUser(userId: string): Promise<void>;
+  /** Queues a mail to one address; plain text. A failure is logged. */
+  post(letter: { readonly to: string; readonly subject: string; readonly text: string }): void;
+}

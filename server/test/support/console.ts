@@ -2,11 +2,15 @@ import path from 'node:path';
 import Fastify, { type FastifyReply } from 'fastify';
 import { type ConsoleDeps, registerConsole } from '../../src/admin/console.ts';
 import { Invitations } from '../../src/admin/invitations.ts';
+import { MailedLinks } from '../../src/admin/mailed-links.ts';
+import { MailDesk } from '../../src/admin/mails.ts';
 import { ConsoleSessions, createLink, linkUrl } from '../../src/auth/console-session.ts';
 import type { Principal } from '../../src/auth/principal.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { silentLog } from '../../src/kernel/log.ts';
+import type { Mails } from '../../src/resources/ports.ts';
+import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { StoredLog, Tables } from '../../src/store/ports.ts';
 import { plainVault } from './admin.ts';
 
@@ -103,11 +107,16 @@ export async function consoleServer(options: {
   logs?: () => readonly StoredLog[];
   publicUrl?: string;
   dist?: string;
+  /** Takes the mails; absent: no mail server is configured. */
+  post?: Mails['post'];
 }): Promise<ConsoleServer> {
   const { tables, clock, standIn, logs } = options;
   let url = options.publicUrl ?? '';
   const publicUrl = () => url;
   const sessions = new ConsoleSessions({ tables, clock, publicUrl });
+  const counters = memoryCounters({ clock });
+  const desk = { counters, local: counters, clock, log: silentLog };
+  const mails = options.post === undefined ? null : new MailDesk({ ...desk, post: options.post });
   const app = Fastify();
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
@@ -119,6 +128,15 @@ export async function consoleServer(options: {
     audit: { clock: clock, vault: plainVault },
     sessions,
     invitations: new Invitations({ tables, vault: plainVault, clock, sessions }),
+    mailedLinks: new MailedLinks({
+      tables,
+      vault: plainVault,
+      clock,
+      log: silentLog,
+      random: () => 0,
+      publicUrl,
+      mails,
+    }),
     log: silentLog,
     publicUrl,
     dist: options.dist ?? CONSOLE_DIST,

@@ -1,0 +1,134 @@
+/**
+ * Sign-in links by mail. The answer is made before anything is looked up, so body, status and time are the same whether
+ * or not a user has the address.
+ */
+import type { FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { LINK_TTL_MS, linkUrl, newLink } from '../auth/console-session.ts';
+import { systemTenant } from '../auth/tenant.ts';
+import { clientAddress } from '../http/client-address.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Log } from '../kernel/log.ts';
+import type { Random } from '../kernel/random.ts';
+import { appendAudit } from '../resources/audit-logs/chain.ts';
+import { userEmail } from '../resources/fields.ts';
+import { toIso } from '../resources/shapes.ts';
+import type { Tables } from '../store/ports.ts';
+import type { Row } from '../store/schema.ts';
+import type { Macs } from '../store/vault.ts';
+import { consoleEntry } from './audit.ts';
+import type { MailDesk } from './mails.ts';
+
+export interface MailedLinksDeps {
+  readonly tables: Pick<Tables, 'systemRead' | 'write'>;
+  /** Signs the audit log. */
+  readonly vault: Macs;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly random: Random;
+  /** Links begin with it; never with what a request names as its host. */
+  readonly publicUrl: () => string;
+  /** Null: no mail server is configured. */
+  readonly mails: MailDesk | null;
+}
+
+export const LinkBody = z.strictObject({ email: userEmail });
+
+/** Look-ups begin at some moment within this time: the next answers of this process tell nothing about them. */
+const SPREAD_MS = 1_000;
+/** Look-ups that wait at once, of all callers together; a caller has as many as `MailDesk` admits. */
+const MOST = 1_000;
+/** Organisations that one mail has links for. */
+const MOST_ORGANISATIONS = 20;
+
+type Place = { readonly user: Row<'users'>; readonly organisation: string };
+
+export class MailedLinks {
+  readonly #deps: MailedLinksDeps;
+  #waiting = 0;
+
+  constructor(deps: MailedLinksDeps) {
+    this.#deps = deps;
+  }
+
+  get available(): boolean {
+    return this.#deps.mails !== null;
+  }
+
+  /**
+   * Mails a link to each active user with this address, one mail for all organisations. Resolves before it looks for
+   * them. Throws 404 without a mail server and 429 past the limits of `MailDesk`.
+   */
+  async ask(email: string, request: FastifyRequest): Promise<void> {
+    const { mails, clock, log, random } = this.#deps;
+    if (mails === null) {
+      const advice = 'Ask an administrator for a sign-in link, or make one with: npm run sluice -- console-link';
+      throw new SluiceError('not_found', `This Sluice has no mail server. ${advice}`);
+    }
+    // Read now: the connection may be closed when the link is made.
+    const clientIp = clientAddress(request.raw);
+    await mails.admitStranger(clientIp, email);
+    if (this.#waiting >= MOST) throw new SluiceError('unavailable', 'Too many links are being made. Try again.');
+    this.#waiting += 1;
+    clock.after(random() * SPREAD_MS, () => {
+      this.#send(mails, email, request, clientIp)
+        .catch((error: unknown) => log.error('a sign-in link could not be mailed', { error: String(error) }))
+        .finally(() => {
+          this.#waiting -= 1;
+        });
+    });
+  }
+
+  async #send(mails: MailDesk, email: string, request: FastifyRequest, clientIp: string): Promise<void> {
+    const links: string[] = [];
+    const places = await this.#placesOf(email);
+    for (const { user, organisation } of places) {
+      const url = await this.#link(user, request, clientIp);
+      links.push(places.length > 1 ? `${organisation}:\n${url}` : url);
+    }
+    if (links.length === 0) return;
+    const each = links.length > 1 ? 'Each link works' : 'The link works';
+    const text = [
+      'Somebody asked for a link that signs you in to Sluice. Open it in your browser:',
+      ...links,
+      `${each} once, for ${LINK_TTL_MS / 60_000} minutes. If you did not ask for it, do nothing.\n`,
+    ].join('\n\n');
+    mails.post({ to: email, subject: 'Sign in to Sluice', text });
+  }
+
+  /** Active users with this address, in organisations that are not suspended. */
+  async #placesOf(email: string): Promise<Place[]> {
+    return this.#deps.tables.systemRead(async (tx) => {
+      const users = await tx.list('users', {
+        where: { email, status: 'active' },
+        orderBy: [['created_at', 'asc']],
+        limit: MOST_ORGANISATIONS,
+      });
+      const places: Place[] = [];
+      for (const user of users) {
+        const organisation = await tx.find('organisations', { id: user.organisation_id, status: 'active' });
+        if (organisation) places.push({ user, organisation: organisation.name.replace(/\p{Cc}+/gu, ' ') });
+      }
+      return places;
+    });
+  }
+
+  async #link(user: Row<'users'>, request: FastifyRequest, clientIp: string): Promise<string> {
+    const { tables, vault, clock, publicUrl } = this.#deps;
+    const { organisation_id: organisationId } = user;
+    const { token, row } = newLink(user, clock.now());
+    await tables.write(
+      systemTenant(organisationId),
+      async (tx) => {
+        await tx.insert('console_sessions', row);
+        const after = { user_id: user.id, expires_at: toIso(row.expires_at) };
+        const deed = { request, clientIp, action: 'create', resource: 'console-sessions' } as const;
+        const whose = { organisationId, userId: null, resourceId: user.id, change: { before: null, after } };
+        await appendAudit(tx, vault, consoleEntry({ clock, vault }, { ...deed, ...whose }));
+      },
+      { queue: organisationId },
+    );
+    return linkUrl(publicUrl(), token);
+  }
+}
