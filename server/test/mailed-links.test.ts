@@ -252,7 +252,7 @@ describe.skipIf(browser.context === null)(`the form ${browser.context ? '' : `(s
   it('is not there without a mail server', async () => {
     const { page } = await open();
     await page.getByText('npm run sluice -- console-link').first().waitFor();
-    await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+    await page.evaluate('new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))');
     expect(await submit(page).count()).toBe(0);
   });
 });
