@@ -5,7 +5,8 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { CONSOLE_DIST, isConsoleBuilt, registerConsole } from './admin/console.ts';
+import { registerConsole } from './admin/console.ts';
+import { CONSOLE_DIST, isConsoleBuilt } from './admin/console-dist.ts';
 import { registerDocs } from './admin/docs.ts';
 import { registerAdmin } from './admin/handle.ts';
 import { Invitations } from './admin/invitations.ts';
@@ -19,6 +20,7 @@ import { createAuthenticator } from './auth/authenticator.ts';
 import { ConsoleSessions } from './auth/console-session.ts';
 import { systemTenant } from './auth/tenant.ts';
 import { startWork, Training } from './background.ts';
+import { openTables } from './cli/stored-tables.ts';
 import { type Config, cloudVariable, LINKS_GO_NOWHERE, linksGoNowhere, readCloudFile } from './config.ts';
 import { type FirstRun, firstRun } from './first-run.ts';
 import { createApp } from './http/app.ts';
@@ -81,7 +83,7 @@ import { countersByClock } from './store/ipc/ipc.ts';
 import { loadKeyring } from './store/keyring.ts';
 import { memoryCache } from './store/memory/cache.ts';
 import { memoryCounters } from './store/memory/counters.ts';
-import type { Blobs, Counters, Feed, LogSink, StoredLog, Tables, TenantContext } from './store/ports.ts';
+import type { Blobs, Counters, Feed, LogSink, StoredLog, TenantContext } from './store/ports.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
 import { createRecorder, nodeRunId } from './telemetry/recorder.ts';
 import { datasetShares } from './training/datasets/thread.ts';
@@ -153,16 +155,6 @@ function journalName(index: number): string {
 /** What requests used under usage limits, on its way into the books. */
 function ledgerName(index: number): string {
   return index === 1 ? 'ledger' : `ledger-${index}`;
-}
-
-/** Adapters are loaded only when they are used: a start with the embedded store never reads the others' code. */
-export async function openTables(config: Config, log: Log): Promise<Tables> {
-  if (config.databaseUrl === null) {
-    const { openSqliteTables } = await import('./store/sqlite/tables.ts');
-    return openSqliteTables({ file: join(config.dataDir, 'control.db'), log });
-  }
-  const { openPostgresTables } = await import('./store/postgres/tables.ts');
-  return openPostgresTables({ url: config.databaseUrl, log });
 }
 
 async function openLogs(config: Config, log: Log): Promise<LogSink> {
@@ -511,11 +503,11 @@ async function open(
     roles.has('admin') && worker.index === 1
       ? await firstRun({
           tables,
-          vault,
           clock,
           dataDir: config.dataDir,
           publicUrl: publicUrl(),
           blockInlineConfig: config.blockInlineConfig,
+          console: isConsoleBuilt(),
         })
       : null;
   if (first !== null) await watch.catchUp();

@@ -5,7 +5,6 @@ import type { Clock } from './kernel/clock.ts';
 import { uuidv7 } from './kernel/id.ts';
 import { createOperatorKey, createOrganisation } from './resources/organisations.ts';
 import type { Tables } from './store/ports.ts';
-import type { Vault } from './store/vault.ts';
 
 /** What the first start of an installation made, as in `first-run.json`; the keys are in clear and shown once. */
 export interface FirstRun {
@@ -17,7 +16,8 @@ export interface FirstRun {
   readonly admin_api_key: string;
   readonly workspace_api_key: string;
   readonly operator_api_key: string;
-  readonly console_url: string;
+  /** One-time sign-in link; null where the console is not built. */
+  readonly console_url: string | null;
 }
 
 /**
@@ -27,11 +27,12 @@ export interface FirstRun {
  */
 export async function firstRun(options: {
   readonly tables: Tables;
-  readonly vault: Vault;
   readonly clock: Clock;
   readonly dataDir: string;
   readonly publicUrl: string;
   readonly blockInlineConfig: boolean;
+  /** Whether there is a console to sign in to. */
+  readonly console: boolean;
 }): Promise<FirstRun | null> {
   const { tables, clock } = options;
   const made = await tables.systemWrite(async (tx) => {
@@ -48,10 +49,9 @@ export async function firstRun(options: {
   });
   if (made === null) return null;
   const { organisation, operatorKey } = made;
-  const { token } = await createLink(tables, clock, {
-    id: organisation.user_id,
-    organisation_id: organisation.organisation_id,
-  });
+  const link = options.console
+    ? await createLink(tables, clock, { id: organisation.user_id, organisation_id: organisation.organisation_id })
+    : null;
   const first: FirstRun = {
     base_url: `${options.publicUrl}/v1`,
     organisation_id: organisation.organisation_id,
@@ -61,7 +61,7 @@ export async function firstRun(options: {
     admin_api_key: organisation.admin_api_key,
     workspace_api_key: organisation.workspace_api_key,
     operator_api_key: operatorKey,
-    console_url: linkUrl(options.publicUrl, token),
+    console_url: link === null ? null : linkUrl(options.publicUrl, link.token),
   };
   await writePrivate(join(options.dataDir, 'first-run.json'), `${JSON.stringify(first, null, 2)}\n`, uuidv7(clock));
   return first;

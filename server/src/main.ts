@@ -1,16 +1,6 @@
 /** Arguments → configuration → composition → listen → drain. */
 import { writeSync } from 'node:fs';
-import { audit } from './cli/audit.ts';
-import { backup } from './cli/backup.ts';
-import { check } from './cli/check.ts';
-import { consoleLink } from './cli/console-link.ts';
-import { doctor } from './cli/doctor.ts';
 import { help, printVersion } from './cli/help.ts';
-import { installationKeys } from './cli/installation-keys.ts';
-import { keys } from './cli/keys.ts';
-import { openapi } from './cli/openapi.ts';
-import { serve } from './cli/serve.ts';
-import { userEmailCommand } from './cli/user-email.ts';
 import { ConfigError, loadConfig } from './config.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { nearest } from './kernel/nearest.ts';
@@ -26,18 +16,21 @@ const output: Output = {
   err: (text) => void writeSync(2, text),
 };
 
+/** Each loads what it needs when it runs: a command that asks little does not read the code of the whole server. */
 const COMMANDS: Readonly<Record<string, (args: readonly string[]) => unknown>> = {
-  serve: (args) => serve(loadConfig(args), output),
-  check: (args) => check(args, output),
-  openapi: (args) => openapi(args, output),
-  audit: (args) => audit(args, output),
-  'console-link': (args) => consoleLink(args, output),
-  keys: (args) => keys(args, output),
-  'user-email': (args) => userEmailCommand(args, output),
-  'operator-key': (args) => installationKeys('operator-key', args, output),
-  'master-key': (args) => installationKeys('master-key', args, output),
-  backup: (args) => backup(args, output),
-  doctor: (args) => doctor(args, output),
+  serve: async (args) => (await import('./cli/serve.ts')).serve(loadConfig(args), output),
+  check: async (args) => (await import('./cli/check.ts')).check(args, output),
+  openapi: async (args) => (await import('./cli/openapi.ts')).openapi(args, output),
+  audit: async (args) => (await import('./cli/audit.ts')).audit(args, output),
+  'console-link': async (args) => (await import('./cli/console-link.ts')).consoleLink(args, output),
+  keys: async (args) => (await import('./cli/keys.ts')).keys(args, output),
+  'user-email': async (args) => (await import('./cli/user-email.ts')).userEmailCommand(args, output),
+  'operator-key': async (args) =>
+    (await import('./cli/installation-keys.ts')).installationKeys('operator-key', args, output),
+  'master-key': async (args) =>
+    (await import('./cli/installation-keys.ts')).installationKeys('master-key', args, output),
+  backup: async (args) => (await import('./cli/backup.ts')).backup(args, output),
+  doctor: async (args) => (await import('./cli/doctor.ts')).doctor(args, output),
   version: () => printVersion(output),
   help: () => help(output),
 };

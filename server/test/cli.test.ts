@@ -40,7 +40,8 @@ async function call(url: string, path: string, key: string, body?: unknown) {
 
 const chat = { model: '@sandbox/echo', messages: [{ role: 'user', content: 'Hello' }] };
 
-describe('what is printed', () => {
+// Commands of their own, which change nothing: several at a time.
+describe.concurrent('what is printed', () => {
   it('without a word it is the help, and nothing is started', async () => {
     const ended = await sluice([]);
     expect(ended).toMatchObject({ code: 0, err: '' });
@@ -51,8 +52,8 @@ describe('what is printed', () => {
     const { version } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8')) as {
       version: string;
     };
-    for (const word of ['--version', 'version'])
-      expect(await sluice([word])).toMatchObject({
+    for (const ended of await Promise.all([sluice(['--version']), sluice(['version'])]))
+      expect(ended).toMatchObject({
         code: 0,
         out: `sluice ${version} (Node.js ${process.versions.node})\n`,
         err: '',
@@ -109,33 +110,6 @@ describe('beside a running server', () => {
     expect(JSON.stringify(audit.body)).toContain('rescue');
     expect(JSON.stringify(audit.body)).not.toContain(key);
     expect((await sluice(['audit', 'verify'])).code).toBe(0);
-  });
-
-  it.each([
-    [['keys'], 'usage: sluice keys create'],
-    [['keys', 'create'], 'usage: sluice keys create'],
-    [['keys', 'create', '--workspace', 'nowhere'], 'There is no workspace nowhere.'],
-    [['keys', 'create', '--workspace'], '--workspace needs one value.'],
-    [['backup'], 'usage: sluice backup'],
-  ])('%j is refused in one line', async (args, says) => {
-    const ended = await sluice(args);
-    expect(ended).toMatchObject({ code: 2, out: '' });
-    expect(ended.err).toMatch(/^sluice: [^\n]+\n$/);
-    expect(ended.err).toContain(says);
-  });
-
-  it('doctor finds nothing wrong, and changes nothing', async () => {
-    const ended = await sluice(['doctor']);
-    expect(ended, ended.out).toMatchObject({ code: 0, err: '' });
-    expect(ended.out).not.toContain('FAIL');
-    for (const check of ['configuration', 'data directory', 'store', 'master key'])
-      expect(ended.out).toMatch(new RegExp(`^ok +${check} `, 'm'));
-  });
-
-  it('doctor names a master key that does not fit, with exit code 1', async () => {
-    const ended = await sluice(['doctor'], { SLUICE_MASTER_KEY: 'uT6Kd9cXo0bSg3V1mYw7Rj2nZq8LhPeA5fEiNtHxJ4M=' });
-    expect(ended.code).toBe(1);
-    expect(ended.out).toMatch(/^FAIL +master key +The store was sealed with master key [0-9a-f]{16},/m);
   });
 
   it('backup copies a node under load; a server on the copy knows keys, credentials, records and files of before', async () => {
@@ -227,14 +201,43 @@ describe('beside a running server', () => {
   }, 90_000);
 });
 
-describe('without a server', () => {
+describe.concurrent('beside a running server, without a change', () => {
+  it.each([
+    [['keys'], 'usage: sluice keys create'],
+    [['keys', 'create'], 'usage: sluice keys create'],
+    [['keys', 'create', '--workspace', 'nowhere'], 'There is no workspace nowhere.'],
+    [['keys', 'create', '--workspace'], '--workspace needs one value.'],
+    [['backup'], 'usage: sluice backup'],
+  ])('%j is refused in one line', async (args, says) => {
+    const ended = await sluice(args);
+    expect(ended).toMatchObject({ code: 2, out: '' });
+    expect(ended.err).toMatch(/^sluice: [^\n]+\n$/);
+    expect(ended.err).toContain(says);
+  });
+
+  it('doctor finds nothing wrong, and changes nothing', async () => {
+    const ended = await sluice(['doctor']);
+    expect(ended, ended.out).toMatchObject({ code: 0, err: '' });
+    expect(ended.out).not.toContain('FAIL');
+    for (const check of ['configuration', 'data directory', 'store', 'master key'])
+      expect(ended.out).toMatch(new RegExp(`^ok +${check} `, 'm'));
+  });
+
+  it('doctor names a master key that does not fit, with exit code 1', async () => {
+    const ended = await sluice(['doctor'], { SLUICE_MASTER_KEY: 'uT6Kd9cXo0bSg3V1mYw7Rj2nZq8LhPeA5fEiNtHxJ4M=' });
+    expect(ended.code).toBe(1);
+    expect(ended.out).toMatch(/^FAIL +master key +The store was sealed with master key [0-9a-f]{16},/m);
+  });
+});
+
+describe.concurrent('without a server', () => {
   it('backup and keys create make nothing where there is no installation', async () => {
     const dir = await folder();
-    for (const args of [
+    const commands = [
       ['backup', join(dir, 'copy')],
       ['keys', 'create', '--workspace', 'x'],
-    ]) {
-      const ended = await runCommand(args, { SLUICE_DATA_DIR: join(dir, 'data') }, dir);
+    ].map((args) => runCommand(args, { SLUICE_DATA_DIR: join(dir, 'data') }, dir));
+    for (const ended of await Promise.all(commands)) {
       expect(ended.code).toBe(2);
       expect(ended.err).toMatch(/^sluice: There is no \S+control\.db: [^\n]+\n$/);
     }

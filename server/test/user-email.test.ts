@@ -30,7 +30,7 @@ it('changes the address, in any case, and says whose it is', async () => {
 });
 
 it('ends the sign-in links that were made before', async () => {
-  expect(await signIn(server.first.console_url)).toBe(401);
+  expect(await signIn(server.first.console_url ?? '')).toBe(401);
 });
 
 it('leaves an audit row that names both addresses', async () => {

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { request as send } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -262,6 +262,19 @@ test('/ and /console lead to /console/, without naming a host', async () => {
   for (const url of ['/', '/console']) {
     const answer = await call('GET', url, { headers: { host: 'attacker.example' } });
     expect([answer.status, answer.headers.location]).toEqual([302, '/console/']);
+  }
+});
+
+test('without a build / leads to the API reference, and the page of the console says how to build it', async () => {
+  const index = path.join(dist, 'index.html');
+  renameSync(index, `${index}.away`);
+  try {
+    const answer = await call('GET', '/');
+    expect([answer.status, answer.headers.location]).toEqual([302, '/docs/']);
+    const page = await call('GET', '/console/');
+    expect([page.status, page.text]).toEqual([503, expect.stringContaining('npm run console')]);
+  } finally {
+    renameSync(`${index}.away`, index);
   }
 });
 

@@ -4,7 +4,6 @@
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -17,6 +16,7 @@ import type { Log } from '../kernel/log.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import type { LogSink, StoredLog } from '../store/ports.ts';
 import { consoleEntry, type EntryDeps } from './audit.ts';
+import { isConsoleBuilt } from './console-dist.ts';
 import { AcceptBody, type Invitations, LookUpBody } from './invitations.ts';
 import { readJsonBody } from './json-body.ts';
 import { LinkBody, type MailedLinks } from './mailed-links.ts';
@@ -45,14 +45,6 @@ export interface ConsoleDeps {
     principal: Principal,
     body: Buffer,
   ) => Promise<unknown> | unknown;
-}
-
-/** Where the console's build is. */
-export const CONSOLE_DIST = fileURLToPath(new URL('../../../console/dist', import.meta.url));
-
-/** Asked whenever it matters: the console may be built while the server runs. */
-export function isConsoleBuilt(dist = CONSOLE_DIST): boolean {
-  return existsSync(path.join(dist, 'index.html'));
 }
 
 const SESSION_BODY_BYTES = 4_096;
@@ -138,7 +130,9 @@ async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<v
     return reply.code(503).type('text/html; charset=utf-8').send(NOT_BUILT);
   };
   const home = async (_request: FastifyRequest, reply: FastifyReply) => reply.redirect('/console/', 302);
-  app.get('/', home);
+  app.get('/', async (request, reply) =>
+    isConsoleBuilt(deps.dist) ? home(request, reply) : reply.redirect('/docs/', 302),
+  );
   app.get('/console', home);
   app.get('/console/', page);
   app.get('/console/sign-in', page);

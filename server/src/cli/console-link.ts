@@ -1,3 +1,4 @@
+import { isConsoleBuilt } from '../admin/console-dist.ts';
 import { createLink, linkUrl } from '../auth/console-session.ts';
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
@@ -26,6 +27,10 @@ export async function consoleLink(args: readonly string[], output: Output): Prom
       output.out(`${linkUrl(url, token)}\n`);
     }
     output.out(`${users.length > 1 ? 'Each link works' : 'The link works'} once, for 15 minutes.\n`);
+    if (!isConsoleBuilt())
+      output.err(
+        'warning: The console is not built, so no link can be opened yet; npm ci && npm run console builds it.\n',
+      );
   } finally {
     await tables.close();
   }

@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs';
 import { access, constants, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isConsoleBuilt } from '../admin/console.ts';
-import { openTables } from '../compose.ts';
+import { isConsoleBuilt } from '../admin/console-dist.ts';
 import { type Config, loadConfig, unknownVariables } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
@@ -10,6 +9,7 @@ import type { Output } from '../main.ts';
 import { openVault } from '../store/envelope.ts';
 import { loadKeyring } from '../store/keyring.ts';
 import type { Tables } from '../store/ports.ts';
+import { openTables } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 
 /** Answers what it found; throws an error whose message says what is wrong and what to do. */

@@ -1,10 +1,19 @@
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
-import { openTables } from '../compose.ts';
 import type { Config } from '../config.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { silentLog } from '../kernel/log.ts';
+import { type Log, silentLog } from '../kernel/log.ts';
 import type { Tables } from '../store/ports.ts';
+
+/** Adapters are loaded only when they are used: a start with the embedded store never reads the others' code. */
+export async function openTables(config: Config, log: Log): Promise<Tables> {
+  if (config.databaseUrl === null) {
+    const { openSqliteTables } = await import('../store/sqlite/tables.ts');
+    return openSqliteTables({ file: join(config.dataDir, 'control.db'), log });
+  }
+  const { openPostgresTables } = await import('../store/postgres/tables.ts');
+  return openPostgresTables({ url: config.databaseUrl, log });
+}
 
 /** The store of an installation that exists. A command in the wrong directory neither makes one nor looks into its own. */
 export async function openStoredTables(config: Config): Promise<Tables> {
