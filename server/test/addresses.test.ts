@@ -1,7 +1,7 @@
 /** Every field that takes an address refuses the same ones when it is saved. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { CHECKS } from '../src/guardrails/catalog.ts';
-import { URL_PARAMETERS } from '../src/guardrails/checks/support.ts';
+import { allTextFields, soundsLikeAddress } from './support/fields.ts';
+import { CASES } from './support/hosted-cases.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 const BAD = [
@@ -28,6 +28,10 @@ let account = '';
 beforeAll(async () => {
   server = await startServer();
   account = await server.provider({ id: 'openai', host: 'https://h.example/v1' });
+  const mine = server.first.workspace_api_key;
+  const config = { name: 'saved', config: { provider: 'openai', retry: { attempts: 1 } } };
+  made.config = String((await server.admin('POST', '/configs', config, mine)).body.slug);
+  made.policy = String((await server.admin('POST', '/policies/usage-limits', policy, mine)).body.id);
 });
 afterAll(() => server?.stop());
 
@@ -43,65 +47,117 @@ const policy = {
 };
 
 type Save = (url: string) => readonly [method: string, path: string, body: object];
-const FIELDS: Record<string, Save> = {
-  'custom_host of an integration': (url) => integration('openai', { custom_host: url }),
-  huggingface_base_url: (url) => integration('huggingface', { huggingface_base_url: url }),
-  azure_foundry_url: (url) => integration('azure-ai', { azure_auth_mode: 'default', azure_foundry_url: url }),
-  aws_s3_endpoint: (url) => integration('bedrock', { ...aws, aws_s3_endpoint: url }),
-  aws_sts_endpoint: (url) => integration('bedrock', { ...aws, aws_sts_endpoint: url }),
-  oauth_token_endpoint: (url) => integration('openai', { ...oauth, oauth_token_endpoint: url }),
-  'custom_host of a model': (url) => [
-    'PUT',
-    `/integrations/${account}-integration/models`,
-    { models: [{ slug: 'm', enabled: true, configurations: { custom_host: url, key: 'k' } }] },
-  ],
-  'custom_host of a virtual key': (url) => [
-    'POST',
-    '/virtual-keys',
-    { name: 'v', provider: 'openai', key: 'k', custom_host: url },
-  ],
-  'custom_host of a config': (url) => [
+
+const check = (id: string, set: (url: string) => Record<string, unknown>): Save[] => [
+  (url) => ['POST', '/guardrails', { name: 'g', checks: [{ id, parameters: set(url) }] }],
+  (url) => [
     'POST',
     '/configs',
-    { name: 'c', config: { provider: 'openai', custom_host: url } },
+    { name: 'c', config: { [id === 'default.log' ? 'output_guardrails' : 'input_guardrails']: [{ [id]: set(url) }] } },
   ],
-  'alert_webhook_url of a policy': (url) => ['POST', '/policies/usage-limits', { ...policy, alert_webhook_url: url }],
-  'webhook_url of a workspace': (url) => [
-    'PUT',
-    `/admin/workspaces/${server.first.workspace_id}`,
-    { settings: { alerts: { webhook_url: url } } },
+];
+const config: Save = (url) => ['POST', '/configs', { name: 'c', config: { provider: 'openai', custom_host: url } }];
+const organisation = (body: (url: string) => object): Save => {
+  return (url) => ['PUT', '/admin/organisation/settings', body(url)];
+};
+const key = { name: 'v', key: 'k' };
+const model = (url: string) => ({ slug: 'm', enabled: true, configurations: { custom_host: url, key: 'k' } });
+/** What each field is saved by: under the names that the schemas have for it. */
+const FIELDS: Record<string, readonly Save[]> = {
+  'account: custom_host': [(url) => integration('openai', { custom_host: url })],
+  'account: huggingface_base_url': [(url) => integration('huggingface', { huggingface_base_url: url })],
+  'account: azure_foundry_url': [
+    (url) => integration('azure-ai', { azure_auth_mode: 'default', azure_foundry_url: url }),
   ],
+  'account: aws_s3_endpoint': [(url) => integration('bedrock', { ...aws, aws_s3_endpoint: url })],
+  'account: aws_sts_endpoint': [(url) => integration('bedrock', { ...aws, aws_sts_endpoint: url })],
+  'account: oauth_token_endpoint': [(url) => integration('openai', { ...oauth, oauth_token_endpoint: url })],
+  'integrations.models.update: models[].configurations.custom_host': [
+    (url) => ['PUT', `/integrations/${account}-integration/models`, { models: [model(url)] }],
+  ],
+  'virtual_keys.create: custom_host': [
+    (url) => ['POST', '/virtual-keys', { ...key, provider: 'openai', custom_host: url }],
+  ],
+  'virtual_keys.create: huggingfaceBaseUrl': [
+    (url) => ['POST', '/virtual-keys', { ...key, provider: 'huggingface', huggingfaceBaseUrl: url }],
+  ],
+  'virtual_keys.create: azureFoundryUrl': [
+    (url) => ['POST', '/virtual-keys', { ...key, provider: 'azure-ai', azureFoundryUrl: url }],
+  ],
+  'config: custom_host': [config],
+  'configs.create: config.custom_host': [
+    config,
+    (url) => {
+      const targets = [{ provider: 'openai', custom_host: url }, { provider: '@openai-test' }];
+      return ['POST', '/configs', { name: 'c', config: { strategy: { mode: 'fallback' }, targets } }];
+    },
+  ],
+  'configs.update: config.custom_host': [
+    (url) => ['PUT', `/configs/${made.config}`, { config: { provider: 'openai', custom_host: url } }],
+  ],
+  'policies.usage-limits.create: alert_webhook_url': [
+    (url) => ['POST', '/policies/usage-limits', { ...policy, alert_webhook_url: url }],
+  ],
+  'policies.usage-limits.update: alert_webhook_url': [
+    (url) => ['PUT', `/policies/usage-limits/${made.policy}`, { alert_webhook_url: url }],
+  ],
+  'organisation.settings.update: ai_gateway_url': [organisation((url) => ({ ai_gateway_url: url }))],
+  'organisation.settings.update: mcp_gateway_url': [organisation((url) => ({ mcp_gateway_url: url }))],
+  'organisation.settings.update: alerts.webhook_url': [organisation((url) => ({ alerts: { webhook_url: url } }))],
+  'workspaces.update: settings.alerts.webhook_url': [
+    (url) => ['PUT', `/admin/workspaces/${server.first.workspace_id}`, { settings: { alerts: { webhook_url: url } } }],
+  ],
+  'check default.webhook: webhookURL': check('default.webhook', (url) => ({ webhookURL: url })),
+  'check default.log: logURL': check('default.log', (url) => ({ logURL: url })),
+  'check default.jwt: jwksUri': check('default.jwt', (url) => ({ headerKey: 'x-token', jwksUri: url })),
+  'check default.jwt: introspectEndpoint': check('default.jwt', (url) => ({
+    headerKey: 'x-token',
+    introspectEndpoint: url,
+  })),
+  'check presidio.analyze: analyzerURL': check('presidio.analyze', (url) => ({ analyzerURL: url })),
+  'check presidio.analyze: anonymizerURL': check('presidio.analyze', (url) => ({
+    analyzerURL: 'https://h.example',
+    anonymizerURL: url,
+  })),
   ...Object.fromEntries(
-    [...CHECKS.values()].flatMap(({ id }) =>
-      URL_PARAMETERS.filter((name) => id === (name === 'logURL' ? 'default.log' : 'default.webhook')).flatMap(
-        (name): [string, Save][] => [
-          [
-            `${name} of a guardrail`,
-            (url) => ['POST', '/guardrails', { name: 'g', checks: [{ id, parameters: { [name]: url } }] }],
-          ],
-          [
-            `${name} in a config`,
-            (url) => ['POST', '/configs', { name: 'c', config: { input_guardrails: [{ [id]: { [name]: url } }] } }],
-          ],
-        ],
-      ),
-    ),
+    CASES.map(({ id, parameters }) => [
+      `check ${id}: credentials.endpoint`,
+      check(id, (url) => ({
+        ...parameters,
+        credentials: { ...(parameters.credentials as object | undefined), endpoint: url },
+      })),
+    ]),
   ),
 };
+/** A trial keeps nothing and calls nothing. */
+const TRIED = /^policies\.usage-limits\.simulate: /;
 
-it.each(Object.keys(FIELDS))('%s takes no address that calls may not go to', async (name) => {
+const made = { config: '', policy: '' };
+const ADDRESSES = [
+  ...new Set(
+    allTextFields()
+      .filter(({ name, host }) => host === true || soundsLikeAddress(name))
+      .map(({ owner, path }) => `${owner.replace(/^account .*/, 'account')}: ${path}`),
+  ),
+].filter((field) => !TRIED.test(field));
+
+it.each(ADDRESSES)('%s takes no address that calls may not go to', async (field) => {
+  const saves = FIELDS[field] ?? [];
+  expect(saves, 'a field that is new: say how it is saved').not.toEqual([]);
   const taken: string[] = [];
-  for (const bad of BAD) {
-    const [method, path, body] = FIELDS[name]?.(bad) ?? ['', '', {}];
-    const answer = await server.admin(method, path, body, server.first.workspace_api_key);
-    if (answer.status !== 400) taken.push(`${bad}: ${answer.status} ${JSON.stringify(answer.body)}`);
+  for (const save of saves) {
+    const tried = async (url: string) => {
+      const [method, path, body] = save(url);
+      const { admin_api_key: all, workspace_api_key: mine } = server.first;
+      const answer = await server.admin(method, path, body, path.startsWith('/admin/organisation') ? all : mine);
+      return { status: answer.status, text: `${path} ${url}: ${JSON.stringify(answer.body)}` };
+    };
+    for (const bad of BAD) {
+      const { status, text } = await tried(bad);
+      if (status !== 400) taken.push(text);
+    }
+    const { status, text } = await tried('https://h.example/v1');
+    if (status !== 200) taken.push(`refused: ${text}`);
   }
   expect(taken).toEqual([]);
-});
-
-it('webhook_url of the organisation takes none either', async () => {
-  for (const webhook_url of BAD) {
-    const answer = await server.admin('PUT', '/admin/organisation/settings', { alerts: { webhook_url } });
-    expect([webhook_url, answer.status]).toEqual([webhook_url, 400]);
-  }
 });

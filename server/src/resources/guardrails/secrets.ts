@@ -71,17 +71,28 @@ export async function sealChecks(
 /** How a secret of a check is shown; of an address, scheme and host stand before it. */
 export const CHECK_MASK = /^(?:https?:\/\/[^/]+\/)?\*{7}[0-9a-f]{8}$/;
 
+const MASK_ALONE = /^\*{7}[0-9a-f]{8}$/;
+
 /** An address as it is shown. */
 export const shownAddress = (url: unknown, mask: string): string => `${URL.parse(String(url))?.origin ?? ''}/${mask}`;
 
-/** What is wrong with the addresses among the parameters of a check. */
+/** Names of parameters and credentials that are addresses: `jwksUri`, `analyzerURL`, `endpoint`. */
+const ADDRESS = /(?:url|uri|endpoint|host)$/i;
+
+/** What is wrong with the addresses among the parameters and credentials of a check; `name` is a path in the parameters. */
 export function urlFaults(
   parameters: Readonly<Group>,
   checkHost: CheckHost,
 ): { readonly name: string; readonly problem: string }[] {
-  return URL_PARAMETERS.flatMap((name) => {
-    const { [name]: url } = parameters;
-    const problem = typeof url === 'string' ? checkHost(url) : null;
+  const { credentials } = parameters;
+  const secret = isGroup(credentials) ? Object.entries(credentials) : [];
+  const given = [
+    ...Object.entries(parameters),
+    ...secret.map(([name, value]) => [`credentials.${name}`, value] as const),
+  ];
+  return given.flatMap(([name, url]) => {
+    if (typeof url !== 'string' || !ADDRESS.test(name) || MASK_ALONE.test(url)) return [];
+    const problem = checkHost(url);
     return problem === null ? [] : [{ name, problem }];
   });
 }
