@@ -35,6 +35,38 @@ export interface Owners extends Closable {
   note(made: Made): Promise<void>;
 }
 
+const WHAT: Readonly<Record<ObjectKind, string>> = {
+  file: 'file',
+  batch: 'batch',
+  job: 'fine-tuning job',
+  model: 'fine-tuned model',
+  response: 'response',
+  item: 'item of a stored response',
+  conversation: 'conversation',
+  vector_store: 'vector store',
+  container: 'container',
+};
+
+/** What a caller reads who names an object that the workspace does not own: the same whether there is one or not. */
+export function noSuch(kind: ObjectKind): string {
+  return `This workspace has no such ${WHAT[kind]}. An object that was not made through Sluice has to be adopted by an administrator first.`;
+}
+
+/** The first of these objects that the workspace does not own, or null. */
+export async function missingOf(
+  tables: Pick<Tables, 'read'>,
+  tenant: TenantContext,
+  account: string,
+  named: readonly Named[],
+): Promise<Named | null> {
+  const ids = [...new Set(named.map(({ id }) => id))];
+  const rows = await tables.read(tenant, (tx) =>
+    tx.list('object_owners', { where: { account, object_id: { in: ids } } }),
+  );
+  const owned = new Set(rows.map(({ kind, object_id }) => `${kind} ${object_id}`));
+  return named.find(({ kind, id }) => !owned.has(`${kind} ${id}`)) ?? null;
+}
+
 /** Behind every text that begins with what stands before it, in the order of bytes. */
 const LAST = '\u{10ffff}';
 
@@ -103,14 +135,7 @@ export function createOwners(parts: { readonly tables: Tables; readonly clock: C
   }
 
   return {
-    async missing(tenant, account, named) {
-      const ids = [...new Set(named.map(({ id }) => id))];
-      const rows = await tables.read(tenant, (tx) =>
-        tx.list('object_owners', { where: { account, object_id: { in: ids } } }),
-      );
-      const owned = new Set(rows.map(({ kind, object_id }) => `${kind} ${object_id}`));
-      return named.find(({ kind, id }) => !owned.has(`${kind} ${id}`)) ?? null;
-    },
+    missing: (tenant, account, named) => missingOf(tables, tenant, account, named),
     foreign: (tenant, account, uri) => foreignUri(tables, tenant.workspaceId ?? '', account, uri),
     note(made) {
       return new Promise((done, failed) => {

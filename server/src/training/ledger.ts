@@ -8,7 +8,7 @@ import { tenantOf } from '../auth/tenant.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Account, ObjectCall } from '../runtime/object-call.ts';
-import { foreignUri, type ObjectKind } from '../runtime/owners.ts';
+import { foreignUri, missingOf, type Named, type ObjectKind } from '../runtime/owners.ts';
 import type { Tables, TenantContext } from '../store/ports.ts';
 
 export type { ObjectKind } from '../runtime/owners.ts';
@@ -73,6 +73,16 @@ export class Ledger {
   /** Whether all objects of the kind at the account are the workspace's, those without an entry included. */
   ownsAll(kind: ObjectKind): boolean {
     return this.#alone.has(kind);
+  }
+
+  /** Whether other workspaces can use the account. */
+  get shared(): boolean {
+    return this.#alone === NONE;
+  }
+
+  /** As `missingOf`, by entries alone. */
+  missing(named: readonly Named[]): Promise<Named | null> {
+    return missingOf(this.#tables, this.#owner.tenant, this.#account, named);
   }
 
   /** The id as the ledger has it, or null when it is not the workspace's: clients may encode an id once more or less. */

@@ -74,6 +74,15 @@ const response = (id: string, more: object = {}) => ({
 
 let made = 0;
 let calls = 0;
+/** What was uploaded, by the id of the file. */
+const contents = new Map<string, Buffer>();
+
+/** The file of a form. */
+function fileIn({ headers, body }: Received): Buffer {
+  const boundary = /boundary="?([^";]+)/.exec(headers['content-type'] ?? '')?.[1] ?? '';
+  const begin = body.indexOf('\r\n\r\n', body.indexOf('filename='));
+  return body.subarray(begin + 4, body.indexOf(`\r\n--${boundary}`, begin));
+}
 
 /** Answers what OpenAI would, roughly: ids in the path are those of the answer. */
 export function answerAsOpenAi(request: Received, answer: Parameters<FakeUpstream['answer']>[1]): unknown {
@@ -91,8 +100,12 @@ export function answerAsOpenAi(request: Received, answer: Parameters<FakeUpstrea
         ? sendJson(answer, 200, { id, object: name, deleted: true })
         : sendJson(answer, 200, make(id ?? `${prefix}${++made}`));
   if (name === 'files' && third === 'content') {
-    return answer.writeHead(200, { 'content-type': 'application/octet-stream' }).end('old');
+    if (second === 'file-secret') return sendJson(answer, 403, { error: { message: 'Not this one.' } });
+    return answer
+      .writeHead(200, { 'content-type': 'application/octet-stream' })
+      .end(contents.get(second ?? '') ?? 'old');
   }
+  if (name === 'files' && request.method === 'POST') contents.set(`file-${made + 1}`, fileIn(request));
   if (name === 'files') return one(file, 'file-', second);
   if (name === 'batches') return one(batch, 'batch_', second);
   if (name === 'fine_tuning' && second === 'jobs') {

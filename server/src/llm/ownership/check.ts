@@ -6,13 +6,14 @@
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
+import { noSuch } from '../../runtime/owners.ts';
+import { type Reference, type References, referencesIn } from '../../runtime/references.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import type { Prepared } from '../attempt.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
 import { Creation } from './creation.ts';
 import { isOfTraining, madeBy, readAsked } from './paths.ts';
-import { type Reference, type References, referencesIn } from './references.ts';
 
 /**
  * What of an operation has an owner. `body`: what its body may name. `response`, `model`: the object in its path. `ledger`:
@@ -149,21 +150,9 @@ async function must(x: Exchange, stored: StoredProvider, wanted: readonly Refere
   throw notFound(kind, param);
 }
 
-const WHAT: Readonly<Record<Reference['kind'], string>> = {
-  file: 'file',
-  batch: 'batch',
-  job: 'fine-tuning job',
-  model: 'fine-tuned model',
-  response: 'response',
-  item: 'item of a stored response',
-  conversation: 'conversation',
-  vector_store: 'vector store',
-  container: 'container',
-};
-
 /** The same for what never was and for what is another workspace's. */
 function notFound(kind: Reference['kind'], param: string): SluiceError {
-  const message = `This workspace has no such ${WHAT[kind]}. An object that was not made through Sluice has to be adopted by an administrator first.`;
+  const message = noSuch(kind);
   return param === ''
     ? new SluiceError('not_found', message)
     : new SluiceError('unknown_reference', message, { param });

@@ -12,6 +12,7 @@ import type { TrainingServices } from '../services.ts';
 import { begun } from '../usage/begin.ts';
 import { about, type Backed, backed, checkFile, claimNew, guarded, namedAccount, ownId, part } from './backed.ts';
 import { cursorFault, finalState } from './final.ts';
+import { checkLines } from './line-check.ts';
 
 export class BackedBatches {
   readonly #services: TrainingServices;
@@ -48,6 +49,7 @@ export class BackedBatches {
         );
       }
       await checkFile(side, batch.input_file_id, 'input_file_id');
+      await checkLines(side, batch, this.#services.maxUploadBytes);
       if (call.dryRun) return dryRunAnswer(call, account, batch.model, prepared);
       const about = { kind: 'batch', model: batch.model, endpoint: batch.endpoint } as const;
       const created = await begun(this.#services, call, side, about, async () => {

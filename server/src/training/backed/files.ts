@@ -8,6 +8,7 @@ import { queryOf, readLimit, unknownAfter } from '../paging.ts';
 import type { TrainingServices } from '../services.ts';
 import { readUpload, type Upload } from '../upload.ts';
 import { about, type Backed, backed, guarded, namedAccount, ownId, part } from './backed.ts';
+import { withOwnLines } from './line-check.ts';
 import { inModelFormat } from './upload-rows.ts';
 
 const MAX_LIST = 10_000;
@@ -43,7 +44,8 @@ export class BackedFiles {
           if ((await side.ledger?.reserve(wanted)) === false) throw occupied();
           kept = wanted;
         }
-        const file = await files.upload(inModelFormat(upload, side, call, this.#services), side.context);
+        const sent = withOwnLines(inModelFormat(upload, side, call, this.#services), side);
+        const file = await files.upload(sent, side.context);
         if (!upload.complete()) {
           throw (
             upload.failed() ??

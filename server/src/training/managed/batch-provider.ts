@@ -12,7 +12,9 @@ import type { JsonObject } from '../../kernel/json.ts';
 import { type Batch, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
 import type { BatchesAdapter, FilesAdapter } from '../../providers/training.ts';
+import { referencesOf } from '../../runtime/references.ts';
 import { cleaned } from '../errors.ts';
+import { LineObjects } from '../line-objects.ts';
 import { BatchMeter } from '../usage/use.ts';
 import { resultLines, useWithoutOutput } from '../usage/work.ts';
 import { finish, inputLines, nameFiles, writeFiles } from './batch-files.ts';
@@ -92,6 +94,7 @@ async function* providerLines(
   services: BatchServices,
   row: BatchRow,
   convert: BatchesAdapter['inputLine'],
+  objects: LineObjects | null = null,
 ): AsyncGenerator<JsonObject> {
   const request = requestOf(row, '');
   for await (const line of inputLines(services, row)) {
@@ -102,8 +105,9 @@ async function* providerLines(
       url,
       body: request.model === null ? body : { ...body, model: request.model },
     };
+    let sent: JsonObject;
     try {
-      yield convert === undefined ? given : convert(given, request);
+      sent = convert === undefined ? given : convert(given, request);
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
       throw new SluiceError(error.kind, `Line ${line.number}: ${error.message}`, {
@@ -111,7 +115,10 @@ async function* providerLines(
         ...(error.code === null ? {} : { code: error.code }),
       });
     }
+    await objects?.line(line.number, referencesOf(sent));
+    yield sent;
   }
+  await objects?.settle();
 }
 
 async function* texts(lines: AsyncIterable<JsonObject>): AsyncGenerator<Buffer> {
@@ -127,7 +134,9 @@ export async function upload(claim: BatchClaim, services: BatchServices): Promis
     const { adapter, context, batches, ledger } = opened;
     secrets = opened.secrets;
     await mayStillBegin(services, row, true);
+    const objects = ledger?.shared === true ? new LineObjects(ledger, 'input_file_id') : null;
     if (batches.createFromLines !== undefined) {
+      if (objects !== null) for await (const _line of providerLines(services, row, undefined, objects));
       await note(claim, {}, { step: 'start' });
       return { again: 0 };
     }
@@ -146,7 +155,7 @@ export async function upload(claim: BatchClaim, services: BatchServices): Promis
     if (uploaded === null) {
       // Twice through the input: what a line cannot hold and the size must be known before the first byte goes out.
       let bytes = 0;
-      for await (const text of texts(providerLines(services, row, batches.inputLine))) bytes += text.length;
+      for await (const text of texts(providerLines(services, row, batches.inputLine, objects))) bytes += text.length;
       const stream = Readable.from(texts(providerLines(services, row, batches.inputLine)), { objectMode: false });
       const file = await files.upload(
         { filename: inputName(row.id), purpose: 'batch', contentType: 'application/jsonl', stream, bytes },

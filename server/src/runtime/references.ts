@@ -1,8 +1,8 @@
-/** Objects at a provider account that the body of a request names. */
-import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { parseExact } from '../../kernel/json-exact.ts';
-import { holdsQuoted } from '../../kernel/quoted-texts.ts';
-import type { Named, ObjectKind } from '../../runtime/owners.ts';
+/** Objects at a provider account that the body of a request, or a line of a batch, names. */
+import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
+import { parseExact } from '../kernel/json-exact.ts';
+import { holdsQuoted } from '../kernel/quoted-texts.ts';
+import type { Named, ObjectKind } from './owners.ts';
 
 /** An object and the dotted path of the field that names it. */
 export interface Reference extends Named {
@@ -32,9 +32,9 @@ const IDS: Readonly<Record<string, ObjectKind>> = {
   container_id: 'container',
 };
 
-/** Fields whose value is an address, or something that is cached at the account. */
+/** Fields whose value is an address; something that is cached at the account, or lines that a batch reads elsewhere. */
 const ADDRESSES: ReadonlySet<string> = new Set(['fileUri', 'file_uri', 'uri']);
-const UNKNOWN: ReadonlySet<string> = new Set(['cachedContent', 'cached_content']);
+const UNKNOWN: ReadonlySet<string> = new Set(['cachedContent', 'cached_content', 'input_blob']);
 
 /** Items of a conversation that are named instead of repeated. */
 const ITEMS: ReadonlySet<JsonValue | undefined> = new Set(['item_reference', 'image_generation_call']);
@@ -64,6 +64,11 @@ export function referencesIn(body: Buffer): References | null {
   } catch {
     return null;
   }
+  return referencesOf(parsed);
+}
+
+/** As `referencesIn` of what was parsed already. */
+export function referencesOf(parsed: JsonValue): References {
   const found = {
     objects: [] as Reference[],
     uris: [] as { uri: string; param: string }[],

@@ -1,0 +1,69 @@
+/** Batch files at accounts that several workspaces share: judged when they are uploaded, and again when a batch reads them. */
+import { Readable } from 'node:stream';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { BatchRequest } from '../../operations/training.ts';
+import type { FileContent } from '../../providers/training.ts';
+import { referencesOf } from '../../runtime/references.ts';
+import { isMissing } from '../errors.ts';
+import { notFound } from '../ledger.ts';
+import { judged } from '../line-objects.ts';
+import type { Upload } from '../upload.ts';
+import type { Backed } from './backed.ts';
+
+const PARAM = 'input_file_id';
+
+/** The upload, which fails at the first line that names what is not the workspace's; others as they are. */
+export function withOwnLines(upload: Upload, { ledger }: Backed): Upload {
+  if (ledger?.shared !== true || upload.purpose !== 'batch') return upload;
+  const stream = Readable.from(judged(upload.stream, ledger, 'file'), { objectMode: false });
+  return {
+    ...upload,
+    stream,
+    async close() {
+      stream.destroy();
+      await upload.close();
+    },
+  };
+}
+
+/**
+ * Reads the file that a batch names from the provider and judges its lines. Nothing is noted of it: a file may have come
+ * another way, may have been handed over since, and an object in a bucket may have changed. Throws 403 where it cannot be
+ * read, 404 as for one request.
+ *
+ * @param most bytes that are read at most
+ */
+export async function checkLines({ adapter, context, ledger }: Backed, batch: BatchRequest, most: number) {
+  if (ledger?.shared !== true) return;
+  const { unknown } = referencesOf(batch.extra);
+  if (unknown !== null) throw closed(unknown, `${unknown} names lines that Sluice does not read`);
+  if (adapter.files === undefined) throw closed(PARAM, 'the provider does not give them');
+  let content: FileContent;
+  try {
+    content = await adapter.files.content(batch.input_file_id, context);
+  } catch (error) {
+    if (isMissing(error)) throw notFound('file', PARAM);
+    if (error instanceof SluiceError && (error.status === 400 || error.status === 403)) {
+      throw closed(PARAM, `the provider did not give them: ${error.message}`);
+    }
+    throw error;
+  }
+  const { stream } = content;
+  try {
+    let size = 0;
+    for await (const piece of judged(stream, ledger, PARAM)) {
+      size += piece.length;
+      if (size > most) throw closed(PARAM, `the file has more than ${most} bytes`);
+    }
+  } finally {
+    stream.destroy();
+  }
+}
+
+function closed(param: string, why: string): SluiceError {
+  return new SluiceError(
+    'forbidden',
+    `The account is shared by several workspaces, and the lines of this batch cannot be checked: ${why}. Upload the file through POST /v1/files with the purpose batch, or use an integration that only this workspace uses.`,
+    { param },
+  );
+}
