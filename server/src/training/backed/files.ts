@@ -30,6 +30,7 @@ export class BackedFiles {
       queryOf(call.query, []);
       const files = part(side, call, 'files');
       const upload = await readUpload(call, this.#services, files.needsBytes === true, files.takesFields);
+      let sent = upload;
       let kept: string | null = null;
       try {
         if (!files.purposes.has(upload.purpose)) {
@@ -44,11 +45,11 @@ export class BackedFiles {
           if ((await side.ledger?.reserve(wanted)) === false) throw occupied();
           kept = wanted;
         }
-        const sent = withOwnLines(inModelFormat(upload, side, call, this.#services), side);
+        sent = withOwnLines(inModelFormat(upload, side, call, this.#services), side);
         const file = await files.upload(sent, side.context);
-        if (!upload.complete()) {
+        if (!sent.complete()) {
           throw (
-            upload.failed() ??
+            sent.failed() ??
             new SluiceError('upstream_invalid', 'The provider answered before it had the whole file.')
           );
         }
@@ -56,9 +57,9 @@ export class BackedFiles {
         if (foreign !== undefined && foreign.length > 0) throw occupied();
         return json(file);
       } catch (error) {
-        throw upload.failed() ?? error;
+        throw sent.failed() ?? error;
       } finally {
-        await closed(upload);
+        await closed(sent);
         if (kept !== null) await side.ledger?.release(kept);
       }
     });

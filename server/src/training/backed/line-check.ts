@@ -5,7 +5,7 @@ import type { BatchRequest } from '../../operations/training.ts';
 import type { FileContent } from '../../providers/training.ts';
 import { referencesOf } from '../../runtime/references.ts';
 import { isMissing } from '../errors.ts';
-import { notFound } from '../ledger.ts';
+import { type Ledger, notFound } from '../ledger.ts';
 import { judged } from '../line-objects.ts';
 import type { Upload } from '../upload.ts';
 import type { Backed } from './backed.ts';
@@ -15,10 +15,21 @@ const PARAM = 'input_file_id';
 /** The upload, which fails at the first line that names what is not the workspace's; others as they are. */
 export function withOwnLines(upload: Upload, { ledger }: Backed): Upload {
   if (ledger?.shared !== true || upload.purpose !== 'batch') return upload;
-  const stream = Readable.from(judged(upload.stream, ledger, 'file'), { objectMode: false });
+  // What is wrong with a line closes the upload, which may then say that it was cut off.
+  let wrong: SluiceError | null = null;
+  async function* lines(owners: Ledger): AsyncGenerator<Buffer> {
+    try {
+      yield* judged(upload.stream, owners, 'file');
+    } catch (error) {
+      if (error instanceof SluiceError) wrong = error;
+      throw error;
+    }
+  }
+  const stream = Readable.from(lines(ledger), { objectMode: false });
   return {
     ...upload,
     stream,
+    failed: () => wrong ?? upload.failed(),
     async close() {
       stream.destroy();
       await upload.close();
