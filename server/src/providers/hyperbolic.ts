@@ -16,6 +16,7 @@ export const hyperbolic = compatible({
   id: 'hyperbolic',
   title: 'Hyperbolic',
   baseUrl: 'https://api.hyperbolic.xyz/v1',
+  statelessPaths: ['POST image/generation', 'POST audio/generation'],
   serves: ['completions'],
   chat: { extensions: ['top_k'] },
   bindings: {

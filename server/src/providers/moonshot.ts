@@ -15,6 +15,7 @@ export const moonshot = compatible({
   id: 'moonshot',
   title: 'Moonshot AI',
   baseUrl: 'https://api.moonshot.ai/v1',
+  statelessPaths: ['POST tokenizers/estimate-token-count'],
   bindings: { chat: { prefill: { message: { partial: true } } } },
   chat: {
     request: [

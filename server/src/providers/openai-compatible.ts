@@ -55,6 +55,7 @@ export interface CompatibleRow {
   readonly chat?: ChatQuirks | false;
   /** Bindings that differ from the plain one, or operations under another path. */
   readonly bindings?: Partial<Record<OperationId, Partial<Binding>>>;
+  readonly statelessPaths?: Provider['statelessPaths'];
   readonly error?: Provider['error'];
   readonly training?: Provider['training'];
 }
@@ -161,6 +162,7 @@ export function compatible(row: CompatibleRow): Provider {
     },
     bindings: bindingsOf(row),
     passThrough: true,
+    ...(row.statelessPaths ? { statelessPaths: row.statelessPaths } : null),
     ...(row.error ? { error: row.error } : null),
     ...(row.training ? { training: row.training } : null),
   };

@@ -16,6 +16,7 @@ export const perplexity = compatible({
   title: 'Perplexity',
   // Chat has no version path here.
   baseUrl: 'https://api.perplexity.ai',
+  statelessPaths: ['POST search'],
   serves: ['embeddings'],
   chat: {
     request: [

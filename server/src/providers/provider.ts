@@ -200,6 +200,11 @@ export interface Provider {
   /** Set when unknown `/v1/*` paths may be passed through: the shape of its errors. */
   readonly passThrough: boolean;
   /**
+   * Native paths below the base URL that neither read nor change what is kept at an account, as `POST v1/tokenize`: lower
+   * case, `*` is any one segment or the begin of one. They are passed through also where several workspaces share the account.
+   */
+  readonly statelessPaths?: readonly string[];
+  /**
    * Extracts `{message, type, param, code}` of an error body, and the status when it must change. `header` gives those of
    * the answer, where there is one, by their names in lower case.
    */

@@ -41,6 +41,7 @@ export const voyage = compatible({
   id: 'voyage',
   title: 'Voyage AI',
   baseUrl: 'https://api.voyageai.com/v1',
+  statelessPaths: ['POST multimodalembeddings', 'POST contextualizedembeddings'],
   chat: false,
   bindings: {
     embeddings: embeddingsBinding({

@@ -20,6 +20,15 @@ export const xai = compatible({
   id: 'xai',
   title: 'xAI',
   baseUrl: 'https://api.x.ai/v1',
+  statelessPaths: [
+    'GET language-models',
+    'GET language-models/*',
+    'GET embedding-models',
+    'GET embedding-models/*',
+    'GET image-generation-models',
+    'GET image-generation-models/*',
+    'POST tokenize-text',
+  ],
   serves: ['responses', 'embeddings', 'images_generate'],
   chat: {
     maxCompletionTokens: true,

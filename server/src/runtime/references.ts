@@ -32,9 +32,19 @@ const IDS: Readonly<Record<string, ObjectKind>> = {
   container_id: 'container',
 };
 
-/** Fields whose value is an address; something that is cached at the account, or lines that a batch reads elsewhere. */
+/** Fields whose value is an address; what is cached or searched at the account, or lines that a batch reads elsewhere. */
 const ADDRESSES: ReadonlySet<string> = new Set(['fileUri', 'file_uri', 'uri']);
-const UNKNOWN: ReadonlySet<string> = new Set(['cachedContent', 'cached_content', 'input_blob']);
+const UNKNOWN: ReadonlySet<string> = new Set([
+  'cachedContent',
+  'cached_content',
+  'fileSearchStoreNames',
+  'file_search_store_names',
+  'vertexAiSearch',
+  'vertex_ai_search',
+  'vertexRagStore',
+  'vertex_rag_store',
+  'input_blob',
+]);
 
 /** Items of a conversation that are named instead of repeated. */
 const ITEMS: ReadonlySet<JsonValue | undefined> = new Set(['item_reference', 'image_generation_call']);
@@ -92,7 +102,7 @@ export function referencesOf(parsed: JsonValue): References {
       } else if (ADDRESSES.has(name) && typeof inner === 'string') {
         if (OF_STORE.test(inner)) found.uris.push({ uri: inner, param });
         else if (OF_ACCOUNT.test(inner)) found.unknown ??= param;
-      } else if (UNKNOWN.has(name) && typeof inner === 'string') found.unknown ??= param;
+      } else if (UNKNOWN.has(name) && inner !== null) found.unknown ??= param;
       visit(inner, param);
     }
   };

@@ -89,7 +89,7 @@ export function checkOwners(x: Exchange, target: Target, prepared: Prepared): vo
   if (owned === 'model') return must(x, stored, [{ kind: 'model', id: x.params.model ?? '', param: '' }]);
   if (owned === 'path') {
     if (stored.passthrough) return;
-    const asked = readAsked(method, path);
+    const asked = readAsked(method, path, provider.statelessPaths);
     if (asked.kind === 'closed') throw closed(stored, `${method} ${shown(path)}`);
     if (asked.kind === 'one') return must(x, stored, [{ kind: asked.of, id: asked.id, param: '' }]);
   }

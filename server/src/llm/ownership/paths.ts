@@ -64,6 +64,7 @@ const ID_AT: Readonly<Record<string, number>> = { responses: 1, models: 1, fine_
 
 const parts = (path: string): readonly string[] => path.split('/');
 const OPEN_PARTS = new Map(Object.entries(OPEN_PATHS).map(([method, paths]) => [method, paths.map(parts)]));
+const NONE: readonly string[] = [];
 const ONE_PARTS = ONE_PATHS.map(([method, path, of]) => ({ method, of, wanted: parts(path) }));
 
 /**
@@ -80,12 +81,18 @@ export function segmentsOf(path: string): readonly string[] | null {
   }
 }
 
-/** Reads the path that is sent, below the account's base URL. Names are compared as servers do that ignore case. */
-export function readAsked(method: string, path: string): Asked {
+/**
+ * Reads the path that is sent, below the account's base URL. Names are compared as servers do that ignore case.
+ *
+ * @param stateless the provider's own (`statelessPaths`)
+ */
+export function readAsked(method: string, path: string, stateless: readonly string[] = NONE): Asked {
   const segments = segmentsOf(path);
   if (segments === null) return CLOSED;
   const names = segments.map((segment) => segment.toLowerCase());
   if (OPEN_PARTS.get(method)?.some((wanted) => fits(names, wanted)) === true) return OPEN;
+  if (stateless.some((own) => own.startsWith(`${method} `) && fits(names, parts(own.slice(method.length + 1)))))
+    return OPEN;
   for (const { method: own, wanted, of } of ONE_PARTS) {
     if (own !== method || !fits(names, wanted)) continue;
     const id = segments[ID_AT[names[0] ?? ''] ?? -1];

@@ -71,6 +71,7 @@ export const anthropic: Provider = {
   secretSettings: [],
   needsKey: true,
   baseUrl: () => 'https://api.anthropic.com/v1',
+  statelessPaths: ['POST complete'],
   authorize,
   bindings: {
     messages: {

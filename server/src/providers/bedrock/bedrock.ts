@@ -49,6 +49,7 @@ export const bedrock: Provider = {
   secretSettings: AWS_SECRET_SETTINGS,
   needsKey: false,
   baseUrl: controlBase,
+  statelessPaths: ['POST model/*/count-tokens'],
   hostHint: 'The AWS account names no region, or one that is none; set aws_region, or send x-gateway-aws-region.',
   authorize(headers, context) {
     if (!signs(context)) bearer(headers, context);

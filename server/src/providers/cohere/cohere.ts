@@ -88,6 +88,21 @@ export const cohere = compatible({
   id: 'cohere',
   title: 'Cohere',
   baseUrl: 'https://api.cohere.com',
+  statelessPaths: [
+    'GET v1/models',
+    'GET v1/models/*',
+    'POST v1/tokenize',
+    'POST v1/detokenize',
+    'POST v1/embed',
+    'POST v1/rerank',
+    'POST v1/classify',
+    'POST v2/chat',
+    'POST v2/embed',
+    'POST v2/rerank',
+    'POST compatibility/v1/chat/completions',
+    'POST compatibility/v1/embeddings',
+    'POST compatibility/v1/audio/transcriptions',
+  ],
   chat: false,
   headers(headers, context) {
     const client = context.header('x-client-name');

@@ -34,6 +34,7 @@ export const fireworksAi: Provider = compatible({
   id: 'fireworks-ai',
   title: 'Fireworks AI',
   baseUrl: 'https://api.fireworks.ai/inference/v1',
+  statelessPaths: ['POST workflows/accounts/*/models/*/text_to_image'],
   settings: { fireworks_account_id: address(headerValue.optional()) },
   serves: ['completions', 'embeddings', 'responses', 'messages', 'rerank'],
   chat: {

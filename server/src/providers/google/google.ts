@@ -34,6 +34,7 @@ export const google: Provider = {
   secretSettings: [],
   needsKey: true,
   baseUrl: () => 'https://generativelanguage.googleapis.com/v1beta',
+  statelessPaths: ['POST models/*:predict'],
   authorize(headers: string[], { credentials: { key } }: Pick<CallContext, 'credentials'>) {
     if (key !== null) headers.push('x-goog-api-key', key.reveal());
   },

@@ -74,6 +74,13 @@ export const mistralAi: Provider = compatible({
   id: 'mistral-ai',
   title: 'Mistral AI',
   baseUrl: 'https://api.mistral.ai/v1',
+  statelessPaths: [
+    'POST fim/completions',
+    'POST ocr',
+    'POST classifications',
+    'POST chat/classifications',
+    'POST chat/moderations',
+  ],
   serves: ['transcribe'],
   chat: {
     request: [

@@ -43,6 +43,15 @@ export const vertexAi: Provider = {
   // Only one of the three ways of signing in uses the key.
   needsKey: false,
   baseUrl: vertexBase,
+  statelessPaths: [
+    'POST projects/*/locations/*/publishers/*/models/*:generatecontent',
+    'POST projects/*/locations/*/publishers/*/models/*:streamgeneratecontent',
+    'POST projects/*/locations/*/publishers/*/models/*:counttokens',
+    'POST projects/*/locations/*/publishers/*/models/*:embedcontent',
+    'POST projects/*/locations/*/publishers/*/models/*:predict',
+    'POST projects/*/locations/*/publishers/*/models/*:rawpredict',
+    'POST projects/*/locations/*/publishers/*/models/*:streamrawpredict',
+  ],
   authorize,
   sign({ credentials }) {
     if (authType(credentials) === 'basic') return null;
