@@ -49,8 +49,7 @@ export class BackedFiles {
         const file = await files.upload(sent, side.context);
         if (!sent.complete()) {
           throw (
-            sent.failed() ??
-            new SluiceError('upstream_invalid', 'The provider answered before it had the whole file.')
+            sent.failed() ?? new SluiceError('upstream_invalid', 'The provider answered before it had the whole file.')
           );
         }
         const foreign = await side.ledger?.claim('file', [file.id]);
