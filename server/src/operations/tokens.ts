@@ -99,6 +99,9 @@ export function loadTokenizer(): Promise<Tokenizer> {
   return loading;
 }
 
+/** The encoding where this thread has loaded it already, else null. */
+export const loadedTokenizer = (): Tokenizer | null => loaded;
+
 /** Tokens of `text`. Long texts are counted in slices with turns of the event loop in between. */
 export async function countTokens(text: string): Promise<number> {
   const { count } = await loadTokenizer();

@@ -32,12 +32,12 @@ export type SharedServices = Omit<TrainingServices, 'local'>;
 
 /** `wake` tells this process's scheduler, when it has one, that a row was added or changed. */
 export function openTraining(shared: SharedServices, wake: (id: string) => void): OpenTraining {
-  const { tables, blobs } = shared;
-  const services: TrainingServices = { ...shared, local: (tenant) => sandboxTraining({ tables, blobs }, tenant) };
+  const { tables, blobs, clock, log } = shared;
+  const parts = { tables, blobs, clock, log };
+  const services: TrainingServices = { ...shared, local: (tenant) => sandboxTraining(parts, tenant) };
   const files = new ManagedFiles(services);
   const jobs = createManagedJobs(services, { wake });
   const batches = new ManagedBatches({ ...services, wake });
-  const { log } = services;
   return {
     handler: createTraining(services, { files, jobs, batches }),
     runJob: (claim) => jobs.run(claim),

@@ -2,6 +2,7 @@
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { Account, ObjectCall } from '../runtime/object-call.ts';
+import { checkBuckets } from './buckets.ts';
 import { invalid, object, optionalText } from './fields.ts';
 
 /** Headers for the calls to the provider, lower-case names; never sent upstream themselves. */
@@ -37,6 +38,7 @@ export function readGatewayOptions(
     }
     out[name] = entry;
   }
+  checkBuckets((name) => out[name], 'gateway_options.');
   const key = out['x-gateway-virtual-key'];
   const provider = out['x-gateway-provider'];
   if (key !== undefined && !SLUG.test(key)) {

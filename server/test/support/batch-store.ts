@@ -222,7 +222,7 @@ export async function batchWorld(
     answer: () => ({}),
     lines: [],
     load: { most: 0, now: 0, starts: [] },
-    local: (tenant) => sandboxTraining({ tables: store.tables, blobs: disk }, tenant),
+    local: (tenant) => sandboxTraining({ tables: store.tables, blobs: disk, clock, log: silentLog }, tenant),
     fuse: null,
     defaults: [],
 

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { systemTenant } from '../../src/auth/tenant.ts';
 import { compileInline } from '../../src/guardrails/compile.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
+import { silentLog } from '../../src/kernel/log.ts';
 import type { ResultLine } from '../../src/providers/batch-lines.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
 import { linesOf } from '../../src/training/managed/lines.ts';
@@ -29,7 +30,8 @@ describe.each(ENGINES)('gateway-managed batches on %s', (engine) => {
   afterAll(() => world?.close());
   beforeEach(() => {
     world.answer = () => ({});
-    world.local = (tenant) => sandboxTraining({ tables: world.store.tables, blobs: world.blobs }, tenant);
+    world.local = (tenant) =>
+      sandboxTraining({ tables: world.store.tables, blobs: world.blobs, clock: world.clock, log: silentLog }, tenant);
     world.fuse = null;
     world.lines.length = 0;
     Object.assign(world.load, { most: 0, now: 0 });

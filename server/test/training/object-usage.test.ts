@@ -2,6 +2,7 @@
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { SluiceError } from '../../src/kernel/errors.ts';
+import { silentLog } from '../../src/kernel/log.ts';
 import { Book } from '../../src/limits/ledger/book.ts';
 import type { Terms } from '../../src/limits/ledger/terms.ts';
 import type { Batch, FineTuningJob } from '../../src/operations/training.ts';
@@ -30,7 +31,8 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
   });
   afterAll(() => world?.close());
   beforeEach(() => {
-    world.local = (tenant) => sandboxTraining({ tables: world.store.tables, blobs: world.blobs }, tenant);
+    world.local = (tenant) =>
+      sandboxTraining({ tables: world.store.tables, blobs: world.blobs, clock: world.clock, log: silentLog }, tenant);
     world.fuse = null;
     records.clear();
     journaled = 0;

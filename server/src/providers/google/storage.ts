@@ -29,6 +29,9 @@ const PAGE = 1000;
 /** Pages of one listing; a bucket that holds more is no bucket for files. */
 const MAX_PAGES = 50;
 
+/** 3 to 63 lower-case letters, digits, dots, hyphens and underscores, and no address. */
+export const isStorageBucket = (name: string): boolean => BUCKET.test(name) && !IP_FORM.test(name);
+
 /** With a custom host everything of the account goes there: a private endpoint or an emulator serves both APIs. */
 function root(context: AdapterContext): string {
   return context.customHost ? new URL(context.base).origin : 'https://storage.googleapis.com';
@@ -46,7 +49,7 @@ function objectUrl(
 export function namedBucket(context: AdapterContext): string | null {
   const bucket = context.header(BUCKET_HEADER);
   if (bucket === undefined) return null;
-  if (!BUCKET.test(bucket) || IP_FORM.test(bucket)) {
+  if (!isStorageBucket(bucket)) {
     throw new SluiceError(
       'invalid_request',
       `${BUCKET_HEADER} must be a bucket name: 3 to 63 lower-case letters, digits, dots, hyphens or underscores.`,

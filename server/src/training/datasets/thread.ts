@@ -4,6 +4,7 @@ import { Worker } from 'node:worker_threads';
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
+import { loadedTokenizer, type Tokenizer } from '../../operations/tokens.ts';
 import type { Input, Output, WorkerOptions } from './protocol.ts';
 import type { DatasetReport, ScanOptions } from './report.ts';
 import { reasonOf, Slots } from './slots.ts';
@@ -39,13 +40,17 @@ const conversions = new Slots('threads that convert data sets', 32);
 export const datasetShares = [scans.shares, conversions.shares];
 
 /** The scan of a small data set, at once: starting a thread would take longer. */
-async function scanHere(bytes: Buffer, options: ScanOptions): Promise<{ report: DatasetReport; out: Buffer | null }> {
+async function scanHere(
+  bytes: Buffer,
+  options: ScanOptions,
+  tokenizer: Tokenizer | null,
+): Promise<{ report: DatasetReport; out: Buffer | null }> {
   const { DatasetScan } = await import('./scan.ts');
   const { stackTraceLimit } = Error;
   // A stack for each bad row would cost more than the row.
   Error.stackTraceLimit = 0;
   try {
-    const scan = new DatasetScan(options, null);
+    const scan = new DatasetScan(options, tokenizer);
     scan.push(bytes);
     scan.end();
     return { report: scan.report(), out: scan.take() };
@@ -103,8 +108,14 @@ export async function scanInThread(
     const first = await reader.next();
     const bytes = first.done ? EMPTY : first.value;
     // A piece that is not full is the last one.
-    if (bytes.length <= HERE && !options.countTokens) {
-      const { report, out } = await scanHere(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), options);
+    // Loading the encoding would hold up requests.
+    const tokenizer = options.countTokens ? loadedTokenizer() : null;
+    if (bytes.length <= HERE && (tokenizer !== null || !options.countTokens)) {
+      const { report, out } = await scanHere(
+        Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length),
+        options,
+        tokenizer,
+      );
       context.onProgress?.({ rows: report.rows, bytes: report.bytes });
       if (out !== null) await write?.(out);
       if (signal?.aborted) throw reasonOf(signal);

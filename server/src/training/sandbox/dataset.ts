@@ -1,65 +1,63 @@
-/** What the sandbox asks of a training file: enough that a wrong one fails as it would elsewhere. */
+/** What the sandbox asks of a training file: the same as of one that Sluice keeps, so that its tokens are those of an estimate. */
 import { createHash } from 'node:crypto';
-import { isObject, type JsonValue } from '../../kernel/json.ts';
-import { isBlank, linesOf } from '../managed/lines.ts';
+import { Readable } from 'node:stream';
+import { SluiceError } from '../../kernel/errors.ts';
+import { loadTokenizer } from '../../operations/tokens.ts';
+import { type DatasetReport, isValid, problemsText, type ScanContext, validateDataset } from '../datasets/index.ts';
 
-export interface DatasetReport {
+export interface SandboxDataset {
   readonly rows: number;
-  /** A quarter of the bytes: the sandbox trains nothing, so the tokeniser is spared. */
+  /** Of one pass, by the tokeniser of estimates. */
   readonly tokens: number;
-  /** Of the rows, hexadecimal; empty when there is a fault. */
+  /** Of the bytes, hexadecimal. */
   readonly digest: string;
-  /** What is wrong with the first bad row, or with the file; null when it is good. */
+  /** What is wrong, naming lines and nothing of what they hold; null when it is good. */
   readonly fault: string | null;
 }
 
-const MAX_ROW_BYTES = 16 * 1024 * 1024;
-
+/** Reads a training or validation file for a method to its end. */
 export async function checkDataset(
-  stream: AsyncIterable<Buffer>,
+  stream: Readable,
   method: 'supervised' | 'dpo',
-): Promise<DatasetReport> {
-  let rows = 0;
-  let bytes = 0;
+  context: ScanContext,
+): Promise<SandboxDataset> {
+  // The sandbox counts what it answers in this thread, too: a small file then needs no other one.
+  await loadTokenizer();
   const digest = createHash('sha256');
-  for await (const line of linesOf(stream, MAX_ROW_BYTES)) {
-    if (isBlank(line)) continue;
-    rows += 1;
-    bytes += line.length;
-    digest.update(line.bytes).update('\n');
-    const fault = line.length > line.bytes.length ? 'is longer than 16 MiB' : rowFault(line.bytes, method);
-    if (fault !== null) return { rows, tokens: 0, digest: '', fault: `Line ${line.number} ${fault}.` };
-  }
-  const tokens = Math.ceil(bytes / 4);
-  return { rows, tokens, digest: digest.digest('hex'), fault: rows === 0 ? 'The file holds no rows.' : null };
-}
-
-function rowFault(bytes: Buffer, method: 'supervised' | 'dpo'): string | null {
-  let row: unknown;
-  try {
-    row = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-  } catch {
-    return 'is not valid JSON in UTF-8';
-  }
-  if (!isObject(row)) return 'is not a JSON object';
-  if (method === 'dpo') {
-    const { input, preferred_output: preferred, non_preferred_output: other } = row;
-    if (!isObject(input) || !isConversation(input.messages)) return 'lacks input.messages';
-    if (!isConversation(preferred)) return 'lacks preferred_output';
-    return isConversation(other) ? null : 'lacks non_preferred_output';
-  }
-  if (typeof row.prompt === 'string' && typeof row.completion === 'string') return null;
-  const { messages } = row;
-  if (!isConversation(messages)) return 'lacks messages: a list of {"role", "content"}';
-  return messages.some((message) => isObject(message) && message.role === 'assistant')
-    ? null
-    : 'has no message of the assistant to learn from';
-}
-
-function isConversation(value: JsonValue | undefined): value is JsonValue[] {
-  return (
-    Array.isArray(value) &&
-    value.length > 0 &&
-    value.every((message) => isObject(message) && typeof message.role === 'string')
+  const read = Readable.from(
+    hashed(stream, (bytes) => digest.update(bytes)),
+    { objectMode: false },
   );
+  const kinds = method === 'dpo' ? (['preference'] as const) : (['chat', 'text'] as const);
+  const { report, fault } = await scanned(() =>
+    validateDataset(read, { ...context, kinds, format: 'openai', countTokens: true }),
+  );
+  return { rows: report?.rows ?? 0, tokens: report?.tokens ?? 0, digest: digest.digest('hex'), fault };
+}
+
+/** What is wrong with the rows of an uploaded file whatever it will be used for; null when nothing is. */
+export async function faultOf(stream: Readable, context: ScanContext): Promise<string | null> {
+  const { fault } = await scanned(() => validateDataset(stream, context));
+  return fault;
+}
+
+async function scanned(
+  scan: () => Promise<DatasetReport>,
+): Promise<{ readonly report: DatasetReport | null; readonly fault: string | null }> {
+  try {
+    const report = await scan();
+    return { report, fault: isValid(report) ? null : `${problemsText(report)}.` };
+  } catch (error) {
+    // The content is at fault, and would be again.
+    if (error instanceof SluiceError && error.code === 'invalid_dataset_row')
+      return { report: null, fault: error.message };
+    throw error;
+  }
+}
+
+async function* hashed(stream: Readable, add: (bytes: Buffer) => void): AsyncGenerator<Buffer> {
+  for await (const bytes of stream as AsyncIterable<Buffer>) {
+    add(bytes);
+    yield bytes;
+  }
 }

@@ -1,19 +1,23 @@
 import { Readable } from 'node:stream';
 import { type FileObject, UPLOAD_PURPOSES } from '../../operations/training.ts';
 import type { FileContent, FilesAdapter } from '../../providers/training.ts';
-import type { Blobs, TenantContext } from '../../store/ports.ts';
+import type { TenantContext } from '../../store/ports.ts';
+import { checkBuckets } from '../buckets.ts';
+import { faultOf } from './dataset.ts';
 import { type JobData, jobOfResult, metricsCsv, resultFileId, statusAt } from './life.ts';
 import { MARK, missingObject, type Objects, type Stored, seconds, shortId } from './objects.ts';
+import type { SandboxParts } from './sandbox.ts';
 
 export interface FileData {
   readonly filename: string;
   readonly purpose: string;
   readonly contentType: string;
   readonly bytes: number;
+  /** Why the file cannot be used; absent when it can. */
+  readonly fault?: string;
 }
 
-export interface FileParts {
-  readonly blobs: Blobs;
+export interface FileParts extends Pick<SandboxParts, 'blobs' | 'clock' | 'log'> {
   readonly tenant: TenantContext;
   readonly files: Objects<FileData>;
   readonly jobs: Objects<JobData>;
@@ -26,8 +30,8 @@ const fileObject = (file: Stored<FileData>): FileObject => ({
   created_at: seconds(file.createdAt),
   filename: file.data.filename,
   purpose: file.data.purpose,
-  status: 'processed',
-  status_details: null,
+  status: file.data.fault === undefined ? 'processed' : 'error',
+  status_details: file.data.fault ?? null,
   ...MARK,
 });
 
@@ -47,7 +51,7 @@ function resultObject(job: Stored<JobData>): FileObject {
 }
 
 export function sandboxFiles(parts: FileParts): FilesAdapter {
-  const { blobs, tenant, files, jobs } = parts;
+  const { blobs, clock, log, tenant, files, jobs } = parts;
 
   async function result(id: string, now: number): Promise<Stored<JobData> | null> {
     const jobId = jobOfResult(id);
@@ -57,17 +61,27 @@ export function sandboxFiles(parts: FileParts): FilesAdapter {
     return job;
   }
 
+  async function faultIn(id: string): Promise<string | null> {
+    const stream = await blobs.get(tenant, id);
+    if (stream === null) throw missingObject('file', id);
+    const found = await faultOf(stream, { clock, log, name: id, owner: tenant.organisationId });
+    return found === null ? null : `The file cannot be used: ${found}`;
+  }
+
   return {
     purposes: UPLOAD_PURPOSES,
     objectUris: false,
 
     async upload(file, context) {
+      checkBuckets(context.header);
       const { filename, purpose, contentType } = file;
       const id = `file-${shortId(context, `${purpose} ${filename}`)}`;
       const { bytes } = await blobs.put(tenant, id, file.stream);
-      await files.add(id, { filename, purpose, contentType, bytes }, context.now());
+      const fault = purpose === 'fine-tune' ? await faultIn(id) : null;
+      const data: FileData = { filename, purpose, contentType, bytes, ...(fault === null ? null : { fault }) };
+      await files.add(id, data, context.now());
       return fileObject(
-        await files.change(id, (found) => (found.data.bytes === bytes ? found.data : { ...found.data, bytes })),
+        await files.change(id, (found) => (found.data.bytes === bytes ? found.data : { ...found.data, ...data })),
       );
     },
 

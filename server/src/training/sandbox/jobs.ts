@@ -4,7 +4,8 @@ import type { JobError, JobRequest } from '../../operations/training.ts';
 import { parseModelName } from '../../providers/sandbox/model.ts';
 import { Problem } from '../../providers/sandbox/problem.ts';
 import type { AdapterContext, JobsAdapter } from '../../providers/training.ts';
-import { checkDataset, type DatasetReport } from './dataset.ts';
+import { checkBuckets } from '../buckets.ts';
+import { checkDataset, type SandboxDataset } from './dataset.ts';
 import type { FileParts } from './files.ts';
 import { checkpointsAt, eventsAt, isFinal, type JobData, jobAt } from './life.ts';
 import { pageOf, shortId } from './objects.ts';
@@ -35,7 +36,8 @@ function checked(base: string): string {
 }
 
 function check(job: JobRequest, context: AdapterContext): Wanted {
-  refuseFields({ job_name: job.job_name, role_arn: job.role_arn, output_file: job.output_file, ...job.extra }, context);
+  refuseFields(job.extra, context);
+  checkBuckets(context.header);
   if (!/^[\w.-]{0,64}$/.test(job.suffix)) {
     throw new SluiceError(
       'invalid_request',
@@ -61,14 +63,14 @@ function hashOf(job: JobRequest, base: string, digest: string): string {
 }
 
 export function sandboxJobs(parts: FileParts): JobsAdapter {
-  const { blobs, tenant, files, jobs } = parts;
+  const { blobs, clock, log, tenant, files, jobs } = parts;
 
   async function look(
     id: string,
     method: JobRequest['method'],
     param: 'training_file' | 'validation_file',
-  ): Promise<{ report: DatasetReport; verdict: JobError | null }> {
-    const bad = (message: string) => ({ code: `invalid_${param}`, message, param });
+  ): Promise<{ report: SandboxDataset; verdict: JobError | null }> {
+    const bad = (fault: string) => ({ code: `invalid_${param}`, message: `${param} cannot be used: ${fault}`, param });
     const file = await files.find(id);
     const stream = file === null ? null : await blobs.get(tenant, id);
     if (file === null || stream === null) {
@@ -84,7 +86,7 @@ export function sandboxJobs(parts: FileParts): JobsAdapter {
       stream.destroy();
       throw new SluiceError('invalid_request', `${param} must be a file with the purpose fine-tune.`, { param });
     }
-    const report = await checkDataset(stream, method);
+    const report = await checkDataset(stream, method, { clock, log, name: id, owner: tenant.organisationId });
     return { report, verdict: report.fault === null ? null : bad(report.fault) };
   }
 
@@ -115,6 +117,7 @@ export function sandboxJobs(parts: FileParts): JobsAdapter {
         seed: job.seed ?? Number.parseInt(hash.slice(0, 7), 16),
         integrations: job.integrations,
         metadata: job.metadata,
+        cloud: { job_name: job.job_name, role_arn: job.role_arn, output_file: job.output_file },
         trainMs,
         verdict: training.verdict ?? validation?.verdict ?? null,
         rows: training.report.rows,

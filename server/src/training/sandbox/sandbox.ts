@@ -1,3 +1,5 @@
+import type { Clock } from '../../kernel/clock.ts';
+import type { Log } from '../../kernel/log.ts';
 import type { TrainingAdapter } from '../../providers/training.ts';
 import type { Blobs, Tables, TenantContext } from '../../store/ports.ts';
 import { type BatchData, sandboxBatches } from './batches.ts';
@@ -9,6 +11,9 @@ import { Objects } from './objects.ts';
 export interface SandboxParts {
   readonly tables: Tables;
   readonly blobs: Blobs;
+  /** For the reading of data sets. */
+  readonly clock: Clock;
+  readonly log: Log;
 }
 
 /**
@@ -18,10 +23,10 @@ export interface SandboxParts {
  * its metadata (`sandbox_batch_ms`). Every object says `"system_fingerprint": "sandbox"`; the same request over the same
  * file has the same loss, tokens and answers. Bytes are in the blob store under the file's id.
  */
-export function sandboxTraining({ tables, blobs }: SandboxParts, tenant: TenantContext): TrainingAdapter {
+export function sandboxTraining({ tables, ...shared }: SandboxParts, tenant: TenantContext): TrainingAdapter {
   const files = new Objects<FileData>(tables, tenant, 'file');
   const jobs = new Objects<JobData>(tables, tenant, 'job');
   const batches = new Objects<BatchData>(tables, tenant, 'batch');
-  const parts = { blobs, tenant, files, jobs };
+  const parts = { ...shared, tenant, files, jobs };
   return { files: sandboxFiles(parts), jobs: sandboxJobs(parts), batches: sandboxBatches({ ...parts, batches }) };
 }
