@@ -11,7 +11,7 @@ export function cleaned(error: unknown, secrets: readonly string[]): unknown {
   if (message === error.message && param === error.param && code === error.code && error.detail === undefined) {
     return error;
   }
-  const { kind, status, type, retryAfter, errors, cause } = error;
+  const { kind, status, type, retryAfter, errors, problems, cause } = error;
   return new SluiceError(kind, message, {
     param,
     status,
@@ -21,6 +21,7 @@ export function cleaned(error: unknown, secrets: readonly string[]): unknown {
     ...(code === null ? null : { code }),
     ...(retryAfter === null ? null : { retryAfter }),
     ...(errors === null ? null : { errors }),
+    ...(problems === null ? null : { problems }),
   });
 }
 

@@ -1,5 +1,5 @@
 /** Reading members of a body whose values may be of any type: each says by name what it wants. */
-import { SluiceError } from '../kernel/errors.ts';
+import { type Problem, SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { quoted } from '../operations/convert/fields.ts';
 
@@ -9,6 +9,38 @@ const MAX_TEXT = 4096;
 /** 400 `AB01` with the path of the member at fault. */
 export function invalid(param: string, message: string): SluiceError {
   return new SluiceError('validation', message, { param });
+}
+
+/**
+ * Reads the members of a body one after the other and keeps what is wrong with each, so that a caller learns all of it at
+ * once. Readers within readers add theirs.
+ */
+export class Faults {
+  readonly #problems: Problem[] = [];
+
+  /** What `read` gives, or `otherwise` when it refuses the value; `done` throws before anybody sees that. */
+  read<T, F>(read: () => T, otherwise: F): T | F {
+    try {
+      return read();
+    } catch (error) {
+      if (!(error instanceof SluiceError) || error.kind !== 'validation') throw error;
+      this.#problems.push(...(error.problems ?? [{ param: error.param, message: error.message }]));
+      return otherwise;
+    }
+  }
+
+  /** Throws 400 `AB01` with all problems, the first one as the message; returns when there are none. */
+  done(): void {
+    const [first, ...more] = this.#problems;
+    if (first === undefined) return;
+    if (more.length === 0) throw new SluiceError('validation', first.message, { param: first.param });
+    const names = more.map(({ param }) => param).join(', ');
+    throw new SluiceError(
+      'validation',
+      `${first.message} (${more.length} more problem${more.length === 1 ? '' : 's'}: ${names})`,
+      { param: first.param, problems: this.#problems },
+    );
+  }
 }
 
 const wanted = (param: string, what: string, value: JsonValue | undefined) =>
@@ -70,14 +102,19 @@ export function metadata(value: JsonValue | undefined): Record<string, string> |
   const given = Object.entries(object(value, 'metadata'));
   if (given.length > 16) throw invalid('metadata', `metadata must have at most 16 pairs; got ${given.length}.`);
   const out: Record<string, string> = {};
+  const faults = new Faults();
   for (const [name, entry] of given) {
     const param = `metadata.${name.slice(0, 64)}`;
-    if (name === '' || name.length > 64) throw invalid(param, 'A name in metadata must have 1 to 64 characters.');
-    if (typeof entry !== 'string') throw wanted(param, 'a text', entry);
-    if (entry.length > 512) throw invalid(param, `${param} must have at most 512 characters.`);
-    checkText(name, 'metadata');
-    checkText(entry, param);
-    Object.defineProperty(out, name, { value: entry, enumerable: true, configurable: true, writable: true });
+    const value = faults.read(() => {
+      if (name === '' || name.length > 64) throw invalid(param, 'A name in metadata must have 1 to 64 characters.');
+      if (typeof entry !== 'string') throw wanted(param, 'a text', entry);
+      if (entry.length > 512) throw invalid(param, `${param} must have at most 512 characters.`);
+      checkText(name, 'metadata');
+      checkText(entry, param);
+      return entry;
+    }, '');
+    Object.defineProperty(out, name, { value, enumerable: true, configurable: true, writable: true });
   }
+  faults.done();
   return out;
 }

@@ -3,7 +3,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { Account, ObjectCall } from '../runtime/object-call.ts';
 import { checkBuckets } from './buckets.ts';
-import { invalid, object, optionalText } from './fields.ts';
+import { Faults, invalid, object, optionalText } from './fields.ts';
 
 /** Headers for the calls to the provider, lower-case names; never sent upstream themselves. */
 export type GatewayOptions = Readonly<Record<string, string>>;
@@ -23,21 +23,26 @@ export function readGatewayOptions(
 ): GatewayOptions | null {
   if (value === undefined || value === null) return null;
   const out: Record<string, string> = Object.create(null);
+  const faults = new Faults();
   for (const [given, entry] of Object.entries(object(value, 'gateway_options'))) {
     const name = given.toLowerCase();
     const param = `gateway_options.${given.slice(0, 100)}`;
-    if (!/^x-gateway-[a-z0-9-]{1,80}$/.test(name))
-      throw invalid(param, `${param} is not a name of the form x-gateway-….`);
-    if (REFUSED.has(name)) throw invalid(param, `${param} cannot be used here; leave it out.`);
-    // The request itself is what is tried out; taken for a header of its calls, it would be started.
-    if (name === 'x-gateway-dry-run')
-      throw invalid(param, 'Send x-gateway-dry-run as a header of the request instead.');
-    if (name in out) throw invalid(param, `${param} is given twice.`);
-    if (typeof entry !== 'string' || entry === '' || entry.length > MAX_VALUE || !/^[\t\x20-\x7e]+$/.test(entry)) {
-      throw invalid(param, `${param} must be a text that can be a header.`);
-    }
-    out[name] = entry;
+    const read = () => {
+      if (!/^x-gateway-[a-z0-9-]{1,80}$/.test(name))
+        throw invalid(param, `${param} is not a name of the form x-gateway-….`);
+      if (REFUSED.has(name)) throw invalid(param, `${param} cannot be used here; leave it out.`);
+      // The request itself is what is tried out; taken for a header of its calls, it would be started.
+      if (name === 'x-gateway-dry-run')
+        throw invalid(param, 'Send x-gateway-dry-run as a header of the request instead.');
+      if (name in out) throw invalid(param, `${param} is given twice.`);
+      if (typeof entry !== 'string' || entry === '' || entry.length > MAX_VALUE || !/^[\t\x20-\x7e]+$/.test(entry)) {
+        throw invalid(param, `${param} must be a text that can be a header.`);
+      }
+      return entry;
+    };
+    out[name] = faults.read(read, '');
   }
+  faults.done();
   checkBuckets((name) => out[name], 'gateway_options.');
   const key = out['x-gateway-virtual-key'];
   const provider = out['x-gateway-provider'];
@@ -94,14 +99,17 @@ export function readProviderOptions<N extends string>(
 ): Readonly<Record<N, string | null>> | null {
   if (value === undefined || value === null) return null;
   const given: JsonObject = object(value, 'provider_options');
+  const faults = new Faults();
   for (const name of Object.keys(given)) {
-    if (!names.some((known) => known === name)) {
-      const param = `provider_options.${name.slice(0, 100)}`;
+    if (names.some((known) => known === name)) continue;
+    const param = `provider_options.${name.slice(0, 100)}`;
+    faults.read(() => {
       throw invalid(param, `${param} is not known; known are ${names.join(', ')}.`);
-    }
+    }, null);
   }
   const out = {} as Record<N, string | null>;
-  for (const name of names) out[name] = optionalText(given[name], `provider_options.${name}`);
+  for (const name of names) out[name] = faults.read(() => optionalText(given[name], `provider_options.${name}`), null);
+  faults.done();
   return out;
 }
 

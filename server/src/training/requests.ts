@@ -8,7 +8,7 @@ import { parseExact } from '../kernel/json-exact.ts';
 import type { BatchRequest, Hyperparameters, JobIntegration, JobRequest } from '../operations/training.ts';
 import { parseModel } from '../providers/models.ts';
 import type { ObjectCall } from '../runtime/object-call.ts';
-import { int32, invalid, metadata, object, oneOf, optionalText, positiveFloat, text } from './fields.ts';
+import { Faults, int32, invalid, metadata, object, oneOf, optionalText, positiveFloat, text } from './fields.ts';
 import { type GatewayOptions, readGatewayOptions, readProviderOptions } from './options.ts';
 
 /** A create request and where its `gateway_options` send it. */
@@ -77,17 +77,24 @@ export function readJob(given: JsonObject, dropParams: ReadonlySet<string>): Rea
   const body = without(given, dropParams, ['model', 'training_file', 'suffix', 'method', 'hyperparameters']);
   const extra: Record<string, JsonValue | undefined> = {};
   for (const [name, value] of Object.entries(body)) if (!JOB_FIELDS.has(name)) keep(extra, name, value);
-  const options = readGatewayOptions(body.gateway_options);
-  const provider = readProviderOptions(body.provider_options, JOB_OPTIONS);
-  const model = parseModel(text(body.model, 'model')).model;
-  if (model === '') throw invalid('model', 'model names a provider but no model; send @slug/model.');
-  const training_file = text(body.training_file, 'training_file');
-  const validation_file = optionalText(body.validation_file, 'validation_file');
-  const suffix = text(body.suffix, 'suffix');
-  const job_name = optionalText(body.job_name, 'job_name');
-  const role_arn = optionalText(body.role_arn, 'role_arn');
-  const output_file = optionalText(body.output_file, 'output_file');
-  const method = readMethod(body, extra);
+  const faults = new Faults();
+  const model = faults.read(() => modelOf(body.model), '');
+  const training_file = faults.read(() => text(body.training_file, 'training_file'), '');
+  const validation_file = faults.read(() => optionalText(body.validation_file, 'validation_file'), null);
+  const suffix = faults.read(() => text(body.suffix, 'suffix'), '');
+  const method = faults.read(() => readMethod(body, extra), NO_METHOD);
+  const job_name = faults.read(() => optionalText(body.job_name, 'job_name'), null);
+  const role_arn = faults.read(() => optionalText(body.role_arn, 'role_arn'), null);
+  const output_file = faults.read(() => optionalText(body.output_file, 'output_file'), null);
+  const seed = faults.read(
+    () => (body.seed === undefined || body.seed === null ? null : int32(body.seed, 'seed', 0)),
+    null,
+  );
+  const integrations = faults.read(() => readIntegrations(body.integrations, extra), null);
+  const labels = faults.read(() => metadata(body.metadata), null);
+  const options = faults.read(() => readGatewayOptions(body.gateway_options), null);
+  const provider = faults.read(() => readProviderOptions(body.provider_options, JOB_OPTIONS), null);
+  faults.done();
   const shapeB = job_name !== null || role_arn !== null || output_file !== null;
   return {
     options,
@@ -102,13 +109,28 @@ export function readJob(given: JsonObject, dropParams: ReadonlySet<string>): Rea
       job_name: job_name ?? provider?.job_name ?? null,
       role_arn: role_arn ?? provider?.role_arn ?? null,
       output_file: output_file ?? provider?.output_file ?? null,
-      seed: body.seed === undefined || body.seed === null ? null : int32(body.seed, 'seed', 0),
-      integrations: readIntegrations(body.integrations, extra),
-      metadata: metadata(body.metadata),
+      seed,
+      integrations,
+      metadata: labels,
       extra,
       body,
     },
   };
+}
+
+/** In the place of one that was refused. */
+const NO_METHOD: Method = {
+  method: 'supervised',
+  hyperparameters: { n_epochs: 'auto', learning_rate_multiplier: 'auto', batch_size: 'auto' },
+  hyperparametersPath: '',
+};
+const METHOD_EXAMPLE =
+  '{"type": "supervised", "supervised": {"hyperparameters": {"n_epochs": 3, "learning_rate_multiplier": 1, "batch_size": 1}}}';
+
+function modelOf(value: JsonValue | undefined): string {
+  const { model } = parseModel(text(value, 'model'));
+  if (model === '') throw invalid('model', 'model names a provider but no model; send @slug/model.');
+  return model;
 }
 
 /** Names come from the caller: `__proto__` is a member like any other. */
@@ -136,6 +158,7 @@ function readMethod(body: JsonObject, extra: Record<string, JsonValue | undefine
   if (body.method === undefined && older !== null) {
     return { method: 'supervised', hyperparameters: older, hyperparametersPath: 'hyperparameters' };
   }
+  if (body.method === undefined) throw invalid('method', `method is required, for example ${METHOD_EXAMPLE}.`);
   const method = object(body.method, 'method');
   const type = oneOf(method.type, 'method.type', METHODS);
   for (const [name, value] of Object.entries(method)) {
@@ -145,15 +168,28 @@ function readMethod(body: JsonObject, extra: Record<string, JsonValue | undefine
     return { method: type, hyperparameters: older, hyperparametersPath: 'hyperparameters' };
   }
   const path = `method.${type}.hyperparameters`;
-  const block = object(method[type], `method.${type}`);
+  const block = needed(method[type], `method.${type}`, 'with hyperparameters: ');
   for (const [name, value] of Object.entries(block)) {
     if (name !== 'hyperparameters') keep(extra, `method.${type}.${name}`, value);
   }
-  const hyperparameters = readHyperparameters(object(block.hyperparameters, path), path, false, extra, type === 'dpo');
+  const hyperparameters = readHyperparameters(
+    object(block.hyperparameters ?? {}, path),
+    path,
+    false,
+    extra,
+    type === 'dpo',
+  );
   if (older !== null && HYPERPARAMETERS.some((name) => older[name] !== hyperparameters[name])) {
     throw invalid('hyperparameters', `hyperparameters and ${path} differ; send one of them.`);
   }
   return { method: type, hyperparameters, hyperparametersPath: path };
+}
+
+/** An object whose absence says at once what belongs into it. */
+function needed(value: JsonValue | undefined, param: string, lead: string): JsonObject {
+  if (value === undefined)
+    throw invalid(param, `${param} is required: an object ${lead}${HYPERPARAMETERS.join(', ')}.`);
+  return object(value, param);
 }
 
 function readHyperparameters(
@@ -167,18 +203,21 @@ function readHyperparameters(
     const known = HYPERPARAMETERS.some((one) => one === name) || (dpo && name === 'beta');
     if (!known) keep(extra, `${path}.${name}`, value);
   }
+  const faults = new Faults();
   const number = <T>(name: string, read: (value: JsonValue | undefined, param: string) => T): T | 'auto' =>
-    auto && given[name] === 'auto' ? 'auto' : read(given[name], `${path}.${name}`);
+    auto && given[name] === 'auto' ? 'auto' : faults.read(() => read(given[name], `${path}.${name}`), 'auto' as const);
   const count = (value: JsonValue | undefined, param: string) => int32(value, param, 1);
   const beta = dpo && given.beta !== undefined && given.beta !== null ? given.beta : undefined;
-  return {
+  const out = {
     n_epochs: number('n_epochs', count),
     learning_rate_multiplier: number('learning_rate_multiplier', positiveFloat),
     batch_size: number('batch_size', count),
     ...(beta === undefined
       ? null
-      : { beta: beta === 'auto' ? ('auto' as const) : positiveFloat(beta, `${path}.beta`) }),
+      : { beta: beta === 'auto' ? ('auto' as const) : faults.read(() => positiveFloat(beta, `${path}.beta`), 1) }),
   };
+  faults.done();
+  return out;
 }
 
 function readIntegrations(
@@ -226,21 +265,28 @@ export function readBatch(given: JsonObject, dropParams: ReadonlySet<string>): R
   const body = without(given, dropParams, ['input_file_id', 'endpoint', 'completion_window']);
   const extra: Record<string, JsonValue | undefined> = {};
   for (const [name, value] of Object.entries(body)) if (!BATCH_FIELDS.has(name)) keep(extra, name, value);
-  const options = readGatewayOptions(body.gateway_options, ['x-gateway-config']);
-  const provider = readProviderOptions(body.provider_options, BATCH_OPTIONS);
-  const model = optionalText(body.model, 'model');
+  const faults = new Faults();
+  const optional = (name: string) => faults.read(() => optionalText(body[name], name), null);
+  const input_file_id = faults.read(() => text(body.input_file_id, 'input_file_id'), '');
+  const endpoint = faults.read(() => oneOf(body.endpoint, 'endpoint', ENDPOINTS), '');
+  const window = faults.read(() => oneOf(body.completion_window, 'completion_window', WINDOWS), WINDOWS[0]);
+  const labels = faults.read(() => metadata(body.metadata), null);
+  const model = optional('model');
+  const [job_name, role_arn, output] = [optional('job_name'), optional('role_arn'), optional('output_data_config')];
+  const options = faults.read(() => readGatewayOptions(body.gateway_options, ['x-gateway-config']), null);
+  const provider = faults.read(() => readProviderOptions(body.provider_options, BATCH_OPTIONS), null);
+  faults.done();
   return {
     options,
     batch: {
-      input_file_id: text(body.input_file_id, 'input_file_id'),
-      endpoint: oneOf(body.endpoint, 'endpoint', ENDPOINTS),
-      completion_window: oneOf(body.completion_window, 'completion_window', WINDOWS),
-      metadata: metadata(body.metadata),
+      input_file_id,
+      endpoint,
+      completion_window: window,
+      metadata: labels,
       model: model === null ? (provider?.model ?? null) : parseModel(model).model,
-      job_name: optionalText(body.job_name, 'job_name') ?? provider?.job_name ?? null,
-      role_arn: optionalText(body.role_arn, 'role_arn') ?? provider?.role_arn ?? null,
-      output_data_config:
-        optionalText(body.output_data_config, 'output_data_config') ?? provider?.output_data_config ?? null,
+      job_name: job_name ?? provider?.job_name ?? null,
+      role_arn: role_arn ?? provider?.role_arn ?? null,
+      output_data_config: output ?? provider?.output_data_config ?? null,
       extra,
       body,
     },

@@ -369,7 +369,7 @@ describe('creating a job', () => {
     ['a job_name that is no text', { job_name: 5 }, 'job_name'],
     [
       'gateway_options without an account',
-      { gateway_options: { 'x-gateway-object-store-bucket': 'b' } },
+      { gateway_options: { 'x-gateway-object-store-bucket': 'my-bucket' } },
       'gateway_options.x-gateway-virtual-key',
     ],
     [

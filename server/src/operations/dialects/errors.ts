@@ -13,7 +13,11 @@ function fields(error: SluiceError, dialect: Dialect): JsonObject {
   switch (row.shape) {
     case 'admin':
     case 'openai':
-      return { error: { message: error.message, type: error.type, param: error.param, code: error.code } };
+      return {
+        error: { message: error.message, type: error.type, param: error.param, code: error.code },
+        // As the administration answers it: all that is wrong with a body.
+        ...(error.problems === null ? null : { errors: error.problems.map((problem) => ({ ...problem })) }),
+      };
     case 'failure': {
       const out: JsonObject = { status: 'failure' };
       if (error.kind === 'inline_blocked') {

@@ -61,6 +61,14 @@ export interface Progress {
 export const requestOf = (row: JobRow): StoredRequest => row.request as unknown as StoredRequest;
 export const progressOf = (row: JobRow): Progress => row.progress as Progress;
 export const publicJob = (row: JobRow): FineTuningJob => row.job as unknown as FineTuningJob;
+
+/** The job as it is answered: with the account it runs at, the workspace it is of, and what it has cost once it ended. */
+export const shownJob = (row: JobRow): FineTuningJob => ({
+  cost: null,
+  ...publicJob(row),
+  provider_slug: row.provider_slug,
+  workspace_id: row.workspace_id,
+});
 export const stored = (value: object): Record<string, unknown> => value as Record<string, unknown>;
 export const seconds = (ms: number): number => Math.floor(ms / 1000);
 
@@ -159,6 +167,40 @@ function known(asked: Settings, given: Settings | undefined): Settings {
 
 export type NewEvent = Pick<Row<'training_events'>, 'id' | 'level' | 'message' | 'data' | 'created_at'>;
 
+const STARTED = /\b(?:started|running|in progress)\b/i;
+
+/**
+ * When a job entered these states, in milliseconds and in order: as the provider says it by the job's own times and by its
+ * `events` (oldest first), else when it was seen. `now`: of the look.
+ */
+export function enteredAt(
+  entered: readonly JobStatus[],
+  upstream: Partial<FineTuningJob>,
+  events: readonly NewEvent[],
+  now: number,
+): number[] {
+  const ms = (unix: number | null | undefined) => (typeof unix === 'number' ? unix * 1000 : now);
+  let bound = now;
+  return entered
+    .toReversed()
+    .map((status) => {
+      const last = events.at(-1)?.created_at ?? 0;
+      if (status === 'queued') bound = Math.min(bound, ms(upstream.created_at));
+      else if (status === 'running')
+        bound = Math.min(bound, events.find((event) => STARTED.test(event.message))?.created_at ?? now);
+      else if (FINAL_JOB.has(status)) bound = Math.min(bound, Math.max(last, ms(upstream.finished_at)));
+      return bound;
+    })
+    .reverse();
+}
+
+/** Events of the provider and transitions in one order of time; of the same time, what a job enters comes before what it does there. */
+export function inOrder(events: readonly NewEvent[], transitions: readonly NewEvent[]): NewEvent[] {
+  const final = (event: NewEvent) => FINAL_JOB.has((event.data as { status?: JobStatus }).status ?? 'queued');
+  const rank = (event: NewEvent) => (transitions.includes(event) ? (final(event) ? 2 : 0) : 1);
+  return [...events, ...transitions].sort((a, b) => a.created_at - b.created_at || rank(a) - rank(b));
+}
+
 /** The one event of a transition: its id follows from job and state, so that a second one cannot be stored. */
 export function statusEvent(jobId: string, job: FineTuningJob, status: JobStatus, now: number): NewEvent {
   const id = `ftevent-${digest(jobId, 'status', status)}`;
@@ -175,13 +217,20 @@ export function statusEvent(jobId: string, job: FineTuningJob, status: JobStatus
       return {
         ...at,
         level: 'info',
-        message: `The job succeeded; the model is ${job.fine_tuned_model ?? 'not named'}`,
+        message: `The job succeeded; the model is ${job.fine_tuned_model ?? 'not named'}${costText(job)}`,
+        data: { ...data, cost: job.cost ?? null },
       };
     case 'failed':
       return { ...at, level: 'error', message: `The job failed: ${job.error?.message ?? 'no reason is known'}` };
     case 'cancelled':
       return { ...at, level: 'info', message: 'The job was cancelled' };
   }
+}
+
+function costText({ trained_tokens, cost }: FineTuningJob): string {
+  const usd = (cost as { usd?: number } | null | undefined)?.usd;
+  if (usd === undefined) return '. Its cost is not known: no price or no count of tokens is';
+  return trained_tokens === null ? `. It cost about $${usd}` : `. It trained ${trained_tokens} tokens for $${usd}`;
 }
 
 const filesOf = ({ training_file, validation_file }: FineTuningJob): string =>
@@ -193,8 +242,8 @@ export function advanced({ job }: Advance, now: number): Partial<JobRow> {
 }
 
 /**
- * Writes the row, then its events behind those there are; an event whose id is stored already is left out. The row comes
- * first: two writers then meet there and not at the numbers.
+ * Writes the row, then its events behind those there are, never with a time before theirs; an event whose id is stored
+ * already is left out. The row comes first: two writers then meet there and not at the numbers.
  */
 export async function append(tx: SystemTx | TenantTx, row: JobRow, events: readonly NewEvent[]): Promise<void> {
   if (events.length === 0) return;
@@ -209,10 +258,13 @@ export async function append(tx: SystemTx | TenantTx, row: JobRow, events: reado
     limit: 1,
   });
   let seq = last?.seq ?? 0;
+  let time = last?.created_at ?? 0;
   for (const event of events) {
     if (known.has(event.id)) continue;
     known.add(event.id);
     seq += 1;
-    await tables.insert('training_events', { ...event, organisation_id, workspace_id, job_id, seq });
+    time = Math.max(time, event.created_at);
+    const created_at = time;
+    await tables.insert('training_events', { ...event, created_at, organisation_id, workspace_id, job_id, seq });
   }
 }

@@ -20,7 +20,7 @@ import { cleaned, isMissing } from '../errors.ts';
 import { ledgerOf } from '../ledger.ts';
 import { readJob } from '../requests.ts';
 import { aboutOf, endObject, placeOf, termsOf } from '../usage/rows.ts';
-import { jobUse, NOTHING_USED, type ObjectUse, type Priced } from '../usage/use.ts';
+import { costOf, jobUse, NOTHING_USED, type ObjectUse, type Priced } from '../usage/use.ts';
 import { checked, DatasetRefused, refusedRows } from './job-dataset.ts';
 import { estimate, estimateText, USUAL_EPOCHS } from './job-estimate.ts';
 import {
@@ -29,7 +29,9 @@ import {
   append,
   type Checked,
   digest,
+  enteredAt,
   FIELD,
+  inOrder,
   type JobRow,
   type JobStep,
   type NewEvent,
@@ -106,18 +108,23 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
   ): Promise<void> {
     const priced = FINAL_JOB.has(upstream.status) ? await pricedOf(claim.row) : null;
     await claim.write(async (tx, row, now) => {
-      const next = advance(publicJob(row), upstream, now);
-      const { job, entered } = next;
+      const moved = advance(publicJob(row), upstream, now);
+      const { entered } = moved;
+      const use = FINAL_JOB.has(moved.job.status) ? usedBy(row, moved.job, priced) : null;
+      const next = use === null ? moved : { ...moved, job: { ...moved.job, cost: costOf(use) } };
+      const { job } = next;
       // The first end of the job books what it used; later ones find that done.
-      if (FINAL_JOB.has(job.status)) await endObject(tx, row.id, usedBy(row, job, priced), clock, now);
+      if (use !== null) await endObject(tx, row.id, use, clock, now);
       const patch: Partial<JobRow> = {
         ...advanced(next, now),
         ...more.columns,
         ...(FINAL_JOB.has(job.status) ? { step: 'clean' satisfies JobStep } : null),
       };
       await tx.update('training_jobs', { id: row.id }, patch);
-      const transitions = entered.map((status) => statusEvent(row.id, job, status, now));
-      await append(tx, row, [...(more.events ?? []), ...transitions]);
+      const events = more.events ?? [];
+      const at = enteredAt(entered, upstream, events, now);
+      const transitions = entered.map((status, i) => statusEvent(row.id, job, status, at[i] ?? now));
+      await append(tx, row, inOrder(events, transitions));
       return patch;
     });
     changed(claim.row.id);

@@ -23,7 +23,8 @@ export interface JobSettings {
 }
 
 export const JOB_DEFAULTS: JobSettings = {
-  pollMs: [5_000, 60_000],
+  // The first looks come soon: a short job is seen in each of its states.
+  pollMs: [1_000, 60_000],
   // With waits that grow to five minutes: about a day, a quarter of an hour, half an hour.
   patience: { unreachable: 300, refused: 10, internal: 12 },
   cancelMs: 20_000,

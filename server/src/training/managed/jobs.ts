@@ -22,7 +22,7 @@ import { accountFor, type GatewayOptions, metadataOf, unnamedAccount } from '../
 import { listAnswer, queryOf, readPage, unknownAfter } from '../paging.ts';
 import { bodyOf, readJob } from '../requests.ts';
 import { endObject, usageRow } from '../usage/rows.ts';
-import { NOTHING_USED } from '../usage/use.ts';
+import { costOf, NOTHING_USED } from '../usage/use.ts';
 import { datasetFile, inspect } from './job-dataset.ts';
 import { estimate } from './job-estimate.ts';
 import {
@@ -39,6 +39,7 @@ import {
   type Role,
   type StoredRequest,
   seconds,
+  shownJob,
   statusEvent,
   stored,
   upstreamRequest,
@@ -174,7 +175,7 @@ export function createManagedJobs(
       await append(tx, row, [statusEvent(id, shown, 'validating_files', now)]);
     });
     options.wake(id);
-    return json(shown);
+    return json(shownJob(row));
   }
 
   interface Planned extends Connection {
@@ -262,12 +263,12 @@ export function createManagedJobs(
         limit: limit + 1,
       });
     });
-    return listAnswer({ data: rows.slice(0, limit).map(publicJob), has_more: rows.length > limit }, false);
+    return listAnswer({ data: rows.slice(0, limit).map(shownJob), has_more: rows.length > limit }, false);
   }
 
   async function retrieve(call: ObjectCall): Promise<ObjectAnswer> {
     queryOf(call.query, []);
-    return json(publicJob(await find(call)));
+    return json(shownJob(await find(call)));
   }
 
   /**
@@ -290,7 +291,8 @@ export function createManagedJobs(
         await tx.update('training_jobs', { id }, { ...asked, progress: stored(progress) });
         return { ...latest, ...asked };
       }
-      const next = advance(publicJob(latest), { status: 'cancelled' }, now);
+      const moved = advance(publicJob(latest), { status: 'cancelled' }, now);
+      const next = { ...moved, job: { ...moved.job, cost: costOf(NOTHING_USED) } };
       const patch = { ...asked, ...advanced(next, now), step: 'clean' satisfies JobStep };
       await tx.update('training_jobs', { id }, patch);
       await endObject(tx, id, NOTHING_USED, clock, due);
@@ -299,7 +301,7 @@ export function createManagedJobs(
     });
     options.wake(id);
     const ended = FINAL_JOB.has(row.status) ? row : await outcome(call, id);
-    if (ended.status === 'cancelled') return json(publicJob(ended));
+    if (ended.status === 'cancelled') return json(shownJob(ended));
     if (FINAL_JOB.has(ended.status)) throw finalState(ended);
     throw new SluiceError(
       'invalid_request',

@@ -42,6 +42,25 @@ export const NOTHING_USED: ObjectUse = {
 
 export const unknownUse = (note: string): ObjectUse => ({ ...NOTHING_USED, unpriced: 1, note });
 
+/** What a job cost as its answer shows it. */
+export interface JobPaid {
+  /** Dollars, as they are booked. */
+  readonly usd: number;
+  /** Where the price came from; null where nothing was trained. */
+  readonly basis: string | null;
+  readonly usd_per_million_tokens: number | null;
+}
+
+/** Null when it is not known. */
+export function costOf({ cost, unpriced, price }: ObjectUse): JobPaid | null {
+  if (unpriced > 0) return null;
+  return {
+    usd: cost / 1_000_000,
+    basis: price?.source ?? null,
+    usd_per_million_tokens: price?.rates.training ?? null,
+  };
+}
+
 /** Where prices come from. */
 export interface Priced {
   readonly account: Pick<Account, 'provider' | 'stored'>;
