@@ -19,15 +19,12 @@ const PAGES = [
 ];
 
 /** Pages that are still to be written anew. */
-const PENDING = new Set([
-  ...[
-    'api-keys',
-    'files-batches-fine-tuning',
-    'organisation-settings',
-
-    'sandbox',
-    'users',
-  ].map((name) => `docs/guides/${name}.md`),
+const PENDING = new Set<string>([
+  'docs/guides/api-keys.md',
+  'docs/guides/files-batches-fine-tuning.md',
+  'docs/guides/organisation-settings.md',
+  'docs/guides/sandbox.md',
+  'docs/guides/users.md',
 ]);
 
 function files(dir: string): string[] {
