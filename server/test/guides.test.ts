@@ -1,13 +1,17 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
+import { effectiveSettings, loadConfig } from '../src/config.ts';
 import { parseConfig } from '../src/resources/configs/schema.ts';
+import { killAll, runCommand, startByNpm } from './support/process.ts';
 import { startServer } from './support/server.ts';
 
 const GUIDES = new URL('../../docs/guides/', import.meta.url);
+
+afterAll(killAll);
 
 /** The blocks of a guide that are commands, as one script. */
 const commandsOf = (guide: string): string =>
@@ -59,4 +63,61 @@ it.each([
   const configs = [...guide.matchAll(/^```json\n(.*?)^```$/gms)].map(([, text]) => JSON.parse(text ?? '') as unknown);
   expect(configs.length).toBeGreaterThanOrEqual(least);
   for (const config of configs) expect(parseConfig(config, { checkHost: () => null })).toEqual({ ok: true, config });
+});
+
+const README = new URL('../../README.md', import.meta.url);
+
+it('npm start with its flags, as the README and the guides have them, serves the first request of the README', async () => {
+  const readme = await readFile(README, 'utf8');
+  const request = /^## First request$.*?^```\n(curl .*?)^```$/ms.exec(readme)?.[1] ?? '';
+  expect(request).toContain('./data/first-run.json');
+  const directory = await mkdtemp(join(tmpdir(), 'sluice-readme-'));
+  const server = await startByNpm(tmpdir(), { SLUICE_DRAIN_SECONDS: '1' }, [
+    '--port',
+    '0',
+    '--data-dir',
+    join(directory, 'data'),
+  ]);
+  try {
+    const path = `${join(process.execPath, '..')}:${process.env.PATH}`;
+    const shell = spawn('bash', ['-eu'], { cwd: directory, env: { ...process.env, PATH: path } });
+    let printed = '';
+    shell.stdout.on('data', (bytes) => (printed += bytes));
+    shell.stdin.end(request.replace('http://127.0.0.1:8787', server.url));
+    expect((await once(shell, 'close'))[0]).toBe(0);
+    expect(printed).toContain('Hello');
+    expect(printed.endsWith('data: [DONE]\n\n')).toBe(true);
+  } finally {
+    server.child.kill('SIGTERM');
+    await server.ended;
+    await rm(directory, { recursive: true, force: true });
+  }
+}, 60_000);
+
+it('the first command of the README listens and keeps its data where it says', async () => {
+  const readme = await readFile(README, 'utf8');
+  expect(readme).toMatch(/^npm ci && npm start +#.* on http:\/\/127\.0\.0\.1:8787, data in \.\/data$/m);
+  expect(loadConfig([], {}, tmpdir())).toMatchObject({
+    host: '127.0.0.1',
+    port: 8787,
+    dataDir: join(process.cwd(), 'data'),
+  });
+});
+
+it('every command, script and setting that the README and the guides name exists', async () => {
+  const pages = [README, ...(await readdir(GUIDES)).map((name) => new URL(name, GUIDES))];
+  const text = (await Promise.all(pages.map((page) => readFile(page, 'utf8')))).join('\n');
+  const found = (pattern: RegExp) => [...new Set([...text.matchAll(pattern)].map(([, name = '']) => name))];
+  const { scripts } = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8')) as {
+    scripts: Record<string, string>;
+  };
+  const known = new Set(effectiveSettings([], {}, tmpdir()).map(({ name }) => String(name)));
+  const help = (await runCommand([], {}, tmpdir())).out;
+  const commands = found(/npm run sluice -- ([a-z][a-z-]*)/g);
+  const settings = found(/\b((?:SLUICE|BLOCK)_[A-Z_]+)\b/g);
+  expect(commands.length).toBeGreaterThan(5);
+  expect(settings.length).toBeGreaterThan(20);
+  expect(commands.filter((name) => !help.includes(`npm run sluice -- ${name}`))).toEqual([]);
+  expect(found(/npm run ([a-z:-]+)/g).filter((name) => !(name in scripts))).toEqual([]);
+  expect(settings.filter((name) => !known.has(name))).toEqual([]);
 });
