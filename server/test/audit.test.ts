@@ -279,6 +279,8 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
           request_headers: expect.stringContaining('content-type'),
           user_id: expect.any(String),
           user_type: 'api_key',
+          actor_name: null,
+          key_name: expect.any(String),
           actor: 'api_key',
           organisation_id: admin.a.organisation_id,
           workspace_id: admin.a.workspace_id,
@@ -422,6 +424,49 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
         const headers = await signIn(admin.tables, sessions, user);
         expect([role, (await list('', { key: null, headers })).status]).toEqual([role, status]);
       }
+    });
+
+    it('shows the present names of the user and of the key, which are not part of the chain', async () => {
+      const { tables, a } = admin;
+      const person = { role: 'admin', first_name: 'Ada', last_name: 'King' } as const;
+      const user = await addUser(tables, a.organisation_id, person);
+      const headers = await signIn(tables, sessions, user);
+      const recordOf = async (answer: Answer) =>
+        (await list(`request_id=${answer.headers.get('x-gateway-request-id')}`)).body.records[0];
+      const scopes = ['configs.create'];
+      const makeKey = async (type: string, more: object) =>
+        (await ok('POST', `/v1/api-keys/${type}`, { body: { name: `of ${type}`, scopes, ...more } })).body;
+      const body = () => ({ name: 'named', config: { retry: { attempts: 1 } }, workspace_id: a.workspace_id });
+      const service = await makeKey('organisation/service', {});
+      const personal = await makeKey('workspace/user', { workspace_id: a.workspace_id, user_id: user.id });
+      const made = [
+        await ok('POST', '/v1/configs', { body: body(), key: null, headers }),
+        await ok('POST', '/v1/configs', { body: body(), key: service.key }),
+        await ok('POST', '/v1/configs', { body: body(), key: personal.key }),
+      ];
+      const names = async () =>
+        Promise.all(
+          made.map(async (answer) => {
+            const { actor_name, key_name, hash } = await recordOf(answer);
+            return { actor_name, key_name, hash };
+          }),
+        );
+      const before = await names();
+      expect(before).toMatchObject([
+        { actor_name: 'Ada King', key_name: null },
+        { actor_name: null, key_name: 'of organisation/service' },
+        { actor_name: 'Ada King', key_name: 'of workspace/user' },
+      ]);
+      await tables.systemWrite((tx) => tx.update('users', { id: user.id }, { last_name: 'Lovelace' }));
+      await ok('PUT', `/v1/api-keys/${service.id}`, { body: { name: 'renamed' } });
+      const after = await names();
+      expect(after).toMatchObject([
+        { actor_name: 'Ada Lovelace' },
+        { key_name: 'renamed' },
+        { key_name: 'of workspace/user' },
+      ]);
+      expect(after.map(({ hash }) => hash)).toEqual(before.map(({ hash }) => hash));
+      expect((await verify()).finding).toBeNull();
     });
 
     it('knows no other organisation', async () => {

@@ -493,7 +493,7 @@ export const SCHEMA = {
     window_no: int(),
     kind: text<AlertKind>(),
     channel: text<'webhook' | 'email'>(),
-    /** Address or URL. */
+    /** Address or URL. Empty: the alert has no recipient, and is kept to be listed; its `channel` means nothing. */
     recipient: text(),
     /** What is told, as it was when the alert was raised. */
     body: json<Record<string, unknown>>(),

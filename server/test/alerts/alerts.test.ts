@@ -106,6 +106,40 @@ it('a used-up policy sends one signed call and one mail to everybody who is name
   expect((await server.admin('DELETE', `/policies/usage-limits/${body.id}`)).status).toBe(200);
 }, 60_000);
 
+it('an alert without recipients is in the list of its policy, with the value that it is about', async () => {
+  expect((await server.admin('PUT', '/admin/organisation/settings', { alerts: null })).status).toBe(200);
+  const { body: key } = await server.admin('POST', '/api-keys/workspace/service', {
+    name: 'quiet',
+    workspace_id: server.first.workspace_id,
+    scopes: ['completions.write'],
+  });
+  const { body } = await policy({ name: 'quiet', conditions: [{ key: 'api_key', value: key.id }] });
+  const sent = [receiver.calls.length, sink.mails.length];
+  const chat = { model: '@sandbox/echo', messages: [{ role: 'user', content: 'x' }] };
+  await eventually(async () => {
+    const answer = await server.call('/chat/completions', chat, { 'x-gateway-api-key': String(key.key) });
+    await answer.text();
+    return answer.status === 412;
+  });
+  const list = async () => (await server.admin('GET', `/policies/usage-limits/${body.id}/alerts`)).body;
+  await eventually(async () => (await list()).total === 1);
+  expect(await list()).toMatchObject({
+    data: [
+      {
+        alert: 'exhausted',
+        value_key: `api_key:${key.id}`,
+        channel: null,
+        recipient: null,
+        status: 'no_recipients',
+        tries: 0,
+        next_try_at: null,
+      },
+    ],
+  });
+  expect([receiver.calls.length, sink.mails.length]).toEqual(sent);
+  expect((await server.admin('DELETE', `/policies/usage-limits/${body.id}`)).status).toBe(200);
+}, 60_000);
+
 it('a new secret comes with the time until which the one before signs too', async () => {
   const { body } = await server.admin('POST', '/admin/organisation/webhook-secret');
   const again = await server.admin('POST', '/admin/organisation/webhook-secret');

@@ -193,6 +193,19 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
     expect(await deliveries()).toHaveLength(2 * MOST_TOLD + 4);
   });
 
+  it('an alert without recipients is kept once to be listed, and is never due', async () => {
+    const { tables, clock, use, raise, audits } = await world(engine);
+    await use(termsWith({ limit: 10 }), 10);
+    await raise();
+    await raise();
+    const kept = () => tables.systemRead((tx) => tx.list('alert_deliveries', {}));
+    expect(await kept()).toMatchObject([{ kind: 'exhausted', recipient: '', next_at: null, delivered_at: null }]);
+    await useAll(tables, clock, 'many', MOST_TOLD + 5);
+    await raise();
+    expect(await audits()).toHaveLength(MOST_TOLD + 6);
+    expect(await kept()).toHaveLength(MOST_TOLD);
+  });
+
   it('an organisation with very many alerts lets those of others through after a hundred', async () => {
     const { tables, clock } = await world(engine);
     const other = { organisationId: 'org-2', workspaceId: 'ws-2' };

@@ -96,7 +96,7 @@ async function raiseOne({ tables, clock, macs, publicUrl }: RaiseOptions, found:
       const body = { ...alertEvent(alert, bucket, workspace?.slug ?? null, publicUrl()) };
       const channels = channelsOf(recipients);
       if (await isTold(tx, bucket, kind, now, channels.length)) return;
-      for (const [channel, recipient] of channels) {
+      for (const [channel, recipient] of channels.length === 0 ? NOBODY : channels) {
         await tx.insert('alert_deliveries', {
           id: uuidv7(clock),
           organisation_id: organisationId,
@@ -110,7 +110,7 @@ async function raiseOne({ tables, clock, macs, publicUrl }: RaiseOptions, found:
           recipient,
           body,
           tries: 0,
-          next_at: now,
+          next_at: recipient === '' ? null : now,
           delivered_at: null,
           last_error: null,
           created_at: now,
@@ -121,6 +121,9 @@ async function raiseOne({ tables, clock, macs, publicUrl }: RaiseOptions, found:
   );
 }
 
+/** Of an alert without recipients: it is listed as the others are, and never sent. */
+const NOBODY = [['email', '']] as const;
+
 /** Whether its recipients were told enough of this limit: what comes on top is in the audit log. */
 async function isTold(
   tx: TenantTx,
@@ -129,9 +132,8 @@ async function isTold(
   now: number,
   recipients: number,
 ): Promise<boolean> {
-  if (recipients === 0) return true;
   const where = { owner_kind, owner_id, kind, created_at: { gt: now - HOUR_MS } };
-  return (await tx.count('alert_deliveries', { where })) >= MOST_TOLD * recipients;
+  return (await tx.count('alert_deliveries', { where })) >= MOST_TOLD * Math.max(1, recipients);
 }
 
 function channelsOf({ emails, webhookUrls }: AlertRecipients): (readonly ['webhook' | 'email', string])[] {

@@ -51,6 +51,11 @@ const record = z.object({
   user_id: z.string().nullable().describe('The signed-in user or the API key; null for the operator and for Sluice.'),
   user_type: z.enum(['user', 'api_key']).describe('`api_key` for every credential that is not a signed-in user.'),
   actor: z.enum(['user', 'api_key', 'operator', 'system']).describe('The actor; `system` is a job of Sluice.'),
+  actor_name: z
+    .string()
+    .nullable()
+    .describe('Name of the user, or of the user whose key it is, as it is now; null for others. Not in the hash.'),
+  key_name: z.string().nullable().describe('Name of the API key as it is now; null for others. Not in the hash.'),
   organisation_id: z.string(),
   workspace_id: z.string().nullable(),
   response_status_code: z.int(),
@@ -103,7 +108,7 @@ const list: Action<unknown, AuditQuery> = {
             ],
             ...page,
           });
-    return { object: 'list', total, records: rows.map(present) };
+    return { object: 'list', total, records: await named(tx, rows) };
   },
 };
 
@@ -145,7 +150,25 @@ function spellings(name: string): string[] {
   return [...new Set([words, words.replaceAll(' ', '-'), words.replaceAll(' ', '_'), name])];
 }
 
-function present(row: Row<'audit_log'>): z.input<typeof record> {
+/** Rows with the names of their actors: read here, because a row keeps its hash when a name changes. */
+async function named(tx: TenantTx, rows: readonly Row<'audit_log'>[]): Promise<z.input<typeof record>[]> {
+  const idsOf = (actor: Row<'audit_log'>['user_type']) => [
+    ...new Set(rows.flatMap(({ user_type, user_id }) => (user_type === actor && user_id !== null ? [user_id] : []))),
+  ];
+  const keyIds = idsOf('api_key');
+  const keys = keyIds.length === 0 ? [] : await tx.list('api_keys', { where: { id: { in: keyIds } } });
+  const keyOf = new Map(keys.map((key) => [key.id, key]));
+  const userIds = [...new Set([...idsOf('user'), ...keys.flatMap(({ user_id }) => user_id ?? [])])];
+  const users = userIds.length === 0 ? [] : await tx.list('users', { where: { id: { in: userIds } } });
+  const nameOf = new Map(users.map((user) => [user.id, `${user.first_name} ${user.last_name}`.trim() || user.email]));
+  return rows.map((row) => {
+    const key = row.user_type === 'api_key' ? keyOf.get(row.user_id ?? '') : undefined;
+    const user = row.user_type === 'user' ? row.user_id : key?.user_id;
+    return { ...present(row), actor_name: nameOf.get(user ?? '') ?? null, key_name: key?.name ?? null };
+  });
+}
+
+function present(row: Row<'audit_log'>): Omit<z.input<typeof record>, 'actor_name' | 'key_name'> {
   const { user_type: actor, timestamp, resource_type, ...rest } = row;
   return {
     ...rest,

@@ -1,5 +1,6 @@
 /** `GET /policies/usage-limits/{id}/alerts`: the alerts of a policy and whom they have reached. */
 import { z } from 'zod';
+import { isObject } from '../../../kernel/json.ts';
 import type { Row } from '../../../store/schema.ts';
 import { findRow, listOf } from '../../define.ts';
 import { queryInteger, tenantFields } from '../../fields.ts';
@@ -16,9 +17,10 @@ const query = z.strictObject({
 const item = z.object({
   id: z.string().describe('Also the webhook-id.'),
   alert: z.enum(['threshold', 'exhausted', 'unpriced']),
-  channel: z.enum(['webhook', 'email']),
-  recipient: z.string().describe('The address, or the host of the webhook.'),
-  status: z.enum(['waiting', 'delivered', 'failed']),
+  value_key: z.string().nullable().describe('The value that the limit counts for, as in the webhook.'),
+  channel: z.enum(['webhook', 'email']).nullable().describe('Null for an alert without recipients.'),
+  recipient: z.string().nullable().describe('The address, or the host of the webhook. Null without recipients.'),
+  status: z.enum(['waiting', 'delivered', 'failed', 'no_recipients']),
   tries: z.int(),
   next_try_at: z.string().nullable(),
   delivered_at: z.string().nullable(),
@@ -27,13 +29,13 @@ const item = z.object({
 });
 
 function present(row: Row<'alert_deliveries'>): z.input<typeof item> {
+  const { data } = row.body;
+  const value = isObject(data) ? data.value_key : null;
   return {
     id: row.id,
     alert: row.kind,
-    channel: row.channel,
-    // A webhook of the organisation may have a secret in its path, and this is read with rights in a workspace.
-    recipient: row.channel === 'webhook' ? (URL.parse(shownUrl(row.recipient))?.host ?? '') : row.recipient,
-    status: row.delivered_at !== null ? 'delivered' : row.next_at === null ? 'failed' : 'waiting',
+    value_key: typeof value === 'string' ? value : null,
+    ...recipientOf(row),
     tries: row.tries,
     next_try_at: toIsoOrNull(row.next_at),
     delivered_at: toIsoOrNull(row.delivered_at),
@@ -42,12 +44,23 @@ function present(row: Row<'alert_deliveries'>): z.input<typeof item> {
   };
 }
 
+function recipientOf(row: Row<'alert_deliveries'>): Pick<z.input<typeof item>, 'channel' | 'recipient' | 'status'> {
+  const { channel, recipient } = row;
+  if (recipient === '') return { channel: null, recipient: null, status: 'no_recipients' };
+  return {
+    channel,
+    // A webhook of the organisation may have a secret in its path, and this is read with rights in a workspace.
+    recipient: channel === 'webhook' ? (URL.parse(shownUrl(recipient))?.host ?? '') : recipient,
+    status: row.delivered_at !== null ? 'delivered' : row.next_at === null ? 'failed' : 'waiting',
+  };
+}
+
 export const alerts: Action<{ id: string }, z.output<typeof query>> = {
   id: 'policies.usage-limits.alerts',
   method: 'GET',
   path: '/policies/usage-limits/:id/alerts',
   summary: 'List the alerts of a usage-limits policy',
-  description: 'One for each recipient, newest first, for 30 days.',
+  description: 'One for each recipient, newest first, for 30 days; one for an alert without recipients.',
   tag: 'Policies',
   auth: 'key_or_login',
   scopes: ['policies.read'],
