@@ -422,6 +422,7 @@ async function open(
     const local = share?.counters ?? counters;
     const mails = outbox === null ? null : new MailDesk({ counters, local, clock: storeClock, log, post: outbox.post });
     const admin = {
+      mails,
       accessLog,
       tables,
       vault,
@@ -481,6 +482,7 @@ async function open(
       sessions,
       invitations: new Invitations({ tables, vault, clock: storeClock, sessions }),
       mailedLinks: new MailedLinks({ tables, vault, clock: storeClock, log, random: cryptoRandom, publicUrl, mails }),
+      addresses: { tables, vault, clock: storeClock, mails },
       logs,
       publicUrl,
       dist: CONSOLE_DIST,

@@ -52,6 +52,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       audit: { clock: systemClock, vault: plainVault },
       sessions,
       invitations: new Invitations({ tables, vault: plainVault, clock: systemClock, sessions }),
+      addresses: { tables, vault: plainVault, clock: systemClock, mails: null },
       mailedLinks: new MailedLinks({
         tables,
         vault: plainVault,

@@ -106,6 +106,12 @@ export async function signOut(session: Session): Promise<void> {
   if (!response.ok && response.status !== 401) await json(response);
 }
 
+/** Confirms the new address of the signed-in user and answers it. */
+export async function confirmAddress(session: Session, token: string): Promise<string> {
+  const response = await call('POST', 'email', { body: { token }, csrf: session.csrf_token });
+  return (await json<{ email: string }>(response)).email;
+}
+
 /** What the invite of this link offers; throws when it is unknown, used, cancelled or expired. */
 export async function getInvite(token: string): Promise<Invite> {
   return json<Invite>(await call('POST', 'invite', { body: { token } }));

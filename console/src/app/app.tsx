@@ -2,6 +2,7 @@ import { useCallback, useEffect, useState } from 'react';
 import { ApiError, getSession, type Session } from '../api/client.ts';
 import { Logo } from '../components/logo.tsx';
 import { Notice } from '../components/notice.tsx';
+import { ConfirmAddressPage } from '../pages/confirm-address.tsx';
 import { FirstRequestPage } from '../pages/first-request.tsx';
 import { InvitePage } from '../pages/invite.tsx';
 import { SignInPage } from '../pages/sign-in.tsx';
@@ -11,6 +12,7 @@ type State =
   | { at: 'signed-out'; reason: string | null; token: string | null }
   | { at: 'signed-in'; session: Session }
   | { at: 'invited'; token: string | null }
+  | { at: 'confirming'; token: string | null }
   | { at: 'unreachable'; message: string };
 
 /**
@@ -42,6 +44,7 @@ export function App() {
   const start = useCallback(async () => {
     const token = takeToken();
     if (location.pathname === '/console/invite') return setState({ at: 'invited', token });
+    if (location.pathname === '/console/email') return setState({ at: 'confirming', token });
     if (token) return setState({ at: 'signed-out', reason: null, token });
     try {
       const session = await getSession();
@@ -62,6 +65,7 @@ export function App() {
 
   if (state.at === 'signed-in') return <FirstRequestPage session={state.session} onSignedOut={signedOut} />;
   if (state.at === 'invited') return <InvitePage key={state.token} token={state.token} onSignedIn={signedIn} />;
+  if (state.at === 'confirming') return <ConfirmAddressPage key={state.token} token={state.token} />;
   if (state.at === 'signed-out') {
     return <SignInPage key={state.token} token={state.token} reason={state.reason} onSignedIn={signedIn} />;
   }

@@ -15,6 +15,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import type { LogSink, StoredLog } from '../store/ports.ts';
+import { type AddressChangeDeps, ConfirmBody, confirmAddress } from './address-change.ts';
 import { consoleEntry, type EntryDeps } from './audit.ts';
 import { isConsoleBuilt } from './console-dist.ts';
 import { AcceptBody, type Invitations, LookUpBody } from './invitations.ts';
@@ -26,6 +27,7 @@ export interface ConsoleDeps {
   readonly sessions: ConsoleSessions;
   readonly invitations: Invitations;
   readonly mailedLinks: MailedLinks;
+  readonly addresses: AddressChangeDeps;
   /** Clock and signature of audit rows. */
   readonly audit: EntryDeps;
   readonly log: Log;
@@ -92,6 +94,7 @@ export const CONSOLE_ROUTES = [
   ['GET', '/console/', false],
   ['GET', '/console/sign-in', false],
   ['GET', '/console/invite', false],
+  ['GET', '/console/email', false],
   ['GET', '/console/*', false],
   ['GET', '/console/api/sign-in', false],
   ['POST', '/console/api/sign-in-link', false],
@@ -101,6 +104,7 @@ export const CONSOLE_ROUTES = [
   ['DELETE', '/console/api/session', true],
   ['POST', '/console/api/invite', false],
   ['POST', '/console/api/invite/acceptance', false],
+  ['POST', '/console/api/email', true],
   ['POST', '/console/api/try', true],
   ['GET', '/console/api/records/:traceId', true],
 ] as const;
@@ -137,6 +141,7 @@ async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<v
   app.get('/console/', page);
   app.get('/console/sign-in', page);
   app.get('/console/invite', page);
+  app.get('/console/email', page);
   app.get('/console/*', async (request, reply) => {
     if (!String(request.headers.accept ?? '').includes('text/html')) throw new SluiceError('not_found', NO_SUCH_PATH);
     reply.headers(SECURITY_HEADERS).header('cache-control', 'no-store');
@@ -195,6 +200,15 @@ function registerApi(app: FastifyInstance, deps: ConsoleDeps): void {
     await sessions.signOut(await authenticate(sessions, request), recorded(request, 'delete'));
     reply.header('set-cookie', sessions.setCookie(null)).header('cache-control', 'no-store');
     return reply.code(204).send();
+  });
+
+  app.post('/console/api/email', async (request, reply) => {
+    const session = await authenticate(sessions, request);
+    const { token } = await readBody(request, ConfirmBody, SESSION_BODY_BYTES);
+    const email = await confirmAddress(deps.addresses, session, token, request);
+    sessions.invalidate();
+    reply.header('cache-control', 'no-store');
+    return reply.send({ object: 'console_email', email });
   });
 
   // Not GET: the token must not stand in an address.

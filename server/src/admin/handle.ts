@@ -20,6 +20,7 @@ import type { Log } from '../kernel/log.ts';
 import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
+import type { Mails } from '../resources/ports.ts';
 import { type FindReferences, findReferences } from '../resources/references.ts';
 import type { AnyAction, AnyOperatorAction, Call, Later } from '../resources/resource.ts';
 import type { CheckHost } from '../resources/shapes.ts';
@@ -53,6 +54,8 @@ export interface AdminDeps {
   readonly checkHost: CheckHost;
   /** SLUICE_PUBLIC_URL; a function because a free port is known only after listening. */
   readonly publicUrl: () => string;
+  /** Null or absent: no mail server is configured. */
+  readonly mails?: Mails | null;
   /** What can stand in the way of a delete; the catalogue's when absent. */
   readonly references?: readonly FindReferences[];
   /** Waits until this node acts on every change committed so far, so that a caller sees its own write take effect. */
@@ -203,7 +206,8 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const signedIn = principal.kind === 'user' && principal.role !== 'owner';
   const member = signedIn && principal.role === 'member';
   const reachable = member ? roleScopes('member', 'admin', SECURITY_DEFAULTS) : principal.scopes;
-  if (!mayUse(reachable, scopes, row.auth)) throw missingScope(scopes);
+  const self = principal.kind === 'user' && row.own !== undefined && isSelf(principal, params[row.own.param]);
+  if (!self && !mayUse(reachable, scopes, row.auth)) throw missingScope(scopes);
   trail.query = parseQuery(request.raw.url ?? '');
   const asked = withoutRepeated(row.query, trail.query, request.params);
   const query: unknown = row.query === null ? noParameters(asked) : validate(row.query, { ...asked });
@@ -212,13 +216,19 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const body: unknown = row.body === null ? noBody(sent) : validate(row.body, sent);
   const input = { params, query, body };
   if (row.auth === 'operator') return actAsOperator(deps, row, request, trail, input);
-  const reach = await resolveWorkspace(deps.tables, principal, row, input);
-  if (signedIn && !mayUse(reach.scopes, scopes, row.auth)) throw missingScope(scopes);
+  const named = Object.keys(trail.body ?? {});
+  const own = self && named.length > 0 && named.every((field) => row.own?.fields.includes(field));
+  if (!own && !mayUse(reachable, scopes, row.auth)) throw missingScope(scopes);
+  const route = own ? { tenant: row.tenant, workspace: 'joined' as const } : row;
+  const reach = await resolveWorkspace(deps.tables, principal, route, input);
+  if (signedIn && !own && !mayUse(reach.scopes, scopes, row.auth)) throw missingScope(scopes);
   trail.workspaceId = reach.workspaceId;
   const { scopes: held, workspaceId } = reach;
   const acting = signedIn ? { ...principal, scopes: held, workspaceId: member ? workspaceId : null } : principal;
   return act(deps, row, request, trail, acting, tenantOf(principal, reach.workspaceId), input);
 }
+
+const isSelf = ({ userId }: Principal, named: unknown) => typeof named === 'string' && named.toLowerCase() === userId;
 
 async function identify(deps: Serving, row: AdminRow, request: FastifyRequest): Promise<Principal> {
   const token = readCredential(request.raw.rawHeaders);
@@ -278,6 +288,7 @@ async function act(
     checkHost: deps.checkHost,
     requestId: trail.requestId,
     publicUrl: deps.publicUrl().replace(/\/+$/, ''),
+    mails: deps.mails ?? null,
     audited: (resourceId, change, workspaceId) => {
       trail.resourceId = resourceId;
       trail.workspaceId ??= workspaceId ?? null;
@@ -355,6 +366,9 @@ async function carryOn(deps: Serving, request: FastifyRequest, { work }: Deferre
       },
       get accounts() {
         return has(deps.accounts, 'way to ask providers');
+      },
+      get mails() {
+        return has(deps.mails ?? undefined, 'mail server');
       },
     });
   } finally {

@@ -6,7 +6,7 @@ import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import type { LogSink, Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
 import type { Row, TableName, TenantTable } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
-import type { ProviderAccounts } from './ports.ts';
+import type { Mails, ProviderAccounts } from './ports.ts';
 import type { Reference, ReferredTo } from './references.ts';
 import type { CheckHost } from './shapes.ts';
 
@@ -69,6 +69,10 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
    */
   readonly secretAnswer?: boolean;
   /**
+   * A signed-in user needs no scope to change these fields of the body, where the path parameter names that user.
+   */
+  readonly own?: { readonly param: string; readonly fields: readonly string[] };
+  /**
    * What a write has to ask of others: no transaction may wait for them. `find` reads what is needed for it, null for nothing;
    * `ask` runs outside any transaction, and what it answers is `call.asked`.
    */
@@ -94,6 +98,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly requestId: string;
   /** SLUICE_PUBLIC_URL without a trailing slash, for links that are handed out. */
   readonly publicUrl: string;
+  /** Null: no mail server is configured. */
+  readonly mails: Mails | null;
   /**
    * Names the object in the audit row, and the object as it was and as it is: rows or answers, whose secrets the audit
    * masks by column and by name. `defineResource` does this for its five verbs; what a rule adds is put beside it, so an
@@ -121,6 +127,7 @@ export interface Later {
   /** Records of requests, one at a time; those of this node are there as soon as they are written. */
   readonly records: Pick<LogSink, 'find'>;
   readonly accounts: ProviderAccounts;
+  readonly mails: Mails;
 }
 
 /** An object before and after a write; null where there was or is none. */
@@ -244,7 +251,17 @@ export type AnyOperatorAction = OperatorAction<any, any, any, any>;
 export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
   extends Omit<
     Call<P, Q, B>,
-    'principal' | 'tenant' | 'tx' | 'audited' | 'vault' | 'checkHost' | 'publicUrl' | 'references' | 'later' | 'asked'
+    | 'principal'
+    | 'tenant'
+    | 'tx'
+    | 'audited'
+    | 'vault'
+    | 'checkHost'
+    | 'publicUrl'
+    | 'mails'
+    | 'references'
+    | 'later'
+    | 'asked'
   > {
   readonly tx: SystemTx;
   /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */

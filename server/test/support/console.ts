@@ -137,6 +137,7 @@ export async function consoleServer(options: {
       publicUrl,
       mails,
     }),
+    addresses: { tables, vault: plainVault, clock, mails },
     log: silentLog,
     publicUrl,
     dist: options.dist ?? CONSOLE_DIST,

@@ -1,8 +1,12 @@
 /** The address of a user: the one place that changes it, and the link that a user confirms a new one with. */
+import { timingSafeEqual } from 'node:crypto';
+import { z } from 'zod';
 import type { Clock } from '../../../kernel/clock.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
+import type { Macs } from '../../../store/vault.ts';
+import type { Call } from '../../resource.ts';
 
 /** Throws 409 when another user of the organisation has this address. */
 export async function checkFree(tx: TenantTx, email: string, param: string | null = null): Promise<void> {
@@ -37,3 +41,81 @@ export async function changeAddress(
 
 /** A time that this row has not had yet: links name the state of the user that they were made for. */
 export const laterThan = (user: Row<'users'>, clock: Clock): number => Math.max(clock.now(), user.last_updated_at + 1);
+
+/** How long a link to a new address may be opened, milliseconds. */
+const CONFIRM_TTL_MS = 60 * 60_000;
+const USE = 'address of a user 1';
+const TOKEN = /^([0-9A-Za-z_-]{1,800})\.([0-9A-Za-z_-]{1,64})\.([0-9A-Za-z_-]{43})$/;
+
+const confirmation = z.strictObject({
+  organisation_id: z.string(),
+  user_id: z.string(),
+  email: z.string(),
+  /** `last_updated_at` of the user that the link was made for: any later change of the user ends the link. */
+  as_of: z.number(),
+  expires_at: z.number(),
+});
+
+/** What a link to a new address says. */
+export type Confirmation = z.output<typeof confirmation>;
+
+/**
+ * Sends a link to the address that a user asks for. The user's `last_updated_at` must become what this answers, in the same
+ * transaction. Throws 403 for another user's address, 400 without a mail server, and 409 as `checkFree`.
+ */
+export async function askForAddress(
+  call: Pick<Call, 'principal' | 'tx' | 'clock' | 'vault' | 'mails' | 'publicUrl' | 'afterCommit'>,
+  user: Row<'users'>,
+  email: string,
+): Promise<number> {
+  const { principal, tx, clock, vault, mails, publicUrl } = call;
+  const command = `npm run sluice -- user-email ${user.email} ${email}`;
+  const param = 'email';
+  if (principal.kind !== 'user' || principal.userId !== user.id) {
+    const message = `Only the user changes the address, signed in. On the server’s shell it is: ${command}`;
+    throw new SluiceError('forbidden', message, { param });
+  }
+  if (mails === null) {
+    const message = `This Sluice has no mail server to confirm an address with. Use the server’s shell: ${command}`;
+    throw new SluiceError('validation', message, { param });
+  }
+  await checkFree(tx, email, param);
+  const asOf = laterThan(user, clock);
+  const said: Confirmation = {
+    organisation_id: user.organisation_id,
+    user_id: user.id,
+    email,
+    as_of: asOf,
+    expires_at: clock.now() + CONFIRM_TTL_MS,
+  };
+  const payload = Buffer.from(JSON.stringify(said)).toString('base64url');
+  const { keyId, digest } = vault.mac(USE, Buffer.from(payload));
+  const text = [
+    'Open this link to confirm the new address of your Sluice user, in a browser in which you are signed in:',
+    `${publicUrl}/console/email#${payload}.${keyId}.${digest.toString('base64url')}`,
+    'The link works once, for an hour. If you did not ask for it, do nothing.\n',
+  ].join('\n\n');
+  call.afterCommit(() => mails.post({ to: email, subject: 'Confirm your address for Sluice', text }));
+  return asOf;
+}
+
+/** What a token says that this installation made and that has not expired. Throws 400 otherwise. */
+export function readConfirmation(macs: Macs, token: string, now: number): Confirmation {
+  const [, payload = '', keyId = '', digest = ''] = TOKEN.exec(token) ?? [];
+  const made = payload === '' ? null : macs.mac(USE, Buffer.from(payload), keyId);
+  const given = Buffer.from(digest, 'base64url');
+  if (made === null || given.length !== made.digest.length || !timingSafeEqual(given, made.digest)) {
+    throw new SluiceError('validation', `This link is not valid: it is incomplete or of another Sluice. ${AGAIN}`);
+  }
+  const said = confirmation.parse(JSON.parse(Buffer.from(payload, 'base64url').toString()));
+  if (said.expires_at <= now) throw new SluiceError('validation', `This link has expired. ${AGAIN}`);
+  return said;
+}
+
+const AGAIN = 'Ask for the new address again.';
+
+/** Throws 409 unless the user is as the link was made for. */
+export function checkUnchanged(user: Row<'users'> | undefined, said: Confirmation): asserts user is Row<'users'> {
+  if (user?.last_updated_at === said.as_of) return;
+  throw new SluiceError('conflict', `This link was used, or your user has changed since it was sent. ${AGAIN}`);
+}

@@ -15,6 +15,7 @@ import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
 import { readWorkspaceRoles, type WorkspaceRoleRow, workspaceRoles } from '../workspace-roles.ts';
 import { changeRole, joinWorkspace, leaveWorkspace } from '../workspaces/membership.ts';
+import { askForAddress } from './address.ts';
 import { handOver, signInLink } from './owner-actions.ts';
 
 type UserRow = Row<'users'>;
@@ -32,6 +33,9 @@ const userAnswer = z.object({
 });
 
 const updateBody = z.strictObject({
+  email: userEmail
+    .optional()
+    .describe('Of the user who is signed in. It changes when the link is opened that Sluice mails to it.'),
   first_name: personName.optional(),
   last_name: personName.optional(),
   role: z.enum(['admin', 'member']).optional(),
@@ -139,7 +143,7 @@ const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody
     run: async (call, row) => {
       const { body } = call;
       const own = await rankOf(call);
-      const { first_name, last_name, ...others } = body;
+      const { first_name, last_name, email, ...others } = body;
       const names = {
         ...(first_name === undefined ? {} : { first_name }),
         ...(last_name === undefined ? {} : { last_name }),
@@ -154,9 +158,10 @@ const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody
         await setWorkspaces(call, row.id, await readWorkspaceRoles(call.tx, body.workspaces));
       }
       if (body.role === 'member' && row.role === 'admin') await cancelInvites(call, row.id);
+      const asked = email === undefined || email === row.email ? null : await askForAddress(call, row, email);
       const { role } = body;
       if (Object.values(body).every((value) => value === undefined)) return { patch: {}, answer: {} };
-      const patch = { ...names, ...(role === undefined ? {} : { role }), last_updated_at: call.clock.now() };
+      const patch = { ...names, ...(role === undefined ? {} : { role }), last_updated_at: asked ?? call.clock.now() };
       return { patch, answer: {} };
     },
   },
@@ -181,6 +186,18 @@ const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody
   },
 });
 
+/** A mail to an address that anybody may name is counted, before the transaction. */
+const countsMails: Pick<AnyAction, 'own' | 'ahead'> = {
+  own: { param: 'userId', fields: ['first_name', 'last_name', 'email'] },
+  ahead: {
+    find: async ({ body, params, principal, mails }: Call<{ userId: string }, unknown, UpdateBody>) =>
+      body.email !== undefined && mails !== null && principal.userId === params.userId.toLowerCase()
+        ? principal.userId
+        : null,
+    ask: (later, userId) => later.mails.admitUser(String(userId)),
+  },
+};
+
 /** The list under the paths of an organisation's members. */
 function members(): AnyAction[] {
   return resource
@@ -199,4 +216,9 @@ function members(): AnyAction[] {
     }));
 }
 
-export const users: readonly AnyAction[] = [...resource, ...members(), signInLink, handOver];
+export const users: readonly AnyAction[] = [
+  ...resource.map((action) => (action.id === 'users.update' ? { ...action, ...countsMails } : action)),
+  ...members(),
+  signInLink,
+  handOver,
+];
