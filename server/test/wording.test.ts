@@ -19,10 +19,7 @@ const PAGES = [
 ];
 
 /** Pages that are still to be written anew. */
-const PENDING = new Set<string>([
-  'docs/guides/files-batches-fine-tuning.md',
-  'docs/guides/sandbox.md',
-]);
+const PENDING = new Set<string>(['docs/guides/files-batches-fine-tuning.md', 'docs/guides/sandbox.md']);
 
 function files(dir: string): string[] {
   return readdirSync(join(ROOT, dir), { withFileTypes: true }).flatMap((entry) => {
