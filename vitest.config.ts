@@ -27,6 +27,7 @@ const LONG = [
   'server/test/audit-verify.test.ts',
   'server/test/audit.test.ts',
   'server/test/cli.test.ts',
+  'server/test/canaries.test.ts',
   'server/test/config-fuzz.test.ts',
   'server/test/config-members.test.ts',
   'server/test/connection-sequences.test.ts',
