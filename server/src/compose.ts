@@ -366,7 +366,7 @@ async function open(
   };
   const scheduler = roles.has('jobs') ? createScheduler({ tables, clock, log, node: training.node }) : null;
   const own = lifecycle.own('files, batches and jobs', new Training(training, (id) => scheduler?.wake(id)));
-  const bodies = new BodyBudget(Math.max(4 * config.maxBodyBytes, bodyMemory(config.workers)));
+  const bodies = new BodyBudget(Math.max(4 * config.maxBodyBytes, bodyMemory(config.workers)), clock);
   // As many as have room for a body that is not counted.
   const underWay = new Shares(
     'requests under way',

@@ -330,6 +330,7 @@ describe('what organisations share', () => {
       'Shares: connection pools; sockets and waiting calls of a pool are bounded, and a pool is one organisation’s',
     'http/connection-pool.ts': 'a pool is one organisation’s',
     'http/dns.ts': 'five look-ups at work and 64 waiting for each organisation',
+    'kernel/turns.ts': 'organisations take turns, and one that held the event loop rests',
     'kernel/pattern-thread.ts': 'one match at work and 200 waiting for each owner, who take turns',
     'training/datasets/slots.ts': 'Shares: owners take turns',
     'training/datasets/thread.ts': 'Slots: threads that read or convert data sets',
@@ -343,6 +344,50 @@ describe('what organisations share', () => {
   it('every queue, thread and bound says how it is shared', () => {
     const found = users(/\bnew Worker\(|#waiting\b|\bnew Slots\(|\bnew Shares\(/, []);
     expect(found.sort()).toEqual(Object.keys(SHARED).sort());
+  });
+});
+
+describe('what others wrote is weighed before it is parsed', () => {
+  const SCANNED = 'a part of a request that `scanJson` has weighed';
+  const OWN = 'what Sluice itself wrote or stored';
+  /** Where a parser runs that weighs nothing, and what bounds its text. All others use `parseJson` or `parseExact`. */
+  const PARSERS: Readonly<Record<string, string>> = {
+    'admin/json-body.ts': 'one megabyte at most, which is scanned first',
+    'admin/redact.ts': OWN,
+    'cli/help.ts': OWN,
+    'cli/openapi.ts': OWN,
+    'compose.ts': OWN,
+    'config.ts': 'settings of the operator',
+    'guardrails/checks/images.ts': 'a request that was weighed, as a value',
+    'guardrails/tool-calls.ts': 'a result that was weighed, as a value',
+    'kernel/json-exact.ts': 'the parsers that weigh',
+    'kernel/json-scan.ts': SCANNED,
+    'limits/ledger/journal.ts': OWN,
+    'llm/attempt.ts': `${SCANNED}, and a header of 16 KB`,
+    'llm/cache/entry.ts': OWN,
+    'llm/dry-run.ts': 'a body that was weighed, as it would be sent',
+    'llm/relay/answered.ts': 'an error that Sluice has read before',
+    'llm/routing/facts.ts': SCANNED,
+    'llm/splice-shaping.ts': SCANNED,
+    'operations/convert/testing.ts': 'tests',
+    'resources/common.ts': 'a query of 16 KB',
+    'resources/configs/index.ts': 'scanned first',
+    'resources/configs/secrets.ts': OWN,
+    'resources/guardrails/secrets.ts': OWN,
+    'resources/integrations/model-settings.ts': OWN,
+    'resources/integrations/secrets.ts': OWN,
+    'store/postgres/logs.ts': OWN,
+    'store/sql/logs.ts': OWN,
+    'store/sqlite/log-insert.ts': OWN,
+    'telemetry/logger.ts': OWN,
+    'training/dry-run.ts': OWN,
+    'training/managed/batch-files.ts': OWN,
+    'training/options.ts': 'a header of 16 KB',
+    'training/sandbox/run.ts': 'answers of the sandbox',
+  };
+
+  it('every other parser says what bounds it', () => {
+    expect(users(/\bJSON\.parse\b|\bstructuredClone\b/, []).sort()).toEqual(Object.keys(PARSERS).sort());
   });
 });
 

@@ -3,7 +3,9 @@
  * not even in part: in its place stands `*******` with 8 hexadecimal digits of a keyed digest, so that one can see that a
  * secret was changed, or that two are the same, and nothing else.
  */
+
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import { looksSecret } from '../kernel/quoted.ts';
 import type { AuditedChange } from '../resources/resource.ts';
 import { SCHEMA, type Table } from '../store/schema.ts';
@@ -217,7 +219,7 @@ function maskText(text: string, mark: Mark, depth: number): string {
   if (first !== undefined) {
     let parsed: JsonValue | undefined;
     try {
-      parsed = JSON.parse(text) as JsonValue;
+      parsed = parseJson(text);
     } catch {
       if (first !== '"') return mark(text);
     }

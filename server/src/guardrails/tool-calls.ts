@@ -2,7 +2,9 @@
  * Guardrails over calls of MCP tools (api §8): which of them watch a call, what they judge of it, and what goes on. The
  * arguments are judged as JSON text before the call, the texts of the result after it.
  */
+
 import { isObject, type JsonObject } from '../kernel/json.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import type { Subject, TextPart } from './check.ts';
 import type { Guardrail, GuardrailResult, Outcome } from './guardrail.ts';
 import { type Change, type RunOptions, runGuardrails } from './run.ts';
@@ -126,7 +128,7 @@ function replacedArguments(call: ToolCall, change: Pick<Change, 'replaced'> | nu
 function argumentsAfter(call: ToolCall, change: Change): JsonObject | null {
   if (change.replacements.length === 0) return replacedArguments(call, change);
   try {
-    const parsed: unknown = JSON.parse(argumentsText(call, change));
+    const parsed: unknown = parseJson(argumentsText(call, change));
     return isObject(parsed) ? (parsed as JsonObject) : null;
   } catch {
     return null;
@@ -207,7 +209,7 @@ function resultAfter(result: JsonObject, change: Change | null): JsonObject | nu
     if (!known.has(path)) return null;
     if (path === 'structuredContent') {
       try {
-        copy.structuredContent = JSON.parse(text);
+        copy.structuredContent = parseJson(text);
       } catch {
         return null;
       }

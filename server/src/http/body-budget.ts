@@ -1,5 +1,7 @@
 import { totalmem } from 'node:os';
+import { type Clock, systemClock } from '../kernel/clock.ts';
 import { Shares } from '../kernel/shares.ts';
+import { Turns } from '../kernel/turns.ts';
 
 /** Bodies up to this size are not counted: their number is bounded by the requests under way. */
 export const FREE_BYTES = 64 * 1024;
@@ -11,7 +13,11 @@ export const FREE_BYTES = 64 * 1024;
 export class BodyBudget {
   readonly shares: Shares;
 
-  constructor(max: number) {
+  /** In which large bodies and answers are read and worked on. */
+  readonly turns: Turns;
+
+  constructor(max: number, clock: Clock = systemClock) {
+    this.turns = new Turns(clock);
     this.shares = new Shares('bytes of bodies', max);
   }
 

@@ -3,7 +3,7 @@ import { createServer, request as httpRequest, type IncomingMessage, type Outgoi
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type Clock, systemClock, TestClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { BodyBudget } from './body-budget.ts';
@@ -28,7 +28,12 @@ async function serve(limit: number, clock: Clock = systemClock, budget?: BodyBud
     requests.push(request);
     const result: Result = { body: null, error: null };
     try {
-      result.body = await readBody(request, { limit, clock, holder, ...(budget ? { budget } : {}) });
+      result.body = await readBody(request, {
+        limit,
+        clock,
+        holder,
+        ...(budget ? { budget } : {}),
+      });
       response.end(String(result.body.length));
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
@@ -91,6 +96,19 @@ const until = async (condition: () => boolean) => {
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 };
+
+it('reads a large body 256 KB at a time, however fast it comes, and the whole of it', async () => {
+  const budget = new BodyBudget(8 * 1024 * 1024);
+  const take = vi.spyOn(budget.turns, 'take');
+  const { port, next } = await serve(8 * 1024 * 1024, systemClock, budget, 'sender');
+  const sent = randomBytes(4 * 1024 * 1024);
+  const [status, { body }] = await Promise.all([post(port, [sent], { 'content-length': sent.length }), next()]);
+  expect(status).toBe(200);
+  expect(body?.equals(sent)).toBe(true);
+  // A chunk more than was asked for may come with each.
+  expect(take.mock.calls.length).toBeGreaterThanOrEqual(10);
+  expect(new Set(take.mock.calls.map(([holder]) => holder))).toEqual(new Set(['sender']));
+});
 
 describe('readBody', () => {
   it('gives the bytes that were sent, by length or in chunks, in any pieces', async () => {

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../kernel/clock.ts';
 import { type Deadline, deadlinesOf } from '../kernel/deadlines.ts';
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
+import type { Turns } from '../kernel/turns.ts';
 import type { BodyBudget } from './body-budget.ts';
 import { lend } from './body-slabs.ts';
 import { createDecoder, type Decoder } from './decode.ts';
@@ -15,7 +16,7 @@ export interface ReadBodyOptions {
   readonly minRate?: number;
   /** Kind of the refusal of a body over the limit; `bad_call_too_large` when absent. */
   readonly tooLarge?: ErrorKind;
-  /** Where the bytes are counted while they arrive. Whoever gets the body releases its size in the end. */
+  /** Where the bytes are counted while they arrive, and whose turns a large body is read in. Whoever gets the body releases its size in the end. */
   readonly budget?: BodyBudget;
   /** Whose bytes they are: the organisation of the caller. */
   readonly holder?: string;
@@ -31,7 +32,22 @@ const EAGER_BYTES = 1024 * 1024;
 const LINGER_BYTES = 1024 * 1024;
 const LINGER_MS = 2_000;
 
+/** Bytes that are read in one turn: a socket is read up to thirty times in a row otherwise, 2 MB of each connection. */
+const TURN_BYTES = 256 * 1024;
+
 const EMPTY = Buffer.alloc(0);
+
+/** Reads the rest of a body in turns, whatever else reads it. */
+export function readInTurns(request: IncomingMessage, turns: Turns, holder: string): void {
+  let left = TURN_BYTES;
+  request.on('data', (chunk: Buffer) => {
+    left -= chunk.length;
+    if (left > 0) return;
+    left = TURN_BYTES;
+    request.pause();
+    turns.take(holder, () => request.resume());
+  });
+}
 
 /**
  * Whether a request has a body of which something is still to come: its connection must close after an answer. Node says
@@ -102,6 +118,8 @@ class Reader {
   #floor: RateFloor | null = null;
   #began = -1;
   #received = 0;
+  /** Bytes that may be received before others have their turn. */
+  #until = TURN_BYTES;
   /** Bytes counted in the budget. */
   #held = 0;
   #parts: Buffer[] = NO_PARTS;
@@ -195,6 +213,15 @@ class Reader {
     }
     if (this.#whole === null) this.#keep(chunk);
     else this.#wholeAt += chunk.copy(this.#whole, this.#wholeAt);
+    if (this.#received >= this.#until) this.#giveWay();
+  }
+
+  #giveWay(): void {
+    const { budget, holder = '' } = this.#options;
+    if (budget === undefined || this.#received === this.#declared) return;
+    this.#until = this.#received + TURN_BYTES;
+    this.#request.pause();
+    budget.turns.take(holder, () => this.#request.resume());
   }
 
   #hold(size: number): boolean {

@@ -3,7 +3,9 @@
  * used, whatever the model: input is counted as one token for each byte, about four times what prose has. The price of
  * that is paid near a limit only, where requests that run at once take up more of it than they will need.
  */
+
 import { isObject, type JsonObject } from '../kernel/json.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
 import { costMicros, mostMicros } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';
@@ -113,7 +115,7 @@ export function expectUse(x: Exchange, estimate: Estimate): void {
 /** The body as it will go to the provider, as far as its config changes it; null when it is too large to parse, or no JSON object. */
 function bodyOf(x: Exchange): JsonObject | null {
   if (x.scan === null || x.body.length > MAX_PARSED) return null;
-  const parsed: unknown = JSON.parse(x.body.toString('utf8'));
+  const parsed: unknown = parseJson(x.body.toString('utf8'));
   if (!isObject(parsed)) return null;
   const shaping = x.shaped ? null : (x.target?.shaping ?? null);
   return shaping === null ? parsed : shape(parsed, shaping);

@@ -1,5 +1,6 @@
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject } from '../kernel/json.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { Exchange } from './exchange.ts';
 import { bodyText } from './steps/resolve.ts';
@@ -39,7 +40,7 @@ function refuse(message: string): never {
 function parseHeader(text: string): Record<string, string> {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch {
     refuse('x-gateway-metadata must be a JSON object of texts, for example {"team":"search"}.');
   }

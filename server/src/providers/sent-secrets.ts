@@ -1,4 +1,5 @@
 import { isObject } from '../kernel/json.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Credentials } from './provider.ts';
 
@@ -51,7 +52,7 @@ export function secretsOf(
 /** A key file that came as text; null for a text that is none. */
 function objectIn(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return null;
   }

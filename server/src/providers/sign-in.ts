@@ -1,7 +1,9 @@
 /** Signing in for a call: the account's own way (`Provider.sign`), or OAuth client credentials, which every provider takes. */
+
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject } from '../kernel/json.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { CallContext, Credentials, Provider, Signer } from './provider.ts';
 import { CREDENTIAL_HEADERS } from './sent-secrets.ts';
@@ -103,7 +105,7 @@ async function granted(access: AccessContext, url: URL, body: Buffer): Promise<F
     throw refused(`its token endpoint could not be asked: ${why.charAt(0).toLowerCase()}${why.slice(1)}`, error);
   }
   try {
-    const parsed: unknown = JSON.parse(await answer.text(256 * 1024));
+    const parsed: unknown = parseJson(await answer.text(256 * 1024));
     if (isObject(parsed)) fields = parsed;
   } catch {
     // Told below, by the status.

@@ -1,4 +1,5 @@
 /** One guardrail run on what a caller sends to try it: no model is called. */
+
 import type { Subject } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import { type Change, type OutsideFactory, runGuardrails } from '../../guardrails/run.ts';
@@ -7,6 +8,7 @@ import type { GuardrailDesk, Trial } from '../../guardrails/trial.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { OPERATIONS, type Operation } from '../../operations/operation.ts';
 import { withoutChange } from './guarded.ts';
 import {
@@ -140,7 +142,7 @@ async function tryTool(guardrail: Guardrail, trial: Trial, options: Options): Pr
   }
   let given: unknown;
   try {
-    given = JSON.parse(tried.text);
+    given = parseJson(tried.text);
   } catch {
     given = null;
   }

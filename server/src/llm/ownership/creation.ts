@@ -1,5 +1,7 @@
 /** Notes whose an object is that an answer tells to have been made at the account of several workspaces, or of one. */
+
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { Named } from '../../runtime/owners.ts';
 import { parsed } from '../relay/look.ts';
@@ -45,7 +47,7 @@ export class Creation {
     }
     let answer: unknown;
     try {
-      answer = JSON.parse(body.toString('utf8'));
+      answer = parseJson(body.toString('utf8'));
     } catch {
       return;
     }

@@ -6,6 +6,11 @@ import { COST } from '../gateway-headers.ts';
 import type { Target } from '../target.ts';
 import { answerHead } from './answered.ts';
 
+/** A chunk of a stream, or of a large answer, after which another connection has its turn: up to 10,000 events. */
+const TURN_BYTES = 32 * 1024;
+/** An answer is large, so that the time it takes is counted. */
+export const LARGE_BYTES = 256 * 1024;
+
 export class ClientSide {
   readonly #x: Exchange;
   readonly #target: Target;
@@ -66,10 +71,17 @@ export class ClientSide {
     return this.#waits.has(who);
   }
 
-  /** A socket that has much to read is read thirty times in one turn of the event loop: others have theirs in between. */
-  giveWay(): void {
+  /**
+   * A socket that has much to read is read thirty times in one turn of the event loop: others have theirs in between. Work on a
+   * large answer since `began` (monotonic ms, 0: it is not large) is counted.
+   */
+  giveWay(bytes: number, began: number): void {
+    const { services, organisationId } = this.#x;
+    const { turns } = services.bodies;
+    if (began > 0) turns.spent(organisationId, services.clock.monotonic() - began);
+    if (bytes < TURN_BYTES) return;
     this.wait('turn', true);
-    setImmediate(() => this.wait('turn', false));
+    turns.take(organisationId, () => this.wait('turn', false));
   }
 
   /** The answer is at hand in one piece of `length` bytes. */

@@ -13,9 +13,10 @@ import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import { type Answer, denial, JUDGED_BYTES, judgeAnswer, judgeBeside, notJudged } from '../guard/output.ts';
 import { StreamGate } from '../guard/stream.ts';
+import { largeTurn } from '../large.ts';
 import type { Target } from '../target.ts';
 import { type AttemptResult, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
-import { ClientSide } from './client-side.ts';
+import { ClientSide, LARGE_BYTES } from './client-side.ts';
 import { failureIn, memberOf, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
@@ -37,9 +38,6 @@ const ERROR_BYTES = 1024 * 1024;
 const RESCUED_BYTES = 4 * 1024 * 1024;
 /** Largest answer that can be converted between shapes: each megabyte of text or pictures holds the event loop for 6 ms. */
 const CONVERT_BYTES = 16 * 1024 * 1024;
-
-/** A chunk of a stream after which another connection has its turn: up to 10,000 events. */
-const TURN_BYTES = 32 * 1024;
 
 type Mode = 'none' | 'error' | 'bytes' | 'json' | 'events';
 
@@ -188,14 +186,20 @@ export class Relay implements WireHandler {
         this.#firstData = null;
       }
     }
+    const began = this.#answerBytes > LARGE_BYTES ? x.services.clock.monotonic() : 0;
     if (this.#mode === 'bytes') this.#bytes(chunk);
-    else if (this.#mode === 'events') {
-      this.#read(chunk);
-      if (chunk.length >= TURN_BYTES) this.#client.giveWay();
-    } else this.#collect(chunk, this.#mode === 'json' ? CONVERT_BYTES : ERROR_BYTES);
+    else if (this.#mode === 'events') this.#read(chunk);
+    else this.#collect(chunk, this.#mode === 'json' ? CONVERT_BYTES : ERROR_BYTES);
+    if (began > 0 || this.#mode === 'events') this.#client.giveWay(chunk.length, began);
   }
 
   onEnd(): void {
+    const turn = this.#mode === 'json' ? largeTurn(this.#x, this.#pendingBytes) : undefined;
+    if (turn === undefined) this.#end();
+    else void turn.then(() => this.#end());
+  }
+
+  #end(): void {
     if (this.#settled || this.#gate?.over) return;
     try {
       if (this.#mode === 'bytes') this.#endBytes();

@@ -3,6 +3,7 @@ import { attempt, type Prepared, prepare } from '../attempt.ts';
 import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders, retriesOf } from '../gateway-headers.ts';
+import { largeTurn } from '../large.ts';
 import { fetchMedia } from '../media.ts';
 import { checkOwners } from '../ownership/check.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
@@ -21,6 +22,8 @@ export async function dispatch(x: Exchange): Promise<void> {
   if (target === null || x.ending !== null) return;
   const fetching = fetchMedia(x, target);
   if (fetching !== undefined) await fetching;
+  const turn = largeTurn(x, x.body.length);
+  if (turn !== undefined) await turn;
   const prepared = prepare(x, target);
   const owners = checkOwners(x, target, prepared);
   if (owners !== undefined) await owners;

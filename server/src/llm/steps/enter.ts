@@ -12,6 +12,7 @@ export function enter(x: Exchange): void {
     );
   }
   x.entered = true;
+  x.services.bodies.turns.saw(x.organisationId);
 }
 
 /** The request is over. */

@@ -19,6 +19,7 @@ import { denial, insists, outputCovered } from '../guard/output.ts';
 import type { GuardPlan } from '../guard/plan.ts';
 import { GuardedRequest } from '../guard/subject.ts';
 import { ReplacementError, type SaidPart } from '../guard/texts.ts';
+import { largeTurn } from '../large.ts';
 import type { Walk } from '../routing/walk.ts';
 import { modelUnder } from '../shaping.ts';
 import { isManaged } from './objects.ts';
@@ -30,6 +31,11 @@ import { isManaged } from './objects.ts';
 export function guard(x: Exchange): void | Promise<void> {
   const plan = x.plan?.guard;
   if (plan == null) return;
+  const turn = largeTurn(x, x.body.length);
+  return turn === undefined ? guardBy(x, plan) : turn.then(() => guardBy(x, plan));
+}
+
+function guardBy(x: Exchange, plan: GuardPlan): void | Promise<void> {
   const guarded = new Guarded(x, plan);
   x.guard = guarded;
   try {

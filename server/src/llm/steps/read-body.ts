@@ -3,6 +3,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { decodeString, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
 import { scanMultipart } from '../../kernel/multipart-scan.ts';
 import type { Exchange } from '../exchange.ts';
+import { largeTurn } from '../large.ts';
 
 /** Top-level members the gateway looks at; everything else passes unread. */
 export const WANTED = [
@@ -45,14 +46,21 @@ export function readRequestBody(x: Exchange): void | Promise<void> {
     x.body = body;
     x.bodyHeld = body.length;
     x.bytesIn = body.length;
-    if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) scanBody(x);
-    else if (operation.body === 'optional') {
-      if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
-    } else if (type === 'multipart/form-data') scanForm(x);
-    else if (operation.id === 'proxy' && type === '' && body.length > 0) {
-      throw new SluiceError('bad_call', 'Send a content-type header with the body.');
-    }
+    const turn = largeTurn(x, body.length);
+    return turn === undefined ? scan(x, type) : turn.then(() => scan(x, type));
   });
+}
+
+/** Finds what the gateway looks at in a body that was read whole. */
+function scan(x: Exchange, type: string): void {
+  const { operation, body } = x;
+  if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) scanBody(x);
+  else if (operation.body === 'optional') {
+    if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
+  } else if (type === 'multipart/form-data') scanForm(x);
+  else if (operation.id === 'proxy' && type === '' && body.length > 0) {
+    throw new SluiceError('bad_call', 'Send a content-type header with the body.');
+  }
 }
 
 /** Anything but the two words is refused: whoever sends `1` or `yes` must not get a request that runs and costs. */

@@ -1,6 +1,6 @@
 import { endParts } from '../../http/answer-body.ts';
 import { linger } from '../../http/linger.ts';
-import { hasUnreadBody } from '../../http/read-body.ts';
+import { hasUnreadBody, readInTurns } from '../../http/read-body.ts';
 import { entryOf } from '../../telemetry/access-log.ts';
 import { draftOf } from '../draft.ts';
 import type { Exchange } from '../exchange.ts';
@@ -39,6 +39,7 @@ function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
     if (hasUnreadBody(x.request) && (x.request.headers.expect === undefined || x.bytesIn > 0)) {
       // The length of a whole answer stands in its head: it is complete for the client before the end is written.
       for (const part of ending.body) response.write(part);
+      readInTurns(x.request, x.services.bodies.turns, x.organisationId);
       linger(x.request, x.services.clock, () => endParts(response, []));
       return;
     }

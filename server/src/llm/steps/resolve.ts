@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { hostFault } from '../../http/host-fault.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { decodeString } from '../../kernel/json-scan.ts';
 import { quotedName, shownPath } from '../../kernel/quoted.ts';
 import { type Purpose, purposeOf } from '../../limits/purpose.ts';
@@ -170,7 +171,7 @@ function storedConfig(snapshot: WorkspaceSnapshot, reference: string, ofKey: boo
 function inlineConfig(x: Exchange, text: string): Config {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch {
     throw new SluiceError(
       'bad_call',

@@ -1,7 +1,9 @@
 /** How a call to Azure signs in: the resource's key, or an access token of Microsoft Entra. */
+
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { ambientFor, type CloudHosts } from '../ambient.ts';
 import type { CallContext, Credentials, Signer } from '../provider.ts';
 import { textSetting } from '../settings.ts';
@@ -222,7 +224,7 @@ async function token(context: AccessContext, request: AdapterRequest): Promise<T
   const answer = await context.call(request);
   let body: JsonObject = {};
   try {
-    const parsed: unknown = JSON.parse(await answer.text(256 * 1024));
+    const parsed: unknown = parseJson(await answer.text(256 * 1024));
     if (isObject(parsed)) body = parsed;
   } catch {
     // A refusal without a readable body is told by its status.

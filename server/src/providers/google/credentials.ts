@@ -2,9 +2,11 @@
  * Access tokens of Google Cloud accounts (providers §1.8.3). Who signs in is what the settings hold; the identity of
  * the machine Sluice runs on counts only where the operator lends it (`context.ambient`).
  */
+
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import type { Credentials } from '../provider.ts';
 import { textSetting } from '../settings.ts';
 import type { AccessContext } from '../training.ts';
@@ -41,7 +43,7 @@ export function serviceAccountOf(credentials: Credentials): ServiceAccount | nul
   if (value === undefined || value === null || value === '') return null;
   if (typeof value === 'string') {
     try {
-      value = JSON.parse(value);
+      value = parseJson(value);
     } catch {
       throw wrongAccount('it is not JSON; paste the key file as Google wrote it.');
     }

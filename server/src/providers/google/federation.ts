@@ -3,8 +3,10 @@
  * exchanged for one of Google's. Described by an `external_account` file, as `gcloud iam workload-identity-pools
  * create-cred-config` writes it, that the operator names in GOOGLE_APPLICATION_CREDENTIALS.
  */
+
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import { asObject } from '../../operations/convert/fields.ts';
 import { ambientFor, type CloudHosts } from '../ambient.ts';
 import type { AccessContext, AmbientIdentity } from '../training.ts';
@@ -38,7 +40,7 @@ function wrong(why: string): SluiceError {
 
 function parsed(text: string): JsonObject {
   try {
-    const value: unknown = JSON.parse(text);
+    const value: unknown = parseJson(text);
     if (isObject(value)) return value;
   } catch {
     // Said by the caller, without the content of the file.

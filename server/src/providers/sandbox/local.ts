@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import type { WireRequest } from '../../kernel/wire.ts';
 import type { LocalHandler } from '../provider.ts';
 import { type Answer, jsonAnswer } from './answer.ts';
@@ -78,7 +79,7 @@ function bodyOf(request: WireRequest): Buffer {
 function parseBody(bytes: Buffer): JsonObject {
   let value: unknown;
   try {
-    value = JSON.parse(bytes.toString('utf8'));
+    value = parseJson(bytes.toString('utf8'));
   } catch {
     throw invalid(
       'We could not parse the JSON body of your request. The body must be valid JSON and sent with the header content-type: application/json.',

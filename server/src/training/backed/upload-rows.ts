@@ -1,7 +1,9 @@
 /** Rows of an upload in the format of the model they are for, converted as they stream by (api §5.3). */
+
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
 import type { BatchRequest } from '../../operations/training.ts';
 import type { ObjectCall } from '../../runtime/object-call.ts';
 import { convertDataset } from '../datasets/index.ts';
@@ -113,7 +115,7 @@ async function* records(
 
 function endpointIn(bytes: Buffer): string {
   try {
-    const { url } = JSON.parse(bytes.toString('utf8')) as { readonly url?: unknown };
+    const { url } = parseJson(bytes.toString('utf8')) as { readonly url?: unknown };
     return typeof url === 'string' ? url : '/v1/chat/completions';
   } catch {
     return '/v1/chat/completions';

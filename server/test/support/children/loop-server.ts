@@ -6,6 +6,21 @@ const server = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${port}` });
 const host = `http://127.0.0.1:${port}/v1`;
 for (const id of ['openai', 'anthropic', 'google', 'groq', 'cohere']) await server.provider({ id, host, slug: id });
 
+/** A later organisation, which is in saved-only mode: its virtual key leads to the same upstream. */
+const made = await server.admin(
+  'POST',
+  '/operator/organisations',
+  { name: 'Later', owner: { email: 'o@later.example', first_name: 'O', last_name: 'L' } },
+  server.first.operator_api_key,
+);
+const other = made.body as { workspace_id: string; admin_api_key: string; workspace_api_key: string };
+const { workspace_id } = other;
+const integration = { name: 'openai', slug: 'openai', ai_provider_id: 'openai', key: 'sk-other', workspace_id };
+const given = { ...integration, create_default_provider: false, configurations: { custom_host: host } };
+await server.admin('POST', '/integrations', given, other.admin_api_key);
+const provider = { name: 'openai', slug: 'openai', integration_id: 'openai', workspace_id };
+await server.admin('POST', '/providers', provider, other.admin_api_key);
+
 /** Milliseconds of CPU of this thread alone: neither other processes nor the collector's threads add to it. */
 const cpu = (): number => {
   const { user, system } = process.threadCpuUsage();
@@ -40,4 +55,4 @@ process.on('message', (what: 'watch' | 'tell' | 'stop') => {
     process.send?.({ longest });
   } else void server.stop().then(() => process.exit(0));
 });
-process.send?.({ url: server.url, key: server.first.workspace_api_key });
+process.send?.({ url: server.url, key: server.first.workspace_api_key, other: other.workspace_api_key });

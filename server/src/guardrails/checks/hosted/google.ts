@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isObject } from '../../../kernel/json.ts';
+import { parseJson } from '../../../kernel/json-exact.ts';
 import { CheckError, type Outside } from '../../check.ts';
 import { BOTH, ifAsked } from '../support.ts';
 import { type Answer, consult } from './consult.ts';
@@ -25,7 +26,7 @@ function fileOf(value: unknown): KeyFile | null {
   let file = value;
   if (typeof value === 'string') {
     try {
-      file = JSON.parse(value);
+      file = parseJson(value);
     } catch {
       return null;
     }
@@ -76,7 +77,7 @@ function tokens(account: unknown): (ask: Ask) => Promise<string> {
     if (status !== 200) throw new CheckError(`Google refused the service account (${status}).`);
     let said: unknown;
     try {
-      said = JSON.parse(body.toString('utf8'));
+      said = parseJson(body.toString('utf8'));
     } catch {
       throw new CheckError('Google did not answer with JSON when a token was asked for.');
     }

@@ -1,0 +1,77 @@
+import { describe, expect, it } from 'vitest';
+import { TestClock } from './clock.ts';
+import { Turns } from './turns.ts';
+
+const loopTurns = async (count: number): Promise<void> => {
+  for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
+};
+
+describe('Turns', () => {
+  it('runs one piece of work in a turn of the event loop, and lets others in between two of them', async () => {
+    const turns = new Turns(new TestClock());
+    const order: string[] = [];
+    for (const name of ['first', 'second', 'third'])
+      turns.take('a', () => {
+        order.push(name);
+        setImmediate(() => order.push(`after ${name}`));
+      });
+    await loopTurns(10);
+    expect(order).toEqual(['first', 'after first', 'second', 'after second', 'third', 'after third']);
+  });
+
+  it('serves organisations in turn, however much one of them has waiting', async () => {
+    const turns = new Turns(new TestClock());
+    const order: string[] = [];
+    for (let i = 0; i < 5; i++) turns.take('greedy', () => order.push('greedy'));
+    turns.take('modest', () => order.push('modest'));
+    await loopTurns(20);
+    expect(order).toEqual(['greedy', 'modest', 'greedy', 'greedy', 'greedy', 'greedy']);
+  });
+
+  it('lets an organisation that held the loop rest three times as long, promises of its work included', async () => {
+    const clock = new TestClock();
+    const turns = new Turns(clock);
+    const order: string[] = [];
+    turns.saw('other');
+    turns.saw('heavy');
+    void turns.wait('heavy').then(() => clock.jump(100));
+    turns.take('heavy', () => order.push('heavy'));
+    await loopTurns(5);
+    turns.take('other', () => order.push('other'));
+    await loopTurns(5);
+    await clock.advance(299);
+    expect(order).toEqual(['other']);
+    await clock.advance(1);
+    await loopTurns(5);
+    expect(order).toEqual(['other', 'heavy']);
+  });
+
+  it('counts what was done outside of its turns too', async () => {
+    const clock = new TestClock();
+    const turns = new Turns(clock);
+    let ran = 0;
+    turns.saw('other');
+    turns.saw('heavy');
+    turns.spent('heavy', 50);
+    turns.take('heavy', () => ran++);
+    await loopTurns(5);
+    await clock.advance(149);
+    expect(ran).toBe(0);
+    await clock.advance(1);
+    await loopTurns(5);
+    expect(ran).toBe(1);
+  });
+
+  it('lets nobody rest where there is only one organisation', async () => {
+    const clock = new TestClock();
+    const turns = new Turns(clock);
+    turns.saw('alone');
+    await clock.advance(2_000);
+    turns.saw('alone');
+    let ran = 0;
+    turns.take('alone', () => clock.jump(100));
+    turns.take('alone', () => ran++);
+    await loopTurns(10);
+    expect(ran).toBe(1);
+  });
+});

@@ -1,0 +1,9 @@
+import type { Exchange } from './exchange.ts';
+
+/** Bytes of a body or an answer from which on reading and writing it again takes a turn of its own: 4 ms for each megabyte. */
+const LARGE = 512 * 1024;
+
+/** Resolves in a turn for what is to be done with so many bytes; undefined: at once, it is little. */
+export function largeTurn(x: Exchange, bytes: number): Promise<void> | undefined {
+  return bytes > LARGE ? x.services.bodies.turns.wait(x.organisationId) : undefined;
+}

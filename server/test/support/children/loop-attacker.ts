@@ -1,0 +1,108 @@
+/**
+ * Attacks a server from a process of its own, as fast as loopback allows: it sends requests and answers them as their provider, so
+ * that neither work slows the callers of `loop-attack.test.ts` beyond what the server makes them wait.
+ */
+import { once } from 'node:events';
+import { Agent, createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+const MB = 1024 * 1024;
+const CONNECTIONS = 4;
+const fill = (unit: string, bytes: number): string =>
+  Array(Math.floor(bytes / (unit.length + 1)))
+    .fill(unit)
+    .join(',');
+const keys = (count: number): string => Array.from({ length: count }, (_, i) => `"${i.toString(36)}":1`).join(',');
+const list = (unit: string) => `"x":[${fill(unit, 30 * MB)}]`;
+const SMALL = '"model":"@openai/m","messages":[{"role":"user","content":"Hi"}],"max_tokens":9';
+
+interface Attack {
+  /** Members of the request beside the model. */
+  readonly body?: () => string;
+  readonly path?: string;
+  readonly type?: string;
+  readonly answer?: () => string;
+}
+
+const ATTACKS: Readonly<Record<string, Attack>> = {
+  'empty arrays': { body: () => list('[]') },
+  'long integers': { body: () => list('12345678901234567890123') },
+  'empty texts': { body: () => list('""') },
+  'texts with escapes': { body: () => list(`"${'\\n\\u00e9'.repeat(200)}"`) },
+  'one text': { body: () => `"x":"${'a'.repeat(30 * MB)}"` },
+  'one text, passed': { body: () => `"x":"${'a'.repeat(30 * MB)}"`, path: '/chat/completions' },
+  'one text of escapes': { body: () => `"x":"${'\\n'.repeat(15 * MB)}"` },
+  'an answer of 4.9 million keys': { answer: () => `{${keys(4_900_000)}}` },
+  'an answer of 1.5 million keys': { answer: () => `{${keys(1_500_000)}}` },
+  'an answer of 15 MB of text': {
+    answer: () => `{"choices":[{"index":0,"message":{"content":"${'a'.repeat(15 * MB)}"},"finish_reason":"stop"}]}`,
+  },
+  'events of 800,000 keys': {
+    type: 'text/event-stream',
+    body: () => '"stream":true',
+    answer: () => `data: {${keys(800_000)}}\n\n`.repeat(4),
+  },
+};
+
+let answer = Buffer.from('{}');
+let type = 'application/json';
+const upstream = createServer((incoming, response) => {
+  incoming.resume();
+  incoming.on('error', () => {});
+  response.on('error', () => {});
+  response.writeHead(200, { 'content-type': type });
+  response.end(answer);
+}).listen(0, '127.0.0.1');
+await once(upstream, 'listening');
+
+let running = false;
+let sending: Promise<void>[] = [];
+const seen: Record<string, number> = {};
+
+function send(agent: Agent, to: { url: string; key: string }, path: string, body: Buffer): Promise<void> {
+  return new Promise((resolve) => {
+    const headers = {
+      'x-gateway-api-key': to.key,
+      'content-type': 'application/json',
+      'content-length': body.length,
+    };
+    const call = request(`${to.url}/v1${path}`, { method: 'POST', agent, headers }, (response) => {
+      seen[String(response.statusCode)] = (seen[String(response.statusCode)] ?? 0) + 1;
+      response.resume();
+      response.on('error', () => {});
+      response.on('close', () => resolve());
+    });
+    call.on('error', (error) => {
+      seen[error.message] = (seen[error.message] ?? 0) + 1;
+      resolve();
+    });
+    call.on('close', () => resolve());
+    call.end(body);
+  });
+}
+
+type Order =
+  | { readonly start: string; readonly url: string; readonly key: string }
+  | { readonly stop: boolean }
+  | 'exit';
+
+process.on('message', (order: Order) => {
+  if (order === 'exit') process.exit(0);
+  else if ('start' in order) {
+    const attack = ATTACKS[order.start] ?? {};
+    const body = Buffer.from(`{${SMALL}${attack.body === undefined ? '' : `,${attack.body()}`}}`);
+    answer = Buffer.from(attack.answer?.() ?? '{}');
+    type = attack.type ?? 'application/json';
+    for (const name of Object.keys(seen)) delete seen[name];
+    running = true;
+    const agent = new Agent({ keepAlive: true });
+    sending = Array.from({ length: CONNECTIONS }, async () => {
+      while (running) await send(agent, order, attack.path ?? '/messages', body);
+    });
+    process.send?.({ started: true });
+  } else {
+    running = false;
+    void Promise.all(sending).then(() => process.send?.({ seen }));
+  }
+});
+process.send?.({ port: (upstream.address() as AddressInfo).port, attacks: Object.keys(ATTACKS) });
