@@ -42,6 +42,7 @@ const LONG = [
   'server/test/guardrails/attach.test.ts',
   'server/test/guardrails/batches.test.ts',
   'server/test/guardrails/coverage.test.ts',
+  'server/test/growth/plans-postgres.test.ts',
   'server/test/growth/plans-sqlite.test.ts',
   'server/test/guides.test.ts',
   'server/test/half-states.test.ts',

@@ -1,7 +1,7 @@
 /** Work beside requests, a part of the composition root: what falls due, and the clean-up that one node does for all. */
 import { purgeIdempotencyKeys } from './admin/idempotency.ts';
 import { startLeader } from './jobs/leader.ts';
-import { forget } from './jobs/retention.ts';
+import { forget, forgetOld, type OldOptions } from './jobs/retention.ts';
 import type { Scheduler } from './jobs/scheduler.ts';
 import type { Closable, Lifecycle } from './kernel/lifecycle.ts';
 import { purgeVectors } from './llm/cache/similar.ts';
@@ -15,6 +15,7 @@ const BATCHES_AT_ONCE = 8;
 const USAGE_AT_ONCE = 4;
 const SWEEP_FILES_MS = 60 * 60_000;
 const SWEEP_ANSWERS_MS = 5 * 60_000;
+const FORGET_OLD_MS = 60 * 60_000;
 
 /** Read when the first file, batch or job is asked for or falls due: most nodes never need it, and idle memory counts. */
 export class Training implements ObjectHandler, Closable {
@@ -45,12 +46,16 @@ export class Training implements ObjectHandler, Closable {
   }
 }
 
+/** What is kept for so long and no longer. */
+export type Kept = Pick<OldOptions, 'logs' | 'macs' | 'logDays' | 'auditDays'>;
+
 /** The work of `jobs` nodes: turns at jobs and batches that are due, and the clean-up that one node does for all. */
 export function startWork(
   lifecycle: Lifecycle,
   scheduler: Scheduler,
   training: Training,
   services: SharedServices,
+  kept: Kept,
 ): void {
   const { tables, clock, log, node } = services;
   scheduler.add({
@@ -100,6 +105,19 @@ export function startWork(
         await forget({ tables, signal });
         await purgeOwners(tables);
       },
+    }),
+  );
+  if (kept.logDays === 0 && kept.auditDays === 0) return;
+  lifecycle.own(
+    'old records',
+    startLeader({
+      tables,
+      clock,
+      log,
+      node,
+      name: 'old-records',
+      everyMs: FORGET_OLD_MS,
+      lead: (signal) => forgetOld({ tables, log, ...kept, signal }),
     }),
   );
 }

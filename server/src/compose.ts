@@ -513,7 +513,7 @@ async function open(
         })
       : null;
   if (first !== null) await watch.catchUp();
-  if (scheduler !== null) startWork(lifecycle, scheduler, own, training);
+  if (scheduler !== null) startWork(lifecycle, scheduler, own, training, { ...config, logs, macs: vault });
   if (roles.has('jobs')) {
     const rotation = startKeyRotation({ tables, clock, log, macs: vault, node: training.node });
     lifecycle.own('key rotation', rotation);

@@ -44,6 +44,10 @@ export interface Config {
   readonly filesQuota: number;
   /** Requests of one batch that Sluice runs at the same time. */
   readonly batchConcurrency: number;
+  /** Days that request logs are kept; 0: for ever. */
+  readonly logDays: number;
+  /** Days that rows of audit logs are kept; 0: for ever. */
+  readonly auditDays: number;
   /** Free bytes of the data directory's disk below which no upload is stored. */
   readonly diskReserve: number;
   /** Whether stored accounts of cloud providers may use the identity the server itself runs under. */
@@ -303,6 +307,16 @@ const VARIABLES = {
     allowed: 'a whole number of bytes from 0 (no reserve) to 9007199254740991',
     parse: whole(0, Number.MAX_SAFE_INTEGER),
   }),
+  SLUICE_LOG_DAYS: variable({
+    fallback: '0',
+    allowed: 'a whole number of days from 1 to 36500, or 0 (for ever)',
+    parse: whole(0, 36_500),
+  }),
+  SLUICE_AUDIT_DAYS: variable({
+    fallback: '0',
+    allowed: 'a whole number of days from 1 to 36500, or 0 (for ever)',
+    parse: whole(0, 36_500),
+  }),
   SLUICE_ADMIN_REQUESTS_PER_MINUTE: variable({
     fallback: '300',
     allowed: 'a whole number from 1 to 1000000',
@@ -490,6 +504,8 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     filesQuota: must(get('SLUICE_FILES_QUOTA')),
     batchConcurrency: must(get('SLUICE_BATCH_CONCURRENCY')),
     diskReserve: must(get('SLUICE_DISK_RESERVE')),
+    logDays: must(get('SLUICE_LOG_DAYS')),
+    auditDays: must(get('SLUICE_AUDIT_DAYS')),
     cloudIdentity: must(get('SLUICE_CLOUD_IDENTITY')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     unpriced: must(get('SLUICE_UNPRICED')),

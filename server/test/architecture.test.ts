@@ -70,6 +70,8 @@ const BEYOND_TENANTS: Readonly<Record<string, string>> = {
   'admin/invitations.ts systemRead': 'whoever opens an invitation has its token and no organisation yet',
   'admin/mailed-links.ts systemRead': 'who has an address, in every organisation, for links that go to that address',
   'resources/admin/invites/accept.ts SystemTx': 'the invite of a token, whose organisation is its answer',
+  'resources/audit-logs/retention.ts SystemTx': 'the job that removes audit rows after their days, and its anchors',
+  'resources/audit-logs/retention.ts systemWrite': 'the same',
   'resources/audit-logs/verify.ts systemRead': 'the command that checks the chains of all organisations',
   'resources/organisations.ts SystemTx': 'first run and operator: an organisation is made',
   'resources/seal-stored.ts SystemTx': 'the start: what an older version stored in clear, of all organisations',

@@ -8,6 +8,7 @@ import { audit } from '../src/cli/audit.ts';
 import { systemClock } from '../src/kernel/clock.ts';
 import { silentLog } from '../src/kernel/log.ts';
 import { appendAudit, systemEntry } from '../src/resources/audit-logs/chain.ts';
+import { forgetAudit } from '../src/resources/audit-logs/retention.ts';
 import { loadKeyring } from '../src/store/keyring.ts';
 import type { Tables } from '../src/store/ports.ts';
 import { openPostgresTables } from '../src/store/postgres/tables.ts';
@@ -107,6 +108,22 @@ describe.each(['sqlite', 'postgres'] as const)('sluice audit verify on %s', (eng
     expect((await verify()).code).toBe(0);
   });
 
+  it('says from which row the log begins after older ones were removed, and that the rest is whole', async () => {
+    const masterKeyFile = join(server.dataDir, 'master.key');
+    const macs = await loadKeyring({ masterKeyFile, create: false });
+    const { timestamp } = await at(5);
+    const kept = await tables.systemRead((tx) => tx.list('audit_log', { where: { organisation_id: organisation } }));
+    const old = kept.filter((row) => row.timestamp < timestamp).length;
+    await forgetAudit(tables, macs, organisation, timestamp);
+    const { code, out } = await verify('--organisation', organisation);
+    const from = old === 0 ? '' : `, from row ${old + 1} on; older rows were removed (SLUICE_AUDIT_DAYS)`;
+    expect([code, out]).toEqual([0, expect.stringContaining(`ok, ${230 - old} rows${from}\n  row 230: `)]);
+    await forgetAudit(tables, macs, organisation, systemClock.now() + 1);
+    expect((await verify()).out).toContain('ok, 0 rows, from row 231 on');
+    await server.admin('POST', '/configs', { name: '' });
+    expect((await verify()).out).toContain('ok, 1 rows, from row 231 on');
+  });
+
   it('knows rows of a former master key as long as it is given, and says which one it misses', async () => {
     const former = (await readFile(join(server.dataDir, 'master.key'), 'utf8')).trim();
     const fresh = randomBytes(32).toString('base64');
@@ -115,8 +132,8 @@ describe.each(['sqlite', 'postgres'] as const)('sluice audit verify on %s', (eng
     await writeFile(file, fresh);
     const missed = await run(['verify'], { SLUICE_MASTER_KEY_FILE: file });
     expect(missed.code).toBe(1);
-    const keyId = (await at(1)).hash?.split('.')[0];
-    expect(missed.out).toContain(`row 1 was signed with master key ${keyId}, which is not given`);
+    const keyId = (await at(231)).hash?.split('.')[0];
+    expect(missed.out).toContain(`row 230 was signed with master key ${keyId}, which is not given`);
   });
 
   it('exits with 2 and one line when it cannot look', async () => {

@@ -77,9 +77,11 @@ async function verify(tables: Tables, config: Config, only: string | null, outpu
   );
 }
 
-function report(name: string, { organisationId, rows, unchained, last, finding }: Verified): string {
+function report(name: string, { organisationId, begins, rows, unchained, last, finding }: Verified): string {
   const who = `${organisationId} (${JSON.stringify(name)})`;
-  const verdict = finding ? `BROKEN after ${rows} good rows: ${explain(finding)}` : `ok, ${rows} rows`;
+  const good = rows - begins + 1;
+  const from = begins === 1 ? '' : `, from row ${begins} on; older rows were removed (SLUICE_AUDIT_DAYS)`;
+  const verdict = finding ? `BROKEN after ${good} good rows${from}: ${explain(finding)}` : `ok, ${good} rows${from}`;
   const anchor = last === '' ? '' : `\n  row ${rows}: ${last}`;
   const before = unchained === 0 ? '' : `\n  not covered: ${unchained} rows that are no part of the chain`;
   return `${who}: ${verdict}${anchor}${before}\n`;
@@ -95,6 +97,8 @@ function explain(finding: Finding): string {
       return `row ${finding.seq} (id ${finding.id}) is not what was written there.`;
     case 'head':
       return 'the record of the last row is missing, was changed, or is an old one; rows behind it may be missing.';
+    case 'anchor':
+      return `the record of where the log begins, row ${finding.seq + 1}, was changed; rows before it may be missing.`;
     case 'unknown_key': {
       const what = finding.seq === null ? 'the record of the last row' : `row ${finding.seq}`;
       return `${what} was signed with master key ${finding.keyId}, which is not given; add it to SLUICE_MASTER_KEY again.`;

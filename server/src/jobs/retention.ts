@@ -1,17 +1,67 @@
 /** What the store forgets, in small steps, one node for all: changes that every node has read, counters nobody needs. */
+
+import type { Log } from '../kernel/log.ts';
 import { booksQueue } from '../limits/ledger/hold.ts';
-import type { Tables } from '../store/ports.ts';
+import { forgetAudit } from '../resources/audit-logs/retention.ts';
+import type { LogSink, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
+import type { Macs } from '../store/vault.ts';
 
 /** Rows of one transaction: others write between two of them. */
 const PAGE = 500;
 /** Twice as long as a node may be away before it takes everything anew (`runtime/watch.ts`). */
 const KEEP_CHANGES_MS = 24 * 3_600_000;
-const KEEP_COUNTERS_MS = 7 * 86_400_000;
+const DAY_MS = 86_400_000;
+const KEEP_COUNTERS_MS = 7 * DAY_MS;
 
 export interface RetentionOptions {
   readonly tables: Tables;
   readonly signal?: AbortSignal;
+}
+
+export interface OldOptions {
+  readonly tables: Tables;
+  readonly logs: LogSink;
+  /** Proves audit rows before they go, and signs where the log begins after. */
+  readonly macs: Macs;
+  readonly log: Log;
+  /** Days that each is kept; 0: for ever. */
+  readonly logDays: number;
+  readonly auditDays: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Removes request logs and audit rows that are older than the settings keep them. */
+export async function forgetOld(options: OldOptions): Promise<void> {
+  const { tables, logs, log, logDays, auditDays, signal } = options;
+  const now = await tables.now();
+  if (logDays > 0) await forgetLogs(logs, now - logDays * DAY_MS, signal);
+  if (auditDays === 0) return;
+  for (let after = ''; signal?.aborted !== true; ) {
+    const page = await tables.systemRead((tx) =>
+      tx.list('organisations', { where: { id: { gt: after } }, orderBy: [['id', 'asc']], limit: PAGE }),
+    );
+    for (const { id } of page) {
+      const { finding } = await forgetAudit(tables, options.macs, id, now - auditDays * DAY_MS, signal);
+      if (finding === null) continue;
+      log.error('an audit log is not what was written, and its old rows stay: run `sluice audit verify`', {
+        organisation_id: id,
+        finding: finding.kind,
+      });
+    }
+    if (page.length < PAGE) return;
+    after = page.at(-1)?.id ?? after;
+  }
+}
+
+async function forgetLogs(logs: LogSink, before: number, signal: AbortSignal | undefined): Promise<void> {
+  // Records without an organisation are of requests that nobody could be named for.
+  let of: string | null = null;
+  do {
+    let removed = PAGE;
+    while (removed === PAGE && signal?.aborted !== true) removed = await logs.forget(of, before, PAGE);
+    of = await logs.organisationAfter(of ?? '');
+  } while (of !== null && signal?.aborted !== true);
 }
 
 export async function forget(options: RetentionOptions): Promise<void> {

@@ -267,6 +267,10 @@ export interface LogSink extends Closable {
    * record of this one, so a walk costs the same at its end as at its beginning.
    */
   walk(tenant: TenantContext, query: LogWalk): Promise<StoredLog[]>;
+  /** Removes the oldest records of an organisation from before a time, at most `limit`; answers how many. Null: of none. */
+  forget(organisationId: string | null, before: number, limit: number): Promise<number>;
+  /** The first organisation behind this one, by id, that has records; null when there is none. `''` is before all. */
+  organisationAfter(organisationId: string): Promise<string | null>;
   /** Over all tenants, for tests and the operator: number of stored records. */
   count(): Promise<number>;
   ping(): Promise<void>;

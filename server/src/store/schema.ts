@@ -316,6 +316,15 @@ export const SCHEMA = {
     seq: int(),
     hash: text(),
   }),
+  /**
+   * Where an organisation's audit log begins after its oldest rows were removed: place and signed hash of the last of them.
+   * Out of reach of tenants.
+   */
+  audit_anchors: table(['organisation_id'], 'none', {
+    organisation_id: text(),
+    seq: int(),
+    hash: text(),
+  }),
   /** Answers of writes that were sent with an `Idempotency-Key`, written in the transaction of the write. */
   idempotency_keys: table(['organisation_id', 'caller', 'key'], 'organisation', {
     organisation_id: text(),

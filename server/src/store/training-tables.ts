@@ -62,6 +62,12 @@ export const trainingTables = {
     created_by: nullable(text()),
     created_at: time(),
   }),
+  /** Bytes that the files of a workspace have together (`training/managed/file-rows.ts`). */
+  file_totals: table(['organisation_id', 'workspace_id'], 'organisation', {
+    organisation_id: text(),
+    workspace_id: text(),
+    bytes: int(),
+  }),
   /** Gateway-managed fine-tuning jobs: what was asked, how far it is, and the job as callers see it. */
   training_jobs: table(['id'], 'organisation', {
     id: text(),

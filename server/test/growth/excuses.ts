@@ -11,6 +11,9 @@ export const SMALL: ReadonlySet<string> = new Set([
   'audit_heads',
 ]);
 
+/** Indexes of a handful of rows: what waits to be done soon. */
+export const WAITING: ReadonlySet<string> = new Set(['usage_alerts_open']);
+
 /** Part of a statement's shape (`shapeOf`), and why what it reads may grow. */
 export const EXCUSES: readonly (readonly [RegExp, string])[] = [
   [
@@ -24,6 +27,11 @@ export const EXCUSES: readonly (readonly [RegExp, string])[] = [
   [
     /from "workspaces" where .*order by "slug" asc, "id" asc$/,
     'the answer names the exempt workspaces by slug; it is read by people',
+  ],
+  [/from "file_totals" where /, 'the quota is of an organisation: one row for each workspace that has files'],
+  [
+    /from "(organisations|workspaces)" where .*"status" = 'active' and "status" <> 'archived'.* order by .?"id".* asc$/,
+    'one node asks every workspace, each ten minutes, how often it wants keys to rotate',
   ],
 ];
 

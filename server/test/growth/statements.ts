@@ -7,9 +7,10 @@ import { purgeIdempotencyKeys } from '../../src/admin/idempotency.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { ConsoleSessions } from '../../src/auth/console-session.ts';
 import { systemTenant } from '../../src/auth/tenant.ts';
-import { removeOld } from '../../src/jobs/alerts/deliver.ts';
+import { deliverDue, removeOld } from '../../src/jobs/alerts/deliver.ts';
 import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
 import { dueRows, freeRows, nextDue } from '../../src/jobs/claim.ts';
+import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
 import { forget } from '../../src/jobs/retention.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
@@ -19,13 +20,19 @@ import { loadWorkspace } from '../../src/resources/openable.ts';
 import { LOG_MIGRATIONS, MIGRATIONS } from '../../src/store/migrations/index.ts';
 import { TYPES } from '../../src/store/migrations/migration.ts';
 import { SqliteThread } from '../../src/store/sqlite/thread.ts';
+import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
 import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
 import { build, ROWS, readRoutes } from '../matrix/routes.ts';
 import { plainVault } from '../support/admin.ts';
+import { migratedDatabase } from '../support/postgres.ts';
+import { startServer, type TestServer } from '../support/server.ts';
+import { traffic } from './traffic.ts';
 
 export interface Statement {
   readonly sql: string;
   readonly parameters: readonly unknown[];
+  /** How its transaction began, on PostgreSQL: it says whose it is. */
+  readonly begin: string;
   /** What first sent it. */
   readonly by: string;
 }
@@ -42,9 +49,10 @@ const WORK = /^(select|update|delete|insert|with)\b(?!.*_migrations)/i;
 function listen(engine: 'sqlite' | 'postgres') {
   const found = new Map<string, Statement>();
   let by = 'start';
-  const note = (sql: string, parameters: readonly unknown[]) => {
-    if (WORK.test(sql) && !ONCE.has(sql) && !found.has(sql)) found.set(sql, { sql, parameters, by });
+  const note = (sql: string, parameters: readonly unknown[], begin = '') => {
+    if (WORK.test(sql) && !ONCE.has(sql) && !found.has(sql)) found.set(sql, { sql, parameters, begin, by });
   };
+  const begun = new WeakMap<pg.Client, string>();
   const sqlite = SqliteThread.prototype.query;
   const postgres = pg.Client.prototype.query;
   if (engine === 'sqlite') {
@@ -57,7 +65,9 @@ function listen(engine: 'sqlite' | 'postgres') {
       const [config] = args;
       if (typeof config === 'object' && config !== null && 'text' in config) {
         const { text, values = [] } = config as { text: string; values?: unknown[] };
-        note(text, values);
+        if (text.startsWith('BEGIN')) begun.set(this, text);
+        else if (text === 'COMMIT' || text === 'ROLLBACK') begun.delete(this);
+        else note(text, values, begun.get(this));
       }
       return (postgres as (...all: unknown[]) => unknown).apply(this, args);
     } as typeof postgres;
@@ -74,20 +84,26 @@ function listen(engine: 'sqlite' | 'postgres') {
   };
 }
 
-/** What passes between the store and everything that uses it. `look` sees the store while its rows are there. */
+/** What passes between the store and everything that uses it. `look` sees the store while its rows are there;
+ * `url` is that of the PostgreSQL. */
 export async function statementsOf(
   engine: 'sqlite' | 'postgres',
-  look: (statements: readonly Statement[], matrix: Matrix) => Promise<void>,
+  look: (statements: readonly Statement[], url: string) => Promise<void>,
 ): Promise<void> {
+  const url = engine === 'postgres' ? await migratedDatabase() : null;
   const ear = listen(engine);
   const matrix = await startMatrix(engine);
+  let server: TestServer | null = null;
   try {
     await administration(matrix, ear.during);
     await work(matrix, ear.during);
+    server = await startServer(url === null ? {} : { SLUICE_DATABASE_URL: url });
+    await traffic(server, ear.during);
     ear.end();
-    await look([...ear.found.values()], matrix);
+    await look([...ear.found.values()], url ?? '');
   } finally {
     ear.end();
+    await server?.stop();
     await matrix.close();
   }
 }
@@ -130,6 +146,45 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
     'usage sweep': () => sweepBooks({ tables, clock: systemClock }),
     alerts: () => raiseAlerts({ tables, log: silentLog, clock: systemClock, macs: plainVault, publicUrl: () => '' }),
     'old alerts': () => removeOld(tables),
+    'alert delivery': async () => {
+      const options = {
+        tables,
+        clock: systemClock,
+        log: silentLog,
+        macs: plainVault,
+        open: async () => 'https://example.com',
+        mailer: null,
+        post: async () => 200,
+      };
+      for (const channel of ['webhook', 'email'] as const) {
+        await deliverDue(options, channel, new AbortController().signal);
+      }
+    },
+    'key rotation': async () => {
+      matrix.undo('audit');
+      const { id } = a1.objects.api_key;
+      const rotation_policy = {
+        rotation_period: 'monthly',
+        rotation_period_days: null,
+        next_rotation_at: '2026-01-01T00:00:00.000Z',
+        key_transition_period_ms: 3_600_000,
+        status: 'ACTIVE',
+      };
+      await tables.systemWrite((tx) => tx.update('api_keys', { id }, { rotation_policy, rotation_due_at: 1 }));
+      const options = { tables, clock: systemClock, log: silentLog, macs: plainVault };
+      await enforceRotation(options);
+      await rotateDueKeys(options);
+    },
+    'sweep of files': async () => {
+      const blobs = {
+        async *all() {
+          yield { organisationId: a1.organisationId, key: 'gw_file_x', createdAt: 0 };
+        },
+        delete: async () => true,
+      };
+      const services = { tables, blobs, clock: systemClock, log: silentLog } as unknown as FileServices;
+      await new ManagedFiles(services).sweep(new AbortController().signal);
+    },
     'idempotency keys': () => purgeIdempotencyKeys(tables),
     retention: async () => {
       await tables.systemWrite(async (tx) => {

@@ -397,6 +397,7 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       created_at: now,
     },
   ],
+  file_totals: (t) => [{ organisation_id: t.organisationId, workspace_id: t.workspaceId, bytes: 1 }],
   training_jobs: (t) => [
     {
       id: t.objects.job.id,

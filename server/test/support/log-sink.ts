@@ -61,6 +61,14 @@ export class RecordingSink implements LogSink {
     return [];
   }
 
+  async forget(): Promise<number> {
+    return 0;
+  }
+
+  async organisationAfter(): Promise<null> {
+    return null;
+  }
+
   async count(): Promise<number> {
     return this.lines.length;
   }

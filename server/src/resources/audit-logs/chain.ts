@@ -23,6 +23,7 @@ export type AuditTx = Pick<TenantTx, 'find' | 'insert' | 'update'>;
 /** Names the purposes of the digests; the number is that of the canonical form. */
 const ROW_USE = 'audit row 1';
 const HEAD_USE = 'audit head 1';
+const ANCHOR_USE = 'audit anchor 1';
 
 /** What the first row follows. */
 export const GENESIS = '';
@@ -86,8 +87,8 @@ function rowHash(macs: Macs, row: AuditEntry, seq: number, previous: string): st
 }
 
 /** The text of a head: the hash of the last row, and the proof that no row was behind it. */
-function headHash(macs: Macs, organisationId: string, seq: number, last: string): string {
-  const proof = macs.mac(HEAD_USE, headBytes(organisationId, seq, last), keyIdOf(last));
+function headHash(macs: Macs, organisationId: string, seq: number, last: string, use = HEAD_USE): string {
+  const proof = macs.mac(use, headBytes(organisationId, seq, last), keyIdOf(last));
   return `${last}.${proof?.digest.toString('hex') ?? ''}`;
 }
 
@@ -114,12 +115,22 @@ export function checkRow(macs: Macs, row: Row<'audit_log'>, previous: string): V
 }
 
 /** Whether a stored head was written by this installation, and the hash of the last row in it. */
-export function checkHead(macs: Macs, head: Row<'audit_heads'>): { verdict: Verdict; last: string } {
+export function checkHead(macs: Macs, head: Row<'audit_heads'>, use = HEAD_USE): { verdict: Verdict; last: string } {
   const last = head.hash.slice(0, Math.max(0, head.hash.lastIndexOf('.')));
   const keyId = keyIdOf(last);
-  const proof = macs.mac(HEAD_USE, headBytes(head.organisation_id, head.seq, last), keyId);
+  const proof = macs.mac(use, headBytes(head.organisation_id, head.seq, last), keyId);
   if (proof === null) return { verdict: 'unknown_key', last };
   return { verdict: same(head.hash, `${last}.${proof.digest.toString('hex')}`) ? 'ours' : 'other', last };
+}
+
+/** What stands for the rows up to a place after they were removed: `last` is the hash of the last of them. */
+export function anchorOf(macs: Macs, organisationId: string, seq: number, last: string): Row<'audit_anchors'> {
+  return { organisation_id: organisationId, seq, hash: headHash(macs, organisationId, seq, last, ANCHOR_USE) };
+}
+
+/** Whether this installation removed the rows before an anchor, and the hash of the last of them. */
+export function checkAnchor(macs: Macs, anchor: Row<'audit_anchors'>): { verdict: Verdict; last: string } {
+  return checkHead(macs, anchor, ANCHOR_USE);
 }
 
 function same(a: string, b: string): boolean {

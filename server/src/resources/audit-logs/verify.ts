@@ -2,7 +2,7 @@
 import type { Tables } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import type { Macs } from '../../store/vault.ts';
-import { checkHead, checkRow, GENESIS, keyIdOf } from './chain.ts';
+import { checkAnchor, checkHead, checkRow, GENESIS, keyIdOf } from './chain.ts';
 
 /** What is wrong, the first of it. Places count from 1. */
 export type Finding =
@@ -16,6 +16,8 @@ export type Finding =
   | { readonly kind: 'head'; readonly seq: number }
   /** A row, or the head (`seq` null), was signed with a master key that is not given. */
   | { readonly kind: 'unknown_key'; readonly seq: number | null; readonly keyId: string }
+  /** What says where the log begins after its oldest rows were removed was changed. */
+  | { readonly kind: 'anchor'; readonly seq: number }
   /** A row that is no part of the chain, from a time when there was one. */
   | { readonly kind: 'unchained'; readonly id: string };
 
@@ -28,6 +30,17 @@ export class ChainCheck {
 
   constructor(macs: Macs) {
     this.#macs = macs;
+  }
+
+  /** Before the first row: where the log begins when its oldest rows were removed (`retention.ts`). */
+  begin(anchor: Row<'audit_anchors'> | undefined): Finding | null {
+    if (anchor === undefined) return null;
+    const { verdict, last } = checkAnchor(this.#macs, anchor);
+    if (verdict === 'unknown_key') return { kind: 'unknown_key', seq: anchor.seq, keyId: keyIdOf(last) };
+    if (verdict === 'other') return { kind: 'anchor', seq: anchor.seq };
+    this.seq = anchor.seq;
+    this.last = last;
+    return null;
   }
 
   /** The next row by place, or null when it is the right one. */
@@ -58,7 +71,9 @@ export class ChainCheck {
 
 export interface Verified {
   readonly organisationId: string;
-  /** Rows of the chain that are good; those after a finding were not looked at. */
+  /** Place of the first row: more than 1 when older ones were removed after their time. */
+  readonly begins: number;
+  /** Place of the last good row of the chain; those after a finding were not looked at. */
   readonly rows: number;
   /** Rows from before the chain, of which nothing can be said. */
   readonly unchained: number;
@@ -77,17 +92,22 @@ export async function verifyAudit(
   organisationId: string,
 ): Promise<Verified> {
   const check = new ChainCheck(macs);
-  const chain = await followChain(tables, check, organisationId);
+  const of = { organisation_id: organisationId };
+  const anchor = await tables.systemRead((tx) => tx.find('audit_anchors', of));
+  const begun = check.begin(anchor);
+  const begins = check.seq + 1;
+  const chain = begun === null ? await followChain(tables, check, organisationId) : { began: null, finding: begun };
   const { unchained, late } = await tables.systemRead(async (tx) => {
     const where = { organisation_id: organisationId, seq: null };
+    // Those from before the chain went before any row of it, so that behind an anchor there are none.
+    const since = anchor === undefined ? chain.began : -1;
     const [stray] =
-      chain.began === null
-        ? []
-        : await tx.list('audit_log', { where: { ...where, timestamp: { gt: chain.began } }, limit: 1 });
-    return { unchained: await tx.count('audit_log', { where }), late: stray };
+      since === null ? [] : await tx.list('audit_log', { where: { ...where, timestamp: { gt: since } }, limit: 1 });
+    const [again] = begins === 1 ? [] : await tx.list('audit_log', { where: { ...of, seq: { lt: begins } }, limit: 1 });
+    return { unchained: await tx.count('audit_log', { where }), late: stray ?? again };
   });
   const stray: Finding | null = late ? { kind: 'unchained', id: late.id } : null;
-  return { organisationId, rows: check.seq, unchained, last: check.last, finding: chain.finding ?? stray };
+  return { organisationId, begins, rows: check.seq, unchained, last: check.last, finding: chain.finding ?? stray };
 }
 
 /** `began` is the time of the first row. */

@@ -22,7 +22,9 @@ export async function sharedIntegrations(
   const sharable = integrations.filter(({ workspace_id }) => workspace_id === null);
   if (sharable.length === 0) return shared;
   const others = { id: { not: workspaceId }, status: 'active' } as const;
-  if ((await tx.list('workspaces', { where: others, limit: 1 })).length === 0) return shared;
+  // In the order of an index: one row is read, not all that an organisation has.
+  const other = await tx.list('workspaces', { where: others, orderBy: [['created_at', 'desc']], limit: 1 });
+  if (other.length === 0) return shared;
   for (const integration of sharable) {
     if ((await countOthers(tx, workspaceId, integration)) > 0) shared.add(integration.id);
   }

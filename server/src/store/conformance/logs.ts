@@ -119,6 +119,25 @@ export function logsConformance(name: string, open: () => Promise<LogsUnderTest>
       expect(found.rows).toEqual([many[2_999]]);
     });
 
+    it('forgets the oldest of one organisation, step by step, and none of another', async () => {
+      const old = (seq: number, organisation_id: string | null) =>
+        logRecord(seq, { node: 'old', id: `old-${organisation_id}-${seq}`, time: seq, organisation_id });
+      const records = [1, 2, 3].map((seq) => old(seq, 'zz-old'));
+      await logs.insert('old', lines(...records, old(4, 'zz-older'), old(5, null)), { segment: '1', offset: 1 });
+      const left = async (of: string) =>
+        (await logs.list(unsafeTenant(of, null), { limit: 9 })).rows.map(({ seq }) => seq);
+      expect(await logs.forget('zz-old', 3, 1)).toBe(1);
+      expect(await left('zz-old')).toEqual([3, 2]);
+      expect(await logs.forget('zz-old', 3, 9)).toBe(1);
+      expect(await logs.forget('zz-old', 3, 9)).toBe(0);
+      expect([await left('zz-old'), await left('zz-older')]).toEqual([[3], [4]]);
+      expect(await logs.forget(null, 6, 9)).toBe(1);
+      expect([await logs.organisationAfter('zz-old'), await logs.organisationAfter('zz-older')]).toEqual([
+        'zz-older',
+        null,
+      ]);
+    });
+
     describe('search', () => {
       beforeAll(async () => {
         const mine = { node: 'search', organisation_id: 'org-b' };

@@ -358,6 +358,7 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
       created_by: null,
       ...created,
     },
+    file_totals: { ...inside, bytes: 1 },
     training_jobs: {
       id: `${name}-job`,
       ...inside,

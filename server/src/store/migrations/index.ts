@@ -10,6 +10,7 @@ import { owners } from './0009-owners.ts';
 import { keyBounds } from './0011-key-bounds.ts';
 import { growth } from './0012-growth.ts';
 import { userAddresses } from './0015-user-addresses.ts';
+import { retention } from './0014-retention.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
@@ -27,6 +28,7 @@ export const MIGRATIONS: readonly Migration[] = [
   keyBounds,
   growth,
   userAddresses,
+  retention,
 ];
 
 /** The log tables, which may stand in another database. Append-only. */

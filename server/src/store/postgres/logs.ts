@@ -5,7 +5,17 @@ import type { JournalPosition, LogQuery, LogSink, LogWalk, StoredLog, TenantCont
 import { misuse } from '../sql/columns.ts';
 import type { Scope } from '../sql/engine.ts';
 import { storeError } from '../sql/failure.ts';
-import { countLogs, findLog, type LogStatement, listLogs, parseLogs, TRACE_LENGTH, walkLogs } from '../sql/logs.ts';
+import {
+  countLogs,
+  findLog,
+  forgetLogs,
+  type LogStatement,
+  listLogs,
+  organisationAfter,
+  parseLogs,
+  TRACE_LENGTH,
+  walkLogs,
+} from '../sql/logs.ts';
 import { alone, classifyPostgres, openPool, send, transaction } from './client.ts';
 import { migratePostgres } from './engine.ts';
 import { LOG_RULES, SYSTEM_SCOPE, Tenancy } from './row-security.ts';
@@ -92,6 +102,21 @@ class PostgresLogs implements LogSink {
     return parseLogs(tenant, await this.#rows(tenant, walkLogs(tenant, query)), misuse);
   }
 
+  async forget(organisationId: string | null, before: number, limit: number): Promise<number> {
+    const { sql, parameters } = forgetLogs(organisationId, before, limit, 'postgres');
+    const text = numbered(sql);
+    return this.#told('insert', () =>
+      transaction(this.#pool, `BEGIN; SET LOCAL synchronous_commit = off; ${SYSTEM_SCOPE}`, async (execute) => {
+        return (await execute(text, [...parameters])).affected;
+      }),
+    );
+  }
+
+  async organisationAfter(organisationId: string): Promise<string | null> {
+    const [row] = await this.#rows(null, organisationAfter(organisationId));
+    return (row?.organisation_id as string | undefined) ?? null;
+  }
+
   async count(): Promise<number> {
     const [row] = await this.#rows(null, { sql: 'SELECT count(*) AS total FROM logs', parameters: [] });
     return Number(row?.total);
@@ -107,8 +132,7 @@ class PostgresLogs implements LogSink {
   }
 
   async #rows(scope: Scope, { sql, parameters }: LogStatement) {
-    let n = 0;
-    const text = sql.replace(/\?/g, () => `$${++n}`);
+    const text = numbered(sql);
     return this.#told('read', async () => {
       const begin = `BEGIN READ ONLY; ${await this.#tenancy.enter(scope)}`;
       return (await alone(this.#pool, begin, { text, values: [...parameters] })).rows;
@@ -122,6 +146,11 @@ class PostgresLogs implements LogSink {
       throw storeError({ classify: classifyPostgres }, error, 'logs', verb);
     }
   }
+}
+
+function numbered(sql: string): string {
+  let n = 0;
+  return sql.replace(/\?/g, () => `$${++n}`);
 }
 
 /** U+0000 and half surrogate pairs are JSON, but not text of PostgreSQL: one such record would refuse its whole batch. */

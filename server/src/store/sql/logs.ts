@@ -60,6 +60,27 @@ export function walkLogs(tenant: TenantContext, { from, to, after, limit }: LogW
   };
 }
 
+/** Along the index on organisation and time, so that each step costs what it removes. */
+export function forgetLogs(
+  organisationId: string | null,
+  before: number,
+  limit: number,
+  engine: 'sqlite' | 'postgres',
+): LogStatement {
+  const row = engine === 'sqlite' ? 'rowid' : '(node, seq)';
+  const of = organisationId === null ? 'organisation_id IS NULL' : 'organisation_id = ?';
+  const oldest = `SELECT ${row === 'rowid' ? row : 'node, seq'} FROM logs WHERE ${of} AND time < ? ORDER BY time LIMIT ?`;
+  return {
+    sql: `DELETE FROM logs WHERE ${row} IN (${oldest})`,
+    parameters: [...(organisationId === null ? [] : [organisationId]), before, limit],
+  };
+}
+
+export function organisationAfter(organisationId: string): LogStatement {
+  const sql = 'SELECT organisation_id FROM logs WHERE organisation_id > ? ORDER BY organisation_id LIMIT 1';
+  return { sql, parameters: [organisationId] };
+}
+
 /**
  * The records of a result. Throws when one is not the tenant's: the same second check that the control tables have
  * (rule G-02).

@@ -5,7 +5,16 @@ import { type MigrationHost, runMigrations } from '../migrations/run.ts';
 import type { JournalPosition, LogQuery, LogSink, LogWalk, StoredLog, TenantContext } from '../ports.ts';
 import { misuse } from '../sql/columns.ts';
 import { storeError } from '../sql/failure.ts';
-import { countLogs, findLog, type LogStatement, listLogs, parseLogs, walkLogs } from '../sql/logs.ts';
+import {
+  countLogs,
+  findLog,
+  forgetLogs,
+  type LogStatement,
+  listLogs,
+  organisationAfter,
+  parseLogs,
+  walkLogs,
+} from '../sql/logs.ts';
 import { begin, classifySqlite } from './engine.ts';
 import { INSERT_LOGS } from './protocol.ts';
 import { SqliteThread } from './thread.ts';
@@ -109,6 +118,16 @@ class SqliteLogs implements LogSink {
 
   async walk(tenant: TenantContext, query: LogWalk): Promise<StoredLog[]> {
     return parseLogs(tenant, await this.#rows(this.#reader, walkLogs(tenant, query)), misuse);
+  }
+
+  async forget(organisationId: string | null, before: number, limit: number): Promise<number> {
+    const { sql, parameters } = forgetLogs(organisationId, before, limit, 'sqlite');
+    return this.#told('insert', async () => (await this.#writer.query(0, sql, parameters)).affected);
+  }
+
+  async organisationAfter(organisationId: string): Promise<string | null> {
+    const [row] = await this.#rows(this.#writer, organisationAfter(organisationId));
+    return (row?.organisation_id as string | undefined) ?? null;
   }
 
   async count(): Promise<number> {

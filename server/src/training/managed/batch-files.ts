@@ -11,6 +11,7 @@ import type { ObjectUse } from '../usage/use.ts';
 import { type BatchLine, type BatchRules, isFault, readBatchLine } from './batch-input.ts';
 import { type BatchClaim, type BatchRow, changed, progressOf, publicOf, stored, workOf } from './batch-row.ts';
 import { type BatchServices, settingsOf } from './batch-services.ts';
+import { addFile } from './file-rows.ts';
 import { type FileLine, isBlank, linesOf } from './lines.ts';
 import { isSuccess, resultId } from './result-line.ts';
 
@@ -189,7 +190,7 @@ export async function finish(
     ] as const) {
       if (bytes === 0) continue;
       kept.push(id);
-      await tx.insert('files', {
+      await addFile(tx, {
         id,
         organisation_id: row.organisation_id,
         workspace_id: row.workspace_id,

@@ -3,6 +3,7 @@ import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ENGINES, type JobStore, jobStore } from '../../../test/support/job-store.ts';
 import { TestClock } from '../../kernel/clock.ts';
+import { addFile, removeFile } from './file-rows.ts';
 import { FileSpace, UPLOADS_AT_ONCE } from './file-space.ts';
 
 const clock = new TestClock();
@@ -28,7 +29,7 @@ describe.each(ENGINES)('room for files on %s', (engine) => {
       const id = `gw_file_${++count}`;
       await store.tables.systemWrite(async (tx) => {
         await room.take(tx, bytes);
-        await tx.insert('files', {
+        await addFile(tx, {
           id,
           organisation_id: 'o1',
           workspace_id: workspace,
@@ -47,6 +48,10 @@ describe.each(ENGINES)('room for files on %s', (engine) => {
       room.close();
     }
   }
+  const empty = () =>
+    store.tables.systemWrite(async (tx) => {
+      for (const { id } of await tx.list('files')) await removeFile(tx, id);
+    });
   const stored = async () => {
     const rows = await store.tables.systemRead((tx) => tx.list('files'));
     return rows.reduce((sum, row) => sum + row.bytes, 0);
@@ -59,14 +64,14 @@ describe.each(ENGINES)('room for files on %s', (engine) => {
     );
     expect(await stored()).toBeLessThanOrEqual(1_000);
     for (const one of all) if (one.status === 'rejected') expect(one.reason).toMatchObject({ status: 413 });
-    await store.tables.systemWrite((tx) => tx.remove('files', { organisation_id: 'o1' }));
+    await empty();
     const first = await upload(nodes[0] as FileSpace, 600);
     await expect(upload(nodes[1] as FileSpace, 600)).rejects.toMatchObject({ status: 413 });
-    await store.tables.systemWrite((tx) => tx.remove('files', { id: first }));
+    await store.tables.systemWrite((tx) => removeFile(tx, first));
     await upload(nodes[1] as FileSpace, 1_000);
     await expect(upload(nodes[1] as FileSpace, 10)).rejects.toMatchObject({ status: 413 });
     await upload(new FileSpace(store.tables, 0), 5_000);
-    await store.tables.systemWrite((tx) => tx.remove('files', { organisation_id: 'o1' }));
+    await empty();
   });
 
   it('an upload that would not fit is ended while it comes, not after it filled the disk', async () => {

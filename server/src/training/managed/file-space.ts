@@ -6,6 +6,7 @@ import { pipeline, type Readable, Transform } from 'node:stream';
 import { systemTenant } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { SystemTx, Tables } from '../../store/ports.ts';
+import { bytesOf } from './file-rows.ts';
 
 /** Uploads of one organisation at the same time, on each process. */
 export const UPLOADS_AT_ONCE = 32;
@@ -76,8 +77,7 @@ export class FileSpace {
         },
         take: async (tx, bytes) => {
           if (this.#quota === 0) return;
-          const rows = await tx.list('files', { where: { organisation_id: organisationId } });
-          if (rows.reduce((sum, row) => sum + row.bytes, bytes) > this.#quota) throw this.#noRoom();
+          if ((await bytesOf(tx, organisationId)) + bytes > this.#quota) throw this.#noRoom();
         },
         close,
       };
@@ -87,9 +87,8 @@ export class FileSpace {
     }
   }
 
-  async #stored(organisationId: string): Promise<number> {
-    const rows = await this.#tables.read(systemTenant(organisationId), (tx) => tx.list('files', {}));
-    return rows.reduce((sum, row) => sum + row.bytes, 0);
+  #stored(organisationId: string): Promise<number> {
+    return this.#tables.read(systemTenant(organisationId), (tx) => bytesOf(tx, organisationId));
   }
 
   #noRoom(): SluiceError {

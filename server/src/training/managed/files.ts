@@ -31,6 +31,7 @@ import type { TrainingServices } from '../services.ts';
 import { openUpload, sizeAhead } from '../upload.ts';
 import { batchOfOutput, refuseUnjudged } from './batch-row.ts';
 import { contentDisposition, type Range, readRange } from './content-headers.ts';
+import { addFile, filesQueue, removeFile } from './file-rows.ts';
 import { FileSpace, type Room } from './file-space.ts';
 import type { ManagedFilesPort } from './ports.ts';
 
@@ -176,8 +177,9 @@ export class ManagedFiles implements ManagedFilesPort {
     queryOf(call.query, []);
     const tenant = tenantOfCall(call);
     const id = call.params.file_id ?? '';
-    const removed = await this.#services.tables.write(tenant, (tx) => tx.remove('files', { id }));
-    if (removed === 0) throw notFound('file');
+    const queue = filesQueue(tenant.organisationId);
+    const removed = await this.#services.tables.write(tenant, (tx) => removeFile(tx, id), { queue });
+    if (!removed) throw notFound('file');
     await this.#discard(tenant, id);
     return json({ id, object: 'file', deleted: true });
   }
@@ -314,14 +316,14 @@ export class ManagedFiles implements ManagedFilesPort {
         created_by: createdBy,
         created_at: clock.now(),
       };
-      if (room === null) await tables.write(tenant, (tx) => tx.insert('files', row));
-      else {
-        // What all workspaces of the organisation have together.
-        await tables.systemWrite(async (tx) => {
-          await room.take(tx, bytes);
-          await tx.insert('files', row);
-        });
-      }
+      // The system's: the quota is of all workspaces of the organisation.
+      await tables.systemWrite(
+        async (tx) => {
+          await room?.take(tx, bytes);
+          await addFile(tx, row);
+        },
+        { queue: filesQueue(organisationId) },
+      );
       return row;
     } catch (error) {
       await this.#discard(tenant, id);

@@ -4,6 +4,7 @@ import type { FileObject, JobRequest } from '../../operations/training.ts';
 import type { AdapterContext, FilesAdapter, TrainingAdapter } from '../../providers/training.ts';
 import { isMissing } from '../errors.ts';
 import { ledgerOf } from '../ledger.ts';
+import { addFile } from './file-rows.ts';
 import { converted } from './job-dataset.ts';
 import { FIELD, filenameOf, noted, progressOf, ROLES, type Role, type Uploaded } from './job-row.ts';
 import { type Connection, connect, type JobClaim, type JobServices } from './job-services.ts';
@@ -171,7 +172,7 @@ export async function copyResult(
   }
   await claim.write(async (tx, row, now) => {
     if ((await tx.find('files', { id })) === undefined) {
-      await tx.insert('files', {
+      await addFile(tx, {
         id,
         organisation_id: row.organisation_id,
         workspace_id: row.workspace_id,

@@ -62,4 +62,5 @@ async function removeResources(tx: TenantTx, workspaceId: string, now: number): 
   await tx.remove('object_usage', here);
   await tx.remove('sandbox_objects', here);
   await tx.remove('files', here);
+  await tx.remove('file_totals', here);
 }

@@ -1,0 +1,147 @@
+/** Request logs and audit rows past their days, on both engines: what goes, what stays, and what can still be proven. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { booksStore, ORGANISATION } from '../../test/support/ledger-node.ts';
+import { migratedDatabase } from '../../test/support/postgres.ts';
+import { TestClock } from '../kernel/clock.ts';
+import { silentLog } from '../kernel/log.ts';
+import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
+import { verifyAudit } from '../resources/audit-logs/verify.ts';
+import { joined, logRecord } from '../store/conformance/logs.ts';
+import { type Keyring, loadKeyring } from '../store/keyring.ts';
+import type { LogSink, Tables } from '../store/ports.ts';
+import { openPostgresLogs } from '../store/postgres/logs.ts';
+import { openSqliteLogs } from '../store/sqlite/logs.ts';
+import { forgetOld } from './retention.ts';
+
+const DAY = 86_400_000;
+const of = { organisation_id: ORGANISATION } as const;
+const deed = { organisationId: ORGANISATION, workspaceId: null, action: 'update', resource: 'configs' } as const;
+
+describe.each(['sqlite', 'postgres'] as const)('old records on %s', (engine) => {
+  const dir = mkdtempSync(join(tmpdir(), 'sluice-old-'));
+  let clock: TestClock;
+  let tables: Tables;
+  let logs: LogSink;
+  let macs: Keyring;
+
+  beforeAll(async () => {
+    const masterKey = '3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=';
+    macs = await loadKeyring({ masterKey, masterKeyFile: '/nowhere', create: false });
+    clock = new TestClock(Date.UTC(2026, 10, 22));
+    tables = await booksStore(engine, clock);
+    logs =
+      engine === 'sqlite'
+        ? await openSqliteLogs({ file: join(dir, 'logs.db'), log: silentLog })
+        : await openPostgresLogs({ url: await migratedDatabase(), log: silentLog });
+    await logs.migrate();
+  });
+  afterAll(async () => {
+    await tables.close();
+    await logs.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  const write = (count: number) =>
+    tables.systemWrite(async (tx) => {
+      for (let i = 0; i < count; i++) {
+        const entry = systemEntry(clock, { ...deed, resourceId: String(i), before: null, after: null });
+        await appendAudit(tx, macs, entry);
+      }
+    });
+  const keep = (auditDays: number, logDays = 0) =>
+    forgetOld({ tables, logs, macs, log: silentLog, auditDays, logDays });
+  const places = async () =>
+    (await tables.systemRead((tx) => tx.list('audit_log', { where: of, orderBy: [['seq', 'asc']] }))).map(
+      ({ seq }) => seq,
+    );
+  const verified = () => verifyAudit(tables, macs, ORGANISATION);
+
+  it('audit rows go after their days, in steps, and the rest of the chain is proven from its first row on', async () => {
+    await write(450);
+    clock.jump(10 * DAY);
+    await write(3);
+    await keep(0);
+    await keep(11);
+    expect(await places()).toHaveLength(453);
+    await keep(5);
+    expect(await places()).toEqual([451, 452, 453]);
+    expect(await verified()).toMatchObject({ begins: 451, rows: 453, unchained: 0, finding: null });
+    clock.jump(10 * DAY);
+    await keep(5);
+    expect(await places()).toEqual([]);
+    expect(await verified()).toMatchObject({ begins: 454, rows: 453, finding: null });
+    await write(2);
+    expect(await verified()).toMatchObject({ begins: 454, rows: 455, finding: null });
+  });
+
+  it('rows that were cut off by hand, a changed anchor, none, and rows that came back are found', async () => {
+    const anchor = await tables.systemRead((tx) => tx.find('audit_anchors', of));
+    const [row] = await tables.systemRead((tx) => tx.list('audit_log', { where: { ...of, seq: 454 } }));
+    if (anchor === undefined || row === undefined) throw new Error('nothing was removed');
+    const finding = async (
+      change: Parameters<Tables['systemWrite']>[0],
+      undo: Parameters<Tables['systemWrite']>[0],
+    ) => {
+      await tables.systemWrite(change);
+      const found = (await verified()).finding;
+      await tables.systemWrite(undo);
+      return found;
+    };
+    const back = (tx: Parameters<Parameters<Tables['systemWrite']>[0]>[0]) => tx.update('audit_anchors', of, anchor);
+    const gone = { kind: 'gap', from: 454, to: 454 };
+    expect(
+      await finding(
+        (tx) => tx.remove('audit_log', { ...of, seq: 454 }),
+        (tx) => tx.insert('audit_log', row),
+      ),
+    ).toEqual(gone);
+    expect(await finding((tx) => tx.update('audit_anchors', of, { seq: 454 }), back)).toEqual({
+      kind: 'anchor',
+      seq: 454,
+    });
+    const forged = `${row.hash}.${anchor.hash.split('.').at(-1)}`;
+    expect(await finding((tx) => tx.update('audit_anchors', of, { seq: 454, hash: forged }), back)).toEqual({
+      kind: 'anchor',
+      seq: 454,
+    });
+    expect(
+      await finding(
+        (tx) => tx.remove('audit_anchors', of),
+        (tx) => tx.insert('audit_anchors', anchor),
+      ),
+    ).toEqual({ kind: 'gap', from: 1, to: 453 });
+    const extra = { ...row, id: 'extra', seq: 7 };
+    const drop = (tx: Parameters<Parameters<Tables['systemWrite']>[0]>[0]) =>
+      tx.remove('audit_log', { ...of, id: 'extra' });
+    expect(await finding((tx) => tx.insert('audit_log', extra), drop)).toEqual({ kind: 'unchained', id: 'extra' });
+    expect((await verified()).finding).toBeNull();
+  });
+
+  it('a row that was changed, as by giving it an older time, does not go: it and all behind it stay', async () => {
+    await write(2);
+    await tables.systemWrite((tx) => tx.update('audit_log', { ...of, seq: 455 }, { timestamp: 1 }));
+    clock.jump(10 * DAY);
+    await keep(5);
+    expect(await places()).toEqual([455, 456, 457]);
+    expect((await verified()).finding).toMatchObject({ kind: 'altered', seq: 455 });
+  });
+
+  it('request logs go after their days, of every organisation and of none', async () => {
+    const now = clock.now();
+    const record = (seq: number, days: number, organisation_id: string | null) =>
+      `${JSON.stringify(logRecord(seq, { id: `id-${seq}`, time: now - days * DAY, organisation_id }))}`;
+    const old = Array.from({ length: 1_200 }, (_, i) => record(i, 8, 'org-a'));
+    const young = [record(2_000, 6, 'org-a'), record(2_001, 6, 'org-b'), record(2_002, 6, null)];
+    const more = [record(3_000, 8, 'org-b'), record(3_001, 8, null)];
+    await logs.insert('j', joined(...old, ...young, ...more), { segment: '1', offset: 1 });
+    await keep(0, 0);
+    expect(await logs.count()).toBe(1_205);
+    await keep(0, 7);
+    expect(await logs.count()).toBe(3);
+    await keep(0, 5);
+    expect(await logs.count()).toBe(0);
+  });
+});
