@@ -9,8 +9,8 @@ import { answerVectors } from './0008-answer-vectors.ts';
 import { owners } from './0009-owners.ts';
 import { keyBounds } from './0011-key-bounds.ts';
 import { growth } from './0012-growth.ts';
-import { userAddresses } from './0015-user-addresses.ts';
 import { retention } from './0014-retention.ts';
+import { userAddresses } from './0015-user-addresses.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
@@ -27,8 +27,8 @@ export const MIGRATIONS: readonly Migration[] = [
   owners,
   keyBounds,
   growth,
-  userAddresses,
   retention,
+  userAddresses,
 ];
 
 /** The log tables, which may stand in another database. Append-only. */
