@@ -173,7 +173,7 @@ function readMethod(body: JsonObject, extra: Record<string, JsonValue | undefine
     if (name !== 'hyperparameters') keep(extra, `method.${type}.${name}`, value);
   }
   const hyperparameters = readHyperparameters(
-    object(block.hyperparameters ?? {}, path),
+    needed(block.hyperparameters, path, 'with '),
     path,
     false,
     extra,
