@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, effectiveSettings, linksGoNowhere, loadConfig, unknownVariables } from './config.ts';
+import { linksGoNowhere } from './cli/links.ts';
+import { ConfigError, effectiveSettings, loadConfig, unknownVariables } from './config.ts';
 
 const load = (url: string, env: Record<string, string> = {}) =>
   loadConfig([], { SLUICE_BLOBS_URL: url, ...env }, '/nowhere').blobs;

@@ -372,6 +372,7 @@ describe('what others wrote is weighed before it is parsed', () => {
     'llm/routing/facts.ts': SCANNED,
     'llm/splice-shaping.ts': SCANNED,
     'operations/convert/testing.ts': 'tests',
+    'resources/admin/users/address.ts': OWN,
     'resources/common.ts': 'a query of 16 KB',
     'resources/configs/index.ts': 'scanned first',
     'resources/configs/secrets.ts': OWN,

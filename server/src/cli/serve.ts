@@ -1,18 +1,12 @@
 import { compose, type Running } from '../compose.ts';
-import {
-  type Config,
-  ConfigError,
-  LINKS_GO_NOWHERE,
-  linksGoNowhere,
-  unknownVariables,
-  workerIndex,
-} from '../config.ts';
+import { type Config, ConfigError, unknownVariables, workerIndex } from '../config.ts';
 import { calmLog } from '../kernel/calm-log.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { Output } from '../main.ts';
 import { workerShared } from '../store/ipc/ipc.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { bannerText } from './banner.ts';
+import { LINKS_GO_NOWHERE, linksGoNowhere } from './links.ts';
 import { isWorker, primaryChannel, runPrimary } from './workers.ts';
 
 /** After a second SIGTERM, how long what is left may take. */
