@@ -489,9 +489,12 @@ const invite = (round: Round) => ({
 async function accept(round: Round, link: string): Promise<Answer> {
   const token = link.slice(link.indexOf('#') + 1);
   const request = {
-    ip: `round-${round.n}`,
     method: 'POST',
-    raw: { url: '/console/api/invite/acceptance', rawHeaders: [] },
+    raw: {
+      url: '/console/api/invite/acceptance',
+      rawHeaders: [],
+      socket: { remoteAddress: `10.0.${round.n >> 8}.${round.n & 255}` },
+    },
     headers: {},
   };
   try {
