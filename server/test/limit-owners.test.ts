@@ -438,7 +438,7 @@ describe('several limits of a workspace', () => {
       () => chat(one.url, {}, slug),
       ({ status }) => status === 412,
     );
-    expect([refused.status, refused.text]).toEqual([412, expect.stringContaining('It resets at ')]);
+    expect([refused.status, refused.text]).toEqual([412, expect.stringContaining('It resets on ')]);
     const read = async () => (await done('GET', `/admin/workspaces/${one.first.workspace_id}`)).usage_limits as Shown[];
     const shown = await within(read, (limits) => limits[1]?.status === 'exhausted');
     expect(shown.map(({ status }) => status)).toEqual(['active', 'exhausted']);

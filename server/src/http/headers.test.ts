@@ -197,9 +197,10 @@ describe('filterUpstreamHeaders', () => {
       for (let k = 0; k < 20; k++) filter(raw);
       return performance.now() - started;
     };
+    // The search that grew with both took 1,700 ms here; the bar leaves room for a busy machine.
     cost(headers);
     const plain = Math.min(cost(headers), cost(headers), cost(headers));
-    expect(Math.min(cost(hostile), cost(hostile), cost(hostile))).toBeLessThan(3 * plain + 5);
+    expect(Math.min(cost(hostile), cost(hostile), cost(hostile))).toBeLessThan(10 * plain + 50);
   });
 
   it('keeps working after more names than it remembers', () => {
