@@ -373,7 +373,10 @@ const ERROR_BODY = z.union([
   z.strictObject({
     type: z.literal('error').optional(),
     error: z.strictObject({ message: text, type: text, param: z.string().nullable(), code: z.string().nullable() }),
-    errors: z.array(z.strictObject({ param: text, message: text })).min(2).optional(),
+    errors: z
+      .array(z.strictObject({ param: text, message: text }))
+      .min(2)
+      .optional(),
     system_fingerprint: z.string().optional(),
   }),
   z.strictObject({
