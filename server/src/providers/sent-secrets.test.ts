@@ -23,3 +23,26 @@ it('what an account sends to prove itself is found in a text, whichever way it i
     ...['project-of-ours', 'a-region-to-tell', 'team-of-ours', '1234'],
   ]);
 });
+
+it('a key is found however JSON writes its characters, and what is written around it stays', () => {
+  const key = 'pk/A"b\\c\nd';
+  const once = JSON.stringify(key).slice(1, -1);
+  const spelled = [...key]
+    .map((char) => `\\u${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`)
+    .join('');
+  for (const written of [once, once.replace('/', '\\/'), spelled, JSON.stringify(spelled).slice(1, -1)]) {
+    expect(withoutSecrets(`{"a":"x\\n${written}\\ty"}`, [key])).toBe('{"a":"x\\n***\\ty"}');
+  }
+  expect(withoutSecrets('{"a":"pk\\/other \\u0041"}', [key])).toBe('{"a":"pk\\/other \\u0041"}');
+});
+
+it('a text of backslashes alone, or of half a key again and again, is read in time that grows with its length', () => {
+  const time = (text: string) => {
+    const before = performance.now();
+    expect(withoutSecrets(text, ['\\sk/"slash-key', '/path-key-1234'])).toBe(text);
+    return performance.now() - before;
+  };
+  // A second reading of every run would take minutes here.
+  expect(time('\\'.repeat(1_000_000))).toBeLessThan(5000);
+  expect(time('\\sk\\\\'.repeat(200_000))).toBeLessThan(5000);
+});

@@ -94,9 +94,37 @@ export function secretsOfCall(headers: readonly string[], url: URL): readonly st
   return [...out].sort((a, b) => b.length - a.length);
 }
 
-/** `text` with every one of `secrets` replaced by `***`. */
+/**
+ * `text` with every one of `secrets` replaced by `***`, also where JSON escapes spell it another way: `\/` for a slash,
+ * `\u0041` for a letter, in JSON that lies inside a string of other JSON as well.
+ */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
   let out = text;
   for (const secret of secrets) if (out.includes(secret)) out = out.replaceAll(secret, () => '***');
+  if (!out.includes('\\')) return out;
+  for (const secret of secrets) out = out.replace(escaped(secret), '***');
   return out;
+}
+
+const SHORT_ESCAPES: Readonly<Record<string, string>> = { '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't' };
+
+/**
+ * Finds a secret, whichever of its characters are written as escapes. No two ways of reading a run of backslashes
+ * compete, save within backslashes of the secret: a text made to be slow is read in linear time.
+ */
+function escaped(secret: string): RegExp {
+  let pattern = '';
+  for (let i = 0; i < secret.length; i += 1) {
+    const char = secret.charAt(i);
+    // An escape goes as a whole, from the first of its backslashes, or half of it would break the JSON.
+    const slashes = i === 0 ? '(?<!\\\\)\\\\' : '\\\\';
+    const code = secret.charCodeAt(i).toString(16).padStart(4, '0');
+    const unicode = `${slashes}+u${code.replace(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)}`;
+    const short = SHORT_ESCAPES[char];
+    if (char === '\\') pattern += `(?:${slashes}{1,8}(?:u005[cC])?)`;
+    else if (short !== undefined) pattern += `(?:${char}|${slashes}+${short}|${unicode})`;
+    else if (/[/"]/.test(char)) pattern += `(?:${slashes}*${char}|${unicode})`;
+    else pattern += `(?:${/[A-Za-z0-9]/.test(char) ? char : `\\u${code}`}|${unicode})`;
+  }
+  return new RegExp(pattern, 'g');
 }

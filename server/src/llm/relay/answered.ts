@@ -104,7 +104,7 @@ export function errorAnswer(
 
 /** An error event as the caller may see it. */
 export function withoutSentSecrets(event: Buffer, { sent }: Target): Buffer {
-  return sent.some((secret) => event.includes(secret))
-    ? Buffer.from(withoutSecrets(event.toString('utf8'), sent))
-    : event;
+  const text = event.toString('utf8');
+  const shown = withoutSecrets(text, sent);
+  return shown === text ? event : Buffer.from(shown);
 }
