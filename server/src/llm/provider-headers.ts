@@ -1,9 +1,23 @@
 import type { Exchange } from './exchange.ts';
 
-/** Provider settings a caller may send as `x-gateway-<name>` headers (api §33.2), by the setting they become. */
-const SETTINGS = [
+/**
+ * Settings that say whose organisation, project or account is billed and read, and where. A caller may give one that a
+ * stored account leaves open, and may not change one that it holds.
+ */
+const PINS = [
   'openai-organization',
   'openai-project',
+  'vertex-project-id',
+  'vertex-region',
+  'aws-region',
+  'fireworks-account-id',
+  'workers-ai-account-id',
+  'snowflake-account',
+];
+
+/** Provider settings a caller may send as `x-gateway-<name>` headers (api §33.2), by the setting they become. */
+const SETTINGS = [
+  ...PINS,
   'anthropic-beta',
   'anthropic-version',
   'azure-resource-name',
@@ -14,13 +28,7 @@ const SETTINGS = [
   'azure-endpoint-name',
   'azure-deployment-name',
   'azure-extra-params',
-  'vertex-project-id',
-  'vertex-region',
-  'aws-region',
   'aws-bedrock-model',
-  'fireworks-account-id',
-  'workers-ai-account-id',
-  'snowflake-account',
   'huggingface-base-url',
   'databricks-workspace',
 ].map((name) => ({ header: `x-gateway-${name}`, setting: name.replaceAll('-', '_') }));
@@ -64,6 +72,22 @@ const REDIRECTING = new Set(REDIRECTING_HEADERS);
 export const KEEPS_ACCOUNT: ReadonlySet<string> = new Set(
   SETTINGS.filter(({ header }) => !REDIRECTING.has(header)).map(({ setting }) => setting),
 );
+
+/** See `PINS`: refused with another value than a stored account's. */
+export const PINNED_SETTINGS: readonly string[] = PINS.map((name) => name.replaceAll('-', '_'));
+
+/** The first pinned setting of a stored account that a caller asks to change, or null. */
+export function movedPin(
+  stored: Readonly<Record<string, unknown>>,
+  asked: Readonly<Record<string, unknown>>,
+): string | null {
+  for (const name of PINNED_SETTINGS) {
+    const value = stored[name];
+    if (value === undefined || value === null || value === '' || asked[name] === undefined) continue;
+    if (asked[name] !== value) return name;
+  }
+  return null;
+}
 
 /** Settings from request headers. With a stored credential only those that cannot move it to another host count. */
 export function headerSettings(x: Exchange, own: boolean): Record<string, string> {
