@@ -102,6 +102,21 @@ describe('at an account that several workspaces share, a line', () => {
   });
 });
 
+it('a dry run of a batch calls no provider, and refuses what can be judged without one', async () => {
+  const { id } = (await upload(asB, fileOf(lineOf({ input: 'x', previous_response_id: response })), 'fine-tune')).body;
+  const sent = world.upstream.received.length;
+  const dry = (more: object) =>
+    world.call(world.keys.b, world.shared.b, 'POST', '/batches', batchOf(id ?? '', more), {
+      'x-gateway-dry-run': 'true',
+    });
+  expect(await dry({})).toMatchObject({ status: 200, body: { object: 'dry_run' } });
+  const blob = await dry({ input_blob: 'https://blobs.example/a' });
+  expect(blob, blob.text).toMatchObject({ status: 403, body: { error: { param: 'input_blob' } } });
+  // Batches of other tests are read in the background.
+  const since = world.upstream.received.slice(sent).map(({ method, path }) => `${method} ${path}`);
+  expect(since.filter((one) => one.startsWith('POST ') || one.includes(id ?? ''))).toEqual([]);
+});
+
 describe('a batch at a shared account reads its file again, and is refused with the line, when the file', () => {
   const foreign = () => fileOf(HARMLESS, lineOf({ input: 'x', previous_response_id: response }));
   const refused = async (id: string) => {

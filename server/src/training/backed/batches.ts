@@ -12,7 +12,7 @@ import type { TrainingServices } from '../services.ts';
 import { begun } from '../usage/begin.ts';
 import { about, type Backed, backed, checkFile, claimNew, guarded, namedAccount, ownId, part } from './backed.ts';
 import { cursorFault, finalState } from './final.ts';
-import { checkLines } from './line-check.ts';
+import { checkLines, checkNames } from './line-check.ts';
 
 export class BackedBatches {
   readonly #services: TrainingServices;
@@ -49,8 +49,10 @@ export class BackedBatches {
         );
       }
       await checkFile(side, batch.input_file_id, 'input_file_id');
-      await checkLines(side, batch, this.#services.maxUploadBytes);
+      checkNames(side, batch);
       if (call.dryRun) return dryRunAnswer(call, account, batch.model, prepared);
+      // After the dry run, which calls no provider.
+      await checkLines(side, batch, this.#services.maxUploadBytes);
       const about = { kind: 'batch', model: batch.model, endpoint: batch.endpoint } as const;
       const created = await begun(this.#services, call, side, about, async () => {
         const made = await batches.create(batch, side.context);

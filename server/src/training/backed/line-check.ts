@@ -37,6 +37,13 @@ export function withOwnLines(upload: Upload, { ledger }: Backed): Upload {
   };
 }
 
+/** Throws 403 where a field of the batch itself, on a shared account, names lines that Sluice does not read. */
+export function checkNames({ ledger }: Backed, batch: BatchRequest): void {
+  if (ledger?.shared !== true) return;
+  const { unknown } = referencesOf(batch.extra);
+  if (unknown !== null) throw closed(unknown, `${unknown} names lines that Sluice does not read`);
+}
+
 /**
  * Reads the file that a batch names from the provider and judges its lines. Nothing is noted of it: a file may have come
  * another way, may have been handed over since, and an object in a bucket may have changed. Throws 403 where it cannot be
@@ -46,8 +53,6 @@ export function withOwnLines(upload: Upload, { ledger }: Backed): Upload {
  */
 export async function checkLines({ adapter, context, ledger }: Backed, batch: BatchRequest, most: number) {
   if (ledger?.shared !== true) return;
-  const { unknown } = referencesOf(batch.extra);
-  if (unknown !== null) throw closed(unknown, `${unknown} names lines that Sluice does not read`);
   if (adapter.files === undefined) throw closed(PARAM, 'the provider does not give them');
   let content: FileContent;
   try {
