@@ -14,6 +14,8 @@ const SECRET = 'ann.lee@example.com';
 const FINAL = ['completed', 'failed', 'expired', 'cancelled', 'file_upload_failed', 'batch_start_failed'];
 const PATIENT = { timeout: 20_000, interval: 20 };
 const DENY = { deny: true };
+/** Lines of a batch that run at the same time. */
+const AT_ONCE = 8;
 
 interface ResultLine {
   readonly custom_id: string;
@@ -44,6 +46,7 @@ describe.each(['SQLite', 'PostgreSQL'])('batches on %s', (engine) => {
     });
     server = await startServer({
       SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}`,
+      SLUICE_BATCH_CONCURRENCY: String(AT_ONCE),
       ...(engine === 'SQLite' ? {} : { SLUICE_DATABASE_URL: await migratedDatabase() }),
     });
     workspace = server.first.workspace_id;
@@ -237,12 +240,12 @@ describe.each(['SQLite', 'PostgreSQL'])('batches on %s', (engine) => {
       await held;
       await answer(request, response);
     };
-    const id = await create([...Array(26).fill('one'), SECRET], 'immediate', MAIN);
-    await vi.waitFor(() => expect(received().length).toBeGreaterThan(0), PATIENT);
+    const id = await create([...Array(AT_ONCE).fill('one'), SECRET], 'immediate', MAIN);
+    await vi.waitFor(() => expect(received()).toHaveLength(AT_ONCE), PATIENT);
     await byDefault('input', DENY);
     release();
     upstream.answer = answer;
-    expect(await ended(id)).toMatchObject({ request_counts: { total: 27, completed: 26, failed: 1 } });
+    expect(await ended(id)).toMatchObject({ request_counts: { total: AT_ONCE + 1, completed: AT_ONCE, failed: 1 } });
     expect(received().join()).not.toContain(SECRET);
   });
 

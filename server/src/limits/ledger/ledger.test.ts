@@ -158,7 +158,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     const settle = await node.reserve([wide, narrow]);
     await expect(node.reserve([wide, narrow])).rejects.toMatchObject({
       kind: 'usage_limit_exceeded',
-      message: expect.stringMatching(/policy narrow for all/),
+      message: expect.stringMatching(/^Budget "narrow" has no room left for all: 0 of 1 requests are used/),
     });
     await settle(NOTHING);
     await node.drain();

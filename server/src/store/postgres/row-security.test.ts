@@ -133,7 +133,7 @@ describe('policies', () => {
       }
     }
     const outOfReach = names.filter((name) => by(name).length === 1);
-    expect(outOfReach).toEqual(['journals', 'leases', 'ledger_positions', 'meta', 'operator_keys']);
+    expect(outOfReach).toEqual(['audit_anchors', 'journals', 'leases', 'ledger_positions', 'meta', 'operator_keys']);
   });
 
   it('a second start changes nothing, and one that finds a difference mends it', async () => {
