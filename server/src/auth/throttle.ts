@@ -6,7 +6,7 @@ const FREE_FAILURES = 10;
 const FIRST_WAIT_MS = 1_000;
 const LONGEST_WAIT_MS = 15 * 60_000;
 /** Attempts a second that are looked at although their source is over its limit. */
-const LOOKS_A_SECOND = 10;
+const LOOKS_A_SECOND = 250;
 
 interface Entry {
   failures: number;
@@ -43,7 +43,7 @@ export class Throttle {
   }
 
   /**
-   * Whether an attempt may be looked up, which costs a read of the store. A source over its limit has ten a second: a
+   * Whether an attempt may be looked up, which costs a read of the store. A source over its limit has 250 a second: a
    * guesser cannot keep the store busy, and a true secret from the same address gets its turn.
    */
   mayLook(source: string): boolean {
