@@ -63,14 +63,16 @@ export const contains = check({
   compile({ words, operator: how }) {
     // A word of ignorable characters alone has no canonical form: it is looked for in the text as it was sent.
     const wanted = [...new Map(words.map((word) => [canonicalText(word) || word, word])).keys()];
+    const unseen = new Set(wanted.filter((word) => canonicalText(word) === ''));
     const longest = Math.max(...wanted.map((word) => word.length));
     function* look(subject: Subject): Generator<number, Judgement> {
       const size = amount(subject.texts);
       const found: number[] = [];
       const excerpts: Excerpt[] = [];
       for (const [index, word] of wanted.entries()) {
+        const invisible = unseen.has(word);
         for (const part of subject.texts) {
-          const start = yield* find(canonicalText(word) === '' ? asSent(part).text : part.text, word);
+          const start = yield* find(invisible ? asSent(part).text : part.text, word);
           if (start < 0) continue;
           found.push(index + 1);
           excerpts.push({ path: part.path, start, end: start + word.length, kind: `word ${index + 1}` });
