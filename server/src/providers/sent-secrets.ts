@@ -102,29 +102,46 @@ export function withoutSecrets(text: string, secrets: readonly string[]): string
   let out = text;
   for (const secret of secrets) if (out.includes(secret)) out = out.replaceAll(secret, () => '***');
   if (!out.includes('\\')) return out;
-  for (const secret of secrets) out = out.replace(escaped(secret), '***');
+  let plain = unescaped(out);
+  for (const secret of secrets) {
+    const sought = unescaped(secret);
+    if (sought === '' || !plain.includes(sought)) continue;
+    out = withoutEscaped(out, plain, sought);
+    plain = unescaped(out);
+  }
   return out;
 }
 
-const SHORT_ESCAPES: Readonly<Record<string, string>> = { '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't' };
+/** An escape of JSON, however deep the JSON lies in strings of other JSON: each level doubles the backslashes. */
+const ESCAPE = /\\+(?:u([0-9a-fA-F]{4})|([\s\S]))/g;
+const SHORT_ESCAPES: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
 
-/**
- * Finds a secret, whichever of its characters are written as escapes. No two ways of reading a run of backslashes
- * compete, save within backslashes of the secret: a text made to be slow is read in linear time.
- */
-function escaped(secret: string): RegExp {
-  let pattern = '';
-  for (let i = 0; i < secret.length; i += 1) {
-    const char = secret.charAt(i);
-    // An escape goes as a whole, from the first of its backslashes, or half of it would break the JSON.
-    const slashes = i === 0 ? '(?<!\\\\)\\\\' : '\\\\';
-    const code = secret.charCodeAt(i).toString(16).padStart(4, '0');
-    const unicode = `${slashes}+u${code.replace(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`)}`;
-    const short = SHORT_ESCAPES[char];
-    if (char === '\\') pattern += `(?:${slashes}{1,8}(?:u005[cC])?)`;
-    else if (short !== undefined) pattern += `(?:${char}|${slashes}+${short}|${unicode})`;
-    else if (/[/"]/.test(char)) pattern += `(?:${slashes}*${char}|${unicode})`;
-    else pattern += `(?:${/[A-Za-z0-9]/.test(char) ? char : `\\u${code}`}|${unicode})`;
+/** Backslashes themselves are left out: how many of them mean one depends on the level. */
+function undone(code: string | undefined, char: string | undefined): string {
+  const out = code === undefined ? (SHORT_ESCAPES[char ?? ''] ?? char ?? '') : String.fromCharCode(parseInt(code, 16));
+  return out === '\\' ? '' : out;
+}
+
+const unescaped = (text: string): string =>
+  text.replace(ESCAPE, (_all, code?: string, char?: string) => undone(code, char));
+
+/** `text` without what reads `sought` in `plain`, which is `text` unescaped. Escapes go whole, so that JSON stays JSON. */
+function withoutEscaped(text: string, plain: string, sought: string): string {
+  // Where each character of `plain` begins in `text`.
+  const starts = new Uint32Array(plain.length + 1);
+  let count = 0;
+  let next = 0;
+  for (const match of text.matchAll(ESCAPE)) {
+    while (next < match.index) starts[count++] = next++;
+    if (undone(match[1], match[2]) !== '') starts[count++] = match.index;
+    next = match.index + match[0].length;
   }
-  return new RegExp(pattern, 'g');
+  while (next <= text.length) starts[count++] = next++;
+  let out = '';
+  let from = 0;
+  for (let at = plain.indexOf(sought); at >= 0; at = plain.indexOf(sought, at + sought.length)) {
+    out += `${text.slice(from, starts[at])}***`;
+    from = starts[at + sought.length] ?? text.length;
+  }
+  return out + text.slice(from);
 }
