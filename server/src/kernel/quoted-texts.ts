@@ -1,4 +1,6 @@
 const QUOTE = 0x22;
+/** The bit that parts small letters from capital ones. */
+const CASE = 0x20;
 
 /** Texts in quotes (`"developer"`), looked for together. */
 class QuotedTexts {
@@ -14,6 +16,18 @@ class QuotedTexts {
       ends.push(bytes.subarray(2));
       this.#ends[second] = ends;
     }
+  }
+
+  /** The texts are in lower case, the bytes in any. What the mask makes equal besides letters only finds too much. */
+  isInAnyCase(bytes: Buffer): boolean {
+    const last = bytes.length - 1;
+    for (let i = 0; i < last; i++) {
+      if (bytes[i] !== QUOTE) continue;
+      const ends = this.#ends[(bytes[i + 1] as number) | CASE];
+      if (ends === undefined) continue;
+      for (const end of ends) if (isAtInAnyCase(bytes, i + 2, end)) return true;
+    }
+    return false;
   }
 
   isIn(bytes: Buffer): boolean {
@@ -34,6 +48,14 @@ function standsAt(bytes: Buffer, at: number, text: Buffer): boolean {
   return true;
 }
 
+function isAtInAnyCase(bytes: Buffer, at: number, text: Buffer): boolean {
+  if (at + text.length > bytes.length) return false;
+  for (let i = 0; i < text.length; i++) {
+    if (((bytes[at + i] as number) | CASE) !== ((text[i] as number) | CASE)) return false;
+  }
+  return true;
+}
+
 const known = new WeakMap<readonly string[], QuotedTexts>();
 
 /**
@@ -42,10 +64,19 @@ const known = new WeakMap<readonly string[], QuotedTexts>();
  * 100 KB of a conversation. What is searched for is made once for each list.
  */
 export function holdsQuoted(bytes: Buffer, texts: readonly string[]): boolean {
+  return searchedFor(texts).isIn(bytes);
+}
+
+/** As `holdsQuoted`, whatever the case of letters in the bytes; the texts are in lower case. */
+export function holdsQuotedInAnyCase(bytes: Buffer, texts: readonly string[]): boolean {
+  return searchedFor(texts).isInAnyCase(bytes);
+}
+
+function searchedFor(texts: readonly string[]): QuotedTexts {
   let searched = known.get(texts);
   if (searched === undefined) {
     searched = new QuotedTexts(texts);
     known.set(texts, searched);
   }
-  return searched.isIn(bytes);
+  return searched;
 }

@@ -29,8 +29,8 @@ export interface Made {
 export interface Owners extends Closable {
   /** The first of these objects that the workspace does not own, or null. */
   missing(tenant: TenantContext, account: string, named: readonly Named[]): Promise<Named | null>;
-  /** Whether another workspace owns what lies at a URI (`foreignUri`). */
-  foreign(tenant: TenantContext, account: string, uri: string): Promise<boolean>;
+  /** The first of these URIs where another workspace's object is, or null (`foreignUri`). */
+  foreign(tenant: TenantContext, account: string, uris: readonly string[]): Promise<string | null>;
   /** Notes whose new objects are. Resolves when that is in the store; an object that has an owner keeps it. */
   note(made: Made): Promise<void>;
 }
@@ -60,40 +60,66 @@ export async function missingOf(
   named: readonly Named[],
 ): Promise<Named | null> {
   const ids = [...new Set(named.map(({ id }) => id))];
-  const rows = await tables.read(tenant, (tx) =>
-    tx.list('object_owners', { where: { account, object_id: { in: ids } } }),
-  );
-  const owned = new Set(rows.map(({ kind, object_id }) => `${kind} ${object_id}`));
+  const owned = new Set<string>();
+  for (let from = 0; from < ids.length; from += AT_ONCE) {
+    const some = ids.slice(from, from + AT_ONCE);
+    const rows = await tables.read(tenant, (tx) =>
+      tx.list('object_owners', { where: { account, object_id: { in: some } } }),
+    );
+    for (const { kind, object_id } of rows) owned.add(`${kind} ${object_id}`);
+  }
   return named.find(({ kind, id }) => !owned.has(`${kind} ${id}`)) ?? null;
 }
 
 /** Behind every text that begins with what stands before it, in the order of bytes. */
 const LAST = '\u{10ffff}';
 
+/** URIs of one question: each is a range in two spellings, and SQLite nests at most 1,000 alternatives. */
+const URIS_AT_ONCE = 100;
+
 /**
- * Whether another workspace owns the object of a plain URI, one in the folder it may be, or one its wildcards may mean:
- * providers read whole folders and patterns where they are given one.
+ * The first of these plain URIs where another workspace owns the object, one in the folder it may be, or one its wildcards
+ * may mean: providers read whole folders and patterns where they are given one. Null without any.
  */
 export async function foreignUri(
   tables: Pick<Tables, 'systemRead'>,
   workspaceId: string,
   account: string,
-  uri: string,
-): Promise<boolean> {
-  const wild = uri.search(/[*?[]/);
-  const folder = wild >= 0 ? uri.slice(0, wild) : uri.endsWith('/') ? uri : `${uri}/`;
-  const within = [folder, encodeURIComponent(folder)].map((from) => ({ object_id: { gte: from, lt: from + LAST } }));
-  const rows = await tables.systemRead((tx) =>
-    tx.list('object_owners', {
-      where: { account, kind: 'file', workspace_id: { not: workspaceId } },
-      anyOf: [{ object_id: { in: [uri, encodeURIComponent(uri)] } }, ...within],
-      limit: 1,
-    }),
-  );
-  return rows.length > 0;
+  uris: readonly string[],
+): Promise<string | null> {
+  const places = [...new Set(uris)].map((uri) => ({ uri, exact: spelled(uri), folders: spelled(folderOf(uri)) }));
+  for (let from = 0; from < places.length; from += URIS_AT_ONCE) {
+    const some = places.slice(from, from + URIS_AT_ONCE);
+    const within = some.flatMap(({ folders }) =>
+      folders.map((folder) => ({ object_id: { gte: folder, lt: folder + LAST } })),
+    );
+    const [row] = await tables.systemRead((tx) =>
+      tx.list('object_owners', {
+        where: { account, kind: 'file', workspace_id: { not: workspaceId } },
+        anyOf: [{ object_id: { in: some.flatMap(({ exact }) => exact) } }, ...within],
+        limit: 1,
+      }),
+    );
+    if (row === undefined) continue;
+    const { object_id: id } = row;
+    const met = some.find(
+      ({ exact, folders }) => exact.includes(id) || folders.some((folder) => id.startsWith(folder)),
+    );
+    return (met ?? some[0])?.uri ?? null;
+  }
+  return null;
 }
 
-/** Of one write: with more that wait, the next one follows. */
+/** As it is, and as an id that stands in a path. */
+const spelled = (uri: string): string[] => [uri, encodeURIComponent(uri)];
+
+function folderOf(uri: string): string {
+  const wild = uri.search(/[*?[]/);
+  if (wild >= 0) return uri.slice(0, wild);
+  return uri.endsWith('/') ? uri : `${uri}/`;
+}
+
+/** Of one question, and of one write: with more that wait, the next one follows. */
 const AT_ONCE = 500;
 
 interface Waiting {
@@ -136,7 +162,7 @@ export function createOwners(parts: { readonly tables: Tables; readonly clock: C
 
   return {
     missing: (tenant, account, named) => missingOf(tables, tenant, account, named),
-    foreign: (tenant, account, uri) => foreignUri(tables, tenant.workspaceId ?? '', account, uri),
+    foreign: (tenant, account, uris) => foreignUri(tables, tenant.workspaceId ?? '', account, uris),
     note(made) {
       return new Promise((done, failed) => {
         waiting.push({ made, done, failed });

@@ -1,7 +1,9 @@
 /** Objects at a provider account that the body of a request, or a line of a batch, names. */
+import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
-import { holdsQuoted } from '../kernel/quoted-texts.ts';
+import { multipartParts } from '../kernel/multipart-scan.ts';
+import { holdsQuotedInAnyCase } from '../kernel/quoted-texts.ts';
 import type { Named, ObjectKind } from './owners.ts';
 
 /** An object and the dotted path of the field that names it. */
@@ -17,7 +19,10 @@ export interface References {
   readonly unknown: string | null;
 }
 
-/** What a field names whose value is an id, or a list of ids. */
+/** Most different objects that one request, or one line of a batch, names on a shared account. */
+export const MAX_REFERENCES = 1_000;
+
+/** What a field names whose value is an id, or a list of ids. Here and below, names are in lower case: some readers ignore it. */
 const IDS: Readonly<Record<string, ObjectKind>> = {
   file_id: 'file',
   file_ids: 'file',
@@ -33,36 +38,62 @@ const IDS: Readonly<Record<string, ObjectKind>> = {
 };
 
 /** Fields whose value is an address; what is cached or searched at the account, or lines that a batch reads elsewhere. */
-const ADDRESSES: ReadonlySet<string> = new Set(['fileUri', 'file_uri', 'uri']);
+const ADDRESSES: ReadonlySet<string> = new Set(['fileuri', 'file_uri', 'uri']);
 const UNKNOWN: ReadonlySet<string> = new Set([
-  'cachedContent',
+  'cachedcontent',
   'cached_content',
-  'fileSearchStoreNames',
+  'filesearchstorenames',
   'file_search_store_names',
-  'vertexAiSearch',
+  'vertexaisearch',
   'vertex_ai_search',
-  'vertexRagStore',
+  'vertexragstore',
   'vertex_rag_store',
   'input_blob',
 ]);
 
-/** Items of a conversation that are named instead of repeated. */
-const ITEMS: ReadonlySet<JsonValue | undefined> = new Set(['item_reference', 'image_generation_call']);
+const FIELDS: ReadonlySet<string> = new Set([...Object.keys(IDS), ...ADDRESSES, ...UNKNOWN]);
+
+/** Types of what is named instead of repeated, wherever it is. */
+const ITEMS: ReadonlySet<string> = new Set(['item_reference', 'image_generation_call']);
 
 /** Begin as what is searched for; a letter of a name may be escaped, which the search below finds too. */
-const NAMES: readonly string[] = [...Object.keys(IDS), ...ADDRESSES, ...UNKNOWN, ...ITEMS].map((name) => `"${name}"`);
+const NAMES: readonly string[] = [...FIELDS, ...ITEMS, 'audio', 'variables'].map((name) => `"${name}"`);
+const ID: readonly string[] = ['"id"'];
 const ESCAPED = Buffer.from('\\u00');
 
-/** What users and models fill in as they like: schemas, arguments and results of tools, metadata. */
+/** What users and models fill in as they like: schemas, arguments and results of tools, metadata. In exactly this case. */
 const FREE: ReadonlySet<string> = new Set(['metadata', 'parameters', 'input_schema', 'schema', 'args', 'json']);
 /** The same where the value is an object: the input and the answer of a tool. */
 const FREE_OBJECTS: ReadonlySet<string> = new Set(['input', 'response']);
 
 const EMPTY: References = { objects: [], uris: [], unknown: null };
 
-/** Whether the bytes of a body may name an object at all: one pass, nothing is parsed. */
+/** Whether the bytes of a body may name an object at all: nothing is parsed. */
 export function mayRefer(body: Buffer): boolean {
-  return holdsQuoted(body, NAMES) || body.indexOf(ESCAPED) !== -1;
+  return (
+    holdsQuotedInAnyCase(body, NAMES) ||
+    body.indexOf(ESCAPED) !== -1 ||
+    (holdsInputList(body) && holdsQuotedInAnyCase(body, ID))
+  );
+}
+
+const INPUT = Buffer.from('input"');
+const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d;
+
+/** Whether a member `input` is a list. The input of a tool is an object, and an embedding's without ids. */
+function holdsInputList(body: Buffer): boolean {
+  for (let i = 0; i < body.length; i++) {
+    if (body[i] !== 0x22) continue;
+    let at = 0;
+    while (at < INPUT.length && ((body[i + 1 + at] ?? 0) | 0x20) === ((INPUT[at] ?? 0) | 0x20)) at++;
+    if (at < INPUT.length) continue;
+    let next = i + 1 + at;
+    while (isSpace(body[next])) next++;
+    if (body[next++] !== 0x3a) continue;
+    while (isSpace(body[next])) next++;
+    if (body[next] === 0x5b) return true;
+  }
+  return false;
 }
 
 /** What the body names. Null when it is no JSON, so that nobody knows. */
@@ -77,37 +108,135 @@ export function referencesIn(body: Buffer): References | null {
   return referencesOf(parsed);
 }
 
-/** As `referencesIn` of what was parsed already. */
+/** As `referencesIn` of what was parsed already. Throws 400 for more than `MAX_REFERENCES`. */
 export function referencesOf(parsed: JsonValue): References {
-  const found = {
-    objects: [] as Reference[],
-    uris: [] as { uri: string; param: string }[],
-    unknown: null as string | null,
-  };
-  const visit = (value: JsonValue, path: string): void => {
-    if (Array.isArray(value)) {
-      for (const [index, one] of value.entries()) visit(one, `${path}[${index}]`);
-      return;
-    }
-    if (!isObject(value)) return;
-    if (ITEMS.has(value.type) && typeof value.id === 'string' && !isWhole(value)) {
-      found.objects.push({ kind: 'item', id: value.id, param: at(path, 'id') });
-    }
-    for (const [name, inner] of Object.entries(value)) {
-      if (inner === undefined || FREE.has(name) || (FREE_OBJECTS.has(name) && isObject(inner))) continue;
-      const param = at(path, name);
-      const kind = Object.hasOwn(IDS, name) ? IDS[name] : undefined;
-      if (kind !== undefined) {
-        for (const id of idsIn(inner)) found.objects.push({ kind, id, param });
-      } else if (ADDRESSES.has(name) && typeof inner === 'string') {
-        if (OF_STORE.test(inner)) found.uris.push({ uri: inner, param });
-        else if (OF_ACCOUNT.test(inner)) found.unknown ??= param;
-      } else if (UNKNOWN.has(name) && inner !== null) found.unknown ??= param;
-      visit(inner, param);
-    }
-  };
-  visit(parsed, '');
+  const found = new Found();
+  visit(found, parsed, '', '', false);
   return found;
+}
+
+/**
+ * What the fields of a form name: `previous_response_id`, `images[0][file_id]`. Throws 400 for a form that cannot be read.
+ *
+ * @param contentType with its boundary
+ */
+export function formReferences(body: Buffer, contentType: string): References {
+  const found = new Found();
+  for (const { name, start, end } of multipartParts(body, contentType)) {
+    for (const part of name.toLowerCase().split(/[[\].]+/)) {
+      if (FIELDS.has(part)) found.field(part, body.toString('utf8', start, end).trim(), name);
+    }
+  }
+  return found;
+}
+
+/** What was found so far, each object and address once. */
+class Found implements References {
+  readonly objects: Reference[] = [];
+  readonly uris: { uri: string; param: string }[] = [];
+  unknown: string | null = null;
+  readonly #seen = new Set<string>();
+
+  object(kind: ObjectKind, id: string, param: string): void {
+    if (this.#isNew(`${kind} ${id}`, param)) this.objects.push({ kind, id, param });
+  }
+
+  address(uri: string, param: string): void {
+    if (OF_STORE.test(uri)) {
+      if (this.#isNew(uri, param)) this.uris.push({ uri, param });
+    } else if (OF_ACCOUNT.test(uri)) this.unknown ??= param;
+  }
+
+  /** A field of one name, in lower case. */
+  field(name: string, value: JsonValue, param: string): void {
+    const kind = Object.hasOwn(IDS, name) ? IDS[name] : undefined;
+    if (kind !== undefined) this.#ids(kind, value, param);
+    else if (ADDRESSES.has(name)) {
+      if (typeof value === 'string') this.address(value, param);
+    } else if (UNKNOWN.has(name) && value !== null) this.unknown ??= param;
+  }
+
+  #ids(kind: ObjectKind, value: JsonValue, param: string): void {
+    if (Array.isArray(value)) {
+      for (const one of value) if (typeof one === 'string' && one !== '') this.object(kind, one, param);
+    } else if (isObject(value)) {
+      // `conversation: {id}`, `container: {id}`.
+      for (const id of textsOf(value, 'id')) this.object(kind, id, `${param}.id`);
+    } else if (typeof value === 'string' && value !== '') this.object(kind, value, param);
+  }
+
+  #isNew(key: string, param: string): boolean {
+    if (this.#seen.has(key)) return false;
+    if (this.#seen.size === MAX_REFERENCES) {
+      throw new SluiceError(
+        'invalid_request',
+        `The request names more than ${MAX_REFERENCES} objects of the account, which several workspaces share. Name at most ${MAX_REFERENCES} different ones in one request.`,
+        { param: param.slice(0, 200) },
+      );
+    }
+    this.#seen.add(key);
+    return true;
+  }
+}
+
+/**
+ * @param list name of the member whose list the value is in, in lower case; empty without one
+ * @param variable whether the value is one of a prompt's, of which nothing is a user's own
+ */
+function visit(found: Found, value: JsonValue, path: string, list: string, variable: boolean): void {
+  if (Array.isArray(value)) {
+    for (const [index, one] of value.entries()) visit(found, one, `${path}[${index}]`, list, variable);
+    return;
+  }
+  if (!isObject(value)) return;
+  if (isNamed(value, list === 'input')) {
+    for (const id of textsOf(value, 'id')) found.object('item', id, at(path, 'id'));
+  }
+  for (const [name, inner] of Object.entries(value)) {
+    if (inner === undefined) continue;
+    if (!variable && (FREE.has(name) || (FREE_OBJECTS.has(name) && isObject(inner)))) continue;
+    const param = at(path, name);
+    const lower = name.toLowerCase();
+    found.field(lower, inner, param);
+    // The spoken answer of an earlier chat completion; no owner of it is noted.
+    if (lower === 'audio' && isObject(inner) && textsOf(inner, 'id').length > 0) found.unknown ??= `${param}.id`;
+    if (lower === 'variables' && isObject(inner) && PROMPT.test(path)) {
+      // The names are the prompt's own and mean nothing; the values are parts of a message.
+      for (const [own, part] of Object.entries(inner)) {
+        if (part !== undefined) visit(found, part, at(param, own), '', true);
+      }
+    } else visit(found, inner, param, Array.isArray(inner) ? lower : '', variable);
+  }
+}
+
+const PROMPT = /(?:^|\.)prompt$/i;
+
+/** Whether an object with an id names an item that is kept, and does not repeat it. */
+function isNamed(value: JsonObject, ofInput: boolean): boolean {
+  const types = textsOf(value, 'type');
+  if (types.some((type) => ITEMS.has(type)) && !holds(value.result)) return true;
+  if (!ofInput) return false;
+  // The provider reads the item of this id although the summary is given.
+  if (types.includes('reasoning')) return !holds(value.encrypted_content) && !holds(value.content);
+  if (types.length === 0) return !(ROLES.has(value.role) && holdsText(value.content));
+  return Object.keys(value).every((name) => BARE.has(name.toLowerCase()) || value[name] === null);
+}
+
+const ROLES: ReadonlySet<JsonValue | undefined> = new Set(['user', 'assistant', 'system', 'developer']);
+/** Members that repeat nothing of an item. */
+const BARE: ReadonlySet<string> = new Set(['id', 'type', 'status', 'role']);
+
+const holds = (value: JsonValue | undefined): boolean =>
+  (typeof value === 'string' || Array.isArray(value)) && value.length > 0;
+const holdsText = (value: JsonValue | undefined): boolean => typeof value === 'string' || Array.isArray(value);
+
+/** Texts of a member, however its name is written; none of an empty one. */
+function textsOf(value: JsonObject, wanted: string): string[] {
+  const texts: string[] = [];
+  for (const [name, inner] of Object.entries(value)) {
+    if (typeof inner === 'string' && inner !== '' && name.toLowerCase() === wanted) texts.push(inner);
+  }
+  return texts;
 }
 
 const OF_STORE = /^(?:gs|s3):\/\//i;
@@ -115,13 +244,3 @@ const OF_STORE = /^(?:gs|s3):\/\//i;
 const OF_ACCOUNT = /^(?:https?:\/\/[^/]*googleapis\.com\/(?:upload\/)?v[^/]*\/)?files\//i;
 
 const at = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`);
-
-/** An image that stands in the request itself. */
-const isWhole = ({ result }: JsonObject): boolean => typeof result === 'string' && result !== '';
-
-function idsIn(value: JsonValue): string[] {
-  if (typeof value === 'string') return value === '' ? [] : [value];
-  if (Array.isArray(value)) return value.filter((one) => typeof one === 'string' && one !== '') as string[];
-  // `conversation: {id}`, `container: {id}`.
-  return isObject(value) && typeof value.id === 'string' && value.id !== '' ? [value.id] : [];
-}

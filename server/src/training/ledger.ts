@@ -113,8 +113,8 @@ export class Ledger {
   }
 
   /** As `foreignUri`. */
-  foreignAt(uri: string): Promise<boolean> {
-    return foreignUri(this.#tables, this.#workspace(), this.#account, uri);
+  foreignAt(uris: readonly string[]): Promise<string | null> {
+    return foreignUri(this.#tables, this.#workspace(), this.#account, uris);
   }
 
   /**

@@ -4,6 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { SluiceError } from '../kernel/errors.ts';
+import type { JsonObject } from '../kernel/json.ts';
 import { type Named, noSuch } from '../runtime/owners.ts';
 import { mayRefer, type Reference, type References, referencesOf } from '../runtime/references.ts';
 import { parseRow } from './datasets/parse-row.ts';
@@ -39,8 +40,12 @@ export class LineObjects {
     this.#param = param;
   }
 
-  /** @param line from 1; throws 403 for what has no known owner, 404 for what is not the workspace's */
-  async line(line: number, { objects, uris, unknown }: References): Promise<void> {
+  /**
+   * @param line from 1; throws 400 for more than `MAX_REFERENCES`, 403 for what has no known owner, 404 for what is not the
+   *   workspace's
+   */
+  async line(line: number, value: JsonObject): Promise<void> {
+    const { objects, uris, unknown } = this.#referencesOf(line, value);
     if (unknown !== null) {
       throw new SluiceError(
         'forbidden',
@@ -51,6 +56,15 @@ export class LineObjects {
     for (const one of objects) if (!this.#known.has(keyOf(one))) this.#wanted.push({ ...one, line });
     for (const { uri, param } of uris) if (!this.#known.has(uri)) this.#uris.push({ uri, param, line });
     if (this.#wanted.length + this.#uris.length >= AT_ONCE) await this.settle();
+  }
+
+  #referencesOf(line: number, value: JsonObject): References {
+    try {
+      return referencesOf(value);
+    } catch (error) {
+      if (!(error instanceof SluiceError)) throw error;
+      throw new SluiceError(error.kind, `Line ${line}, ${error.param}: ${error.message}`, { param: this.#param });
+    }
   }
 
   /** Asks for what lines named since the last question. */
@@ -66,11 +80,10 @@ export class LineObjects {
       if (place !== undefined) throw this.#notFound(place, place.kind);
       for (const one of some) this.#known.add(keyOf(one));
     }
-    for (const place of uris) {
-      if (this.#known.has(place.uri)) continue;
-      if (await this.#ledger.foreignAt(place.uri)) throw this.#notFound(place, 'file');
-      this.#known.add(place.uri);
-    }
+    const foreign = await this.#ledger.foreignAt(uris.map(({ uri }) => uri));
+    const place = uris.find(({ uri }) => uri === foreign);
+    if (place !== undefined) throw this.#notFound(place, 'file');
+    for (const { uri } of uris) this.#known.add(uri);
   }
 
   #notFound({ line, param }: Place, kind: Named['kind']): SluiceError {
@@ -118,7 +131,7 @@ async function judgeLines(bytes: Buffer, first: number, objects: LineObjects, pa
     if (looked) {
       const line = bytes.subarray(at, end);
       if (!plain && !isText(line)) throw unread(number, 'the line is not UTF-8', param);
-      if (mayRefer(line)) await objects.line(number, referencesOf(parsed(line, number, param)));
+      if (mayRefer(line)) await objects.line(number, parsed(line, number, param));
     }
     at = end + 1;
   }

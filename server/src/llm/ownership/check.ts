@@ -7,13 +7,13 @@ import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
 import { noSuch } from '../../runtime/owners.ts';
-import { type Reference, type References, referencesIn } from '../../runtime/references.ts';
+import { formReferences, type Reference, type References, referencesIn } from '../../runtime/references.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import type { Prepared } from '../attempt.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
 import { Creation } from './creation.ts';
-import { isOfTraining, madeBy, readAsked } from './paths.ts';
+import { isOfTraining, madeBy, readAsked, readsForms } from './paths.ts';
 
 /**
  * What of an operation has an owner. `body`: what its body may name. `response`, `model`: the object in its path. `ledger`:
@@ -93,12 +93,24 @@ export function checkOwners(x: Exchange, target: Target, prepared: Prepared): vo
     if (asked.kind === 'closed') throw closed(stored, `${method} ${shown(path)}`);
     if (asked.kind === 'one') return must(x, stored, [{ kind: asked.of, id: asked.id, param: '' }]);
   }
-  return checkBody(x, stored, prepared);
+  return checkBody(x, stored, prepared, target.prefix.length);
 }
 
-function checkBody(x: Exchange, stored: StoredProvider, { request, apart }: Prepared): void | Promise<void> {
+function checkBody(
+  x: Exchange,
+  stored: StoredProvider,
+  { request, apart }: Prepared,
+  prefix: number,
+): void | Promise<void> {
   const parts = request.body;
-  if (parts === null || isForm(request.headers)) return;
+  if (parts === null) return;
+  if (x.scan === null) {
+    const type = typeOf(request.headers);
+    const path = x.operation.id === 'proxy' ? request.path.slice(prefix) : '';
+    if (isForm(type) && (x.operation.body === 'multipart' || readsForms(path))) {
+      return isMultipart(type) ? refuseForeign(x, stored, formReferences(Buffer.concat(parts), type)) : undefined;
+    }
+  }
   // Only what was scanned as JSON is known to be read by everybody as it is read here.
   if (x.operation.id === 'proxy' && x.scan === null) throw unread();
   const [only] = parts;
@@ -107,9 +119,7 @@ function checkBody(x: Exchange, stored: StoredProvider, { request, apart }: Prep
   for (const body of apart === null ? [whole] : parts) {
     const found = referencesIn(body);
     if (found === null) throw unread();
-    if (found.unknown !== null) throw closed(stored, `a request with ${found.unknown}`);
-    if (found.objects.length === 0 && found.uris.length === 0) continue;
-    const check = () => mustAll(x, stored, found);
+    const check = () => refuseForeign(x, stored, found);
     pending = pending === undefined ? check() : pending.then(check);
   }
   return pending;
@@ -122,20 +132,27 @@ function unread(): SluiceError {
   );
 }
 
-function isForm(headers: readonly string[]): boolean {
-  for (let i = 0; i < headers.length; i += 2) {
-    if (headers[i] === 'content-type') return /^\s*(?:multipart\/form-data|audio\/)/i.test(headers[i + 1] ?? '');
-  }
-  return false;
+function typeOf(headers: readonly string[]): string {
+  for (let i = 0; i < headers.length; i += 2) if (headers[i] === 'content-type') return headers[i + 1] ?? '';
+  return '';
+}
+
+const isMultipart = (type: string): boolean => /^\s*multipart\/form-data/i.test(type);
+const isForm = (type: string): boolean => isMultipart(type) || /^\s*audio\//i.test(type);
+
+/** Throws 403 for what has no known owner; looks up owners only where something is named. */
+function refuseForeign(x: Exchange, stored: StoredProvider, found: References): Promise<void> | undefined {
+  if (found.unknown !== null) throw closed(stored, `a request with ${found.unknown}`);
+  return found.objects.length > 0 || found.uris.length > 0 ? mustAll(x, stored, found) : undefined;
 }
 
 async function mustAll(x: Exchange, stored: StoredProvider, { objects, uris }: References): Promise<void> {
   if (objects.length > 0) await must(x, stored, objects);
   const { principal, services } = x;
-  if (principal === null) return;
-  for (const { uri, param } of uris) {
-    if (await services.owners.foreign(tenantOf(principal), stored.accountId, uri)) throw notFound('file', param);
-  }
+  if (principal === null || uris.length === 0) return;
+  const all = uris.map(({ uri }) => uri);
+  const foreign = await services.owners.foreign(tenantOf(principal), stored.accountId, all);
+  if (foreign !== null) throw notFound('file', uris.find(({ uri }) => uri === foreign)?.param ?? '');
 }
 
 async function must(x: Exchange, stored: StoredProvider, wanted: readonly Reference[]): Promise<void> {

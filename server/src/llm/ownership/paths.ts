@@ -101,6 +101,19 @@ export function readAsked(method: string, path: string, stateless: readonly stri
   return CLOSED;
 }
 
+/** What takes pictures and sound as a form, or as bare bytes. A header alone must not say that a body is none of JSON. */
+const FORMS: ReadonlySet<string> = new Set([
+  'images/edits',
+  'images/variations',
+  'audio/transcriptions',
+  'audio/translations',
+]);
+
+/** Whether the path that is sent, below the account's base URL, takes a form. */
+export function readsForms(path: string): boolean {
+  return FORMS.has((segmentsOf(path) ?? []).slice(-2).join('/').toLowerCase());
+}
+
 function fits(names: readonly string[], wanted: readonly string[]): boolean {
   if (names.length !== wanted.length) return false;
   return wanted.every((part, i) => {

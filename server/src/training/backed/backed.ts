@@ -92,7 +92,8 @@ export async function ownId(side: Backed, kind: TrainedKind, id: string): Promis
 export async function checkFile(side: Backed, id: string | null, param: string): Promise<string | null> {
   if (id === null || side.ledger === null) return id;
   const uri = side.adapter.files?.objectUris === true ? objectUri(id) : null;
-  const open = uri === null ? (await side.ledger.find('file', id)) !== null : !(await side.ledger.foreignAt(uri));
+  const open =
+    uri === null ? (await side.ledger.find('file', id)) !== null : (await side.ledger.foreignAt([uri])) === null;
   if (open) return id;
   throw notFound('file', param);
 }

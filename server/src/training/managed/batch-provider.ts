@@ -12,7 +12,6 @@ import type { JsonObject } from '../../kernel/json.ts';
 import { type Batch, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
 import type { BatchesAdapter, FilesAdapter } from '../../providers/training.ts';
-import { referencesOf } from '../../runtime/references.ts';
 import { cleaned } from '../errors.ts';
 import { LineObjects } from '../line-objects.ts';
 import { BatchMeter } from '../usage/use.ts';
@@ -115,7 +114,7 @@ async function* providerLines(
         ...(error.code === null ? {} : { code: error.code }),
       });
     }
-    await objects?.line(line.number, referencesOf(sent));
+    await objects?.line(line.number, sent);
     yield sent;
   }
   await objects?.settle();
