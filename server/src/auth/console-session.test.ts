@@ -45,7 +45,7 @@ test('a link signs its user in once; the second use is told that it was used and
   });
   expect(session.principal.scopes.has('configs.create')).toBe(true);
   await expect(sessions.exchange(token)).rejects.toMatchObject(
-    refusal(/has been used.*npm run sluice -- console-link/),
+    refusal(/has been used.*Ask an administrator for a new one.*npm run sluice -- console-link <address>/),
   );
 });
 

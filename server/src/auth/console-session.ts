@@ -30,7 +30,7 @@ const TOKEN = /^[0-9A-Za-z]{43}$/;
 
 const TOPICS: ReadonlySet<string> = new Set(['console_sessions', 'users', 'organisations']);
 
-const NEW_LINK = 'Get a new one on the machine that runs Sluice: npm run sluice -- console-link';
+const NEW_LINK = 'Ask an administrator for a new one, or run npm run sluice -- console-link <address> on the server.';
 
 export interface LinkUser {
   readonly id: string;
