@@ -1,5 +1,5 @@
+import { pathOnly } from '../kernel/path-only.ts';
 import { OPERATIONS } from '../operations/operation.ts';
-import { pathOnly } from './path-only.ts';
 
 /** First segments below `/v1` that clients of providers ask for: `chat`, `messages`, `files`. */
 const AREAS: ReadonlySet<string> = new Set(

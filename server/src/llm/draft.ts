@@ -1,4 +1,6 @@
 /** The record of a request as it stands now. */
+
+import { pathOnly } from '../kernel/path-only.ts';
 import { bindingFor } from '../providers/binding.ts';
 import type { DecisionFacts } from '../telemetry/decision-facts.ts';
 import type { CacheFacts } from '../telemetry/record.ts';
@@ -7,7 +9,6 @@ import { isExplained } from './attempt.ts';
 import { rounded } from './attempt-cause.ts';
 import type { Hit } from './cache/caching.ts';
 import type { Exchange } from './exchange.ts';
-import { pathOnly } from './path-only.ts';
 import { countOf } from './routing/scores.ts';
 import { modelUnder } from './shaping.ts';
 import { limitsAsked } from './steps/asked.ts';

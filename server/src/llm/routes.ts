@@ -2,9 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
 import type { SluiceError } from '../kernel/errors.ts';
+import { pathOnly } from '../kernel/path-only.ts';
 import { OPERATIONS, type Operation, type OperationId } from '../operations/operation.ts';
 import { Exchange } from './exchange.ts';
-import { pathOnly } from './path-only.ts';
 import { run } from './pipeline.ts';
 import type { Services } from './services.ts';
 

@@ -4,7 +4,8 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { SluiceError } from '../kernel/errors.ts';
-import type { JsonObject } from '../kernel/json.ts';
+import type { JsonObject, JsonValue } from '../kernel/json.ts';
+import { type Asked, readAsked } from '../runtime/asked-paths.ts';
 import { type Named, noSuch } from '../runtime/owners.ts';
 import { mayRefer, type Reference, type References, referencesOf } from '../runtime/references.ts';
 import { parseRow } from './datasets/parse-row.ts';
@@ -46,6 +47,15 @@ export class LineObjects {
    */
   async line(line: number, value: JsonObject): Promise<void> {
     const { objects, uris, unknown } = this.#referencesOf(line, value);
+    const asked = askedBy(value);
+    if (asked.kind === 'closed') {
+      throw new SluiceError(
+        'forbidden',
+        `Line ${line}: its method and url may reach what belongs to another workspace, and the account is shared by several. Name a path that keeps nothing, such as /v1/chat/completions, or use an integration that only this workspace uses.`,
+        { param: this.#param },
+      );
+    }
+    if (asked.kind === 'one') this.#wanted.push({ kind: asked.of, id: asked.id, param: 'url', line });
     if (unknown !== null) {
       throw new SluiceError(
         'forbidden',
@@ -91,6 +101,27 @@ export class LineObjects {
   }
 }
 
+/** What a line without an address asks for is what its batch does. */
+function askedBy(value: JsonObject): Asked {
+  let [method, url]: (JsonValue | undefined)[] = ['POST', undefined];
+  for (const [name, inner] of Object.entries(value)) {
+    const lower = name.toLowerCase();
+    if (lower === 'method' && inner !== null) method = inner;
+    else if (lower === 'url' && inner !== null) url = inner;
+  }
+  if (url === undefined && method === 'POST') return { kind: 'open' };
+  if (typeof method !== 'string' || typeof url !== 'string') return { kind: 'closed' };
+  return readAsked(method.toUpperCase(), url.replace(VERSION, '/'));
+}
+
+const VERSION = /^\/(?:openai\/)?v\d+\//i;
+/** A method or an address that is not the usual one, wherever it is: such a line is parsed. */
+const ODD =
+  /"(?:url(?!"\s*:\s*"\/v1\/(?:chat\/completions|completions|responses|embeddings|moderations)")|method(?!"\s*:\s*"POST"))/i;
+
+/** Whether a line may name an object, in its body or by its address. */
+const mayReach = (line: Buffer): boolean => mayRefer(line) || ODD.test(line.toString('latin1'));
+
 /**
  * The bytes of a file, each line of it judged before its last byte is passed on. Memory is one chunk and one line; nothing is
  * parsed where no line may name an object.
@@ -123,7 +154,7 @@ export async function* judged(source: AsyncIterable<Buffer>, ledger: Ledger, par
 async function judgeLines(bytes: Buffer, first: number, objects: LineObjects, param: string): Promise<number> {
   // Another encoding would hide names from the search, and a reader may guess it.
   const plain = isText(bytes);
-  const looked = !plain || mayRefer(bytes);
+  const looked = !plain || mayReach(bytes);
   let number = first;
   for (let at = 0; at < bytes.length; number++) {
     const found = bytes.indexOf(LF, at);
@@ -131,7 +162,7 @@ async function judgeLines(bytes: Buffer, first: number, objects: LineObjects, pa
     if (looked) {
       const line = bytes.subarray(at, end);
       if (!plain && !isText(line)) throw unread(number, 'the line is not UTF-8', param);
-      if (mayRefer(line)) await objects.line(number, parsed(line, number, param));
+      if (mayReach(line)) await objects.line(number, parsed(line, number, param));
     }
     at = end + 1;
   }

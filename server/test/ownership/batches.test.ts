@@ -92,6 +92,22 @@ describe('at an account that several workspaces share, a line', () => {
     expect(answer.status, answer.text).toBe(status);
   });
 
+  it.each<[string, object, number]>([
+    ['files', { method: 'GET', url: '/v1/files' }, 403],
+    ['a file', { method: 'GET', url: '/v1/files/file-1/content' }, 403],
+    ['the address of another host', { url: 'https://other.example/v1/files' }, 403],
+    ['an address that is no text', { url: ['/v1/responses'] }, 403],
+    ['a conversation, in capitals', { url: undefined, URL: '/v1/conversations' }, 403],
+    ['a response that is not its own', { method: 'DELETE', url: '/v1/responses/resp_other' }, 404],
+    ['a chat of a deployment', { url: '/chat/completions' }, 200],
+    ['a rerank', { url: '/v1/rerank' }, 200],
+  ])('asks for no more than a request alone could: %s', async (_title, more, status) => {
+    const line = { ...(JSON.parse(lineOf({ input: 'x' })) as object), ...more };
+    const answer = await upload(asB, fileOf(HARMLESS, JSON.stringify(line)));
+    expect(answer.status, answer.text).toBe(status);
+    if (status !== 200) expect(answer.text).toContain('Line 2');
+  });
+
   it('is found wherever the pieces of an upload end', async () => {
     const long = lineOf({ input: 'x'.repeat(70_000) });
     for (const length of [65_400, 65_500, 65_530, 131_000]) {

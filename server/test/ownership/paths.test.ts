@@ -1,7 +1,7 @@
 /** Native paths of providers that pass on an account that several workspaces share. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readAsked } from '../../src/llm/ownership/paths.ts';
 import { PROVIDERS } from '../../src/providers/catalog.ts';
+import { readAsked } from '../../src/runtime/asked-paths.ts';
 import { startWorld, type World } from './account.ts';
 
 const listed = [...PROVIDERS.values()].flatMap(({ id, statelessPaths = [] }) =>

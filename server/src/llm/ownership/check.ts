@@ -6,6 +6,7 @@
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
+import { isOfTraining, madeBy, readAsked, readsForms } from '../../runtime/asked-paths.ts';
 import { noSuch } from '../../runtime/owners.ts';
 import { formReferences, type Reference, type References, referencesIn } from '../../runtime/references.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
@@ -13,7 +14,6 @@ import type { Prepared } from '../attempt.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
 import { Creation } from './creation.ts';
-import { isOfTraining, madeBy, readAsked, readsForms } from './paths.ts';
 
 /**
  * What of an operation has an owner. `body`: what its body may name. `response`, `model`: the object in its path. `ledger`:

@@ -3,9 +3,9 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
+import type { madeBy } from '../../runtime/asked-paths.ts';
 import type { Named } from '../../runtime/owners.ts';
 import { parsed } from '../relay/look.ts';
-import type { madeBy } from './paths.ts';
 
 const MAX_ID = 512;
 /** Parts of one answer that are noted. */

@@ -1,8 +1,8 @@
 /** What conditions and sessions see of a request. */
 import { isCredentialHeader, SIGN_IN_HEADERS } from '../../kernel/header-names.ts';
 import { decodeString, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
+import { pathOnly } from '../../kernel/path-only.ts';
 import type { Exchange } from '../exchange.ts';
-import { pathOnly } from '../path-only.ts';
 import type { Primitive, QueryFacts } from './conditions.ts';
 
 const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);

@@ -1,5 +1,5 @@
 /** Which passed-through requests may go to an account that several workspaces share, by the path that is sent. */
-import { pathOnly } from '../path-only.ts';
+import { pathOnly } from '../kernel/path-only.ts';
 
 /** What a path below the account's base URL asks for. */
 export type Asked =
