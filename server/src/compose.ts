@@ -101,7 +101,7 @@ const QUIET_MS = 600_000;
 const SWEEP_MS = 50;
 /** At the end, how long the journal may take to reach the store. */
 const SHIP_MS = 5_000;
-/** Largest input file of a batch (api §5.3). */
+/** Largest input file of a batch. */
 const MAX_BATCH_BYTES = 100 * 1024 * 1024;
 /** Requests of all organisations together, on the smallest machine. */
 const MIN_UNDER_WAY = 2_048;

@@ -117,7 +117,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       expect(await slugs(await addUser('member', null))).toEqual([]);
     });
 
-    it('I-02 missing, foreign and malformed ids get one and the same 404', async () => {
+    it('missing, foreign and malformed ids get one and the same 404', async () => {
       const ids = [NOWHERE, admin.b.user_id, 'x', admin.b.user_id.toUpperCase(), '%20', 'a'.repeat(300)];
       const answers = await Promise.all(ids.map((id) => admin.call('GET', `/v1/admin/users/${id}`)));
       for (const answer of answers) fails(answer, 404, 'AB08');
@@ -171,7 +171,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       for (const answer of await Promise.all(refused)) fails(answer, 404, 'AB02', 'user_id');
     });
 
-    it('P-01 grants no scope that the creator lacks, on create and on update', async () => {
+    it('grants no scope that the creator lacks, on create and on update', async () => {
       const creator = await makeKey([
         'workspace_service_api_keys.create',
         'workspace_service_api_keys.update',
@@ -349,7 +349,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       expect(await status()).toBe('active');
     });
 
-    it('S-04 a deleted key is refused with the very next request, and its object is gone', async () => {
+    it('a deleted key is refused with the very next request, and its object is gone', async () => {
       const made = await makeKey(['workspaces.read', 'workspace_service_api_keys.list']);
       expect((await admin.call('GET', '/v1/api-keys', { key: made.key })).status).toBe(200);
       expect((await admin.call('DELETE', `/v1/api-keys/${made.id}`)).body).toEqual({});
@@ -369,7 +369,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       expect((await admin.call('GET', '/v1/api-keys', { key: made.key })).status).toBe(200);
     });
 
-    it('I-02 a key of another organisation, of another workspace, or of none: one and the same 404', async () => {
+    it('a key of another organisation, of another workspace, or of none: one and the same 404', async () => {
       const foreign = await admin.call('GET', '/v1/api-keys', { key: admin.b.admin_api_key });
       const ids = [foreign.body.data[0].id, foreign.body.data[1].id, NOWHERE, 'x', "' OR 1=1"].map(encodeURIComponent);
       for (const method of ['GET', 'PUT', 'DELETE']) {
@@ -416,7 +416,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       expect(beyond.body.data).toEqual([]);
     });
 
-    it('D-07 takes page numbers in plain digits only', async () => {
+    it('takes page numbers in plain digits only', async () => {
       for (const value of [
         '0',
         '101',
@@ -440,7 +440,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       expect((await admin.call('GET', '/v1/api-keys?current_page=100000&page_size=100')).status).toBe(200);
     });
 
-    it('I-05 a parameter given twice, bracketed, or unknown is refused', async () => {
+    it('a parameter given twice, bracketed, or unknown is refused', async () => {
       fails(await admin.call('GET', '/v1/api-keys?page_size=1&page_size=2'), 400, 'AB01', 'page_size');
       fails(await admin.call('GET', '/v1/api-keys?page_size=1&page%5Fsize=1'), 400, 'AB01', 'page_size');
       fails(await admin.call('GET', '/v1/api-keys?status[]=active'), 400, 'AB01', 'status[]');
@@ -450,7 +450,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       fails(await admin.call('GET', '/v1/api-keys?status=%ff'), 400, 'AB01');
     });
 
-    it('I-04 ids: own ones are found, foreign and missing ones left out, malformed and more than 100 refused', async () => {
+    it('ids: own ones are found, foreign and missing ones left out, malformed and more than 100 refused', async () => {
       const own = (await makeKey(['completions.write'])).id;
       const foreign = (await admin.call('GET', '/v1/api-keys', { key: admin.b.admin_api_key })).body.data[0].id;
       const ids = async (value: string) => admin.call('GET', `/v2/api-keys?ids=${value}`);
@@ -515,7 +515,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       fails(await admin.call('POST', '/v1/api-keys/workspace/service', { key: null, raw: '{' }), 401, 'AB05');
     });
 
-    it('I-15 the operator key opens its own routes and nothing else, and nobody else opens them', async () => {
+    it('the operator key opens its own routes and nothing else, and nobody else opens them', async () => {
       fails(await admin.call('GET', '/v1/api-keys', { key: admin.operatorKey }), 403, 'AB03');
       fails(await admin.call('GET', `/v1/admin/users/${admin.a.user_id}`, { key: admin.operatorKey }), 403, 'AB03');
       for (const key of [admin.a.admin_api_key, admin.a.workspace_api_key]) {
@@ -577,7 +577,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
   });
 
   describe('the audit log', () => {
-    it('P-09 gets one row per write in the same commit, refused writes included, and no secret', async () => {
+    it('gets one row per write in the same commit, refused writes included, and no secret', async () => {
       const before = (await audit()).length;
       const made = await makeKey(['completions.write'], { description: 'slc_wks_looks_like_a_key' });
       await admin.call('GET', `/v1/api-keys/${made.id}`);
@@ -626,7 +626,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       fails(await admin.call('OPTIONS', '/v1/api-keys', { key: null }), 405, 'AB08');
     });
 
-    it('D-02 bodies are strict JSON objects', async () => {
+    it('bodies are strict JSON objects', async () => {
       const post = (raw: string | Buffer, headers = {}) =>
         admin.call('POST', '/v1/api-keys/workspace/service', { raw, headers });
       for (const raw of [
@@ -661,7 +661,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       expect((await post('{}', { 'content-type': 'Application/JSON; charset="UTF-8"' })).body.error.param).toBe('name');
     });
 
-    it('D-08 U+0000 and lone surrogates are refused with the field named', async () => {
+    it('U+0000 and lone surrogates are refused with the field named', async () => {
       const post = (raw: string) => admin.call('POST', '/v1/api-keys/workspace/service', { raw });
       fails(await post('{"name":"a\\u0000b"}'), 400, 'AB01', 'name');
       fails(await post('{"defaults":{"metadata":{"a":"\\ud800"}}}'), 400, 'AB01', 'defaults.metadata.a');
@@ -684,7 +684,7 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
       expect((await admin.call('GET', '/v1/api-keys')).status).toBe(200);
     });
 
-    it('D-04 takes one gzip coding and counts what it decodes to', async () => {
+    it('takes one gzip coding and counts what it decodes to', async () => {
       const post = (raw: Buffer, encoding: string) =>
         admin.call('POST', '/v1/api-keys/workspace/service', { raw, headers: { 'content-encoding': encoding } });
       const body = { name: 'x', scopes: ['completions.write'], workspace_id: admin.a.workspace_id };

@@ -72,7 +72,7 @@ describe('answers', () => {
   });
 
   it.each(['mismatch', 'crash'])(
-    'E-03 a %s is a 500 whose detail is in the log alone, and the write is undone',
+    'a %s is a 500 whose detail is in the log alone, and the write is undone',
     async (id) => {
       admin = await startAdmin(await emptyTables('sqlite'), { rows });
       const answer = await admin.call('POST', `/v1/test/${id}`);
@@ -102,7 +102,7 @@ async function organisationsOnly(tables: Tables): Promise<number> {
   return Math.max(...changes.filter((change) => change.topic === 'organisations').map((change) => change.seq));
 }
 
-describe('P-09 the audit row', () => {
+describe('the audit row', () => {
   it('that cannot be written undoes the write', async () => {
     const tables = await emptyTables('sqlite');
     let broken = false;
@@ -187,7 +187,7 @@ describe('P-116 the API’s own rate limit', () => {
 });
 
 describe('a console sign-in', () => {
-  it('O-06 reads with its cookie, and writes only with the CSRF token and from its own origin', async () => {
+  it('reads with its cookie, and writes only with the CSRF token and from its own origin', async () => {
     const tables = await emptyTables('sqlite');
     const publicUrl = () => 'http://127.0.0.1:8787';
     const sessions = new ConsoleSessions({ tables, clock: systemClock, publicUrl });

@@ -1,5 +1,5 @@
 /**
- * The administration API's route table against a second one, written by hand and kept apart (rules A-01, P-04): who may
+ * The administration API's route table against a second one, written by hand and kept apart: who may
  * do what. A row that is added, removed, widened or narrowed in the code must be changed here too, on purpose.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -436,12 +436,12 @@ function differencesOf(row: AdminRow): readonly string[] {
   return out;
 }
 
-describe('A-01 the table is what is served and what is documented', () => {
+describe('the table is what is served and what is documented', () => {
   it('the code declares exactly the rows written here, with their scopes', () => {
     expect(differences(rows)).toEqual([]);
   });
 
-  it('P-04 any one row or scope taken away, added or exchanged is noticed', () => {
+  it('any one row or scope taken away, added or exchanged is noticed', () => {
     const [extra] = rows;
     if (!extra) throw new Error('no rows');
     const unnoticed: string[] = [];
@@ -551,7 +551,7 @@ describe('A-01 the table is what is served and what is documented', () => {
 const opens = (kind: string, operation: string): boolean =>
   (WRITTEN.get(operation)?.auth === 'any_credential') !== (kind === 'operator');
 
-describe('P-04 principal × route', () => {
+describe('principal × route', () => {
   it.each(KINDS)(
     'a %s principal with every scope of its kind passes exactly where a scope of the row exists for it',
     async (kind) => {

@@ -1,4 +1,4 @@
-/** User keys that are made for whoever joins a workspace (api §20.4), on both engines. */
+/** User keys that are made for whoever joins a workspace, on both engines. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { roleScopes, scopesOf } from '../src/auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../src/auth/security-settings.ts';
@@ -85,7 +85,7 @@ describe.each(['sqlite', 'postgres'] as const)('auto-created user keys on %s', (
     await set({});
   });
 
-  it('P-06 have no scope that the settings took away before the key was there', async () => {
+  it('have no scope that the settings took away before the key was there', async () => {
     const scopes = ['completions.write', 'models.list', 'configs.list'];
     for (let round = 0; round < 10; round++) {
       await keys.settings({ user_api_key_auto_create: true, user_api_key_auto_create_scopes: scopes });

@@ -46,7 +46,7 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
       expect((await keys.row(made.id)).version).toBe(2);
     });
 
-    it('S-05 takes a transition of 1800000 ms and more, and says what is wrong with others', async () => {
+    it('takes a transition of 1800000 ms and more, and says what is wrong with others', async () => {
       const made = await keys.makeKey(SCOPES);
       for (const value of [1_799_999, 0, -1, 1_800_000.5, '1800000', null, true, 1e12]) {
         keys.fails(
@@ -62,7 +62,7 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
       expect(answer.status, answer.text).toBe(200);
     });
 
-    it('S-05 the old key opens until one second before its end, and not one second after it', async () => {
+    it('the old key opens until one second before its end, and not one second after it', async () => {
       const made = await keys.makeKey(SCOPES);
       const answer = await keys.rotate(made.id, { key_transition_period_ms: 2 * HALF_HOUR });
       const ends = Date.parse(answer.body.key_transition_expires_at);
@@ -91,7 +91,7 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
       expect(await Promise.all(open)).toEqual([false, true, true]);
     });
 
-    it('F-12 of rotations at the same time one wins, and the others are 409', async () => {
+    it('of rotations at the same time one wins, and the others are 409', async () => {
       for (let round = 0; round < 5; round++) {
         const made = await keys.makeKey(SCOPES);
         const answers = await Promise.all(Array.from({ length: 4 }, () => keys.rotate(made.id)));
@@ -146,7 +146,7 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
       expect(JSON.stringify(row)).not.toContain(answer.body.key.slice(21, 64));
     });
 
-    it('S-05 sent again with its Idempotency-Key, answers the same key and rotates once', async () => {
+    it('sent again with its Idempotency-Key, answers the same key and rotates once', async () => {
       const made = await keys.makeKey(SCOPES);
       const again = () =>
         keys.admin.call('POST', `/v1/api-keys/${made.id}/rotate`, {
@@ -189,7 +189,7 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
       expect((await keys.rotate(target.id, {}, own.key)).status).toBe(200);
     });
 
-    it('P-01 a key with scopes above the caller’s is 403, and keeps its secret', async () => {
+    it('a key with scopes above the caller’s is 403, and keeps its secret', async () => {
       const strong = await keys.makeKey([...SCOPES, 'configs.delete']);
       const weak = await keys.makeKey(['workspace_service_api_keys.rotate', ...SCOPES]);
       keys.fails(await keys.rotate(strong.id, {}, weak.key), 403, 'AB03');
@@ -224,7 +224,7 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
       expect(await attempt('stranger', await service())).toBe(403);
     });
 
-    it('P-02 nobody gets a service key that acts with a role above his own by rotating it', async () => {
+    it('nobody gets a service key that acts with a role above his own by rotating it', async () => {
       const { workspace_id } = keys.admin.a;
       const rotate = (call: SignedIn, id: string) => call('POST', `/v1/api-keys/${id}/rotate`, { workspace_id });
       const manager = await keys.signIn(await keys.addUser('member', 'manager'));

@@ -32,7 +32,7 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
   const put = (id: string, body: object, key?: string) =>
     keys.admin.call('PUT', `/v1/api-keys/${id}`, { body, ...(key ? { key } : {}) });
 
-  describe('P-01 scopes', () => {
+  describe('scopes', () => {
     it.each(PEOPLE)('%s grants exactly the scopes of the role', async (who, role, workspaceRole) => {
       const { workspace_id, user_id: owner } = keys.admin.a;
       const id = role === 'owner' ? owner : await keys.addUser(role, workspaceRole);
@@ -157,7 +157,7 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
       expect((await call('DELETE', `${path}${where}`)).status).toBe(404);
     });
 
-    it('P-02 nobody gets a user key of somebody above him, neither a new one nor by rotating', async () => {
+    it('nobody gets a user key of somebody above him, neither a new one nor by rotating', async () => {
       const { workspace_id, user_id: owner } = keys.admin.a;
       const people = {
         owner,
@@ -186,7 +186,7 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
       }
     });
 
-    it('P-02 a key of somebody above gets no more scopes over people and keys, and does not come back', async () => {
+    it('a key of somebody above gets no more scopes over people and keys, and does not come back', async () => {
       const { workspace_id } = keys.admin.a;
       const manager = await keys.signIn(await keys.addUser('member', 'manager'));
       const put = (id: string, body: object) => manager('PUT', `/v1/api-keys/${id}`, { workspace_id, ...body });
@@ -248,7 +248,7 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
       expect(await found('exhausted')).toEqual(['exhausted']);
     });
 
-    it('P-54 details tell of the workspace’s exemption from the organisation’s guardrails', async () => {
+    it('details tell of the workspace’s exemption from the organisation’s guardrails', async () => {
       const { organisation_id, workspace_id } = keys.admin.a;
       const made = await keys.makeKey(['completions.write']);
       expect((await keys.read(made.id)).guardrail_exclusions).toEqual({ input: false, output: false });

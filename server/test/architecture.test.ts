@@ -1,6 +1,6 @@
 /**
  * The house rules as a test: who may import whom, and what may be used only at home. The table here is the one in
- * docs/architecture.md §3; a test compares the two.
+ * the table of docs/architecture.md; a test compares the two.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';
@@ -232,7 +232,7 @@ describe('imports point downward', () => {
     expect(Object.keys(BEYOND_TENANTS).filter((use) => !beyond.includes(use))).toEqual([]);
   });
 
-  it('N-06 only http opens sockets or resolves names, and only the store adapters reach their own servers', () => {
+  it('only http opens sockets or resolves names, and only the store adapters reach their own servers', () => {
     const network = new Set([
       'undici',
       'node:http',

@@ -1,4 +1,4 @@
-/** The audit log as an organisation sees it, and as somebody who can write to the database cannot leave it (api §23, P-09). */
+/** The audit log as an organisation sees it, and as somebody who can write to the database cannot leave it. */
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { registerAdmin } from '../src/admin/handle.ts';
@@ -107,7 +107,7 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
     ];
 
     it.each(writes.map((action) => [`${action.method} ${action.path}`, action] as const))(
-      'P-09 of each %s, refused or not',
+      'of each %s, refused or not',
       async (_title, action) => {
         for (const [title, how] of calls) {
           const { query = '', ...call } = how(action.method);
@@ -123,7 +123,7 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
       },
     );
 
-    it('P-09 of a body that is too large', async () => {
+    it('of a body that is too large', async () => {
       const answer = await admin.call('POST', '/v1/configs', { raw: `{"name":"${'x'.repeat(1_100_000)}"}` });
       expect(answer.status).toBe(413);
       await vi.waitFor(async () => expect((await oneRow(answer)).response_status_code).toBe(413), { timeout: 15_000 });
@@ -220,7 +220,7 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
       expect(removed.after).toBeNull();
     });
 
-    it('E-01 that a secret was changed, and never what it is', async () => {
+    it('that a secret was changed, and never what it is', async () => {
       const secret = (n: number) => `canary-${n}-${'q'.repeat(20)}`;
       const body = { name: 'OpenAI', ai_provider_id: 'openai', key: secret(1) };
       const made = await ok('POST', '/v1/integrations', { body });
@@ -481,7 +481,7 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
     });
   });
 
-  describe('P-09 in the hands of somebody who can write to the database', () => {
+  describe('in the hands of somebody who can write to the database', () => {
     const restore = async (row: Row<'audit_log'>) => admin.tables.systemWrite((tx) => tx.insert('audit_log', row));
     const at = async (seq: number) => {
       const rows = await rowsOf(admin.tables, admin.a.organisation_id);

@@ -1,4 +1,4 @@
-/** Limits that a token claims for itself, through the pipeline's own steps (api §2.6, §15.5). */
+/** Limits that a token claims for itself, through the pipeline's own steps. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Principal } from '../src/auth/principal.ts';
 import { systemClock } from '../src/kernel/clock.ts';

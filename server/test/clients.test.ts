@@ -363,7 +363,7 @@ describe('errors are the client’s own classes', () => {
     '@anthropic-test/cut',
     '@sandbox/cut?after_tokens=3&mode=error',
     '@sandbox/cut?after_tokens=3&mode=end',
-  ])('F-03 a stream that breaks off raises and is never a clean end: %s', async (model) => {
+  ])('a stream that breaks off raises and is never a clean end: %s', async (model) => {
     const chat = async () => {
       const stream = await openai.chat.completions.create({
         model,

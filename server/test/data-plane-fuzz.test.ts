@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type DataPlaneTarget, fuzzDataPlane, startDataPlane } from './fuzz-data-plane.ts';
 
-describe('G-10 hostile bytes for every data-plane route', () => {
+describe('hostile bytes for every data-plane route', () => {
   let target: DataPlaneTarget;
 
   beforeAll(async () => {

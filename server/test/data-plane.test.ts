@@ -293,7 +293,7 @@ describe('credentials', () => {
     expect(await answer.json()).toMatchObject({ error: { code: 'AB03' } });
   });
 
-  it('N-01 a stored credential never leaves for a host named by the request', async () => {
+  it('a stored credential never leaves for a host named by the request', async () => {
     const before = upstream.received.length;
     const answer = await own({
       ...key(),
@@ -322,7 +322,7 @@ describe('credentials', () => {
     }
   });
 
-  it('H-01 nothing of the client reaches the provider but what is named', async () => {
+  it('nothing of the client reaches the provider but what is named', async () => {
     const answer = await own({
       ...key(),
       ...viaStored(),
@@ -368,7 +368,7 @@ describe('failures', () => {
     });
   });
 
-  it('F-03 a stream cut by the provider ends with an error event and never with an end marker', async () => {
+  it('a stream cut by the provider ends with an error event and never with an end marker', async () => {
     upstream.answer = (_request, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write(STREAM[0]);
@@ -409,7 +409,7 @@ describe('failures', () => {
     expect(performance.now() - started).toBeLessThan(5_000);
   });
 
-  it('F-07 a client that leaves closes the upstream within 250 ms, and the record says aborted', async () => {
+  it('a client that leaves closes the upstream within 250 ms, and the record says aborted', async () => {
     const leave = async () => {
       let closedAt = 0;
       const streaming = new Promise<void>((resolve) => {
@@ -571,7 +571,7 @@ describe('accounting', () => {
 });
 
 describe('memory', () => {
-  it('R-14 a client that stops reading a 256 MB stream leaves resident memory flat', async () => {
+  it('a client that stops reading a 256 MB stream leaves resident memory flat', async () => {
     const event = `data: ${JSON.stringify({ choices: [{ delta: { content: 'x'.repeat(16_000) } }] })}\n\n`;
     const total = Math.ceil((256 * 1024 * 1024) / event.length);
     let written = 0;

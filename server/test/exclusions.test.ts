@@ -1,4 +1,4 @@
-/** Workspaces exempt from the organisation's default guardrails (api §20.2), on both stores. */
+/** Workspaces exempt from the organisation's default guardrails, on both stores. */
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { systemTenant } from '../src/auth/tenant.ts';

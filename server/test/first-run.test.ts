@@ -77,7 +77,7 @@ describe('starts of one installation', () => {
     expect((await fetch(`${server.url}/readyz`)).status).toBe(200);
   });
 
-  it('S-06 first-run.json is readable by its owner only and holds ids, keys and the sign-in link', async () => {
+  it('first-run.json is readable by its owner only and holds ids, keys and the sign-in link', async () => {
     expect(((await stat(join(dataDir, 'first-run.json'))).mode & 0o777).toString(8)).toBe('600');
     expect(((await stat(join(dataDir, 'master.key'))).mode & 0o077).toString(8)).toBe('0');
     const first = await readFirstRun(dataDir);

@@ -1,5 +1,5 @@
 /**
- * Hostile bytes for every data-plane route over real sockets (rules D-01 to D-09, A-02; goal G-10): damaged JSON and
+ * Hostile bytes for every data-plane route over real sockets: damaged JSON and
  * forms, wrong framing, odd methods, targets and headers. Whatever comes, there is an answer or a close in time, no
  * failure of the gateway's own, and one record for every request a route took. The short form is
  * `data-plane-fuzz.test.ts`, the long one `npm run test:fuzz`.

@@ -1,4 +1,4 @@
-/** Secrets of guardrails, where guardrails are attached, and the MCP servers that they watch (api §7, §8, §20). On both stores. */
+/** Secrets of guardrails, where guardrails are attached, and the MCP servers that they watch. On both stores. */
 import { describe, expect, it } from 'vitest';
 import { systemTenant } from '../src/auth/tenant.ts';
 import { openParameters } from '../src/resources/guardrails/secrets.ts';

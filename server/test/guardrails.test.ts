@@ -1,4 +1,4 @@
-/** Guardrails as a resource (api §7, interface §2.5, §4.5): what a body may say, what is answered, who sees it. On both stores. */
+/** Guardrails as a resource: what a body may say, what is answered, who sees it. On both stores. */
 import { describe, expect, it } from 'vitest';
 import { ok, onBothStores, refused, unique } from './support/accounts.ts';
 import { actionsWith } from './support/guardrails.ts';

@@ -1,4 +1,4 @@
-/** `Idempotency-Key` (rule S-05): a POST that is sent again is carried out once and answered as the first time. */
+/** `Idempotency-Key`: a POST that is sent again is carried out once and answered as the first time. */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

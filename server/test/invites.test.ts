@@ -1,4 +1,4 @@
-/** Invites (api §18.3, §18.4): what is sent, who may send it, how long it lives, and who comes in by it. */
+/** Invites: what is sent, who may send it, how long it lives, and who comes in by it. */
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -272,7 +272,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409, 409, 409, 409, 409]);
     });
 
-    it('P-01 nobody invites with a key above his own scopes, nor without the right to make keys', async () => {
+    it('nobody invites with a key above his own scopes, nor without the right to make keys', async () => {
       const org = await organisation();
       const people = inviter(org, roleScopes('member', 'member', SECURITY_DEFAULTS));
       const limited = (...lost: string[]) => people((scope) => !lost.includes(scope));
@@ -298,7 +298,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       expect((await send(narrow, ['configs.read', 'completions.write'])).status).toBe(200);
     });
 
-    it('P-02 an admin invites admins; a member nobody; a key falls with the user who made it', async () => {
+    it('an admin invites admins; a member nobody; a key falls with the user who made it', async () => {
       const org = await organisation();
       const admin = await addUser(api.tables, org.organisation_id, { role: 'admin' });
       const member = await addUser(api.tables, org.organisation_id);
@@ -475,7 +475,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       });
     });
 
-    it('P-02 an invite gives no role that its sender could not give any more when it is accepted', async () => {
+    it('an invite gives no role that its sender could not give any more when it is accepted', async () => {
       const admin = await addUser(api.tables, api.a.organisation_id, { role: 'admin' });
       const { key } = await keyOf({ key: null, headers: await signIn(api.tables, sessions, admin) }, [
         ...scopesOf('organisation-service'),
@@ -672,7 +672,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       });
     });
 
-    it('O-06 another origin, or none, is refused and leaves the link usable', async () => {
+    it('another origin, or none, is refused and leaves the link usable', async () => {
       const { token } = await invited(api.a);
       await withConsole(async (console) => {
         for (const headers of [{}, { origin: 'null' }, { origin: 'https://sluice.example.attacker.example' }]) {
@@ -683,7 +683,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
       });
     });
 
-    it('A-07 guessing is slowed down: after ten failures in a minute 429, and a true link still works', async () => {
+    it('guessing is slowed down: after ten failures in a minute 429, and a true link still works', async () => {
       const { token } = await invited(api.a);
       await withConsole(async (console) => {
         for (let n = 0; n < 10; n++) expect((await console.look('B'.repeat(43))).status).toBe(401);

@@ -1,5 +1,5 @@
 /**
- * What limits may say (api §11.5, §11.6, §13.6, §15, §16): for each field the last value that is taken and answered as it
+ * What limits may say: for each field the last value that is taken and answered as it
  * was given, and the first that is not: 400 with the path of the field, and nothing stored.
  */
 import fc from 'fast-check';
@@ -234,7 +234,7 @@ const RATE_REFUSED: readonly Refused[] = [
   ['an endless value', { value: raw('1e999') }, 'value'],
   ['a text as value', { value: '1' }, 'value'],
   ['null as value', { value: null }, 'value'],
-  ['per second (P-70)', { unit: 'rps' }, 'unit'],
+  ['per second', { unit: 'rps' }, 'unit'],
   ['tpd', { unit: 'tpd' }, 'unit'],
   ['null as unit', { unit: null }, 'unit'],
   ['a unit in capitals', { unit: 'RPM' }, 'unit'],
@@ -242,7 +242,7 @@ const RATE_REFUSED: readonly Refused[] = [
   ['the organisation', { conditions: [{ key: 'organisation_id', value: UUID }] }, 'conditions[0].key'],
 ];
 
-/** The usage-limit object of keys, workspaces, providers, virtual keys and integrations (api §11.5). */
+/** The usage-limit object of keys, workspaces, providers, virtual keys and integrations. */
 const LIMIT_TAKEN: readonly Taken[] = [
   ['a limit of 1', { credit_limit: 1 }],
   ['the largest limit', { credit_limit: 1e12, type: 'tokens' }],
@@ -264,7 +264,7 @@ const LIMIT_REFUSED: readonly Refused[] = [
   ['an unknown field', { colour: 'red' }, 'colour'],
 ];
 
-/** The rate-limit object (api §11.6). */
+/** The rate-limit object. */
 const PER_SECOND = { type: 'requests', unit: 'rps', value: 1 };
 const RATES_TAKEN: readonly Taken[] = [
   ['a value of 0', { value: 0 }],

@@ -1,5 +1,5 @@
 /**
- * The life of a usage limit on everything that has one (api §11.5, §12, §13.6, §14, §16): used up, shown, raised, lowered,
+ * The life of a usage limit on everything that has one: used up, shown, raised, lowered,
  * reset, removed. Two nodes on one PostgreSQL: what is changed on the first holds on the second within a second.
  */
 import { randomBytes } from 'node:crypto';

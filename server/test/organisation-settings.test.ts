@@ -1,4 +1,4 @@
-/** The settings and the default guardrails of an organisation (api §20), on both stores. */
+/** The settings and the default guardrails of an organisation, on both stores. */
 import { describe, expect, it } from 'vitest';
 import { systemTenant } from '../src/auth/tenant.ts';
 import { organisationDefaults } from '../src/resources/admin/organisation/defaults.ts';
@@ -37,7 +37,7 @@ onBothStores((on) => {
   const put = async (body: unknown) => ok(await on.put(SETTINGS, body));
 
   describe('the settings of an organisation', () => {
-    it('begin with the defaults of api §20, all of them shown', async () => {
+    it('begin with the documented defaults, all of them shown', async () => {
       const other = (await on.get(SETTINGS, on.api.b.admin_api_key)).body;
       expect(other).toMatchObject({ ...UNTOUCHED, organisation_id: on.api.b.organisation_id });
       const off = Object.entries(other.security_settings).filter(([, value]) => value !== true);

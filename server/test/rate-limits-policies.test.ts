@@ -1,4 +1,4 @@
-/** Rate-limits policies (api §15.2, §15.4): what a body may say, what is answered, who sees it. On both engines. */
+/** Rate-limits policies: what a body may say, what is answered, who sees it. On both engines. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AdminHarness, type Answer, emptyTables, startAdmin } from './support/admin.ts';
 
@@ -139,7 +139,7 @@ describe.each(['sqlite', 'postgres'] as const)('rate-limits policies on %s', (en
     ['type missing', { type: undefined }, 'type'],
     ['type cost', { type: 'cost' }, 'type'],
     ['unit missing', { unit: undefined }, 'unit'],
-    ['unit rps (P-70)', { unit: 'rps' }, 'unit'],
+    ['unit rps', { unit: 'rps' }, 'unit'],
     ['unit tpd', { unit: 'tpd' }, 'unit'],
     ['value missing', { value: undefined }, 'value'],
     ['value 0', { value: 0 }, 'value'],
@@ -218,10 +218,10 @@ describe.each(['sqlite', 'postgres'] as const)('rate-limits policies on %s', (en
 
   it.each<[string, object, string | null]>([
     ['nothing', {}, null],
-    ['type (P-69)', { type: 'tokens' }, 'type'],
-    ['target (P-69)', { target: 'mcp_tools' }, 'target'],
+    ['type', { type: 'tokens' }, 'type'],
+    ['target', { target: 'mcp_tools' }, 'target'],
     ['the target it has', { target: 'llm' }, 'target'],
-    ['group_by (P-69)', { group_by: [{ key: 'api_key' }] }, 'group_by'],
+    ['group_by', { group_by: [{ key: 'api_key' }] }, 'group_by'],
     ['status', { status: 'archived' }, 'status'],
     ['conditions empty', { conditions: [] }, 'conditions'],
     ['conditions of the other target', { conditions: [{ key: 'mcp_server', value: '*' }] }, 'conditions[0].key'],
@@ -234,7 +234,7 @@ describe.each(['sqlite', 'postgres'] as const)('rate-limits policies on %s', (en
     expect((await read(id)).body).toEqual(before);
   });
 
-  it('the workspace of a policy cannot be changed (P-69)', async () => {
+  it('the workspace of a policy cannot be changed', async () => {
     const id = await made();
     refused(await update(id, { workspace_id: admin.a.workspace_id }), 'workspace_id');
   });

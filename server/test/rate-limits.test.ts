@@ -1,6 +1,6 @@
 /**
  * Rate limits on the data plane of a whole server: every operation against every kind of limit, generated from the table
- * of operations (api §15.5). An operation that is added is tried here without a line of its own.
+ * of operations. An operation that is added is tried here without a line of its own.
  */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { OPERATIONS, type Operation, type OperationId } from '../src/operations/operation.ts';

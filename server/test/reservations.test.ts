@@ -1,6 +1,6 @@
 /**
- * Every way out of a request: what it used is in the books of its limit exactly once, and nothing stays reserved (api
- * §15.5). The upstream is a fake one that also lies; faults come from the sandbox too.
+ * Every way out of a request: what it used is in the books of its limit exactly once, and nothing stays reserved.
+ * The upstream is a fake one that also lies; faults come from the sandbox too.
  */
 import type { ServerResponse } from 'node:http';
 import OpenAI from 'openai';

@@ -1,5 +1,5 @@
 /**
- * Revocation (rules S-04, G-13): what one node takes away, another node refuses within a second; within five when Redis is
+ * Revocation: what one node takes away, another node refuses within a second; within five when Redis is
  * down, and also when no notice of PostgreSQL arrives. Two nodes on one PostgreSQL and a real Redis: changes are made
  * on one, in this process, and every request is sent to the other, a process of its own, while it serves others.
  */
@@ -314,7 +314,7 @@ const WAYS: Readonly<Record<string, () => Promise<Right>>> = {
   },
 };
 
-/** What an answer says; a credential that failed too often is not looked at for a while (rule A-07), which is a no too. */
+/** What an answer says; a credential that failed too often is not looked at for a while, which is a no too. */
 const means = (status: number, expected: number) => status === expected || (expected === 401 && status === 429);
 
 /**
@@ -444,7 +444,7 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
 
   describe('everything connected: within a second', () => {
     for (const [title, make] of Object.entries(WAYS)) {
-      it(`S-04 ${title}`, async () => {
+      it(`${title}`, async () => {
         const lags: number[] = [];
         for (let round = 0; round < 2; round++) lags.push(await measure(await make(), SECOND));
         report(title, lags);
@@ -452,7 +452,7 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
       }, 60_000);
     }
 
-    it(`G-13 ${REVOCATIONS} keys are deleted under load: none is accepted a second later, no good key is refused`, async () => {
+    it(`${REVOCATIONS} keys are deleted under load: none is accepted a second later, no good key is refused`, async () => {
       const keys = await inParallel(8, REVOCATIONS, async () => makeKey());
       await inParallel(8, REVOCATIONS, async (i) => {
         expect(await inference(keys[i]?.key ?? '')()).toBe(200);
@@ -490,7 +490,7 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
   });
 
   it.each([-5, 5])(
-    'F-09 a node whose clock is %i minutes off judges the end of a key by the store’s',
+    'a node whose clock is %i minutes off judges the end of a key by the store’s',
     async (minutes) => {
       const folder = await mkdtemp(join(tmpdir(), 'sluice-revocation-'));
       const shift = `const now = Date.now.bind(Date); Date.now = () => now() + ${minutes * 60_000};`;
@@ -519,7 +519,7 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
     beforeAll(() => redis.kill());
 
     for (const [title, make] of Object.entries(WAYS)) {
-      it(`S-04 ${title}`, async () => {
+      it(`${title}`, async () => {
         const lag = await measure(await make(), 5 * SECOND);
         report(`${title}, without Redis`, [lag]);
         expect(lag).toBeLessThanOrEqual(5 * SECOND);
@@ -535,7 +535,7 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
     afterAll(() => expect(way.swallowed()).toBeGreaterThan(0));
 
     for (const [title, make] of Object.entries(WAYS)) {
-      it(`S-04 ${title}`, async () => {
+      it(`${title}`, async () => {
         const lag = await measure(await make(), 5 * SECOND);
         report(`${title}, without any feed`, [lag]);
         expect(lag).toBeLessThanOrEqual(5 * SECOND);
@@ -545,7 +545,7 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
 });
 
 describe('on every process of one port (SLUICE_WORKERS)', () => {
-  it('S-04 deleted keys are refused within a second, and no good key is', async () => {
+  it('deleted keys are refused within a second, and no good key is', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'sluice-revocation-'));
     const server = await startProcess(folder, {
       SLUICE_WORKERS: '2',

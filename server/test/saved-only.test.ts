@@ -1,5 +1,5 @@
 /**
- * Saved-only mode end to end (api §20.6): who it holds for, what it refuses with which code, what it lets pass, and what
+ * Saved-only mode end to end: who it holds for, what it refuses with which code, what it lets pass, and what
  * follows from a change of it.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

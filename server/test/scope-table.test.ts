@@ -1,5 +1,5 @@
 /**
- * Who holds which scope, written by hand and kept apart from `auth/scopes.ts` (rule P-04). The second half is a mutation
+ * Who holds which scope, written by hand and kept apart from `auth/scopes.ts`. The second half is a mutation
  * test of that file: it is loaded again with one entry taken away or added, for every entry there is, and each time the
  * comparison below must fail.
  */
@@ -175,7 +175,7 @@ function difference(code: Scopes): string | null {
   return null;
 }
 
-describe('P-04 the scope table', () => {
+describe('the scope table', () => {
   it('is the one written here, for key types, roles and each security setting', () => {
     for (const [kind, held] of BY_KEY) expect([...scopes.scopesOf(kind)].sort(), kind).toEqual([...held].sort());
     for (const { flipped, security, roles } of SETTINGS) {

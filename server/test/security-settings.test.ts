@@ -1,5 +1,5 @@
 /**
- * What security settings take from whom and give to whom (api §20.3), against a table written by hand and kept apart from
+ * What security settings take from whom and give to whom, against a table written by hand and kept apart from
  * the code; overrides by workspaces; the life of a sign-in. On both stores.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -232,7 +232,7 @@ describe.each(['sqlite', 'postgres'] as const)('security settings on %s', (engin
     return found;
   };
 
-  it('P-05 each setting moves exactly its scopes, of its role only: signed in, in the console and with user keys', async () => {
+  it('each setting moves exactly its scopes, of its role only: signed in, in the console and with user keys', async () => {
     const before = new Map<Role, Awaited<ReturnType<typeof heldBy>>>();
     for (const one of people) before.set(one.role, await heldBy(one));
     for (const [setting, value, concerned, scopes] of TABLE) {
@@ -311,7 +311,7 @@ describe.each(['sqlite', 'postgres'] as const)('security settings on %s', (engin
     }
   });
 
-  it('P-02 what is withheld from organisation admins only an owner, or a key that may read logs, gives back', async () => {
+  it('what is withheld from organisation admins only an owner, or a key that may read logs, gives back', async () => {
     const path = '/v1/admin/organisation/settings';
     const as = (role: Role, body: object) => api.call('PUT', path, { key: null, headers: person(role).headers, body });
     const minted = mintKey('org');
@@ -414,7 +414,7 @@ describe.each(['sqlite', 'postgres'] as const)('security settings on %s', (engin
   });
 });
 
-describe('P-05 category × state: what a workspace may set', () => {
+describe('category × state: what a workspace may set', () => {
   const keys = [...SECURITY_KEYS, 'export_settings', 'data_plane_security_settings'] as const;
   const values: Readonly<Record<string, unknown>> = {
     export_settings: { deniedFields: ['cost'] },
@@ -443,7 +443,7 @@ describe('P-05 category × state: what a workspace may set', () => {
   });
 });
 
-describe.each(['sqlite', 'postgres'] as const)('O-05 session_settings.max_session_ttl on %s', (engine) => {
+describe.each(['sqlite', 'postgres'] as const)('session_settings.max_session_ttl on %s', (engine) => {
   it('ends older sign-ins with 401 within a second, counted from signing in; a new sign-in works', async () => {
     const clock = new TestClock(systemClock.now());
     const tables = await emptyTables(engine);

@@ -1,4 +1,4 @@
-/** Settings changed on one node act on another within a second: the data plane, user keys and sign-ins (api §20). */
+/** Settings changed on one node act on another within a second: the data plane, user keys and sign-ins. */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Usage-limits policies (api §15.3): what is answered, what an update does to what was counted, who sees it. On both engines. */
+/** Usage-limits policies: what is answered, what an update does to what was counted, who sees it. On both engines. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TestClock } from '../src/kernel/clock.ts';
 import { Book } from '../src/limits/ledger/book.ts';

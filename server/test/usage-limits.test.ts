@@ -1,4 +1,4 @@
-/** Usage limits through the whole server: what is refused, what is counted, what is shown (api §11.5, §15.3, §15.5). */
+/** Usage limits through the whole server: what is refused, what is counted, what is shown. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { budgetKey, eventually, settledBooks } from './support/budgets.ts';
 import { startServer, type TestServer } from './support/server.ts';

@@ -1,4 +1,4 @@
-/** Users (interface §2.8, §4.7, api §18): what is answered of them, who may change whom, and that an owner is left. */
+/** Users: what is answered of them, who may change whom, and that an owner is left. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ConsoleSessions } from '../src/auth/console-session.ts';
 import { systemClock } from '../src/kernel/clock.ts';
@@ -346,7 +346,7 @@ describe.each(['sqlite', 'postgres'] as const)('users on %s', (engine) => {
       expect(await roleOf(org.user_id)).toEqual(['owner', 'active']);
     });
 
-    it('P-02 keys of somebody who was demoted do not rise again when he is removed, nor through a long line of keys', async () => {
+    it('keys of somebody who was demoted do not rise again when he is removed, nor through a long line of keys', async () => {
       const org = await organisation();
       const admin = await user(org, { role: 'admin' });
       const key = await organisationKey({ headers: await signIn(api.tables, sessions, admin) });
@@ -445,7 +445,7 @@ describe.each(['sqlite', 'postgres'] as const)('users on %s', (engine) => {
       expect(await roleOf(org.user_id)).toEqual(['owner', 'active']);
     });
 
-    it('P-03 of two owners who remove each other, or themselves, at once exactly one succeeds', async () => {
+    it('of two owners who remove each other, or themselves, at once exactly one succeeds', async () => {
       for (let round = 0; round < 12; round++) {
         const org = await organisation();
         const other = await user(org, { role: 'owner' });

@@ -56,7 +56,7 @@ it('a rate limit is one limit over all workers', async () => {
 });
 
 // How soon, is measured in revocation.test.ts.
-it('S-04 a deleted key is refused by every worker', async () => {
+it('a deleted key is refused by every worker', async () => {
   const { admin_api_key } = await readFirstRun(dataDir);
   const { id, key } = await makeKey();
   const before = await Promise.all(Array.from({ length: 12 }, () => call('/chat/completions', key, chat)));

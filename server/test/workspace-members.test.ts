@@ -1,4 +1,4 @@
-/** Members of workspaces (api §17), on both engines: who belongs, who may say so, and what goes with a membership. */
+/** Members of workspaces, on both engines: who belongs, who may say so, and what goes with a membership. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scopesOf } from '../src/auth/scopes.ts';
 import type { Answer } from './support/admin.ts';
@@ -218,7 +218,7 @@ describe.each(['sqlite', 'postgres'] as const)('members of a workspace on %s', (
     });
   });
 
-  describe('P-02 nobody grants, changes or takes a role above his own', () => {
+  describe('nobody grants, changes or takes a role above his own', () => {
     it.each(ROLES)('signed in as a workspace %s', async (own) => {
       const caller = await joined(own);
       for (const role of ROLES) {

@@ -1,4 +1,4 @@
-/** Workspaces (api §16, interface §4.8), on both engines: what callers see, what is refused, what takes effect at once. */
+/** Workspaces, on both engines: what callers see, what is refused, what takes effect at once. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../src/kernel/clock.ts';
 import { silentLog } from '../src/kernel/log.ts';

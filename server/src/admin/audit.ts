@@ -1,4 +1,4 @@
-/** The audit row of an administration call (api §23): what is known of it, in the transaction of what it did. */
+/** The audit row of an administration call: what is known of it, in the transaction of what it did. */
 import type { FastifyRequest } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
 import { tenantOf } from '../auth/tenant.ts';

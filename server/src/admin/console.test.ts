@@ -108,7 +108,7 @@ test('a used, unknown or malformed link is 401 with the way to a new one, and se
   }
 });
 
-test('O-06 a sign-in from another origin, or from none, is refused and leaves the link usable', async () => {
+test('a sign-in from another origin, or from none, is refused and leaves the link usable', async () => {
   const token = (await server.link(people.owner)).split('#')[1];
   const from = (origin?: string) =>
     call('POST', '/console/api/session', { headers: origin === undefined ? {} : { origin }, body: { token } });
@@ -120,7 +120,7 @@ test('O-06 a sign-in from another origin, or from none, is refused and leaves th
   expect((await from(server.url)).status).toBe(200);
 });
 
-test('O-06 every write without the right Origin and CSRF token is refused and does nothing', async () => {
+test('every write without the right Origin and CSRF token is refused and does nothing', async () => {
   const { cookie, csrf, headers } = await signIn();
   const body = { workspace_id: people.workspaces[0], request: CHAT };
   const before = seen.length;
@@ -211,7 +211,7 @@ test('a record is shown to the user who made the request and to nobody else', as
   expect((await call('GET', '/console/api/records/t1', { headers })).json.record).toBeNull();
 });
 
-test('A-01 every route that needs a session answers 401 without one; the others are pages, files and sign-in', async () => {
+test('every route that needs a session answers 401 without one; the others are pages, files and sign-in', async () => {
   for (const [method, url, needsSession] of CONSOLE_ROUTES) {
     const answer = await call(method, url.replace(/:\w+/, 'x'));
     if (needsSession) expect([url, answer.status]).toEqual([url, 401]);

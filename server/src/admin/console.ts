@@ -1,6 +1,6 @@
 /**
  * The web console: its files, and the few calls that only it makes. Everything answers on one origin, without CORS
- * headers; writes need the session cookie, the session's CSRF token and the right Origin (rule O-06).
+ * headers; writes need the session cookie, the session's CSRF token and the right Origin.
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * The one handler of the administration API. Every declared action is served on `/v1` and `/v2` by the same chain
- * (security 2.1): authenticate, authorise, admit, read, resolve the workspace, act in one transaction with its audit
+ * The one handler of the administration API. Every declared action is served on `/v1` and `/v2` by the same chain:
+ * authenticate, authorise, admit, read, resolve the workspace, act in one transaction with its audit
  * row, check the answer, respond.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
@@ -70,7 +70,7 @@ export interface AdminDeps {
   readonly accounts?: Later['accounts'];
 }
 
-/** Registers every action of the catalogue on `app`. Throws when the table is not complete (rule A-01). */
+/** Registers every action of the catalogue on `app`. Throws when the table is not complete. */
 export function registerAdmin(app: FastifyInstance, deps: AdminDeps): void {
   registerRows(app, ACTIONS, deps, RESERVED_AREAS);
 }

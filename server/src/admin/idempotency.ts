@@ -1,5 +1,5 @@
 /**
- * Writes that are carried out once however often they are sent (rule S-05). A client that lost the answer of a POST
+ * Writes that are carried out once however often they are sent. A client that lost the answer of a POST
  * sends it again with the same `Idempotency-Key` and gets the first answer, byte for byte; nothing is done a second time
  * and no second audit row is written, because nothing was changed.
  *

@@ -30,7 +30,7 @@ export const AcceptBody = z.strictObject({
 
 const TOO_MANY = 'Too many failed attempts. Wait before you open another invite.';
 
-/** One per process: it counts the failed attempts of each address (rule A-07). */
+/** One per process: it counts the failed attempts of each address. */
 export class Invitations {
   readonly #deps: InvitationsDeps;
   readonly #failures: Throttle;

@@ -37,7 +37,7 @@ describe('numbers', () => {
   });
 });
 
-describe('D-05 lists in administration bodies', () => {
+describe('lists in administration bodies', () => {
   it.each([
     ['one list', (n: number) => ({ a: Array(n).fill(0) })],
     ['a list of lists', (n: number) => ({ a: Array(n / 10).fill(Array(9).fill(0)) })],

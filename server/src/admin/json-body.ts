@@ -1,4 +1,4 @@
-/** Request bodies of the administration API: bounded while reading, strict while parsing (rules D-02, D-08). */
+/** Request bodies of the administration API: bounded while reading, strict while parsing. */
 import type { IncomingMessage } from 'node:http';
 import { readBody } from '../http/read-body.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
@@ -7,7 +7,7 @@ import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import { itemsOf, MAX_ITEMS } from '../kernel/json-items.ts';
 import { JsonScanError, scanJson } from '../kernel/json-scan.ts';
 
-/** 1 MB (security 8.1). */
+/** 1 MB. */
 export const MAX_BODY_BYTES = 1_048_576;
 
 /**

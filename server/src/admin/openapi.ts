@@ -1,4 +1,4 @@
-/** The OpenAPI 3.1 document, generated from the same rows that the handler serves (architecture §6). */
+/** The OpenAPI 3.1 document, generated from the same rows that the handler serves. */
 import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { AnyAction } from '../resources/resource.ts';

@@ -1,9 +1,9 @@
 import { SluiceError } from '../kernel/errors.ts';
 
 /**
- * The query string of a request target as one string per name. Strict (rule D-07): a name given twice, a bad escape,
+ * The query string of a request target as one string per name. Strict: a name given twice, a bad escape,
  * U+0000 or bytes that are not UTF-8 throw `validation`. `+` is a space, as forms write it. `tags[key]=value` is the
- * other spelling of `tags` as JSON text (api §13.2) and becomes it.
+ * other spelling of `tags` as JSON text and becomes it.
  */
 export function parseQuery(target: string): Record<string, string> {
   const start = target.indexOf('?');

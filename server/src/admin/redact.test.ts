@@ -47,7 +47,7 @@ const SECRET_NAMES = [
 /** A canary that no pattern of known secrets matches. */
 const CANARY = 'plum canary 4711';
 
-describe('E-01 bodies in the audit log', () => {
+describe('bodies in the audit log', () => {
   it.each(SECRET_NAMES)('show no value under %s, at any depth, in JSON and in JSON within a text', (name) => {
     const deep = { [name]: CANARY, list: [{ [name]: [CANARY, { deep: CANARY }] }] };
     expect(masked(deep)).toEqual({ [name]: MARK, list: [{ [name]: [MARK, { deep: MARK }] }] });
@@ -121,7 +121,7 @@ describe('E-01 bodies in the audit log', () => {
     );
   });
 
-  it('D-05 take a time that grows with the body and not faster, whatever stands in it', () => {
+  it('take a time that grows with the body and not faster, whatever stands in it', () => {
     const most = 200_000;
     for (const piece of [
       '://:',
@@ -147,7 +147,7 @@ describe('E-01 bodies in the audit log', () => {
     }
   });
 
-  it('D-05 mark no more secrets than can be recorded', () => {
+  it('mark no more secrets than can be recorded', () => {
     let marks = 0;
     const counting = (secret: string) => {
       marks += 1;

@@ -1,5 +1,5 @@
 /**
- * What of a request and of its object may stand in the audit log (api §23, rules P-09, E-01). A secret is never there,
+ * What of a request and of its object may stand in the audit log. A secret is never there,
  * not even in part: in its place stands `*******` with 8 hexadecimal digits of a keyed digest, so that one can see that a
  * secret was changed, or that two are the same, and nothing else.
  */

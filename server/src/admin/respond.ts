@@ -1,4 +1,4 @@
-/** The administration edge: the one place where an error becomes a body (api §3.1). */
+/** The administration edge: the one place where an error becomes a body. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
@@ -18,7 +18,7 @@ const INTERNAL = 'Something went wrong on our side. The request id names the ent
 
 /**
  * The answer for anything thrown. An unexpected error, and the detail of an expected one, goes to the log under the
- * request id and never to the caller (rule E-03).
+ * request id and never to the caller.
  */
 export function adminError(error: unknown, requestId: string, log: Log): AdminAnswer {
   const known = error instanceof SluiceError ? error : null;

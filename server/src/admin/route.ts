@@ -1,5 +1,5 @@
 /**
- * The route table of the administration API, checked before anything listens (rule A-01): a row that cannot be
+ * The route table of the administration API, checked before anything listens: a row that cannot be
  * authorised, validated or audited stops the start.
  */
 import { z } from 'zod';

@@ -1,4 +1,4 @@
-/** Which workspace a call works in, and what that does to its scopes (security 2.3, api §2.2). */
+/** Which workspace a call works in, and what that does to its scopes. */
 import type { Principal } from '../auth/principal.ts';
 import { intersect, roleScopes } from '../auth/scopes.ts';
 import { securityOf } from '../auth/security-settings.ts';

@@ -173,7 +173,7 @@ describe('a valid key', () => {
   });
 });
 
-describe('A-03 text that cannot be a key', () => {
+describe('text that cannot be a key', () => {
   it('is refused without any read of the store', async () => {
     const { key } = mintKey('wks');
     const broken = `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`;
@@ -249,7 +249,7 @@ describe('expiry', () => {
     expect(await outcome(key)).toBe('unauthenticated');
   });
 
-  it('S-05 of an old secret ends that secret alone', async () => {
+  it('of an old secret ends that secret alone', async () => {
     const { key, id } = await addKey();
     const next = mintKey('wks');
     await tables.systemWrite(async (tx) => {
@@ -271,7 +271,7 @@ describe('expiry', () => {
   });
 });
 
-describe('S-04 changes reach known keys', () => {
+describe('changes reach known keys', () => {
   it('a revoked key is refused as soon as the change arrives', async () => {
     const { key, id } = await addKey();
     await authenticator.authenticate(key);
@@ -294,7 +294,7 @@ describe('S-04 changes reach known keys', () => {
     }
   });
 
-  it('P-01 a demoted owner’s user key loses scopes at its next use', async () => {
+  it('a demoted owner’s user key loses scopes at its next use', async () => {
     const user = await addMember('manager');
     const { key } = await addKey({ type: 'workspace-user', user_id: user });
     const before = await authenticator.authenticate(key);
@@ -396,7 +396,7 @@ describe('S-04 changes reach known keys', () => {
   });
 });
 
-describe('F-02 the store is lost', () => {
+describe('the store is lost', () => {
   it('keys verified in the last 60 seconds keep working, then 503; unknown keys 503 at once', async () => {
     const known = organisation.workspace_api_key;
     await authenticator.authenticate(known);
@@ -431,7 +431,7 @@ describe('F-02 the store is lost', () => {
   });
 });
 
-describe('A-07 failed attempts', () => {
+describe('failed attempts', () => {
   /** A well-formed key that does not exist. */
   const guess = (publicId?: string) => {
     const fresh = mintKey('wks').key;
@@ -495,7 +495,7 @@ describe('bounds and cost', () => {
     expect(small.size).toBe(8);
   });
 
-  it('A-08 an unknown key id and a wrong secret take the same time (coarse)', async () => {
+  it('an unknown key id and a wrong secret take the same time (coarse)', async () => {
     const { key } = await addKey();
     const known = key.slice(8, 20);
     const wrongSecret: number[] = [];

@@ -1,8 +1,8 @@
 /**
  * Who calls: a key text becomes a Principal. Warm look-ups are synchronous and touch no store; what makes that safe is
- * that every state change reaches `invalidate` through the change feed (rule S-04), and that an entry nobody confirmed
+ * that every state change reaches `invalidate` through the change feed, and that an entry nobody confirmed
  * for five seconds is verified again. When the store is lost, keys verified in the last 60 seconds keep working and
- * everything else is `unavailable` (F-02).
+ * everything else is `unavailable`.
  */
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../kernel/clock.ts';
@@ -36,7 +36,7 @@ export interface Authenticator {
   /**
    * The principal of a gateway key. Synchronous when the key is known and fresh, errors included. Throws
    * `unauthenticated` (malformed, unknown, wrong, expired, revoked), `forbidden` (organisation suspended),
-   * `too_many_requests` (rule A-07) or `unavailable`.
+   * `too_many_requests` or `unavailable`.
    *
    * @param address the client's address, for the throttle of failed attempts
    */
@@ -85,7 +85,7 @@ class KeyAuthenticator implements Authenticator {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #maxEntries: number;
-  /** By SHA-256 of the key: the digest is never reversed, and long shared prefixes cannot meet (A-05). */
+  /** By SHA-256 of the key: the digest is never reversed, and long shared prefixes cannot meet. */
   readonly #entries = new Map<string, Entry>();
   readonly #byKey = new Map<string, Set<string>>();
   readonly #refused = new Map<string, { readonly reason: Refusal; readonly until: number }>();
@@ -330,7 +330,7 @@ function entryOf(principal: Principal, suspended: boolean, expiresAt: number): E
   return { principal, suspended, expiresAt, verifiedAt: 0, retryAt: 0, used: false };
 }
 
-/** Compares digests without telling by time how much of them agrees; an unknown key id costs the same (rule A-08). */
+/** Compares digests without telling by time how much of them agrees; an unknown key id costs the same. */
 function same(stored: string | undefined, presented: string): boolean {
   const wanted = stored === undefined ? DUMMY : Buffer.from(stored, 'hex');
   const given = Buffer.from(presented, 'hex');

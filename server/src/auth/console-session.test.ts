@@ -74,7 +74,7 @@ test('a link that was never made, a damaged one and a session token are refused 
   await expect(sessions.exchange(token)).resolves.toBeDefined();
 });
 
-test('A-07 failed sign-ins of one address are answered 429, and never lock a true link out, from there or elsewhere', async () => {
+test('failed sign-ins of one address are answered 429, and never lock a true link out, from there or elsewhere', async () => {
   for (let i = 0; i < 10; i++) {
     await expect(sessions.exchange('A'.repeat(43), '192.0.2.1')).rejects.toMatchObject({ kind: 'unauthenticated' });
   }
@@ -119,7 +119,7 @@ test('sign-out ends the session at once here, within a second elsewhere, and is 
   expect(await elsewhere.principalOf(cookie)).toBeNull();
 });
 
-test('O-05 a role change, an archived user and a suspended organisation act within a second', async () => {
+test('a role change, an archived user and a suspended organisation act within a second', async () => {
   const { cookie } = await signIn();
   const change = (patch: object) => tables.systemWrite((tx) => tx.update('users', { id: people.owner.id }, patch));
   await change({ role: 'admin' });
@@ -192,7 +192,7 @@ test('a cookie given twice, or of another form, is no sign-in and reaches no sto
   expect(await watching.principalOf(`a=b; ${cookie}; c=d`)).not.toBeNull();
 });
 
-test('O-06 over https the cookie is __Host-, Secure, HttpOnly, SameSite=Lax; over http HttpOnly, SameSite=Strict', () => {
+test('over https the cookie is __Host-, Secure, HttpOnly, SameSite=Lax; over http HttpOnly, SameSite=Strict', () => {
   expect(on('https://ai.example').setCookie('t')).toBe(
     '__Host-sluice=t; Path=/; Max-Age=43200; Secure; HttpOnly; SameSite=Lax',
   );
@@ -200,7 +200,7 @@ test('O-06 over https the cookie is __Host-, Secure, HttpOnly, SameSite=Lax; ove
   expect(sessions.setCookie(null)).toMatch(/^sluice_session=; Path=\/; Max-Age=0;/);
 });
 
-test('O-06 a write needs the session’s own CSRF token and the exact origin of SLUICE_PUBLIC_URL', async () => {
+test('a write needs the session’s own CSRF token and the exact origin of SLUICE_PUBLIC_URL', async () => {
   const { session, cookie } = await signIn();
   const other = await signIn();
   const origin = 'http://127.0.0.1:8787';

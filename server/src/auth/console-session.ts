@@ -1,5 +1,5 @@
 /**
- * Console sign-in: one-time links, sessions and the checks on a cookie (rule O-06). A link and a session are 256 random
+ * Console sign-in: one-time links, sessions and the checks on a cookie. A link and a session are 256 random
  * bits; the store keeps SHA-256 digests only. No HTTP here: callers pass header values in and set cookies themselves.
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
@@ -131,7 +131,7 @@ export class ConsoleSessions {
   /**
    * Trades a link for a session. Of any number of simultaneous calls with one link exactly one succeeds; the others,
    * like an expired or unknown link, get 401 with a message that says which it is and how to get a new link. Failed
-   * attempts of one address are throttled (rule A-07); a true link is never refused for them.
+   * attempts of one address are throttled; a true link is never refused for them.
    */
   async exchange(token: string, address = '', within?: Within): Promise<{ token: string; session: ConsoleSession }> {
     const message = 'Too many failed sign-ins. Wait before trying another link.';
@@ -323,7 +323,7 @@ export class ConsoleSessions {
       return organisation && user ? { session, organisation, user } : null;
     });
     if (found?.user.status !== 'active') return null;
-    // A sign-in is as old as its row: a limit that the organisation sets later ends older ones, too (rule O-05).
+    // A sign-in is as old as its row: a limit that the organisation sets later ends older ones, too.
     const limit = maxSessionMs(found.organisation);
     const expiresAt = Math.min(
       found.session.expires_at,

@@ -2,9 +2,9 @@ import { SluiceError } from '../kernel/errors.ts';
 
 /**
  * The gateway credential of a request: `x-gateway-api-key` (or the same header under an alias prefix), else the bearer
- * token of `Authorization`. Reads the raw header list, because Node joins repeated headers and hides the second copy
- * (rule A-03). Answers null when there is none; throws `validation` when a credential header is present twice, or when
- * a header and its alias differ (A-11).
+ * token of `Authorization`. Reads the raw header list, because Node joins repeated headers and hides the second copy.
+ * Answers null when there is none; throws `validation` when a credential header is present twice, or when
+ * a header and its alias differ.
  *
  * @param rawHeaders `IncomingMessage.rawHeaders`: name, value, name, value, …
  * @param aliases prefixes read like `x-gateway-`, lower case, for example `x-portkey-`

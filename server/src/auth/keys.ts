@@ -1,5 +1,5 @@
 /**
- * Gateway keys: `slc_<type>_<key id>_<secret>_<checksum>` (rule S-04). The key id is public and finds the row; the
+ * Gateway keys: `slc_<type>_<key id>_<secret>_<checksum>`. The key id is public and finds the row; the
  * secret carries 256 random bits, so a fast digest is enough at rest; the checksum refuses typing errors and scanners
  * before anything is looked up.
  */
@@ -46,7 +46,7 @@ export function parseKey(text: string): ParsedKey | null {
   return { type: text.slice(4, 7) as KeyType, publicId: text.slice(8, 20) };
 }
 
-/** What lists and details show of a key (rule S-06): made from the public id, so no part of the secret is in it. */
+/** What lists and details show of a key: made from the public id, so no part of the secret is in it. */
 export function maskKey(publicId: string): string {
   return `${publicId.slice(0, 2)}*******${publicId.slice(-2)}`;
 }

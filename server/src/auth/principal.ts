@@ -31,7 +31,7 @@ export interface Principal {
   readonly defaults: KeyDefaults;
   readonly rateLimits: readonly RateLimit[];
   readonly usageLimits: UsageLimit | null;
-  /** Whose the two limits above are where they are not the key's: claims of a token (api §2.6). */
+  /** Whose the two limits above are where they are not the key's: claims of a token. */
   readonly limitOwner?: LimitOwnerOfToken;
   /** When the key's row was last changed, milliseconds since the epoch: which usage limit is the newer one. */
   readonly changedAt?: number;

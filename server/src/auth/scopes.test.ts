@@ -49,7 +49,7 @@ describe('the scope catalogue', () => {
 });
 
 describe('roles', () => {
-  it('P-02 a higher role holds everything a lower one does', () => {
+  it('a higher role holds everything a lower one does', () => {
     const order = [
       roleScopes('member', null, SECURITY_DEFAULTS),
       roleScopes('member', 'member', SECURITY_DEFAULTS),
@@ -80,7 +80,7 @@ describe('roles', () => {
   });
 });
 
-describe('P-01 what a caller may grant', () => {
+describe('what a caller may grant', () => {
   it('is never more than it holds, but for the scopes an organisation key cannot hold', () => {
     const kinds: PrincipalKind[] = ['organisation-service', 'workspace-service', 'workspace-user', 'user'];
     fc.assert(

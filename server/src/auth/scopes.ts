@@ -1,5 +1,5 @@
 /**
- * The scope catalogue as data (api §2.3) and what roles may do (api §2.5). Nothing else in the code spells a list of
+ * The scope catalogue as data and what roles may do. Nothing else in the code spells a list of
  * scopes: guards, key creation, OpenAPI and the console read this table.
  */
 import type { Principal, PrincipalKind } from './principal.ts';
@@ -65,7 +65,7 @@ const WORKSPACE = column(2);
 const USER = column(3);
 const EMPTY: ReadonlySet<string> = new Set();
 
-/** Every scope of the catalogue. A route that names another one stops the start (rule A-01). */
+/** Every scope of the catalogue. A route that names another one stops the start. */
 export const SCOPES: ReadonlySet<string> = new Set([...ORGANISATION, ...WORKSPACE, ...USER]);
 
 /** Every scope that a key of this type may carry; empty for the operator, all for a signed-in user. */
@@ -112,7 +112,7 @@ const VIEW_ACCOUNTS = each('virtual_keys providers', VIEW);
 const WRITE_ACCOUNTS = `${each('virtual_keys providers', WRITE)} virtual_keys.copy virtual_keys.duplicate`;
 
 /**
- * Security setting (api §20.3), whom it concerns, and the scopes that are lost where it is off. Settings that are not
+ * Security setting, whom it concerns, and the scopes that are lost where it is off. Settings that are not
  * named here take no scope away: they decide what an answer shows (`roleSight`).
  */
 const RESTRICTIONS: readonly (readonly [SecurityKey, Restricted, string])[] = [
@@ -218,7 +218,7 @@ function restricted(scopes: ReadonlySet<string>, whom: Restricted, security: Sec
 const WORKSPACE_ONLY = [...WORKSPACE, ...USER].filter((scope) => !ORGANISATION.has(scope));
 
 /**
- * The scopes this caller may put on a key (rule P-01): those it holds. An organisation-service key that may create
+ * The scopes this caller may put on a key: those it holds. An organisation-service key that may create
  * workspace keys may also grant the scopes that no organisation key can hold (`completions.write` and its like),
  * because it has authority over every workspace and could not create a useful key otherwise.
  */
@@ -233,7 +233,7 @@ export function grantable(principal: Pick<Principal, 'kind' | 'scopes'>): Readon
 const READS_PEOPLE = 'organisation_users.read';
 
 /**
- * The first scope that keeps a key from giving a role (rule P-01), or null when it holds all that the role brings. Where
+ * The first scope that keeps a key from giving a role, or null when it holds all that the role brings. Where
  * an organisation key lacks only what no such key can hold, the scope that stands for it is named: making user keys.
  */
 export function missingForRole(

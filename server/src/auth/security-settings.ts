@@ -1,5 +1,5 @@
 /**
- * Security settings (api §20.3): what members, managers and organisation admins may do beyond or below their role, set
+ * Security settings: what members, managers and organisation admins may do beyond or below their role, set
  * for the organisation and, for the categories it opens, by a workspace for itself.
  */
 import type { Row } from '../store/schema.ts';
@@ -38,7 +38,7 @@ const TABLE = [
 ] as const;
 
 type Group = (typeof TABLE)[number];
-/** A switch of §20.3. */
+/** A switch of the security settings. */
 export type SecurityKey = Group[1][number] | Group[2][number];
 /** Every setting that is a switch, with the value that holds. */
 export type SecuritySettings = Readonly<Record<SecurityKey, boolean>>;

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { TestClock } from '../kernel/clock.ts';
 import { Throttle } from './throttle.ts';
 
-describe('A-07 failed attempts', () => {
+describe('failed attempts', () => {
   it('ten in a minute are free, then the wait doubles up to 15 minutes', async () => {
     const clock = new TestClock();
     const throttle = new Throttle(clock);

@@ -19,7 +19,7 @@ interface Entry {
 }
 
 /**
- * Counts failed attempts per source (rule A-07): ten in a minute are free, then each further one doubles the wait, up to
+ * Counts failed attempts per source: ten in a minute are free, then each further one doubles the wait, up to
  * 15 minutes. The wait is for whoever fails: a true secret from the same source is never locked out. Forgets a source after 15 quiet minutes, and the oldest one when the map is full.
  */
 export class Throttle {

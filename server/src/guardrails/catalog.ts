@@ -1,5 +1,5 @@
 /**
- * All checks by id, and what a guardrail's `checks` must be (api §7.3). A stored guardrail is validated again when it is
+ * All checks by id, and what a guardrail's `checks` must be. A stored guardrail is validated again when it is
  * compiled: rules become stricter, and a header that must not be forwarded must not be forwarded by an old row either.
  */
 import { z } from 'zod';

@@ -1,5 +1,5 @@
 /**
- * What a guardrail check is (api §7.5): parameters, the phases it judges, and a judgement over what a request or an answer
+ * What a guardrail check is: parameters, the phases it judges, and a judgement over what a request or an answer
  * says. Checks are pure where they can be: whatever reaches outside does it through `Outside`, never by itself.
  */
 import type { z } from 'zod';
@@ -47,7 +47,7 @@ export interface Subject {
   /** What is asked for beside it: the model of the address, a deployment that the caller has chosen. */
   readonly otherModels?: readonly string[];
   readonly provider: string | null;
-  /** api §7.6. */
+  /** The operation's request type, such as `chatComplete`. */
   readonly requestType: string;
   readonly streams: boolean;
   /** Whether a check before this one changed the request (input) or the answer (output). */
@@ -117,7 +117,7 @@ export class CheckError extends Error {
   }
 }
 
-/** Parameters that every check may have (api §7.3, §7.7); the catalog reads them. */
+/** Parameters that every check may have; the catalog reads them. */
 export interface Common {
   /** Milliseconds the runner gives the check; null: its own default. */
   readonly timeoutMs: number | null;

@@ -1,4 +1,4 @@
-/** Guardrails made ready: stored ones, and those that stand in a config itself (api §10.1). */
+/** Guardrails made ready: stored ones, and those that stand in a config itself. */
 import { isObject } from '../kernel/json.ts';
 import { CHECKS, type CheckEntry, compileCheck } from './catalog.ts';
 import type { Target } from './check.ts';

@@ -1,4 +1,4 @@
-/** Headers of the caller's request that a check sends along (api §7.8). Absent: none. */
+/** Headers of the caller's request that a check sends along. Absent: none. */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import {
@@ -27,7 +27,7 @@ const REFUSED = new Map<string, string>(
 );
 const TRACE = new Set([`${OWN_PREFIX}trace-id`, `${OWN_PREFIX}span-id`]);
 
-/** What is wrong with the name of a header to forward (rule H-03), as a phrase; null for one that may be sent. */
+/** What is wrong with the name of a header to forward, as a phrase; null for one that may be sent. */
 export function forwardHeaderProblem(name: string): string | null {
   if (!validHeaderName(name) || name !== name.toLowerCase()) {
     return 'must be a header name in lower case: at most 64 letters, digits and inner hyphens, no wildcard';

@@ -1,4 +1,4 @@
-/** A guardrail ready to run, and what a run says (api §7.4, §7.9). */
+/** A guardrail ready to run, and what a run says. */
 import type { CompiledCheck } from './catalog.ts';
 import type { Excerpt, Phase, Replacement, Target } from './check.ts';
 
@@ -50,7 +50,7 @@ export interface Guardrail {
   readonly checks: readonly GuardrailCheck[];
 }
 
-/** One check of a run (api §7.9). */
+/** One check of a run. */
 export interface CheckResult {
   readonly id: string;
   readonly verdict: boolean;

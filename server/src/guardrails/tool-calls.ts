@@ -1,5 +1,5 @@
 /**
- * Guardrails over calls of MCP tools (api §8): which of them watch a call, what they judge of it, and what goes on. The
+ * Guardrails over calls of MCP tools: which of them watch a call, what they judge of it, and what goes on. The
  * arguments are judged as JSON text before the call, the texts of the result after it.
  */
 

@@ -17,7 +17,7 @@ export interface Trial {
   readonly phase: Phase;
   readonly tried: Tried;
   readonly model: string | null;
-  /** api §7.6. */
+  /** The operation's request type, such as `chatComplete`. */
   readonly requestType: string;
   readonly metadata: Readonly<Record<string, string>>;
   /** Of the request that the guardrail would see, names in lower case. */

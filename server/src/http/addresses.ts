@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /**
- * Our own registry of what is not public (security 5.3). The classes of address libraries are not used: they call
+ * Our own registry of what is not public. The classes of address libraries are not used: they call
  * `::127.0.0.1` and `168.63.129.16` unicast. `ipaddr.js` only turns text into bytes.
  */
 
@@ -73,7 +73,7 @@ export const REFUSED_IPV4 = [
 /** Public IPv6 is inside `2000::/3` and outside these. Embedded IPv4 is thereby refused as a whole. */
 export const REFUSED_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'] as const;
 
-/** Refused even for a trusted host (security 5.4): metadata services, and "any address", which connects to oneself. */
+/** Refused even for a trusted host: metadata services, and "any address", which connects to oneself. */
 export const NEVER_TRUSTED = [
   '169.254.0.0/16',
   'fd00:ec2::/32',

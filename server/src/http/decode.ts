@@ -3,7 +3,7 @@ import { GzipFrame } from './gzip-frame.ts';
 
 export type Coding = 'identity' | 'gzip' | 'deflate' | 'br';
 
-/** The one coding a `content-encoding` header names; null when it names several or an unknown one (rule D-04). */
+/** The one coding a `content-encoding` header names; null when it names several or an unknown one. */
 export function codingOf(header: string | readonly string[] | undefined): Coding | null {
   if (header === undefined) return 'identity';
   if (typeof header !== 'string') return null;

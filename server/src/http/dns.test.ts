@@ -21,7 +21,7 @@ const at = (address: string, ttl = 60): DnsRecord => ({ address, ttl });
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('createDns', () => {
-  it('N-08 lets one organisation resolve five names at once and sixty-four wait; others are not delayed', async () => {
+  it('lets one organisation resolve five names at once and sixty-four wait; others are not delayed', async () => {
     const clock = new TestClock();
     const { dns, asked } = scripted(clock, (name) =>
       name.startsWith('slow') ? new Promise(() => {}) : Promise.resolve([at('8.8.8.8')]),

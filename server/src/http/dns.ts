@@ -110,7 +110,7 @@ export function parseHostsFile(text: string): ReadonlyMap<string, readonly strin
   return hosts;
 }
 
-/** Look-ups with deadline, cache and a share per organisation (security 5.5). */
+/** Look-ups with deadline, cache and a share per organisation. */
 export function createDns(options: {
   readonly clock: Clock;
   readonly resolver?: DnsResolver;

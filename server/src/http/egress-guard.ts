@@ -15,7 +15,7 @@ export type { DnsRecord, DnsResolver } from './dns.ts';
 export { parseTrustedHosts } from './trusted-hosts.ts';
 
 /**
- * The one way out to hosts the gateway's own configuration does not name (security 5; api §33.5). `check` judges the
+ * The one way out to hosts the gateway's own configuration does not name (security 5). `check` judges the
  * text of a URL at save time and per call; `connector` judges the address at connect time, which is the control that
  * holds whatever the name said.
  */

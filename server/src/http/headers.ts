@@ -63,7 +63,7 @@ function isStripped(name: string): boolean {
 }
 
 /**
- * H-02: removes from `request.headers` what only a proxy or the gateway itself may say. A trusted proxy may say
+ * Removes from `request.headers` what only a proxy or the gateway itself may say. A trusted proxy may say
  * `x-forwarded-for` and `x-forwarded-proto`; `clientAddress` knows the first from here on. `rawHeaders` stays what the
  * client sent; read `headers` after this.
  */
@@ -86,7 +86,7 @@ export function stripIngress(request: IncomingMessage, trustedProxies: readonly 
 }
 
 /**
- * A-11: renames headers of other prefixes to `x-gateway-*`, once, at ingress, so that every later rule sees one
+ * Renames headers of other prefixes to `x-gateway-*`, once, at ingress, so that every later rule sees one
  * spelling; the new name is added to `rawHeaders`. Throws `bad_call` when a header and its alias have different values
  * or an alias is given twice. Prefixes are lower case.
  */
@@ -149,7 +149,7 @@ function verdictOf(name: string): number {
 const MAX_NAMED = 100;
 
 /**
- * H-04: appends to `into` (flat name, value list) the headers of an upstream's answer that the client may see. The
+ * Appends to `into` (flat name, value list) the headers of an upstream's answer that the client may see. The
  * upstream's `x-request-id` becomes `x-upstream-request-id`. `secrets` are credentials sent to that upstream: a header
  * that echoes one is dropped.
  */

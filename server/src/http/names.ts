@@ -1,4 +1,4 @@
-/** Host names and ports that outbound calls refuse (security 5.2, 5.3; api §33.5), as data. */
+/** Host names and ports that outbound calls refuse (5.3), as data. */
 
 /** Refused for everyone, trusted or not: cloud metadata and cluster-internal names. */
 export const REFUSED_NAMES = ['metadata', 'instance-data', 'kubernetes'] as const;

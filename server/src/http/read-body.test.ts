@@ -137,7 +137,7 @@ describe('readBody', () => {
     }
   });
 
-  it('C-01 accepts the limit and refuses one byte more with 413, by length and in chunks', async () => {
+  it('accepts the limit and refuses one byte more with 413, by length and in chunks', async () => {
     const { port, next } = await serve(100_000);
     for (const chunked of [false, true]) {
       for (const [size, ok] of [
@@ -201,7 +201,7 @@ describe('readBody', () => {
     for (let k = 0; k < 50; k++) expect((await next()).error).toMatchObject({ kind: 'client_closed' });
   });
 
-  it('F-07 rejects at once when the client goes away', async () => {
+  it('rejects at once when the client goes away', async () => {
     const { port, next } = await serve(1000);
     for (const head of [
       'Content-Length: 100',
@@ -217,7 +217,7 @@ describe('readBody', () => {
     }
   });
 
-  it('F-06 gives up on a body slower than 1 KB/s after 10 s, and waits for one that keeps the rate', async () => {
+  it('gives up on a body slower than 1 KB/s after 10 s, and waits for one that keeps the rate', async () => {
     const clock = new TestClock();
     const { port, next, requests } = await serve(1_000_000, clock);
     const slow = await dial(port, 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n');
@@ -297,7 +297,7 @@ describe('content coding of requests', () => {
     JSON.stringify({ messages: Array.from({ length: 500 }, (_, k) => ({ content: `${k * 7919}` })) }),
   );
 
-  it('D-04 reads one gzip, by length and in chunks', async () => {
+  it('reads one gzip, by length and in chunks', async () => {
     const { port, next } = await serve(1_000_000);
     const coded = gzipSync(plain);
     for (const headers of [{ 'content-length': coded.length }, { 'transfer-encoding': 'chunked' }]) {
@@ -311,7 +311,7 @@ describe('content coding of requests', () => {
     }
   });
 
-  it('D-04 reads a gzip that comes byte by byte, with every optional field of its header', async () => {
+  it('reads a gzip that comes byte by byte, with every optional field of its header', async () => {
     const { port, next } = await serve(1_000_000);
     const text = Buffer.from('{"model":"m"}');
     const coded = gzipSync(text);
@@ -349,7 +349,7 @@ describe('content coding of requests', () => {
     ['deflate', plain, 'deflate', 400],
     ['an unknown coding', plain, 'x', 400],
     ['identity twice', plain, 'identity, identity', 400],
-  ])('D-04 refuses %s', async (_title, body, coding, expected) => {
+  ])('refuses %s', async (_title, body, coding, expected) => {
     const { port, next } = await serve(1_000_000);
     const [status, { error }] = await Promise.all([
       post(port, [body], { 'content-length': body.length, 'content-encoding': coding }),

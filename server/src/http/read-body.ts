@@ -62,7 +62,7 @@ export function hasUnreadBody(request: IncomingMessage): boolean {
 /**
  * Reads a whole request body. Rejects with a `SluiceError`: over the limit (at once when the length is declared),
  * `timeout` when it comes too slowly, `client_closed` when the client goes away, `bad_call` for a content coding other
- * than one gzip, or a damaged one (rule D-04). A body that came as one chunk is not copied; another may
+ * than one gzip, or a damaged one. A body that came as one chunk is not copied; another may
  * be lent memory, which `giveBack` of `body-slabs.ts` returns when nobody reads it any more.
  */
 export function readBody(request: IncomingMessage, options: ReadBodyOptions): Promise<Buffer> {

@@ -62,7 +62,7 @@ describe('raw requests', () => {
   for (const split of [false, true]) {
     const how = split ? 'split at every byte' : 'in one piece';
     it.each(RAW_CASES.filter(({ bytes }) => !split || bytes.length < 3_000))(
-      `D-03 $title, ${how}`,
+      `$title, ${how}`,
       async ({ title, bytes, body }) => {
         running.seen.length = 0;
         const text = await exchange(running.port, bytes + MARKER, split, (so) => so.endsWith('/marker'));
@@ -88,7 +88,7 @@ describe('raw requests', () => {
     );
   }
 
-  it('D-03 keeps pipelined requests apart and in order', async () => {
+  it('keeps pipelined requests apart and in order', async () => {
     running.seen.length = 0;
     const many = Array.from(
       { length: 20 },
@@ -101,7 +101,7 @@ describe('raw requests', () => {
 });
 
 describe('a fault behind a whole request', () => {
-  it('D-03 leaves the answer of the request before it alone, and closes after it', async () => {
+  it('leaves the answer of the request before it alone, and closes after it', async () => {
     const server = createServer((request, response) => {
       if (checkRequest(request) !== null) return void response.writeHead(400, { connection: 'close' }).end();
       setTimeout(() => response.writeHead(200, { 'content-length': 4 }).end('slow'), 50);
@@ -197,7 +197,7 @@ describe('hardenServer', () => {
     }
   });
 
-  it('F-06 cuts a client that takes nothing of its answer for a minute, and none that takes a little', async () => {
+  it('cuts a client that takes nothing of its answer for a minute, and none that takes a little', async () => {
     const clock = new TestClock();
     const server = createServer((_request, response) => response.end(Buffer.alloc(64 * 1024 * 1024)));
     hardenServer(server, { clock });

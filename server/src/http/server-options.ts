@@ -8,7 +8,7 @@ import { isTrustedProxy, peerAddress } from './client-address.ts';
 import { cutStalledClients } from './stalled-clients.ts';
 import { checkTarget } from './target.ts';
 
-/** What `node:http` accepts by default and this server does not (security 8.1, 8.2; rule D-03). */
+/** What `node:http` accepts by default and this server does not (8.2). */
 
 export interface HardenOptions {
   /** Addresses and CIDRs that may open any number of connections. */

@@ -1,6 +1,6 @@
 import { SluiceError } from '../kernel/errors.ts';
 
-/** Rule A-02: the request target is judged as raw text, once, before anything is matched. */
+/** The request target is judged as raw text, once, before anything is matched. */
 
 const MAX_TARGET = 8_192;
 

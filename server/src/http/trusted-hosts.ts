@@ -2,7 +2,7 @@ import { addressBytes, inRange, isNeverTrusted, parseRange, type Range } from '.
 import { isRefusedName, nameFault } from './names.ts';
 
 /**
- * The operator's list of hosts that outbound calls may reach although they are not public (security 5.4). No API can
+ * The operator's list of hosts that outbound calls may reach although they are not public. No API can
  * change it. A trusted host skips the name class, the public-address check and the `https` demand, and nothing else.
  */
 export interface TrustedHosts {

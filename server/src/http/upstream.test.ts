@@ -36,7 +36,7 @@ describe('dispatch', () => {
     expect(JSON.parse(get.body.toString())).toMatchObject({ method: 'GET', size: 0 });
   });
 
-  it('H-01 builds framing headers itself and asks for no compression, whatever the caller put there', async () => {
+  it('builds framing headers itself and asks for no compression, whatever the caller put there', async () => {
     const { port } = await http((request, response) => response.end(JSON.stringify(request.headers)));
     const headers = [
       'host',
@@ -79,7 +79,7 @@ describe('dispatch', () => {
     expect(opened()).toBe(0);
   });
 
-  it('N-04 follows no redirect', async () => {
+  it('follows no redirect', async () => {
     let requests = 0;
     const { port } = await http((request, response) => {
       requests++;
@@ -93,7 +93,7 @@ describe('dispatch', () => {
     expect(requests).toBe(5);
   });
 
-  it('N-01 lets no stored credential travel over plain http to a host that is not trusted', async () => {
+  it('lets no stored credential travel over plain http to a host that is not trusted', async () => {
     const { port, opened } = await http((_request, response) => response.end());
     const upstream = client({ trusted: '' });
     const { error } = await send(upstream, 80, { origin: 'http://example.com', storedCredential: true }).answer;
@@ -267,7 +267,7 @@ describe('a connection is used again', () => {
 });
 
 describe('abort', () => {
-  it('F-07 closes the upstream socket at once in every phase and reports nothing more', async () => {
+  it('closes the upstream socket at once in every phase and reports nothing more', async () => {
     const server = await http((request, response) => {
       request.resume();
       if (request.url === '/body' || request.url === '/paused') response.write('x');
@@ -321,7 +321,7 @@ describe('abort', () => {
 });
 
 describe('deadlines', () => {
-  it('F-04 gives up on an upstream that does not answer, and on one that falls silent', async () => {
+  it('gives up on an upstream that does not answer, and on one that falls silent', async () => {
     const clock = new TestClock();
     const server = await http((request, response) => {
       if (request.url !== '/silent') response.write('x');
@@ -392,7 +392,7 @@ describe('TLS', () => {
     expect((await send(upstream, port, { origin: `https://127.0.0.1:${port}` }).answer).error).toBeNull();
   });
 
-  it('F-17 answers upstream_tls for an unknown authority, another name and a port without TLS', async () => {
+  it('answers upstream_tls for an unknown authority, another name and a port without TLS', async () => {
     const { port } = await serve(createHttps({ cert, key }, (_request, response) => response.end('ok')));
     const plain = await raw((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'));
     const silent = await raw((socket) => socket.resetAndDestroy());

@@ -9,7 +9,7 @@ import { type Connection, ConnectionPool, type Failure, type PooledCall } from '
 import { codingOf, createDecoder, type Decoder } from './decode.ts';
 import type { EgressGuard } from './egress-guard.ts';
 
-/** Deadlines of one call in milliseconds; see F-04 for the defaults the pipeline gives. */
+/** Deadlines of one call in milliseconds; the pipeline gives the defaults. */
 export interface WireTimeouts {
   /** From dispatch to the head of the answer; starts again when the request is written. Error kind `timeout`. */
   readonly headersMs: number;
@@ -320,7 +320,7 @@ function invalid(what: string, detail?: unknown): SluiceError {
   return new SluiceError('upstream_invalid', `The provider's answer ${what}`, { detail });
 }
 
-/** Request line and headers. Throws `bad_call` for what would break the request apart (H-05). */
+/** Request line and headers. Throws `bad_call` for what would break the request apart. */
 function headOf(request: WireRequest, host: string, bodyBytes: number): string {
   const { method, path, headers, body } = request;
   if (!TOKEN.test(method) || !PATH.test(path)) throw unsendable('its method or path is not valid');

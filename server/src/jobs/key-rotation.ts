@@ -1,5 +1,5 @@
 /**
- * What time does to API keys (api §11.4), done by one leader: secrets whose transition has ended are removed, user keys
+ * What time does to API keys, done by one leader: secrets whose transition has ended are removed, user keys
  * get the cadence that is enforced by now, and keys whose rotation is due are rotated. Each key has a transaction of its
  * own, so a leader that is killed leaves it rotated or not.
  */

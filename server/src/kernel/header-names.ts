@@ -92,12 +92,12 @@ export const METADATA_HEADERS = [
   'secret',
 ] as const;
 
-/** H-03: letters, digits and inner hyphens, at most 64; compare in lower case. */
+/** Letters, digits and inner hyphens, at most 64; compare in lower case. */
 export function validHeaderName(name: string): boolean {
   return /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?$/.test(name);
 }
 
-/** H-05: printable ASCII with inner spaces and tabs, at most 8 KB. */
+/** Printable ASCII with inner spaces and tabs, at most 8 KB. */
 export function validHeaderValue(value: string): boolean {
   if (value.length > 8192) return false;
   for (let i = 0; i < value.length; i++) {

@@ -39,7 +39,7 @@ const entries = fc.array(
 );
 
 describe('KeyIndex', () => {
-  it('D-02 finds duplicates by table and, past its probe budget, by sorting, with the same verdict', () => {
+  it('finds duplicates by table and, past its probe budget, by sorting, with the same verdict', () => {
     fc.assert(
       fc.property(entries, (keys) => {
         const expected = new Set(keys.map(([key, owner]) => `${owner} ${key}`)).size < keys.length;
@@ -51,7 +51,7 @@ describe('KeyIndex', () => {
     );
   });
 
-  it('G-10 bounds the cost of sorting 20,000 keys with a long common prefix', () => {
+  it('bounds the cost of sorting 20,000 keys with a long common prefix', () => {
     const prefix = 'p'.repeat(1000);
     const keys = Array.from({ length: 20_000 }, (_, k) => [`${prefix}${k}`, 0, false] as const);
     // CPU time and the best of three: the machine may be busy with other things.

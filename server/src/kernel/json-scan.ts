@@ -9,7 +9,7 @@ export { type JsonFault, JsonScanError } from './json-keys.ts';
 /**
  * Strict JSON over raw bytes without building values: finds top-level members, refuses what two parsers could read
  * differently (duplicate keys at any level, bad UTF-8, trailing data) and bounds depth, keys and number literals.
- * It accepts exactly what `JSON.parse` accepts for an object, less those refusals (security rule D-02, limits 8.1).
+ * It accepts exactly what `JSON.parse` accepts for an object, less those refusals.
  */
 
 export type JsonKind = 'string' | 'number' | 'true' | 'false' | 'null' | 'object' | 'array';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { matchesPattern, patternProblem } from './pattern.ts';
 
-describe('D-05 patterns of operators', () => {
+describe('patterns of operators', () => {
   it.each([
     ['^(a{30}b{30}){30}$', 'repeats too much'],
     ['(a{1000})(b{1000})', 'repeats too much'],

@@ -1,5 +1,5 @@
 /**
- * Patterns that operators write (rule D-05). They never reach `RegExp`: `re2js` matches in linear time, and what linear
+ * Patterns that operators write. They never reach `RegExp`: `re2js` matches in linear time, and what linear
  * time still allows to be expensive, a large program over a long text, is bounded here.
  */
 import { RE2JS } from 're2js';

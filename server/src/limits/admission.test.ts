@@ -30,7 +30,7 @@ function oneNode(start = START) {
   return { clock, counters, admission: createAdmission({ counters, share: null, clock, log: silentLog }) };
 }
 
-describe('windows (api §15.5)', () => {
+describe('windows', () => {
   it.each<[RateLimit['unit'], string, string]>([
     ['rps', '2026-11-21T23:59:30.000Z', '2026-11-21T23:59:31.000Z'],
     ['rpm', '2026-11-21T23:59:00.000Z', '2026-11-22T00:00:00.000Z'],

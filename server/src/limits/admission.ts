@@ -1,6 +1,6 @@
 /**
- * Rate limits of keys, workspaces, providers, integrations and policies: fixed windows aligned to the unit's start (api
- * §15.5). Requests are counted when admitted, all or nothing over every window a request touches; tokens are added when
+ * Rate limits of keys, workspaces, providers, integrations and policies: fixed windows aligned to the unit's start.
+ * Requests are counted when admitted, all or nothing over every window a request touches; tokens are added when
  * they are known, and a window whose tokens are used up refuses the next request.
  */
 import type { Clock } from '../kernel/clock.ts';
@@ -66,7 +66,7 @@ export interface Reservation {
   /** Books the tokens of the finished request into the windows it was admitted in. */
   settle(tokens: number): void;
   /**
-   * Gives back the count of a request that was refused after all: only accepted requests count (api §15.5). Once, and not
+   * Gives back the count of a request that was refused after all: only accepted requests count. Once, and not
    * after `settle`. What is left now.
    */
   release(): Quota;

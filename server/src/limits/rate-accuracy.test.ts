@@ -87,7 +87,7 @@ async function twoNodes({ start = SUNDAY_NIGHT, timeoutMs = PATIENT_MS, cluster 
   return { server, clock, nodes, reached, counted };
 }
 
-describe('windows (api §15.5)', () => {
+describe('windows', () => {
   it('follow each other without a gap, on whole UTC units, weeks on Mondays, over leap days too', () => {
     const time = fc.oneof(
       fc.integer({ min: 0, max: Date.UTC(2100, 0, 1) }),

@@ -299,7 +299,7 @@ function splice(x: Exchange, model: string, addUsage: boolean, shaped: readonly 
   return edits.length === 0 ? [x.body] : spliceParts(x.body, edits);
 }
 
-/** A gateway key in whatever header: it never leaves (H-01). */
+/** A gateway key in whatever header: it never leaves. */
 const GATEWAY_KEY = /slc_(?:org|wks|usr|opr)_/;
 
 /** Headers the request or the config names to pass on; never over a credential, a hop-by-hop or a gateway header. */

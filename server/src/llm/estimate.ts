@@ -93,7 +93,7 @@ const GROW_PART = 0.25;
 
 /**
  * A stream has written `output` tokens, which is more than was reserved for: more is reserved, so that others are refused
- * in time. It is never cut itself (api §15.5). Tells at how many tokens to ask again.
+ * in time. It is never cut itself. Tells at how many tokens to ask again.
  */
 export function growReservation(x: Exchange, output: number): number {
   if (x.reserved === null) return Number.POSITIVE_INFINITY;

@@ -264,7 +264,7 @@ const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
 const TRACE_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 
 /**
- * Trace context (api §33.1, §33.3): explicit gateway headers win, then W3C `traceparent`, else the request's own id. A value
+ * Trace context: explicit gateway headers win, then W3C `traceparent`, else the request's own id. A value
  * that is no id is left out like a malformed `traceparent`: what only names a request must not make it fail.
  */
 function readTrace(x: Exchange): void {

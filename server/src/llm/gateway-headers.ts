@@ -6,7 +6,7 @@ import type { Exchange } from './exchange.ts';
 const MICROS = 1_000_000;
 
 /**
- * Pushes Sluice's own response headers (api §34.1) onto a flat list. `exhausted` says that every allowed try failed,
+ * Pushes Sluice's own response headers onto a flat list. `exhausted` says that every allowed try failed,
  * which the attempt count tells as -1.
  */
 export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): void {

@@ -9,8 +9,8 @@ const MAX_VALUE = 128;
 const MAX_KEYS = 64;
 
 /**
- * Metadata of a request (api §33.1, §33.3) but for what its config adds (`steps/resolve.ts`): for the same key the workspace's defaults win over the API key's, these
- * over the request's header, and that over W3C baggage; the body's `user` fills `_user` when nothing else does.
+ * Metadata of a request but for what its config adds (`steps/resolve.ts`). For the same key the workspace's defaults win
+ * over the API key's, these over the request's header, and that over W3C baggage; the body's `user` fills `_user` when nothing else does.
  */
 export function readMetadata(x: Exchange, snapshot: WorkspaceSnapshot): Record<string, string> | null {
   const header = x.header('x-gateway-metadata');

@@ -1,4 +1,4 @@
-/** Published prices of models (api §30.3), for anybody: `GET /model-configs/pricing/{provider}/{model}`. */
+/** Published prices of models, for anybody: `GET /model-configs/pricing/{provider}/{model}`. */
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Clock } from '../kernel/clock.ts';
 import type { Price, Pricer } from '../pricing/price.ts';

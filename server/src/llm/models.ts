@@ -4,7 +4,7 @@ import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { Exchange } from './exchange.ts';
 import { gatewayHeaders } from './gateway-headers.ts';
 
-/** Whether `GET /models` is answered from the catalogue (api §30.1) instead of by a provider. */
+/** Whether `GET /models` is answered from the catalogue instead of by a provider. */
 export function wantsIntegratedModels(x: Exchange, config: Config | null): boolean {
   if (x.operation.id !== 'models') return false;
   const endpoint = x.header('x-gateway-models-endpoint');

@@ -15,7 +15,7 @@ const PINS = [
   'snowflake-account',
 ];
 
-/** Provider settings a caller may send as `x-gateway-<name>` headers (api §33.2), by the setting they become. */
+/** Provider settings a caller may send as `x-gateway-<name>` headers, by the setting they become. */
 const SETTINGS = [
   ...PINS,
   'anthropic-beta',

@@ -1,5 +1,5 @@
 /**
- * Which target a request means (api §2.1): reads the routing headers, the config and the model, refuses what is
+ * Which target a request means: reads the routing headers, the config and the model, refuses what is
  * incomplete or contradictory with a message that says what is missing, and builds the compiled Target.
  */
 import { SluiceError } from '../kernel/errors.ts';
@@ -87,7 +87,7 @@ export function findTarget(x: Exchange, selection: Selection): Target | null {
   return null;
 }
 
-/** A passthrough target is what the request itself names (api §10.2): the header comes before the model. */
+/** A passthrough target is what the request itself names: the header comes before the model. */
 function passedThrough(x: Exchange, selection: Selection, provider: string | undefined): Target {
   const slug = provider?.startsWith('@') ? provider.slice(1) : selection.modelSlug;
   if (slug === null || slug === '') {

@@ -1,5 +1,5 @@
 /**
- * Parameter shaping of a config (api §10.4): `default_params`, then `override_params`, then `drop_params`. Works on a
+ * Parameter shaping of a config: `default_params`, then `override_params`, then `drop_params`. Works on a
  * parsed copy; integers beyond 2^53 keep their text through `kernel/json-exact.ts`.
  */
 import type { JsonObject, JsonValue } from '../kernel/json.ts';

@@ -1,4 +1,4 @@
-/** The states of a gateway-managed batch (api §6.1), wherever they are changed. */
+/** The states of a gateway-managed batch, wherever they are changed. */
 import { type BatchStatus, FINAL_BATCH } from './training.ts';
 
 /** When a status was entered, by the name of its field. */

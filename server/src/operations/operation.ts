@@ -42,7 +42,7 @@ export interface Operation {
    */
   readonly body: 'json' | 'multipart' | 'none' | 'optional' | 'stream' | 'any';
   readonly streams: boolean;
-  /** Name in conditions, guardrails and logs (api §7.6). */
+  /** Name in conditions, guardrails and logs. */
   readonly requestType: string;
 }
 

@@ -1,12 +1,12 @@
 /**
- * Files, batches and fine-tuning jobs as callers see them, whoever runs them (api §4–6). Times are Unix seconds here,
+ * Files, batches and fine-tuning jobs as callers see them, whoever runs them. Times are Unix seconds here,
  * milliseconds everywhere else in the product.
  */
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
 
 export type JobStatus = 'validating_files' | 'queued' | 'running' | 'succeeded' | 'failed' | 'cancelled';
 
-/** States a job never leaves (api §4.2). */
+/** States a job never leaves. */
 export const FINAL_JOB: ReadonlySet<JobStatus> = new Set(['succeeded', 'failed', 'cancelled']);
 
 export interface JobError {
@@ -16,7 +16,7 @@ export interface JobError {
   readonly param: string | null;
 }
 
-/** A fine-tuning job (interface §2.1, api §4.1). Fields a provider adds beside these are passed on. */
+/** A fine-tuning job. Fields a provider adds beside these are passed on. */
 export interface FineTuningJob {
   readonly id: string;
   readonly object: 'fine_tuning.job';
@@ -44,7 +44,7 @@ export interface FineTuningJob {
   readonly [name: string]: unknown;
 }
 
-/** Interface §2.2: providers know the tracker by a name of their own. */
+/** Providers know the tracker by a name of their own. */
 export interface JobIntegration {
   readonly type: 'tracker';
   readonly tracker: {
@@ -64,7 +64,7 @@ export interface JobEvent {
   readonly [name: string]: unknown;
 }
 
-/** Interface §2.3. */
+/** What `method` of a fine-tuning job may say. */
 export interface JobCheckpoint {
   readonly object: 'fine_tuning.job.checkpoint';
   readonly id: string;
@@ -85,7 +85,7 @@ export type Hyperparameters = Readonly<{
 }>;
 
 /**
- * A create request after its own rules were checked (api §4.3): shapes A, B and C merged into one. What is absent is
+ * A create request after its own rules were checked: shapes A, B and C merged into one. What is absent is
  * undefined or null, never a default: each provider decides by the table in its own file.
  */
 export interface JobRequest {
@@ -126,10 +126,10 @@ export type FilePurpose =
   | 'fine-tune-results'
   | 'vision';
 
-/** What an upload may be for (api §5.3). */
+/** What an upload may be for. */
 export const UPLOAD_PURPOSES: ReadonlySet<string> = new Set(['assistants', 'batch', 'fine-tune', 'vision']);
 
-/** Interface §2.4, api §5.1. */
+/** Fields of a file that is uploaded. */
 export interface FileObject {
   readonly id: string;
   readonly object: 'file';
@@ -164,7 +164,7 @@ export const FINAL_BATCH: ReadonlySet<BatchStatus> = new Set([
   'batch_start_failed',
 ]);
 
-/** Api §6.1. */
+/** Fields of a batch that is created. */
 export interface Batch {
   readonly id: string;
   readonly object: 'batch';
@@ -189,7 +189,7 @@ export interface Batch {
   readonly [name: string]: unknown;
 }
 
-/** A batch create request after its own rules were checked (api §6.2), `provider_options` merged in. */
+/** A batch create request after its own rules were checked, `provider_options` merged in. */
 export interface BatchRequest {
   readonly input_file_id: string;
   readonly endpoint: string;
@@ -215,7 +215,7 @@ export interface Page<T> {
   readonly has_more: boolean;
 }
 
-/** Row formats of training data (providers §2.2). */
+/** Row formats of training data. */
 export type RowFormat =
   | 'openai'
   | 'together'

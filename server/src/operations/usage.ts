@@ -138,8 +138,8 @@ function readInputOnly(usage: JsonObject): TokenUsage | null {
 
 /**
  * Reads the usage object of an answer in `shape` (the value of `usage`, not the answer). Null when it holds no token
- * count at all. Negative, absurd and non-numeric counts read as absent, and a total is never below its parts
- * (providers §1.10).
+ * count at all. Negative, absurd and non-numeric counts read as absent, and a total is never below its parts.
+ *
  */
 export function readUsage(shape: Shape, usage: JsonObject): TokenUsage | null {
   switch (shape) {
@@ -212,7 +212,7 @@ function readCounts(usage: JsonObject): TokenUsage | null {
   });
 }
 
-/** Writes `usage` as the usage object of `shape`; null for shapes that have none (providers §18.6). */
+/** Writes `usage` as the usage object of `shape`; null for shapes that have none. */
 export function usageOf(shape: Shape, usage: TokenUsage): JsonObject | null {
   switch (shape) {
     case 'chat':

@@ -3,7 +3,7 @@ import { type Decimal, decimalOf, times } from './decimal.ts';
 import type { PriceCards } from './price.ts';
 import { FALLS_TO, type RateCard, TOKEN_CLASSES, type TokenClass } from './rates.ts';
 
-/** Names of the token classes in `pay_as_you_go` and `multiplier` (api §13.5, §30.3). */
+/** Names of the token classes in `pay_as_you_go` and `multiplier`. */
 const FIELDS: Readonly<Record<TokenClass, string>> = {
   input: 'request_token',
   output: 'response_token',

@@ -19,7 +19,7 @@ export interface PriceCards {
   readonly cards: readonly { readonly above: number; readonly card: RateCard }[];
 }
 
-/** What an integration says about prices: the part of a stored provider that pricing reads (api §13.4, §13.5). */
+/** What an integration says about prices: the part of a stored provider that pricing reads. */
 export interface PriceOverrides {
   /** By model slug in lower case. */
   readonly models: ReadonlyMap<string, { readonly pricing: Readonly<Record<string, unknown>> | null }>;

@@ -37,7 +37,7 @@ const contextOf = (operation: OperationId, model: string, now: () => number): Ca
   now,
 });
 
-/** One line of an OpenAI batch file (providers §2.1), its rules checked. */
+/** One line of an OpenAI batch file, its rules checked. */
 export interface InputLine {
   readonly customId: string;
   /** With the model the line is to run with. */
@@ -87,7 +87,7 @@ export function callerBody(provider: Provider, endpoint: string, body: JsonObjec
   return bound.response(body, contextOf(operation, textOf(body.model) ?? '', now));
 }
 
-/** One line of a batch's output (api §6.6). */
+/** One line of a batch's output. */
 export interface ResultLine {
   readonly id: string;
   readonly custom_id: string;
@@ -142,7 +142,7 @@ export function resultLine(provider: Provider, batch: Batch, line: JsonObject, n
   }
 }
 
-/** Refuses to read the output of a batch that is not done (api §6.6); one that ended early may have part of it. */
+/** Refuses to read the output of a batch that is not done; one that ended early may have part of it. */
 export function needsOutput(batch: Batch, files: readonly string[]): void {
   if (batch.status === 'completed' || (FINAL_BATCH.has(batch.status) && files.length > 0)) return;
   throw new SluiceError(

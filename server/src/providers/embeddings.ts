@@ -83,7 +83,7 @@ const FLOATS: RequestQuirk = {
   },
 };
 
-/** Embeddings of a provider that differs from the published definition (providers §17). */
+/** Embeddings of a provider that differs from the published definition. */
 export function embeddingsBinding(quirks: EmbeddingQuirks): Binding {
   const request = [...(quirks.request ?? []), ...(quirks.floatsOnly ? [FLOATS] : [])];
   const answer = quirks.answer ?? [];

@@ -5,7 +5,7 @@ import type { CallContext } from './provider.ts';
 import { drop, type RequestQuirk } from './quirks.ts';
 import { rankedRows, rerankAsk } from './rerank.ts';
 
-/** Most models here need to know whether a text is searched for or searched in; callers rarely say (RULE 45). */
+/** Most models here need to know whether a text is searched for or searched in; callers rarely say. */
 const inputType: RequestQuirk = {
   touches: ['"input"'],
   apply: (body): JsonObject =>

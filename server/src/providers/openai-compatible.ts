@@ -37,7 +37,7 @@ export interface ChatQuirks {
   readonly reasoning?: ConvertTarget['reasoning'];
 }
 
-/** One row of the catalog of OpenAI-compatible providers (providers §16). */
+/** One row of the catalog of OpenAI-compatible providers. */
 export interface CompatibleRow {
   readonly id: string;
   readonly title: string;

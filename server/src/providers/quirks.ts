@@ -44,7 +44,7 @@ export function drop(...names: string[]): RequestQuirk {
   };
 }
 
-/** Refuses fields the provider would silently ignore (RULE 46). Neutral values are left out instead. */
+/** Refuses fields the provider would silently ignore. Neutral values are left out instead. */
 export function refuseFields(...names: string[]): RequestQuirk {
   return {
     touches: names.map(key),

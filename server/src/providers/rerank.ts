@@ -1,4 +1,4 @@
-/** What rerank requests of every provider have in common that differs from the shape callers use (providers §17). */
+/** What rerank requests of every provider have in common that differs from the shape callers use. */
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { asArray, asString, invalid, invalidAnswer } from '../operations/convert/fields.ts';
 import { refuseUnknown } from '../operations/convert/request-chat-to-messages.ts';

@@ -8,7 +8,7 @@ const SHORTEST = 8;
 const SECRET_NAME = /auth|key|token|secret|passw|credential|cookie|session|signature/;
 
 /**
- * Values that travel to a provider and must not come back to a caller or into a record (H-04, E-01): its key, and the
+ * Values that travel to a provider and must not come back to a caller or into a record: its key, and the
  * operator's own headers whose name speaks of a credential, with and without their scheme.
  *
  * @param customHeaders name, value, name, value, …; names in lower case

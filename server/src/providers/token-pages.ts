@@ -1,4 +1,4 @@
-/** Lists that upstream walks with opaque tokens and callers with the id of the last item (providers §1.5). */
+/** Lists that upstream walks with opaque tokens and callers with the id of the last item. */
 import { SluiceError } from '../kernel/errors.ts';
 import type { Page, PageRequest } from '../operations/training.ts';
 import { unknownAfter } from './training-calls.ts';
@@ -39,7 +39,7 @@ export async function* tokenItems<T extends { readonly id: string }>(
   );
 }
 
-/** The items behind `after`. A list that does not hold it is a wrong request (api §4.4). */
+/** The items behind `after`. A list that does not hold it is a wrong request. */
 export async function takePage<T extends { readonly id: string }>(
   items: AsyncIterable<T>,
   page: PageRequest,

@@ -11,7 +11,7 @@ import type { AdapterAnswer, AdapterContext, AdapterRequest } from './training.t
 /** Reads a provider's error body; `Provider.error` fits. */
 export type ErrorReader = (status: number, body: JsonObject | string) => ProviderError;
 
-/** The error of a provider as one of ours: its status, type, code and param stay (providers §1.4). */
+/** The error of a provider as one of ours: its status, type, code and param stay. */
 export function providerFailure(error: ProviderError, retryAfter?: string): SluiceError {
   const { status, type, code, param } = error;
   const seconds = retryAfter !== undefined && /^\d{1,6}$/.test(retryAfter) ? Number(retryAfter) : undefined;
@@ -67,7 +67,7 @@ export async function sentJson(
   return (await sent(context, request, read)).json();
 }
 
-/** Sends and reads a JSON object; one that holds only an error is that error, whatever the status said (RULE 4). */
+/** Sends and reads a JSON object; one that holds only an error is that error, whatever the status said. */
 export async function sentObject(
   context: AdapterContext,
   request: AdapterRequest,
@@ -127,7 +127,7 @@ export function bearerHeaders(context: AdapterContext): string[] {
 
 /**
  * The fields one create request may not have, noted while its body is built: a field that `drop_params` lists is left
- * out, every other stops the request by name (providers §1.3).
+ * out, every other stops the request by name.
  */
 export class Refusals {
   readonly #title: string;
@@ -197,13 +197,13 @@ export function unknownMethodMembers(job: JobRequest): Record<string, JsonValue>
 /** Twelve digits are more than any rate has, and hide what binary fractions add to a product. */
 const rounded = (value: number): number => Number(value.toPrecision(12));
 
-/** Absolute learning rate of a multiplier, and back (providers §1.3). */
+/** Absolute learning rate of a multiplier, and back. */
 export const rateOf = (multiplier: number, base: number): number => rounded(base * multiplier);
 export const multiplierOf = (rate: number, base: number): number => rounded(rate / base);
 
 const ENDED: ReadonlySet<string> = new Set(['succeeded', 'failed', 'completed', 'expired']);
 
-/** What a cancel answered: a job or batch that had ended before cannot be cancelled (api §4.7, §6.5). */
+/** What a cancel answered: a job or batch that had ended before cannot be cancelled. */
 export function cancelled<T extends FineTuningJob | Batch>(object: T): T {
   if (!ENDED.has(object.status)) return object;
   throw new SluiceError('validation', `It is ${quoted(object.status)} already and can no longer be cancelled.`);
@@ -231,7 +231,7 @@ export function namedIn<T>(table: Readonly<Record<string, T>>, word: unknown): T
   return typeof word === 'string' && Object.hasOwn(table, word) ? table[word] : undefined;
 }
 
-/** Unknown cursor of a list (api §4.4). */
+/** Unknown cursor of a list. */
 export function unknownAfter(): SluiceError {
   return new SluiceError('validation', 'The list does not hold the object that "after" names.', { param: 'after' });
 }

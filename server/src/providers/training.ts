@@ -224,7 +224,7 @@ export interface BatchesAdapter {
   list(page: PageRequest, context: AdapterContext): Promise<Page<Batch>>;
   retrieve(id: string, context: AdapterContext): Promise<Batch>;
   cancel(id: string, context: AdapterContext): Promise<Batch>;
-  /** JSONL in the shape of api §6.6, streamed; results and errors together. 400 when the batch is not completed. */
+  /** JSONL in Sluice's shape of batch results, streamed; results and errors together. 400 when the batch is not completed. */
   output(id: string, context: AdapterContext): Promise<Readable>;
   /** Turns one OpenAI batch line into the provider's input line; absent: unchanged. Throws on what it cannot hold. */
   inputLine?(line: JsonObject, batch: BatchRequest): JsonObject;

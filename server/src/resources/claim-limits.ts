@@ -1,5 +1,5 @@
 /**
- * Limits that a token claims for itself (api §2.6: `usage_limits`, `rate_limits`), as the principal of its caller carries
+ * Limits that a token claims for itself (`usage_limits`, `rate_limits`), as the principal of its caller carries
  * them. Signature, lifetime, workspace and scopes are the business of whoever verified the token.
  */
 import { createHash } from 'node:crypto';
@@ -28,8 +28,8 @@ export type LimitsOfToken = Pick<Principal, 'rateLimits' | 'usageLimits' | 'chan
 const MAX_LABEL = 200;
 
 /**
- * The limits of a token's caller. A usage limit is one object as on API keys (api §11.5), rate limits are a list or one
- * object (§11.6). Throws 401 that names the claim when one is neither; null stands for no limit.
+ * The limits of a token's caller. A usage limit is one object as on API keys, rate limits are a list or one
+ * object. Throws 401 that names the claim when one is neither; null stands for no limit.
  *
  * What they count belongs to issuer and subject within a workspace, not to one token: whoever gets a new token for each
  * call does not begin anew with each. The subject is whom requests are attributed to (`email_id`, `sub`, `uid`, in this

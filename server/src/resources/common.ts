@@ -97,7 +97,7 @@ const RESERVED_SLUGS = new Set(['models', 'migrate']);
 
 /**
  * Providers and virtual keys share one namespace, because a request names either with the same `@slug` or virtual-key
- * header: with two namespaces one of the two would be unreachable. Slugs are unique in the organisation (api §1.3); a
+ * header: with two namespaces one of the two would be unreachable. Slugs are unique in the organisation; a
  * caller bound to a workspace sees the slugs of its workspace only, and for the rest the store's own unique index says
  * 409. A migrated virtual key lives on as the provider that took its slug over.
  */

@@ -1,5 +1,5 @@
 /**
- * Turns a declared resource into the actions of its five verbs (architecture §6). What is the same for all resources
+ * Turns a declared resource into the actions of its five verbs. What is the same for all resources
  * lives here once: look-up by UUID or slug, paging, archiving, the change feed, the audit name.
  */
 import { isDeepStrictEqual } from 'node:util';
@@ -10,15 +10,15 @@ import { type Row, SCHEMA, type TableName, type TenantTable } from '../store/sch
 import { isUuid, organisationTenantFields, queryInteger, tenantFields } from './fields.ts';
 import type { Action, AnyAction, AuditedChange, Call, Filter, ItemVerb, ResourceSpec } from './resource.ts';
 
-/** Offset of the last row a list reaches (rule D-07): beyond it a page costs more than it is worth. */
+/** Offset of the last row a list reaches: beyond it a page costs more than it is worth. */
 const MAX_OFFSET = 10_000_000;
 
-/** The one answer for a path object that is missing, foreign or in another workspace (security 2.3). */
+/** The one answer for a path object that is missing, foreign or in another workspace. */
 export function notFound(): SluiceError {
   return new SluiceError('not_found', 'There is no such object, or your credential cannot see it.');
 }
 
-/** Answer of updates and deletes: `{}` (P-04). */
+/** Answer of updates and deletes: `{}`. */
 export const emptyAnswer = z.strictObject({});
 
 type LooseRow = Record<string, unknown>;
@@ -256,7 +256,7 @@ function idOf(row: unknown): string {
   return String((row as LooseRow).id);
 }
 
-/** Query parameters of a page (api §1.4). */
+/** Query parameters of a page. */
 export function pageFields(maxPageSize: number, camel = false) {
   const size = queryInteger(1, maxPageSize).optional();
   const current = queryInteger(0, MAX_OFFSET).optional().describe('0-indexed.');
@@ -285,7 +285,7 @@ function numberOf(query: Record<string, unknown>, name: string, camel: string): 
   return typeof value === 'number' ? value : undefined;
 }
 
-/** The list envelope (api §1.4). */
+/** The list envelope. */
 export function listOf(item: z.ZodType) {
   return z.object({ object: z.literal('list'), total: z.int().min(0), data: z.array(item) });
 }

@@ -31,7 +31,7 @@ const DAY_MS = 86_400_000;
 /** The UTC midnight at or before `time`, milliseconds since the epoch. */
 export const utcMidnight = (time: number): number => time - (time % DAY_MS);
 
-/** A whole number in a query string: plain decimal digits, nothing else (rule D-07). */
+/** A whole number in a query string: plain decimal digits, nothing else. */
 export function queryInteger(min: number, max: number) {
   const message = `must be a whole number from ${min} to ${max}`;
   return z

@@ -10,7 +10,7 @@ import { settingsForNewWorkspace } from './settings/settings.ts';
 export interface NewOrganisation {
   readonly name: string;
   readonly owner: { readonly email: string; readonly first_name: string; readonly last_name: string };
-  /** Saved-only mode (api §20.6): on for every organisation but the first-run one. */
+  /** Saved-only mode: on for every organisation but the first-run one. */
   readonly blockInlineConfig: boolean;
   readonly clock: Clock;
 }

@@ -65,7 +65,7 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
   readonly audit: { readonly action: AuditAction; readonly resource: string } | null;
   /**
    * The answer shows a secret that is shown once, such as a new key: it is repeated for 10 minutes only to a caller that
-   * sent an `Idempotency-Key` (rule S-05), where other answers of a POST are repeated for 24 hours.
+   * sent an `Idempotency-Key`, where other answers of a POST are repeated for 24 hours.
    */
   readonly secretAnswer?: boolean;
   /**
@@ -93,7 +93,7 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly tx: TenantTx;
   readonly clock: Clock;
   readonly vault: Vault;
-  /** Null for a custom host that may be stored, else what is wrong with it (api §33.5): the egress guard's syntax check. */
+  /** Null for a custom host that may be stored, else what is wrong with it: the egress guard's syntax check. */
   readonly checkHost: CheckHost;
   readonly requestId: string;
   /** SLUICE_PUBLIC_URL without a trailing slash, for links that are handed out. */
@@ -189,7 +189,7 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
     readonly orderBy?: Query<N>['orderBy'];
     readonly defaultPageSize: number | ((query: Readonly<Record<string, unknown>>) => number);
     readonly maxPageSize: number;
-    /** `camel`: `currentPage` and `pageSize` beside the snake-case names (api §1.4). */
+    /** `camel`: `currentPage` and `pageSize` beside the snake-case names. */
     readonly style?: 'page' | 'camel';
     readonly item: z.ZodType;
     /** Presents a whole page at once, where one by one would need a query per row. */
@@ -237,7 +237,7 @@ export type AnyAction = Action<any, any, any, any>;
 
 /**
  * An operation of whoever runs the installation (`/operator/*`): opened by the operator key only, over all
- * organisations, of which it reads no content (rule I-15).
+ * organisations, of which it reads no content.
  */
 export interface OperatorAction<P = unknown, Q = unknown, B = unknown, R = unknown>
   extends Omit<Action<P, Q, B, R>, 'auth' | 'run'> {

@@ -1,6 +1,6 @@
 /**
- * Field shapes that several resources share: names and texts, slugs, tags, dates, limits (api §11.5, 11.6), secret
- * mappings (§19.4), custom hosts and headers. Schemas only; rules that need the clock or the store are functions beside.
+ * Field shapes that several resources share: names and texts, slugs, tags, dates, limits (11.6), secret
+ * mappings, custom hosts and headers. Schemas only; rules that need the clock or the store are functions beside.
  */
 import { createHmac } from 'node:crypto';
 import { z } from 'zod';
@@ -10,7 +10,7 @@ import type { UsageLimit } from '../store/schema.ts';
 import { utcMidnight } from './fields.ts';
 
 /**
- * Answers null for a host that may be stored, else what is wrong with it as a sentence for the caller (api §33.5).
+ * Answers null for a host that may be stored, else what is wrong with it as a sentence for the caller.
  * The resources must not know HTTP, so whoever composes the server hands the egress guard's syntax check in.
  */
 export type CheckHost = (url: string) => string | null;
@@ -51,7 +51,7 @@ export function text(max: number, min = 0) {
 /** Display name: 1 to 255 code points. */
 export const name = text(255, 1);
 export const description = text(1024);
-/** A slug that a caller chooses (api §1.3). */
+/** A slug that a caller chooses. */
 export const slug = z
   .string()
   .max(255)
@@ -89,7 +89,7 @@ export function toIsoOrNull(millis: number | null): string | null {
   return millis === null ? null : toIso(millis);
 }
 
-/** api §11.6. */
+/** A rate limit. */
 export const rateLimit = z.strictObject({
   type: z.enum(['requests', 'tokens']),
   unit: z.enum(['rps', 'rpm', 'rph', 'rpd', 'rpw']),
@@ -145,7 +145,7 @@ export const outageRule = z
 const WHOLE =
   'must be a whole number, of dollars or of tokens by its type; a policy takes fractions of a dollar (POST /policies/usage-limits)';
 
-/** api §11.5. `usageLimitOf` adds what depends on the time. */
+/** A usage limit. `usageLimitOf` adds what depends on the time. */
 export const usageLimit = z
   .strictObject({
     credit_limit: z.int({ error: WHOLE }).min(1).max(MAX_AMOUNT).optional(),
@@ -194,7 +194,7 @@ export function usageLimits(max: number) {
     });
 }
 
-/** Workspaces of an integration take at most one limit of each kind (api §13.6). */
+/** Workspaces of an integration take at most one limit of each kind. */
 export const atMostOneUsageLimit = z.array(usageLimit).max(1);
 export const atMostOneRateLimit = z.array(rateLimit).max(1);
 
@@ -234,7 +234,7 @@ export function usageLimitsOf<L extends readonly UsageLimit[] | null | undefined
 /** Far more fields than any provider has. */
 const MAX_MAPPINGS = 100;
 
-/** api §19.4. `prefix` is `configurations` or `model_config`. */
+/** Settings of a model. `prefix` is `configurations` or `model_config`. */
 export function secretMappings(prefix: string) {
   return z
     .array(
@@ -290,10 +290,10 @@ export const customHost = z
   .max(2048)
   .refine((value) => !value.includes('?'), { error: 'must have no query: only host and path are used' });
 
-/** The masks of S-06: seven asterisks with a few characters beside them. */
+/** Masks of secrets: seven asterisks with a few characters beside them. */
 const MASK = /^[0-9A-Za-z]{0,8}\*{7}[0-9A-Za-z]{0,8}$/;
 
-/** A value that was read from an answer of ours and must never be written back over the secret (P-08). */
+/** A value that was read from an answer of ours and must never be written back over the secret. */
 export function isMask(value: unknown): boolean {
   return typeof value === 'string' && MASK.test(value.trim());
 }
@@ -301,11 +301,11 @@ export function isMask(value: unknown): boolean {
 export const REFUSED_MASK =
   'is a masked value from an earlier answer: send the secret itself, or leave the field out to keep it';
 
-/** A secret as it is written. Up to 16 KB (a service-account key is 2 KB); a mask is refused (P-08). */
+/** A secret as it is written. Up to 16 KB (a service-account key is 2 KB); a mask is refused. */
 export const secretText = text(16_384, 1).refine((value) => !isMask(value), { error: REFUSED_MASK });
 
 /**
- * What is shown in place of a sealed value (rule S-06): `*******` and 8 hexadecimal digits of an HMAC-SHA256. It is
+ * What is shown in place of a sealed value: `*******` and 8 hexadecimal digits of an HMAC-SHA256. It is
  * taken over the envelope's random IV, ciphertext and tag, not over the secret: it changes when the secret is written
  * again, needs no key to be opened, and nobody can test a guess against it. `field` tells values of one envelope apart.
  */

@@ -1,4 +1,4 @@
-/** What usage limits have counted: for answers, and for updates that reset, raise or lower them (api §11.5, §16.2). */
+/** What usage limits have counted: for answers, and for updates that reset, raise or lower them. */
 import type { Clock } from '../kernel/clock.ts';
 import { Book } from '../limits/ledger/book.ts';
 import { limitTerms, MAX_AMOUNT, shownAmount, type Terms } from '../limits/ledger/terms.ts';

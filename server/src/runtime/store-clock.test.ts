@@ -36,19 +36,16 @@ function world(storeAhead: number) {
 
 const MINUTE = 60_000;
 
-it.each([5 * MINUTE, -5 * MINUTE, 0])(
-  'F-09 time is the store’s, from the start, when it is %i ms ahead',
-  async (ahead) => {
-    const { time, clock, tables } = world(ahead);
-    const store = await startStoreClock({ tables, clock, log: silentLog });
-    expect(store.now()).toBe(time.now() + ahead);
-    await time.advance(90_500);
-    expect(store.now()).toBe(time.now() + ahead);
-    await store.close();
-  },
-);
+it.each([5 * MINUTE, -5 * MINUTE, 0])('time is the store’s, from the start, when it is %i ms ahead', async (ahead) => {
+  const { time, clock, tables } = world(ahead);
+  const store = await startStoreClock({ tables, clock, log: silentLog });
+  expect(store.now()).toBe(time.now() + ahead);
+  await time.advance(90_500);
+  expect(store.now()).toBe(time.now() + ahead);
+  await store.close();
+});
 
-it('F-09 the node’s clock may be set without any effect', async () => {
+it('the node’s clock may be set without any effect', async () => {
   const { time, clock, tables, setNode } = world(1_000);
   const store = await startStoreClock({ tables, clock, log: silentLog });
   setNode(24 * 60 * MINUTE);
@@ -58,7 +55,7 @@ it('F-09 the node’s clock may be set without any effect', async () => {
   await store.close();
 });
 
-it('F-09 a store whose clock is set is followed within a second; a difference of milliseconds is not', async () => {
+it('a store whose clock is set is followed within a second; a difference of milliseconds is not', async () => {
   const { time, clock, tables, setStore } = world(0);
   const store = await startStoreClock({ tables, clock, log: silentLog });
   setStore(5);
@@ -83,7 +80,7 @@ it.each([
   [-5 * MINUTE, 5 * MINUTE, 1],
   [1_000, -1_000, 0],
 ])(
-  'F-09 a store that is %i ms ahead: the node knows that it is %i ms off, and a large difference is told',
+  'a store that is %i ms ahead: the node knows that it is %i ms off, and a large difference is told',
   async (ahead, skew, told) => {
     const { clock, tables } = world(ahead);
     const warnings: unknown[] = [];

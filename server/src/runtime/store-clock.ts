@@ -1,5 +1,5 @@
 /**
- * The store's time on this node (rule F-09). What several nodes must agree on, such as when a key expires, goes by the
+ * The store's time on this node. What several nodes must agree on, such as when a key expires, goes by the
  * store's clock: a node whose own clock is minutes off, or is set while it runs, neither prolongs a key nor ends it early.
  */
 import type { Clock } from '../kernel/clock.ts';

@@ -31,7 +31,7 @@ function slowFeed() {
   };
 }
 
-it('S-04 a hint is never lost, however close it comes to the end of a read', async () => {
+it('a hint is never lost, however close it comes to the end of a read', async () => {
   // One more turn of the microtask queue each time, so that one of them falls on every step of the end of a read.
   for (let turns = 0; turns < 12; turns++) {
     const feed = slowFeed();

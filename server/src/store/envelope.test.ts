@@ -86,7 +86,7 @@ describe.each(['sqlite', 'postgres'] as const)('vault on %s', (engine) => {
     expect(await dataKeys(org.organisationId)).toHaveLength(1);
   });
 
-  it('S-01 uses one data key per organisation, and nothing of it or of a value stands in the store', async () => {
+  it('uses one data key per organisation, and nothing of it or of a value stands in the store', async () => {
     const { vault } = await vaultWith(MASTER);
     const [a, b] = [await tenant(), await tenant()];
     const value = 'sk-very-secret-value';
@@ -99,7 +99,7 @@ describe.each(['sqlite', 'postgres'] as const)('vault on %s', (engine) => {
     }
   });
 
-  it('F-12 makes one data key however many calls and nodes need the first one at once', async () => {
+  it('makes one data key however many calls and nodes need the first one at once', async () => {
     const org = await tenant();
     const other = await store.open();
     const nodes = [
@@ -117,7 +117,7 @@ describe.each(['sqlite', 'postgres'] as const)('vault on %s', (engine) => {
     await other.close();
   });
 
-  it('F-12 makes one data key when several processes need the first one at once', async () => {
+  it('makes one data key when several processes need the first one at once', async () => {
     const org = await tenant();
     const children = Array.from({ length: 3 }, () =>
       spawn(process.execPath, [SEALER, engine, store.location, MASTER, org.organisationId], {
@@ -161,7 +161,7 @@ describe.each(['sqlite', 'postgres'] as const)('vault on %s', (engine) => {
     expect(await dataKeys(org.organisationId)).toHaveLength(1);
   });
 
-  it('S-01 makes a new data key after so many uses, and still opens what the former one sealed', async () => {
+  it('makes a new data key after so many uses, and still opens what the former one sealed', async () => {
     const { vault } = await vaultWith(MASTER, { maxUses: 10 });
     const org = await tenant();
     const sealed: string[] = [];
@@ -175,7 +175,7 @@ describe.each(['sqlite', 'postgres'] as const)('vault on %s', (engine) => {
     }
   });
 
-  it('S-02 rotates the master key: both open meanwhile, and the old one can go when its count is 0', async () => {
+  it('rotates the master key: both open meanwhile, and the old one can go when its count is 0', async () => {
     const [old, now] = [fresh(), fresh()];
     const before = await vaultWith(old);
     const orgs = [await tenant(), await tenant(), await tenant()];
@@ -238,7 +238,7 @@ describe('vault', () => {
     await empty.close();
   });
 
-  it('S-02 stops the start of a node that lacks a master key of the store, before and after something was sealed', async () => {
+  it('stops the start of a node that lacks a master key of the store, before and after something was sealed', async () => {
     const other = await ENGINES.sqlite();
     onTestFinished(() => other.close());
     const tables = await other.open();
@@ -277,7 +277,7 @@ describe('vault', () => {
     await expect(two.vault.verify()).rejects.toMatchObject(lacking(three.keyring.currentId, two.keyring.currentId));
   });
 
-  it('S-01 refuses an envelope with any character changed, cut off or added', async () => {
+  it('refuses an envelope with any character changed, cut off or added', async () => {
     const vault = await open();
     const sealed = await vault.seal(a, place, new Secret('sk-0123456789'));
     for (let i = 0; i < sealed.length; i++) {
@@ -299,7 +299,7 @@ describe('vault', () => {
     expect((await vault.open(a, place, sealed)).reveal()).toBe('sk-0123456789');
   });
 
-  it('S-01 refuses an envelope moved to another row, column, table or organisation, or with ids or parts of another', async () => {
+  it('refuses an envelope moved to another row, column, table or organisation, or with ids or parts of another', async () => {
     const vault = await open();
     const sealed = await vault.seal(a, place, new Secret('one'));
     const elsewhere = await vault.seal(b, place, new Secret('two'));
@@ -323,7 +323,7 @@ describe('vault', () => {
     }
   });
 
-  it('S-01 joins place and owner so that no two of them give the same bytes', () => {
+  it('joins place and owner so that no two of them give the same bytes', () => {
     fc.assert(
       fc.property(fc.array(fc.string(), { maxLength: 5 }), fc.array(fc.string(), { maxLength: 5 }), (one, two) => {
         const same = one.length === two.length && one.every((part, i) => part === two[i]);
@@ -333,7 +333,7 @@ describe('vault', () => {
     expect(joinUnambiguously(['ab', 'c']).equals(joinUnambiguously(['a', 'bc']))).toBe(false);
   });
 
-  it('S-01 repeats no IV over 100,000 values', async () => {
+  it('repeats no IV over 100,000 values', async () => {
     const vault = await open();
     const ivs = new Set<string>();
     const secret = new Secret('x');
@@ -341,7 +341,7 @@ describe('vault', () => {
     expect(ivs.size).toBe(100_000);
   });
 
-  it('S-01 an unknown data key or master key is an outage of that object, never plain text', async () => {
+  it('an unknown data key or master key is an outage of that object, never plain text', async () => {
     const vault = await open();
     const sealed = await vault.seal(b, place, new Secret('x'));
     await tables.systemWrite((tx) =>
@@ -356,7 +356,7 @@ describe('vault', () => {
     await expect(later.open(b, place, sealed)).rejects.toMatchObject(unavailable);
   });
 
-  it('S-03 keeps an unwrapped data key for at most five minutes, then reads it again', async () => {
+  it('keeps an unwrapped data key for at most five minutes, then reads it again', async () => {
     const clock = new TestClock();
     let reads = 0;
     const counting: Tables = new Proxy(tables, {
@@ -388,7 +388,7 @@ describe('vault', () => {
     expect(reads).toBe(before);
   });
 
-  it('E-05 shows nothing of a value in the error of a failed opening', async () => {
+  it('shows nothing of a value in the error of a failed opening', async () => {
     const vault = await open();
     const sealed = await vault.seal(a, place, new Secret('sk-very-secret'));
     const error = await vault.open(b, place, sealed).catch((reason: unknown) => reason);

@@ -1,4 +1,4 @@
-/** The tables of guardrails, a part of `schema.ts`, and what their rows hold (api §7.3, §7.4, §8). */
+/** The tables of guardrails, a part of `schema.ts`, and what their rows hold. */
 import { int, json, nullable, table, text, time } from './column.ts';
 
 /** A check as it is stored: checked parameters, without what is secret. */

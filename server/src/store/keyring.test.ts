@@ -18,7 +18,7 @@ function folder(): string {
 }
 
 describe('master keys', () => {
-  it('S-02 the first of the list encrypts, all decrypt', async () => {
+  it('the first of the list encrypts, all decrypt', async () => {
     const [old, now] = [fresh(), fresh()];
     const before = await given(old);
     const after = await given(`${now}, ${old}`);
@@ -47,7 +47,7 @@ describe('master keys', () => {
     expect([...ids][0]).toMatch(/^[0-9a-f]{16}$/);
   });
 
-  it('S-02 refuses an empty list and weak keys with one line that names what is allowed and shows no key', async () => {
+  it('refuses an empty list and weak keys with one line that names what is allowed and shows no key', async () => {
     const weak = [
       '',
       '  \n , ',
@@ -99,7 +99,7 @@ describe('master keys', () => {
     );
   });
 
-  it('S-01 a wrapped key with any byte changed, cut or under another context does not open', async () => {
+  it('a wrapped key with any byte changed, cut or under another context does not open', async () => {
     const ring = await given(fresh());
     const wrapped = await ring.wrap(randomBytes(32), context);
     const open = (text: string, under = context) => ring.unwrap(ring.currentId, text, under);
@@ -141,7 +141,7 @@ describe('master keys', () => {
     expect(readFileSync(masterKeyFile, 'utf8')).toBe('');
   });
 
-  it('E-05 prints no key', async () => {
+  it('prints no key', async () => {
     const text = fresh();
     const ring = await given(text);
     const printed = [inspect(ring, { depth: 9, showHidden: true }), JSON.stringify(ring), String(ring)].join();

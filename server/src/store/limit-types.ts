@@ -5,7 +5,7 @@ export interface RateLimit {
   value: number;
 }
 
-/** What a usage limit counts (api §15.3). */
+/** What a usage limit counts. */
 export type LimitType = 'cost' | 'tokens' | 'requests';
 /** Whose limit a bucket is; an integration's is its limit in one workspace, a token's is claimed by a JWT. */
 export type LimitOwner = 'key' | 'workspace' | 'provider' | 'virtual-key' | 'integration' | 'policy' | 'token';
@@ -29,7 +29,7 @@ export interface UsageLimit {
   on_outage?: 'refuse' | 'serve';
 }
 
-/** One condition of a policy (api §15.2): a request must have one of `value` and none of `excludes` under `key`. */
+/** One condition of a policy: a request must have one of `value` and none of `excludes` under `key`. */
 export interface PolicyCondition {
   key: string;
   value?: string | string[];

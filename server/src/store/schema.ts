@@ -53,7 +53,7 @@ export const SCHEMA = {
     name: text(),
     slug: text(),
     status: text<'active' | 'suspended'>(),
-    /** `block_inline_config` and whatever else api §20 names. */
+    /** `block_inline_config` and the other settings of an organisation. */
     settings: json<{ block_inline_config: boolean } & Record<string, unknown>>(),
     ...audit,
   }),
@@ -380,7 +380,7 @@ export const SCHEMA = {
     created_at: time(),
   }),
   ...trainingTables,
-  /** Usage-limits policies (api §15.3). Amounts as they were given: dollars, tokens or requests. */
+  /** Usage-limits policies. Amounts as they were given: dollars, tokens or requests. */
   usage_policies: table(['id'], 'organisation', {
     id: text(),
     organisation_id: text(),

@@ -206,7 +206,7 @@ class Answer implements AdapterAnswer {
   constructor(answer: FetchAnswer, secrets: readonly string[], moved: ContextOptions['moved']) {
     this.status = answer.status;
     const type = answer.headers['content-type'];
-    // The one header that is passed on to callers (H-04).
+    // The one header that is passed on to callers.
     const hidden = type === undefined ? type : withoutSecrets(type, secrets);
     this.headers = hidden === type ? answer.headers : { ...answer.headers, 'content-type': 'application/octet-stream' };
     this.#source = answer.stream;

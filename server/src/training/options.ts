@@ -1,4 +1,4 @@
-/** `gateway_options` and `provider_options` of a create request (api §4.3, §6.2). */
+/** `gateway_options` and `provider_options` of a create request. */
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { Account, ObjectCall } from '../runtime/object-call.ts';

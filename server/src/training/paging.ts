@@ -1,4 +1,4 @@
-/** Lists by the id of the last item seen (api §1.4, §4.4): what the query may say, and pages over what a workspace owns. */
+/** Lists by the id of the last item seen: what the query may say, and pages over what a workspace owns. */
 import { SluiceError } from '../kernel/errors.ts';
 import type { Page, PageRequest } from '../operations/training.ts';
 import type { ObjectAnswer } from '../runtime/object-call.ts';

@@ -1,5 +1,5 @@
 /**
- * Create requests of fine-tuning jobs (interface §4.1, api §4.3) and batches (api §6.2): their own rules, checked before
+ * Create requests of fine-tuning jobs and batches: their own rules, checked before
  * anything is looked up or called. What a provider cannot express is the adapter's to refuse.
  */
 import { SluiceError } from '../kernel/errors.ts';
@@ -149,7 +149,7 @@ function without(body: JsonObject, names: ReadonlySet<string>, required: readonl
 
 type Method = Pick<JobRequest, 'method' | 'hyperparameters' | 'hyperparametersPath'>;
 
-/** `method`, or the older top-level `hyperparameters`, which may also say `auto` (providers §1.3). */
+/** `method`, or the older top-level `hyperparameters`, which may also say `auto`. */
 function readMethod(body: JsonObject, extra: Record<string, JsonValue | undefined>): Method {
   const older =
     body.hyperparameters === undefined || body.hyperparameters === null

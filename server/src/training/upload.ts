@@ -1,5 +1,5 @@
 /**
- * Uploads: `multipart/form-data` read as it arrives (api §5.3). The reader is Sluice's own for the same reason as
+ * Uploads: `multipart/form-data` read as it arrives. The reader is Sluice's own for the same reason as
  * `kernel/multipart-scan.ts`, whose rules it shares: general parsers forgive preambles, repeated fields and missing
  * ends, and a file that was cut must fail instead of being stored.
  */

@@ -303,7 +303,7 @@ describe('the table', () => {
     for (const operation of Object.values(OPERATIONS)) {
       const { free, streamed } = CALLS[operation.id];
       if (free === undefined) expect([operation.id, streamed !== undefined]).toEqual([operation.id, operation.streams]);
-      // What reads is free, and nothing else (api §15.5).
+      // What reads is free, and nothing else.
       expect([operation.id, free !== undefined]).toEqual([operation.id, operation.method === 'GET']);
     }
   });

@@ -1,4 +1,4 @@
-/** Which limit is named when two are used up: the order of api §15.5, for every pair of kinds, through the steps themselves. */
+/** Which limit is named when two are used up: the documented order, for every pair of kinds, through the steps themselves. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { startServer, type TestServer } from '../support/server.ts';

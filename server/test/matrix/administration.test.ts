@@ -1,7 +1,6 @@
 /**
- * Every credential × every administration route × every place that can name an object (rules I-01 to I-06, I-08, I-12,
- * I-15, P-04; the table of security 2.3). The routes are those of the catalogue: one that this folder does not know how
- * to call fails the first test.
+ * Every credential × every administration route × every place that can name an object. The routes are those
+ * of the catalogue: one that this folder does not know how to call fails the first test.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scopesOf } from '../../src/auth/scopes.ts';
@@ -92,7 +91,7 @@ describe('credentials × routes', () => {
     expect([await matrix.foreign(a1), await matrix.foreign(b1)].map(without)).toEqual(before.map(without));
   }, 60_000);
 
-  it('I-15 the operator key opens the operator routes only, and they open to nobody else', async () => {
+  it('the operator key opens the operator routes only, and they open to nobody else', async () => {
     const { a1 } = matrix.tenants;
     const found: string[] = [];
     matrix.undo('all');
@@ -112,7 +111,7 @@ describe('credentials × routes', () => {
     failure(found);
   }, 60_000);
 
-  it('P-04 a caller passes exactly where it holds a scope of the route', async () => {
+  it('a caller passes exactly where it holds a scope of the route', async () => {
     const found: string[] = [];
     matrix.undo('all');
     for (const caller of matrix.people.callers) {
@@ -139,7 +138,7 @@ describe('credentials × routes', () => {
     failure(found);
   }, 60_000);
 
-  it('P-04 each scope alone opens its routes, all others together do not, decided before anything is read', async () => {
+  it('each scope alone opens its routes, all others together do not, decided before anything is read', async () => {
     const { a1, b1 } = matrix.tenants;
     const cases = tenantRoutes
       .filter(({ row }) => row.auth !== 'any_credential')
@@ -196,7 +195,7 @@ describe('callers × routes × everything that can be named', () => {
     expect(calls).toBeGreaterThan(5_000);
   }, 240_000);
 
-  it('I-04 ids of others are left out, of what is shown and of what is counted', async () => {
+  it('ids of others are left out, of what is shown and of what is counted', async () => {
     const lists = tenantRoutes.flatMap(({ channels }) => channels.filter(({ field }) => field === 'ids'));
     expect(lists.length).toBeGreaterThan(0);
     const { a1, a2, b1 } = matrix.tenants;

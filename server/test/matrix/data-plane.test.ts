@@ -1,6 +1,6 @@
 /**
  * The routes of the data plane that name files, batches and jobs, and the calls of the console, between four workspaces
- * of two organisations on a whole server (rules I-02, I-06, I-10): what another one has is as what nobody has, and stays
+ * of two organisations on a whole server: what another one has is as what nobody has, and stays
  * as it is. A route with a parameter that nothing here knows fails the first test.
  */
 import { join } from 'node:path';

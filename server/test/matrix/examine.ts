@@ -80,7 +80,7 @@ function spellings(channel: Channel, own: Tenant): ('id' | 'slug')[] {
 
 const same = (a: Told, b: Told) => a.status === b.status && a.text === b.text && a.headers === b.headers;
 
-/** Operations that say in which workspaces a person works, by slug, to whoever may read the people (interface §2.8). */
+/** Operations that say in which workspaces a person works, by slug, to whoever may read the people. */
 const NAMES_WORKSPACES = new Set(['users.read', 'users.list']);
 
 /** What an answer says that it must not: a text of a hidden tenant, a sealed one, or a number that counts more. */
@@ -119,7 +119,7 @@ const ANSWERS = {
   'who acted, once': ['200'],
 } as const;
 
-/** Body fields whose unknown values the contract answers with 400 (api §16.2, §20.1, §20.2). */
+/** Body fields whose unknown values the contract answers with 400. */
 const BAD_REQUEST = new Set([
   'defaults.user_api_key_config',
   'workspaces[].workspace_id',

@@ -1,4 +1,4 @@
-/** Generated addresses for egress tests (security 8.7): what must be refused, and its lawful neighbours. */
+/** Generated addresses for egress tests: what must be refused, and its lawful neighbours. */
 
 import { NEVER_TRUSTED, REFUSED_IPV4 } from '../../src/http/addresses.ts';
 

@@ -1,4 +1,4 @@
-/** Header names in spellings (security 8.7, pack "headers"). */
+/** Header names in spellings (pack "headers"). */
 
 /** Spellings of one name that a careless comparison takes for another name. */
 export function spellings(name: string): string[] {

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 
-/** Requests as bytes (security 8.7, pack "raw HTTP"): framing, lengths, chunks, lines, target, host, headers. */
+/** Requests as bytes (pack "raw HTTP"): framing, lengths, chunks, lines, target, host, headers. */
 
 export interface RawCase {
   readonly title: string;

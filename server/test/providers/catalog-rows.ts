@@ -1,4 +1,4 @@
-/** What the providers of the catalog say in their own words: usage of answers, and errors (providers §1.4, §1.10, §16). */
+/** What the providers of the catalog say in their own words: usage of answers, and errors. */
 
 type Fields = Record<string, unknown>;
 

@@ -465,7 +465,7 @@ await redis.close();
 await postgres.stop();
 
 const seconds = Math.round((performance.now() - began) / 1000);
-const line = { id: 'B-01, B-02, B-03, F-11 usage limits under faults: faults', value: faults.length, goal: 0 };
+const line = { id: 'usage limits under faults: faults', value: faults.length, goal: 0 };
 const statuses = Object.fromEntries(outcomes);
 process.stdout.write(
   `${JSON.stringify({ ...line, pass: faults.length === 0, ...happened, drained, ...totals, statuses, seconds, seed })}\n`,

@@ -228,7 +228,7 @@ async function run(
     process.stdout.write(
       `${JSON.stringify({ id, value, goal: 0, pass: value === 0, n, seconds, seed, store: name, kills })}\n`,
     );
-  line('R-01 acknowledged administration writes lost', missingWrites.length, acknowledged.size);
+  line('acknowledged administration writes lost', missingWrites.length, acknowledged.size);
   line('completed answers without a record', missing.length, completed.size);
   line('records stored twice', doubled, seen.size);
   if (!pass)

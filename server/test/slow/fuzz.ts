@@ -38,7 +38,7 @@ async function part(id: string, goal: number, n: number, run: () => Promise<numb
 }
 
 const forAdmin = Math.floor(cases / 3);
-await part('G-10 administration: answers of 500 and above', 0, forAdmin, async () => {
+await part('administration: answers of 500 and above', 0, forAdmin, async () => {
   const admin = await startAdmin(await temporaryTables());
   try {
     const { statuses } = await fuzzAdmin(admin, forAdmin, seed);
@@ -48,7 +48,7 @@ await part('G-10 administration: answers of 500 and above', 0, forAdmin, async (
   }
 });
 const target = await startDataPlane();
-await part('G-10 data plane: longest event-loop stall, ms', STALL_GOAL_MS, cases - forAdmin, async () => {
+await part('data plane: longest event-loop stall, ms', STALL_GOAL_MS, cases - forAdmin, async () => {
   const { stall } = await fuzzDataPlane(target, cases - forAdmin, seed);
   return Math.round(stall);
 });

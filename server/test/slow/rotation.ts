@@ -283,7 +283,7 @@ async function run(
   if (!enough) faults.push('too little happened to prove anything');
   const seconds = Math.round((performance.now() - began) / 1000);
   const line = {
-    id: 'F-10, R-02 rotation under kill -9: faults',
+    id: 'rotation under kill -9: faults',
     value: faults.length,
     goal: 0,
     pass: faults.length === 0,

@@ -153,7 +153,7 @@ describe('with the official client', () => {
   });
 });
 
-describe('I-10 what belongs to another workspace of the same account', () => {
+describe('what belongs to another workspace of the same account', () => {
   it('is 404 without a call, wherever it is named', async () => {
     const file = await upload();
     const input = await upload(mine, 'batch', '{}');
@@ -574,7 +574,7 @@ describe('routes', () => {
     expect(calls).toEqual([]);
   });
 
-  it('A-02 decode an id once, slashes in it included, and refuse dot segments however they are written', async () => {
+  it('decode an id once, slashes in it included, and refuse dot segments however they are written', async () => {
     const own = {
       'x-gateway-provider': 'openai',
       'x-gateway-custom-host': upstream.base,

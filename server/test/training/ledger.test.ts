@@ -5,7 +5,7 @@ import type { Tables } from '../../src/store/ports.ts';
 import { Ledger } from '../../src/training/ledger.ts';
 import { ENGINES, type JobStore, jobStore } from '../support/job-store.ts';
 
-describe.each(ENGINES)('I-10 the ledger on %s', (engine) => {
+describe.each(ENGINES)('the ledger on %s', (engine) => {
   let store: JobStore;
   let tables: Tables;
   const clock = new TestClock(systemClock.now());

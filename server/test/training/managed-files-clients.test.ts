@@ -89,7 +89,7 @@ describe.each(['disk', 's3'] as const)('files that Sluice keeps, on %s', (kind) 
     });
   });
 
-  it('I-10 do not exist for another workspace of the organisation', async () => {
+  it('do not exist for another workspace of the organisation', async () => {
     const file = await upload();
     for (const attempt of [
       () => theirs.files.retrieve(file.id),

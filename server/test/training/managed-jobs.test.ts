@@ -36,7 +36,6 @@ vi.mock('../../src/training/datasets/thread.ts', async (actual) => {
 });
 
 const STATES: readonly JobStatus[] = ['validating_files', 'queued', 'running', 'succeeded', 'failed', 'cancelled'];
-/** Api §4.2. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   validating_files: ['queued', 'failed', 'cancelled'],
   queued: ['running', 'failed', 'cancelled'],

@@ -10,7 +10,7 @@ interface Format {
   readonly signs: readonly RegExp[];
 }
 
-/** The formats of api §7.5. */
+/** The languages whose code this check looks for. */
 const FORMATS = {
   SQL: {
     names: ['sql', 'mysql', 'postgresql', 'postgres', 'plsql', 'tsql', 'sqlite'],

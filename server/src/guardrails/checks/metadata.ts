@@ -55,7 +55,7 @@ export function patternsAmong(
 }
 
 /**
- * Whether a value is what is expected (api §7.5): `exact` it equals one of the expected; `contains` it contains one as
+ * Whether a value is what is expected: `exact` it equals one of the expected; `contains` it contains one as
  * text; `containsAll` it contains each; `regex` one of the patterns is found in it.
  */
 export function matchesExpected(value: string, values: readonly string[], matchType: MatchType): boolean {

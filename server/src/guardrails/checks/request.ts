@@ -3,7 +3,7 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { Subject } from '../check.ts';
 import { ANY_TARGET, check, INPUT, LLM, not, text, texts, verdict } from './support.ts';
 
-/** api §7.6. */
+/** Request types that guardrails can name. */
 export const REQUEST_TYPES = [
   'complete',
   'chatComplete',

@@ -20,7 +20,7 @@ export const headers = z
 
 const joined = (subject: Subject): string => subject.texts.map((part) => part.text).join('\n');
 
-/** What a webhook and a log are sent (api §7.10). */
+/** What a webhook and a log are sent. */
 function told(subject: Subject): string {
   const input = subject.phase === 'input';
   const tools = subject.requestType === 'toolCall';
@@ -65,7 +65,7 @@ async function send(
 const MAX_DATA = 16_384;
 
 /**
- * `default.webhook` (api §7.10): another server judges, and may replace the whole request or answer. Anything but 2xx and a
+ * `default.webhook`: another server judges, and may replace the whole request or answer. Anything but 2xx and a
  * JSON object with a boolean `verdict` is an error of the check.
  */
 export const webhook = check({

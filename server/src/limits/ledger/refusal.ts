@@ -16,7 +16,7 @@ const MONTHS = 'January February March April May June July August September Octo
 type Counted = Pick<Row<'usage_buckets'>, 'used' | 'credit_limit' | 'resets_at' | 'value_key'>;
 
 /**
- * `usage_limit_exceeded` (api §15.5), with what is used, of how much, and when it begins anew. `now` is the store's time,
+ * `usage_limit_exceeded`, with what is used, of how much, and when it begins anew. `now` is the store's time,
  * `committed` what was used and reserved then.
  */
 export function exceeded(terms: Terms, row: Counted, now: number, committed: number): UsageRefused {

@@ -1,4 +1,4 @@
-/** What a usage limit demands, whoever it belongs to, and when its windows turn (api §11.5, §15.3). */
+/** What a usage limit demands, whoever it belongs to, and when its windows turn. */
 import type { LimitOwner, LimitType, Row, UnpricedRule, UsageLimit } from '../../store/schema.ts';
 
 /** One limit for one value, as the owner's row says now. Amounts in micro-dollars, tokens or requests. */

@@ -36,7 +36,7 @@ const matching = (policies: Named[], over: Partial<Facts> = {}) =>
 const isMatched = (conditions: PolicyCondition[], over: Partial<Facts> = {}) =>
   matching([policy('p', conditions)], over).length === 1;
 
-describe('conditions of policies (api §15.2)', () => {
+describe('conditions of policies', () => {
   it.each<[string, PolicyCondition, Partial<Facts>, boolean]>([
     ['a value that is equal', { key: 'provider', value: 'openai' }, {}, true],
     ['a value that is not', { key: 'provider', value: 'anthropic' }, {}, false],
@@ -183,7 +183,7 @@ describe('the counter of a request in a policy', () => {
     return found;
   };
 
-  it('reads key and value, several joined with a hyphen (P-68)', () => {
+  it('reads key and value, several joined with a hyphen', () => {
     expect(keyOf(['metadata._user'])?.valueKey).toBe('metadata._user:alice');
     expect(keyOf(['api_key', 'metadata._user'])?.valueKey).toBe('api_key:key-1-metadata._user:alice');
   });

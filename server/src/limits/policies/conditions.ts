@@ -1,5 +1,5 @@
 /**
- * Which policies a request belongs to (api §15.2), compiled once per snapshot. A request looks its own values up in an
+ * Which policies a request belongs to, compiled once per snapshot. A request looks its own values up in an
  * index and tests only policies that one of them led to, so thousands of policies cost what a few do.
  */
 import type { PolicyCondition, PolicyGroup } from '../../store/schema.ts';
@@ -19,7 +19,7 @@ export interface Facts {
   readonly prompt: string | null;
   /** The model as requested, `@slug/model`: never the one that answered. Made by `requestModel`. */
   readonly model: string | null;
-  /** Request type of api §7.6, `chatComplete`. */
+  /** Request type as guardrails name it, such as `chatComplete`. */
   readonly endpoint_type: string | null;
   readonly mcp_server: string | null;
   readonly mcp_tool: string | null;
@@ -80,7 +80,7 @@ export interface Selects {
 /** A policy that a request belongs to, with the request's own counter in it. */
 export interface Matched<P> {
   readonly policy: P;
-  /** As people read it: `metadata._user:alice`, several joined with `-` (P-68). Values are not escaped. */
+  /** As people read it: `metadata._user:alice`, several joined with `-`. Values are not escaped. */
   readonly valueKey: string;
   /** The same as a part of a counter's key: two different combinations of values never share one. */
   readonly bucket: string;

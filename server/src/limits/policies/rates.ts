@@ -1,4 +1,4 @@
-/** Rate-limits policies as requests meet them (api §15.4, §15.5): which ones count a request, and in which counter. */
+/** Rate-limits policies as requests meet them: which ones count a request, and in which counter. */
 import type { Row } from '../../store/schema.ts';
 import type { LimitedEntity } from '../admission.ts';
 import { compilePolicies, type Facts, type Place, type PolicyIndex, type Scope } from './conditions.ts';

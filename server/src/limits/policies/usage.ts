@@ -1,4 +1,4 @@
-/** Usage-limits policies as requests meet them: found by an index, counted in the ledger (api §15.3). */
+/** Usage-limits policies as requests meet them: found by an index, counted in the ledger. */
 import { createHash } from 'node:crypto';
 import type { Row } from '../../store/schema.ts';
 import { amountOf, periodOf, type Terms } from '../ledger/terms.ts';

@@ -1,5 +1,5 @@
 /**
- * The cache of answers (api §10.7). An answer is looked for when it is known what would be sent and to whom; it is kept
+ * The cache of answers. An answer is looked for when it is known what would be sent and to whom; it is kept
  * when it is complete and has been given. Nothing waits for the cache longer than for a look-up, and a cache that is away
  * is a miss.
  */

@@ -29,7 +29,7 @@ export interface SimilarKey {
 const OF_THE_CALL = new Set(['x-request-id', 'x-client-request-id', 'traceparent', 'tracestate', 'baggage']);
 /** Larger bodies are compared byte for byte. */
 const MAX_PARSED = 4 * 1024 * 1024;
-/** Longer conversations and texts are looked up as they are only (api §10.7). */
+/** Longer conversations and texts are looked up as they are only. */
 const MAX_MESSAGES = 4;
 const MAX_TOKENS = 8191;
 
@@ -97,7 +97,7 @@ function about(x: Exchange, target: Target, prepared: Prepared): string {
     // What becomes a field of the body is not among the headers that are sent.
     prepared.seen,
     guardrails.map(({ id, version }) => [id, version ?? null]),
-    // A namespace takes the place of what tells callers apart (api §33.1), never that of tenant, key or account.
+    // A namespace takes the place of what tells callers apart, never that of tenant, key or account.
     namespace === undefined ? [x.metadata ?? null] : { namespace },
   ]);
 }

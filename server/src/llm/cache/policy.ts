@@ -1,4 +1,4 @@
-/** What a config says about the cache (api §10.7), with every default filled in. */
+/** What a config says about the cache, with every default filled in. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
 import type { Config } from '../../resources/configs/schema.ts';
@@ -18,7 +18,7 @@ export interface CachePolicy {
 const DEFAULT_AGE_S = 604_800;
 const DEFAULT_THRESHOLD = 0.95;
 
-/** Operations whose answers depend on nothing but the request (api §35.1). */
+/** Operations whose answers depend on nothing but the request. */
 const CACHED: ReadonlySet<OperationId> = new Set([
   'chat',
   'completions',

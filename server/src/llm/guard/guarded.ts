@@ -115,7 +115,7 @@ export function withoutChange(results: readonly GuardrailResult[], why: string):
   });
 }
 
-/** What answers show of guardrails (api §7.9). */
+/** What answers show of guardrails. */
 export function hookResults({ before, after }: Pick<Guarded, 'before' | 'after'>): JsonObject {
   return { before_request_hooks: before, after_request_hooks: after } as unknown as JsonObject;
 }

@@ -449,7 +449,7 @@ export class StreamGate {
     });
   }
 
-  /** The end of the stream with `hook_results`, where fields may be added (api §7.9). */
+  /** The end of the stream with `hook_results`, where fields may be added. */
   #withResults(tail: readonly Buffer[]): readonly Buffer[] {
     const guard = this.#guard;
     if (this.#strict || guard.before.length + guard.after.length === 0) return tail;

@@ -1,4 +1,4 @@
-/** Which target of a load balancer a request goes to (api §10.6). */
+/** Which target of a load balancer a request goes to. */
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Exchange } from '../exchange.ts';

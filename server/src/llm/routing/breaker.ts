@@ -1,5 +1,5 @@
 /**
- * Circuit breakers of targets (api §10.7): a target that keeps failing is left out for a while, then one request tries it.
+ * Circuit breakers of targets: a target that keeps failing is left out for a while, then one request tries it.
  * Kept by this process alone: each learns from its own requests, and an answer is never kept waiting for others.
  */
 import type { Clock } from '../../kernel/clock.ts';

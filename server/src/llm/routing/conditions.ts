@@ -1,5 +1,5 @@
 /**
- * Queries of the conditional strategy (api §10.6), compiled. Several keys of a query, and several operators of a key, must
+ * Queries of the conditional strategy, compiled. Several keys of a query, and several operators of a key, must
  * all hold. What a request does not have makes every operator false, also those that say what a value is not.
  */
 import { decimalOf } from '../../kernel/decimal.ts';

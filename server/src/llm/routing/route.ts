@@ -1,6 +1,6 @@
 /**
- * A config as a tree of where a request may go (api §10.6). Compiled once for each version of a config: leaves hold the
- * config of their target with everything that flows down to it (api §10.5), groups only what decides between targets.
+ * A config as a tree of where a request may go. Compiled once for each version of a config: leaves hold the
+ * config of their target with everything that flows down to it, groups only what decides between targets.
  */
 import { ACCOUNT_KEYS, type Config, type Strategy } from '../../resources/configs/schema.ts';
 import { type Breaker, breakerOf } from './breaker.ts';

@@ -1,6 +1,6 @@
 /**
  * The way of one request through the targets of its config: which leaf is next, and whether what a target made of it is
- * final (api §10.6). What a target needs to be tried is given by `steps/route.ts`.
+ * final. What a target needs to be tried is given by `steps/route.ts`.
  */
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -199,7 +199,7 @@ export async function plannedLeaves(x: Exchange, walk: Walk, node: RouteNode, in
   return into;
 }
 
-/** Targets that are not left out; all of them, where all would be (api §10.7). */
+/** Targets that are not left out; all of them, where all would be. */
 function ableOf(x: Exchange, walk: Walk, { targets }: FallbackNode): readonly RouteNode[] {
   const able = targets.filter((target) => mayCall(x, walk, target));
   return able.length === 0 ? targets : able;

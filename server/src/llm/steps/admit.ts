@@ -8,7 +8,7 @@ import type { Walk } from '../routing/walk.ts';
 import { modelUnder } from '../shaping.ts';
 
 /**
- * Rate limits of the key, the workspace, the provider, its integration and the policies, in this order (api §15.5). Of a
+ * Rate limits of the key, the workspace, the provider, its integration and the policies, in this order. Of a
  * request that may go to several targets only what is the same for all: `admitTarget` asks for the rest.
  */
 export function admit(x: Exchange): void | Promise<void> {

@@ -7,7 +7,7 @@ import { noCredential } from '../unread-headers.ts';
 const CREDENTIALS = ['x-gateway-api-key', 'authorization', 'x-api-key'] as const;
 
 /**
- * Finds the gateway credential (api §2.1): `x-gateway-api-key`, else `Authorization: Bearer`, else the `x-api-key` of
+ * Finds the gateway credential: `x-gateway-api-key`, else `Authorization: Bearer`, else the `x-api-key` of
  * Anthropic clients when it holds a gateway key. What is left of the two is the caller's own provider token.
  */
 export function authenticate(x: Exchange): void | Promise<void> {
@@ -38,7 +38,7 @@ export function authenticate(x: Exchange): void | Promise<void> {
   authorise(x, principal);
 }
 
-/** A provider token, or null: a gateway key sent in a second header as well must not reach a provider (H-01). */
+/** A provider token, or null: a gateway key sent in a second header as well must not reach a provider. */
 function foreign(token: string | null | undefined): string | null {
   return token == null || token.startsWith('slc_') ? null : token;
 }
@@ -65,7 +65,7 @@ function bearerOf(value: string | undefined): string | null {
   return /^bearer /i.test(value) ? value.slice(7).trim() || null : null;
 }
 
-/** Node joins or drops repeated headers; two credentials must never be read as one (A-03). */
+/** Node joins or drops repeated headers; two credentials must never be read as one. */
 function refuseRepeated(x: Exchange): void {
   const raw = x.request.rawHeaders;
   let seen = 0;

@@ -25,7 +25,7 @@ import { modelUnder } from '../shaping.ts';
 import { isManaged } from './objects.ts';
 
 /**
- * Judges the request before it is sent (api §7, §15.5: after limits and budgets). A guardrail that denies or redacts and
+ * Judges the request before it is sent (after limits and budgets). A guardrail that denies or redacts and
  * cannot look at what the request says, or what its answer will say, refuses it; so does a change that cannot be sent.
  */
 export function guard(x: Exchange): void | Promise<void> {
@@ -201,7 +201,7 @@ function take(guarded: Guarded, request: GuardedRequest, outcome: Outcome): void
   }
 }
 
-/** Only accepted requests count in rate limits (api §15.5), and those came first. */
+/** Only accepted requests count in rate limits, and those came first. */
 function refuse(x: Exchange, error: unknown): never {
   if (x.reservation !== null) x.quota = x.reservation.release();
   x.reservation = null;

@@ -233,7 +233,7 @@ function accountOf(x: Exchange, target: Target): Account {
 }
 
 async function send(x: Exchange, given: ObjectAnswer, signal: AbortSignal): Promise<void> {
-  // A guardrail has failed that does not deny (api §34.2).
+  // A guardrail has failed that does not deny.
   const answer = x.guard?.failed && given.status === 200 ? { ...given, status: 246 } : given;
   x.status = answer.status;
   // The second name is the one that OpenAI's clients show as their request id.

@@ -17,7 +17,7 @@ export const WANTED = [
   'background',
 ] as const;
 
-/** The longest names in use are ARNs. Names are remembered and recorded, so they must have a bound (security 8.1). */
+/** The longest names in use are ARNs. Names are remembered and recorded, so they must have a bound. */
 const MAX_MODEL = 2048;
 
 /** Reads the bounded body and finds `model` and `stream` in its bytes. */

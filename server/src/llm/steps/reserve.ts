@@ -30,7 +30,7 @@ function keyTerms(principal: Principal): Terms | null {
   return terms;
 }
 
-/** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order (api §15.5). */
+/** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order. */
 export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () => Facts, scope?: 'request'): Terms[] {
   const { principal, snapshot } = x;
   const terms: Terms[] = [];
@@ -176,7 +176,7 @@ function keep(x: Exchange, hold: Hold, terms: readonly Terms[]): void {
   x.limits.committed = committed;
 }
 
-/** Only accepted requests count in rate limits (api §15.5), and those came first. */
+/** Only accepted requests count in rate limits, and those came first. */
 function refuse(x: Exchange, error: unknown): never {
   if (x.reservation !== null) x.quota = x.reservation.release();
   x.reservation = null;

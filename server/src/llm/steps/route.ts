@@ -1,4 +1,4 @@
-/** Tries the targets of a config until one gives the answer (api §10.6), each with its own limits, guardrails and retries. */
+/** Tries the targets of a config until one gives the answer, each with its own limits, guardrails and retries. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { LimitRefused } from '../../limits/refused.ts';
 import { prepare, setAside } from '../attempt.ts';
@@ -182,7 +182,7 @@ function brokenBefore(x: Exchange, walk: Walk, before: { target: Target | null; 
   return { kind: 'failed', error };
 }
 
-/** What is no matter of one target: the caller left, or a limit that the request itself has is used up (api §34.2). */
+/** What is no matter of one target: the caller left, or a limit that the request itself has is used up. */
 function endsAll(error: SluiceError): boolean {
   if (error.kind === 'client_closed') return true;
   return error instanceof LimitRefused && !OF_TARGETS.has(error.by.kind) && !error.unpriced;

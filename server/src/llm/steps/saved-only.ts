@@ -4,7 +4,7 @@ import type { Exchange } from '../exchange.ts';
 import { REDIRECTING_HEADERS } from '../provider-headers.ts';
 import { isManaged } from './objects.ts';
 
-/** Saved-only mode (api §20.6), judged by the headers alone and before the body is read. */
+/** Saved-only mode, judged by the headers alone and before the body is read. */
 export function savedOnly(x: Exchange): void | Promise<void> {
   const { principal, services } = x;
   if (principal?.workspaceId == null) return;

@@ -57,7 +57,7 @@ export interface Outcome {
   readonly reason: string | null;
 }
 
-/** What a chat finish reason means for a response (providers §18.5). */
+/** What a chat finish reason means for a response. */
 export function outcomeOf(finish: unknown): Outcome {
   if (finish === 'length') return { status: 'incomplete', reason: 'max_output_tokens' };
   if (finish === 'content_filter') return { status: 'incomplete', reason: 'content_filter' };
@@ -106,7 +106,7 @@ export function responseObject(
   };
 }
 
-/** A chat completion as a Responses answer (providers §18.4). */
+/** A chat completion as a Responses answer. */
 export function chatAnswerToResponses(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
   const { message, text, refusal, calls, images, finish, tokens } = firstChoice(body);
   const id = asString(body.id) ?? '';

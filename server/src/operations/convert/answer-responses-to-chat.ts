@@ -12,7 +12,7 @@ import { isPortable, reasoningOf } from './reasoning-items.ts';
 /** Codes of failures whose cause is the request: the same everywhere. Those of images all name them. */
 const BAD_REQUESTS: ReadonlySet<string> = new Set(['invalid_prompt', 'context_length_exceeded', 'bio_policy']);
 
-/** What a failed response, or the event that ends a stream, says (providers §18.4). */
+/** What a failed response, or the event that ends a stream, says. */
 export function failureOf(error: JsonObject): ProviderError {
   const code = asString(error.code);
   const bad = code !== null && (BAD_REQUESTS.has(code) || code.includes('image') || code.endsWith('policy_violation'));
@@ -25,7 +25,7 @@ export function failureOf(error: JsonObject): ProviderError {
   return { status, type, message, param: asString(error.param), code };
 }
 
-/** Why a response ended, in the words of chat (providers §18.5): null when it did not end as an answer does. */
+/** Why a response ended, in the words of chat: null when it did not end as an answer does. */
 export function finishOf(response: JsonObject, hasCalls: boolean): string | null {
   const status = givenText(response, 'status');
   const reason = givenText(givenObject(response, 'incomplete_details') ?? {}, 'reason');
@@ -109,7 +109,7 @@ class Gathered {
   }
 }
 
-/** A Responses answer as a chat completion (providers §18.4). */
+/** A Responses answer as a chat completion. */
 export function responsesAnswerToChat(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
   if (body.status === 'failed') {
     const { message, ...options } = failureOf(asObject(body.error));

@@ -70,7 +70,7 @@ export function citationNotes(citations: readonly JsonValue[], from: number, to:
   return out;
 }
 
-/** A Messages answer as a chat completion (providers §18.4). */
+/** A Messages answer as a chat completion. */
 export function messagesAnswerToChat(body: JsonObject, context: ConvertContext): JsonObject {
   if (!Array.isArray(body.content)) throw invalidAnswer('The provider answered without content.');
   const strict = context.strict !== false;
@@ -141,7 +141,7 @@ function thinkingBlocks(message: JsonObject, target: ConvertTarget): JsonObject[
 export const paintedForMessages = (): Error =>
   invalidAnswer('The model painted a picture, which an answer of Messages cannot hold.');
 
-/** A chat completion as a Messages answer (providers §18.4). */
+/** A chat completion as a Messages answer. */
 export function chatAnswerToMessages(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
   const { message, text, refusal, calls, images, finish } = firstChoice(body);
   if (images.length > 0) throw paintedForMessages();

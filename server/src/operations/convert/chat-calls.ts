@@ -72,7 +72,7 @@ const NEW_CALL = 65_536;
 
 /**
  * The calls of a chat stream in the order they began. Some servers send every call with index 0 or none at all: a new
- * id always starts a new call (providers §16).
+ * id always starts a new call.
  */
 export class StreamedCalls {
   readonly all: StreamedCall[] = [];

@@ -55,7 +55,7 @@ export interface ConvertTarget {
 
 /**
  * Serves callers of one shape with a provider of another. Pure: nothing given is changed. `request` throws
- * `unsupported_parameter` for an output-affecting field without equivalent (RULE 47) and `invalid_request` for a body
+ * `unsupported_parameter` for an output-affecting field without equivalent and `invalid_request` for a body
  * that is wrong in itself; `response` throws `upstream_invalid`; streams never throw, they end in an error event.
  */
 export interface Conversion {

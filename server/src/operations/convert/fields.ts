@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 
-/** 400 `unsupported_parameter`: the field would change the answer and has no equivalent at the target (RULE 47). */
+/** 400 `unsupported_parameter`: the field would change the answer and has no equivalent at the target. */
 export function refuse(param: string, why: string): never {
   throw new SluiceError(
     'unsupported_parameter',
@@ -59,7 +59,7 @@ export function needed<T>(value: T | null, name: string): T {
 const isEmpty = (value: JsonValue): boolean =>
   Array.isArray(value) ? value.length === 0 : isObject(value) && Object.keys(value).length === 0;
 
-/** Values that ask for what happens anyway, by chat field (providers §18.1). Null and absent are always neutral. */
+/** Values that ask for what happens anyway, by chat field. Null and absent are always neutral. */
 const NEUTRAL: Readonly<Record<string, (value: JsonValue) => boolean>> = {
   n: (value) => value === 1,
   best_of: (value) => value === 1,
@@ -109,7 +109,7 @@ export const asObject = (value: JsonValue | undefined): JsonObject => (isObject(
 
 /**
  * A call id that fits `pattern`. Ids that fit pass through; others become a hash, so that the same id maps to the same
- * value in the next turn, which is another request (providers §18.8).
+ * value in the next turn, which is another request.
  */
 export function fitCallId(id: string, pattern: RegExp, length: number): string {
   if (pattern.test(id)) return id;

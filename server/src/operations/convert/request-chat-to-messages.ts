@@ -3,9 +3,9 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import type { ConvertContext, ConvertTarget, MessagesTraits } from './conversion.ts';
 import { asArray, asObject, asString, fitCallId, invalid, isNeutral, parseDataUri, quoted, refuse } from './fields.ts';
 
-/** Default of `max_tokens`, which Messages requires, for models whose maximum is not known (RULE 48). */
+/** Default of `max_tokens`, which Messages requires, for models whose maximum is not known. */
 const DEFAULT_MAX_TOKENS = 4096;
-/** Thinking budgets of models that know no effort (RULE 49). */
+/** Thinking budgets of models that know no effort. */
 const BUDGETS: Readonly<Record<string, number>> = { minimal: 1024, low: 1024, medium: 4096, high: 16384 };
 const MIN_BUDGET = 1024;
 const EFFORTS: ReadonlySet<string> = new Set(['low', 'medium', 'high', 'xhigh', 'max']);
@@ -22,7 +22,7 @@ export function traitsOf(target: ConvertTarget, model: string): MessagesTraits {
   return target.traits?.(model) ?? NEWEST;
 }
 
-/** Fields that are read below, and bookkeeping fields that may be lost (RULE 47). */
+/** Fields that are read below, and bookkeeping fields that may be lost. */
 const HANDLED: ReadonlySet<string> = new Set([
   'model',
   'messages',
@@ -52,7 +52,7 @@ const HANDLED: ReadonlySet<string> = new Set([
   'prompt_cache_options',
 ]);
 
-/** 400 for fields outside `known` whose value would change the answer (RULE 47). */
+/** 400 for fields outside `known` whose value would change the answer. */
 export function refuseUnknown(body: JsonObject, known: ReadonlySet<string>): void {
   for (const name of Object.keys(body)) {
     if (!known.has(name) && !isNeutral(name, body[name])) refuse(name, 'it has no equivalent there.');
@@ -151,7 +151,7 @@ class MessageList {
   readonly out: JsonObject[] = [];
   readonly system: JsonObject[] = [];
   readonly #calls = new Set<string>();
-  /** Blocks of the user message that follows calls: results first, whatever order they came in (providers §18.1). */
+  /** Blocks of the user message that follows calls: results first, whatever order they came in. */
   #answering: { readonly blocks: JsonObject[]; results: number } | null = null;
   #legacyCall: { readonly id: string; readonly name: string } | null = null;
 
@@ -258,7 +258,7 @@ class MessageList {
       const input = callInput(message.function_call.arguments, `${at}.function_call.arguments`);
       content.push({ type: 'tool_use', id, name, input });
     }
-    // Messages that carry nothing at all are left out: empty content is refused there (RULE 51).
+    // Messages that carry nothing at all are left out: empty content is refused there.
     if (content.length === 0) return;
     this.out.push({ role: 'assistant', content });
     if (!called) {
@@ -386,7 +386,7 @@ function applyTier(body: JsonObject, out: JsonObject): void {
   else refuse('service_tier', `the tier ${quoted(tier)} has no equivalent there.`);
 }
 
-/** A chat completions request as a Messages request (providers §18.1). */
+/** A chat completions request as a Messages request. */
 export function chatToMessages(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
   refuseUnknown(body, HANDLED);
   const traits = traitsOf(target, context.model);

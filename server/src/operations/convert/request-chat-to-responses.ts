@@ -24,7 +24,7 @@ const SAME = [
   'stream',
 ] as const;
 
-/** Fields that are read below, and bookkeeping fields that may be lost (RULE 47). */
+/** Fields that are read below, and bookkeeping fields that may be lost. */
 const HANDLED: ReadonlySet<string> = new Set([
   ...SAME,
   'model',
@@ -283,7 +283,7 @@ function maximumOf(body: JsonObject): JsonValue | undefined {
   return most ?? undefined;
 }
 
-/** A chat completions request as a Responses request (providers §18.3). Nothing of it is stored unless it says so. */
+/** A chat completions request as a Responses request. Nothing of it is stored unless it says so. */
 export function chatToResponses(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
   refuseUnknown(body, HANDLED);
   if (!Array.isArray(body.messages) || body.messages.length === 0) {

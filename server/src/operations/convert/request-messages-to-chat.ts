@@ -8,7 +8,7 @@ import { refuseUnknown } from './request-chat-to-messages.ts';
 
 /** Longest `user` value OpenAI takes. */
 const USER_LENGTH = 64;
-/** Bounds of RULE 49: a thinking budget up to each is this effort, above the last is `high`. */
+/** A thinking budget up to each is this effort, above the last is `high`. */
 const LOW_BUDGET = 2048;
 const MEDIUM_BUDGET = 8192;
 
@@ -273,7 +273,7 @@ function choiceOf(choice: JsonObject): JsonValue {
   }
 }
 
-/** The effort that the budget of an enabled `thinking` stands for (RULE 49). */
+/** The effort that the budget of an enabled `thinking` stands for. */
 export function budgetEffort(thinking: JsonObject): string {
   const budget = typeof thinking.budget_tokens === 'number' ? thinking.budget_tokens : LOW_BUDGET;
   return budget <= LOW_BUDGET ? 'low' : budget <= MEDIUM_BUDGET ? 'medium' : 'high';
@@ -302,7 +302,7 @@ function formatOf(body: JsonObject): JsonObject | null {
 const userOf = (id: string): string =>
   id.length <= USER_LENGTH ? id : createHash('sha256').update(id).digest('hex').slice(0, USER_LENGTH);
 
-/** A Messages request as a chat completions request in OpenAI's published form (providers §18.2). */
+/** A Messages request as a chat completions request in OpenAI's published form. */
 export function messagesToChat(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
   refuseUnknown(body, HANDLED);
   if (!Array.isArray(body.messages) || body.messages.length === 0) {

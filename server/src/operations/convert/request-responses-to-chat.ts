@@ -5,7 +5,7 @@ import { asArray, asObject, asString, invalid, isNeutral, quoted, refuse } from 
 import { refuseUnknown } from './request-chat-to-messages.ts';
 import { movedParts } from './request-messages-to-chat.ts';
 
-/** Fields that are read below, and bookkeeping fields that may be lost (RULE 47). */
+/** Fields that are read below, and bookkeeping fields that may be lost. */
 const HANDLED: ReadonlySet<string> = new Set([
   'model',
   'input',
@@ -210,7 +210,7 @@ function formatOf(format: JsonObject): JsonObject {
   return { type: 'json_schema', json_schema: schema };
 }
 
-/** A Responses request as a chat completions request in OpenAI's published form (providers §18.3, read backwards). */
+/** A Responses request as a chat completions request in OpenAI's published form (read backwards). */
 export function responsesToChat(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
   refuseUnknown(body, HANDLED);
   const keeps = (name: string): boolean => target.omit?.has(name) !== true;

@@ -1,4 +1,4 @@
-/** Stop reasons (providers §18.5). Unknown values become the plain stop: never an error. */
+/** Stop reasons. Unknown values become the plain stop: never an error. */
 
 const TO_CHAT: Readonly<Record<string, string>> = {
   end_turn: 'stop',

@@ -14,7 +14,7 @@ export const streamCut = (): SluiceError =>
 
 /**
  * What every converting stream has in common: JSON is read once, nothing throws, nothing follows an error or the end
- * marker, and an upstream that closes too early ends in an error event (RULE 10).
+ * marker, and an upstream that closes too early ends in an error event.
  */
 export abstract class ConvertingStream implements StreamTransform {
   /** The end marker or an error went out. */

@@ -21,7 +21,7 @@ import { ConvertingStream, type Emit, streamCut } from './stream-base.ts';
 type Open = { readonly kind: 'text' | 'thinking' } | { readonly kind: 'call'; readonly at: number };
 
 /**
- * Chat chunks as Messages events (providers §18.7). Blocks may not interleave there: pieces of a later call wait until
+ * Chat chunks as Messages events. Blocks may not interleave there: pieces of a later call wait until
  * the call before it is complete.
  */
 export class ChatToMessagesStream extends ConvertingStream {

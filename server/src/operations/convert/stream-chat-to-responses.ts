@@ -56,7 +56,7 @@ interface CallItem extends Item {
   done: boolean;
 }
 
-/** Chat chunks as Responses events (providers §18.7). Calls may interleave: every event names its item. */
+/** Chat chunks as Responses events. Calls may interleave: every event names its item. */
 export class ChatToResponsesStream extends ConvertingStream {
   readonly #context: ConvertContext;
   readonly #target: ConvertTarget;

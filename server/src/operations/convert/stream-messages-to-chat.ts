@@ -26,7 +26,7 @@ interface OpenBlock {
 
 const indexOf = (data: JsonObject): number => needed(givenNumber(data, 'index'), 'index');
 
-/** Messages events as chat chunks (providers §18.7). */
+/** Messages events as chat chunks. */
 export class MessagesToChatStream extends ConvertingStream {
   readonly #context: ConvertContext;
   readonly #created: number;

@@ -45,7 +45,7 @@ interface Item {
 const pieceIn = (data: JsonObject): string => needed(givenText(data, 'delta'), 'delta');
 const wholeIn = (data: JsonObject): JsonObject => needed(givenObject(data, 'item'), 'item');
 
-/** Responses events as chat chunks (providers §18.7). What a server only tells when it is whole is not lost. */
+/** Responses events as chat chunks. What a server only tells when it is whole is not lost. */
 export class ResponsesToChatStream extends ConvertingStream {
   readonly #target: ConvertTarget;
   readonly #strict: boolean;

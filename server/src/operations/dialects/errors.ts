@@ -36,7 +36,7 @@ function fields(error: SluiceError, dialect: Dialect): JsonObject {
 }
 
 /**
- * The body and status of an error Sluice itself raised on the data plane (api §3.1, §3.2), one of three shapes:
+ * The body and status of an error Sluice itself raised on the data plane, one of three shapes:
  *
  * - `admin`: `{"error":{"message","type","param","code":"AB.."}}`
  * - `failure`: `{"status":"failure","error","message","errors"?}` with the error object of the caller's dialect; in

@@ -28,7 +28,7 @@ interface StatusRow {
 const INVALID: StatusRow = { type: 'invalid_request_error', code: 'upstream' };
 const UPSTREAM_FAILURE: StatusRow = { type: 'api_error', code: null };
 
-/** The error map of providers §1.4. Statuses that are not listed fall to the row of their class. */
+/** How a provider's status becomes one of ours. Statuses that are not listed fall to the row of their class. */
 const BY_STATUS: Readonly<Record<number, StatusRow>> = {
   401: { type: 'authentication_error', code: 'invalid_api_key' },
   402: { type: 'billing_error', code: 'insufficient_quota' },
@@ -81,7 +81,7 @@ function ofDetails(list: JsonValue[]): Found | null {
   return { message: message.join('; '), param: dotted(rows[0]?.loc), code: null, type: null };
 }
 
-/** Message extraction in the order of providers §1.4; the first place that holds a text wins. */
+/** Where providers put the message of an error; the first place that holds a text wins. */
 function extract(body: JsonObject, depth = 0): Found {
   const { error, detail } = body;
   const flat = { param: text(body.param), code: snakeCase(body.code), type: text(body.type) };
@@ -151,7 +151,7 @@ const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
   529: 'overloaded_error',
 };
 
-/** The Anthropic error name of a status (providers §11.4). */
+/** The Anthropic error name of a status. */
 export function anthropicErrorType(status: number): string {
   return ANTHROPIC_TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
 }
@@ -226,7 +226,7 @@ export function errorObject(error: ProviderError, dialect: Dialect): JsonObject 
 }
 
 /**
- * The error inside a 2xx body or a stream chunk, or null (RULE 4): status 502 unless the body names one. Responses
+ * The error inside a 2xx body or a stream chunk, or null: status 502 unless the body names one. Responses
  * objects carry their own `error` with a status of the job and are never read as transport errors.
  */
 export function embeddedError(body: JsonObject): ProviderError | null {

@@ -6,7 +6,7 @@ import { asProviderError } from './errors.ts';
 import { anthropicErrorType, type ProviderError } from './provider-error.ts';
 
 /**
- * The event that ends a stream with an error (providers §18.7). No end marker may follow it. `sequence` is the next
+ * The event that ends a stream with an error. No end marker may follow it. `sequence` is the next
  * `sequence_number` of a Responses stream; `extra` adds documented top-level keys, such as `hook_results`.
  */
 export function errorEvent(
@@ -130,7 +130,7 @@ export function hasFinishReason(eventBytes: Buffer): boolean {
 }
 
 /**
- * Follows the events of one stream and knows whether it ended as it should (RULE 10). An OpenAI stream also counts as
+ * Follows the events of one stream and knows whether it ended as it should. An OpenAI stream also counts as
  * ended once a finish reason was seen: some compatible servers never send `[DONE]`.
  */
 export class TerminalTracker {

@@ -12,7 +12,7 @@ import { headerValue, settingsOf, textSetting } from '../settings.ts';
 import { batchesOf } from './batches.ts';
 import { claudePrefill, traits } from './models.ts';
 
-/** Sent unless the caller named a version (RULE 38). */
+/** Sent unless the caller named a version. */
 const VERSION = '2023-06-01';
 const INSPECT = 'anthropic_inspect_stream_for_overloaded_error';
 

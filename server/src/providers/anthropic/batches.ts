@@ -1,5 +1,5 @@
 /**
- * Message batches (providers §10). A batch is created by one request that holds all lines, from no file; chat lines are
+ * Message batches. A batch is created by one request that holds all lines, from no file; chat lines are
  * converted as single calls are. Nothing upstream remembers what the caller's file or endpoint was.
  */
 import { Readable } from 'node:stream';
@@ -146,7 +146,7 @@ const tooLarge = (what: string): SluiceError =>
     param: 'input_file_id',
   });
 
-/** One line of results as a line of ours (api §6.6). */
+/** One line of results as a line of ours. */
 function resultOf(provider: Provider, batch: Batch, line: JsonObject, now: () => number): ResultLine {
   const customId = decodeCustomId(textOf(line.custom_id) ?? '');
   const result = asObject(line.result);

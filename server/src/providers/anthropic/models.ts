@@ -34,7 +34,7 @@ export function claudePrefill(model: string): Prefill | null {
   return model.startsWith('claude-') && !OLDER.some(([prefix]) => model.startsWith(prefix)) ? null : {};
 }
 
-/** What a model understands of the newer request fields (RULE 48, RULE 49). */
+/** What a model understands of the newer request fields. */
 export function traits(model: string): MessagesTraits {
   for (const [prefix, row] of OLDER) if (model.startsWith(prefix)) return row;
   return model.startsWith('claude-') ? NEWER : UNKNOWN;

@@ -36,7 +36,7 @@ function ownKeys(context: AccessContext): AwsKeys | null {
   return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? null : { sessionToken }) };
 }
 
-/** The kind of an account (api §13.3); without `aws_auth_type` what is there decides. */
+/** The kind of an account; without `aws_auth_type` what is there decides. */
 export function awsAuthType(credentials: Credentials): string {
   const given = textSetting(credentials, 'aws_auth_type');
   if (given !== undefined) return given;

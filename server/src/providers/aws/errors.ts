@@ -12,7 +12,7 @@ interface AwsError {
   readonly message: string | null;
 }
 
-/** Names that mean: this credential does not work (providers §5.4). AWS sends 403 for most of them. */
+/** Names that mean: this credential does not work. AWS sends 403 for most of them. */
 const CREDENTIAL = new Set([
   'UnrecognizedClientException',
   'InvalidSignatureException',
@@ -58,7 +58,7 @@ function readBody(text: string, header: string | undefined): AwsError {
   return { name: plainName(type), message: typeof message === 'string' ? message : null };
 }
 
-/** An AWS error under our names (providers §1.4, §5.4), and its own. `header` is that of `x-amzn-errortype`. */
+/** An AWS error under our names, and its own. `header` is that of `x-amzn-errortype`. */
 function read(status: number, text: string, header?: string): { readonly error: ProviderError; readonly name: string } {
   const { name, message } = readBody(text, header);
   const found = readProviderError(status, { message: message ?? `AWS answered with status ${status}.` });
@@ -98,7 +98,7 @@ export function readAwsError(
   return read(status, typeof body === 'string' ? body : JSON.stringify(body), header?.('x-amzn-errortype')).error;
 }
 
-/** Statuses of what ends a stream (providers §13.3), which comes without one. */
+/** Statuses of what ends a stream, which comes without one. */
 const STREAM_STATUS: Readonly<Record<string, number>> = {
   internalServerException: 500,
   modelStreamErrorException: 424,

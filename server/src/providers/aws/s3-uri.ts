@@ -8,7 +8,7 @@ export interface S3Place {
   readonly key: string;
 }
 
-/** 3 to 63 of lower-case letters, digits, dots and hyphens, and no address (api §33.1). */
+/** 3 to 63 of lower-case letters, digits, dots and hyphens, and no address. */
 export function isBucket(name: string): boolean {
   return (
     /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(name) && !name.includes('..') && !/^\d{1,3}(?:\.\d{1,3}){3}$/.test(name)
@@ -27,7 +27,7 @@ export function hasDotPart(key: string): boolean {
 
 export const s3Uri = (place: S3Place): string => `s3://${place.bucket}/${place.key}`;
 
-/** Our id of an object (providers §1.6). */
+/** Our id of an object. */
 export const fileId = (place: S3Place): string => encodeURIComponent(s3Uri(place));
 
 /**

@@ -4,7 +4,7 @@ import type { Credentials } from '../provider.ts';
 import { address, textSetting } from '../settings.ts';
 import type { AccessContext } from '../training.ts';
 
-/** Goes into host names, hence the pattern (providers §5, RULE 18). */
+/** Goes into host names, hence the pattern. */
 export const REGION = /^[a-z]{2}(?:-[a-z]+)+-[0-9]$/;
 
 const endpoint = z.url({ protocol: /^https?$/ }).max(2048);

@@ -27,7 +27,7 @@ const COMPLETION_FIELDS: ReadonlySet<string> = new Set([
   'user',
 ]);
 
-/** `InvokeModel` takes the body of the model's own family (providers §13.4). */
+/** `InvokeModel` takes the body of the model's own family. */
 function embeddingInput(body: JsonObject, model: string): JsonObject {
   refuseUnknown(body, EMBEDDING_FIELDS);
   const { input, dimensions } = body;
@@ -65,7 +65,7 @@ function completionInput(body: JsonObject, model: string): JsonObject {
   refuse('model', 'the body of a completion request is known for Llama and Mistral only; use /v1/chat/completions.');
 }
 
-/** One OpenAI batch line as a record. `recordId` comes back with its outcome, hence what it may hold (providers §20, W7). */
+/** One OpenAI batch line as a record. `recordId` comes back with its outcome, hence what it may hold (W7). */
 export function inputLine(line: JsonObject, batch: BatchRequest): JsonObject {
   const id = asString(line.custom_id);
   if (id === null || !/^[A-Za-z0-9_.:-]{1,64}$/.test(id)) {
@@ -135,7 +135,7 @@ function answerBody(output: JsonObject, recordId: string, about: OutputAbout): J
   return completionAnswer(output, `cmpl-${about.jobId}-${recordId}`, about) ?? output;
 }
 
-/** One output record in the shape of api §6.6. A failed record is an answer with its status (RULE 28). */
+/** One output record in Sluice's shape of batch results. A failed record is an answer with its status. */
 export function outputLine(record: JsonObject, about: OutputAbout): JsonObject {
   const recordId = asString(record.recordId) ?? '';
   const line = (status: number, body: JsonObject): JsonObject => ({

@@ -1,4 +1,4 @@
-/** Model invocation jobs of Bedrock as batches (providers §5.7). */
+/** Model invocation jobs of Bedrock as batches. */
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
@@ -30,7 +30,7 @@ const PATH = '/model-invocation-job';
 const LIST_PATH = '/model-invocation-jobs';
 const KIND = 'model-invocation-job';
 const TITLE = 'Bedrock';
-/** Bedrock does not keep the endpoint of a batch: a tag does (RULE 27). */
+/** Bedrock does not keep the endpoint of a batch: a tag does. */
 const ENDPOINT_TAG = 'gateway-endpoint';
 const DEFAULT_ENDPOINT = '/v1/chat/completions';
 const JOB_NAME = /^[a-zA-Z0-9](?:-*[a-zA-Z0-9+.])*-*$/;
@@ -96,7 +96,7 @@ const STATUS: ReadonlyMap<unknown, StatusRow> = new Map<unknown, StatusRow>([
   ['Scheduled', { status: 'validating' }],
   ['InProgress', { status: 'in_progress' }],
   ['Completed', { status: 'completed', at: 'completed_at' }],
-  // Time ran out, and what was done until then is there (RULE 29).
+  // Time ran out, and what was done until then is there.
   ['PartiallyCompleted', { status: 'expired', at: 'expired_at' }],
   ['Expired', { status: 'expired', at: 'expired_at' }],
   ['Failed', { status: 'failed', at: 'failed_at' }],
@@ -274,7 +274,7 @@ export const batches: BatchesAdapter = {
     try {
       return batchOf(await get(arn, context), about);
     } catch {
-      // The batch runs: an answer made of the request is better than an error (RULE 22).
+      // The batch runs: an answer made of the request is better than an error.
       const submitTime = new Date(context.now()).toISOString();
       return batchOf({ ...body, jobArn: arn, submitTime, status: 'Submitted' }, about);
     }

@@ -1,4 +1,4 @@
-/** Chat of every model over Converse and ConverseStream (providers §13). */
+/** Chat of every model over Converse and ConverseStream. */
 import type { JsonObject } from '../../kernel/json.ts';
 import { readAnyUsage } from '../../operations/usage.ts';
 import type { Binding, CallContext } from '../provider.ts';

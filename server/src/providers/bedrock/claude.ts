@@ -1,4 +1,4 @@
-/** Messages of Claude models over InvokeModel, in their own words (providers §13.4). */
+/** Messages of Claude models over InvokeModel, in their own words. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { invalidAnswer, without } from '../../operations/convert/fields.ts';
 import { tokenCount } from '../../operations/usage.ts';

@@ -1,4 +1,4 @@
-/** A Converse answer as a chat completion (providers §13.3). */
+/** A Converse answer as a chat completion. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { unnamedCall } from '../../operations/convert/chat-choice.ts';
 import {
@@ -43,7 +43,7 @@ export function finishOf(reason: string, held: Held): string {
   return held.unwrapped && held.calls === 0 && finish === 'tool_calls' ? 'stop' : finish;
 }
 
-/** Token counts: Bedrock leaves cached input out of `inputTokens`, chat completions count it in (providers §1.10). */
+/** Token counts: Bedrock leaves cached input out of `inputTokens`, chat completions count it in. */
 export function converseUsage(usage: JsonValue | undefined): JsonObject {
   return chatUsage(readAnyUsage(asObject(usage)) ?? NO_TOKENS);
 }

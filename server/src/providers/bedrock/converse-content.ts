@@ -1,4 +1,4 @@
-/** Parts of chat messages as content blocks of Converse (providers §13.2). */
+/** Parts of chat messages as content blocks of Converse. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asObject, asString, invalid, parseDataUri, quoted, refuse } from '../../operations/convert/fields.ts';
 

@@ -1,4 +1,4 @@
-/** Messages of a chat as the turns of Converse (providers §13.2). */
+/** Messages of a chat as the turns of Converse. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asString, fitCallId, invalid, refuse } from '../../operations/convert/fields.ts';
 import { callInput } from '../../operations/convert/request-chat-to-messages.ts';

@@ -1,4 +1,4 @@
-/** What a call says beside its messages, under the names of Converse and of the models (providers §13.2). */
+/** What a call says beside its messages, under the names of Converse and of the models. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, refuse } from '../../operations/convert/fields.ts';
 import { applyEffort } from '../../operations/convert/request-chat-to-messages.ts';

@@ -1,4 +1,4 @@
-/** A chat completion request as a Converse request (providers §13.2). */
+/** A chat completion request as a Converse request. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, isNeutral, refuse } from '../../operations/convert/fields.ts';
 import { refuseUnknown, SCHEMA_TOOL_PREFIX } from '../../operations/convert/request-chat-to-messages.ts';
@@ -20,7 +20,7 @@ import { claudeName } from './families.ts';
 
 const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 
-/** Fields that are read, and bookkeeping fields that may be lost (RULE 47). */
+/** Fields that are read, and bookkeeping fields that may be lost. */
 const KNOWN: ReadonlySet<string> = new Set([
   'model',
   'messages',
@@ -88,7 +88,7 @@ function allowedTools(choice: JsonObject, tools: JsonObject[]): { tools: JsonObj
 
 function toolConfig(body: JsonObject, called: ReadonlySet<string>, solo: boolean): JsonObject | null {
   let tools = asArray(body.tools).flatMap((tool, i) => toolSpec(tool, `tools[${i}]`));
-  // History with calls needs a list of tools: it names what was called, nothing more (RULE 43).
+  // History with calls needs a list of tools: it names what was called, nothing more.
   if (tools.length === 0) {
     tools = [...called].map((name) => ({
       toolSpec: { name, inputSchema: { json: { type: 'object', properties: {} } } },

@@ -1,4 +1,4 @@
-/** Events of ConverseStream as chat chunks (providers §13.3). Each is an object whose one key names it. */
+/** Events of ConverseStream as chat chunks. Each is an object whose one key names it. */
 import type { JsonObject } from '../../kernel/json.ts';
 import { unnamedCall } from '../../operations/convert/chat-choice.ts';
 import { givenNumber, givenObject, givenText, invalidAnswer, needed } from '../../operations/convert/fields.ts';
@@ -128,7 +128,7 @@ export class ConverseToChatStream extends ConvertingStream {
     else this.#delta({ tool_calls: [{ index: open.call, function: { arguments: '{}' } }] }, emit);
   }
 
-  /** Usage comes after the stop reason, and is the end: without it the stream was cut (RULE 10). */
+  /** Usage comes after the stop reason, and is the end: without it the stream was cut. */
   #end(metadata: JsonObject, emit: Emit): void {
     if (this.#stop === null) throw streamCut();
     // A call whose end was left out still needs its arguments.

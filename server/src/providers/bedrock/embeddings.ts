@@ -1,4 +1,4 @@
-/** Embeddings over InvokeModel, whose body is that of the model's own family (providers §13.4, §17). */
+/** Embeddings over InvokeModel, whose body is that of the model's own family. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, invalidAnswer, refuse } from '../../operations/convert/fields.ts';
 import { refuseUnknown } from '../../operations/convert/request-chat-to-messages.ts';

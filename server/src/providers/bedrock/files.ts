@@ -1,4 +1,4 @@
-/** Files of Bedrock: objects in a bucket of the account (providers §5.6). */
+/** Files of Bedrock: objects in a bucket of the account. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { quoted } from '../../operations/convert/fields.ts';
 import type { FileObject } from '../../operations/training.ts';
@@ -45,7 +45,7 @@ function bucketOf(context: AdapterContext): string {
   return bucket;
 }
 
-/** An object outside the configured bucket is not given out, although the credential could read it (RULE 7). */
+/** An object outside the configured bucket is not given out, although the credential could read it. */
 function otherBucket(bucket: string): SluiceError {
   return new SluiceError(
     'provider_error',

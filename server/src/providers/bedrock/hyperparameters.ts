@@ -1,4 +1,4 @@
-/** Hyperparameters of Bedrock by model family, in both directions (providers §5.3, RULE 2). */
+/** Hyperparameters of Bedrock by model family, in both directions. */
 import { isObject, type JsonValue } from '../../kernel/json.ts';
 import type { FineTuningJob, JobRequest } from '../../operations/training.ts';
 import type { Refusals } from '../training-calls.ts';

@@ -1,4 +1,4 @@
-/** Model customization jobs of Bedrock as fine-tuning jobs (providers §5.1 to §5.5). */
+/** Model customization jobs of Bedrock as fine-tuning jobs. */
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
@@ -34,7 +34,7 @@ export const folderOf = (place: S3Place): S3Place => ({
   key: place.key.slice(0, place.key.lastIndexOf('/') + 1),
 });
 
-/** Where the output goes when nobody says it: a folder named after the job, beside the input (RULE 21). */
+/** Where the output goes when nobody says it: a folder named after the job, beside the input. */
 export function derivedOutput(input: S3Place, jobName: string, param: string): string {
   const folder = folderOf(input);
   return s3Uri(bedrockUri(param, s3Uri({ bucket: folder.bucket, key: `${folder.key}${jobName}/` })));
@@ -99,7 +99,7 @@ const idOfUri = (uri: string): string => {
   return place === null ? uri : fileId(place);
 };
 
-/** Status of a stage: present for some kinds of jobs only (providers §20, W8). */
+/** Status of a stage: present for some kinds of jobs only (W8). */
 const stage = (job: JsonObject, name: string): JsonObject => asObject(asObject(job.statusDetails)[name]);
 
 function statusOf(job: JsonObject): JobStatus {
@@ -132,7 +132,7 @@ function errorOf(job: JsonObject): FineTuningJob['error'] {
   return { code: 'provider_error', message, param };
 }
 
-/** Metric files under the output of a finished job (providers §5.5). */
+/** Metric files under the output of a finished job. */
 function resultFiles(job: JsonObject, arn: string, validated: boolean): string[] {
   const output = textOf(asObject(job.outputDataConfig).s3Uri);
   const id = arn.slice(arn.lastIndexOf('/') + 1);
@@ -235,7 +235,7 @@ const STAGE_ENDS: Readonly<Record<string, string>> = {
   Failed: 'failed',
 };
 
-/** What status and times say about the course of a job; Bedrock keeps no events (RULE 24). Newest first. */
+/** What status and times say about the course of a job; Bedrock keeps no events. Newest first. */
 function eventsOf(job: JsonObject): JobEvent[] {
   const arn = textOf(job.jobArn) ?? '';
   const events: JobEvent[] = [];
@@ -290,7 +290,7 @@ export const jobs: JobsAdapter = {
     try {
       return { ...jobOf(await get(arn, context)), model: job.model };
     } catch {
-      // The job runs: an answer made of the request is better than an error (RULE 22).
+      // The job runs: an answer made of the request is better than an error.
       return {
         id: encodeURIComponent(arn),
         object: 'fine_tuning.job',
@@ -315,7 +315,7 @@ export const jobs: JobsAdapter = {
     }
   },
 
-  /** Summaries lack half of a job, so each is asked for; one that the provider is too busy for is given as it is (RULE 23). */
+  /** Summaries lack half of a job, so each is asked for; one that the provider is too busy for is given as it is. */
   async list(page, context) {
     const { data, has_more } = await bridgedPage(listOf(context), page);
     const all = await eachAtOnce(data, GETS_AT_ONCE, async (row) => {

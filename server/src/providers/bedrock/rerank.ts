@@ -1,4 +1,4 @@
-/** Rerank over InvokeModel, in the body of Cohere's and Amazon's models (providers §13.4). */
+/** Rerank over InvokeModel, in the body of Cohere's and Amazon's models. */
 import type { JsonObject } from '../../kernel/json.ts';
 import { refuse } from '../../operations/convert/fields.ts';
 import { readAnyUsage } from '../../operations/usage.ts';

@@ -1,4 +1,4 @@
-/** Answers of Cohere's `/v2/chat` as chat completions (providers §15). */
+/** Answers of Cohere's `/v2/chat` as chat completions. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { unnamedCall } from '../../operations/convert/chat-choice.ts';

@@ -1,4 +1,4 @@
-/** A chat completions body as a body of Cohere's `/v2/chat` (providers §15). */
+/** A chat completions body as a body of Cohere's `/v2/chat`. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, isNeutral, quoted, refuse } from '../../operations/convert/fields.ts';
 import { refuseUnknown } from '../../operations/convert/request-chat-to-messages.ts';
@@ -7,7 +7,7 @@ import { cohereMessages, namesIn } from './messages.ts';
 /** Cohere's own fields, which chat callers may send as they are. */
 const OWN = ['documents', 'citation_options', 'safety_mode', 'strict_tools', 'priority'] as const;
 
-/** Fields that are read, and bookkeeping fields that may be lost (RULE 47). */
+/** Fields that are read, and bookkeeping fields that may be lost. */
 const KNOWN: ReadonlySet<string> = new Set([
   ...OWN,
   'model',
@@ -69,7 +69,7 @@ function stopsOf(stop: JsonValue | undefined): JsonValue[] {
   return list;
 }
 
-/** Budgets of the efforts below `high`, which leaves it to the model (RULE 49). */
+/** Budgets of the efforts below `high`, which leaves it to the model. */
 const BUDGETS: Readonly<Record<string, number>> = { minimal: 512, low: 1024, medium: 4096 };
 
 /** The effort goes before a thinking object, being the newer of the two. Null leaves it to the model. */

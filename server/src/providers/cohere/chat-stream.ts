@@ -1,4 +1,4 @@
-/** Events of a stream of `/v2/chat` as chat chunks (providers §15). Each says in `type` what it is. */
+/** Events of a stream of `/v2/chat` as chat chunks. Each says in `type` what it is. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { ConvertContext } from '../../operations/convert/conversion.ts';
 import {
@@ -158,7 +158,7 @@ export class CohereToChatStream extends ConvertingStream {
     emit({ event: null, data: '[DONE]' });
   }
 
-  /** Only `message-end` ends an answer (RULE 10). */
+  /** Only `message-end` ends an answer. */
   protected override finish(): void {
     throw streamCut();
   }

@@ -1,4 +1,4 @@
-/** Embeddings over `/v2/embed` (providers §15, §17). */
+/** Embeddings over `/v2/embed`. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, invalidAnswer, refuse } from '../../operations/convert/fields.ts';
 import { refuseUnknown } from '../../operations/convert/request-chat-to-messages.ts';
@@ -53,7 +53,7 @@ function request(body: JsonObject, context: CallContext): JsonObject {
   const dimensions = body.dimensions ?? body.output_dimension ?? null;
   return {
     model: context.model,
-    // Callers rarely say what a text is for, and a model may need to know (RULE 45).
+    // Callers rarely say what a text is for, and a model may need to know.
     input_type: asString(body.input_type) ?? (own.images === undefined ? 'search_document' : 'image'),
     ...(media ? null : { texts }),
     ...own,

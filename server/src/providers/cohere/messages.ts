@@ -1,4 +1,4 @@
-/** Messages of a chat as Cohere's v2 API takes them (providers §15). */
+/** Messages of a chat as Cohere's v2 API takes them. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, quoted, refuse } from '../../operations/convert/fields.ts';
 
@@ -74,7 +74,7 @@ class Conversation {
     }
     const thinking = asString(message.reasoning_content) ?? '';
     if (thinking !== '') content = [{ type: 'thinking', thinking }, ...asParts(content)];
-    // What carries nothing at all is left out (RULE 51).
+    // What carries nothing at all is left out.
     if (calls.length === 0 && content.length === 0) return null;
     return {
       role: 'assistant',

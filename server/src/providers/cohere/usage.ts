@@ -1,4 +1,4 @@
-/** What Cohere counts (providers §1.10): tokens as the model read and wrote them, and the fewer units that it bills. */
+/** What Cohere counts: tokens as the model read and wrote them, and the fewer units that it bills. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asObject } from '../../operations/convert/fields.ts';
 import { chatUsage, NO_TOKENS, readAnyUsage, type TokenUsage, tokenCount } from '../../operations/usage.ts';

@@ -1,4 +1,4 @@
-/** Batches at Fireworks (providers §7.5). They cannot be cancelled there. */
+/** Batches at Fireworks. They cannot be cancelled there. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { asObject, refuse } from '../../operations/convert/fields.ts';

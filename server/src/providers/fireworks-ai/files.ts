@@ -1,4 +1,4 @@
-/** Files at Fireworks: datasets (providers §7.3). */
+/** Files at Fireworks: datasets. */
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
@@ -46,7 +46,7 @@ function toFile(raw: JsonObject, bytes = 0): FileObject {
 const datasetUrl = (context: AdapterContext, id: string, verb = ''): URL =>
   urlOf(controlPlane(context), `/${COLLECTION}/${idSegment(id)}${verb}`);
 
-/** The purpose, which a dataset has no field for, shows in the ids made here (RULE 27). */
+/** The purpose, which a dataset has no field for, shows in the ids made here. */
 const BATCH_ID = /-batch-[0-9a-f]{8}$/;
 
 /** An id from the name of the file: what upstream takes of it, and a tail that makes it the only one. */
@@ -203,7 +203,7 @@ export const files: FilesAdapter = {
       return await fetched(id, context, bytes);
     } catch (error) {
       file.stream.destroy();
-      // A dataset without content would stay in the account for ever (RULE 34); why the upload failed matters more.
+      // A dataset without content would stay in the account for ever; why the upload failed matters more.
       await remove(id, context, true).catch(() => {});
       throw error;
     }

@@ -1,4 +1,4 @@
-/** Fine-tuning at Fireworks (providers §7.1, §7.2, §7.4): supervised and DPO jobs are two resources there. */
+/** Fine-tuning at Fireworks: supervised and DPO jobs are two resources there. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { asObject } from '../../operations/convert/fields.ts';
@@ -238,7 +238,7 @@ export const jobs: JobsAdapter = {
     return { data: data.map((one) => toJob(one, context)), has_more };
   },
   retrieve: fetched,
-  /** Never by DELETE, which removes the record (RULE 35). */
+  /** Never by DELETE, which removes the record. */
   async cancel(id, context) {
     const url = urlOf(controlPlane(context), `${pathOf(id)}:cancel`);
     const answer = await context.call(jsonRequest('POST', url, bearerHeaders(context), {}));
@@ -251,7 +251,7 @@ export const jobs: JobsAdapter = {
     if (answer.status < 200 || answer.status >= 300) throw await failureOf(answer);
     answer.stream.destroy();
     const job = cancelled(await fetched(id, context));
-    // Until upstream is there, the answer is ahead of it (RULE 30).
+    // Until upstream is there, the answer is ahead of it.
     return { ...job, status: 'cancelled', finished_at: job.finished_at ?? Math.floor(context.now() / 1000) };
   },
   async events(id, page, context) {

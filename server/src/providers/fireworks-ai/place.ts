@@ -10,7 +10,7 @@ const ACCOUNT = /^[a-z0-9][a-z0-9-]{0,62}$/;
 const RESOURCE_ID = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 export const PUBLIC_MODELS = 'accounts/fireworks/models/';
 
-/** The account whose resources are meant (RULE 32): a setting of the provider, or sent along by the caller. */
+/** The account whose resources are meant: a setting of the provider, or sent along by the caller. */
 export function accountOf(context: Pick<AdapterContext, 'credentials'>): string {
   const account = textSetting(context.credentials, 'fireworks_account_id')?.replace(/^accounts\//, '');
   if (account !== undefined && ACCOUNT.test(account)) return account;

@@ -1,5 +1,5 @@
 /**
- * Access tokens of Google Cloud accounts (providers §1.8.3). Who signs in is what the settings hold; the identity of
+ * Access tokens of Google Cloud accounts. Who signs in is what the settings hold; the identity of
  * the machine Sluice runs on counts only where the operator lends it (`context.ambient`).
  */
 
@@ -16,7 +16,7 @@ import { CLOUD_SCOPE, exchangeFailure, type FreshToken } from './tokens.ts';
 
 /**
  * The `token_uri` of a key file is never followed: who may send a key file could otherwise make Sluice post a signed
- * assertion to any address (RULE 9).
+ * assertion to any address.
  */
 const TOKEN_URI = 'https://oauth2.googleapis.com/token';
 const HOUR_S = 3600;

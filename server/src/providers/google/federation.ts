@@ -1,5 +1,5 @@
 /**
- * Workload identity federation (providers §1.8.3): a token of the platform Sluice runs on, renewed by it in a file, is
+ * Workload identity federation: a token of the platform Sluice runs on, renewed by it in a file, is
  * exchanged for one of Google's. Described by an `external_account` file, as `gcloud iam workload-identity-pools
  * create-cred-config` writes it, that the operator names in GOOGLE_APPLICATION_CREDENTIALS.
  */

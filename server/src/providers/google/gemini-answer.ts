@@ -1,4 +1,4 @@
-/** A Gemini `GenerateContentResponse` as a chat completion (providers §12.2, §1.10). */
+/** A Gemini `GenerateContentResponse` as a chat completion. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { unnamedCall } from '../../operations/convert/chat-choice.ts';
 import {

@@ -1,4 +1,4 @@
-/** Chat messages as Gemini `contents` (providers §12.1). */
+/** Chat messages as Gemini `contents`. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import {
@@ -198,7 +198,7 @@ export class Contents {
     const calls = asArray(message.tool_calls).map((call, at) => this.#call(call, `${path}.tool_calls[${at}]`));
     const [first] = calls;
     if (this.#model.signsCalls && first !== undefined) first.thoughtSignature ??= NO_SIGNATURE;
-    // What carries nothing at all is left out: empty content is refused there (RULE 51).
+    // What carries nothing at all is left out: empty content is refused there.
     if (parts.length + calls.length > 0) this.#add('model', [...parts, ...calls], path);
   }
 

@@ -1,4 +1,4 @@
-/** Embeddings of Google's models (providers §12, §14, §17). */
+/** Embeddings of Google's models. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import {
   asArray,

@@ -1,4 +1,4 @@
-/** Errors of Google's APIs (providers §1.4, §1.11). */
+/** Errors of Google's APIs. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { asArray, asObject } from '../../operations/convert/fields.ts';
 import { type ProviderError, readProviderError } from '../../operations/dialects/provider-error.ts';

@@ -1,4 +1,4 @@
-/** A chat completions body as a Gemini `generateContent` body (providers §12.1). */
+/** A chat completions body as a Gemini `generateContent` body. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, isNeutral, quoted, refuse } from '../../operations/convert/fields.ts';
 import { Contents } from './gemini-contents.ts';
@@ -14,7 +14,7 @@ export interface GeminiOptions {
   readonly thoughts?: boolean;
 }
 
-/** Fields that change nothing in the answer: left out (RULE 41, RULE 47). */
+/** Fields that change nothing in the answer: left out. */
 const BOOKKEEPING = new Set([
   'model',
   'user',
@@ -46,7 +46,7 @@ const PLAIN: Readonly<Record<string, string>> = {
 /** Tokens of thought by effort, of the models that are told a number. */
 const BUDGETS: Readonly<Record<string, number>> = { none: 0, minimal: 1024, low: 1024, medium: 8192, high: 24576 };
 const LEVELS: Readonly<Record<string, string>> = { minimal: 'MINIMAL', low: 'LOW', medium: 'MEDIUM', high: 'HIGH' };
-/** A budget up to each is this effort, one above the last is `high` (RULE 49). */
+/** A budget up to each is this effort, one above the last is `high`. */
 const LOW_BUDGET = 2048;
 const MEDIUM_BUDGET = 8192;
 

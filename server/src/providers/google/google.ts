@@ -26,7 +26,7 @@ const SURFACE: Surface = { vertex: false, path: (context, method) => path(contex
 /** Largest page of the list of models: it then has them all. */
 const ALL = 1000;
 
-/** The Gemini developer API (providers §12). */
+/** The Gemini developer API. */
 export const google: Provider = {
   id: 'google',
   title: 'Google Gemini',

@@ -1,4 +1,4 @@
-/** Cloud Storage through its JSON API v1 (providers §6.3): objects of one bucket, uploads and contents streamed. */
+/** Cloud Storage through its JSON API v1: objects of one bucket, uploads and contents streamed. */
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
@@ -68,7 +68,7 @@ export function bucketOf(context: AdapterContext): string {
   });
 }
 
-/** 403 for a place outside the named bucket: else a caller could read whatever the credential can read (RULE 7). */
+/** 403 for a place outside the named bucket: else a caller could read whatever the credential can read. */
 export function insideBucket(context: AdapterContext, bucket: string, param: string | null): void {
   const named = namedBucket(context);
   if (named === null || named === bucket) return;

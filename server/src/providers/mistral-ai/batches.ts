@@ -1,4 +1,4 @@
-/** Batches at Mistral (providers §9.3): one model per batch, lists by page number, results through files. */
+/** Batches at Mistral: one model per batch, lists by page number, results through files. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray } from '../../operations/convert/fields.ts';

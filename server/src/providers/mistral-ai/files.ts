@@ -1,4 +1,4 @@
-/** Files at Mistral (providers §9.2). */
+/** Files at Mistral. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { FileObject } from '../../operations/training.ts';

@@ -1,5 +1,5 @@
 /**
- * Fine-tuning at Mistral (providers §9.1), by the last definition that was published: the vendor has declared the routes
+ * Fine-tuning at Mistral, by the last definition that was published: the vendor has declared the routes
  * deprecated. Where they are gone callers get 501, like everywhere that does not train.
  */
 import { SluiceError } from '../../kernel/errors.ts';
@@ -36,7 +36,7 @@ import {
 } from '../training-calls.ts';
 
 const PATH = '/fine_tuning/jobs';
-/** Documented default and range of `learning_rate`; a multiplier of 1 stands for the default (RULE 2). */
+/** Documented default and range of `learning_rate`; a multiplier of 1 stands for the default. */
 const BASE_RATE = 1e-4;
 const MIN_RATE = 1e-8;
 const MAX_RATE = 1;

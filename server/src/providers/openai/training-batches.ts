@@ -107,7 +107,7 @@ async function firstLine(stream: Readable): Promise<JsonValue> {
   }
 }
 
-/** Every line of a batch names its model, so the model of the batch may only repeat it (RULE 16). */
+/** Every line of a batch names its model, so the model of the batch may only repeat it. */
 async function checkModel(batch: BatchRequest, context: AdapterContext, options: BatchesOptions): Promise<void> {
   if (batch.model === null || context.dropParams.has('model')) return;
   const answer = await bytes(options.api, context, `/files/${idSegment(batch.input_file_id)}/content`);

@@ -135,7 +135,7 @@ function fromUpstreamTracker(value: JsonValue): JsonValue {
   return { ...rest, type: 'tracker', tracker: wandb };
 }
 
-/** States of both API surfaces; what is on its way to work or held counts as queued (RULE 14). */
+/** States of both API surfaces; what is on its way to work or held counts as queued. */
 const STATUS: ReadonlyMap<unknown, JobStatus> = new Map<unknown, JobStatus>([
   ['validating_files', 'validating_files'],
   ['created', 'queued'],

@@ -1,4 +1,4 @@
-/** Batches at Together (providers §8.3): no pages, times as texts, results through files. */
+/** Batches at Together: no pages, times as texts, results through files. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { Batch, BatchRequest, BatchStatus } from '../../operations/training.ts';
 import { batchOutput, providerBody, readInputLine } from '../batch-lines.ts';

@@ -1,5 +1,5 @@
 /**
- * Files at Together (providers §8.2). There are two ways to upload. The vendor's own libraries first ask, without the
+ * Files at Together. There are two ways to upload. The vendor's own libraries first ask, without the
  * file, where to put the bytes, and then send them to a signed address of the object store; the published definition has
  * a form with the file in it. The first is used where the size is known: a refusal costs no transfer, and should the
  * server not know the route, the untouched file still goes the second way. Of unknown size (the store wants it said

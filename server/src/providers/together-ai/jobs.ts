@@ -1,4 +1,4 @@
-/** Fine-tuning at Together (providers §8.1). The list has no pages there: each of ours is cut from the whole of it. */
+/** Fine-tuning at Together. The list has no pages there: each of ours is cut from the whole of it. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject } from '../../operations/convert/fields.ts';
 import {
@@ -30,7 +30,7 @@ import {
   urlOf,
 } from '../training-calls.ts';
 
-/** Documented default of `learning_rate`, which a multiplier of 1 stands for (RULE 2). */
+/** Documented default of `learning_rate`, which a multiplier of 1 stands for. */
 const BASE_RATE = 1e-5;
 const MAX_SUFFIX = 64;
 
@@ -90,7 +90,7 @@ function createBody(job: JobRequest, context: AdapterContext): JsonObject {
   return {
     model: job.upstreamModel,
     training_file: job.training_file,
-    // Without an evaluation the file would be stored and never looked at (RULE 36).
+    // Without an evaluation the file would be stored and never looked at.
     ...(job.validation_file === null ? null : { validation_file: job.validation_file, n_evals: 1 }),
     ...(job.suffix.length > MAX_SUFFIX ? null : { suffix: job.suffix }),
     ...(epochs === 'auto' ? null : { n_epochs: epochs }),

@@ -1,4 +1,4 @@
-/** Rows of Vertex AI batches, in and out (providers §6.4). */
+/** Rows of Vertex AI batches, in and out. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
@@ -102,7 +102,7 @@ function statusText(status: JsonValue | undefined): string {
   return isObject(status) && Object.keys(status).length > 0 ? JSON.stringify(status) : '';
 }
 
-/** A result row in the shape of api §6.6. `row` counts the rows, for those that carry no id. */
+/** A result row in Sluice's own shape of batch results. `row` counts the rows, for those that carry no id. */
 export function outputLine(line: JsonObject, batch: Batch, row: number): ResultLine {
   const customId = textOf(line.custom_id) ?? textOf(asObject(line.instance).custom_id) ?? '';
   const id = `${batch.id}-${customId === '' ? row : customId}`;

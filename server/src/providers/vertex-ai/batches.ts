@@ -1,4 +1,4 @@
-/** Batch prediction jobs of Vertex AI, API v1, from and to Cloud Storage (providers §6.4). */
+/** Batch prediction jobs of Vertex AI, API v1, from and to Cloud Storage. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { asArray, asObject } from '../../operations/convert/fields.ts';
@@ -37,7 +37,7 @@ import { labelsOf, placeOf, resourcePath, rpcStatus, shortId } from './place.ts'
 const COLLECTION = 'batchPredictionJobs';
 const LARGEST_PAGE = 100;
 const GOOGLE_MODEL = 'publishers/google/models/';
-/** Label that keeps the endpoint, which upstream has no field for (RULE 27). */
+/** Label that keeps the endpoint, which upstream has no field for. */
 const ENDPOINT_LABEL = 'gateway-endpoint';
 const MAX_ERRORS = 20;
 

@@ -1,5 +1,5 @@
 /**
- * Calls of models on Vertex AI (providers §14): Google's own as the Gemini API takes them, Claude by Messages, Mistral's in
+ * Calls of models on Vertex AI: Google's own as the Gemini API takes them, Claude by Messages, Mistral's in
  * their maker's form, every other by the OpenAI-compatible endpoint.
  */
 import type { JsonObject } from '../../kernel/json.ts';

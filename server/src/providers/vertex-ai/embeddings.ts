@@ -1,4 +1,4 @@
-/** Embeddings on Vertex AI (providers §14): `predict` for most models, `embedContent` for the newest. */
+/** Embeddings on Vertex AI: `predict` for most models, `embedContent` for the newest. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, parseDataUri, refuse } from '../../operations/convert/fields.ts';
 import { type EmbeddingAsk, embeddingAnswer, embeddingAsk } from '../google/gemini-embeddings.ts';

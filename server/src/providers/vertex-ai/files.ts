@@ -1,4 +1,4 @@
-/** Files of Vertex AI: objects of a Cloud Storage bucket (providers §6.3). */
+/** Files of Vertex AI: objects of a Cloud Storage bucket. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { FileObject } from '../../operations/training.ts';
 import {
@@ -19,7 +19,7 @@ import {
 import type { AdapterContext, FilesAdapter } from '../training.ts';
 import { textOf } from '../training-calls.ts';
 
-/** Key of the object's metadata that tells files of Sluice from other objects (RULE 27). */
+/** Key of the object's metadata that tells files of Sluice from other objects. */
 const PURPOSE = 'gateway_purpose';
 
 function toFile(object: StoredObject): FileObject {

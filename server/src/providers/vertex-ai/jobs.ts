@@ -1,4 +1,4 @@
-/** Tuning jobs of Vertex AI, API v1 (providers §6.2). */
+/** Tuning jobs of Vertex AI, API v1. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { asObject } from '../../operations/convert/fields.ts';
@@ -328,7 +328,7 @@ export const jobs: JobsAdapter = {
     );
     answer.stream.destroy();
     const job = cancelled(toJob(await fetched(id, context)));
-    // Until upstream is there, the answer is ahead of it (RULE 30).
+    // Until upstream is there, the answer is ahead of it.
     return { ...job, status: 'cancelled', finished_at: job.finished_at ?? Math.floor(context.now() / 1000) };
   },
   async events(id, page, context) {

@@ -6,7 +6,7 @@ import { textSetting } from '../settings.ts';
 import type { AdapterContext } from '../training.ts';
 import { integerOf, textOf } from '../training-calls.ts';
 
-// Both become part of a host name or path and may come from a request header (RULE 18).
+// Both become part of a host name or path and may come from a request header.
 const REGION = /^[a-z]+(-[a-z]+[0-9]+)?$/;
 const PROJECT = /^[a-z0-9:.-]{4,63}$/;
 const ID = /^[A-Za-z0-9_-]{1,128}$/;

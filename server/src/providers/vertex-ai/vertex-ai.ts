@@ -26,7 +26,7 @@ function authorize(headers: string[], context: CallContext): void {
 }
 
 /**
- * Google Vertex AI: models of several makers, tuning, files in Cloud Storage and batches (providers §6, §14). Which of the
+ * Google Vertex AI: models of several makers, tuning, files in Cloud Storage and batches. Which of the
  * settings an account needs depends on `vertex_auth_type`.
  */
 export const vertexAi: Provider = {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** `YYYY-MM-DD HH:MM:SS` in UTC, the date format of users and invites (api §1.2). */
+/** `YYYY-MM-DD HH:MM:SS` in UTC, the date format of users and invites. */
 export const plainTimeField = z
   .string()
   .regex(/^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$/)

@@ -1,4 +1,4 @@
-/** How high a caller stands in the organisation and in a workspace, and whom it may therefore touch (rules P-02, P-03). */
+/** How high a caller stands in the organisation and in a workspace, and whom it may therefore touch. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';

@@ -1,4 +1,4 @@
-/** Lists of workspaces with a role in each, as users and invites name them (api §18.2, §18.3). */
+/** Lists of workspaces with a role in each, as users and invites name them. */
 import { z } from 'zod';
 import type { TenantTx } from '../../store/ports.ts';
 import { findWorkspace, refuse, unknownReference } from '../common.ts';

@@ -31,8 +31,8 @@ export interface AutoKey {
 }
 
 /**
- * Makes a user key when the settings of the workspace want one (api §20.4) and the user has none there, in the caller's
- * transaction: expiry, rotation, config and scopes from the settings as they are in it (rule P-06). Null when none is
+ * Makes a user key when the settings of the workspace want one and the user has none there, in the caller's
+ * transaction: expiry, rotation, config and scopes from the settings as they are in it. Null when none is
  * made: nobody wants one, the user has one, or has as many as are allowed.
  */
 export async function autoCreateUserKey(request: AutoKeyRequest): Promise<AutoKey | null> {

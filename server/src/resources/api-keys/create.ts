@@ -1,4 +1,4 @@
-/** New keys (api §11.2): those that somebody asks for, and what every new key has in common. */
+/** New keys: those that somebody asks for, and what every new key has in common. */
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';

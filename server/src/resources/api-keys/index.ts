@@ -1,4 +1,4 @@
-/** API keys (api §11): the credentials that this administration API and the gateway accept. */
+/** API keys: the credentials that this administration API and the gateway accept. */
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Where } from '../../store/ports.ts';
@@ -72,7 +72,7 @@ function whereStatus(status: Status, now: number): Where<'api_keys'>[] {
   ];
 }
 
-/** The patch of an update; what it hands out again must be the caller's to give (rule P-01). */
+/** The patch of an update; what it hands out again must be the caller's to give. */
 async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow): Promise<Patch> {
   const { body, principal, tx, clock } = call;
   const now = clock.now();

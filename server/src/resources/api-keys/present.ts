@@ -1,4 +1,4 @@
-/** API keys as they are answered (api §11.1). */
+/** API keys as they are answered. */
 import { maskKey } from '../../auth/keys.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Call } from '../resource.ts';
@@ -27,7 +27,6 @@ export async function presentDetail(row: KeyRow, call: Pick<Call, 'tx' | 'clock'
   return { ...key, guardrail_exclusions: await exclusionsOf(call.tx, row.workspace_id) };
 }
 
-/** P-54. */
 async function exclusionsOf(tx: TenantTx, workspaceId: string | null) {
   const rows =
     workspaceId === null ? [] : await tx.list('guardrail_exclusions', { where: { workspace_id: workspaceId } });

@@ -1,5 +1,5 @@
 /**
- * Which keys a caller may be given (rule P-02): a user key acts with its owner's role, and a service key stands as high
+ * Which keys a caller may be given: a user key acts with its owner's role, and a service key stands as high
  * as the user it goes back to. Whoever is handed the key of somebody above him would act with a role above his own,
  * within scopes that he has himself.
  */

@@ -1,5 +1,5 @@
 /**
- * Rotation (api §11.4, rule S-05): a key gets a new secret, and the one before it stays valid until its transition ends
+ * Rotation: a key gets a new secret, and the one before it stays valid until its transition ends
  * by the store's clock. Everything happens in the caller's one transaction, so that a process that dies leaves the old
  * state or the new one.
  */

@@ -1,4 +1,4 @@
-/** Rotation policies as they are stored (api §11.4). The rotating itself is in `rotate.ts`. */
+/** Rotation policies as they are stored. The rotating itself is in `rotate.ts`. */
 import type { Row } from '../../store/schema.ts';
 import { refuse } from '../common.ts';
 import { utcMidnight } from '../fields.ts';

@@ -1,4 +1,4 @@
-/** What must hold between a key, its creator, its owner and its workspace (api §2.2, §11; rule P-01). */
+/** What must hold between a key, its creator, its owner and its workspace. */
 import type { Principal } from '../../auth/principal.ts';
 import { grantable, scopesOf } from '../../auth/scopes.ts';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -23,7 +23,7 @@ export const PREFIXES = {
 } as const;
 
 /**
- * The scopes to store: known for the type (else 400) and held by the caller (else 403, rule P-01).
+ * The scopes to store: known for the type (else 400) and held by the caller (else 403).
  *
  * @param path where the scopes stand in the body
  */
@@ -50,7 +50,7 @@ export function checkScopes(
 
 /**
  * Whoever hands out a key's authority again, by rotating it, prolonging it or bringing it back, must hold every scope of
- * it (rule P-01): else 403.
+ * it: else 403.
  */
 export function checkHolds(principal: Principal, key: KeyRow, what: string, param: string | null = null): void {
   const own = grantable(principal);
@@ -116,7 +116,7 @@ async function configSlug(tx: TenantTx, workspaceId: string | null, name: string
   return (await findNamed(tx, 'configs', name, where))?.slug ?? null;
 }
 
-/** Settings of api §20.4 that rule user keys; a workspace value replaces the organisation's. */
+/** Settings that rule user keys; a workspace value replaces the organisation's. */
 export async function userKeySettings(tx: TenantTx, workspaceId: string) {
   const workspace = await tx.find('workspaces', { id: workspaceId });
   const settings = keySettings(await tx.organisation(), workspace ?? null);

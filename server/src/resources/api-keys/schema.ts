@@ -1,4 +1,4 @@
-/** Bodies and answers of API keys (api §11). */
+/** Bodies and answers of API keys. */
 import { z } from 'zod';
 import { reference, tenantFields, uuid } from '../fields.ts';
 import { alertEmails } from '../settings/alerts.ts';
@@ -7,7 +7,7 @@ import { description, isoDate, name, rateLimits, text, usageLimit } from '../sha
 export const MIN_TRANSITION_MS = 1_800_000;
 const MAX_TRANSITION_MS = 366 * 86_400_000;
 
-/** At most 64 pairs; a value has at most 128 characters (api §39). */
+/** At most 64 pairs; a value has at most 128 characters. */
 export const metadata = z.record(text(128, 1), text(128)).check((check) => {
   if (Object.keys(check.value).length > 64) {
     check.issues.push({ code: 'custom', input: check.value, message: 'must have at most 64 keys' });
@@ -22,7 +22,7 @@ const defaults = z.strictObject({
 
 const transition = z.int().min(MIN_TRANSITION_MS).max(MAX_TRANSITION_MS);
 
-/** api §11.4; what needs the time is in `rules.ts`. */
+/** When a key's secret rotates; what needs the time is in `rules.ts`. */
 export const rotationPolicy = z
   .strictObject({
     rotation_period: z.enum(['weekly', 'monthly']).nullable().optional(),
@@ -76,7 +76,7 @@ export const updateBody = z.strictObject({
   ...shared,
 });
 
-/** api §11.4. */
+/** Rotation of a key, as it is answered. */
 export const rotateBody = z.strictObject({
   ...tenantFields,
   key_transition_period_ms: transition

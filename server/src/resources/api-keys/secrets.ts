@@ -1,4 +1,4 @@
-/** The secrets of a key: the current one, and during a transition the one before it (rule S-05). */
+/** The secrets of a key: the current one, and during a transition the one before it. */
 import { type KeyType, mintKey } from '../../auth/keys.ts';
 import type { Query } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';

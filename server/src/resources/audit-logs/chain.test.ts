@@ -99,7 +99,7 @@ function nearby(value: unknown, at: number): unknown[] {
   ].filter((near) => near !== value && (typeof near !== 'string' || near.isWellFormed()));
 }
 
-describe('P-09 the chain of an audit log', () => {
+describe('the chain of an audit log', () => {
   it('is whole after any writes, and has places from 1 without gaps', async () => {
     await fc.assert(
       fc.asyncProperty(entries, async (list) => {

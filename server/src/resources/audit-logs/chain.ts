@@ -1,5 +1,5 @@
 /**
- * The chain of an organisation's audit log (rule P-09). Each row carries its place, from 1 without gaps, and a keyed
+ * The chain of an organisation's audit log. Each row carries its place, from 1 without gaps, and a keyed
  * digest over itself and the digest of the row before it; the head holds the last place and proves that it is the last.
  * Whoever can write to the database and does not have a master key cannot change, remove, add or reorder rows unseen.
  *
@@ -208,7 +208,7 @@ export function systemEntry(clock: Clock, deed: SystemDeed): AuditEntry {
   };
 }
 
-/** The contract's spelling of a resource type (api §23): `api-keys` is `api keys`. */
+/** The contract's spelling of a resource type: `api-keys` is `api keys`. */
 export function resourceType(name: string): string {
   return name.replace(/[-_]/g, ' ').toLowerCase();
 }

@@ -1,4 +1,4 @@
-/** The audit log of an organisation (api §23): `GET /audit-logs`. */
+/** The audit log of an organisation: `GET /audit-logs`. */
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';

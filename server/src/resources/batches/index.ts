@@ -1,5 +1,5 @@
 /**
- * Batches that Sluice runs, as a data service beside it may write them (api §6.7): on `/v2` only, with an
+ * Batches that Sluice runs, as a data service beside it may write them: on `/v2` only, with an
  * organisation-wide credential. Everything else about batches is the data plane's.
  */
 import { z } from 'zod';

@@ -26,9 +26,9 @@ function isPrimitive(value: unknown): boolean {
 }
 
 /**
- * Checks a condition query (api §10.6): `metadata.<key>`, `params.<key>`, `headers.<name>` or `url.pathname` with a
+ * Checks a condition query: `metadata.<key>`, `params.<key>`, `headers.<name>` or `url.pathname` with a
  * primitive or with operators, and `$and` / `$or` over queries. An empty query is the empty conjunction: it always matches. A `$regex`
- * is never compiled here: it is matched by the linear-time engine, and one that does not compile is false (§10.6).
+ * is never compiled here: it is matched by the linear-time engine, and one that does not compile is false.
  */
 export function checkQuery(query: unknown, path: Path, issues: Issue[]): void {
   const report = (at: Path, message: string) => issues.push({ path: formatPath(at), message });

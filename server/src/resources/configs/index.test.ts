@@ -86,7 +86,7 @@ onBothStores((on) => {
       'AB01',
       'config.custom_host',
     ],
-    ['P-08 a mask', body({ provider: 'openai', api_key: '*******deadbeef' }), 400, 'AB01', 'config.api_key'],
+    ['a mask', body({ provider: 'openai', api_key: '*******deadbeef' }), 400, 'AB01', 'config.api_key'],
   ])('create with %s is refused', async (_case, input, status, code, param) => {
     refused(await on.post('/configs', input, on.mine), status, code, param);
   });

@@ -1,4 +1,4 @@
-/** Configs and their versions (api §9). */
+/** Configs and their versions. */
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
@@ -410,7 +410,7 @@ async function presentOld(row: Row<'configs'>, version: Row<'config_versions'>) 
   return { ...shown, updated_by: version.created_by, last_updated_at: toIso(version.created_at) };
 }
 
-/** 409 while something hands this config out, as a workspace does to its users' keys (P-19): requests would lose their routing. */
+/** 409 while something hands this config out, as a workspace does to its users' keys: requests would lose their routing. */
 async function refuseWhileUsed(call: Call<never, never, never> | Call, row: Row<'configs'>): Promise<void> {
   const [used] = await call.references({
     table: 'configs',
@@ -425,7 +425,7 @@ async function refuseWhileUsed(call: Call<never, never, never> | Call, row: Row<
   );
 }
 
-/** JSON text as strictly as a body: duplicate keys, depth and size are refused (rule D-02). */
+/** JSON text as strictly as a body: duplicate keys, depth and size are refused. */
 function parseText(text: string): unknown {
   try {
     scanJson(Buffer.from(text), []);

@@ -30,7 +30,7 @@ type Path = (string | number)[];
 /**
  * Copies a JSON value with the keys of the config format in snake case. Content below `override_params`, `metadata`,
  * check parameters and queries keeps its spelling. Collects what no schema can say well: text that cannot be stored,
- * keys given in both spellings, the old `options` format, masked secrets (P-08).
+ * keys given in both spellings, the old `options` format, masked secrets.
  */
 export function normalise(value: unknown): { value: unknown; issues: Issue[] } {
   const issues: Issue[] = [];

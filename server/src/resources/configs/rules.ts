@@ -1,4 +1,4 @@
-/** What one field of a config demands of another (api §10.1, 10.2, 10.8, P-50 to P-52). All functions only collect issues. */
+/** What one field of a config demands of another (10.2, 10.8). All functions only collect issues. */
 import { CHECKS, checksSchema } from '../../guardrails/catalog.ts';
 import type { Phase } from '../../guardrails/check.ts';
 import { inlineChecks } from '../../guardrails/compile.ts';
@@ -236,7 +236,7 @@ function checkForwardHeaders(node: Config, prefixes: readonly string[], report: 
   }
 }
 
-/** "A config is valid when at least one of these sets is present" (api §10.1). */
+/** "A config is valid when at least one of these sets is present". */
 function isComplete(node: Config): boolean {
   if (node.provider !== undefined) {
     if (node.provider.startsWith('@') || node.api_key !== undefined || node.custom_host !== undefined) return true;

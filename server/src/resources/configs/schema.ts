@@ -9,7 +9,7 @@ export type { Config, Hook, InlineGuardrail, Strategy } from './structure.ts';
 export { ACCOUNT_KEYS, configSchema, SECRET_KEYS } from './structure.ts';
 
 export interface ParseOptions {
-  /** Syntax and address rules for `custom_host` (api §33.5): null, or what is wrong. */
+  /** Syntax and address rules for `custom_host`: null, or what is wrong. */
   readonly checkHost: CheckHost;
   /** `x-gateway-` and its aliases, lower case with the hyphen at the end. Defaults to `x-gateway-` alone. */
   readonly headerPrefixes?: readonly string[];
@@ -25,7 +25,7 @@ const DEFAULT_PREFIXES = ['x-gateway-'];
 const MAX_ISSUES = 20;
 
 /**
- * Checks a config in full (api §10) and answers its stored form, keys in snake case. Takes any JSON value and never
+ * Checks a config in full and answers its stored form, keys in snake case. Takes any JSON value and never
  * throws; at most 20 issues, with paths relative to the config (`targets[0].retry.attempts`, empty for the whole).
  * Whether the slugs inside exist is not asked here: guardrails are checked when a config is saved
  * (`guardrailSlugs`), providers and virtual keys when a request uses them.

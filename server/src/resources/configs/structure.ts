@@ -1,5 +1,5 @@
 /**
- * The config object of api §10.1: one schema for the root and for every target. Structure lives here, what one field
+ * The config object: one schema for the root and for every target. Structure lives here, what one field
  * demands of another in `rules.ts`, conditions of the conditional strategy in `conditions.ts`.
  */
 import { z } from 'zod';

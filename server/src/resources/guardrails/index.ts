@@ -1,4 +1,4 @@
-/** Guardrails and their versions (api §7). */
+/** Guardrails and their versions. */
 import type { z } from 'zod';
 import { checksSchema } from '../../guardrails/catalog.ts';
 import { SluiceError } from '../../kernel/errors.ts';

@@ -1,4 +1,4 @@
-/** MCP servers whose tool calls a guardrail watches (api §8). */
+/** MCP servers whose tool calls a guardrail watches. */
 import { z } from 'zod';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx } from '../../store/ports.ts';
@@ -15,7 +15,7 @@ type Mapping = Row<'guardrail_mcp_servers'>;
 const MAX_SERVERS = 1000;
 const MAX_CAPABILITIES = 1000;
 
-/** `input` and `output` are the names of an older description (P-44). */
+/** `input` and `output` are the names of an older description. */
 const PHASES: Readonly<Record<string, ToolCallPhase>> = {
   beforeToolCall: 'beforeToolCall',
   afterToolCall: 'afterToolCall',

@@ -15,7 +15,7 @@ export type Verb = ItemVerb | 'list' | 'create';
 export type Level = 'organisation' | 'workspace';
 
 export const PREFIXES = ['guardrails', 'organisation_guardrails'] as const;
-/** Older descriptions write `guard_<id>` in paths (api §7.1). */
+/** Older descriptions write `guard_<id>` in paths. */
 export const PATH_PREFIX = 'guard_';
 
 const scopeOf = (level: Level, verb: Verb) => `${level === 'organisation' ? 'organisation_' : ''}guardrails.${verb}`;

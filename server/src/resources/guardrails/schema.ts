@@ -1,4 +1,4 @@
-/** Bodies, filters and answers of guardrails (api §7.1–7.4). */
+/** Bodies, filters and answers of guardrails. */
 import { z } from 'zod';
 import { checkEntry, MAX_CHECKS } from '../../guardrails/catalog.ts';
 import type { Feedback, GuardrailActions } from '../../store/schema.ts';

@@ -1,5 +1,5 @@
 /**
- * The settings of an account by base provider and way of signing in (api §13.3), as data: which fields there are,
+ * The settings of an account by base provider and way of signing in, as data: which fields there are,
  * which must be given, which are secret. Integrations store them under these names; virtual keys translate their
  * camel-case names into them (`virtual-keys/settings.ts`). Providers outside the table have the fields they declare
  * themselves in the provider catalog.
@@ -203,7 +203,7 @@ const COMMON: Fields = {
   custom_headers: field(customHeaders, 'optional', { secret: true }),
 };
 
-/** For every provider without a selector of its own: OAuth client credentials in place of the key (P-60). */
+/** For every provider without a selector of its own: OAuth client credentials in place of the key. */
 const OAUTH: NonNullable<Family['selector']> = {
   field: 'auth_type',
   variants: {
@@ -319,7 +319,7 @@ export type CheckedSettings =
 
 /**
  * Checks the settings of an account of base provider `id` and parts them in plain and secret. Paths of issues are
- * relative to the settings object. Masked names are refused (rule P-08); a secret given as null is cleared, one left
+ * relative to the settings object. Masked names are refused; a secret given as null is cleared, one left
  * out stays as it was while the way of signing in still has it.
  */
 export function checkSettings(

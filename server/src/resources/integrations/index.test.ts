@@ -50,9 +50,9 @@ onBothStores((on) => {
     ['no name', { name: undefined }, 400, 'AB01', 'name'],
     ['an unknown provider', { ai_provider_id: 'nobody' }, 400, 'AB01', 'ai_provider_id'],
     ['no key', { key: undefined }, 400, 'AB01', 'key'],
-    ['P-08 a mask as key', { key: '*******0123abcd' }, 400, 'AB01', 'key'],
-    ['P-08 a masked field', { masked_key: 'x' }, 400, 'AB01', 'masked_key'],
-    ['P-08 a masked setting', { configurations: { masked_x: 'y' } }, 400, 'AB01', 'configurations.masked_x'],
+    ['a mask as key', { key: '*******0123abcd' }, 400, 'AB01', 'key'],
+    ['a masked field', { masked_key: 'x' }, 400, 'AB01', 'masked_key'],
+    ['a masked setting', { configurations: { masked_x: 'y' } }, 400, 'AB01', 'configurations.masked_x'],
     ['a slug with a space', { slug: 'a b' }, 400, 'AB01', 'slug'],
     ['an unknown setting', { configurations: { colour: 1 } }, 400, 'AB01', 'configurations.colour'],
     [
@@ -303,7 +303,7 @@ onBothStores((on) => {
     ok(await on.post('/integrations', openai({ slug })));
   });
 
-  it('P-08 an update without the secret keeps it, with null it is cleared, with a mask it is refused', async () => {
+  it('an update without the secret keeps it, with null it is cleared, with a mask it is refused', async () => {
     const slug = unique('oauth');
     const settings = { auth_type: 'oauthClientCredentials', oauth_token_endpoint: 'https://t', oauth_client_id: 'i' };
     ok(await on.post('/integrations', openai({ slug, configurations: { ...settings, oauth_client_secret: CANARY } })));

@@ -1,4 +1,4 @@
-/** Integrations: provider credentials of an organisation or of one workspace (api §13). */
+/** Integrations: provider credentials of an organisation or of one workspace. */
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';

@@ -82,7 +82,7 @@ export function checkProvider(param: string, id: string): void {
 }
 
 /**
- * Makes a workspace's default provider of an integration. A slug that was asked for and is taken is 400 (api §13.2);
+ * Makes a workspace's default provider of an integration. A slug that was asked for and is taken is 400;
  * without one the integration's own slug is used when it is free, else it with a random tail. Answers the slug.
  */
 export async function createDefaultProvider(

@@ -1,4 +1,4 @@
-/** Bodies and answers of integrations, their models and their workspaces (api §13). */
+/** Bodies and answers of integrations, their models and their workspaces. */
 import { z } from 'zod';
 import { reference, tenantFields } from '../fields.ts';
 import {
@@ -23,7 +23,7 @@ const settings = z.record(z.string(), z.unknown());
 
 const factor = z.number().min(0).max(1_000_000).nullable().optional();
 
-/** api §13.5: what each token type's price is multiplied by. */
+/** What each token type's price is multiplied by. */
 export const pricingAdjustments = z.strictObject({
   multiplier: z.strictObject({
     default: factor,

@@ -1,5 +1,5 @@
 /**
- * Which workspaces may use an organisation's integration, with which limits (api §13.6). An integration whose access was
+ * Which workspaces may use an organisation's integration, with which limits. An integration whose access was
  * never set is open to the whole organisation; the first change makes the list the truth, and a workspace without an
  * entry then follows `global_workspace_access`.
  */

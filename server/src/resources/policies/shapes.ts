@@ -1,6 +1,6 @@
 /**
  * What usage-limits and rate-limits policies share: conditions and groups of a body, and which keys each kind of policy
- * knows (api §15.2).
+ * knows.
  */
 import { z } from 'zod';
 import { OPERATIONS } from '../../operations/operation.ts';
@@ -48,7 +48,7 @@ export const conditionsAnswer = z.array(
 
 export const groupByAnswer = z.array(z.object({ key: z.string() }));
 
-/** A field that is fixed when the policy is made (P-69). */
+/** A field that is fixed when the policy is made. */
 export const unchangeable = z
   .never({ error: 'cannot be changed: archive this policy and create another one' })
   .optional()
@@ -72,13 +72,13 @@ const KEYS: Readonly<Record<PolicyKind, ReadonlySet<string>>> = {
   mcp_tools: new Set([...EVERYWHERE, 'mcp_server', 'mcp_tool']),
 };
 
-/** Request types of api §7.6 that no route of ours has yet stand beside those that one has. */
+/** Request types, with those that no route has yet. */
 const ENDPOINT_TYPES: ReadonlySet<string> = new Set([
   ...Object.values(OPERATIONS).map((operation) => operation.requestType),
   'realtime',
 ]);
 
-/** Throws 400 for a key that the kind does not know, for one given twice (P-63) and for a value that could never match. */
+/** Throws 400 for a key that the kind does not know, for one given twice and for a value that could never match. */
 export function checkConditions(kind: PolicyKind, all: readonly PolicyCondition[]): void {
   checkKeys(kind, all, 'conditions');
   for (const [index, condition] of all.entries()) {

@@ -1,4 +1,4 @@
-/** Providers: an integration as one workspace uses it, named `@slug` in requests (api §14). */
+/** Providers: an integration as one workspace uses it, named `@slug` in requests. */
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
@@ -147,7 +147,7 @@ export function providersResource(ports: ReferencePorts): AnyAction[] {
   });
 }
 
-/** `GET /providers/models`: the models that are named on the workspace's integrations (P-62). */
+/** `GET /providers/models`: the models that are named on the workspace's integrations. */
 const catalogue: AnyAction = {
   id: 'providers.models',
   method: 'GET',

@@ -1,4 +1,4 @@
-/** Bodies and answers of providers (api §14). */
+/** Bodies and answers of providers. */
 import { z } from 'zod';
 import { reference, tenantFields } from '../fields.ts';
 import {

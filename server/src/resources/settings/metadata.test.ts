@@ -15,7 +15,7 @@ const refusal = (run: () => unknown): SluiceError => {
   throw new Error('nothing was refused');
 };
 
-describe('a metadata schema (api §20.5)', () => {
+describe('a metadata schema', () => {
   const string = { type: 'string' };
   it.each([
     ['a list', [], ''],
@@ -157,7 +157,7 @@ describe('applying it', () => {
   });
 });
 
-describe('D-05 a metadata schema', () => {
+describe('a metadata schema', () => {
   const nasty = (count: number) => ({
     type: 'object',
     properties: Object.fromEntries(

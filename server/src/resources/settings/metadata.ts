@@ -1,5 +1,5 @@
 /**
- * Schemas that an organisation sets for the metadata of its API keys and workspaces (api §20.5): the part of JSON Schema
+ * Schemas that an organisation sets for the metadata of its API keys and workspaces: the part of JSON Schema
  * draft-07 that speaks of an object of strings. A schema is checked whole when it is saved, so that applying it cannot fail.
  */
 import { z } from 'zod';
@@ -10,7 +10,7 @@ import { codePoints, text } from '../shapes.ts';
 const MAX_PROPERTIES = 64;
 /** Of all patterns together: a tenant's schema runs on every write of a key, on a thread that all tenants share. */
 const MAX_PATTERNS_SIZE = 1_000;
-/** api §39: a metadata value. */
+/** A metadata value. */
 const MAX_VALUE = 128;
 
 const name = text(128, 1);

@@ -1,10 +1,10 @@
-/** Bodies of the organisation's settings and of what a workspace sets for itself (api §20.3 to §20.6). */
+/** Bodies of the organisation's settings and of what a workspace sets for itself. */
 import { z } from 'zod';
 import { OVERRIDE_CATEGORIES, SECURITY_KEYS } from '../../auth/security-settings.ts';
 import { alertSettings } from './alerts.ts';
 import { metadataSchema } from './metadata.ts';
 
-/** Fields of a log export that may be denied (api §24.5, §24.6). */
+/** Fields of a log export that may be denied. */
 export const EXPORT_FIELDS = [
   'id',
   'trace_id',
@@ -27,7 +27,7 @@ export const EXPORT_FIELDS = [
 ] as const;
 
 const TEN_YEARS_SECONDS = 315_360_000;
-/** api §20.5: upper bound of the cache's age, seconds. */
+/** Upper bound of the cache's age, seconds. */
 const MAX_CACHE_AGE = 25_923_000;
 const MAX_KEYS = 100_000;
 
@@ -40,7 +40,7 @@ const rotationPeriod = z
   .transform((value) => (value === 'weekly' ? 7 : value === 'monthly' ? 30 : value))
   .meta({ description: 'Days from 1 to 365, or weekly (7) or monthly (30). Stored and answered as days.' });
 
-/** What rules the user keys of a workspace (api §20.4). */
+/** What rules the user keys of a workspace. */
 const userKeyFields = {
   user_api_key_auto_create: z.boolean().nullable().optional(),
   user_api_key_auto_create_scopes: z
@@ -88,7 +88,7 @@ const overrides = Object.fromEntries(OVERRIDE_CATEGORIES.map((key) => [key, z.bo
 export const workspaceSettings = z.strictObject({ ...userKeyFields, alerts: alertSettings.nullable().optional() });
 
 /**
- * `security_settings` of a workspace: the switches of §20.3 and the two sections with an object of their own. Whether
+ * `security_settings` of a workspace: the switches and the two sections with an object of their own. Whether
  * the organisation lets the workspace set them is for `checkWorkspaceSecurity` to say.
  */
 export const workspaceSecurity = z.strictObject({

@@ -1,5 +1,5 @@
 /**
- * What the settings of an organisation and of its workspaces come to (api §20.3 to §20.6). The organisation's stand in
+ * What the settings of an organisation and of its workspaces come to. The organisation's stand in
  * `organisations.settings`, a workspace's in `workspaces.settings` (user keys) and `workspaces.security_settings`.
  */
 
@@ -18,7 +18,7 @@ type Json = Readonly<Record<string, unknown>>;
 /** Values of `workspaces.settings` with the type they were stored with. */
 type Stored = { readonly [K in keyof WorkspaceSettings]-?: Exclude<WorkspaceSettings[K], null | undefined> };
 
-/** The value of §20.4 that holds in a workspace, which replaces the organisation's; null when neither has set one. */
+/** The value that holds in a workspace, which replaces the organisation's; null when neither has set one. */
 export function effectiveSetting<K extends keyof Stored>(
   organisation: Organisation,
   workspace: Pick<Workspace, 'settings'> | null,
@@ -48,7 +48,7 @@ export function cacheMaxAge({ settings }: Organisation): number | null {
 }
 
 /**
- * Saved-only mode (api §20.6): the organisation's setting, and the workspace's own where the organisation has opened the
+ * Saved-only mode: the organisation's setting, and the workspace's own where the organisation has opened the
  * category; the stricter of the two holds. An organisation that says nothing is in saved-only mode.
  */
 export function blocksInlineConfig(organisation: Organisation, workspace: Workspace): boolean {
@@ -72,7 +72,7 @@ export function deniedExportFields(
     : { deniedFields: [], source: 'none' };
 }
 
-/** Refuses `security_settings` of a workspace that touch a category which is not open to it (rule P-05): 400. */
+/** Refuses `security_settings` of a workspace that touch a category which is not open to it: 400. */
 export function checkWorkspaceSecurity(organisation: Organisation, patch: WorkspaceSecurity | null | undefined): void {
   for (const [key, value] of Object.entries(patch ?? {})) {
     if (value === undefined) continue;

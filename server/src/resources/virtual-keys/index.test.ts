@@ -78,7 +78,7 @@ onBothStores((on) => {
     ['no provider', { provider: undefined }, 400, 'AB01', 'provider'],
     ['an unknown provider', { provider: 'nobody' }, 400, 'AB01', 'provider'],
     ['no key', { key: undefined }, 400, 'AB01', 'key'],
-    ['P-08 a mask', { key: '*******0123abcd' }, 400, 'AB01', 'key'],
+    ['a mask', { key: '*******0123abcd' }, 400, 'AB01', 'key'],
     ['a snake-case setting', { openai_organization: 'o' }, 400, 'AB01', 'openai_organization'],
     ['a setting of another provider', { awsRegion: 'r' }, 400, 'AB01', 'awsRegion'],
     ['a setting of the wrong type', { openaiOrganization: 1 }, 400, 'AB01', 'openaiOrganization'],

@@ -1,4 +1,4 @@
-/** Virtual keys: the older form of a stored account, key and settings in one object of a workspace (api §12). */
+/** Virtual keys: the older form of a stored account, key and settings in one object of a workspace. */
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
@@ -218,7 +218,7 @@ function refuseMigrated(row: KeyRow): void {
 }
 
 /**
- * Turns a virtual key into an integration of its workspace and a provider with the same slug (P-59), so that requests
+ * Turns a virtual key into an integration of its workspace and a provider with the same slug, so that requests
  * that name it go on working. The virtual key stays in the list and points to the integration.
  */
 const migrate: AnyAction = {

@@ -1,4 +1,4 @@
-/** Bodies and answers of virtual keys (api §12). */
+/** Bodies and answers of virtual keys. */
 import { z } from 'zod';
 import { reference, tenantFields, uuid } from '../fields.ts';
 import { limits, note, resetUsage } from '../providers/schema.ts';

@@ -1,5 +1,5 @@
 /**
- * The camel-case settings of virtual keys (api §12) and the names they have on integrations (`configurations.ts`), in
+ * The camel-case settings of virtual keys and the names they have on integrations (`configurations.ts`), in
  * which they are stored: the data plane knows one spelling only.
  */
 import { z } from 'zod';

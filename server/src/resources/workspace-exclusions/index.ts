@@ -1,5 +1,5 @@
 /**
- * Workspaces that are exempt from the default guardrails of their organisation (api §20.2), input and output apart:
+ * Workspaces that are exempt from the default guardrails of their organisation, input and output apart:
  * `GET` and `PUT /workspace-exclusions/input-guardrails` and `…/output-guardrails`.
  */
 import { z } from 'zod';

@@ -80,7 +80,7 @@ export function blobsSuite(name: string, open: () => Promise<{ blobs: Blobs; clo
       expect((await read(a, 'kept'))?.toString()).toBe('first');
     });
 
-    it('I-11 keeps organisations apart', async () => {
+    it('keeps organisations apart', async () => {
       await blobs.put(a, 'same', Readable.from([Buffer.from('of a')]));
       expect(await read(b, 'same')).toBeNull();
       expect(await blobs.delete(b, 'same')).toBe(false);

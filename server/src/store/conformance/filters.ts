@@ -1,5 +1,5 @@
 /**
- * Each filter of tenant isolation holds when the others are off (rule G-02): every verb on every table, aimed at another
+ * Each filter of tenant isolation holds when the others are off: every verb on every table, aimed at another
  * organisation and, for a tenant bound to a workspace, at another workspace of its own organisation.
  */
 import fc from 'fast-check';
@@ -259,14 +259,14 @@ export function filtersConformance(name: string, rowSecurity: boolean, open: () 
       );
     };
 
-    it('G-02 the predicate alone: no verb on any table reaches another tenant', () =>
+    it('the predicate alone: no verb on any table reaches another tenant', () =>
       none({ predicate: true, guard: false, database: false }));
 
-    it('G-02 the guard of statements alone: no verb on any table reaches another tenant', () =>
+    it('the guard of statements alone: no verb on any table reaches another tenant', () =>
       none({ predicate: false, guard: true, database: false }));
 
     if (rowSecurity)
-      it('G-02 row-level security alone: no verb on any table reaches another tenant', async () => {
+      it('row-level security alone: no verb on any table reaches another tenant', async () => {
         expect(engine.rowSecurity).toBe('enforced');
         await none({ predicate: false, guard: false, database: true });
       });

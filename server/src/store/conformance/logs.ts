@@ -172,7 +172,7 @@ export function logsConformance(name: string, open: () => Promise<LogsUnderTest>
         expect(await ids({ traceId: "t1' OR 1=1 --" })).toEqual([0]);
       });
 
-      it('I-11 shows a tenant its own organisation, and a workspace itself, and nothing else', async () => {
+      it('shows a tenant its own organisation, and a workspace itself, and nothing else', async () => {
         expect(await ids({}, unsafeTenant('org-b', 'ws-b1'))).toEqual([3, 's4', 's3', 's1']);
         expect(await ids({}, unsafeTenant('org-b', 'ws-a1'))).toEqual([0]);
         expect(await ids({ traceId: 't1' }, A)).toEqual([0]);

@@ -21,7 +21,7 @@ export async function seedTenants(tables: Tables): Promise<void> {
   });
 }
 
-/** Tenant isolation of `Tables` (security §3): a part of its suite. Expects what `seedTenants` makes. */
+/** Tenant isolation of `Tables`: a part of its suite. Expects what `seedTenants` makes. */
 export function tenantsConformance(open: () => Tables): void {
   describe('tenants', () => {
     let tables: Tables;
@@ -45,7 +45,7 @@ export function tenantsConformance(open: () => Tables): void {
       });
     });
 
-    it('I-01 no condition reaches another organisation', async () => {
+    it('no condition reaches another organisation', async () => {
       await tables.write(A, async (tx) => {
         expect(await tx.find('configs', { id: 'b-secret' })).toBeUndefined();
         expect(await tx.find('configs', { id: 'b-secret', organisation_id: 'org-b' })).toBeUndefined();
@@ -59,7 +59,7 @@ export function tenantsConformance(open: () => Tables): void {
       expect((await tables.read(B, (tx) => tx.find('configs', { id: 'b-secret' })))?.name).toBe('b-secret');
     });
 
-    it('I-01 a row of another organisation is neither inserted nor made by an update', async () => {
+    it('a row of another organisation is neither inserted nor made by an update', async () => {
       const foreign = tables.write(A, (tx) => tx.insert('configs', configRow('org-b', 'ws-b1', 'intruder')));
       await expect(foreign).rejects.toEqual(kind('internal'));
       const moved = tables.write(A, (tx) => tx.update('configs', { id: 'a1-config' }, { organisation_id: 'org-b' }));
@@ -67,13 +67,13 @@ export function tenantsConformance(open: () => Tables): void {
       expect(await tables.read(B, (tx) => tx.find('configs', { id: 'intruder' }))).toBeUndefined();
     });
 
-    it('I-03 a slug is looked up inside the organisation', async () => {
+    it('a slug is looked up inside the organisation', async () => {
       const find = (tenant: typeof A) => tables.read(tenant, (tx) => tx.find('configs', { slug: 'shared-slug' }));
       expect((await find(A))?.id).toBe('a1-config');
       expect((await find(B))?.id).toBe('b-secret');
     });
 
-    it('I-08 a reference to another organisation cannot be stored, not even by system code', async () => {
+    it('a reference to another organisation cannot be stored, not even by system code', async () => {
       const inserts = [
         () => tables.write(A, (tx) => tx.insert('configs', configRow('org-a', 'ws-b1', 'cross'))),
         () => tables.systemWrite((tx) => tx.insert('configs', configRow('org-a', 'ws-b1', 'cross'))),

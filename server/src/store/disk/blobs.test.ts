@@ -41,7 +41,7 @@ blobsSuite('disk', async () => {
 describe('blobs on disk', () => {
   const tenant = systemTenant('org-a');
 
-  it('F-08 leave no partial file when the disk refuses more, keep what was there, and go on', async () => {
+  it('leave no partial file when the disk refuses more, keep what was there, and go on', async () => {
     const dir = folder();
     // A file-size limit of the child process: 1,000 blocks of 512 or 1,024 bytes.
     const limited = 'ulimit -f 1000 && exec "$0" "$1" "$2"';

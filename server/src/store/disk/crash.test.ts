@@ -15,7 +15,7 @@ import { startShipper } from './shipper.ts';
 const WRITER = fileURLToPath(new URL('../../../test/support/children/journal-writer.ts', import.meta.url));
 const KILLS = 20;
 
-it(`F-16 ${KILLS} times kill -9 while writing and shipping: every acknowledged record is stored exactly once`, async () => {
+it(`${KILLS} times kill -9 while writing and shipping: every acknowledged record is stored exactly once`, async () => {
   const root = mkdtempSync(join(tmpdir(), 'sluice-crash-'));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const dir = join(root, 'journal');

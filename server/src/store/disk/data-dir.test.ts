@@ -44,7 +44,7 @@ describe('data directory', () => {
     await expect(openDataDir(path)).rejects.toMatchObject(refusal);
   });
 
-  it('F-16 a killed server leaves nothing that blocks the next start', async () => {
+  it('a killed server leaves nothing that blocks the next start', async () => {
     const path = folder();
     for (let i = 0; i < 3; i++) {
       const child = spawn(process.execPath, [HOLDER, path], { stdio: ['ignore', 'pipe', 'inherit'] });

@@ -115,7 +115,7 @@ describe('journal', () => {
   });
 
   for (const code of ['ENOSPC', 'EIO']) {
-    it(`F-08 on ${code} requests go on, records are held, and are written by themselves once that works`, async () => {
+    it(`on ${code} requests go on, records are held, and are written by themselves once that works`, async () => {
       const clock = new TestClock();
       let broken = false;
       const writeSync = ((fd: number, buffer: Buffer, at: number, length: number) => {
@@ -143,7 +143,7 @@ describe('journal', () => {
       expect(journal.depth()).toBe(Buffer.byteLength(text()));
     });
 
-    it(`F-08 on ${code} it tries the disk by itself, so that whoever waits for it need not append`, async () => {
+    it(`on ${code} it tries the disk by itself, so that whoever waits for it need not append`, async () => {
       const clock = new TestClock();
       let broken = false;
       const writeSync = ((...args: Parameters<typeof fs.writeSync>) => {
@@ -165,7 +165,7 @@ describe('journal', () => {
     });
   }
 
-  it('F-08 drops and counts what is beyond its bound of held records, and says so when it closes on a full disk', async () => {
+  it('drops and counts what is beyond its bound of held records, and says so when it closes on a full disk', async () => {
     let broken = false;
     const errors: unknown[] = [];
     const writeSync = ((...args: Parameters<typeof fs.writeSync>) => {
@@ -182,7 +182,7 @@ describe('journal', () => {
     expect(errors.at(-1)).toEqual(['journal cannot write, records are lost', { records: 2 }]);
   });
 
-  it('F-08 goes to a new segment when a half-written group cannot be taken back', async () => {
+  it('goes to a new segment when a half-written group cannot be taken back', async () => {
     const clock = new TestClock();
     let broken = true;
     const { journal, append, segments, dir } = await setup({
@@ -209,7 +209,7 @@ describe('journal', () => {
     expect(kept.split('\n').map((line) => line.slice(9))).toEqual(['{"i":"late"}', '{"i":"kept"}', '']);
   });
 
-  it('F-08 starts on a full disk and begins to write when there is room', async () => {
+  it('starts on a full disk and begins to write when there is room', async () => {
     const clock = new TestClock();
     let full = true;
     const openSync = ((...args: Parameters<typeof fs.openSync>) => {
@@ -225,7 +225,7 @@ describe('journal', () => {
     expect(text()).toMatch(/\{"i":1\}\n.*\{"i":2\}\n/);
   });
 
-  it('F-08 writes to a new segment after a failed fdatasync', async () => {
+  it('writes to a new segment after a failed fdatasync', async () => {
     let broken = true;
     const fdatasync = ((fd: number, done: (error: Error | null) => void) => {
       if (broken) done(fail('EIO'));
@@ -240,7 +240,7 @@ describe('journal', () => {
     expect(journal.dropped).toBe(0);
   });
 
-  it('F-02 drops and counts records above its bound, and takes them again once the reader has caught up', async () => {
+  it('drops and counts records above its bound, and takes them again once the reader has caught up', async () => {
     const { journal, append } = await setup({ maxBytes: 2_000 });
     const line = JSON.stringify('x'.repeat(488));
     for (let i = 0; i < 6; i++) await append(line);

@@ -60,7 +60,7 @@ describe('shipper', () => {
     expect(shipper.stats).toMatchObject({ shipped: 5_000, torn: 0, corrupt: 0, rejected: 0 });
   });
 
-  it('F-16 keeps finished segments until the sink says that they survive a power cut, also over a restart', async () => {
+  it('keeps finished segments until the sink says that they survive a power cut, also over a restart', async () => {
     const dir = folder();
     const sink = new RecordingSink();
     let settled = false;
@@ -81,7 +81,7 @@ describe('shipper', () => {
     expect(sink.lines).toEqual(numbered(0, 1_001));
   });
 
-  it('F-16 works with the embedded log store: records are there and finished segments go', async () => {
+  it('works with the embedded log store: records are there and finished segments go', async () => {
     const dir = folder();
     const sink = await openSqliteLogs({ file: join(folder(), 'logs.db'), log: silentLog });
     onTestFinished(() => sink.close());
@@ -123,7 +123,7 @@ describe('shipper', () => {
     await vi.waitFor(() => expect(sink.lines).toEqual(numbered(0, 20)), { timeout: 15_000 });
   });
 
-  it('F-16 goes on after a restart where it stood: nothing lost, nothing twice', async () => {
+  it('goes on after a restart where it stood: nothing lost, nothing twice', async () => {
     const dir = folder();
     const sink = new RecordingSink();
     let expected = 0;
@@ -141,7 +141,7 @@ describe('shipper', () => {
     await vi.waitFor(() => expect(final.segments()).toHaveLength(1), { timeout: 15_000 });
   });
 
-  it('F-02 keeps everything while the sink is down and ships it once when it is back', async () => {
+  it('keeps everything while the sink is down and ships it once when it is back', async () => {
     const { sink, append, shipper, journal } = await setup({ clock: hasty });
     let down = true;
     sink.before = () => {
@@ -218,7 +218,7 @@ describe('shipper', () => {
     expect(readdirSync(dir)).not.toContain('rejected.jsonl');
   });
 
-  it('F-16 skips and counts a line torn at the end of a dead segment', async () => {
+  it('skips and counts a line torn at the end of a dead segment', async () => {
     for (const torn of ['1234', '00000000 {"i":99', 'deadbeef {"i":99}\n', '\0\0\0\0']) {
       const dir = folder();
       const sink = new RecordingSink();

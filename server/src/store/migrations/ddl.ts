@@ -4,7 +4,7 @@ const part = ' ON DELETE CASCADE';
 
 /**
  * The words migrations are written in. `%s` in a column's type stands for its name. Every reference between tenant tables
- * carries `organisation_id`, so a reference to another organisation's object cannot be stored (rule I-08).
+ * carries `organisation_id`, so a reference to another organisation's object cannot be stored.
  *
  * Released migrations are compared by checksum: what these functions print must never change.
  */

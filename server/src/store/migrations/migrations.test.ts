@@ -121,7 +121,7 @@ describe('the migrated tables are those of SCHEMA', () => {
     expect(await postgresTables(url)).toEqual(promised('postgres'));
   });
 
-  it('I-08 and every reference between tenant tables carries the organisation', () => {
+  it('and every reference between tenant tables carries the organisation', () => {
     for (const statement of MIGRATIONS.flatMap((migration) => migration.statements(TYPES.sqlite))) {
       for (const [, columns, parent] of statement.matchAll(/FOREIGN KEY \(([^)]*)\) REFERENCES (\w+)/g)) {
         if (parent === 'organisations') expect(columns).toBe('organisation_id');

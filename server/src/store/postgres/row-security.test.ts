@@ -103,7 +103,7 @@ describe('policies', () => {
     }
   });
 
-  it('G-02 every table has forced row-level security and the policies of SCHEMA', async () => {
+  it('every table has forced row-level security and the policies of SCHEMA', async () => {
     const tables = await asSuperuser(
       superuser,
       `SELECT relname AS name, relrowsecurity AND relforcerowsecurity AS forced FROM pg_class
@@ -408,7 +408,7 @@ describe('accounts', () => {
 });
 
 describe.each(Object.entries(ACCOUNTS))('request logs as %s', (_name, accountOf) => {
-  it('I-11 G-02 a tenant reads its own records, whatever the statement forgets', async () => {
+  it('a tenant reads its own records, whatever the statement forgets', async () => {
     const superuser = await postgresDatabase();
     const url = await accountOf(superuser);
     const logs = await openPostgresLogs({ url, log: silentLog });

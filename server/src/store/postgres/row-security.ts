@@ -1,5 +1,5 @@
 /**
- * Row-level security: the filter of tenant isolation inside the database (security §3, rule G-02). It knows nothing of
+ * Row-level security: the filter of tenant isolation inside the database. It knows nothing of
  * the statements that are built. A transaction says at its start whose it is (`sluice.organisation`, `sluice.workspace`,
  * until its end only, so that poolers in transaction mode pass nothing on), and the policies of each table, made from
  * SCHEMA, show it no other row. Where nothing was said there are no rows.

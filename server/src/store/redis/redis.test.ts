@@ -79,7 +79,7 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     return { server, ...store, key, hit, timed };
   }
 
-  it('F-13 while Redis is down counters refuse within 50 ms, the cache misses, and both recover by themselves', async () => {
+  it('while Redis is down counters refuse within 50 ms, the cache misses, and both recover by themselves', async () => {
     const { server, counters, cache, hit, timed } = await setup(open);
     await hit();
     await cache.set('c', Buffer.from('x'), 60_000);
@@ -97,7 +97,7 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     await vi.waitFor(async () => expect((await hit()).allowed).toBe(true), { timeout: 5_000, interval: 20 });
   });
 
-  it('F-13 a server that hangs delays nobody by more than the time-out, and soon nobody at all', async () => {
+  it('a server that hangs delays nobody by more than the time-out, and soon nobody at all', async () => {
     const { server, cache, hit, timed } = await setup(open);
     await hit();
     server.pause();
@@ -113,7 +113,7 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     await vi.waitFor(async () => expect((await hit()).allowed).toBe(true), { timeout: 5_000, interval: 20 });
   });
 
-  it('F-13 a server that is down at the start is no reason not to start', async () => {
+  it('a server that is down at the start is no reason not to start', async () => {
     const server = await startRedis();
     onTestFinished(server.close);
     await server.kill();
@@ -133,7 +133,7 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     );
   });
 
-  it('F-13 the feed subscribes again after the server came back', async () => {
+  it('the feed subscribes again after the server came back', async () => {
     const { server, feed } = await setup();
     const seen: number[] = [];
     feed.subscribe((seq) => seen.push(seq));
@@ -151,7 +151,7 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     await vi.waitFor(() => expect(seen).toContain(1_000), { timeout: 15_000 });
   });
 
-  it('F-13 counters go on when the server has forgotten their script; one that was emptied by hand counts anew', async () => {
+  it('counters go on when the server has forgotten their script; one that was emptied by hand counts anew', async () => {
     const { server, hit, key, counters } = await setup();
     await hit();
     await server.client.script('FLUSH');
@@ -161,7 +161,7 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     expect(await counters.get([key])).toEqual([1]);
   });
 
-  it('F-13 a server that restarts empty is reminded of a window, also by a call that is refused, until it is over', async () => {
+  it('a server that restarts empty is reminded of a window, also by a call that is refused, until it is over', async () => {
     const { server, counters, key } = await setup();
     const window = (limit: number) => [{ key, amount: 1, limit, expiresAt: Date.now() + 60_000 }];
     const restart = async () => {
@@ -192,7 +192,7 @@ describe.skipIf(ownRedisMissing !== null)(ownRedisMissing ?? 'on a server of its
     expect((await other.counters.hit(window)).used).toEqual([2]);
   });
 
-  it('F-13 wrong data under a key counts as nothing and is replaced', async () => {
+  it('wrong data under a key counts as nothing and is replaced', async () => {
     const { server, hit, key, counters, cache, feed } = await setup();
     const wrong = [randomBytes(40), 'nan', '-5', '1e400', ''];
     for (const value of wrong) {

@@ -28,7 +28,7 @@ describe('the guard of tenant statements', () => {
   const configs = db.selectFrom('configs').selectAll();
   const own = configs.where('organisation_id', '=', 'org-a');
 
-  it('G-02 lets through what is bound to the organisation', () => {
+  it('lets through what is bound to the organisation', () => {
     passes(own);
     passes(configs.where('id', '=', 'x').where('organisation_id', '=', 'org-a'));
     passes(
@@ -41,7 +41,7 @@ describe('the guard of tenant statements', () => {
     passes(db.insertInto('configs').values({ id: 'x', organisation_id: 'org-a' }));
   });
 
-  it('G-02 refuses a statement without the predicate, or with one that does not bind', () => {
+  it('refuses a statement without the predicate, or with one that does not bind', () => {
     const refused = [
       configs,
       configs.where('id', '=', 'x'),
@@ -68,7 +68,7 @@ describe('the guard of tenant statements', () => {
     for (const query of refused) refuses(query);
   });
 
-  it('G-02 refuses every statement on more than its one table: a condition binds the rows of one', () => {
+  it('refuses every statement on more than its one table: a condition binds the rows of one', () => {
     const mine = ['configs.organisation_id', '=', 'org-a'] as const;
     const counted = db.selectFrom('configs').select((eb) => eb.fn.countAll().as('count'));
     passes(counted.where('organisation_id', '=', 'org-a'));
@@ -112,7 +112,7 @@ describe('the guard of tenant statements', () => {
     refuses(db.selectFrom('users').selectAll().where('organisation_id', '=', 'org-a'));
   });
 
-  it('G-02 a tenant bound to a workspace is bound to it in every table that has workspaces', () => {
+  it('a tenant bound to a workspace is bound to it in every table that has workspaces', () => {
     const inside = own.where('workspace_id', '=', 'ws-1');
     passes(inside, 'configs', A1);
     passes(db.selectFrom('users').selectAll().where('organisation_id', '=', 'org-a'), 'users', A1);
@@ -132,7 +132,7 @@ describe('the guard of tenant statements', () => {
     refuses(update.set({ workspace_id: null }), 'configs', A1);
   });
 
-  it('G-02 the integrations of the organisation are read by its workspaces, and never written by one', () => {
+  it('the integrations of the organisation are read by its workspaces, and never written by one', () => {
     const shared = db
       .selectFrom('integrations')
       .selectAll()
@@ -155,7 +155,7 @@ describe('the guard of tenant statements', () => {
     refuses(removed, 'integrations', A1);
   });
 
-  it('G-02 of organisations a tenant reaches its own, and a workspace changes nothing of it', () => {
+  it('of organisations a tenant reaches its own, and a workspace changes nothing of it', () => {
     const all = db.selectFrom('organisations').selectAll();
     const update = db.updateTable('organisations').set({ name: 'x' });
     for (const tenant of [A, A1]) {
@@ -171,7 +171,7 @@ describe('the guard of tenant statements', () => {
     refuses(db.updateTable('organisations').set({ id: 'org-c' }).where('id', '=', 'org-a'), 'organisations', A);
   });
 
-  it('G-02 refuses rows of another tenant, and rows that do not say whose they are', () => {
+  it('refuses rows of another tenant, and rows that do not say whose they are', () => {
     const row = (organisation_id: string, workspace_id: string | null) => ({ organisation_id, workspace_id });
     guardRows([], 'configs', A);
     guardRows([row('org-a', 'ws-2')], 'configs', A);

@@ -1,5 +1,5 @@
 /**
- * The second filter of tenant isolation (rule G-02). It shares no code with the builder of statements: it looks at the
+ * The second filter of tenant isolation. It shares no code with the builder of statements: it looks at the
  * finished statement and at the rows that come back, and refuses what does not carry the tenant. It holds when the
  * builder forgets the predicate, and the builder's predicate holds without it.
  */

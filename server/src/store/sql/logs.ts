@@ -82,8 +82,8 @@ export function organisationAfter(organisationId: string): LogStatement {
 }
 
 /**
- * The records of a result. Throws when one is not the tenant's: the same second check that the control tables have
- * (rule G-02).
+ * The records of a result. Throws when one is not the tenant's: the same second check that the control tables have.
+ *
  */
 export function parseLogs(
   tenant: TenantContext,

@@ -53,7 +53,7 @@ describe('columns of a log record', () => {
     expect(carefully(line)).toEqual(['node-1', 7, 'id-7', 1007, 'org-a', 'ws-a1', 'trace-7']);
   });
 
-  it('I-11 no text that a caller chose moves a record to another tenant', () => {
+  it('no text that a caller chose moves a record to another tenant', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.constantFrom(

@@ -1,4 +1,4 @@
-/** Batches at a provider (api §6). */
+/** Batches at a provider. */
 import { type Batch, FINAL_BATCH } from '../../operations/training.ts';
 import type { BatchesAdapter } from '../../providers/training.ts';
 import type { ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';

@@ -1,4 +1,4 @@
-/** Files at a provider (api §5). */
+/** Files at a provider. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { FileObject } from '../../operations/training.ts';
 import type { ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';

@@ -1,4 +1,4 @@
-/** Fine-tuning jobs at a provider (api §4). */
+/** Fine-tuning jobs at a provider. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { FINAL_JOB, type FineTuningJob } from '../../operations/training.ts';
 import type { JobsAdapter } from '../../providers/training.ts';

@@ -1,4 +1,4 @@
-/** Rows of an upload in the format of the model they are for, converted as they stream by (api §5.3). */
+/** Rows of an upload in the format of the model they are for, converted as they stream by. */
 
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';

@@ -1,5 +1,5 @@
 /**
- * Canonical rows in the format a provider trains on (providers §2.2, §2.3). A row is carried over whole or refused with
+ * Canonical rows in the format a provider trains on. A row is carried over whole or refused with
  * what its target cannot hold; no part of it is left out. Null counts as absent.
  */
 import { isObject, type JsonObject } from '../../kernel/json.ts';

@@ -1,7 +1,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { RowFormat } from '../../operations/training.ts';
 
-/** What one line of a data set may be (providers §2.1). */
+/** What one line of a data set may be. */
 export type RowKind = 'chat' | 'preference' | 'text' | 'batch';
 
 /** Kinds a fine-tuning file may hold. */

@@ -1,5 +1,5 @@
 /**
- * The canonical rows of a data set (providers §2.1) and what makes one invalid. Null counts as absent everywhere: data
+ * The canonical rows of a data set and what makes one invalid. Null counts as absent everywhere: data
  * exported from an API carries `tool_calls: null` and its like. Members no rule names are left alone here; a conversion
  * refuses those its target cannot hold.
  */

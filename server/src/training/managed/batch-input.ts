@@ -1,4 +1,4 @@
-/** The input file of a batch: one request per line (api §5.3), checked before any of them is sent. */
+/** The input file of a batch: one request per line, checked before any of them is sent. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseModel } from '../../providers/models.ts';
 import { parseRow } from '../datasets/parse-row.ts';

@@ -243,7 +243,7 @@ function pause(row: BatchRow, services: BatchServices): number {
   return Math.min(most, Math.max(first, (services.clock.now() - row.created_at) / 10));
 }
 
-/** How long a provider may take to confirm a cancellation (api §6.1), and to tell the end of an expired batch. */
+/** How long a provider may take to confirm a cancellation, and to tell the end of an expired batch. */
 const CANCELLING_MS = 10 * 60_000;
 const GRACE_MS = 6 * 60 * 60_000;
 

@@ -25,7 +25,7 @@ import type { BatchServices } from './batch-services.ts';
 
 export type BatchStep = 'validate' | 'run' | 'write' | 'upload' | 'start' | 'poll' | 'collect' | 'done';
 
-/** Somebody else ended the batch while it was being worked on (api §6.7). */
+/** Somebody else ended the batch while it was being worked on. */
 class Ended extends Error {}
 
 /** A final state stays: what a worker would write after it is void. */

@@ -1,4 +1,4 @@
-/** Batches that Sluice manages (api §6): what callers ask and are told. `batch-runner.ts` does the work. */
+/** Batches that Sluice manages: what callers ask and are told. `batch-runner.ts` does the work. */
 import { Readable } from 'node:stream';
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';

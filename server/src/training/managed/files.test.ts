@@ -210,7 +210,7 @@ describe('a file that Sluice keeps', () => {
     await files.settled();
   });
 
-  it('I-10 does not exist for another workspace', async () => {
+  it('does not exist for another workspace', async () => {
     const file = await uploaded();
     const other = { workspace: 'w2', params: { file_id: file.id } };
     for (const attempt of [files.retrieve, files.content, files.remove])

@@ -1,5 +1,5 @@
 /**
- * Files that Sluice keeps itself (api §5): bytes in the blob store under the file's id, one row beside them. The row is
+ * Files that Sluice keeps itself: bytes in the blob store under the file's id, one row beside them. The row is
  * written after the blob is whole and removed before it, so a row never names bytes that are not there; what a killed
  * process leaves is a blob without a row, and `sweep` removes it.
  *

@@ -102,7 +102,7 @@ export function upstreamRequest(job: JobRequest, files: Readonly<Record<Role, st
 const ORDER: readonly JobStatus[] = ['validating_files', 'queued', 'running'];
 
 /**
- * The states a job passes on its way to `to`, in order; none when it would go back or leave a final state (api §4.2).
+ * The states a job passes on its way to `to`, in order; none when it would go back or leave a final state.
  * Providers skip states, and a look may come late: what lies between was passed all the same.
  */
 export function pathTo(from: JobStatus, to: JobStatus): readonly JobStatus[] {

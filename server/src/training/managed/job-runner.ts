@@ -1,5 +1,5 @@
 /**
- * Runs gateway-managed fine-tuning jobs, one turn at a time (providers §1.3.2): validate → upload → create → poll →
+ * Runs gateway-managed fine-tuning jobs, one turn at a time: validate → upload → create → poll →
  * collect → clean. What a turn has done is in the row before the next begins, and each step can be begun again: a worker
  * that is killed is followed by one that looks first what is there already.
  */
@@ -534,7 +534,7 @@ function messageOf(error: unknown, connection: Connection | null): string {
   return clean instanceof SluiceError ? clean.message : 'an unexpected error.';
 }
 
-/** Codes of api §4.1; a provider's own code says more than ours. */
+/** Codes of failed jobs; a provider's own code says more than ours. */
 function codeOf(error: unknown): string {
   return (error instanceof SluiceError ? error.code : null) ?? 'provider_error';
 }

@@ -1,5 +1,5 @@
 /**
- * Fine-tuning jobs that Sluice runs itself (shape C, or `x-gateway-provider: gateway`; api §4): the data set lies in
+ * Fine-tuning jobs that Sluice runs itself (shape C, or `x-gateway-provider: gateway`): the data set lies in
  * Sluice's own file store, a provider of the workspace trains. The answers here come from the row; `job-runner.ts` moves
  * it on.
  */
@@ -183,7 +183,7 @@ export function createManagedJobs(
     readonly prepared: ReturnType<JobsAdapter['prepare']>;
   }
 
-  /** Everything the provider refuses without being asked, before anything is stored or sent (providers §1.3). */
+  /** Everything the provider refuses without being asked, before anything is stored or sent. */
   function prepare(
     call: ObjectCall,
     account: Account,
@@ -459,7 +459,7 @@ function underOptions(error: unknown): unknown {
   });
 }
 
-/** 400 `AB01` (api §4.2). */
+/** 400 `AB01`. */
 function finalState(row: JobRow): SluiceError {
   return new SluiceError(
     'validation',

@@ -1,4 +1,4 @@
-/** Checks that ask services of others (api §7.7). */
+/** Checks that ask services of others. */
 import type { Check } from '../../check.ts';
 import { aporia } from './aporia.ts';
 import { azurePii, contentSafety } from './azure.ts';

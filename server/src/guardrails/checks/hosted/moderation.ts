@@ -51,7 +51,7 @@ function moderation<const C extends string>(given: {
   });
 }
 
-/** `gateway.moderateContent` (api §7.7): the published categories of OpenAI's moderation model. */
+/** `gateway.moderateContent`: the published categories of OpenAI's moderation model. */
 export const openaiModeration = moderation({
   id: 'gateway.moderateContent',
   service: 'OpenAI moderation',

@@ -102,7 +102,7 @@ function readAs<T>(service: string, shape: z.ZodType<T>, bytes: Buffer): T {
   throw new CheckError(`${service} answered in a form that is not known${path === '' ? '' : ` (${path})`}.`);
 }
 
-/** Milliseconds a check of a hosted service has (api §7.7). */
+/** Milliseconds a check of a hosted service has. */
 const TIMEOUT_MS = 5_000;
 
 export const redact = z.boolean('must be true or false').default(false);

@@ -95,7 +95,7 @@ describe('accepting an invite', () => {
   });
 });
 
-describe('P-02 an invite stands as long as whoever sent it could send it', () => {
+describe('an invite stands as long as whoever sent it could send it', () => {
   const may = (invited_by: string, role: 'admin' | 'member') =>
     tables.systemRead((tx) =>
       mayStillInvite(tx, { settings: { block_inline_config: false } }, { invited_by, role, workspaces: [] }),

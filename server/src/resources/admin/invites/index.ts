@@ -1,4 +1,4 @@
-/** Invites to an organisation (api §18.3, §18.4): pending until they are accepted, cancelled or a week old. */
+/** Invites to an organisation: pending until they are accepted, cancelled or a week old. */
 import { z } from 'zod';
 import type { Principal } from '../../../auth/principal.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
@@ -94,7 +94,7 @@ async function presentAll(rows: readonly InviteRow[], { tx, clock }: Call): Prom
   }));
 }
 
-/** The scopes must be a user key's (400), and the caller must be able to make such a key himself (403, rule P-01). */
+/** The scopes must be a user key's (400), and the caller must be able to make such a key himself (403). */
 function checkInvitedKey(principal: Principal, key: InvitedKey | null | undefined): void {
   if (key == null) return;
   const path = 'workspace_api_key_details';

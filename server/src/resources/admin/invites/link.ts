@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { base62 } from '../../../kernel/id.ts';
 
-/** How long an invite may be accepted after it was sent, milliseconds (api §18.4). */
+/** How long an invite may be accepted after it was sent, milliseconds. */
 export const INVITE_TTL_MS = 7 * 86_400_000;
 
 const TOKEN = /^[0-9A-Za-z]{43}$/;

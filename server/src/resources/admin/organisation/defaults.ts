@@ -1,4 +1,4 @@
-/** Guardrails that run in every workspace of an organisation (api §20.1): `GET` and `PUT /admin/organisation/defaults`. */
+/** Guardrails that run in every workspace of an organisation: `GET` and `PUT /admin/organisation/defaults`. */
 import { z } from 'zod';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';

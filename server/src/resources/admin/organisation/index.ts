@@ -1,4 +1,4 @@
-/** What an organisation decides for all of its workspaces (api §20). */
+/** What an organisation decides for all of its workspaces. */
 import { organisationGuardrails } from '../../guardrails/rules.ts';
 import type { AnyAction } from '../../resource.ts';
 import { organisationDefaults } from './defaults.ts';

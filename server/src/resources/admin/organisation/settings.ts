@@ -1,4 +1,4 @@
-/** The settings of an organisation (api §20.3 to §20.6): `GET` and `PUT /admin/organisation/settings`. */
+/** The settings of an organisation: `GET` and `PUT /admin/organisation/settings`. */
 import { z } from 'zod';
 import type { Principal } from '../../../auth/principal.ts';
 import {
@@ -172,7 +172,7 @@ export const update: Action<unknown, unknown, z.output<typeof body>> = {
 
 /**
  * What the organisation withholds from its admins they must not give back to themselves, nor through a key that they can
- * make (rules P-01, P-02): 403.
+ * make: 403.
  */
 function checkLifted({ kind, role, scopes }: Principal, before: Row<'organisations'>, after: Row<'organisations'>) {
   if (kind === 'user' ? role === 'owner' : scopes.has('logs.view')) return;
@@ -186,7 +186,7 @@ function checkLifted({ kind, role, scopes }: Principal, before: Row<'organisatio
   });
 }
 
-/** Gateway URLs as they are stored. Throws 400 for one that no call may go to (api §33.5). */
+/** Gateway URLs as they are stored. Throws 400 for one that no call may go to. */
 function checkUrls(
   call: Pick<Call, 'checkHost'>,
   patch: Pick<OrganisationSettings, 'ai_gateway_url' | 'mcp_gateway_url'>,

@@ -1,4 +1,4 @@
-/** Users of an organisation (interface §2.8, §4.7, api §18.1, §18.2). They come in through invites. */
+/** Users of an organisation. They come in through invites. */
 import { z } from 'zod';
 import { SluiceError } from '../../../kernel/errors.ts';
 import type { TenantTx } from '../../../store/ports.ts';

@@ -1,4 +1,4 @@
-/** What a workspace gives to its requests and user keys (api §16.1): checking, storing, showing. */
+/** What a workspace gives to its requests and user keys: checking, storing, showing. */
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { findNamed, refuse } from '../../common.ts';

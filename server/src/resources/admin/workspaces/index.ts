@@ -1,4 +1,4 @@
-/** Workspaces (api §16, interface §4.8): `/admin/workspaces`, and without `/admin` on `/v2`. */
+/** Workspaces: `/admin/workspaces`, and without `/admin` on `/v2`. */
 import { z } from 'zod';
 import { categoryOf, isOpenToWorkspaces } from '../../../auth/security-settings.ts';
 import { SluiceError } from '../../../kernel/errors.ts';

@@ -1,4 +1,4 @@
-/** The usage limits of a workspace: several, each with a state of its own (api §11.5, §16.2). */
+/** The usage limits of a workspace: several, each with a state of its own. */
 import type { Row } from '../../../store/schema.ts';
 import { presentUsage, type UsageOf } from '../../usage.ts';
 

@@ -1,4 +1,4 @@
-/** Bodies, queries and answers of workspace members (api §17). */
+/** Bodies, queries and answers of workspace members. */
 import { z } from 'zod';
 import { pageFields } from '../../define.ts';
 import { tenantFields, userEmail, uuid } from '../../fields.ts';

@@ -1,5 +1,5 @@
 /**
- * Members of a workspace (api §17). Owners and admins of the organisation work in every workspace without being members;
+ * Members of a workspace. Owners and admins of the organisation work in every workspace without being members;
  * they are listed where they were added.
  */
 import { z } from 'zod';

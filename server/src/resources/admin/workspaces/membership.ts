@@ -34,8 +34,8 @@ export interface Joining extends Place {
 }
 
 /**
- * Makes a user a member with this role, also one who left before, and gives him the user key that the settings want
- * (api §20.4). Rights to do so and the user's existence are the caller's to check. Answers the key that was made.
+ * Makes a user a member with this role, also one who left before, and gives him the user key that the settings want.
+ * Rights to do so and the user's existence are the caller's to check. Answers the key that was made.
  */
 export async function joinWorkspace(joining: Joining): Promise<AutoKey | null> {
   const { tx, clock, workspaceId, userId, role, actorId, asked } = joining;

@@ -1,4 +1,4 @@
-/** The end of a workspace (api §16.2). */
+/** The end of a workspace. */
 import { SluiceError } from '../../../kernel/errors.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';

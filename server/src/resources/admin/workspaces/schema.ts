@@ -1,4 +1,4 @@
-/** Bodies, queries and answers of workspaces (api §16). */
+/** Bodies, queries and answers of workspaces. */
 import { z } from 'zod';
 import { pageFields } from '../../define.ts';
 import { isUuid, queryBoolean, queryList, reference, tenantFields, uuid } from '../../fields.ts';
@@ -6,7 +6,7 @@ import { workspaceSecurity, workspaceSettings } from '../../settings/schema.ts';
 import { description, name, rateLimits, slug as slugText, text, usageLimitAnswer, usageLimits } from '../../shapes.ts';
 import { memberAnswer } from './members-schema.ts';
 
-/** At most 64 pairs; a value has at most 128 characters (api §39). */
+/** At most 64 pairs; a value has at most 128 characters. */
 const metadata = z.record(text(128, 1), text(128)).superRefine((value, context) => {
   if (Object.keys(value).length > 64) context.addIssue({ code: 'custom', message: 'must have at most 64 keys' });
 });

@@ -1,4 +1,4 @@
-/** Rate-limits policies: how often, or with how many tokens, the requests they select may come (api §15.4). */
+/** Rate-limits policies: how often, or with how many tokens, the requests they select may come. */
 import { z } from 'zod';
 import { uuidv7 } from '../../../kernel/id.ts';
 import type { Where } from '../../../store/ports.ts';

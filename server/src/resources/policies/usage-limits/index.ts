@@ -1,4 +1,4 @@
-/** Usage-limits policies: how much the requests they select may cost or count, for each value they are grouped by (api §15.3). */
+/** Usage-limits policies: how much the requests they select may cost or count, for each value they are grouped by. */
 import { z } from 'zod';
 import type { Clock } from '../../../kernel/clock.ts';
 import { uuidv7 } from '../../../kernel/id.ts';
@@ -207,7 +207,7 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
 }
 
 /**
- * Used-up counters follow at once, then the oldest others: a raised limit opens what was exhausted (api §15.3). The rest
+ * Used-up counters follow at once, then the oldest others: a raised limit opens what was exhausted. The rest
  * follow when their next request comes: callers choose the values, and a change must not wait for all there ever were.
  */
 async function adopt(tx: TenantTx, row: PolicyRow, clock: Clock, now: number): Promise<void> {

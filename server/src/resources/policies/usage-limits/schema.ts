@@ -1,4 +1,4 @@
-/** Bodies, filters and answers of usage-limits policies (api §15.3). */
+/** Bodies, filters and answers of usage-limits policies. */
 import { z } from 'zod';
 import { isUuid, queryBoolean, tenantFields } from '../../fields.ts';
 import { foresightFields } from '../../foresight.ts';
