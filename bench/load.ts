@@ -26,7 +26,15 @@ export interface Result {
 }
 
 const END = Buffer.from('\r\n\r\n');
-const LAST_CHUNK = Buffer.from('0\r\n\r\n');
+const LAST_CHUNK = Buffer.from('\r\n0\r\n');
+/** Milliseconds without a byte after which an answer counts as failed: a lost one must not hold up the whole run. */
+const SILENCE_MS = 10_000;
+
+/** Whether a read ends a chunked body. Trailers may follow the last chunk; proxies write both with the last event. */
+const isLast = (read: Buffer): boolean =>
+  read.length >= 5 &&
+  read.subarray(read.length - 4).equals(END) &&
+  (read.indexOf(LAST_CHUNK) !== -1 || read.subarray(0, 3).equals(LAST_CHUNK.subarray(2)));
 
 function run(job: Job): Promise<Result> {
   const body = Buffer.from(job.body);
@@ -103,7 +111,7 @@ function run(job: Job): Promise<Result> {
         }
         if (rest.length > 0 && firstAt === 0) firstAt = performance.now();
         if (chunked) {
-          if (rest.length >= 5 && rest.subarray(rest.length - 5).equals(LAST_CHUNK)) finish();
+          if (isLast(rest)) finish();
         } else {
           need -= rest.length;
           if (need <= 0) finish();
@@ -112,6 +120,7 @@ function run(job: Job): Promise<Result> {
       const open = () => {
         socket = connect(job.port, '127.0.0.1', next);
         socket.setNoDelay(true);
+        socket.setTimeout(SILENCE_MS, () => socket.destroy(new Error('silence')));
         socket.on('data', data);
         socket.on('error', () => {
           failures += 1;
