@@ -26,7 +26,7 @@ import { type Config, cloudVariable, readCloudFile } from './config.ts';
 import { type FirstRun, firstRun } from './first-run.ts';
 import { createApp } from './http/app.ts';
 import { BodyBudget, bodyMemory, FREE_BYTES } from './http/body-budget.ts';
-import { createEgressGuard, parseTrustedHosts } from './http/egress-guard.ts';
+import { createEgressGuard } from './http/egress-guard.ts';
 import { createFetcher } from './http/fetcher.ts';
 import { type Dependency, readinessOf, registerHealth } from './http/health.ts';
 import { hostFault } from './http/host-fault.ts';
@@ -272,7 +272,7 @@ async function open(
   const publicUrl = () => config.publicUrl ?? url;
 
   const guard = createEgressGuard({
-    trustedHosts: parseTrustedHosts(config.trustedHosts.join(',')),
+    trustedHosts: config.trustedHosts,
     ownListeners: () => (listening === null ? [] : [{ address: listening.address, port: listening.port }]),
     clock,
     log,

@@ -126,16 +126,22 @@ describe('names', () => {
     [['--sluice-databse-url=x'], '--sluice-databse-url=x: unknown option; did you mean --database-url?'],
     [['--log_levle', 'debug'], '--log_levle: unknown option; did you mean --log-level?'],
     [['--zzzzzzzzzz', '1'], '--zzzzzzzzzz: unknown option;'],
+    [['--wrong', '1'], '--wrong: unknown option;'],
+    [['--foo', '1'], '--foo: unknown option;'],
+    [['--hots', '1'], '--hots: unknown option; did you mean --host?'],
   ])('%j: the nearest option is named, not all of them', (args, begins) => {
     const message = `${begins} npm run sluice -- check lists all settings`;
     expect(() => loadConfig(args, {}, '/nowhere')).toThrow(new ConfigError(message));
   });
 
   it('a variable that looks like a setting and is none is told in one line with the nearest one', () => {
-    expect(unknownVariables({ SLUICE_PROT: '1', SLUICE_PORT: '0', SLUICE_ZZZZZZZZZZZZ: 'x', PATH: '/bin' })).toEqual([
-      'the variable SLUICE_PROT is not a setting and is ignored; did you mean SLUICE_PORT?',
-      'the variable SLUICE_ZZZZZZZZZZZZ is not a setting and is ignored',
-    ]);
+    expect(unknownVariables({ SLUICE_PROT: '1', SLUICE_FOO: '1', SLUICE_PORT: '0', SLUICE_ZZZZZZZZZZZZ: 'x' })).toEqual(
+      [
+        'the variable SLUICE_PROT is not a setting and is ignored; did you mean SLUICE_PORT?',
+        'the variable SLUICE_FOO is not a setting and is ignored',
+        'the variable SLUICE_ZZZZZZZZZZZZ is not a setting and is ignored',
+      ],
+    );
   });
 
   it('what Kubernetes sets for a Service named sluice is no such variable, and its SLUICE_PORT is explained', () => {
@@ -153,6 +159,50 @@ describe('names', () => {
   });
 });
 
+describe('what is wrong', () => {
+  const problems = (args: readonly string[], env: Record<string, string>) => {
+    try {
+      loadConfig(args, env, '/nowhere');
+    } catch (error) {
+      expect(error).toBeInstanceOf(ConfigError);
+      return (error as Error).message.split('\n');
+    }
+    return [];
+  };
+
+  it('is named in whole, with a line for each', () => {
+    const env = {
+      SLUICE_LOG_LEVEL: 'loud',
+      SLUICE_SMTP_URL: 'smtp://mail',
+      SLUICE_WORKERS: '0',
+      SLUICE_MASTER_KEY: 'x',
+    };
+    expect(problems(['--wrong', '1', '--port', 'x', '--drain-seconds'], env)).toEqual([
+      '--wrong: unknown option; npm run sluice -- check lists all settings',
+      '--drain-seconds: a value must follow; allowed is a whole number from 0 to 3600',
+      'SLUICE_PORT is "x"; allowed is a whole number from 0 to 65535',
+      'SLUICE_WORKERS is "0"; allowed is a whole number from 1 to 64',
+      'SLUICE_MASTER_KEY holds a key that is too short; each key must be at least 32 random bytes in base64 or hexadecimal (make one with: openssl rand -base64 32)',
+      'SLUICE_LOG_LEVEL is "loud"; allowed is debug, info, warn or error',
+      'SLUICE_MAIL_FROM is not set; SLUICE_SMTP_URL needs it: the address mails are sent from',
+    ]);
+  });
+
+  it('is known before the start, also in lists and keys', () => {
+    expect(problems([], { SLUICE_TRUSTED_HOSTS: 'localhost,*' })).toEqual([
+      'SLUICE_TRUSTED_HOSTS: Trusted host "*" is not a host, host:port or address range',
+    ]);
+    expect(problems([], { SLUICE_TRUSTED_PROXIES: '10.0.0.0/8, proxy' })).toEqual([
+      'SLUICE_TRUSTED_PROXIES: Trusted proxy "proxy" is not an address or a range such as 10.0.0.0/8',
+    ]);
+    const keys = problems([], { SLUICE_MASTER_KEY: `${'ab'.repeat(32)}` });
+    expect(keys).toEqual([
+      expect.stringMatching(/^SLUICE_MASTER_KEY holds a key that is not random; each key must be/),
+    ]);
+    expect(problems([], { SLUICE_MAIL_FROM: 'nobody', SLUICE_SMTP_URL: 'smtp://mail' })).toHaveLength(1);
+  });
+});
+
 describe('the settings in force', () => {
   it('are all there, with where each comes from, and show no secret', () => {
     const env = {
@@ -160,7 +210,7 @@ describe('the settings in force', () => {
       SLUICE_REDIS_URL: 'redis://:hunter2@cache:6379',
       SLUICE_SMTP_URL: 'smtp://mailer:pa55@mail:587',
       SLUICE_MAIL_FROM: 'a@b.example',
-      SLUICE_MASTER_KEY: 'c29tZXRoaW5nIHNlY3JldA==',
+      SLUICE_MASTER_KEY: 'uT6Kd9cXo0bSg3V1mYw7Rj2nZq8LhPeA5fEiNtHxJ4M=',
     };
     const settings = effectiveSettings(['--port', '0'], env, '/nowhere');
     const of = (name: string) => settings.find((one) => one.name === name);
@@ -171,7 +221,7 @@ describe('the settings in force', () => {
     expect(of('SLUICE_REDIS_URL')?.shown).toBe('redis://:***@cache:6379');
     expect(of('SLUICE_SMTP_URL')?.shown).toBe('smtp://mailer:***@mail:587');
     expect(of('SLUICE_MASTER_KEY')?.shown).toBe('(hidden)');
-    expect(JSON.stringify(settings)).not.toMatch(/s3cret|hunter2|pa55|c29tZ/);
+    expect(JSON.stringify(settings)).not.toMatch(/s3cret|hunter2|pa55|uT6K/);
   });
 });
 

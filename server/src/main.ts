@@ -57,9 +57,10 @@ export async function main(args: readonly string[]): Promise<void> {
     help(output);
     process.exitCode = 2;
   } catch (error) {
-    // One line for what the operator can mend; the whole stack only for what is a fault of ours.
+    // One line for each thing that the operator can mend; the whole stack only for what is a fault of ours.
     const known = error instanceof ConfigError || error instanceof SluiceError;
-    output.err(`sluice: ${known ? error.message : ((error as Error)?.stack ?? String(error))}\n`);
+    if (known) for (const line of error.message.split('\n')) output.err(`sluice: ${line}\n`);
+    else output.err(`sluice: ${(error as Error)?.stack ?? String(error)}\n`);
     // 1 is what `audit verify` says of a log that was changed.
     process.exit(known || command === 'audit' ? 2 : 1);
   }

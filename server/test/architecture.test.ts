@@ -57,7 +57,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store',
   ],
 };
-const TOP = new Set(['main', 'compose', 'background', 'first-run', 'cli', 'config']);
+const TOP = new Set(['main', 'compose', 'background', 'first-run', 'cli', 'config', 'settings']);
 /** What resources are to the data plane: the config language, which is data. */
 const LLM_FROM_RESOURCES = ['resources/configs/schema.ts'];
 /** What in resources and administration reaches further than one tenant, and why. */

@@ -77,6 +77,22 @@ describe.concurrent('what is printed', () => {
     );
   });
 
+  it('check and a start refuse the same keys with the same words, from a variable and from a file', async () => {
+    const dir = await folder();
+    await writeFile(join(dir, 'keys'), 'c2hvcnQ=\n');
+    const keys = [
+      ['SLUICE_MASTER_KEY', 'c2hvcnQ='],
+      ['SLUICE_MASTER_KEY_FILE', join(dir, 'keys')],
+    ] as const;
+    for (const [name, value] of keys) {
+      const given = { SLUICE_DATA_DIR: join(dir, 'data'), SLUICE_PORT: '0', [name]: value };
+      const [checked, started] = await Promise.all(['check', 'serve'].map((one) => runCommand([one], given, dir)));
+      expect(checked?.err).toMatch(/^sluice: \S+ holds a key that is too short; [^\n]+\n$/);
+      expect(checked).toEqual({ ...started, out: '' });
+      expect(checked?.code).toBe(2);
+    }
+  });
+
   it('the first start logs no migrations, and warns of a variable that is no setting', () => {
     expect(server.out).not.toContain('migration');
     expect(server.out).toContain(

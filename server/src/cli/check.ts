@@ -1,8 +1,13 @@
-import { effectiveSettings, unknownVariables } from '../config.ts';
+import { existsSync } from 'node:fs';
+import { effectiveSettings, loadConfig, unknownVariables } from '../config.ts';
 import type { Output } from '../main.ts';
+import { loadKeyring } from '../store/keyring.ts';
 
 /** `check`: reads the configuration as a start would, and prints each setting with where it comes from. */
-export function check(args: readonly string[], output: Output): void {
+export async function check(args: readonly string[], output: Output): Promise<void> {
+  const { masterKey, masterKeyFile } = loadConfig(args);
+  // A file that is missing is no fault of the configuration: the first start makes it.
+  if (masterKey === null && existsSync(masterKeyFile)) await loadKeyring({ masterKeyFile, create: false });
   const settings = effectiveSettings(args);
   const width = Math.max(...settings.map(({ name }) => name.length));
   for (const { name, shown, from } of settings)

@@ -12,15 +12,21 @@ export function isTrustedProxy(address: string | undefined, list: readonly strin
   if (list.length === 0 || address === undefined) return false;
   let known = compiled.get(list);
   if (!known) {
-    known = list.map((text) => {
-      const range = parseRange(text.trim());
-      if (!range) throw new Error(`Trusted proxy ${JSON.stringify(text)} is not an address or range`);
-      return range;
-    });
+    known = parseTrustedProxies(list);
     compiled.set(list, known);
   }
   const bytes = addressBytes(address.replace(/%.*/, ''));
   return bytes !== null && known.some((range) => inRange(bytes, range) || inRange(unmapped(bytes), range));
+}
+
+/** The ranges of SLUICE_TRUSTED_PROXIES. Throws an Error of one line for an entry that is no address or range. */
+export function parseTrustedProxies(list: readonly string[]): readonly Range[] {
+  return list.map((text) => {
+    const range = parseRange(text.trim());
+    if (!range)
+      throw new Error(`Trusted proxy ${JSON.stringify(text)} is not an address or a range such as 10.0.0.0/8`);
+    return range;
+  });
 }
 
 /** Entries of x-forwarded-for that are looked at; a longer chain of trusted proxies is nobody's. */

@@ -133,16 +133,23 @@ export async function loadKeyring(options: KeyringOptions): Promise<Keyring> {
   const { masterKey, masterKeyFile } = options;
   const source = masterKey === undefined ? masterKeyFile : 'SLUICE_MASTER_KEY';
   const text = masterKey ?? (await readKeyFile(masterKeyFile, options.create));
-  const entries = text
+  return new LocalKeyring(source, parseMasterKeys(source, text));
+}
+
+/**
+ * The keys of a list. Throws SluiceError('validation') with one line that begins with `source`, says what is wrong with
+ * which kind of key and what is allowed, and holds nothing of a key.
+ */
+export function parseMasterKeys(source: string, text: string): Buffer[] {
+  const keys = text
     .split(/[\r\n]+/)
     .filter((line) => !line.trimStart().startsWith('#'))
     .flatMap((line) => line.split(','))
     .map((entry) => entry.trim())
-    .filter((entry) => entry !== '');
-  return new LocalKeyring(
-    source,
-    entries.map((entry) => parseKey(source, entry)),
-  );
+    .filter((entry) => entry !== '')
+    .map((entry) => parseKey(source, entry));
+  if (keys.length === 0) throw refuse(source, 'is empty');
+  return keys;
 }
 
 async function readKeyFile(path: string, create: boolean): Promise<string> {

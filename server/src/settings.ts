@@ -1,0 +1,301 @@
+/** Every setting: its default, what is allowed, and how its text is read. `config.ts` says where the text comes from. */
+import { resolve } from 'node:path';
+import { parseTrustedProxies } from './http/client-address.ts';
+import { parseTrustedHosts } from './http/trusted-hosts.ts';
+import { Secret } from './kernel/secret.ts';
+import { parseMasterKeys } from './store/keyring.ts';
+
+export type Role = 'gateway' | 'admin' | 'jobs';
+
+/** What a limit on cost does with a model of unknown price; rates in dollars per million tokens. */
+export type Unpriced = 'serve' | 'deny' | { readonly input: number; readonly output: number };
+
+/** An S3 bucket, or another service that speaks its protocol. */
+export interface BlobsConfig {
+  readonly bucket: string;
+  /** Without slashes at its ends; may be empty. */
+  readonly prefix: string;
+  readonly region: string;
+  /** Null: Amazon's own. */
+  readonly endpoint: string | null;
+  readonly pathStyle: boolean;
+  /** From the standard AWS variables; null leaves it to the identity of the machine. */
+  readonly credentials: {
+    readonly accessKeyId: string;
+    readonly secretAccessKey: string;
+    readonly sessionToken: string | null;
+  } | null;
+}
+
+export interface SmtpConfig {
+  readonly host: string;
+  readonly port: number;
+  /** TLS from the first byte. */
+  readonly secure: boolean;
+  readonly login: { readonly user: string; readonly password: Secret } | null;
+  readonly from: MailAddress;
+}
+
+export interface MailAddress {
+  /** May be empty. */
+  readonly name: string;
+  readonly address: string;
+}
+
+export interface Variable<T> {
+  readonly fallback: string | null;
+  /** What is allowed, for the error line. */
+  readonly allowed: string;
+  /** Undefined means the text is not allowed. An Error says more: its message names the entry that is wrong, and why. */
+  parse(text: string): T | undefined;
+}
+
+const variable = <T>(v: Variable<T>): Variable<T> => v;
+const list = (text: string): string[] =>
+  text
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter(Boolean);
+const whole = (min: number, max: number) => (text: string) => {
+  const value = Number(text);
+  return /^\d{1,16}$/.test(text) && value >= min && value <= max ? value : undefined;
+};
+const url = (protocols: readonly string[]) => (text: string) =>
+  URL.canParse(text) && protocols.includes(new URL(text).protocol) ? text.replace(/\/+$/, '') : undefined;
+const oneOf =
+  <T extends string>(...values: readonly T[]) =>
+  (text: string) =>
+    values.find((value) => value === text);
+
+/** Bucket, prefix and how to reach them; undefined for anything that would be ignored. */
+export function blobsUrl(
+  text: string,
+): (Omit<BlobsConfig, 'credentials' | 'region'> & { region: string | null }) | undefined {
+  const parsed = URL.parse(text);
+  if (parsed?.protocol !== 's3:' || parsed.username !== '' || parsed.password !== '' || parsed.hash !== '') return;
+  const { hostname: bucket, port, searchParams } = parsed;
+  const prefix = parsed.pathname.replace(/^\/+|\/+$/g, '');
+  if (port !== '' || !/^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$/.test(bucket)) return;
+  if (!/^(?:[A-Za-z0-9._-]+(?:\/[A-Za-z0-9._-]+)*)?$/.test(prefix) || prefix.length > 300) return;
+  const names = [...searchParams.keys()];
+  if (new Set(names).size < names.length) return;
+  if (names.some((name) => !['region', 'endpoint', 'path_style'].includes(name))) return;
+  const region = searchParams.get('region');
+  const endpoint = searchParams.get('endpoint');
+  const pathStyle = searchParams.get('path_style') ?? 'false';
+  if (region !== null && !/^[a-z0-9-]{1,40}$/.test(region)) return;
+  if (endpoint !== null && !isOrigin(endpoint)) return;
+  if (pathStyle !== 'true' && pathStyle !== 'false') return;
+  return { bucket, prefix, region, endpoint, pathStyle: pathStyle === 'true' };
+}
+
+function isOrigin(text: string): boolean {
+  const parsed = URL.parse(text);
+  if (parsed === null || !['http:', 'https:'].includes(parsed.protocol)) return false;
+  return parsed.origin === text.replace(/\/$/, '');
+}
+
+/** Undefined for anything that would be ignored. */
+function smtpUrl(text: string): Omit<SmtpConfig, 'from'> | undefined {
+  const parsed = URL.parse(text);
+  if (parsed === null || !['smtp:', 'smtps:'].includes(parsed.protocol) || parsed.hostname === '') return;
+  if (!['', '/'].includes(parsed.pathname) || parsed.search !== '' || parsed.hash !== '') return;
+  if ((parsed.username === '') !== (parsed.password === '')) return;
+  const secure = parsed.protocol === 'smtps:';
+  const port = parsed.port === '' ? (secure ? 465 : 587) : Number(parsed.port);
+  const host = parsed.hostname.replace(/^\[|\]$/g, '');
+  try {
+    const user = decodeURIComponent(parsed.username);
+    const password = new Secret(decodeURIComponent(parsed.password));
+    return { host, port, secure, login: user === '' ? null : { user, password } };
+  } catch {
+    return;
+  }
+}
+
+/** `alerts@example.com` or `Sluice <alerts@example.com>`. */
+function mailAddress(text: string): MailAddress | undefined {
+  const match = /^(?:([^<>"\p{Cc}]{0,100}?) ?<([^<>\s]{3,254})>|([^<>\s]{3,254}))$/u.exec(text.trim());
+  const address = match?.[2] ?? match?.[3] ?? '';
+  return /^[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+$/.test(address) ? { name: match?.[1] ?? '', address } : undefined;
+}
+
+export const VARIABLES = {
+  SLUICE_HOST: variable({
+    fallback: '127.0.0.1',
+    allowed: 'a host name or address to listen on',
+    parse: (text) => (/^[A-Za-z0-9.:-]{1,253}$/.test(text) ? text : undefined),
+  }),
+  SLUICE_PORT: variable({ fallback: '8787', allowed: 'a whole number from 0 to 65535', parse: whole(0, 65535) }),
+  SLUICE_PUBLIC_URL: variable({
+    fallback: null,
+    allowed: 'an http or https URL without path',
+    parse: (text) => {
+      const value = url(['http:', 'https:'])(text);
+      return value !== undefined && new URL(value).pathname === '/' ? new URL(value).origin : undefined;
+    },
+  }),
+  SLUICE_DATA_DIR: variable({ fallback: './data', allowed: 'a directory', parse: (text) => resolve(text) }),
+  SLUICE_DATABASE_URL: variable({
+    fallback: null,
+    allowed: 'a postgres:// URL',
+    parse: url(['postgres:', 'postgresql:']),
+  }),
+  SLUICE_REDIS_URL: variable({
+    fallback: null,
+    allowed: 'a redis:// or rediss:// URL',
+    parse: url(['redis:', 'rediss:']),
+  }),
+  SLUICE_BLOBS_URL: variable({
+    fallback: null,
+    allowed:
+      's3://bucket/prefix?region=…&endpoint=https://…&path_style=true, without credentials: those are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+    parse: blobsUrl,
+  }),
+  SLUICE_SMTP_URL: variable({
+    fallback: null,
+    allowed: 'smtp://user:password@host:port or smtps://…, name and password percent-encoded, both or neither',
+    parse: smtpUrl,
+  }),
+  SLUICE_MAIL_FROM: variable({
+    fallback: null,
+    allowed: 'an address such as alerts@example.com or Sluice <alerts@example.com>',
+    parse: mailAddress,
+  }),
+  SLUICE_ROLES: variable({
+    fallback: 'gateway,admin,jobs',
+    allowed: 'a comma-separated list of gateway, admin, jobs',
+    parse: (text) => {
+      const roles = list(text).map(oneOf<Role>('gateway', 'admin', 'jobs'));
+      return roles.length === 0 || roles.includes(undefined)
+        ? undefined
+        : new Set(roles.filter((role) => role !== undefined));
+    },
+  }),
+  SLUICE_WORKERS: variable({ fallback: '1', allowed: 'a whole number from 1 to 64', parse: whole(1, 64) }),
+  SLUICE_MASTER_KEY: variable({
+    fallback: null,
+    allowed: 'one or more keys of at least 32 bytes in base64 or hexadecimal, separated by commas',
+    parse: (text) => {
+      parseMasterKeys('SLUICE_MASTER_KEY', text);
+      return text;
+    },
+  }),
+  SLUICE_MASTER_KEY_FILE: variable({ fallback: null, allowed: 'a file', parse: (text) => resolve(text) }),
+  SLUICE_TRUSTED_HOSTS: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of hosts, host:port or CIDRs',
+    parse: parseTrustedHosts,
+  }),
+  SLUICE_TRUSTED_PROXIES: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of addresses and CIDRs',
+    parse: (text) => {
+      const proxies = list(text);
+      parseTrustedProxies(proxies);
+      return proxies;
+    },
+  }),
+  SLUICE_HEADER_ALIASES: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of header prefixes such as x-portkey-',
+    parse: (text) => {
+      const aliases = list(text).map((entry) => entry.toLowerCase());
+      return aliases.every((entry) => /^[a-z0-9][a-z0-9-]{0,62}-$/.test(entry) && entry !== 'x-gateway-')
+        ? aliases
+        : undefined;
+    },
+  }),
+  SLUICE_LOG_LEVEL: variable({
+    fallback: 'info',
+    allowed: 'debug, info, warn or error',
+    parse: oneOf('debug', 'info', 'warn', 'error'),
+  }),
+  SLUICE_LOG_FORMAT: variable({
+    fallback: process.stdout.isTTY ? 'pretty' : 'json',
+    allowed: 'pretty or json',
+    parse: oneOf('pretty', 'json'),
+  }),
+  SLUICE_ACCESS_LOG: variable({
+    fallback: 'errors',
+    allowed: 'none, errors or all',
+    parse: oneOf('none', 'errors', 'all'),
+  }),
+  SLUICE_DRAIN_SECONDS: variable({ fallback: '120', allowed: 'a whole number from 0 to 3600', parse: whole(0, 3600) }),
+  SLUICE_MAX_BODY_BYTES: variable({
+    fallback: String(32 * 1024 * 1024),
+    allowed: 'a whole number of bytes from 1024 to 1073741824',
+    parse: whole(1024, 1024 ** 3),
+  }),
+  SLUICE_MAX_UPLOAD_BYTES: variable({
+    fallback: String(512 * 1024 * 1024),
+    allowed: 'a whole number of bytes from 1024 to 9999999999',
+    parse: whole(1024, 9_999_999_999),
+  }),
+  SLUICE_FILES_QUOTA: variable({
+    fallback: String(10 * 1024 ** 3),
+    allowed: 'a whole number of bytes from 0 (no quota) to 9007199254740991',
+    parse: whole(0, Number.MAX_SAFE_INTEGER),
+  }),
+  SLUICE_BATCH_CONCURRENCY: variable({
+    fallback: '50',
+    allowed: 'a whole number from 1 to 1000',
+    parse: whole(1, 1000),
+  }),
+  SLUICE_DISK_RESERVE: variable({
+    fallback: String(512 * 1024 ** 2),
+    allowed: 'a whole number of bytes from 0 (no reserve) to 9007199254740991',
+    parse: whole(0, Number.MAX_SAFE_INTEGER),
+  }),
+  SLUICE_LOG_DAYS: variable({
+    fallback: '0',
+    allowed: 'a whole number of days from 1 to 36500, or 0 (for ever)',
+    parse: whole(0, 36_500),
+  }),
+  SLUICE_AUDIT_DAYS: variable({
+    fallback: '0',
+    allowed: 'a whole number of days from 1 to 36500, or 0 (for ever)',
+    parse: whole(0, 36_500),
+  }),
+  SLUICE_ADMIN_REQUESTS_PER_MINUTE: variable({
+    fallback: '300',
+    allowed: 'a whole number from 1 to 1000000',
+    parse: whole(1, 1_000_000),
+  }),
+  SLUICE_UNPRICED: variable({
+    fallback: 'serve',
+    allowed: 'serve, deny or <input>:<output> in dollars per million tokens, such as 2.5:10',
+    parse: (text): Unpriced | undefined => {
+      if (text === 'serve' || text === 'deny') return text;
+      const [, input, output] = /^(\d{1,6}(?:\.\d{1,6})?):(\d{1,6}(?:\.\d{1,6})?)$/.exec(text) ?? [];
+      return input === undefined || output === undefined ? undefined : { input: Number(input), output: Number(output) };
+    },
+  }),
+  SLUICE_UNRECORDED: variable({
+    fallback: 'refuse',
+    allowed: 'refuse or serve',
+    parse: oneOf('refuse', 'serve'),
+  }),
+  SLUICE_CLOUD_IDENTITY: variable({
+    fallback: 'false',
+    allowed: 'true or false',
+    parse: (text) => (text === 'true' ? true : text === 'false' ? false : undefined),
+  }),
+  BLOCK_INLINE_CONFIG: variable({
+    fallback: 'false',
+    allowed: 'true or false',
+    parse: (text) => (text === 'true' ? true : text === 'false' ? false : undefined),
+  }),
+} as const;
+
+/** The name of a setting, as its variable has it. */
+export type Name = keyof typeof VARIABLES;
+
+/** Values that must not appear in an error line. */
+export const SECRET_NAMES = new Set<Name>([
+  'SLUICE_MASTER_KEY',
+  'SLUICE_DATABASE_URL',
+  'SLUICE_REDIS_URL',
+  'SLUICE_BLOBS_URL',
+  'SLUICE_SMTP_URL',
+]);
