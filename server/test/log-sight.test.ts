@@ -1,8 +1,10 @@
 /** What the security settings show of requests, and that no setting is without effect. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { roleScopes, roleSight } from '../src/auth/scopes.ts';
 import { SECURITY_DEFAULTS, SECURITY_KEYS, type SecuritySettings } from '../src/auth/security-settings.ts';
 import { ACTIONS } from '../src/resources/catalog.ts';
+import { tenantRows } from '../src/store/conformance/rows.ts';
 import type { StoredLog } from '../src/store/ports.ts';
 import { refused } from './support/accounts.ts';
 import type { Answer } from './support/admin.ts';
@@ -36,15 +38,18 @@ const requestOf = (user_id: string | null) => ({
 type Role = 'owner' | 'admin' | 'workspace admin' | 'manager' | 'member';
 const ROLES: readonly Role[] = ['owner', 'admin', 'workspace admin', 'manager', 'member'];
 
-async function person(role: Role): Promise<{ id: string; call: Caller; key: Caller }> {
+async function person(
+  role: Role,
+  scopes: readonly string[] = ['logs.view'],
+): Promise<{ id: string; call: Caller; key: Caller }> {
   const workspace = on.admin.a.workspace_id;
   if (role === 'owner' || role === 'admin') {
     const id = await on.addUser(role);
-    const { key } = await on.makeKey('workspace/user', ['logs.view'], { user_id: id });
+    const { key } = await on.makeKey('workspace/user', scopes, { user_id: id });
     return { id, call: await on.signIn(id), key: on.as(key) };
   }
   const id = await on.addUser('member', { [workspace]: role === 'workspace admin' ? 'admin' : role });
-  const { key } = await on.makeKey('workspace/user', ['logs.view'], { user_id: id });
+  const { key } = await on.makeKey('workspace/user', scopes, { user_id: id });
   return { id, call: await on.signIn(id), key: on.as(key) };
 }
 
@@ -138,6 +143,73 @@ describe('a setting that shows requests', () => {
   );
 });
 
+describe('counters of usage limits, which name the callers that they count', () => {
+  const AT = (path: string, more = '') => `${path}?workspace_id=${on.admin.a.workspace_id}${more}`;
+  let policy: string;
+  beforeAll(async () => {
+    const { organisation_id, workspace_id } = on.admin.a;
+    const made = await on.admin.call('POST', '/v1/policies/usage-limits', {
+      body: {
+        workspace_id,
+        conditions: [{ key: 'workspace_id', value: workspace_id }],
+        group_by: [{ key: 'metadata._user' }],
+        type: 'cost',
+        credit_limit: 1,
+      },
+    });
+    expect(made.status, made.text).toBe(200);
+    policy = made.body.id;
+    await on.admin.tables.systemWrite((tx) =>
+      tx.insert('usage_buckets', {
+        ...tenantRows(organisation_id, workspace_id).usage_buckets,
+        owner_id: policy,
+        value_key: `metadata._user:${SECRET}`,
+      }),
+    );
+  });
+
+  const reads = (call: Caller): Promise<Answer[]> =>
+    Promise.all(
+      [
+        AT(`/v1/policies/usage-limits/${policy}`, '&include_usage=true'),
+        AT(`/v1/policies/usage-limits/${policy}/entities`),
+        AT(`/v1/policies/usage-limits/${policy}/entities`, `&search=${SECRET.slice(0, 5)}`),
+        AT(`/v1/policies/usage-limits/${policy}/alerts`),
+      ].map((path) => call('GET', path)),
+    );
+
+  it.each([
+    ['membersViewAllData', 'member'],
+    ['managersViewAllData', 'manager'],
+    ['membersViewLogMetadata', 'member'],
+    ['managersViewLogMetadata', 'manager'],
+    ['organisationAdminsViewLogMetadata', 'admin'],
+  ])('%s off keeps them from a %s, signed in and by key; the policy itself is shown', async (setting, whom) => {
+    for (const role of ROLES) {
+      const someone = await person(role, ['policies.read', 'policies.list']);
+      await withSetting(setting, async () => {
+        for (const call of [someone.call, someone.key]) {
+          const told = await reads(call);
+          for (const answer of told) {
+            if (role === whom) refused(answer, 403, 'AB03', null);
+            else expect(answer.status, `${role}: ${answer.text}`).toBe(200);
+          }
+          expect(told.some(({ text }) => text.includes(SECRET))).toBe(role !== whom);
+          for (const path of ['', `/${policy}`]) {
+            const plain = await call('GET', AT(`/v1/policies/usage-limits${path}`));
+            expect([plain.status, plain.text.includes(policy), plain.text.includes(SECRET)]).toEqual([
+              200,
+              true,
+              false,
+            ]);
+          }
+        }
+      });
+      expect((await reads(someone.call)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    }
+  });
+});
+
 describe('every switch of the security settings', () => {
   it.each(SECURITY_KEYS)('%s changes what somebody may do or see', (key) => {
     const views = (security: SecuritySettings) =>
@@ -152,11 +224,20 @@ describe('every switch of the security settings', () => {
   });
 
   it('every route about requests asks what its caller may see of them', async () => {
-    // A route that shows requests is named here together with a test above.
-    const shows = ACTIONS.filter(({ path }) => path.startsWith('/logs') || path.endsWith('/simulate'));
+    // A route that shows requests, or whom they were counted for, is named here together with a test above.
+    const shows = ACTIONS.filter(({ path, response }) => {
+      if (path.startsWith('/logs')) return true;
+      return /"(?:value_key|value_key_usage_map|trace_id)":/.test(
+        JSON.stringify(z.toJSONSchema(response, { io: 'input', unrepresentable: 'any' })),
+      );
+    });
     expect(shows.map(({ id }) => id).sort()).toEqual([
       'logs.decision',
       'policies.rate-limits.simulate',
+      'policies.usage-limits.alerts',
+      'policies.usage-limits.entities',
+      'policies.usage-limits.list',
+      'policies.usage-limits.read',
       'policies.usage-limits.simulate',
     ]);
   });

@@ -4,6 +4,7 @@ import { isObject } from '../../../kernel/json.ts';
 import type { Row } from '../../../store/schema.ts';
 import { findRow, listOf } from '../../define.ts';
 import { queryInteger, tenantFields } from '../../fields.ts';
+import { checkSeesAll } from '../../logs/sight.ts';
 import type { Action } from '../../resource.ts';
 import { shownUrl } from '../../secret-url.ts';
 import { toIso, toIsoOrNull } from '../../shapes.ts';
@@ -73,6 +74,7 @@ export const alerts: Action<{ id: string }, z.output<typeof query>> = {
   audit: null,
   run: async (call) => {
     const policy = await findRow({ table: 'usage_policies', param: 'id', archives: true }, call, 'read');
+    await checkSeesAll(call, policy.workspace_id);
     const { page_size: size = 50, current_page: page = 0 } = call.query;
     const where = { owner_kind: 'policy', owner_id: policy.id } as const;
     const total = await call.tx.count('alert_deliveries', { where });

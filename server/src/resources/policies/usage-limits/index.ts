@@ -11,6 +11,7 @@ import { type Patch, refuse, requireWorkspace } from '../../common.ts';
 import { defineResource, emptyAnswer, findRow, listOf, notFound } from '../../define.ts';
 import { queryBoolean, queryInteger, tenantFields, utcMidnight } from '../../fields.ts';
 import { foresight } from '../../foresight.ts';
+import { checkSeesAll } from '../../logs/sight.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
 import { shownUrl, storedUrl } from '../../secret-url.ts';
 import { text, toIso, toIsoOrNull } from '../../shapes.ts';
@@ -83,6 +84,7 @@ const ofPolicy = ({ id, workspace_id }: Pick<PolicyRow, 'id' | 'workspace_id'>) 
 async function presentDetail(row: PolicyRow, call: Call) {
   const { include_usage: wanted } = call.query as { include_usage?: boolean };
   if (wanted !== true) return present(row);
+  await checkSeesAll(call, row.workspace_id);
   const buckets = await call.tx.list('usage_buckets', {
     where: ofPolicy(row),
     orderBy: [['created_at', 'asc']],
@@ -260,6 +262,7 @@ const entities: Action<{ id: string }, z.output<typeof entityQuery>> = {
   audit: null,
   run: async (call) => {
     const policy = await findRow(spec, call, 'read');
+    await checkSeesAll(call, policy.workspace_id);
     const { status: state, search, page_size: size = 50, current_page: page = 0 } = call.query;
     const where: Where<'usage_buckets'> = {
       ...ofPolicy(policy),
