@@ -30,6 +30,7 @@ import { createEgressGuard } from './http/egress-guard.ts';
 import { createFetcher } from './http/fetcher.ts';
 import { type Dependency, readinessOf, registerHealth } from './http/health.ts';
 import { hostFault } from './http/host-fault.ts';
+import { KnownPaths } from './http/known-paths.ts';
 import { webhookPoster } from './http/post-webhook.ts';
 import { createUpstream } from './http/upstream.ts';
 import { startAlertDeliveries } from './jobs/alerts/deliver.ts';
@@ -49,7 +50,6 @@ import { createLedger } from './limits/ledger/ledger.ts';
 import { createOutputs } from './limits/ledger/outputs.ts';
 import { countLiveNodes } from './limits/live-nodes.ts';
 import { createSimulationDesk } from './limits/simulation/desk.ts';
-import { baseUrlAdvice } from './llm/base-url.ts';
 import { createAnswers } from './llm/cache/answers.ts';
 import { createSimilar } from './llm/cache/similar.ts';
 import { createGuardrailDesk } from './llm/guard/desk.ts';
@@ -301,12 +301,13 @@ async function open(
   );
 
   const express: Express = new Map();
+  const paths = new KnownPaths(publicUrl);
   const app = createApp({
     clock,
     express,
     headerAliases: config.headerAliases,
     trustedProxies: config.trustedProxies,
-    advise: (target) => baseUrlAdvice(target, publicUrl().replace(/\/+$/, '')),
+    paths,
     refuse: (request, response, error) => refuse(request, response, error, log, accessLog),
     draining: () => draining,
   });
@@ -379,6 +380,7 @@ async function open(
     authenticator,
     runtime,
     guard,
+    paths,
     upstream,
     fetcher: training.fetcher,
     tokens: training.tokens,
@@ -425,6 +427,7 @@ async function open(
     const admin = {
       mails,
       accessLog,
+      paths,
       tables,
       vault,
       clock: storeClock,

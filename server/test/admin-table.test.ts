@@ -496,7 +496,7 @@ describe('the table is what is served and what is documented', () => {
       }
     }
     const { body } = await admin.call('POST', '/v1/admin/workspacez', { key: null });
-    expect(body.error.message).toBe('There is no such path; the API reference is at /docs.');
+    expect(body.error.message).toBe('Unknown path /v1/admin/workspacez. Did you mean POST /v1/admin/workspaces?');
   });
 
   it('OpenAPI documents exactly these operations', () => {

@@ -6,6 +6,7 @@ import { refuse } from '../src/admin/respond.ts';
 import { createAuthenticator } from '../src/auth/authenticator.ts';
 import { ConsoleSessions } from '../src/auth/console-session.ts';
 import { createApp } from '../src/http/app.ts';
+import { KnownPaths } from '../src/http/known-paths.ts';
 import { systemClock } from '../src/kernel/clock.ts';
 import { silentLog } from '../src/kernel/log.ts';
 import { verifyAudit } from '../src/resources/audit-logs/verify.ts';
@@ -29,15 +30,18 @@ const rowsOf = (tables: Tables, organisationId: string): Promise<Row<'audit_log'
 /** Another node on the same store, which serves the administration API. */
 async function secondNode(tables: Tables) {
   const authenticator = createAuthenticator({ tables, clock: systemClock, log: silentLog });
+  const paths = new KnownPaths(() => PUBLIC_URL);
   const app = createApp({
     clock: systemClock,
     express: new Map(),
     headerAliases: [],
     trustedProxies: [],
+    paths,
     refuse: (request, response, error) => refuse(request, response, error, silentLog),
     draining: () => false,
   });
   registerAdmin(app, {
+    paths,
     tables,
     vault: plainVault,
     clock: systemClock,

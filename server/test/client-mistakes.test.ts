@@ -46,11 +46,23 @@ const chat = (model: string, headers = {}) =>
 
 describe('the OpenAI client shows what is wrong', () => {
   const mistakes: readonly (readonly [string, () => Promise<Error & { status?: number }>, string])[] = [
-    ['a model without a provider', () => chat('gpt-4o-mini'), 'No provider is named.'],
+    [
+      'a model without a provider',
+      () => chat('gpt-4o-mini'),
+      'No provider is named. The model "gpt-4o-mini" says no provider. Send the model as @slug/gpt-4o-mini, or the header',
+    ],
+    ['a slug without its @', () => chat('sandbox/echo'), 'Did you mean the model "@sandbox/echo"?'],
+    ['a provider without a model', () => chat('@sandbox'), 'has no name of a model: send @sandbox/<model>.'],
+    ['a slug of nothing', () => chat('@/echo'), 'is not of the form @slug/model'],
+    [
+      'no model',
+      () => failure(openai.post('/chat/completions', { body: {} })),
+      'Send a model of the form @slug/model,',
+    ],
     ['a misspelt slug', () => chat('@openai-prd/gpt-4o'), 'Did you mean @openai-prod?'],
     ['the beginning of a slug', () => chat('@openai/gpt-4o'), 'Did you mean @openai-prod?'],
     ['jobs of no provider', () => failure(openai.fineTuning.jobs.list()), 'x-gateway-provider'],
-    ['files of no provider', () => failure(openai.files.list()), 'x-gateway-provider'],
+    ['files of no provider', () => failure(openai.files.list()), 'or x-gateway-provider: gateway for files'],
     ['batches of no provider', () => failure(openai.batches.list()), 'x-gateway-provider'],
     ['a config that is no JSON', () => chat('gpt-4o', { 'x-gateway-config': '{no' }), 'is not valid JSON'],
     ['a config that does not exist', () => chat('gpt-4o', { 'x-gateway-config': 'pc-no' }), 'No config "pc-no" exists'],
@@ -67,7 +79,7 @@ describe('the OpenAI client shows what is wrong', () => {
     [
       'a base URL with /v1 twice',
       () => failure(new OpenAI({ apiKey, baseURL: `${server.url}/v1/v1`, maxRetries: 0 }).models.list()),
-      'Unknown path /v1/v1/models: your base URL already ends in /v1.',
+      `Unknown path /v1/v1/models: your base URL has /v1 twice. Set it to ${PUBLIC}/v1.`,
     ],
   ];
 
@@ -89,6 +101,8 @@ describe('the OpenAI client shows what is wrong', () => {
     expect(error.message).toContain(
       'Provider sandbox has no operation at /v1/answers. Check the path, and that your base URL ends where your client expects it',
     );
+    const near = await failure(openai.post('/chat/completion', { body: { model: '@sandbox/echo' } }));
+    expect(near.message).toContain('at /v1/chat/completion. Did you mean POST /v1/chat/completions?');
   });
 });
 
@@ -97,7 +111,7 @@ describe('the Anthropic client shows what is wrong', () => {
     failure(client.messages.create({ model, max_tokens: 10, messages: HELLO }));
 
   it.each([
-    ['a model without a provider', 'claude-sonnet-4-5', 'No provider is named.'],
+    ['a model without a provider', 'claude-sonnet-4-5', 'Send the model as @slug/claude-sonnet-4-5'],
     ['a misspelt slug', '@openai-prodd/claude', 'Did you mean @openai-prod?'],
   ])('%s', async (_title, model, message) => {
     expect((await say(anthropic, model)).message).toContain(message);
@@ -109,6 +123,75 @@ describe('the Anthropic client shows what is wrong', () => {
     expect(error.status).toBe(404);
     expect(error.message).toContain('Unknown path /v1/v1/messages: your base URL already ends in /v1.');
     expect(error.message).toContain(`set its base URL to ${PUBLIC}.`);
+  });
+});
+
+describe('a misspelt path', () => {
+  const ask = async (path: string, key: string, init: RequestInit = {}) => {
+    const answer = await fetch(server.url + path, { headers: { 'x-gateway-api-key': key }, ...init });
+    return { status: answer.status, text: await answer.text() };
+  };
+  const keys = () => [apiKey, server.first.admin_api_key];
+
+  it.each([
+    ['/v1/provider', 'GET /v1/providers'],
+    ['/v1/provider/openai-prod', 'GET /v1/providers/{slug}'],
+    ['/v1/api_keys', 'GET /v1/api-keys'],
+    ['/v1/api-key', 'GET /v1/api-keys'],
+    ['/v1/config', 'GET /v1/configs'],
+    ['/v1/intergrations', 'GET /v1/integrations'],
+    ['/v1/admin/user', 'GET /v1/admin/users'],
+    ['/v1/users', 'GET /v1/admin/users'],
+    ['/v1/admin/organization/settings', 'GET /v1/admin/organisation/settings'],
+    ['/v1/policy/rate_limits', 'GET /v1/policies/rate-limits'],
+    ['/v1/chat/completion', 'POST /v1/chat/completions'],
+    ['/v1/chat', 'POST /v1/chat/completions'],
+    ['/v2/workspace', 'GET /v2/workspaces'],
+  ])('%s is 404 with any key and proposes %s', async (path, meant) => {
+    for (const key of keys()) {
+      const { status, text } = await ask(path, key);
+      expect([status, text]).toEqual([404, expect.stringContaining(`Did you mean ${meant}?`)]);
+      expect(JSON.parse(text).error.code).toBe('AB08');
+    }
+  });
+
+  it.each(['assistants', 'threads', 'uploads', 'vector_stores', 'tokenize', 'score', 'evals', 'realtime', 'videos'])(
+    '/v1/%s is like none, and asks for a provider',
+    async (area) => {
+      expect(await ask(`/v1/${area}`, apiKey)).toMatchObject({
+        status: 400,
+        text: expect.stringContaining('No provider is named'),
+      });
+    },
+  );
+
+  it('is passed on where the request names a provider', async () => {
+    const headers = { 'x-gateway-api-key': apiKey, 'x-gateway-provider': '@sandbox' };
+    const { status, text } = await ask('/v1/provider', apiKey, { headers });
+    expect([status, text]).toEqual([501, expect.stringContaining('Provider sandbox has no operation at /v1/provider')]);
+  });
+
+  it('a key in a path is not repeated', async () => {
+    for (const path of [`/v1/provider/${apiKey}`, `/providers/${apiKey}`, `/v1/v1/${apiKey}`])
+      expect((await ask(path, apiKey)).text).not.toContain(apiKey);
+  });
+
+  it.each([
+    ['OpenAI/Python 2.0.0', '/chat/completions', `has /v1 twice. Set it to ${PUBLIC}/v1.`],
+    ['AsyncOpenAI/Python 2.0.0', '/messages', `has /v1 twice. Set it to ${PUBLIC}/v1.`],
+    ['Anthropic/JS 0.60.0', '/models', `set its base URL to ${PUBLIC}.`],
+    ['claude-cli/2.0', '/messages', `set its base URL to ${PUBLIC}.`],
+    ['curl/8', '/messages', `set its base URL to ${PUBLIC}.`],
+    ['curl/8', '/providers', `${PUBLIC}/v1, or to ${PUBLIC} if your client adds /v1 itself.`],
+  ])('%s below /v1/v1%s reads what to set', async (agent, path, advice) => {
+    const headers = { 'user-agent': agent, 'x-gateway-api-key': apiKey };
+    const { status, text } = await ask(`/v1/v1${path}`, apiKey, { headers });
+    expect([status, text]).toEqual([404, expect.stringContaining(advice)]);
+  });
+
+  it('a path without /v1 is proposed with it, the administration included', async () => {
+    for (const path of ['/providers', '/chat/completions'])
+      expect((await ask(path, apiKey)).text).toContain(`your base URL lacks /v1. Set it to ${PUBLIC}/v1.`);
   });
 });
 

@@ -39,11 +39,13 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
   /** A console of its own: it counts failed attempts for itself. */
   const openConsole = async () => {
     const { createApp } = await import('../src/http/app.ts');
+    const { KnownPaths } = await import('../src/http/known-paths.ts');
     const app = createApp({
       clock: systemClock,
       express: new Map(),
       headerAliases: [],
       trustedProxies: [],
+      paths: new KnownPaths(() => ''),
       refuse: (_request, response) => response.destroy(),
       draining: () => false,
     });

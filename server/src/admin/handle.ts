@@ -12,6 +12,7 @@ import { roleScopes } from '../auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../auth/security-settings.ts';
 import { systemTenant, tenantOf } from '../auth/tenant.ts';
 import { clientAddress } from '../http/client-address.ts';
+import type { KnownPaths } from '../http/known-paths.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
@@ -40,6 +41,8 @@ import { mayUse, resolveWorkspace } from './workspace.ts';
 export interface AdminDeps {
   readonly tables: Tables;
   readonly vault: Vault;
+  /** Learns the routes, and says what another path was meant to be. */
+  readonly paths: KnownPaths;
   /** Null or absent: no request leaves a line. */
   readonly accessLog?: AccessLog | null;
   readonly clock: Clock;
@@ -97,6 +100,7 @@ export function registerRows(
   for (const row of rows) {
     const own: HTTPMethods[] = row.method === 'GET' ? ['GET', 'HEAD'] : [row.method];
     for (const url of pathsOf(row)) {
+      deps.paths.know(row.method, url);
       app.route({
         method: own,
         url,
@@ -132,8 +136,8 @@ export function registerRows(
       method: [...METHODS],
       url,
       exposeHeadRoute: false,
-      onRequest: async (_request, reply) => {
-        const error = new SluiceError('not_found', 'There is no such path; the API reference is at /docs.');
+      onRequest: async ({ raw: { method = '', url = '', headers } }, reply) => {
+        const error = new SluiceError('not_found', deps.paths.advise(method, url, headers));
         return send(reply, adminError(error, uuidv7(deps.clock), deps.log));
       },
       handler: unreachable,

@@ -3,14 +3,15 @@ import fastify, { type FastifyInstance } from 'fastify';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { applyAliases, stripIngress } from './headers.ts';
+import type { KnownPaths } from './known-paths.ts';
 import { checkRequest, hardenServer } from './server-options.ts';
 
 export interface AppOptions {
   readonly clock: Clock;
   readonly headerAliases: readonly string[];
   readonly trustedProxies: readonly string[];
-  /** What a client of an unknown path should set; null when nothing better is known than that there is no such path. */
-  readonly advise?: (target: string) => string | null;
+  /** For clients of unknown paths. */
+  readonly paths: KnownPaths;
   /** Writes the answer to a request refused before it was routed, and to errors of routes that throw. */
   readonly refuse: (request: IncomingMessage, response: ServerResponse, error: unknown) => void;
   /**
@@ -74,10 +75,8 @@ export function createApp(options: AppOptions): FastifyInstance {
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   app.setNotFoundHandler((request, reply) => {
     reply.hijack();
-    const message =
-      options.advise?.(request.raw.url ?? '') ??
-      'There is no such path. The API begins at /v1; its reference is at /docs.';
-    options.refuse(request.raw, reply.raw, new SluiceError('not_found', message));
+    const { method = '', url = '', headers } = request.raw;
+    options.refuse(request.raw, reply.raw, new SluiceError('not_found', options.paths.advise(method, url, headers)));
   });
   app.setErrorHandler((error, request, reply) => {
     reply.hijack();

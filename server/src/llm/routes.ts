@@ -80,7 +80,8 @@ export function registerDataPlane(app: FastifyInstance, services: Services, expr
     }
     for (const url of DEPLOYED.has(operation.id)
       ? [`/v1${operation.path}`, `/v1/deployments/:deployment${operation.path}`]
-      : [`/v1${operation.path}`])
+      : [`/v1${operation.path}`]) {
+      services.paths.know(operation.method, url);
       app.route({
         method: operation.method === 'ANY' ? [...PROXY_METHODS] : operation.method,
         url,
@@ -94,6 +95,7 @@ export function registerDataPlane(app: FastifyInstance, services: Services, expr
         },
         handler: () => {},
       });
+    }
   }
   const methods = [...PROXY_METHODS];
   // A base URL with one /v1 too many: its owner needs to read that, not what a provider makes of the path.

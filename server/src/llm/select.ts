@@ -5,7 +5,7 @@
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject } from '../kernel/json.ts';
 import { nearest } from '../kernel/nearest.ts';
-import { quotedName } from '../kernel/quoted.ts';
+import { looksLikeName, quotedName } from '../kernel/quoted.ts';
 import { Secret } from '../kernel/secret.ts';
 import { PROVIDERS, providerById } from '../providers/catalog.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
@@ -13,6 +13,7 @@ import { type Config, SECRET_KEYS } from '../resources/configs/schema.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
 import { cachePolicy } from './cache/policy.ts';
 import type { Exchange } from './exchange.ts';
+import { misspelt } from './misspelt.ts';
 import { headerSettings, KEEPS_ACCOUNT, movedPin } from './provider-headers.ts';
 import { compileBreak, compileLimits } from './relay/rules.ts';
 import { compileShaping, modelUnder, type Shaping } from './shaping.ts';
@@ -105,7 +106,7 @@ export function selectTarget(x: Exchange, selection: Selection): Target {
   return target;
 }
 
-/** What to tell a caller that named no provider. */
+/** What to tell a caller that named no provider: what was sent, and what of it is missing. */
 export function unnamedProvider(x: Exchange, config: Config | null): SluiceError {
   if (x.header('x-gateway-custom-host') !== undefined)
     return bad('x-gateway-custom-host also needs x-gateway-provider and Authorization: Bearer <provider token>.');
@@ -119,9 +120,31 @@ export function unnamedProvider(x: Exchange, config: Config | null): SluiceError
       'Authorization carries a provider token, but x-gateway-provider is missing; name the provider, for example x-gateway-provider: openai.',
     );
   }
-  return bad(
-    `No provider is named. Send x-gateway-virtual-key, x-gateway-config, x-gateway-provider: @slug, a model of the form @slug/model, or x-gateway-provider: <name> with Authorization: Bearer <provider token>.${unreadHint(x.request.headers)}`,
-  );
+  const remedy = ' To pass it on to a provider, name one: send x-gateway-provider: @slug.';
+  return misspelt(x, remedy) ?? bad(`No provider is named. ${unnamedRemedy(x)}${unreadHint(x.request.headers)}`);
+}
+
+const LISTED = 'GET /v1/providers lists the slugs.';
+
+function unnamedRemedy({ model, operation, snapshot }: Exchange): string {
+  // Files, batches and jobs may be Sluice's own, whatever model a job trains.
+  const own =
+    operation.family === 'J' ? ', or x-gateway-provider: gateway for files, batches and jobs that Sluice keeps' : '';
+  if (model.startsWith('@')) {
+    const slug = model.slice(1).replace(/\/.*/s, '');
+    const known = snapshot?.providers.has(slug) === true;
+    return `The model ${quotedName(model)} ${known ? 'has no name of a model' : 'is not of the form @slug/model'}: send ${known ? `@${slug}/<model>` : 'a model as @openai-prod/gpt-4o'}. ${LISTED}`;
+  }
+  if (model !== '') {
+    const [slug = ''] = model.split('/', 1);
+    const meant =
+      slug !== model && snapshot?.providers.has(slug)
+        ? `Did you mean the model ${quotedName(`@${model}`)}?`
+        : `Send the model as ${looksLikeName(model) ? `@slug/${model}` : '@slug/model'}, or the header x-gateway-provider: @slug${own}. ${LISTED}`;
+    return `The model ${quotedName(model)} says no provider. ${meant}`;
+  }
+  const asModel = operation.family === 'J' || operation.body === 'none' ? '' : 'a model of the form @slug/model, ';
+  return `Send ${asModel}the header x-gateway-provider: @slug or x-gateway-config${own}. ${LISTED} To use your own provider token, send x-gateway-provider: <name> and Authorization: Bearer <provider token>.`;
 }
 
 /** Whom a config, else the request, names: a stored provider or a base one. Nothing is looked up or refused. */

@@ -3,6 +3,7 @@ import type { OutsideFactory } from '../guardrails/run.ts';
 import type { BodyBudget } from '../http/body-budget.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
 import type { Fetcher } from '../http/fetcher.ts';
+import type { KnownPaths } from '../http/known-paths.ts';
 import type { Upstream } from '../http/upstream.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
@@ -31,6 +32,8 @@ export interface Services {
   readonly authenticator: Authenticator;
   readonly runtime: Runtime;
   readonly guard: EgressGuard;
+  /** What a path was meant to be, for errors. */
+  readonly paths: KnownPaths;
   readonly upstream: Upstream;
   /** Calls off the hot path, as those of token endpoints. */
   readonly fetcher: Fetcher;

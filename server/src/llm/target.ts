@@ -5,6 +5,8 @@ import type { Credentials, Provider } from '../providers/provider.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { CachePolicy } from './cache/policy.ts';
+import type { Exchange } from './exchange.ts';
+import { meantPath } from './misspelt.ts';
 import type { Hedge } from './relay/race.ts';
 import type { AttemptLimits, BreakRules } from './relay/rules.ts';
 import { modelUnder, type Shaping } from './shaping.ts';
@@ -101,16 +103,16 @@ export class Target {
   }
 
   /**
-   * How this target serves an operation with a model; `unsupported_operation` (501, no call) when it does not. `passed`: the
-   * path below `/v1` that would be passed through, for the error.
+   * How this target serves an operation with a model; `unsupported_operation` (501, no call) when it does not. `passing`: the
+   * request whose path would be passed through, for the error.
    */
-  bind(operation: OperationId, model: string, passed = ''): Bound {
+  bind(operation: OperationId, model: string, passing?: Exchange): Bound {
     const bound = bindingFor(this.provider, operation, model, this.credentials);
     if (bound === null) {
       throw new SluiceError(
         'unsupported_operation',
-        operation === 'proxy'
-          ? `Provider ${this.provider.id} has no operation at /v1/${passed.slice(0, MAX_SHOWN_PATH)}. Check the path, and that your base URL ends where your client expects it; docs/guides/providers.md lists the operations of each provider.`
+        passing !== undefined && operation === 'proxy'
+          ? `Provider ${this.provider.id} has no operation at /v1/${passing.params['*']?.slice(0, MAX_SHOWN_PATH) ?? ''}. ${meantPath(passing) ?? 'Check the path, and that your base URL ends where your client expects it; docs/guides/providers.md lists the operations of each provider.'}`
           : `Provider ${this.provider.id} does not offer the operation ${operation}.`,
       );
     }

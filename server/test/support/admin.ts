@@ -8,6 +8,7 @@ import { refuse } from '../../src/admin/respond.ts';
 import type { AdminRow } from '../../src/admin/route.ts';
 import { type Authenticator, createAuthenticator } from '../../src/auth/authenticator.ts';
 import { createApp } from '../../src/http/app.ts';
+import { KnownPaths } from '../../src/http/known-paths.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
@@ -101,11 +102,13 @@ export async function startAdmin(
     return { a: await create('Alpha'), b: await create('Beta'), operatorKey: await createOperatorKey(tx, clock) };
   });
   const authenticator = createAuthenticator({ tables, clock, log });
+  const paths = new KnownPaths(() => 'https://sluice.example');
   const app = createApp({
     clock,
     express: new Map(),
     headerAliases: [],
     trustedProxies: [],
+    paths,
     refuse: (request, response, error) => refuse(request, response, error, log),
     draining: () => false,
   });
@@ -115,6 +118,7 @@ export async function startAdmin(
     for (const method of [route.method].flat()) routes.push([String(method), route.url, operation]);
   });
   const deps: AdminDeps = {
+    paths,
     tables,
     vault: plainVault,
     clock,

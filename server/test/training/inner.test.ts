@@ -90,6 +90,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       authenticator: createAuthenticator({ tables, clock, log: silentLog }),
       runtime: { workspace: () => snapshot, invalidate() {}, invalidateAll() {} },
       guard: null as never,
+      paths: null as never,
       upstream: null as never,
       fetcher: null as never,
       tokens: null as never,

@@ -2,6 +2,7 @@ import type { Principal } from '../../auth/principal.ts';
 import { clientAddress } from '../../http/client-address.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Exchange } from '../exchange.ts';
+import { misspelt } from '../misspelt.ts';
 import { noCredential } from '../unread-headers.ts';
 
 const CREDENTIALS = ['x-gateway-api-key', 'authorization', 'x-api-key'] as const;
@@ -46,14 +47,18 @@ function foreign(token: string | null | undefined): string | null {
 function authorise(x: Exchange, principal: Principal): void {
   x.principal = principal;
   if (principal.workspaceId === null || principal.kind === 'operator') {
-    throw new SluiceError(
-      'forbidden',
-      `Inference needs a key bound to a workspace; this is ${principal.kind === 'operator' ? 'the operator key' : 'an organisation key'}.`,
-    );
+    const given = principal.kind === 'operator' ? 'the operator key' : 'an organisation key';
+    const wanted =
+      x.operation.id === 'proxy'
+        ? 'Sluice has no such path, and to pass it on to a provider it needs a key bound to a workspace'
+        : 'Inference needs a key bound to a workspace';
+    throw misspelt(x) ?? new SluiceError('forbidden', `${wanted}; this is ${given}.`);
   }
   const scopes = principal.scopes;
   if (scopes.has('completions.write')) return;
   if (x.operation.id === 'models' && (scopes.has('models.list') || scopes.has('virtual_keys.list'))) return;
+  const mistaken = misspelt(x);
+  if (mistaken !== null) throw mistaken;
   throw new SluiceError(
     'forbidden',
     `This key lacks the scope ${x.operation.id === 'models' ? 'models.list' : 'completions.write'}.`,

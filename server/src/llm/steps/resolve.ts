@@ -114,7 +114,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
   let target: Target | null = null;
   if (!objects) {
     target = selectTarget(x, selection);
-    target.bind(x.operation.id, target.sends(x.model), x.params['*']);
+    target.bind(x.operation.id, target.sends(x.model), x);
   } else if (!managed || x.operation.body === 'json') {
     // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
     target = findTarget(x, selection);

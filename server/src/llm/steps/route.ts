@@ -71,7 +71,7 @@ function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target 
     try {
       refuseUnexecuted(leaf.config);
       target = selectTarget(x, { config: leaf.config, configPath: leaf.path, saved, modelSlug });
-      target.bind(x.operation.id, target.sends(x.model), x.params['*']);
+      target.bind(x.operation.id, target.sends(x.model), x);
     } catch (error) {
       const scored = walk.scored?.find(({ path }) => path === leaf.path);
       if (scored !== undefined && error instanceof SluiceError) scored.problem = error.message;

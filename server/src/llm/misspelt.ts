@@ -1,0 +1,19 @@
+import { SluiceError } from '../kernel/errors.ts';
+import type { Exchange } from './exchange.ts';
+
+/** `Did you mean …?`, or null. */
+export function meantPath({ request: { method = '', url = '' }, services }: Exchange): string | null {
+  const meant = services.paths.meant(method, url);
+  return meant === null ? null : `Did you mean ${meant}?`;
+}
+
+/**
+ * 404 for a path that would be passed through and is nearly one of Sluice's own, or null. Only for requests that are
+ * refused anyway: where a provider is named, such a path is the provider's.
+ */
+export function misspelt({ operation, request, services }: Exchange, remedy = ''): SluiceError | null {
+  if (operation.id !== 'proxy') return null;
+  const { method = '', url = '', headers } = request;
+  if (services.paths.meant(method, url) === null) return null;
+  return new SluiceError('not_found', services.paths.advise(method, url, headers) + remedy);
+}
