@@ -50,7 +50,7 @@ export interface InnerParts {
   readonly tables: Pick<Tables, 'read'>;
   /** The store's time, by which keys expire. */
   readonly clock: Clock;
-  /** `DataPlane.runInner`. */
+  /** `InFlight.run`. */
   readonly run: (x: Exchange) => Promise<void>;
 }
 

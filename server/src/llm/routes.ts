@@ -1,11 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
-import type { SluiceError } from '../kernel/errors.ts';
 import { pathOnly } from '../kernel/path-only.ts';
 import { OPERATIONS, type Operation, type OperationId } from '../operations/operation.ts';
 import { Exchange } from './exchange.ts';
-import { run } from './pipeline.ts';
+import type { InFlight } from './in-flight.ts';
 import type { Services } from './services.ts';
 
 const PROXY_METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
@@ -32,10 +31,6 @@ const PASSED_BELOW = [
 ] as const;
 
 export interface DataPlane {
-  /** Requests whose answer is not complete yet. */
-  readonly inFlight: number;
-  /** Ends every request under way, streams with an error event; each still leaves its record. */
-  cut(error: SluiceError): void;
   /** Runs one request as a principal that was authenticated elsewhere (the console's own page). */
   runAs(
     principal: Principal,
@@ -44,8 +39,6 @@ export interface DataPlane {
     response: ServerResponse,
     body: Buffer,
   ): Promise<void>;
-  /** Runs a request that Sluice makes itself, from an exchange made elsewhere (`inner.ts`). */
-  runInner(x: Exchange): Promise<void>;
 }
 
 /** Handlers of POST routes without parameters by raw target (`http/app.ts`). */
@@ -57,21 +50,13 @@ const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
  * Registers every operation under `/v1`. Routes with a name of their own come first in the router whatever the order;
  * any other `/v1/*` path goes to the provider unchanged, unless it begins like one of the administration (`admin/handle.ts`).
  */
-export function registerDataPlane(app: FastifyInstance, services: Services, express: Express): DataPlane {
-  // An array with each exchange's own place: adding and removing allocate nothing.
-  const active: Exchange[] = [];
-  const handle = async (x: Exchange): Promise<void> => {
-    x.place = active.push(x) - 1;
-    try {
-      await run(x);
-    } finally {
-      const last = active.pop();
-      if (last !== undefined && last !== x) {
-        active[x.place] = last;
-        last.place = x.place;
-      }
-    }
-  };
+export function registerDataPlane(
+  app: FastifyInstance,
+  services: Services,
+  express: Express,
+  inFlight: InFlight,
+): DataPlane {
+  const handle = (x: Exchange): Promise<void> => inFlight.run(x);
   for (const operation of Object.values(OPERATIONS)) {
     if (operation.method === 'POST' && !/[:*]/.test(operation.path)) {
       express.set(`/v1${operation.path}`, (request, response) => {
@@ -141,12 +126,6 @@ export function registerDataPlane(app: FastifyInstance, services: Services, expr
     }
   }
   return {
-    get inFlight() {
-      return active.length;
-    },
-    cut(error) {
-      for (const x of [...active]) x.cancel?.(error);
-    },
     runAs(principal, operation, request, response, body) {
       const x = new Exchange(services, operation, request, response, {});
       x.principal = principal;
@@ -154,6 +133,5 @@ export function registerDataPlane(app: FastifyInstance, services: Services, expr
       x.bytesIn = body.length;
       return handle(x);
     },
-    runInner: handle,
   };
 }

@@ -27,7 +27,7 @@ import type { Exchange } from './exchange.ts';
 import type { DefaultLimits } from './relay/rules.ts';
 import type { Breakers } from './routing/breaker.ts';
 
-/** What the steps of the data plane may use. Made once in `compose.ts`. */
+/** What the steps of the data plane may use. Made once in `compose/data-plane.ts`. */
 export interface Services {
   readonly authenticator: Authenticator;
   readonly runtime: Runtime;

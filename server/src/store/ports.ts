@@ -1,6 +1,6 @@
 /**
  * What the product needs from the outside world to remember things. Adapters live in the folders beside this file and
- * are named only in `compose.ts`; each port has one suite in `conformance/` that every adapter passes.
+ * are named only in `compose/`; each port has one suite in `conformance/` that every adapter passes.
  */
 import type { Readable } from 'node:stream';
 import type { Closable } from '../kernel/lifecycle.ts';

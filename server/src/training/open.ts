@@ -9,16 +9,17 @@ import { ManagedFiles } from './managed/files.ts';
 import type { JobClaim, Turn } from './managed/job-services.ts';
 import { createManagedJobs } from './managed/jobs.ts';
 import { sandboxTraining } from './sandbox/sandbox.ts';
-import type { TrainingServices } from './services.ts';
+import type { RunLine, TrainingServices } from './services.ts';
 import { type AccountPlace, listUnowned } from './unowned.ts';
 import { runUsageTurn, type UsageClaim } from './usage/work.ts';
 
 /** Files, batches and fine-tuning jobs of one process: the answers to requests, and the turns of work without one. */
 export interface OpenTraining extends Closable {
   readonly handler: ObjectHandler;
-  /** One turn at a claimed row of `training_jobs`, of `batches`. */
+  /** One turn at a claimed row of `training_jobs`. */
   runJob(claim: JobClaim): Promise<Turn>;
-  runBatch(claim: BatchClaim): Promise<Turn>;
+  /** One turn at a claimed row of `batches`, whose lines `runLine` runs. */
+  runBatch(claim: BatchClaim, runLine: RunLine): Promise<Turn>;
   /** One turn at a row of `object_usage`. */
   runUsage(claim: UsageClaim): Promise<Turn>;
   /** As `listUnowned`. */
@@ -41,7 +42,7 @@ export function openTraining(shared: SharedServices, wake: (id: string) => void)
   return {
     handler: createTraining(services, { files, jobs, batches }),
     runJob: (claim) => jobs.run(claim),
-    runBatch: (claim) => runBatchTurn(claim, services),
+    runBatch: (claim, runLine) => runBatchTurn(claim, { ...services, runLine }),
     runUsage: (claim) => runUsageTurn(claim, services),
     unowned: (place, kind, after, limit) => listUnowned(services, place, kind, after, limit),
     async sweep(signal) {

@@ -35,7 +35,10 @@ export interface LineAnswer {
   readonly keyRefused: string | null;
 }
 
-/** What files, batches and jobs may use. Made once in `compose.ts`. */
+/** Runs a line; never rejects for what a request may meet. */
+export type RunLine = (line: LineRequest) => Promise<LineAnswer>;
+
+/** What files, batches and jobs may use. Made once in `compose/training.ts`. */
 export interface TrainingServices {
   readonly tables: Tables;
   readonly blobs: Blobs;
@@ -53,7 +56,6 @@ export interface TrainingServices {
   readonly node: string;
   /** Files, jobs and batches of the provider that answers inside the process, for one workspace. */
   readonly local: (tenant: TenantContext) => TrainingAdapter;
-  readonly runLine: (line: LineRequest) => Promise<LineAnswer>;
   /** Journals a record; resolves when it would survive a kill. The log store keeps one of each key. */
   readonly recordOnce: (key: string, draft: RecordDraft) => Promise<void>;
   /** Largest upload, and largest batch input, bytes. */

@@ -22,7 +22,7 @@ import type { Blobs, TenantContext } from '../../src/store/ports.ts';
 import { accountOfStored } from '../../src/training/account.ts';
 import type { BatchClaim, BatchRow, Turn } from '../../src/training/managed/batch-row.ts';
 import { runBatchTurn } from '../../src/training/managed/batch-runner.ts';
-import type { BatchServices, BatchSettings } from '../../src/training/managed/batch-services.ts';
+import type { BatchSettings, TurnServices } from '../../src/training/managed/batch-services.ts';
 import { ManagedBatches } from '../../src/training/managed/batches.ts';
 import { sandboxTraining } from '../../src/training/sandbox/sandbox.ts';
 import type { LineAnswer, LineRequest } from '../../src/training/services.ts';
@@ -36,7 +36,7 @@ export interface BatchWorld {
   readonly store: JobStore;
   readonly blobs: Blobs;
   readonly batches: ManagedBatches;
-  readonly services: BatchServices;
+  readonly services: TurnServices;
   /** Answers a line; replaced by tests. */
   answer: (line: LineRequest) => Promise<Partial<LineAnswer>> | Partial<LineAnswer>;
   /** Lines that were run, in order. */
@@ -176,7 +176,7 @@ export async function batchWorld(
   });
 
   const pricer = createPricer();
-  const services: BatchServices = {
+  const services: TurnServices = {
     tables: store.tables,
     blobs,
     clock,

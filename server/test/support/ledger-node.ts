@@ -1,4 +1,4 @@
-/** One node of the ledger as `compose.ts` makes it: its own journal on disk, its own leases, books that others share. */
+/** One node of the ledger as `compose/` makes it: its own journal on disk, its own leases, books that others share. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';

@@ -27,7 +27,7 @@ import {
   type Turn,
   workOf,
 } from './batch-row.ts';
-import { type BatchServices, settingsOf } from './batch-services.ts';
+import { settingsOf, type TurnServices } from './batch-services.ts';
 import { isSuccess, resultId } from './result-line.ts';
 
 /** Failures that may pass. */
@@ -60,7 +60,7 @@ type Fate =
 export type End = NonNullable<BatchProgress['end']>;
 
 /** Runs requests until the turn is long enough, something refuses to go as fast, or none is left. */
-export async function runLines(claim: BatchClaim, services: BatchServices): Promise<Turn> {
+export async function runLines(claim: BatchClaim, services: TurnServices): Promise<Turn> {
   const { concurrency } = settingsOf(services);
   const { clock } = services;
   const row = claim.row;
@@ -216,7 +216,7 @@ async function countsOf(tx: Counter, row: BatchRow) {
 
 /** Of lines that may be run now, those that a turn before this one ran and did not note. */
 async function linesWithResult(
-  services: BatchServices,
+  services: TurnServices,
   row: BatchRow,
   from: number,
   until: number,
@@ -231,7 +231,7 @@ async function linesWithResult(
   return new Set(found.map((result) => result.line));
 }
 
-async function lineAt(services: BatchServices, row: BatchRow, task: Task): Promise<InputLine> {
+async function lineAt(services: TurnServices, row: BatchRow, task: Task): Promise<InputLine> {
   for await (const line of inputLines(services, row, task)) return line;
   throw goneInput();
 }
@@ -296,7 +296,7 @@ function resultWriter(claim: BatchClaim): (line: number, result: ResultLine) => 
 }
 
 async function runTask(
-  services: BatchServices,
+  services: TurnServices,
   row: BatchRow,
   task: Task,
   line: InputLine,

@@ -21,7 +21,7 @@ import { type BatchFault, type BatchReport, checkBatchInput } from './batch-inpu
 import { conclude, runLines } from './batch-lines.ts';
 import { collect, poll, start, upload } from './batch-provider.ts';
 import { type BatchClaim, type BatchRow, changed, progressOf, publicOf, type Turn, workOf } from './batch-row.ts';
-import type { BatchServices } from './batch-services.ts';
+import type { BatchServices, TurnServices } from './batch-services.ts';
 
 export type BatchStep = 'validate' | 'run' | 'write' | 'upload' | 'start' | 'poll' | 'collect' | 'done';
 
@@ -56,7 +56,7 @@ function usedBy(row: BatchRow): ObjectUse {
 }
 
 /** Does what the row's step says and notes what comes next. Throws what may pass, to be tried again later. */
-export async function runBatchTurn(given: BatchClaim, services: BatchServices): Promise<Turn> {
+export async function runBatchTurn(given: BatchClaim, services: TurnServices): Promise<Turn> {
   const claim = untilItsEnd(given, services.clock);
   try {
     return await turn(claim, services);
@@ -69,7 +69,7 @@ export async function runBatchTurn(given: BatchClaim, services: BatchServices): 
   }
 }
 
-function turn(claim: BatchClaim, services: BatchServices): Promise<Turn> {
+function turn(claim: BatchClaim, services: TurnServices): Promise<Turn> {
   switch (claim.row.step as BatchStep) {
     case 'validate':
       return validate(claim, services);

@@ -5,7 +5,7 @@ import type { Account } from '../../runtime/object-call.ts';
 import { accountOfStored, adapterOf } from '../account.ts';
 import { adapterContext } from '../context.ts';
 import { type Ledger, ledgerOf } from '../ledger.ts';
-import type { TrainingServices } from '../services.ts';
+import type { RunLine, TrainingServices } from '../services.ts';
 import { type BatchRow, workOf } from './batch-row.ts';
 import { NAMES } from './job-services.ts';
 
@@ -20,7 +20,7 @@ export interface OpenAccount {
   readonly secrets: readonly string[];
 }
 
-/** What running batches needs; `TrainingServices` fits. */
+/** What batches need; `TrainingServices` fits. */
 export interface BatchServices
   extends Pick<
     TrainingServices,
@@ -28,7 +28,6 @@ export interface BatchServices
     | 'blobs'
     | 'clock'
     | 'log'
-    | 'runLine'
     | 'maxBatchBytes'
     | 'runtime'
     | 'guard'
@@ -38,6 +37,11 @@ export interface BatchServices
     | 'pricer'
   > {
   readonly settings?: Partial<BatchSettings>;
+}
+
+/** What turns at batches need besides. */
+export interface TurnServices extends BatchServices {
+  readonly runLine: RunLine;
 }
 
 /**

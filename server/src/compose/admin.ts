@@ -1,0 +1,121 @@
+import { type ConsoleDeps, registerConsole } from '../admin/console.ts';
+import { CONSOLE_DIST } from '../admin/console-dist.ts';
+import { registerDocs } from '../admin/docs.ts';
+import { type AdminDeps, registerAdmin } from '../admin/handle.ts';
+import { Invitations } from '../admin/invitations.ts';
+import { MailedLinks } from '../admin/mailed-links.ts';
+import { MailDesk } from '../admin/mails.ts';
+import { buildOpenApi } from '../admin/openapi.ts';
+import { type HealthReport, registerOperator } from '../admin/operator.ts';
+import { createAdminLimiter } from '../admin/rate-limit.ts';
+import { hostFault } from '../http/host-fault.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import { cryptoRandom } from '../kernel/random.ts';
+import { createSimulationDesk } from '../limits/simulation/desk.ts';
+import { createGuardrailDesk } from '../llm/guard/desk.ts';
+import { dataPlanePaths } from '../llm/openapi.ts';
+import type { DataPlane } from '../llm/routes.ts';
+import type { Mailer } from '../mail/mailer.ts';
+import { openOutbox } from '../mail/outbox.ts';
+import { OPERATIONS } from '../operations/operation.ts';
+import { ACTIONS } from '../resources/catalog.ts';
+import { memoryCounters } from '../store/memory/counters.ts';
+import type { Common } from './common.ts';
+import type { Gateway } from './data-plane.ts';
+import type { Front } from './front.ts';
+import type { Kept } from './runtime.ts';
+import type { Shared } from './shared.ts';
+import type { Spools } from './spools.ts';
+import type { Stores } from './stores.ts';
+import type { Training } from './training.ts';
+
+interface Parts {
+  readonly stores: Stores;
+  readonly shared: Shared;
+  readonly spools: Spools;
+  readonly kept: Kept;
+  readonly front: Front;
+  readonly gateway: Gateway;
+  readonly training: Training;
+  /** Null: no mail server is configured. */
+  readonly mailer: Mailer | null;
+  readonly health: HealthReport;
+}
+
+/** Registers the administration API, the routes of the operator, the reference and the console. */
+export async function openAdmin(common: Common, parts: Parts): Promise<void> {
+  const { app } = parts.front;
+  const mails = openMails(common, parts);
+  const deps = adminDeps(common, parts, mails);
+  await registerAdmin(app, deps);
+  registerOperator(app, { ...deps, health: parts.health });
+  registerDocs(app, () => buildOpenApi(ACTIONS, common.version, dataPlanePaths()));
+  await registerConsole(app, consoleDeps(common, parts, mails));
+}
+
+function openMails({ clock, log, lifecycle }: Common, { stores, shared, mailer }: Parts): MailDesk | null {
+  if (mailer === null) return null;
+  const { counters, share } = shared;
+  const { post } = lifecycle.own('mails', openOutbox({ mailer, clock, log }));
+  return new MailDesk({ counters, local: share?.counters ?? counters, clock: stores.storeClock, log, post });
+}
+
+function adminDeps({ config, clock, log, accessLog }: Common, parts: Parts, mails: MailDesk | null): AdminDeps {
+  const { stores, shared, spools, kept, front, gateway, training } = parts;
+  const { tables, vault, storeClock, logs } = stores;
+  const { guard, outside } = gateway.services;
+  return {
+    mails,
+    accessLog,
+    paths: front.paths,
+    tables,
+    vault,
+    clock: storeClock,
+    log,
+    authenticator: kept.authenticator,
+    sessions: kept.sessions,
+    publicUrl: () => front.publicUrl(),
+    limiter: createAdminLimiter(shared.counters, storeClock, log, config.adminRequestsPerMinute),
+    checkHost: (host) => hostFault(guard, host),
+    caughtUp: () => kept.watch.catchUp(),
+    guardrails: createGuardrailDesk({ outside, clock }),
+    accounts: { unowned: async (...asked) => (await training.open()).unowned(...asked) },
+    records: {
+      async find(tenant, id) {
+        const found = await logs.find(tenant, id);
+        if (found !== null) return found;
+        await spools.shipper.drain();
+        return logs.find(tenant, id);
+      },
+    },
+    simulations: createSimulationDesk({ logs, countersFor: (time) => memoryCounters({ clock: time }) }),
+  };
+}
+
+function consoleDeps({ clock, log }: Common, parts: Parts, mails: MailDesk | null): ConsoleDeps {
+  const { stores, kept, front, gateway } = parts;
+  const { tables, vault, storeClock, logs } = stores;
+  const { sessions } = kept;
+  const publicUrl = () => front.publicUrl();
+  return {
+    audit: { clock, vault },
+    log,
+    sessions,
+    invitations: new Invitations({ tables, vault, clock: storeClock, sessions }),
+    mailedLinks: new MailedLinks({ tables, vault, clock: storeClock, log, random: cryptoRandom, publicUrl, mails }),
+    addresses: { tables, vault, clock: storeClock, mails },
+    logs,
+    publicUrl,
+    dist: CONSOLE_DIST,
+    tryRequest: tryThrough(gateway.plane),
+  };
+}
+
+/** Requests of the console's own page, through the data plane of this node. */
+function tryThrough(plane: DataPlane | null): ConsoleDeps['tryRequest'] {
+  return (request, reply, principal, body) => {
+    if (plane === null) throw new SluiceError('not_found', 'This node does not serve the data plane (SLUICE_ROLES).');
+    reply.hijack();
+    return plane.runAs(principal, OPERATIONS.chat, request.raw, reply.raw, body);
+  };
+}

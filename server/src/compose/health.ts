@@ -1,0 +1,74 @@
+import type { HealthReport } from '../admin/operator.ts';
+import { LINKS_GO_NOWHERE, linksGoNowhere } from '../cli/links.ts';
+import { type Dependency, type Readiness, readinessOf, registerHealth } from '../http/health.ts';
+import { stateOf } from '../store/disk/lazy-journal.ts';
+import type { Common } from './common.ts';
+import type { Gateway } from './data-plane.ts';
+import type { Front } from './front.ts';
+import type { Kept } from './runtime.ts';
+import type { Shared } from './shared.ts';
+import type { Spools } from './spools.ts';
+import type { Stores } from './stores.ts';
+
+/** Changes that nobody has looked for so long are late: they are promised within a second. */
+const FEED_MS = 5_000;
+
+interface Parts {
+  readonly stores: Stores;
+  readonly shared: Shared;
+  readonly spools: Spools;
+  readonly kept: Kept;
+  readonly front: Front;
+}
+
+/** Registers the probes; what they say is asked for anew each time. */
+export function openProbes({ config, clock, version }: Common, parts: Parts): () => Promise<Readiness> {
+  const { stores, shared, spools, kept, front } = parts;
+  const { journal, settlements } = spools;
+  const { redis } = shared;
+  const dependencies: Dependency[] = [
+    { name: 'store', needed: true, check: () => stores.tables.ping() },
+    { name: 'logs', needed: true, check: () => stores.logs.ping() },
+    { name: 'feed', needed: false, check: () => kept.watch.age() < FEED_MS },
+    { name: 'spool', needed: config.unrecorded === 'refuse', check: () => !journal.failing },
+    { name: 'usage_spool', needed: false, check: () => !settlements.state.failing },
+    ...(redis === null ? [] : [{ name: 'redis', needed: false, check: () => redis.ping() }]),
+  ];
+  const readiness = () => readinessOf(dependencies, clock);
+  registerHealth(front.app, { readiness, draining: () => front.draining, version });
+  return readiness;
+}
+
+/** The state of this node for the operator. */
+export function healthReport(
+  { config, version }: Common,
+  parts: Parts & { readonly gateway: Gateway; readonly readiness: () => Promise<Readiness> },
+): HealthReport {
+  const { stores, shared, spools, kept, front, gateway, readiness } = parts;
+  const { tables, storeClock } = stores;
+  const { journal, recorder, shipper, settlements } = spools;
+  return async () => {
+    const { ready, dependencies } = await readiness();
+    const ok = (name: string) => dependencies[name] !== 'away';
+    return {
+      ready: ready && !front.draining,
+      dependencies,
+      store: { engine: tables.engine, row_security: tables.rowSecurity, ok: ok('store') },
+      logs: { ok: ok('logs') },
+      counters: { kind: shared.redis === null ? 'memory' : 'redis', ok: ok('redis') },
+      clock: { ahead_of_store_ms: storeClock.skew() },
+      feed: { age_ms: Math.round(kept.watch.age()), ok: ok('feed') },
+      spool: {
+        ...stateOf(journal),
+        dropped: journal.dropped + recorder.givenUp,
+        when_failing: config.unrecorded,
+        ...shipper.stats,
+      },
+      usage_spool: settlements.state,
+      in_flight: gateway.inFlight.count,
+      body_bytes: gateway.services.bodies.held,
+      warnings: linksGoNowhere(config) ? [LINKS_GO_NOWHERE] : [],
+      versions: { sluice: version, node: process.versions.node },
+    };
+  };
+}

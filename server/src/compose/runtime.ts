@@ -1,0 +1,40 @@
+import { type Authenticator, createAuthenticator } from '../auth/authenticator.ts';
+import { ConsoleSessions } from '../auth/console-session.ts';
+import { createRuntime, type Runtime } from '../runtime/runtime.ts';
+import { startWatch, type Watch } from '../runtime/watch.ts';
+import type { Common } from './common.ts';
+import type { Front } from './front.ts';
+import type { Shared } from './shared.ts';
+import type { Stores } from './stores.ts';
+
+/** What is kept of the store in memory, and the feed by which it stays true. */
+export interface Kept {
+  readonly authenticator: Authenticator;
+  readonly runtime: Runtime;
+  readonly sessions: ConsoleSessions;
+  readonly watch: Watch;
+}
+
+/** Starts to follow the changes of the store. */
+export async function openRuntime(common: Common, stores: Stores, { feed }: Shared, front: Front): Promise<Kept> {
+  const { config, clock, log, lifecycle } = common;
+  const { tables, storeClock, vault } = stores;
+  const authenticator = createAuthenticator({ tables, clock: storeClock, log });
+  const runtime = createRuntime({ tables, vault, clock, log, blockInlineConfig: config.blockInlineConfig });
+  const sessions = new ConsoleSessions({ tables, clock: storeClock, publicUrl: () => front.publicUrl() });
+  const watch = await startWatch({
+    tables,
+    feed,
+    clock,
+    log,
+    apply: (changes) => {
+      for (const change of changes) for (const one of [authenticator, runtime, sessions]) one.invalidate(change);
+    },
+    missed: () => {
+      for (const one of [authenticator, runtime]) one.invalidateAll();
+      sessions.invalidate();
+    },
+    confirmed: (readAt) => authenticator.confirm(readAt),
+  });
+  return { authenticator, runtime, sessions, watch: lifecycle.own('change feed', watch) };
+}

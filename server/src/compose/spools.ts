@@ -1,0 +1,55 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { settlementSink } from '../limits/ledger/journal.ts';
+import { adoptJournals } from '../store/disk/adopt.ts';
+import { type Journal, openJournal } from '../store/disk/journal.ts';
+import { type LazyJournal, openLazyJournal } from '../store/disk/lazy-journal.ts';
+import { type Shipper, startShipper } from '../store/disk/shipper.ts';
+import { createRecorder, type Recorder } from '../telemetry/recorder.ts';
+import type { Common } from './common.ts';
+import type { Stores } from './stores.ts';
+
+/** How soon what was used is in the books: until then it counts as reserved. */
+const SETTLE_MS = 20;
+
+/** What this process has answered, on its way into the stores. */
+export interface Spools {
+  /** Records of requests. */
+  readonly journal: Journal;
+  readonly shipper: Shipper;
+  readonly recorder: Recorder;
+  /** What requests used under usage limits. */
+  readonly settlements: LazyJournal;
+}
+
+/** Opens both journals; the first process also ships those that processes which are no more have left behind. */
+export async function openSpools({ config, clock, log, lifecycle, worker }: Common, stores: Stores): Promise<Spools> {
+  const { tables, logs, runId } = stores;
+  const spool = join(config.dataDir, 'spool');
+  await mkdir(spool, { recursive: true, mode: 0o700 });
+  const dir = join(spool, numbered('journal', worker.index));
+  const journal = lifecycle.own('journal', await openJournal({ dir, clock, log }));
+  const shipper = lifecycle.own('shipper', startShipper({ dir, journal, sink: logs, clock, log }));
+  const books = settlementSink({ tables, clock });
+  const settlements = lifecycle.own(
+    'ledger journal',
+    await openLazyJournal({
+      dir: join(spool, numbered('ledger', worker.index)),
+      sink: books,
+      clock,
+      log,
+      everyMs: SETTLE_MS,
+    }),
+  );
+  if (worker.index === 1) {
+    const { workers } = config;
+    lifecycle.own('adopted journals', adoptJournals(spool, /^journal-(\d+)$/, { workers, sink: logs, clock, log }));
+    lifecycle.own('adopted ledgers', adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink: books, clock, log }));
+  }
+  return { journal, shipper, recorder: createRecorder(runId, journal), settlements };
+}
+
+/** Folder of one of the processes that share a data directory. */
+function numbered(name: string, index: number): string {
+  return index === 1 ? name : `${name}-${index}`;
+}

@@ -1,0 +1,54 @@
+import { join } from 'node:path';
+import { openTables } from '../cli/stored-tables.ts';
+import type { Config } from '../config.ts';
+import type { Log } from '../kernel/log.ts';
+import { sealStored } from '../resources/seal-stored.ts';
+import { type StoreClock, startStoreClock } from '../runtime/store-clock.ts';
+import { openDataDir } from '../store/disk/data-dir.ts';
+import { type EnvelopeVault, hasMasterKey, openVault } from '../store/envelope.ts';
+import { loadKeyring } from '../store/keyring.ts';
+import type { LogSink, Tables } from '../store/ports.ts';
+import { nodeRunId } from '../telemetry/recorder.ts';
+import type { Common } from './common.ts';
+
+/** The stores of this node, migrated, and the keys to what is sealed in them. */
+export interface Stores {
+  readonly tables: Tables;
+  /** The store's time, on every node the same. */
+  readonly storeClock: StoreClock;
+  readonly logs: LogSink;
+  readonly vault: EnvelopeVault;
+  /** Name of this process in leases, the same after a restart. */
+  readonly node: string;
+  /** Name of this run of this process. */
+  readonly runId: string;
+}
+
+/** Opens and migrates them, and seals what an older version stored in clear. */
+export async function openStores({ config, clock, log, lifecycle, worker }: Common): Promise<Stores> {
+  const dataDir = lifecycle.own('data directory', await openDataDir(config.dataDir, { lock: worker.shared === null }));
+  const tables = lifecycle.own('control store', await openTables(config, log));
+  await tables.migrate();
+  const storeClock = lifecycle.own('store clock', await startStoreClock({ tables, clock, log }));
+  const logs = lifecycle.own('log store', await openLogs(config, log));
+  await logs.migrate();
+  const keyring = await loadKeyring({
+    ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
+    masterKeyFile: config.masterKeyFile,
+    create: !(await hasMasterKey(tables)),
+  });
+  const vault = lifecycle.own('vault', openVault({ keyring, tables, clock }));
+  await vault.verify();
+  await sealStored(tables, vault, log);
+  const runId = nodeRunId(dataDir.nodeId, clock, worker.index);
+  return { tables, storeClock, logs, vault, node: `${dataDir.nodeId}-${worker.index}`, runId };
+}
+
+async function openLogs(config: Config, log: Log): Promise<LogSink> {
+  if (config.databaseUrl === null) {
+    const { openSqliteLogs } = await import('../store/sqlite/logs.ts');
+    return openSqliteLogs({ file: join(config.dataDir, 'logs.db'), log });
+  }
+  const { openPostgresLogs } = await import('../store/postgres/logs.ts');
+  return openPostgresLogs({ url: config.databaseUrl, log });
+}
