@@ -313,6 +313,21 @@ describe('what is used only at home', () => {
   it('who a client is says http/client-address.ts, which knows the proxies in between', () => {
     // What we connected to ourselves is no client.
     expect(users(/\bremoteAddress\b|\brequest\.ips?\b/, ['http/client-address.ts', 'http/connect.ts'])).toEqual([]);
+    // Who counts by address counts all of an IPv6 /64 as one (`networkOf`): Throttle, MailDesk and the cap of connections do.
+    expect(
+      users(/\b(?:clientAddress|peerAddress)\(/, [
+        'http/client-address.ts',
+        'http/headers.ts',
+        'http/server-options.ts',
+        'admin/audit.ts',
+        'admin/console.ts',
+        'admin/handle.ts',
+        'admin/invitations.ts',
+        'admin/mailed-links.ts',
+        'llm/steps/authenticate.ts',
+      ]),
+    ).toEqual([]);
+    expect(users(/\bclient:\$\{(?!networkOf)/, [])).toEqual([]);
     expect(users(/'x-forwarded-for'/, ['http/client-address.ts', 'http/headers.ts', 'admin/redact.ts'])).toEqual([]);
   });
   it('randomness is cryptographic', () => {

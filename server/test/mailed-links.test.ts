@@ -100,13 +100,19 @@ describe('on a clock that moves only when told to', () => {
     const base = await temporaryTables(clock);
     /** Look-ups wait while it is there. */
     let hold: Promise<void> | null = null;
+    /** Happens behind the next look-up. */
+    let meanwhile: (() => Promise<void>) | null = null;
     const tables: Tables = new Proxy(base, {
       get(target, name) {
         const value: unknown = Reflect.get(target, name, target);
         if (name === 'systemRead')
           return async (run: never) => {
             await hold;
-            return target.systemRead(run);
+            const found: unknown = await target.systemRead(run);
+            const happens = meanwhile;
+            meanwhile = null;
+            await happens?.();
+            return found;
           };
         return typeof value === 'function' ? value.bind(target) : value;
       },
@@ -143,6 +149,7 @@ describe('on a clock that moves only when told to', () => {
       settle,
       url: server.url,
       stop: (on: Promise<void>) => (hold = on),
+      behindLookUp: (happens: () => Promise<void>) => (meanwhile = happens),
     };
   }
 
@@ -174,6 +181,21 @@ describe('on a clock that moves only when told to', () => {
     await w.ask('owner@acme.example');
     await w.settle();
     expect([w.mails, await w.links()]).toEqual([[], 0]);
+  });
+
+  it.each([
+    ['gets another address', { email: 'new@acme.example' }],
+    ['is removed', { status: 'archived' }],
+  ] as const)('mails nothing to a user who %s while the link is made', async (_title, patch) => {
+    const w = await world();
+    await w.ask('member@acme.example');
+    w.behindLookUp(async () => {
+      await w.tables.systemWrite((tx) => tx.update('users', { id: w.member.id }, patch));
+    });
+    await w.settle();
+    expect([w.mails, await w.links()]).toEqual([[], 0]);
+    const user = await w.tables.systemRead((tx) => tx.find('users', { id: w.member.id }));
+    expect(user).toMatchObject(patch);
   });
 
   it('takes three a quarter of an hour for one mail address, known or not, and then again', async () => {

@@ -85,6 +85,7 @@ export class MailedLinks {
     const places = await this.#placesOf(email);
     for (const { user, organisation } of places) {
       const url = await this.#link(user, request, clientIp);
+      if (url === null) continue;
       links.push(places.length > 1 ? `${organisation}:\n${url}` : url);
     }
     if (links.length === 0) return;
@@ -114,21 +115,23 @@ export class MailedLinks {
     });
   }
 
-  async #link(user: Row<'users'>, request: FastifyRequest, clientIp: string): Promise<string> {
+  /** Null for a user who was removed or got another address since: a link must not go to an address of before. */
+  async #link(user: Row<'users'>, request: FastifyRequest, clientIp: string): Promise<string | null> {
     const { tables, vault, clock, publicUrl } = this.#deps;
     const { organisation_id: organisationId } = user;
     const { token, row } = newLink(user, clock.now());
-    await tables.write(
+    return tables.write(
       systemTenant(organisationId),
       async (tx) => {
+        if (!(await tx.find('users', { id: user.id, email: user.email, status: 'active' }))) return null;
         await tx.insert('console_sessions', row);
         const after = { user_id: user.id, expires_at: toIso(row.expires_at) };
         const deed = { request, clientIp, action: 'create', resource: 'console-sessions' } as const;
         const whose = { organisationId, userId: null, resourceId: user.id, change: { before: null, after } };
         await appendAudit(tx, vault, consoleEntry({ clock, vault }, { ...deed, ...whose }));
+        return linkUrl(publicUrl(), token);
       },
       { queue: organisationId },
     );
-    return linkUrl(publicUrl(), token);
   }
 }

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { tooMany } from '../auth/throttle.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
+import { networkOf } from '../kernel/network.ts';
 import type { Mails } from '../resources/ports.ts';
 import type { Counters } from '../store/ports.ts';
 
@@ -36,12 +37,21 @@ export class MailDesk implements Mails {
    * address, in a quarter of an hour. It counts what was asked for, whether or not a user has the address.
    */
   async admitStranger(clientAddress: string, email: string): Promise<void> {
-    await this.#admit(`client:${clientAddress}`, PER_CLIENT, 'Too many mails were asked for from your address.');
+    await this.#admit(
+      `client:${networkOf(clientAddress)}`,
+      PER_CLIENT,
+      'Too many mails were asked for from your address.',
+    );
     await this.#admit(`to:${email}`, PER_ADDRESS, 'Too many links were asked for. Open the newest mail, or wait.');
   }
 
-  async admitUser(userId: string): Promise<void> {
+  /**
+   * For a signed-in user who names an address. Throws `too_many_requests` past 5 mails of one user, or 5 to one address
+   * whoever asks for them, in a quarter of an hour. They are counted apart from sign-in links: no user can use up those.
+   */
+  async admitUser(userId: string, email: string): Promise<void> {
     await this.#admit(`user:${userId}`, PER_USER, 'You asked for too many mails. Open the newest one, or wait.');
+    await this.#admit(`confirm:${email}`, PER_USER, 'Too many mails were asked for to this address. Wait.');
   }
 
   async #admit(who: string, limit: number, message: string): Promise<void> {

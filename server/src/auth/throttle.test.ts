@@ -37,6 +37,14 @@ describe('failed attempts', () => {
     }
   });
 
+  it('the addresses of one IPv6 /64 are one source, however they are written', () => {
+    const throttle = new Throttle(new TestClock());
+    for (let i = 0; i < 11; i++) throttle.failed(`2001:db8:0:1::${i.toString(16)}`);
+    expect(throttle.blockedFor('2001:DB8:0000:1:ffff::1')).toBe(1_000);
+    expect(throttle.blockedFor('2001:db8:0:2::1')).toBe(0);
+    expect(throttle.size).toBe(1);
+  });
+
   it('remembers a bounded number of sources', () => {
     const throttle = new Throttle(new TestClock(), 100);
     for (let i = 0; i < 1_000; i++) throttle.failed(`source ${i}`);

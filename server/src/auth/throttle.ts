@@ -1,5 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { networkOf } from '../kernel/network.ts';
 
 const WINDOW_MS = 60_000;
 const FREE_FAILURES = 10;
@@ -20,7 +21,8 @@ interface Entry {
 
 /**
  * Counts failed attempts per source: ten in a minute are free, then each further one doubles the wait, up to
- * 15 minutes. The wait is for whoever fails: a true secret from the same source is never locked out. Forgets a source after 15 quiet minutes, and the oldest one when the map is full.
+ * 15 minutes. The wait is for whoever fails: a true secret from the same source is never locked out. Forgets a source after
+ * 15 quiet minutes, and the oldest one when the map is full. All IPv6 addresses of a /64 are one source.
  */
 export class Throttle {
   readonly #clock: Clock;
@@ -38,7 +40,7 @@ export class Throttle {
 
   /** Milliseconds until `source` may try again, or 0. */
   blockedFor(source: string): number {
-    const entry = this.#entries.get(source);
+    const entry = this.#entries.get(networkOf(source));
     return entry === undefined ? 0 : Math.max(0, entry.blockedUntil - this.#clock.monotonic());
   }
 
@@ -47,7 +49,7 @@ export class Throttle {
    * guesser cannot keep the store busy, and a true secret from the same address gets its turn.
    */
   mayLook(source: string): boolean {
-    const entry = this.#entries.get(source);
+    const entry = this.#entries.get(networkOf(source));
     const now = this.#clock.monotonic();
     if (entry === undefined || entry.blockedUntil <= now) return true;
     if (now >= entry.looksEnd) {
@@ -75,11 +77,12 @@ export class Throttle {
 
   failed(source: string): void {
     const now = this.#clock.monotonic();
-    let entry = this.#entries.get(source);
+    const who = networkOf(source);
+    let entry = this.#entries.get(who);
     if (entry === undefined || now > Math.max(entry.windowEnds, entry.blockedUntil) + LONGEST_WAIT_MS) {
       if (entry === undefined && this.#entries.size >= this.#capacity) this.#evict();
       entry = { failures: 0, windowEnds: now + WINDOW_MS, blockedUntil: 0, wait: FIRST_WAIT_MS, looks: 0, looksEnd: 0 };
-      this.#entries.set(source, entry);
+      this.#entries.set(who, entry);
     }
     if (now > entry.windowEnds) {
       entry.failures = 0;

@@ -39,6 +39,14 @@ describe('the address of a client', () => {
     ['IPv6 as it is', 'fd00::1', '2001:db8::1', PROXIES, '2001:db8::1'],
     ['IPv4 on a socket of both families', '::ffff:198.51.100.7', undefined, PROXIES, '198.51.100.7'],
     ['behind a proxy on a socket of both families', '::ffff:10.0.0.1', '::ffff:1.2.3.4', PROXIES, '1.2.3.4'],
+    ['IPv4 however a proxy writes it into IPv6', '10.0.0.1', '::FFFF:0102:0304', PROXIES, '1.2.3.4'],
+    [
+      'never what stands before a proxy that is written into IPv6',
+      '10.0.0.1',
+      '6.6.6.6, ::ffff:a00:2',
+      PROXIES,
+      '6.6.6.6',
+    ],
     ['empty for a connection that is closed', undefined, '1.2.3.4', PROXIES, ''],
   ])('is %s', (_title, peer, header, trusted, expected) => {
     expect(seen(peer, header, trusted)).toBe(expected);

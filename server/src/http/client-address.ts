@@ -76,7 +76,10 @@ function hopAddress(entry: string): string | null {
   const text = entry.trim();
   const match = WITH_PORT.exec(text);
   const address = match === null ? text : (match[1] ?? match[2] ?? '');
-  return addressBytes(address) === null ? null : plain(address.toLowerCase());
+  const bytes = addressBytes(address);
+  if (bytes === null) return null;
+  const four = unmapped(bytes);
+  return four.length === 4 ? four.join('.') : address.toLowerCase();
 }
 
 /** IPv4 as such when a socket of both families has it mapped into IPv6. */

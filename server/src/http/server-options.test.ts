@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type Server } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import { type AddressInfo, connect, Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { exchange, parseAnswers, RAW_CASES } from '../../test/packs/raw-http.ts';
 import { settled, until } from '../../test/support/wire.ts';
@@ -186,6 +186,22 @@ describe('hardenServer', () => {
     expect(await count({ connectionsPerPeer: 4 })).toBe(4);
     expect(await count({ connectionsPerPeer: 4, trustedProxies: ['127.0.0.0/8'] })).toBe(6);
     expect(await count({ connectionsPerPeer: 0 })).toBe(6);
+  });
+
+  it('lets the addresses of one IPv6 /64 open eight times as many together, and another /64 its own', () => {
+    const server = createServer();
+    hardenServer(server, { connectionsPerPeer: 4 });
+    const taken = (address: string) => {
+      const socket = new Socket();
+      Object.defineProperty(socket, 'remoteAddress', { value: address });
+      sockets.push(socket);
+      server.emit('connection', socket);
+      return !socket.destroyed;
+    };
+    const many = (network: string) => Array.from({ length: 40 }, (_, k) => taken(`${network}::${k.toString(16)}`));
+    expect(many('2001:db8:0:1').filter(Boolean)).toHaveLength(32);
+    expect(many('2001:db8:0:2').filter(Boolean)).toHaveLength(32);
+    expect(Array.from({ length: 6 }, () => taken('2001:db8:0:3::1')).filter(Boolean)).toHaveLength(4);
   });
 
   it('counts connections that have closed no longer', async () => {

@@ -4,6 +4,7 @@ import { type Clock, systemClock } from '../kernel/clock.ts';
 import { deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { OWN_PREFIX } from '../kernel/header-names.ts';
+import { networkOf } from '../kernel/network.ts';
 import { isTrustedProxy, peerAddress } from './client-address.ts';
 import { cutStalledClients } from './stalled-clients.ts';
 import { checkTarget } from './target.ts';
@@ -13,7 +14,7 @@ import { checkTarget } from './target.ts';
 export interface HardenOptions {
   /** Addresses and CIDRs that may open any number of connections. */
   readonly trustedProxies?: readonly string[];
-  /** Connections of one peer address. Default 256; 0 removes the cap. */
+  /** Connections of one peer address, and an eighth of those of an IPv6 /64. Default 256; 0 removes the cap. */
   readonly connectionsPerPeer?: number;
   /** System time when absent. */
   readonly clock?: Clock;
@@ -81,21 +82,27 @@ export function hardenServer(server: Server, options: HardenOptions = {}): void 
   if (cap > 0) capPerPeer(server, cap, options.trustedProxies ?? []);
 }
 
+/** A network of many IPv6 clients may open more than one of them. */
+const NETWORK_SHARES = 8;
+
 function capPerPeer(server: Server, cap: number, trustedProxies: readonly string[]): void {
-  const peers = new Map<string, number>();
+  const open = new Map<string, number>();
   server.on('connection', (socket) => {
     const peer = peerAddress(socket);
     if (peer === '' || isTrustedProxy(peer, trustedProxies)) return;
-    const open = peers.get(peer) ?? 0;
-    if (open >= cap) {
+    const network = networkOf(peer);
+    const counted = network === peer ? [peer] : [peer, network];
+    if (counted.some((who) => (open.get(who) ?? 0) >= (who === peer ? cap : cap * NETWORK_SHARES))) {
       socket.destroy();
       return;
     }
-    peers.set(peer, open + 1);
+    for (const who of counted) open.set(who, (open.get(who) ?? 0) + 1);
     socket.once('close', () => {
-      const left = (peers.get(peer) ?? 1) - 1;
-      if (left > 0) peers.set(peer, left);
-      else peers.delete(peer);
+      for (const who of counted) {
+        const left = (open.get(who) ?? 1) - 1;
+        if (left > 0) open.set(who, left);
+        else open.delete(who);
+      }
     });
   });
 }

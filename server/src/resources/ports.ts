@@ -68,8 +68,8 @@ export interface ProviderAccounts {
 
 /** Mails to people, sent beside requests. */
 export interface Mails {
-  /** Counts a mail that a signed-in user asks for. Throws `too_many_requests`. */
-  admitUser(userId: string): Promise<void>;
+  /** Counts a mail to `email` that a signed-in user asks for. Throws `too_many_requests`. */
+  admitUser(userId: string, email: string): Promise<void>;
   /** Queues a mail to one address; plain text. A failure is logged. */
   post(letter: { readonly to: string; readonly subject: string; readonly text: string }): void;
 }

@@ -192,9 +192,12 @@ const countsMails: Pick<AnyAction, 'own' | 'ahead'> = {
   ahead: {
     find: async ({ body, params, principal, mails }: Call<{ userId: string }, unknown, UpdateBody>) =>
       body.email !== undefined && mails !== null && principal.userId === params.userId.toLowerCase()
-        ? principal.userId
+        ? { userId: principal.userId, email: body.email }
         : null,
-    ask: (later, userId) => later.mails.admitUser(String(userId)),
+    ask: (later, found) => {
+      const { userId, email } = found as { readonly userId: string; readonly email: string };
+      return later.mails.admitUser(userId, email);
+    },
   },
 };
 
