@@ -1,7 +1,7 @@
 /** Objects at a provider account that the body of a request, or a line of a batch, names. */
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
-import { parseExact } from '../kernel/json-exact.ts';
+import { parseExact, UnreadJsonError } from '../kernel/json-exact.ts';
 import { multipartParts } from '../kernel/multipart-scan.ts';
 import { holdsQuotedInAnyCase } from '../kernel/quoted-texts.ts';
 import type { Named, ObjectKind } from './owners.ts';
@@ -30,6 +30,7 @@ const IDS: Readonly<Record<string, ObjectKind>> = {
   training_file: 'file',
   validation_file: 'file',
   previous_response_id: 'response',
+  comparison_response_id: 'response',
   conversation: 'conversation',
   vector_store_id: 'vector_store',
   vector_store_ids: 'vector_store',
@@ -37,8 +38,12 @@ const IDS: Readonly<Record<string, ObjectKind>> = {
   container_id: 'container',
 };
 
-/** Fields whose value is an address; what is cached or searched at the account, or lines that a batch reads elsewhere. */
-const ADDRESSES: ReadonlySet<string> = new Set(['fileuri', 'file_uri', 'uri']);
+/** Fields whose value is an address. */
+const ADDRESSES: ReadonlySet<string> = new Set(['fileuri', 'file_uri', 'uri', 'gcsuri', 'gcs_uri', 's3uri', 's3_uri']);
+/**
+ * What is cached, searched or set up at the account, lines that a batch reads elsewhere, and buckets that an answer is
+ * written to: whose it is, is noted nowhere.
+ */
 const UNKNOWN: ReadonlySet<string> = new Set([
   'cachedcontent',
   'cached_content',
@@ -49,7 +54,24 @@ const UNKNOWN: ReadonlySet<string> = new Set([
   'vertexragstore',
   'vertex_rag_store',
   'input_blob',
+  'storageuri',
+  'storage_uri',
+  'outputgcsuri',
+  'output_gcs_uri',
+  'voice_id',
+  'skill_id',
+  'tunnel_id',
+  'user_profile_id',
+  'previous_message_id',
+  'credential_id',
 ]);
+
+/** Members whose object is kept at the account where it has an id: a prompt, a voice, the spoken answer of an earlier chat. */
+const KEPT: ReadonlySet<string> = new Set(['prompt', 'voice', 'audio']);
+/** A voice that the account made; those of the provider have plain names. */
+const OWN_VOICE = /^voice_/i;
+/** Skills of the provider itself. */
+const PROVIDER_SKILL = /^openai-/;
 
 const FIELDS: ReadonlySet<string> = new Set([...Object.keys(IDS), ...ADDRESSES, ...UNKNOWN]);
 
@@ -57,12 +79,17 @@ const FIELDS: ReadonlySet<string> = new Set([...Object.keys(IDS), ...ADDRESSES, 
 const ITEMS: ReadonlySet<string> = new Set(['item_reference', 'image_generation_call']);
 
 /** Begin as what is searched for; a letter of a name may be escaped, which the search below finds too. */
-const NAMES: readonly string[] = [...FIELDS, ...ITEMS, 'audio', 'variables'].map((name) => `"${name}"`);
+const NAMES: readonly string[] = [
+  ...[...FIELDS, ...ITEMS, 'audio', 'variables'].map((name) => `"${name}"`),
+  '"voice_',
+];
 const ID: readonly string[] = ['"id"'];
 const ESCAPED = Buffer.from('\\u00');
 
 /** What users and models fill in as they like: schemas, arguments and results of tools, metadata. In exactly this case. */
-const FREE: ReadonlySet<string> = new Set(['metadata', 'parameters', 'input_schema', 'schema', 'args', 'json']);
+const FREE: ReadonlySet<string> = new Set(['metadata', 'input_schema', 'schema', 'args', 'json']);
+/** `parameters` of a tool are a schema; those of a prediction are settings, which name buckets. */
+const OF_TOOL = /(?:^|\.)(?:tools|functions)\[\d+\]/i;
 /** The same where the value is an object: the input and the answer of a tool. */
 const FREE_OBJECTS: ReadonlySet<string> = new Set(['input', 'response']);
 
@@ -73,25 +100,34 @@ export function mayRefer(body: Buffer): boolean {
   return (
     holdsQuotedInAnyCase(body, NAMES) ||
     body.indexOf(ESCAPED) !== -1 ||
-    (holdsInputList(body) && holdsQuotedInAnyCase(body, ID))
+    (holdsOpened(body) && holdsQuotedInAnyCase(body, ID))
   );
 }
 
-const INPUT = Buffer.from('input"');
+/** Names of members below which an `id` names an object, by the byte that begins such a value. */
+const OPENED: readonly (readonly [name: Buffer, byte: number])[] = [
+  // The input of a tool is an object, and an embedding's list has no ids.
+  [Buffer.from('input"'), 0x5b],
+  // The prompt of a completion or of a picture is a text, as a voice of the provider's is.
+  [Buffer.from('prompt"'), 0x7b],
+  [Buffer.from('voice"'), 0x7b],
+];
 const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d;
 
-/** Whether a member `input` is a list. The input of a tool is an object, and an embedding's without ids. */
-function holdsInputList(body: Buffer): boolean {
+/** Whether a member `input` is a list, or `prompt` or `voice` an object. */
+function holdsOpened(body: Buffer): boolean {
   for (let i = 0; i < body.length; i++) {
     if (body[i] !== 0x22) continue;
-    let at = 0;
-    while (at < INPUT.length && ((body[i + 1 + at] ?? 0) | 0x20) === ((INPUT[at] ?? 0) | 0x20)) at++;
-    if (at < INPUT.length) continue;
-    let next = i + 1 + at;
-    while (isSpace(body[next])) next++;
-    if (body[next++] !== 0x3a) continue;
-    while (isSpace(body[next])) next++;
-    if (body[next] === 0x5b) return true;
+    for (const [name, byte] of OPENED) {
+      let at = 0;
+      while (at < name.length && ((body[i + 1 + at] ?? 0) | 0x20) === ((name[at] ?? 0) | 0x20)) at++;
+      if (at < name.length) continue;
+      let next = i + 1 + at;
+      while (isSpace(body[next])) next++;
+      if (body[next++] !== 0x3a) continue;
+      while (isSpace(body[next])) next++;
+      if (body[next] === byte) return true;
+    }
   }
   return false;
 }
@@ -116,18 +152,45 @@ export function referencesOf(parsed: JsonValue): References {
 }
 
 /**
- * What the fields of a form name: `previous_response_id`, `images[0][file_id]`. Throws 400 for a form that cannot be read.
+ * What the fields of a form name: `previous_response_id`, `images[0][file_id]`, `voice[id]`, also where the text of a field
+ * is JSON. Throws 400 for a form that cannot be read. Null when a field may be JSON and is too deep or too large to be read.
  *
  * @param contentType with its boundary
  */
-export function formReferences(body: Buffer, contentType: string): References {
+export function formReferences(body: Buffer, contentType: string): References | null {
   const found = new Found();
   for (const { name, start, end } of multipartParts(body, contentType)) {
-    for (const part of name.toLowerCase().split(/[[\].]+/)) {
-      if (FIELDS.has(part)) found.field(part, body.toString('utf8', start, end).trim(), name);
-    }
+    const names = name.split(/[[\].]+/).filter((part) => part !== '' && !INDEX.test(part));
+    // The words of a user, which may be JSON; only `prompt[id]` names a prompt.
+    if (names.length === 1 && names[0]?.toLowerCase() === 'prompt') continue;
+    const value = valueOf(body.subarray(start, end), names);
+    if (value === UNREAD) return null;
+    if (value !== undefined) visit(found, nested(names, value), '', '', false);
   }
   return found;
+}
+
+const INDEX = /^\d+$/;
+const UNREAD = Symbol('unread');
+
+/** What the bytes of a field say in JSON, or their text where the field may name an object; else nothing. */
+function valueOf(bytes: Buffer, names: readonly string[]): JsonValue | typeof UNREAD | undefined {
+  let at = 0;
+  while (isSpace(bytes[at])) at++;
+  if (bytes[at] === 0x7b || bytes[at] === 0x5b) {
+    try {
+      return parseExact(bytes.toString('utf8'));
+    } catch (error) {
+      if (error instanceof UnreadJsonError) return UNREAD;
+    }
+  }
+  const last = names.at(-1)?.toLowerCase() ?? '';
+  return last === 'id' || FIELDS.has(last) || KEPT.has(last) ? bytes.toString('utf8').trim() : undefined;
+}
+
+/** `[file_id]` around a value is `{"file_id": value}`. */
+function nested(names: readonly string[], value: JsonValue): JsonValue {
+  return names.reduceRight<JsonValue>((inner, name) => ({ [name]: inner }), value);
 }
 
 /** What was found so far, each object and address once. */
@@ -154,6 +217,13 @@ class Found implements References {
     else if (ADDRESSES.has(name)) {
       if (typeof value === 'string') this.address(value, param);
     } else if (UNKNOWN.has(name) && value !== null) this.unknown ??= param;
+    else if (KEPT.has(name)) this.#kept(name, value, param);
+  }
+
+  #kept(name: string, value: JsonValue, param: string): void {
+    if (isObject(value)) {
+      if (textsOf(value, 'id').length > 0) this.unknown ??= `${param}.id`;
+    } else if (name === 'voice' && typeof value === 'string' && OWN_VOICE.test(value)) this.unknown ??= param;
   }
 
   #ids(kind: ObjectKind, value: JsonValue, param: string): void {
@@ -194,12 +264,11 @@ function visit(found: Found, value: JsonValue, path: string, list: string, varia
   }
   for (const [name, inner] of Object.entries(value)) {
     if (inner === undefined) continue;
-    if (!variable && (FREE.has(name) || (FREE_OBJECTS.has(name) && isObject(inner)))) continue;
+    if (!variable && isFree(name, inner, path)) continue;
     const param = at(path, name);
     const lower = name.toLowerCase();
+    if (lower === 'skill_id' && isOfProvider(value, inner)) continue;
     found.field(lower, inner, param);
-    // The spoken answer of an earlier chat completion; no owner of it is noted.
-    if (lower === 'audio' && isObject(inner) && textsOf(inner, 'id').length > 0) found.unknown ??= `${param}.id`;
     if (lower === 'variables' && isObject(inner) && PROMPT.test(path)) {
       // The names are the prompt's own and mean nothing; the values are parts of a message.
       for (const [own, part] of Object.entries(inner)) {
@@ -207,6 +276,14 @@ function visit(found: Found, value: JsonValue, path: string, list: string, varia
       }
     } else visit(found, inner, param, Array.isArray(inner) ? lower : '', variable);
   }
+}
+
+const isFree = (name: string, value: JsonValue, path: string): boolean =>
+  FREE.has(name) || (name === 'parameters' && OF_TOOL.test(path)) || (FREE_OBJECTS.has(name) && isObject(value));
+
+/** Whether the skill that an object names is one that all accounts have. */
+function isOfProvider(skill: JsonObject, id: JsonValue): boolean {
+  return skill.type === 'anthropic' || (typeof id === 'string' && PROVIDER_SKILL.test(id));
 }
 
 const PROMPT = /(?:^|\.)prompt$/i;

@@ -104,9 +104,9 @@ describe('at an account that several workspaces share', () => {
     'a variable of a prompt hides nothing: %s',
     async (name) => {
       const variables = { [name]: { type: 'input_file', file_id: 'file-old' } };
-      const body = { model: 'gpt-4o', prompt: { id: 'pmpt_1', variables } };
+      const body = { model: 'gpt-4o', prompt: { variables } };
       expect(await asB('POST', '/proxy/responses', body)).toMatchObject({ status: 404, sent: 0 });
-      const text = { model: 'gpt-4o', prompt: { id: 'pmpt_1', variables: { container: 'a box' } } };
+      const text = { model: 'gpt-4o', prompt: { variables: { container: 'a box' } } };
       expect(await asB('POST', '/proxy/responses', text)).toMatchObject({ status: 200, sent: 1 });
     },
   );

@@ -108,7 +108,10 @@ function checkBody(
     const type = typeOf(request.headers);
     const path = x.operation.id === 'proxy' ? request.path.slice(prefix) : '';
     if (isForm(type) && (x.operation.body === 'multipart' || readsForms(path))) {
-      return isMultipart(type) ? refuseForeign(x, stored, formReferences(Buffer.concat(parts), type)) : undefined;
+      if (!isMultipart(type)) return;
+      const named = formReferences(Buffer.concat(parts), type);
+      if (named === null) throw unread();
+      return refuseForeign(x, stored, named);
     }
   }
   // Only what was scanned as JSON is known to be read by everybody as it is read here.
