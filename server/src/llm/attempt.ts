@@ -21,6 +21,7 @@ import { changesBetween } from './field-changes.ts';
 import { HedgedCall } from './hedge.ts';
 import { callLocal } from './local-call.ts';
 import { withMedia } from './media.ts';
+import { pinOf, pinRefused } from './provider-headers.ts';
 import type { AttemptResult } from './relay/answered.ts';
 import { goingOn, withPrefill } from './relay/join.ts';
 import { Relay } from './relay/relay.ts';
@@ -79,7 +80,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
   headers.push('accept', x.stream ? streamType(bound.binding) : (x.header('accept') ?? 'application/json'));
   if (body.headers !== undefined) headers.push(...body.headers);
   target.provider.authorize(headers, context);
-  headers.push(...target.customHeaders);
+  pushCustom(headers, target.customHeaders);
   forward(x, target, headers);
   const path = x.operation.id === 'proxy' ? proxyPath(x, bound.binding, context) : withQuery(x, bound.binding, context);
   const storedCredential = target.stored !== null && (target.stored.key !== null || signer !== null);
@@ -320,8 +321,19 @@ export function forward(x: Exchange, target: Target, headers: string[]): void {
     // A stored credential is never replaced; with the caller's own, the header would only repeat what is sent anyway.
     if (verdict === 'never' || lower === x.credentialHeader || taken.has(lower) || value === undefined) continue;
     if (GATEWAY_KEY.test(value)) continue;
+    const pin = target.stored === null ? undefined : pinOf(lower);
+    const held = pin === undefined ? undefined : target.credentials.settings[pin];
+    if (pin !== undefined && held !== undefined && held !== value) throw pinRefused(target.stored?.slug ?? '', pin);
     taken.add(lower);
     headers.push(lower, value);
+  }
+}
+
+/** Headers of the account. One that also is a setting was pushed with the setting's value already, and is sent once. */
+function pushCustom(headers: string[], custom: readonly string[]): void {
+  for (let i = 0; i + 1 < custom.length; i += 2) {
+    const name = custom[i] ?? '';
+    if (pinOf(name) === undefined || !headers.includes(name)) headers.push(name, custom[i + 1] ?? '');
   }
 }
 

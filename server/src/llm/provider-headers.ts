@@ -1,3 +1,5 @@
+import { SluiceError } from '../kernel/errors.ts';
+import type { Provider } from '../providers/provider.ts';
 import type { Exchange } from './exchange.ts';
 
 /**
@@ -76,6 +78,31 @@ export const KEEPS_ACCOUNT: ReadonlySet<string> = new Set(
 /** See `PINS`: refused with another value than a stored account's. */
 export const PINNED_SETTINGS: readonly string[] = PINS.map((name) => name.replaceAll('-', '_'));
 
+/** Pinned settings of an account that a header of its own holds as well. */
+const HELD_BY_HEADERS: Readonly<Record<string, string>> = {
+  'openai-organization': 'openai_organization',
+  'openai-project': 'openai_project',
+};
+
+/** The pinned setting that a provider's header, in lower case, says; undefined for other headers. */
+export const pinOf = (header: string): string | undefined =>
+  header === 'x-goog-user-project' ? 'vertex_project_id' : HELD_BY_HEADERS[header];
+
+/** Settings of a stored account with the pins that only its other settings, or headers of its own, hold. */
+export function heldSettings(
+  provider: Provider,
+  settings: Readonly<Record<string, unknown>>,
+  customHeaders: Readonly<Record<string, string>>,
+): Readonly<Record<string, unknown>> {
+  const held: Record<string, unknown> = { ...provider.implied?.(settings) };
+  for (const [name, value] of Object.entries(customHeaders)) {
+    const pin = HELD_BY_HEADERS[name.toLowerCase()];
+    if (pin !== undefined) held[pin] = value;
+  }
+  for (const [name, value] of Object.entries(settings)) if (value !== undefined && value !== '') held[name] = value;
+  return held;
+}
+
 /** The first pinned setting of a stored account that a caller asks to change, or null. */
 export function movedPin(
   stored: Readonly<Record<string, unknown>>,
@@ -87,6 +114,15 @@ export function movedPin(
     if (asked[name] !== value) return name;
   }
   return null;
+}
+
+/** @param pin the setting of the stored provider that a request asks to change */
+export function pinRefused(slug: string, pin: string): SluiceError {
+  return new SluiceError(
+    'bad_call',
+    `Provider @${slug} is stored with another ${pin}, and a request cannot change it. Leave out x-gateway-${pin.replaceAll('_', '-')}, or ${pin} in the config, or name a provider that is stored with that value.`,
+    { param: pin },
+  );
 }
 
 /** Settings from request headers. With a stored credential only those that cannot move it to another host count. */

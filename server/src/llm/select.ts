@@ -14,7 +14,7 @@ import type { StoredProvider } from '../runtime/snapshot.ts';
 import { cachePolicy } from './cache/policy.ts';
 import type { Exchange } from './exchange.ts';
 import { misspelt } from './misspelt.ts';
-import { headerSettings, KEEPS_ACCOUNT, movedPin } from './provider-headers.ts';
+import { headerSettings, heldSettings, KEEPS_ACCOUNT, movedPin, pinRefused } from './provider-headers.ts';
 import { compileBreak, compileLimits } from './relay/rules.ts';
 import { compileShaping, modelUnder, type Shaping } from './shaping.ts';
 import { type Retry, Target } from './target.ts';
@@ -218,15 +218,10 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
   // Beside a key of the model nothing else of the account travels: they may go to another host than the account's.
   const own = model?.key == null ? stored : { key: model.key, settings: {}, customHeaders: {} };
   const wished = { ...headerSettings(x, false), ...configSettings(selection.config, false) };
-  const pin = movedPin(own.settings, wished);
-  if (pin !== null) {
-    throw new SluiceError(
-      'bad_call',
-      `Provider @${slug} is stored with another ${pin}, and a request cannot change it. Leave out x-gateway-${pin.replaceAll('_', '-')}, or ${pin} in the config, or name a provider that is stored with that value.`,
-      { param: pin },
-    );
-  }
-  const settings = { ...own.settings, ...wished };
+  const held = heldSettings(stored.provider, own.settings, { ...own.customHeaders, ...model?.customHeaders });
+  const pin = movedPin(held, wished);
+  if (pin !== null) throw pinRefused(slug, pin);
+  const settings = { ...held, ...wished };
   const placed = place(stored.provider, { key: own.key, settings }, asked);
   const saving = { ...own.settings, ...(selection.saved ? configSettings(selection.config, false) : null) };
   const account = { key: own.key, settings: saving };

@@ -190,6 +190,8 @@ export interface Provider {
    * the secrets it put in beyond those of the credentials, so that nothing upstream can echo them.
    */
   readonly sign?: (context: CallContext) => Signer | null;
+  /** Settings that others of an account imply, as the project that a key file is of: no caller may name another. */
+  readonly implied?: (settings: Readonly<Record<string, unknown>>) => Readonly<Record<string, unknown>>;
   readonly bindings: Bindings;
   /**
    * Other bindings for a model or an account, where models of several makers answer in shapes of their own. Null: `bindings`. Tables are

@@ -79,10 +79,7 @@ const FIELDS: ReadonlySet<string> = new Set([...Object.keys(IDS), ...ADDRESSES, 
 const ITEMS: ReadonlySet<string> = new Set(['item_reference', 'image_generation_call']);
 
 /** Begin as what is searched for; a letter of a name may be escaped, which the search below finds too. */
-const NAMES: readonly string[] = [
-  ...[...FIELDS, ...ITEMS, 'audio', 'variables'].map((name) => `"${name}"`),
-  '"voice_',
-];
+const NAMES: readonly string[] = [...[...FIELDS, ...ITEMS, 'audio', 'variables'].map((name) => `"${name}"`), '"voice_'];
 const ID: readonly string[] = ['"id"'];
 const ESCAPED = Buffer.from('\\u00');
 
@@ -163,7 +160,7 @@ export function formReferences(body: Buffer, contentType: string): References | 
     const names = name.split(/[[\].]+/).filter((part) => part !== '' && !INDEX.test(part));
     // The words of a user, which may be JSON; only `prompt[id]` names a prompt.
     if (names.length === 1 && names[0]?.toLowerCase() === 'prompt') continue;
-    const value = valueOf(body.subarray(start, end), names);
+    const value = fieldValue(body.subarray(start, end), names);
     if (value === UNREAD) return null;
     if (value !== undefined) visit(found, nested(names, value), '', '', false);
   }
@@ -174,7 +171,7 @@ const INDEX = /^\d+$/;
 const UNREAD = Symbol('unread');
 
 /** What the bytes of a field say in JSON, or their text where the field may name an object; else nothing. */
-function valueOf(bytes: Buffer, names: readonly string[]): JsonValue | typeof UNREAD | undefined {
+function fieldValue(bytes: Buffer, names: readonly string[]): JsonValue | typeof UNREAD | undefined {
   let at = 0;
   while (isSpace(bytes[at])) at++;
   if (bytes[at] === 0x7b || bytes[at] === 0x5b) {

@@ -147,7 +147,10 @@ describe.each(SHAPES)('%s at an account that several workspaces share', (path, a
   });
 
   it('what is no id passes: texts of prompts, voices and skills of the provider, schemas of tools', async () => {
-    const tool = { type: 'function', function: { name: 'f', parameters: { storageUri: 'gs://b', voice: { id: 'x' } } } };
+    const tool = {
+      type: 'function',
+      function: { name: 'f', parameters: { storageUri: 'gs://b', voice: { id: 'x' } } },
+    };
     for (const member of [
       { prompt: 'a "voice" with an "id"' },
       { voice: 'alloy' },
@@ -171,7 +174,8 @@ describe('at an account that several workspaces share', () => {
   });
 
   it('a prediction is written to no bucket of the account', () => {
-    const at = (more: object) => referencesOf({ instances: [{ prompt: 'x' }], parameters: { sampleCount: 1, ...more } });
+    const at = (more: object) =>
+      referencesOf({ instances: [{ prompt: 'x' }], parameters: { sampleCount: 1, ...more } });
     expect(at({ storageUri: 'gs://b/x' }).unknown).toBe('parameters.storageUri');
     expect(at({}).unknown).toBe(null);
     const image = { gcsUri: 'gs://b/x.png' };

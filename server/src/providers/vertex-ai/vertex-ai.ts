@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isObject } from '../../kernel/json.ts';
 import { authType, googleToken } from '../google/credentials.ts';
 import { googleError } from '../google/gemini-error.ts';
 import { bearer } from '../openai-compatible.ts';
@@ -43,6 +44,8 @@ export const vertexAi: Provider = {
   // Only one of the three ways of signing in uses the key.
   needsKey: false,
   baseUrl: vertexBase,
+  implied: ({ vertex_service_account_json: file }) =>
+    isObject(file) && typeof file.project_id === 'string' ? { vertex_project_id: file.project_id } : {},
   statelessPaths: [
     'POST projects/*/locations/*/publishers/*/models/*:generatecontent',
     'POST projects/*/locations/*/publishers/*/models/*:streamgeneratecontent',
