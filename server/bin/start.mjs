@@ -1,18 +1,24 @@
-// `npm start`: makes the console current, then serves.
+// `npm start`: makes the console current, then serves. A supervisor runs this file with node, so that its signals arrive here.
 // An old Node.js goes straight to its refusal.
 if (Number(process.versions.node.split('.')[0]) >= 24) {
   const { ensureBuilt } = await import('../../console/ensure-built.mjs');
   await ensureBuilt();
 }
 
-// npm passes a signal to the shell it started, which ends without telling us. A new parent means that this happened.
-const parent = process.ppid;
-const watch = setInterval(() => {
-  if (process.ppid === parent) return;
-  clearInterval(watch);
-  process.kill(process.pid, 'SIGTERM');
-}, 250);
-watch.unref();
+// npm passes a signal to the shell it started, which ends at once without telling us, and npm ends with it. A new parent
+// means that this happened. Without npm it means nothing: a shell that started a server in the background may go.
+if (process.env.npm_lifecycle_event !== undefined) {
+  const parent = process.ppid;
+  const watch = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(watch);
+    console.error(
+      `npm has ended, and process ${process.pid} may still be finishing requests. Under a supervisor, start Sluice without npm (docs/guides/operations.md).`,
+    );
+    process.kill(process.pid, 'SIGTERM');
+  }, 250);
+  watch.unref();
+}
 
 process.argv.splice(2, 0, 'serve');
 await import('./sluice.mjs');

@@ -31,7 +31,9 @@ export function killAll(): void {
 }
 
 function launch(args: readonly string[], env: Record<string, string>, cwd: string, program = process.execPath) {
-  const inherited = Object.entries(process.env).filter(([name]) => !/^(SLUICE_|BLOCK_|VITEST|NODE_)/.test(name));
+  const inherited = Object.entries(process.env).filter(
+    ([name]) => !/^(SLUICE_|BLOCK_|VITEST|NODE_|npm_lifecycle_)/.test(name),
+  );
   const child = spawn(program, [...args], {
     cwd,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -77,6 +79,15 @@ export async function startByNpm(
 ): Promise<ServerProcess> {
   const args = flags.length === 0 ? ['start'] : ['start', '--', ...flags];
   return listening(launch(args, settingsOf(dataDir, env), ROOT, 'npm'));
+}
+
+/** The same by a command line of a guide, from the directory of the installation. */
+export async function startByCommand(
+  command: string,
+  dataDir: string,
+  env: Record<string, string> = {},
+): Promise<ServerProcess> {
+  return listening(launch(['-c', `exec ${command}`], settingsOf(dataDir, env), ROOT, 'sh'));
 }
 
 const settingsOf = (dataDir: string, env: Record<string, string>) => ({
