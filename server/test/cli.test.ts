@@ -1,5 +1,5 @@
 /** The commands of `npm run sluice`, as real processes: what they print, and what they do beside a running server. */
-import { copyFile, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -170,6 +170,15 @@ describe('beside a running server', () => {
     while (before.length < 50) await new Promise((resolve) => setImmediate(resolve));
     const known = [...before];
     const target = join(await folder(), 'copy');
+    const link = join(await folder(), 'link');
+    await symlink(join(dataDir, 'spool'), link);
+    for (const inside of [join(dataDir, 'copy'), join(dataDir, 'a', 'b'), join(link, 'copy')]) {
+      const refused = await sluice(['backup', inside]);
+      expect(refused).toMatchObject({ code: 2, out: '' });
+      expect(refused.err).toMatch(
+        /^sluice: \S+ is inside the data directory \S+, and would be lost with it\. [^\n]+\n$/,
+      );
+    }
     const ended = await sluice(['backup', target]);
     running = false;
     await Promise.all(load);
@@ -260,11 +269,32 @@ describe.concurrent('without a server', () => {
     expect(await readdir(dir)).toEqual([]);
   });
 
-  it('doctor says what is wrong with a setting', async () => {
+  it('doctor says what is wrong with each setting', async () => {
     const dir = await folder();
-    await writeFile(join(dir, 'sluice.config.json'), '{"SLUICE_PORT": "x"}');
+    await writeFile(join(dir, 'sluice.config.json'), '{"SLUICE_PORT": "x", "SLUICE_WORKERS": 0}');
     const ended = await runCommand(['doctor'], {}, dir);
     expect(ended.code).toBe(1);
     expect(ended.out).toMatch(/^FAIL +configuration +SLUICE_PORT is "x"; allowed is/m);
+    expect(ended.out).toMatch(/^FAIL +configuration +SLUICE_WORKERS is "0"; allowed is/m);
+  });
+
+  it('a data directory that is none, or that cannot be made, is refused by a start and by doctor in one line', async () => {
+    const dir = await folder();
+    await writeFile(join(dir, 'file'), '');
+    const given = { SLUICE_DATA_DIR: join(dir, 'file'), SLUICE_PORT: '0' };
+    const says = `The data directory ${given.SLUICE_DATA_DIR} cannot be used (${given.SLUICE_DATA_DIR} is not a directory). Point SLUICE_DATA_DIR at a directory on a local disk that this user may write.`;
+    const started = await runCommand(['serve'], given, dir);
+    expect(started).toMatchObject({ code: 2, out: '', err: `sluice: ${says}\n` });
+    const { code, out } = await runCommand(['doctor'], given, dir);
+    expect(code).toBe(1);
+    expect(out.match(/^(?:FAIL|warn).*$/gm)?.filter((line) => !line.includes('console'))).toEqual([
+      `FAIL  data directory  ${says}`,
+    ]);
+    if (process.platform !== 'linux') return;
+    const ended = await runCommand(['serve'], { SLUICE_DATA_DIR: '/proc/x', SLUICE_PORT: '0' }, dir);
+    expect(ended).toMatchObject({ code: 2, out: '' });
+    expect(ended.err).toMatch(
+      /^sluice: The data directory \/proc\/x cannot be used \(no directory can be made in \/proc\)\. .+\n$/,
+    );
   });
 });

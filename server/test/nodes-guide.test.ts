@@ -202,16 +202,21 @@ it('doctor finds nothing wrong with a node on PostgreSQL and Redis', async () =>
   if (redis !== null) expect(ended.out).toMatch(/^ok +redis +reachable$/m);
 });
 
-it('doctor names a PostgreSQL and a Redis that are away, with exit code 1 and no password', async () => {
+it('doctor names a PostgreSQL and a Redis that are away once, as a start does, with exit code 1 and no password', async () => {
   const away = {
     SLUICE_DATABASE_URL: 'postgres://sluice:hunter2@127.0.0.1:9/sluice',
     SLUICE_REDIS_URL: 'redis://:hunter3@127.0.0.1:9',
   };
   const ended = await runCommand(['doctor'], { ...away, SLUICE_DATA_DIR: node(1).dataDir }, work);
   expect(ended, ended.out).toMatchObject({ code: 1, err: '' });
-  expect(ended.out).toMatch(/^FAIL +store +\S/m);
-  expect(ended.out).toMatch(/^FAIL +redis +\S/m);
-  expect(ended.out).not.toMatch(/hunter/);
+  const failed = ended.out.match(/^FAIL.*$/gm);
+  expect(failed).toEqual([
+    'FAIL  store           The PostgreSQL at 127.0.0.1:9/sluice cannot be used: connect ECONNREFUSED 127.0.0.1:9. Start it, or correct SLUICE_DATABASE_URL.',
+    'FAIL  redis           The Redis at 127.0.0.1:9 cannot be used: connect ECONNREFUSED 127.0.0.1:9. Start it, or correct SLUICE_REDIS_URL.',
+  ]);
+  const started = await runCommand(['serve'], { ...away, SLUICE_DATA_DIR: join(work, 'away'), SLUICE_PORT: '0' }, work);
+  expect(failed?.[0]).toBe(`FAIL  store           ${started.err.replace('sluice: ', '').trimEnd()}`);
+  expect([ended.out, started.err, started.out].join('\n')).not.toMatch(/hunter/);
 });
 
 it('a node without the master key of the store refuses to start, and names the id of the key', async () => {

@@ -1,12 +1,12 @@
 import { constants } from 'node:fs';
-import { chmod, copyFile, mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { chmod, copyFile, mkdir, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
+import { dirname, join, resolve, sep } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Output } from '../main.ts';
-import { errorCode, syncDirectory, temporaryName } from '../store/disk/files.ts';
+import { errorCode, makeDirectory, syncDirectory, temporaryName } from '../store/disk/files.ts';
 import { wordsOf } from './words.ts';
 
 const USAGE = 'usage: sluice backup DIRECTORY [settings]';
@@ -31,7 +31,16 @@ export async function backup(args: readonly string[], output: Output): Promise<v
   const place = resolve(target);
   if (await stat(place).catch(() => null))
     throw new SluiceError('conflict', `${place} exists already. Name a new directory.`);
-  await mkdir(dirname(place), { recursive: true });
+  if (await isInside(place, dataDir))
+    throw new SluiceError(
+      'conflict',
+      `${place} is inside the data directory ${dataDir}, and would be lost with it. Name a directory elsewhere, best on another disk.`,
+    );
+  await makeDirectory(dirname(place), 0o777).catch((error: Error) => {
+    throw new SluiceError('unavailable', `${place} cannot be made: ${error.message}. Name another directory.`, {
+      cause: error,
+    });
+  });
   const copy = temporaryName(place);
   await mkdir(copy, { mode: 0o700 });
   try {
@@ -56,6 +65,16 @@ export async function backup(args: readonly string[], output: Output): Promise<v
       ? `The master key is not in it: keep ${masterKeyFile} in another place. No stored credential opens without it.\n`
       : 'The master key is not in it: keep SLUICE_MASTER_KEY in another place. No stored credential opens without it.\n',
   );
+}
+
+/** Whether a path that need not exist would be below a directory, whatever links lead to either. */
+async function isInside(path: string, directory: string): Promise<boolean> {
+  const real = await realpath(directory);
+  for (let at = path; ; at = dirname(at)) {
+    const found = await realpath(at).catch(() => null);
+    if (found !== null) return `${found}${sep}`.startsWith(`${real}${sep}`);
+    if (at === dirname(at)) return false;
+  }
 }
 
 async function mustExist(path: string, advice: string): Promise<void> {

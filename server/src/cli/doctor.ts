@@ -6,14 +6,18 @@ import { type Config, loadConfig, unknownVariables } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import type { Output } from '../main.ts';
+import { unusableDataDir } from '../store/disk/data-dir.ts';
 import { openVault } from '../store/envelope.ts';
 import { loadKeyring } from '../store/keyring.ts';
 import type { Tables } from '../store/ports.ts';
-import { openTables } from './stored-tables.ts';
+import { openStoredTables } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 
 /** Answers what it found; throws an error whose message says what is wrong and what to do. */
 type Check = () => Promise<string>;
+
+/** Runs a check and prints what it found; false when it failed. */
+type Run = (name: string, check: Check) => Promise<boolean>;
 
 /** A finding that stops nothing. */
 class Warning extends Error {}
@@ -28,7 +32,7 @@ const SKEW_MS = 2_000;
 export async function doctor(args: readonly string[], output: Output): Promise<void> {
   const { settings } = wordsOf(args, []);
   let failed = 0;
-  async function run(name: string, check: Check): Promise<void> {
+  async function run(name: string, check: Check): Promise<boolean> {
     let verdict = 'ok';
     let said: string;
     try {
@@ -38,7 +42,8 @@ export async function doctor(args: readonly string[], output: Output): Promise<v
       if (verdict === 'FAIL') failed += 1;
       said = (error as Error).message;
     }
-    output.out(`${verdict.padEnd(4)}  ${name.padEnd(14)}  ${said}\n`);
+    for (const line of said.split('\n')) output.out(`${verdict.padEnd(4)}  ${name.padEnd(14)}  ${line}\n`);
+    return verdict !== 'FAIL';
   }
 
   output.out(`Sluice doctor, Node.js ${process.versions.node}\n`);
@@ -53,13 +58,14 @@ export async function doctor(args: readonly string[], output: Output): Promise<v
   if (failed > 0) process.exitCode = 1;
 }
 
-async function examine(config: Config, run: (name: string, check: Check) => Promise<void>): Promise<void> {
+async function examine(config: Config, run: Run): Promise<void> {
   const { dataDir } = config;
-  await run('data directory', async () => {
+  const usable = await run('data directory', async () => {
     const found = await stat(dataDir).catch(() => null);
     if (found === null) throw new Warning(`${dataDir} does not exist yet; the first start makes it`);
-    await access(dataDir, constants.R_OK | constants.W_OK).catch(() => {
-      throw new Error(`${dataDir} is not writable by this user; change its owner or SLUICE_DATA_DIR`);
+    if (!found.isDirectory()) throw unusableDataDir(dataDir, `${dataDir} is not a directory`);
+    await access(dataDir, constants.R_OK | constants.W_OK).catch((error: Error) => {
+      throw unusableDataDir(dataDir, error.message);
     });
     const open = found.mode & 0o077;
     if (open !== 0) throw new Warning(`${dataDir} can be read by other users; run: chmod 700 ${dataDir}`);
@@ -72,15 +78,15 @@ async function examine(config: Config, run: (name: string, check: Check) => Prom
     if (free < LOW_BYTES) throw new Warning(`${shown}; requests are refused when records cannot be written`);
     return shown;
   });
-  if (config.databaseUrl === null && !existsSync(join(dataDir, 'control.db')))
+  const embedded = config.databaseUrl === null;
+  if (embedded && usable && !existsSync(join(dataDir, 'control.db')))
     await run('store', async () => {
       throw new Warning('there is none yet; the first start makes it');
     });
-  else {
+  else if (!embedded || usable) {
     let tables: Tables | null = null;
     await run('store', async () => {
-      tables = await openTables(config, silentLog);
-      await tables.ping();
+      tables = await openStoredTables(config);
       const asked = systemClock.now();
       const skew = Math.abs((await tables.systemRead((tx) => tx.now())) - asked);
       if (skew > SKEW_MS)
@@ -95,7 +101,7 @@ async function examine(config: Config, run: (name: string, check: Check) => Prom
       const { openRedis } = await import('../store/redis/redis.ts');
       const redis = await openRedis({ url: redisUrl, log: silentLog, clock: systemClock });
       try {
-        await redis.counters.get(['sluice doctor']);
+        await redis.ping();
         return 'reachable';
       } finally {
         await redis.close();
@@ -107,11 +113,7 @@ async function examine(config: Config, run: (name: string, check: Check) => Prom
   });
 }
 
-async function examineStore(
-  config: Config,
-  tables: Tables,
-  run: (name: string, check: Check) => Promise<void>,
-): Promise<void> {
+async function examineStore(config: Config, tables: Tables, run: Run): Promise<void> {
   try {
     await run('master key', async () => {
       const keyring = await loadKeyring({

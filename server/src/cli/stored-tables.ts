@@ -15,7 +15,7 @@ export async function openTables(config: Config, log: Log): Promise<Tables> {
   return openPostgresTables({ url: config.databaseUrl, log });
 }
 
-/** The store of an installation that exists. A command in the wrong directory neither makes one nor looks into its own. */
+/** The store of an installation that exists, and answers. A command in the wrong directory neither makes one nor looks into its own. */
 export async function openStoredTables(config: Config): Promise<Tables> {
   if (config.databaseUrl === null) {
     const file = join(config.dataDir, 'control.db');
@@ -26,5 +26,19 @@ export async function openStoredTables(config: Config): Promise<Tables> {
       );
     });
   }
-  return openTables(config, silentLog);
+  const tables = await openTables(config, silentLog);
+  try {
+    await tables.ping();
+    return tables;
+  } catch (error) {
+    await tables.close();
+    throw await unusable(config, error);
+  }
+}
+
+/** What a start says of a store that is away: where it is, the cause and what to do. Other errors stay. */
+async function unusable({ databaseUrl }: Config, error: unknown): Promise<unknown> {
+  if (databaseUrl === null || !(error instanceof Error)) return error;
+  const { PostgresFailure, unusablePostgres } = await import('../store/postgres/client.ts');
+  return error.cause instanceof PostgresFailure ? unusablePostgres(databaseUrl, error.cause) : error;
 }

@@ -1,8 +1,8 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { SluiceError } from '../kernel/errors.ts';
-import { errorCode, readOrCreate } from './disk/files.ts';
+import { errorCode, makeDirectory, readOrCreate } from './disk/files.ts';
 import type { Mac, Macs } from './vault.ts';
 
 /**
@@ -154,7 +154,7 @@ export function parseMasterKeys(source: string, text: string): Buffer[] {
 
 async function readKeyFile(path: string, create: boolean): Promise<string> {
   if (create) {
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await makeDirectory(dirname(path), 0o700);
     return await readOrCreate(path, () => `${randomBytes(32).toString('base64')}\n`);
   }
   try {

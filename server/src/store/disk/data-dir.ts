@@ -1,12 +1,11 @@
 import { chmodSync } from 'node:fs';
-import { mkdir, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { systemClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
-import { readOrCreate } from './files.ts';
+import { makeDirectory, readOrCreate } from './files.ts';
 
 export interface DataDir extends Closable {
   /** Absolute. */
@@ -33,6 +32,16 @@ function takeLock(path: string): DatabaseSync {
   }
 }
 
+/** The error of a data directory that no server can use: which, why and what to do. `path` is absolute. */
+export function unusableDataDir(path: string, why: string, cause?: unknown): SluiceError {
+  return new SluiceError(
+    'unavailable',
+    `The data directory ${path} cannot be used (${why}). ` +
+      'Point SLUICE_DATA_DIR at a directory on a local disk that this user may write.',
+    { cause },
+  );
+}
+
 /**
  * Makes the data directory (mode 0700) when it is missing and holds it for this process until `close`.
  *
@@ -43,16 +52,10 @@ function takeLock(path: string): DatabaseSync {
  */
 export async function openDataDir(path: string, options: { readonly lock?: boolean } = {}): Promise<DataDir> {
   const absolute = resolve(path);
-  const unusable = (error: unknown): SluiceError =>
-    new SluiceError(
-      'unavailable',
-      `The data directory ${absolute} cannot be used (${error instanceof Error ? error.message : String(error)}). ` +
-        'Point SLUICE_DATA_DIR at a directory on a local disk that this user may write.',
-      { cause: error },
-    );
+  const unusable = (error: unknown) =>
+    unusableDataDir(absolute, error instanceof Error ? error.message : String(error), error);
   try {
-    await mkdir(absolute, { recursive: true, mode: 0o700 });
-    if (!(await stat(absolute)).isDirectory()) throw new Error('it is not a directory');
+    await makeDirectory(absolute, 0o700);
   } catch (error) {
     throw unusable(error);
   }

@@ -1,4 +1,4 @@
-import { type FileHandle, link, open, readFile, rename, statfs, unlink } from 'node:fs/promises';
+import { type FileHandle, link, mkdir, open, readFile, rename, stat, statfs, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -25,6 +25,27 @@ export async function syncDirectory(path: string): Promise<void> {
     await handle.sync();
   } finally {
     await handle.close();
+  }
+}
+
+/**
+ * Makes a directory and its missing parents, or takes the one that is there. Node's own recursive `mkdir` never ends
+ * below a directory that takes none, as `/proc`. Throws an Error whose message says what is in the way.
+ */
+export async function makeDirectory(path: string, mode: number): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      await mkdir(path, { mode });
+      return;
+    } catch (error) {
+      const found = await stat(path).catch(() => null);
+      if (found?.isDirectory()) return;
+      const parent = dirname(path);
+      if (found !== null) throw new Error(`${path} is not a directory`, { cause: error });
+      if (errorCode(error) !== 'ENOENT') throw error;
+      if (attempt > 1 || parent === path) throw new Error(`no directory can be made in ${parent}`, { cause: error });
+      await makeDirectory(parent, mode);
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Execute, Failure, Result } from '../sql/engine.ts';
 
@@ -183,6 +184,26 @@ export function classifyPostgres(error: unknown, columnsOf: (index: string) => r
   // Errors without a SQLSTATE come from the connection, not from the server.
   if (!SQLSTATE.test(code) || LOST.has(code.slice(0, 2)) || LOST_CODES.has(code)) return { kind: 'unavailable' };
   return { kind: 'other' };
+}
+
+/** What the operator can do about a PostgreSQL that cannot be used, by the class of its SQLSTATE or by the whole of it. */
+const ADVICE: Readonly<Record<string, string>> = {
+  '28': 'Correct user and password in SLUICE_DATABASE_URL.',
+  '3D': 'Create the database, or name another one in SLUICE_DATABASE_URL.',
+  '42': 'Give its user the rights that docs/guides/operations.md lists, or name another one in SLUICE_DATABASE_URL.',
+};
+
+/** The error of a start or a command whose PostgreSQL cannot be used: where it is, the cause and what to do, in one line. */
+export function unusablePostgres(url: string, failure: PostgresFailure): SluiceError {
+  const { code, message } = failure;
+  const advice = SQLSTATE.test(code)
+    ? (ADVICE[code.slice(0, 2)] ?? 'Mend that, or name another one in SLUICE_DATABASE_URL.')
+    : 'Start it, or correct SLUICE_DATABASE_URL.';
+  return new SluiceError(
+    'unavailable',
+    `The PostgreSQL at ${placeOf(url)} cannot be used: ${message.replace(/\s+/g, ' ').replace(/\.$/, '')}. ${advice}`,
+    { cause: failure },
+  );
 }
 
 /** Host, port and database for messages; never the password. */

@@ -8,7 +8,16 @@ import { type MigrationHost, type MigrationTx, runMigrations } from '../migratio
 import type { Change, RowSecurity } from '../ports.ts';
 import { compilerFor, type Engine, type Execute, type Failure, type Result, type Scope } from '../sql/engine.ts';
 import { Hints } from '../sql/hints.ts';
-import { alone, classifyPostgres, openPool, PostgresFailure, placeOf, RunAgain, send, transaction } from './client.ts';
+import {
+  alone,
+  classifyPostgres,
+  openPool,
+  PostgresFailure,
+  RunAgain,
+  send,
+  transaction,
+  unusablePostgres,
+} from './client.ts';
 import { Listener } from './listener.ts';
 import { Queues } from './queues.ts';
 import { applyRowSecurity, CONTROL_RULES, SYSTEM_SCOPE, type TableRules, Tenancy } from './row-security.ts';
@@ -227,8 +236,6 @@ export async function migratePostgres(
     await runMigrations({ engine: 'postgres', exclusive }, table, migrations, log);
   } catch (error) {
     if (!(error instanceof PostgresFailure)) throw error;
-    throw new SluiceError('unavailable', `The PostgreSQL at ${placeOf(url)} cannot be used: ${error.message}`, {
-      cause: error,
-    });
+    throw unusablePostgres(url, error);
   }
 }

@@ -43,6 +43,8 @@ export class Connection {
   readonly client: Redis;
   /** How often it was made anew: a server that restarts or fails over may have lost what it knew. */
   session = 0;
+  /** Why the last connection ended or was not made; empty before. */
+  reason = '';
   #lastAnswer = 0;
   /** When the first command was sent that nothing has been answered since; null while the server answers. */
   #silentSince: number | null = null;
@@ -56,14 +58,14 @@ export class Connection {
     this.client = new Redis(url, { ...OPTIONS, connectionName: `sluice-${use}` });
     let lost = false;
     // Without a listener ioredis prints errors itself; the reason is kept for the next `close`.
-    let reason = '';
     this.client.on('error', (error: Error) => {
-      reason = error.message;
+      // Node gives one error for each address of a name, and no message for the whole.
+      this.reason = error.message || String((error as AggregateError).errors?.[0]?.message ?? error);
     });
     this.client.on('close', () => {
       if (lost || this.#closed) return;
       lost = true;
-      log.warn('redis is not reachable', { use, reason });
+      log.warn('redis is not reachable', { use, reason: this.reason });
     });
     this.client.on('ready', () => {
       this.session++;

@@ -1,4 +1,5 @@
 import type { Clock } from '../../kernel/clock.ts';
+import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Cache, Counters, Feed } from '../ports.ts';
@@ -11,7 +12,7 @@ export interface RedisStore extends Closable {
   readonly counters: Counters;
   readonly cache: Cache;
   readonly feed: Feed;
-  /** Rejects while the server does not answer within a second. */
+  /** Throws SluiceError('unavailable') with place, cause and what to do while the server does not answer within a second. */
   ping(): Promise<void>;
 }
 
@@ -41,7 +42,15 @@ export async function openRedis({
     cache: new RedisCache(commands),
     feed,
     async ping() {
-      await commands.client.ping();
+      await commands.client.ping().catch((error: Error) => {
+        // The client's own error says only that it is not connected.
+        const cause = commands.client.status === 'ready' ? error.message : commands.reason || error.message;
+        throw new SluiceError(
+          'unavailable',
+          `The Redis at ${new URL(url).host} cannot be used: ${cause.replace(/\.$/, '')}. Start it, or correct SLUICE_REDIS_URL.`,
+          { cause: error },
+        );
+      });
     },
     async close() {
       await feed.close();
