@@ -278,9 +278,12 @@ function visit(found: Found, value: JsonValue, path: string, list: string, varia
 const isFree = (name: string, value: JsonValue, path: string): boolean =>
   FREE.has(name) || (name === 'parameters' && OF_TOOL.test(path)) || (FREE_OBJECTS.has(name) && isObject(value));
 
+/** What `type` of a skill says when the provider itself has made it: a word of the Messages shape. */
+const PREBUILT = 'anthropic';
+
 /** Whether the skill that an object names is one that all accounts have. */
 function isOfProvider(skill: JsonObject, id: JsonValue): boolean {
-  return skill.type === 'anthropic' || (typeof id === 'string' && PROVIDER_SKILL.test(id));
+  return skill.type === PREBUILT || (typeof id === 'string' && PROVIDER_SKILL.test(id));
 }
 
 const PROMPT = /(?:^|\.)prompt$/i;
