@@ -98,7 +98,12 @@ describe('GET /logs/{id}/decision', () => {
       config: { slug: saved.body.slug, version_id: saved.body.version_id },
       route: [
         { path: 'config', mode: 'conditional', chosen: 'config.targets[1]', why: /^conditions.0. matched$/ },
-        { path: 'config.targets[1]', mode: 'fallback', chosen: 'config.targets[1].targets[1]', why: /status 503/ },
+        {
+          path: 'config.targets[1]',
+          mode: 'fallback',
+          chosen: 'config.targets[1].targets[1]',
+          why: /^config.targets.1..targets.0. failed with status 503/,
+        },
       ].map((one) => ({ ...one, why: expect.stringMatching(one.why) })),
       target: { path: 'config.targets[1].targets[1]', provider: 'openai', provider_slug: 'openai-test' },
       attempts: [

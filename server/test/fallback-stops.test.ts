@@ -63,6 +63,51 @@ describe('the decision of a request', () => {
   });
 });
 
+describe('a target that does not exist', () => {
+  const config = {
+    strategy: { mode: 'fallback' },
+    targets: [{ provider: '@sandbox', override_params: { model: 'error?status=502' } }, { provider: '@nope' }],
+  };
+
+  it('is named in the error, with what failed before it', async () => {
+    const body = { model: 'echo', messages: [{ role: 'user', content: 'Hello' }] };
+    const answer = await server.call('/chat/completions', body, { 'x-gateway-config': JSON.stringify(config) });
+    expect(answer.status).toBe(400);
+    expect(((await answer.json()) as { message: string }).message).toMatch(
+      /^config\.targets\[1\]: No provider or virtual key with the slug "nope" exists .* Before it, config\.targets\[0\] failed with status 502\.$/,
+    );
+  });
+
+  it('is a warning when the config is saved, updated and restored, until the provider is there', async () => {
+    const made = await save(config);
+    const warnings = [{ param: 'config.targets[1].provider', message: expect.stringContaining('"@nope"') }];
+    expect([made.status, made.body.warnings]).toEqual([200, warnings]);
+    const path = `/configs/${made.body.slug}`;
+    expect((await server.admin('PUT', path, { config })).body.warnings).toEqual(warnings);
+    const restored = () => server.admin('POST', `${path}/versions/${made.body.version_id}/restore`);
+    expect((await restored()).body.warnings).toEqual(warnings);
+    await server.admin('POST', '/integrations', {
+      name: 'nope',
+      slug: 'nope',
+      ai_provider_id: 'sandbox',
+      workspace_id: server.first.workspace_id,
+    });
+    expect((await restored()).body.warnings).toBeUndefined();
+  });
+
+  it.each([
+    ['provider', { provider: '@nope2' }],
+    ['virtual_key', { virtual_key: 'nope2' }],
+    ['override_params.model', { override_params: { model: '@nope2/m' } }],
+  ])('is a warning as %s of a config with one target', async (field, one) => {
+    const { status, body } = await save(one);
+    expect([status, body.warnings]).toEqual([
+      200,
+      [{ param: `config.${field}`, message: expect.stringContaining('names "@nope2"') }],
+    ]);
+  });
+});
+
 describe('saving a config', () => {
   it('is answered with a warning where a provider that is away would stop it', async () => {
     const { status, body } = await save(fallback([429, 503]));

@@ -93,6 +93,13 @@ function splitAuthority(text: string): { host: string; port: string | null } | n
   return { host: text.slice(0, colon), port: text.slice(colon + 1) };
 }
 
+/** `host:port` as an entry of the trusted hosts. */
+const placeOf = (hostname: string, port: number): string =>
+  `${hostname.includes(':') ? `[${hostname}]` : hostname}:${port}`;
+
+const remedy = (hostname: string, port: number): string =>
+  `to allow it, the operator adds ${placeOf(hostname, port)} to SLUICE_TRUSTED_HOSTS and restarts Sluice`;
+
 export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
   const { clock } = options;
   const trust = compileTrustedHosts(options.trustedHosts);
@@ -127,12 +134,17 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
   }
 
   /** Why an address may not be connected to, or null. Completes "The host …"; never names the address. */
-  function addressFault(bytes: readonly number[] | null, port: number, trustedHost: boolean): string | null {
+  function addressFault(
+    bytes: readonly number[] | null,
+    hostname: string,
+    port: number,
+    trustedHost: boolean,
+  ): string | null {
     if (bytes === null) return 'has no usable address';
     if (isNeverTrusted(bytes)) return 'is a metadata or reserved address, which is never reachable';
     if (isOwnListener(bytes, port)) return 'is this gateway itself';
     if (trustedHost || isPublic(bytes) || trust.address(bytes)) return null;
-    return 'is not a public address; the operator can allow it with SLUICE_TRUSTED_HOSTS';
+    return `is not a public address; ${remedy(hostname, port)}`;
   }
 
   function check(url: string, policy: EgressPolicy): CheckedUrl {
@@ -181,11 +193,11 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
       if (fault) return refuse(`The host of the URL ${fault}`);
       if (isRefusedName(hostname)) return refuse(`The host ${hostname} is never reachable`);
       if (!trusted && isInternalName(hostname)) {
-        return refuse(`The host ${hostname} is internal; the operator can allow it with SLUICE_TRUSTED_HOSTS`);
+        return refuse(`The host ${placeOf(hostname, port)} is internal; ${remedy(hostname, port)}`);
       }
     } else {
-      const fault = addressFault(bytes, port, trusted);
-      if (fault) return refuse(`The host ${hostname} ${fault}`);
+      const fault = addressFault(bytes, hostname, port, trusted);
+      if (fault) return refuse(`The host ${placeOf(hostname, port)} ${fault}`);
     }
     if (REFUSED_PORTS.has(port)) return refuse(`Port ${port} is never reachable`);
 
@@ -223,16 +235,17 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
     } else {
       const fault = nameFault(hostname);
       if (fault) throw refuse(`The host of the URL ${fault}`);
-      if (isRefusedName(hostname) || (!trusted && isInternalName(hostname))) {
-        throw refuse(`The host ${hostname} is not reachable`);
+      if (isRefusedName(hostname)) throw refuse(`The host ${hostname} is never reachable`);
+      if (!trusted && isInternalName(hostname)) {
+        throw refuse(`The host ${placeOf(hostname, port)} is internal; ${remedy(hostname, port)}`);
       }
       const localhost = hostname === 'localhost' || hostname.endsWith('.localhost');
       list = localhost ? ['127.0.0.1', '::1'] : await dns.lookup(hostname, organisationId, trusted);
     }
     if (REFUSED_PORTS.has(port)) throw refuse(`Port ${port} is never reachable`);
     for (const address of list) {
-      const fault = addressFault(addressBytes(address), port, trusted);
-      if (fault) throw refuse(`The host ${hostname} ${fault}`);
+      const fault = addressFault(addressBytes(address), hostname, port, trusted);
+      if (fault) throw refuse(`The host ${placeOf(hostname, port)} ${fault}`);
     }
     return list;
   }
@@ -256,7 +269,7 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
           addresses(hostname, port, organisationId, (message) => new SluiceError('bad_call', message)),
         mayStay: (remote, hostname, port) => {
           const bytes = addressBytes(remote);
-          return bytes !== null && addressFault(bytes, port, trust.host(hostname, port)) === null;
+          return bytes !== null && addressFault(bytes, hostname, port, trust.host(hostname, port)) === null;
         },
       });
     },

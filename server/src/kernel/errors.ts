@@ -119,4 +119,9 @@ export class SluiceError extends Error {
     this.status = options.status ?? ERRORS[kind].status;
     this.type = options.type ?? ERRORS[kind].type;
   }
+
+  /** The same failure in other words. */
+  reworded(message: string): SluiceError {
+    return Object.assign(new SluiceError(this.kind, message), { ...this });
+  }
 }

@@ -135,7 +135,12 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
     if (result !== null) {
       // It may have been found to fail since the first target was called.
       if (!ignored && !mayCall(x, walk, child)) continue;
-      walk.decisions.push({ path: node.path, mode: node.kind, chosen: child.path, why: reasonOf(x, result) });
+      walk.decisions.push({
+        path: node.path,
+        mode: node.kind,
+        chosen: child.path,
+        why: reasonOf(x, result, targets[i - 1]?.path),
+      });
       walker.passOver(result);
     }
     const codes = child.onStatusCodes ?? node.statusCodes;
@@ -270,11 +275,10 @@ function leftOut(x: Exchange, targets: readonly RouteNode[]): Pick<RouteDecision
   return { left_out: out };
 }
 
-/** Why what a target answered is not given. */
-function reasonOf(x: Exchange, result: AttemptResult): string {
-  if (result.kind === 'done') return `status ${x.status}`;
-  const [status, code] = outcomeOf(result);
-  return code === null ? `status ${status}` : `status ${status}, ${code}`;
+/** Why what a target answered is not given; `path` is the target's. */
+function reasonOf(x: Exchange, result: AttemptResult, path = ''): string {
+  const [status, code] = result.kind === 'done' ? [x.status, null] : outcomeOf(result);
+  return `${path} failed with status ${status}${code === null ? '' : ` (${code})`}`;
 }
 
 /**

@@ -74,14 +74,28 @@ function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target 
       target.bind(x.operation.id, target.sends(x.model), x);
     } catch (error) {
       const scored = walk.scored?.find(({ path }) => path === leaf.path);
-      if (scored !== undefined && error instanceof SluiceError) scored.problem = error.message;
-      throw error;
+      if (!(error instanceof SluiceError)) throw error;
+      if (scored !== undefined) scored.problem = error.message;
+      throw atTarget(x, leaf, error);
     }
     // A caller's own credential is this caller's.
     if (target.stored !== null && plan.shared) plan.targets.set(leaf, target);
   }
   walk.targets.set(leaf, target);
   return target;
+}
+
+/**
+ * The fault of a target that could not be called at all. It says which one, and what failed before: of several targets the
+ * last one's error is the caller's, who would take a mistake in the config for all there is.
+ */
+function atTarget(x: Exchange, leaf: Leaf, error: SluiceError): SluiceError {
+  const before = x.attempts.findLast(({ target }) => target !== leaf.path);
+  const failed =
+    before === undefined
+      ? ''
+      : ` Before it, ${before.target} failed with ${before.status === null ? before.error : `status ${before.status}`}.`;
+  return error.reworded(`${leaf.path}: ${error.message}${failed}`);
 }
 
 function isExpired(x: Exchange, { stored }: Target): boolean {

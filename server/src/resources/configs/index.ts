@@ -5,6 +5,8 @@ import { slugify, uuidv7 } from '../../kernel/id.ts';
 import type { JsonValue } from '../../kernel/json.ts';
 import { itemsOf, MAX_ITEMS } from '../../kernel/json-items.ts';
 import { JsonScanError, scanJson } from '../../kernel/json-scan.ts';
+import { quotedName } from '../../kernel/quoted.ts';
+import type { TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { actorId, type Patch, refuse, refuseIssues, requireWorkspace } from '../common.ts';
 import { changedColumns, defineResource, findRow, listOf, notFound, pageFields, pageOf } from '../define.ts';
@@ -16,7 +18,7 @@ import type { FindReferences, Reference } from '../references.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { name, toIso } from '../shapes.ts';
 import { type ConfigWarning, lintConfig } from './lint.ts';
-import { type Config, guardrailSlugs, parseConfig } from './schema.ts';
+import { type Config, guardrailSlugs, parseConfig, providerSlugs } from './schema.ts';
 import { maskConfig, openConfig, sealConfig } from './secrets.ts';
 import { describeConfig } from './structure.ts';
 
@@ -104,9 +106,36 @@ function presentRow(row: Row<'configs'>) {
 }
 
 /** The answer's warnings; nothing where there are none. */
-function warned(config: Config): { warnings?: ConfigWarning[] } {
-  const found = lintConfig(config);
+async function warned(
+  tx: TenantTx,
+  workspaceId: string,
+  config: Config,
+): Promise<{ warnings?: readonly ConfigWarning[] }> {
+  const found = [...lintConfig(config), ...(await unknownProviders(tx, workspaceId, config))];
   return found.length === 0 ? {} : { warnings: found };
+}
+
+/** A provider that is named and not there is no fault: it may be added after its config. */
+async function unknownProviders(tx: TenantTx, workspaceId: string, config: Config): Promise<ConfigWarning[]> {
+  const named = providerSlugs(config);
+  if (named.length === 0) return [];
+  const where = {
+    workspace_id: workspaceId,
+    status: { not: 'archived' },
+    slug: { in: [...new Set(named.map(({ slug }) => slug))] },
+  } as const;
+  const known = new Set<string>();
+  for (const table of ['providers', 'virtual_keys'] as const)
+    for (const row of await tx.list(table, { where })) known.add(row.slug);
+  return named
+    .filter(({ slug }) => !known.has(slug))
+    .map(({ slug, path }) => {
+      const param = formatPath(path, 'config');
+      return {
+        param,
+        message: `${param} names ${quotedName(`@${slug}`)}, and this workspace has no such provider or virtual key. Add it, or requests that go there are refused; GET /v1/providers lists those there are.`,
+      };
+    });
 }
 
 async function presentVersion(row: Row<'configs'>, version: Row<'config_versions'>) {
@@ -237,7 +266,13 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
       const sealed = await insertVersion(call, row, 1, config, null);
       call.audited(row.id, { before: null, after: { ...row, config: sealed }, table: 'configs' });
       call.tx.changed({ workspaceId, topic: 'configs', entityId: row.id });
-      return { id: row.id, slug: row.slug, version_id: row.version_id, object: 'config', ...warned(config) };
+      return {
+        id: row.id,
+        slug: row.slug,
+        version_id: row.version_id,
+        object: 'config',
+        ...(await warned(call.tx, workspaceId, config)),
+      };
     },
   };
 
@@ -278,7 +313,10 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
       call.audited(row.id, changedColumns('configs', row, patch));
       await call.tx.update('configs', { id: row.id }, patch);
       call.tx.changed({ workspaceId: row.workspace_id, topic: 'configs', entityId: row.id });
-      return { version_id: patch.version_id ?? row.version_id, ...(saved === null ? {} : warned(saved)) };
+      return {
+        version_id: patch.version_id ?? row.version_id,
+        ...(saved === null ? {} : await warned(call.tx, row.workspace_id, saved)),
+      };
     },
   };
 
@@ -352,15 +390,16 @@ export function configsResource(ports: ReferencePorts): AnyAction[] {
       const former = await findVersion(call, row);
       const opened = await openConfig(call.vault, call.tenant, former.id, former.config);
       // The rules may have become stricter since it was saved.
+      const config = await readConfig(call, row.workspace_id, opened);
       const patch: Patch<'configs'> = {
-        version_id: await addVersion(call, row, await readConfig(call, row.workspace_id, opened)),
+        version_id: await addVersion(call, row, config),
         updated_by: actorId(call.principal),
         last_updated_at: call.clock.now(),
       };
       call.audited(row.id, changedColumns('configs', row, patch));
       await call.tx.update('configs', { id: row.id }, patch);
       call.tx.changed({ workspaceId: row.workspace_id, topic: 'configs', entityId: row.id });
-      return { version_id: patch.version_id };
+      return { version_id: patch.version_id, ...(await warned(call.tx, row.workspace_id, config)) };
     },
   };
 

@@ -43,6 +43,20 @@ export function parseConfig(value: unknown, options: ParseOptions): ParsedConfig
   return broken.length > 0 ? { ok: false, issues: broken.slice(0, MAX_ISSUES) } : { ok: true, config: parsed.data };
 }
 
+/** Every stored provider and virtual key named anywhere in a config, with where: `targets[1].provider`. */
+export function providerSlugs(config: Config): { slug: string; path: (string | number)[] }[] {
+  const out: { slug: string; path: (string | number)[] }[] = [];
+  walk(config, [], ({ virtual_key, provider, override_params }, path) => {
+    const model = (override_params as { model?: unknown } | undefined)?.model;
+    // As requests read it: the first that is there decides.
+    if (virtual_key) out.push({ slug: virtual_key, path: [...path, 'virtual_key'] });
+    else if (provider?.startsWith('@')) out.push({ slug: provider.slice(1), path: [...path, 'provider'] });
+    else if (!provider && typeof model === 'string' && /^@[^/]+\//.test(model))
+      out.push({ slug: model.slice(1, model.indexOf('/')), path: [...path, 'override_params', 'model'] });
+  });
+  return out;
+}
+
 /**
  * Every guardrail named anywhere in a config, by slug or id, with where its name stands: `targets[0].input_guardrails[1]`,
  * or `before_request_hooks[0].id` of an entry without checks of its own.
