@@ -142,15 +142,28 @@ export function resultLine(provider: Provider, batch: Batch, line: JsonObject, n
   }
 }
 
+/** Characters of a batch's first error that the refusal of its output repeats. */
+const SHOWN_ERROR = 300;
+
 /** Refuses to read the output of a batch that is not done; one that ended early may have part of it. */
-export function needsOutput(batch: Batch, files: readonly string[]): void {
+export function needsOutput(batch: Pick<Batch, 'status' | 'errors'>, files: readonly string[]): void {
   if (batch.status === 'completed' || (FINAL_BATCH.has(batch.status) && files.length > 0)) return;
+  const status = quoted(batch.status);
   throw new SluiceError(
     'invalid_request',
     FINAL_BATCH.has(batch.status)
-      ? `The batch is ${quoted(batch.status)} and has no output.`
-      : `The batch is ${quoted(batch.status)}; its output can be read once it is "completed".`,
+      ? `The batch is ${status} and has no output. ${whyNoOutput(batch)}`
+      : `The batch is ${status}; its output can be read once it is "completed". GET /v1/batches/{batch_id} shows its progress.`,
   );
+}
+
+function whyNoOutput({ errors }: Pick<Batch, 'errors'>): string {
+  const [first, ...more] = errors?.data ?? [];
+  if (first === undefined) return 'Create the batch again.';
+  const line = first.line == null ? 'Its error' : `The error of line ${first.line}`;
+  const others = more.length === 0 ? '' : ` (GET /v1/batches/{batch_id} lists ${more.length} more)`;
+  const message = first.message.slice(0, SHOWN_ERROR).replace(/\.$/, '');
+  return `${line}: ${message}${others}. Mend what it names and create the batch again.`;
 }
 
 /**

@@ -424,7 +424,12 @@ describe.each(ENGINES)('gateway-managed batches on %s', (engine) => {
         [12, 'unknown_field', 'priority'],
       ]);
       expect(world.lines).toEqual([]);
-      expect(await refusal(() => world.output(made.id))).toMatchObject({ status: 400 });
+      expect(await refusal(() => world.output(made.id))).toMatchObject({
+        status: 400,
+        message: expect.stringMatching(
+          /^The batch is "failed" and has no output\. The error of line 2: .+ \(GET .+ lists 9 more\)\. Mend what/,
+        ),
+      });
     });
 
     it('a line that would exhaust the process is a fault like any other', async () => {

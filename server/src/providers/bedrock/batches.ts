@@ -8,6 +8,7 @@ import { eachAtOnce } from '../aws/at-once.ts';
 import { awsErrorName } from '../aws/errors.ts';
 import { s3List, s3Sent } from '../aws/s3.ts';
 import { bedrockUri, fileId, parseFileId, type S3Place, s3Uri } from '../aws/s3-uri.ts';
+import { needsOutput } from '../batch-lines.ts';
 import { textSetting } from '../settings.ts';
 import type { AdapterContext, BatchesAdapter } from '../training.ts';
 import { epochOf, integerOf, invalidAnswer, Refusals, textOf } from '../training-calls.ts';
@@ -301,11 +302,7 @@ export const batches: BatchesAdapter = {
   /** Reads every file the job wrote, one after the other; the manifest holds no lines. */
   async output(id, context) {
     const job = await get(id, context);
-    if (!hasOutput(job)) {
-      throw new SluiceError('validation', 'The batch has no output yet: its status is not completed.', {
-        param: 'batch_id',
-      });
-    }
+    if (!hasOutput(job)) needsOutput(batchOf(job, { endpoint: '', metadata: null }), []);
     const folder = outputFolder(job);
     const own = textSetting(context.credentials, 'aws_s3_bucket');
     if (own !== undefined && own !== folder.bucket) {

@@ -133,7 +133,7 @@ const createAction: AnyAction = {
     body: {
       name: 'No card numbers',
       checks: [{ id: 'gateway.pii', parameters: { categories: ['CREDIT_CARD'] } }],
-      actions: { deny: true, async: false, on_success: {}, on_fail: {} },
+      actions: { deny: true },
     },
   },
   tag: 'Guardrails',

@@ -6,6 +6,7 @@ import { uuidv7 } from '../../kernel/id.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { quotedName } from '../../kernel/quoted.ts';
 import { type Batch, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
+import { needsOutput } from '../../providers/batch-lines.ts';
 import { parseModel } from '../../providers/models.ts';
 import type { AdapterContext, BatchesAdapter, PreparedCall } from '../../providers/training.ts';
 import { type Account, type ObjectAnswer, type ObjectCall, UNLIMITED } from '../../runtime/object-call.ts';
@@ -237,17 +238,9 @@ export class ManagedBatches {
   async output(call: ObjectCall): Promise<ObjectAnswer> {
     const row = await this.#row(call);
     refuseUnjudged(call, row);
-    const { status, output_file_id: output, error_file_id: errors } = publicOf(row);
-    const files = [output, errors].filter((id) => typeof id === 'string');
-    // A batch that ended early may have part of it.
-    if (status !== 'completed' && !(FINAL_BATCH.has(status) && files.length > 0)) {
-      throw new SluiceError(
-        'invalid_request',
-        FINAL_BATCH.has(status)
-          ? `The batch is ${status} and has no output.`
-          : `The batch is ${status}; its output can be read once it is completed.`,
-      );
-    }
+    const batch = publicOf(row);
+    const files = [batch.output_file_id, batch.error_file_id].filter((id) => typeof id === 'string');
+    needsOutput(batch, files);
     const tenant = this.#tenant(call);
     const { blobs } = this.#services;
     async function* whole() {

@@ -7,7 +7,7 @@ import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Batch, BatchRequest, BatchStatus } from '../../operations/training.ts';
 import { FINAL_BATCH } from '../../operations/training.ts';
-import type { ResultLine } from '../../providers/batch-lines.ts';
+import { needsOutput, type ResultLine } from '../../providers/batch-lines.ts';
 import type { AdapterContext, BatchesAdapter } from '../../providers/training.ts';
 import { type BatchFault, checkBatchInput, isFault, readBatchLine } from '../managed/batch-input.ts';
 import { isBlank, linesOf } from '../managed/lines.ts';
@@ -248,13 +248,7 @@ export function sandboxBatches(parts: FileParts & { readonly batches: Objects<Ba
 
     async output(id, context) {
       const batch = await settled(await batches.get(id), context.now());
-      const status = statusAt(batch, context.now());
-      if (status !== 'completed') {
-        throw new SluiceError(
-          'invalid_request',
-          `The batch is ${status}; its output can be read once it is completed.`,
-        );
-      }
+      needsOutput(batchAt(batch, context.now()), []);
       async function* whole() {
         for (const file of [batch.data.outcome?.output, batch.data.outcome?.errors]) {
           const stream = file == null ? null : await blobs.get(tenant, file);
