@@ -70,8 +70,8 @@ const UNKNOWN: ReadonlySet<string> = new Set([
 const KEPT: ReadonlySet<string> = new Set(['prompt', 'voice', 'audio']);
 /** A voice that the account made; those of the provider have plain names. */
 const OWN_VOICE = /^voice_/i;
-/** Skills of the provider itself. */
-const PROVIDER_SKILL = /^openai-/;
+/** Skills of the provider itself have plain names (`pdf`); the account's have ids that were made up (`skill_01A…`). */
+const PROVIDER_SKILL = /^[a-z-]+$/;
 
 const FIELDS: ReadonlySet<string> = new Set([...Object.keys(IDS), ...ADDRESSES, ...UNKNOWN]);
 
@@ -264,7 +264,7 @@ function visit(found: Found, value: JsonValue, path: string, list: string, varia
     if (!variable && isFree(name, inner, path)) continue;
     const param = at(path, name);
     const lower = name.toLowerCase();
-    if (lower === 'skill_id' && isOfProvider(value, inner)) continue;
+    if (lower === 'skill_id' && typeof inner === 'string' && PROVIDER_SKILL.test(inner)) continue;
     found.field(lower, inner, param);
     if (lower === 'variables' && isObject(inner) && PROMPT.test(path)) {
       // The names are the prompt's own and mean nothing; the values are parts of a message.
@@ -277,14 +277,6 @@ function visit(found: Found, value: JsonValue, path: string, list: string, varia
 
 const isFree = (name: string, value: JsonValue, path: string): boolean =>
   FREE.has(name) || (name === 'parameters' && OF_TOOL.test(path)) || (FREE_OBJECTS.has(name) && isObject(value));
-
-/** What `type` of a skill says when the provider itself has made it: a word of the Messages shape. */
-const PREBUILT = 'anthropic';
-
-/** Whether the skill that an object names is one that all accounts have. */
-function isOfProvider(skill: JsonObject, id: JsonValue): boolean {
-  return skill.type === PREBUILT || (typeof id === 'string' && PROVIDER_SKILL.test(id));
-}
 
 const PROMPT = /(?:^|\.)prompt$/i;
 

@@ -20,13 +20,14 @@ import { ClientSide, LARGE_BYTES } from './client-side.ts';
 import { failureIn, memberOf, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
 import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
+import { erased, Held } from './held.ts';
 import { Joint } from './join.ts';
 import { answerTouches, framingOf, headerOf, isJson, joined, nameOf, shownLength, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
 import { followShown, goesOnFrom } from './rescue.ts';
 import { Sample } from './sample.ts';
 import { Times } from './times.ts';
-import { StreamWatch, silent } from './watch.ts';
+import { asSeen, StreamWatch } from './watch.ts';
 import { errorAmong, noJson, readObject, readWhole, recordFailure, tooMuch, unfit } from './whole.ts';
 
 /** An answer this small is sent in one piece, head and body together. */
@@ -59,7 +60,7 @@ export class Relay implements WireHandler {
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   readonly #sample = new Sample();
-  #held: Buffer | null = null;
+  #held: Held | null = null;
   readonly #client: ClientSide;
   #events: EventReader | null = null;
   #watch: StreamWatch | null = null;
@@ -214,18 +215,7 @@ export class Relay implements WireHandler {
   onError(error: SluiceError): void {
     if (this.#settled || this.#gate?.over) return;
     this.#estimateUsage();
-    this.#finish({ kind: 'failed', error: this.#asSeen(error) });
-  }
-
-  /** What failed the call, as it stands to the answer. */
-  #asSeen(error: SluiceError): SluiceError {
-    const shown = this.#x.headSent;
-    if (error.kind === 'upstream_idle')
-      return silent((this.#x.stream ? this.#target.limits.stream : this.#target.limits.whole).idleMs, shown);
-    if (!shown || error.kind !== 'upstream_unreachable') return error;
-    return new SluiceError('upstream_cut', 'The provider cut the connection before the answer was complete.', {
-      detail: error.detail ?? error.message,
-    });
+    this.#finish({ kind: 'failed', error: asSeen(this.#x, this.#target, error) });
   }
 
   #finish(result: AttemptResult): void {
@@ -306,8 +296,8 @@ export class Relay implements WireHandler {
   #bytes(chunk: Buffer): void {
     this.#sample.add(chunk);
     if (this.#x.headSent) {
-      if (this.#held !== null) this.#client.write(this.#held);
-      this.#held = chunk;
+      const part = this.#held?.add(chunk) ?? null;
+      if (part !== null) this.#client.write(part);
       return;
     }
     this.#pending.push(chunk);
@@ -330,9 +320,14 @@ export class Relay implements WireHandler {
     if (this.#pendingBytes <= RESCUED_BYTES && this.#rescuable) return;
     const slow = this.#x.services.clock.monotonic() - this.times.headAt > WHOLE_MS;
     if (this.#pendingBytes <= WHOLE_BYTES && !slow) return;
+    const held = new Held(this.#target, this.#headers);
+    if (held.waits(this.#pending, this.#pendingBytes)) return;
+    this.#held = held;
     this.#client.start(shownLength(this.#headers), null);
-    this.#held = this.#pending.pop() ?? null;
-    for (const part of this.#pending) this.#client.write(part);
+    for (const pending of this.#pending) {
+      const part = held.add(pending);
+      if (part !== null) this.#client.write(part);
+    }
     this.#pending = [];
   }
 
@@ -362,10 +357,13 @@ export class Relay implements WireHandler {
     this.#takeUsage();
     if (this.#beside && x.guard !== null) judgeBeside(x, x.guard, this.#answerOf(body));
     if (x.headSent) {
-      this.#client.endTail(this.#held === null ? [] : [this.#held]);
+      this.#client.endTail(this.#held?.last() ?? []);
       this.#finish({ kind: 'done' });
-    } else if (this.#kept) this.#endJudged(Buffer.concat(this.#pending), null);
-    else this.#endWhole(this.#pending, this.#pendingBytes, null);
+      return;
+    }
+    const parts = new Held(this.#target, this.#headers).whole(this.#pending);
+    if (this.#kept) this.#endJudged(Buffer.concat(parts), null);
+    else this.#endWhole(parts, parts === this.#pending ? this.#pendingBytes : (parts[0]?.length ?? 0), null);
   }
 
   /** Nobody has seen anything of the answer, and another attempt may follow. */
@@ -450,7 +448,7 @@ export class Relay implements WireHandler {
     x.creation?.whole(raw, null);
     this.#noteFailure(failureIn(x.operation, out));
     this.#takeUsage();
-    const bytes = touched ? Buffer.from(JSON.stringify(out)) : raw;
+    const bytes = erased(touched ? Buffer.from(JSON.stringify(out)) : raw, this.#target);
     if (this.#kept) this.#endJudged(bytes, 'application/json');
     else this.#endWhole([bytes], bytes.length, 'application/json');
   }

@@ -205,6 +205,15 @@ export function silent(ms: number, shown: boolean): SluiceError {
   });
 }
 
+/** What failed the call, as it stands to the answer. */
+export function asSeen(x: Exchange, { limits }: Target, error: SluiceError): SluiceError {
+  if (error.kind === 'upstream_idle') return silent((x.stream ? limits.stream : limits.whole).idleMs, x.headSent);
+  if (!x.headSent || error.kind !== 'upstream_unreachable') return error;
+  return new SluiceError('upstream_cut', 'The provider cut the connection before the answer was complete.', {
+    detail: error.detail ?? error.message,
+  });
+}
+
 const NOTHING_KNOWN: JsonObject = {};
 const PING = Buffer.from('"ping"');
 const PING_BYTES = 64;
