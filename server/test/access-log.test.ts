@@ -122,8 +122,8 @@ describe('the operational log names', () => {
     expect(answer.status).toBe(429);
     expect(fieldsOf('a limit refused a request')).toEqual([
       expect.objectContaining({
-        request: answer.headers.get('x-gateway-request-id'),
-        key: id,
+        request_id: answer.headers.get('x-gateway-request-id'),
+        api_key_id: id,
         type: 'rate',
         owner: 'key',
       }),
@@ -136,7 +136,7 @@ describe('the operational log names', () => {
     expect(answer.status).toBe(446);
     const [fields] = fieldsOf('a guardrail refused a request');
     expect(fields).toMatchObject({
-      workspace: first.workspace_id,
+      workspace_id: first.workspace_id,
       guardrails: [expect.stringContaining('CREDIT_CARD')],
     });
     expect(JSON.stringify(logged)).not.toMatch(/4111|canary/);

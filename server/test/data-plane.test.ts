@@ -293,6 +293,28 @@ describe('credentials', () => {
     expect(await answer.json()).toMatchObject({ error: { code: 'AB03' } });
   });
 
+  it.each(['sk-proj-abcdefghijklmnop', 'gsk_abcdefgh', 'AIzaSyAbCdEf'])(
+    'a key of a provider in the place of a key of Sluice is recognised, and not repeated: %s',
+    async (theirs) => {
+      for (const [header, value] of [
+        ['x-gateway-api-key', theirs],
+        ['authorization', `Bearer ${theirs}`],
+      ] as const) {
+        const answer = await own({ [header]: value });
+        const text = await answer.text();
+        expect([answer.status, text]).toEqual([
+          401,
+          expect.stringMatching(
+            /looks like the key of a provider \(it begins with \S+\)\. Send a key of Sluice as x-gateway-api-key/,
+          ),
+        ]);
+        expect(text).not.toContain(theirs);
+      }
+      const other = await own({ 'x-gateway-api-key': 'nonsense' });
+      expect(await other.text()).toContain('keys of Sluice begin with slc_. Check that');
+    },
+  );
+
   it('a stored credential never leaves for a host named by the request', async () => {
     const before = upstream.received.length;
     const answer = await own({

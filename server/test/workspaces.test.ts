@@ -593,6 +593,16 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
       refused(await call('GET', `/v1/configs?workspace_id=${slug}`), 404, 'AB02', 'workspace_id');
     });
 
+    it('with another name than its own it stays, and the answer says which name it has', async () => {
+      const { slug } = await create({ name: '🚀 Search' });
+      const path = `/v2/workspaces/${slug}`;
+      const answer = await call('DELETE', path, { name: 'Search' });
+      refused(answer, 400, 'AB01', 'name');
+      expect(answer.text).toContain('The name of the workspace in the path is');
+      expect(answer.text).toContain('🚀 Search');
+      ok(await call('DELETE', path, { name: '🚀 Search' }));
+    });
+
     it('the default workspace stays, and may be changed like any other', async () => {
       ok(await put(on.admin.a.workspace_id, { name: 'Main' }));
       expect(await get(on.admin.a.workspace_slug)).toMatchObject({ name: 'Main', is_default: 1, status: 'active' });

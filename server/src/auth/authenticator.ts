@@ -66,15 +66,29 @@ interface Entry {
 
 type Refusal = 'unknown' | 'expired' | 'revoked';
 
-const REFUSALS: Record<Refusal | 'malformed', string> = {
-  malformed: 'The API key is not valid: it does not have the form of a key. Check that it was copied completely.',
+const REFUSALS: Record<Refusal, string> = {
   unknown: 'The API key is not valid. Check that it was copied completely, or create a new one.',
   expired: 'The API key has expired. Create a new one, or ask an administrator to prolong it.',
   revoked: 'The API key has been revoked. Create a new one.',
 };
 
 const TOO_MANY = 'Too many failed attempts. Wait before trying another key.';
-const refusal = (reason: Refusal | 'malformed') => new SluiceError('unauthenticated', REFUSALS[reason]);
+const refusal = (reason: Refusal) => new SluiceError('unauthenticated', REFUSALS[reason]);
+
+/** How keys of well-known providers begin. Shown to a caller who sent one, as a part that is no secret. */
+const PROVIDER_KEY = /^(?:sk-|gsk_|xai-|pplx-|nvapi-|hf_|AIza)/;
+
+/** The error of a text that is no key of Sluice, by what it looks like. */
+function malformed(token: string): SluiceError {
+  const theirs = PROVIDER_KEY.exec(token)?.[0];
+  if (theirs !== undefined)
+    return new SluiceError(
+      'unauthenticated',
+      `This looks like the key of a provider (it begins with ${theirs}). Send a key of Sluice as x-gateway-api-key; it begins with slc_. A provider's key belongs on a stored provider, or into Authorization beside the key of Sluice.`,
+    );
+  const wrong = token.startsWith('slc_') ? 'it does not have the form of a key' : 'keys of Sluice begin with slc_';
+  return new SluiceError('unauthenticated', `The API key is not valid: ${wrong}. Check that it was copied completely.`);
+}
 
 export function createAuthenticator(options: AuthenticatorOptions): Authenticator {
   return new KeyAuthenticator(options);
@@ -110,7 +124,7 @@ class KeyAuthenticator implements Authenticator {
   }
 
   authenticate(token: string, address = ''): Principal | Promise<Principal> {
-    if (token.length !== KEY_LENGTH) throw refusal('malformed');
+    if (token.length !== KEY_LENGTH) throw malformed(token);
     const id = hash('sha256', token, 'hex');
     const entry = this.#entries.get(id);
     if (entry !== undefined) {
@@ -126,7 +140,7 @@ class KeyAuthenticator implements Authenticator {
       this.#refused.delete(id);
     }
     const parsed = parseKey(token);
-    if (parsed === null) throw refusal('malformed');
+    if (parsed === null) throw malformed(token);
     // A known key never gets here, so this costs the callers of an address nothing but a guesser's flood.
     if (!this.#addresses.mayLook(address)) throw tooMany(this.#addresses.blockedFor(address), TOO_MANY);
     return this.#load(id, parsed, address);
@@ -190,7 +204,7 @@ class KeyAuthenticator implements Authenticator {
 
   async #again(id: string, token: string, address: string, entry: Entry, seen: number): Promise<Principal> {
     const parsed = parseKey(token);
-    if (parsed === null) throw refusal('malformed');
+    if (parsed === null) throw malformed(token);
     try {
       return await this.#load(id, parsed, address);
     } catch (error) {

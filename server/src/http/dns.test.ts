@@ -133,6 +133,6 @@ describe('a name that cannot be looked up', () => {
     const { asked, told } = lookup(answer);
     await expect(asked).rejects.toThrow(message);
     const why = message.split(': ')[1];
-    expect(told).toEqual([['dns', { host: 'api.openai.com', organisation: 'org', why }]]);
+    expect(told).toEqual([['dns', { host: 'api.openai.com', organisation_id: 'org', why }]]);
   });
 });

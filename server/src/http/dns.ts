@@ -175,7 +175,7 @@ export function createDns(options: {
   }
 
   function failed(name: string, organisation: string, why: string, detail?: unknown): SluiceError {
-    notes('dns', { host: name, organisation, why });
+    notes('dns', { host: name, organisation_id: organisation, why });
     return new SluiceError('upstream_unreachable', `DNS lookup for ${name} failed: ${why}`, { detail });
   }
 

@@ -1,5 +1,5 @@
 import type { Clock } from './clock.ts';
-import type { Log } from './log.ts';
+import type { Log, LogFields } from './log.ts';
 
 /** How many lines at once, and how many a second after that. */
 export interface NoteBound {
@@ -50,7 +50,7 @@ export const NOTES = {
 export type NoteKind = keyof typeof NOTES;
 
 /** One warning for each such event, bounded for each kind by itself, so that a flood fills neither a disk nor the log. */
-export type Notes = (kind: NoteKind, fields: Readonly<Record<string, unknown>>) => void;
+export type Notes = (kind: NoteKind, fields: LogFields) => void;
 
 /** Of one kind: 20 lines at once, then one a second, about 30 MB a day at most. */
 const BOUND: NoteBound = { burst: 20, perSecond: 1 };

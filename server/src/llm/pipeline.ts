@@ -126,7 +126,7 @@ export async function run(x: Exchange): Promise<void> {
         const pending = TAIL[i]?.(x);
         if (pending) await pending;
       } catch (error) {
-        x.services.log.error('a final step failed', { request: x.id, error: String(error) });
+        x.services.log.error('a final step failed', { request_id: x.id, error: String(error) });
       }
     }
     unwatchClient(x);

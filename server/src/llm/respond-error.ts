@@ -17,10 +17,13 @@ function isRefusal(error: SluiceError): boolean {
 
 /** A line for operators of what callers will ask about. Nothing of the request's contents is in it. */
 function noteRefusal(x: Exchange, error: SluiceError): void {
-  const { principal, id: request } = x;
-  const organisation = principal?.organisationId;
-  const workspace = principal?.workspaceId;
-  const caller = { request, organisation, workspace, key: principal?.keyId };
+  const { principal } = x;
+  const caller = {
+    request_id: x.id,
+    organisation_id: principal?.organisationId,
+    workspace_id: principal?.workspaceId,
+    api_key_id: principal?.keyId,
+  };
   if (error instanceof LimitRefused)
     x.services.notes('limit', { ...caller, type: error.by.limit, owner: error.by.kind, id: error.by.id });
   else if (error.kind === 'hooks_failed' && x.guard !== null)
@@ -44,12 +47,12 @@ export function respondError(x: Exchange, thrown: unknown): void {
         );
   if (!(thrown instanceof SluiceError)) {
     x.services.log.error('a data-plane request failed unexpectedly', {
-      request: x.id,
+      request_id: x.id,
       error: (thrown as Error)?.stack ?? String(thrown),
     });
   } else if (error.status >= 500 && error.detail !== undefined) {
     x.services.log.warn('a data-plane request failed', {
-      request: x.id,
+      request_id: x.id,
       kind: error.kind,
       detail: String(error.detail),
     });

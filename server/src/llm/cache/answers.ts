@@ -82,7 +82,7 @@ export function createAnswers(parts: { readonly cache: Cache; readonly similar: 
         }
         return policy.mode === 'semantic' && (await alike(x, target, prepared, policy, caching));
       } catch (error) {
-        log.warn('the cache could not be asked', { request: x.id, error: String(error) });
+        log.warn('the cache could not be asked', { request_id: x.id, error: String(error) });
         return false;
       }
     },

@@ -66,7 +66,7 @@ export class Guarded {
       return;
     }
     const { log } = this.#x.services;
-    log.info('a guardrail beside a request is done', { request: this.#x.id, ...this.#factsOf(result, null) });
+    log.info('a guardrail beside a request is done', { request_id: this.#x.id, ...this.#factsOf(result, null) });
   };
 
   /** For the record; what comes after it goes to the log. */

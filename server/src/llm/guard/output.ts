@@ -149,7 +149,7 @@ export function judgeBeside(x: Exchange, guard: Guarded, answer: Answer | null):
     if (answer === null) notJudged(x, guard, guard.output, 'The answer is too large to be judged after it has passed.');
     else void judgeAnswer(x, guard, answer);
   } catch (error) {
-    x.services.log.error('guardrails beside a request failed', { request: x.id, error: String(error) });
+    x.services.log.error('guardrails beside a request failed', { request_id: x.id, error: String(error) });
   }
 }
 

@@ -61,7 +61,7 @@ async function stuck(
     const before = known === null ? undefined : node.targets[Number(known.toString('latin1'))];
     if (before !== undefined && targets.includes(before)) return { pick: before, by: 'session' };
   } catch (error) {
-    log.warn('the cache could not be asked for a session', { request: x.id, error: String(error) });
+    log.warn('the cache could not be asked for a session', { request_id: x.id, error: String(error) });
   }
   const window = Math.floor(clock.now() / ttlMs);
   const hash = createHash('sha256').update(`${key} ${window}`).digest();

@@ -269,9 +269,9 @@ function selected(x: Exchange, node: ConditionalNode): RouteNode {
 function leftOut(x: Exchange, targets: readonly RouteNode[]): Pick<RouteDecision, 'left_out'> {
   if (targets.length === 0) return {};
   const out = targets.map(({ path }) => path);
-  const { id: request, principal } = x;
-  const caller = { organisation: principal?.organisationId, workspace: principal?.workspaceId };
-  x.services.notes('breaker', { request, ...caller, config: x.plan?.configSlug ?? null, targets: out });
+  const { principal } = x;
+  const caller = { organisation_id: principal?.organisationId, workspace_id: principal?.workspaceId };
+  x.services.notes('breaker', { request_id: x.id, ...caller, config: x.plan?.configSlug ?? null, targets: out });
   return { left_out: out };
 }
 

@@ -21,7 +21,11 @@ export async function removeWorkspace(call: Call<unknown, unknown, RemoveBody>, 
     throw new SluiceError('validation', 'The default workspace of an organisation cannot be deleted.');
   }
   if (body.name !== undefined && body.name !== row.name) {
-    throw refuse('name', 'is not the name of this workspace, as name_format=display shows it');
+    const name = JSON.stringify(row.name);
+    throw refuse(
+      'name',
+      `is another one. The name of the workspace in the path is ${name}. Send it, or correct the path`,
+    );
   }
   const inTheWay = await call.references({ table: 'workspaces', id: row.id, slug: row.slug, workspaceId: row.id });
   if (inTheWay.length > 0) {
