@@ -17,7 +17,7 @@ export const WAITING: ReadonlySet<string> = new Set(['usage_alerts_open']);
 /** Part of a statement's shape (`shapeOf`), and why what it reads may grow. */
 export const EXCUSES: readonly (readonly [RegExp, string])[] = [
   [
-    /^select count\(\*\)/,
+    /^select count\(\*\)/i,
     'a list tells how many there are in all: 0.1 µs for each, from the index alone without a search',
   ],
   [
@@ -38,4 +38,13 @@ export const EXCUSES: readonly (readonly [RegExp, string])[] = [
 /** The reason of a statement that may read more than it answers; null for one that may not. */
 export function excused(shape: string): string | null {
   return EXCUSES.find(([part]) => part.test(shape))?.[1] ?? null;
+}
+
+/** A statement without its columns and its numbers of parameters. */
+export function shapeOf(sql: string): string {
+  return sql
+    .replace(/^select "id".*? from/, 'select … from')
+    .replace(/ set .* where /, ' set … where ')
+    .replace(/\((\?(, )?)+\)/g, '(…)')
+    .replace(/\((\$\d+(, )?)+\)/g, '(…)');
 }

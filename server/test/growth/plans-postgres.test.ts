@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest';
 import { type Column, int, nullable, text, time } from '../../src/store/column.ts';
 import { SCHEMA } from '../../src/store/schema.ts';
 import { migratedDatabase } from '../support/postgres.ts';
-import { EXCUSES, excused, SMALL, WAITING } from './excuses.ts';
-import { type Statement, shapeOf, statementsOf } from './statements.ts';
+import { EXCUSES, excused, SMALL, shapeOf, WAITING } from './excuses.ts';
+import { type Statement, statementsOf } from './statements.ts';
 
 const ROWS = 1_000_000;
 /** Rows that may be sorted for a page of them. */

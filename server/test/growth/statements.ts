@@ -2,7 +2,6 @@
  * Every statement that the store is sent while the whole product is used: all administration routes by several callers,
  * requests, files, batches and jobs, and all that runs by itself. A new statement is seen because it is sent.
  */
-import pg from 'pg';
 import { purgeIdempotencyKeys } from '../../src/admin/idempotency.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { ConsoleSessions } from '../../src/auth/console-session.ts';
@@ -19,20 +18,16 @@ import { purgeVectors } from '../../src/llm/cache/similar.ts';
 import { loadWorkspace } from '../../src/resources/openable.ts';
 import { LOG_MIGRATIONS, MIGRATIONS } from '../../src/store/migrations/index.ts';
 import { TYPES } from '../../src/store/migrations/migration.ts';
-import { SqliteThread } from '../../src/store/sqlite/thread.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
 import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
 import { build, ROWS, readRoutes } from '../matrix/routes.ts';
 import { plainVault } from '../support/admin.ts';
 import { migratedDatabase } from '../support/postgres.ts';
 import { startServer, type TestServer } from '../support/server.ts';
+import { hear, type Sent } from './hear.ts';
 import { traffic } from './traffic.ts';
 
-export interface Statement {
-  readonly sql: string;
-  readonly parameters: readonly unknown[];
-  /** How its transaction began, on PostgreSQL: it says whose it is. */
-  readonly begin: string;
+export interface Statement extends Sent {
   /** What first sent it. */
   readonly by: string;
 }
@@ -49,38 +44,16 @@ const WORK = /^(select|update|delete|insert|with)\b(?!.*_migrations)/i;
 function listen(engine: 'sqlite' | 'postgres') {
   const found = new Map<string, Statement>();
   let by = 'start';
-  const note = (sql: string, parameters: readonly unknown[], begin = '') => {
+  const note = ({ sql, parameters, begin }: Sent) => {
     if (WORK.test(sql) && !ONCE.has(sql) && !found.has(sql)) found.set(sql, { sql, parameters, begin, by });
   };
-  const begun = new WeakMap<pg.Client, string>();
-  const sqlite = SqliteThread.prototype.query;
-  const postgres = pg.Client.prototype.query;
-  if (engine === 'sqlite') {
-    SqliteThread.prototype.query = function (connection, sql, parameters, life) {
-      note(sql, parameters);
-      return sqlite.call(this, connection, sql, parameters, life);
-    };
-  } else {
-    pg.Client.prototype.query = function (this: pg.Client, ...args: unknown[]) {
-      const [config] = args;
-      if (typeof config === 'object' && config !== null && 'text' in config) {
-        const { text, values = [] } = config as { text: string; values?: unknown[] };
-        if (text.startsWith('BEGIN')) begun.set(this, text);
-        else if (text === 'COMMIT' || text === 'ROLLBACK') begun.delete(this);
-        else note(text, values, begun.get(this));
-      }
-      return (postgres as (...all: unknown[]) => unknown).apply(this, args);
-    } as typeof postgres;
-  }
+  const end = hear(engine, note);
   return {
     found,
     during: (name: string) => {
       by = name;
     },
-    end: () => {
-      SqliteThread.prototype.query = sqlite;
-      pg.Client.prototype.query = postgres;
-    },
+    end,
   };
 }
 
@@ -223,13 +196,4 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
     during(name);
     await step();
   }
-}
-
-/** A statement without its columns and its numbers of parameters. */
-export function shapeOf(sql: string): string {
-  return sql
-    .replace(/^select "id".*? from/, 'select … from')
-    .replace(/ set .* where /, ' set … where ')
-    .replace(/\((\?(, )?)+\)/g, '(…)')
-    .replace(/\((\$\d+(, )?)+\)/g, '(…)');
 }

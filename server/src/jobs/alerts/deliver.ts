@@ -66,6 +66,8 @@ const MAX_ERROR = 300;
 const DAY_MS = 86_400_000;
 /** Finished deliveries, and alerts that were raised, are kept this long. */
 const KEEP_MS = 30 * DAY_MS;
+/** Old deliveries of one transaction: others write between two of them. */
+const OLD_PAGE = 500;
 const CLEAN_MS = 60 * 60_000;
 
 /** What came of a try: it arrived, or why not. */
@@ -120,12 +122,30 @@ export async function deliverDue(options: DeliverOptions, channel: Channel, sign
   while (await lanes.fill()) await lanes.idle();
 }
 
-/** Removes what was finished long ago. */
+/**
+ * Removes what was finished long ago, in the order of its age and in steps. A condition on `next_at` would lead SQLite to
+ * read all that was ever delivered.
+ */
 export async function removeOld(tables: Tables): Promise<void> {
+  for (let after = -1; ; ) {
+    const page = await tables.systemWrite(async (tx) => {
+      const before = (await tx.now()) - KEEP_MS;
+      const old = await tx.list('alert_deliveries', {
+        where: { created_at: { gt: after, lt: before } },
+        orderBy: [['created_at', 'asc']],
+        limit: OLD_PAGE,
+      });
+      const finished = old.filter(({ next_at }) => next_at === null).map(({ id }) => id);
+      if (finished.length > 0) await tx.remove('alert_deliveries', { id: { in: finished } });
+      return old;
+    });
+    const last = page.at(-1);
+    if (last === undefined || page.length < OLD_PAGE) break;
+    // Those of one moment that did not fit are first in their order the next time.
+    after = last.created_at;
+  }
   await tables.systemWrite(async (tx) => {
-    const before = (await tx.now()) - KEEP_MS;
-    await tx.remove('alert_deliveries', { created_at: { lt: before }, next_at: null });
-    await tx.remove('usage_alerts', { done_at: { lt: before } });
+    await tx.remove('usage_alerts', { done_at: { lt: (await tx.now()) - KEEP_MS } });
   });
 }
 

@@ -79,6 +79,7 @@ function withoutRowSecurity(engine: Engine): Engine {
     positionFunction: engine.positionFunction,
     nullsFirst: engine.nullsFirst,
     unindexed: (column, kind) => engine.unindexed(column, kind),
+    tuned: (text) => engine.tuned(text),
     compiler: engine.compiler,
     rowSecurity: engine.rowSecurity,
     migrate: () => engine.migrate(),

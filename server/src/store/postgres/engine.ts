@@ -102,6 +102,10 @@ export class PostgresEngine implements Engine {
     return kind === 'int' || kind === 'time' ? `"${column}" + 0` : `"${column}" || ''`;
   }
 
+  tuned(text: string): string {
+    return text;
+  }
+
   async migrate(): Promise<void> {
     const { url, migrations, log } = this.#options;
     await migratePostgres(this.pool, url, 'schema_migrations', migrations, CONTROL_RULES, log);

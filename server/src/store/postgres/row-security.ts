@@ -44,8 +44,15 @@ const ORGANISATION = `(SELECT nullif(current_setting('sluice.organisation', true
 const WORKSPACE = `(SELECT nullif(current_setting('sluice.workspace', true), ''))`;
 
 const SYSTEM: Policy = { name: 'sluice_system', command: 'ALL', condition: `${ORGANISATION} = '${ALL}'` };
-const IN_ORGANISATION = `organisation_id = ${ORGANISATION}`;
-const IN_WORKSPACE = `${IN_ORGANISATION} AND (${WORKSPACE} = '${ALL}' OR workspace_id = ${WORKSPACE})`;
+const OF_ORGANISATION = `organisation_id = ${ORGANISATION}`;
+/**
+ * Statements carry the tenant themselves, so that nearly all rows they find pass the policy. The planner does not know that
+ * the two conditions are one: it would expect a thousandth, and read and sort all of an organisation for one page of a list.
+ * Of a CASE it expects half.
+ */
+const likely = (condition: string): string => `CASE WHEN ${condition} THEN true ELSE false END`;
+const IN_ORGANISATION = likely(OF_ORGANISATION);
+const IN_WORKSPACE = likely(`${OF_ORGANISATION} AND (${WORKSPACE} = '${ALL}' OR workspace_id = ${WORKSPACE})`);
 
 const tenant = (command: Policy['command'], condition: string): Policy => ({
   name: `sluice_tenant_${command.toLowerCase()}`,
@@ -74,7 +81,7 @@ function rulesOf(name: string, table: Table): TableRules {
     return { table: name, policies: [SYSTEM, ...(own?.policies ?? [])], grants: own?.grants ?? [] };
   }
   const policies = [SYSTEM, tenant('ALL', table.columns.workspace_id ? IN_WORKSPACE : IN_ORGANISATION)];
-  if (SHARED_TABLES.has(name)) policies.push(tenant('SELECT', `${IN_ORGANISATION} AND workspace_id IS NULL`));
+  if (SHARED_TABLES.has(name)) policies.push(tenant('SELECT', likely(`${OF_ORGANISATION} AND workspace_id IS NULL`)));
   return { table: name, policies, grants: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'] };
 }
 

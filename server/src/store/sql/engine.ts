@@ -48,6 +48,8 @@ export interface Engine extends Closable {
   readonly nullsFirst: boolean;
   /** SQL expression: the column, as a thing to sort by for which no index is walked. */
   unindexed(column: string, kind: string): string;
+  /** The finished text of a statement, changed only in how its rows are found. */
+  tuned(text: string): string;
   /** Builds and compiles statements in the engine's dialect; it cannot run them. */
   readonly compiler: Db;
   migrate(): Promise<void>;

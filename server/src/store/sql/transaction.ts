@@ -241,7 +241,7 @@ export class Session {
   async #execute(table: TableName, verb: Verb, query: CompiledQuery): Promise<Result> {
     this.#usable(verb !== 'read');
     try {
-      return await this.#send(query.sql, query.parameters);
+      return await this.#send(this.#engine.tuned(query.sql), query.parameters);
     } catch (error) {
       const known = storeError(this.#engine, error, table, verb);
       this.#failed ??= known;

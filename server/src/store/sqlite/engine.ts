@@ -20,6 +20,8 @@ const READERS = 4;
 const WRITER = 0;
 const LOOKUP = 1;
 const FIRST_READER = 2;
+/** All rows of a list of primary keys: no page, which is found by its order, and no alternatives. */
+const IDS = /^(?!.*( limit | or )).* where \("organisation_id" = .* "id" in \(/;
 
 export interface SqliteEngineOptions {
   readonly file: string;
@@ -58,6 +60,14 @@ export class SqliteEngine implements Engine {
 
   unindexed(column: string): string {
     return `+"${column}"`;
+  }
+
+  /**
+   * SQLite has no statistics and expects ten rows of an organisation: for a longer list of ids it would read all of them
+   * rather than look each id up.
+   */
+  tuned(text: string): string {
+    return IDS.test(text) ? text.replace('where ("organisation_id" =', 'where (+"organisation_id" =') : text;
   }
 
   static async open(options: SqliteEngineOptions): Promise<SqliteEngine> {

@@ -12,6 +12,7 @@ import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { BatchStatus } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
+import type { Tables } from '../../store/ports.ts';
 import type { LineAnswer } from '../services.ts';
 import { goneInput, type InputLine, inputLines, tenantOfRow } from './batch-files.ts';
 import {
@@ -73,7 +74,13 @@ export async function runLines(claim: BatchClaim, services: TurnServices): Promi
   const due = progress.retries.filter((retry) => retry.at <= started);
   const retries = progress.retries.filter((retry) => retry.at > started);
   const until = progress.next.line + TURN_LINES;
-  const done = await linesWithResult(services, row, progress.next.line, until, due);
+  const done = await linesWithResult(
+    services.tables,
+    row,
+    progress.next.line,
+    until,
+    due.map(({ line }) => line),
+  );
   const stop = new AbortController();
   const signal = AbortSignal.any([claim.signal, claim.cancelled, stop.signal]);
   let next = progress.next;
@@ -214,21 +221,24 @@ async function countsOf(tx: Counter, row: BatchRow) {
   return { total: publicOf(row).request_counts?.total ?? 0, completed, failed };
 }
 
-/** Of lines that may be run now, those that a turn before this one ran and did not note. */
-async function linesWithResult(
-  services: TurnServices,
-  row: BatchRow,
+/**
+ * Of lines that may be run now (`from` to before `until`, and `retried`), those that a turn before this one ran and did not
+ * note. Two look-ups: for either in one statement SQLite reads all results of the batch, each turn more.
+ */
+export async function linesWithResult(
+  tables: Pick<Tables, 'read'>,
+  row: Pick<BatchRow, 'id' | 'organisation_id' | 'workspace_id'>,
   from: number,
   until: number,
-  due: readonly Retry[],
+  retried: readonly number[],
 ): Promise<Set<number>> {
-  const found = await services.tables.read(tenantOfRow(row), (tx) =>
-    tx.list('batch_results', {
-      where: { batch_id: row.id },
-      anyOf: [{ line: { gte: from, lt: until } }, { line: { in: due.map(({ line }) => line) } }],
-    }),
-  );
-  return new Set(found.map((result) => result.line));
+  return tables.read(tenantOfRow(row), async (tx) => {
+    const of = { batch_id: row.id };
+    const next = await tx.list('batch_results', { where: { ...of, line: { gte: from, lt: until } } });
+    const again =
+      retried.length === 0 ? [] : await tx.list('batch_results', { where: { ...of, line: { in: retried } } });
+    return new Set([...next, ...again].map(({ line }) => line));
+  });
 }
 
 async function lineAt(services: TurnServices, row: BatchRow, task: Task): Promise<InputLine> {
