@@ -428,6 +428,51 @@ describe('what others wrote is weighed before it is parsed', () => {
   });
 });
 
+describe('what files give to others', () => {
+  /** Made for parts of the product that do not exist yet, and tested; or looked at by tests alone. */
+  const FOR_TESTS: readonly string[] = [
+    'admin/console.ts CONSOLE_ROUTES',
+    'admin/docs.ts DOCS_ROUTES',
+    'guardrails/tool-calls.ts toolCallRefusal',
+    'guardrails/tool-calls.ts toolGuardrails',
+    'http/body-slabs.ts idleSlabBytes',
+    'jobs/alerts/deliver.ts deliverDue',
+    'kernel/clock.ts TestClock',
+    'operations/tokens.ts countTokensSync',
+    'resources/claim-limits.ts claimLimits',
+    'store/memory/feed.ts memoryFeed',
+    'training/datasets/index.ts countDataset',
+  ];
+
+  it('is used by another file, and not by tests alone', () => {
+    const others = [...['server/test', 'bench'].flatMap((dir) => walk(join(ROOT, dir)))].map((file) => ({
+      path: relative(ROOT, file),
+      text: readFileSync(file, 'utf8'),
+    }));
+    const wordsOf = (text: string) => code(text).match(/\w+/g) ?? [];
+    const count = (files: readonly { readonly text: string }[]) => {
+      const found = new Map<string, number>();
+      for (const { text } of files)
+        for (const word of new Set(wordsOf(text))) found.set(word, (found.get(word) ?? 0) + 1);
+      return found;
+    };
+    const [inProduct, anywhere] = [count(product), count([...sources, ...others])];
+    const unused: string[] = [];
+    const forTests: string[] = [];
+    for (const { path, text } of product) {
+      if (path === 'main.ts' || /(?:testing|conformance)\.ts$/.test(path)) continue;
+      const own = wordsOf(text);
+      for (const [, name = ''] of text.matchAll(/^export (?:async )?(?:function\*?|const|class) (\w+)/gm)) {
+        if (anywhere.get(name) === 1) unused.push(`${path} ${name}`);
+        else if (inProduct.get(name) === 1 && own.filter((word) => word === name).length === 1)
+          forTests.push(`${path} ${name}`);
+      }
+    }
+    expect(unused, 'these need no `export`, or nobody needs them').toEqual([]);
+    expect(forTests.sort()).toEqual(FOR_TESTS);
+  });
+});
+
 describe('readable files', () => {
   it('no file is longer than 600 lines', () => {
     const long = sources.filter((source) => source.text.split('\n').length > 600).map((source) => source.path);

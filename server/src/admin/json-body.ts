@@ -8,7 +8,7 @@ import { itemsOf, MAX_ITEMS } from '../kernel/json-items.ts';
 import { JsonScanError, scanJson } from '../kernel/json-scan.ts';
 
 /** 1 MB. */
-export const MAX_BODY_BYTES = 1_048_576;
+const MAX_BODY_BYTES = 1_048_576;
 
 /**
  * The JSON object of a request, or null when it has no body. Throws `validation` for a wrong content type or anything

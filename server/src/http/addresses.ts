@@ -71,7 +71,7 @@ export const REFUSED_IPV4 = [
 ] as const;
 
 /** Public IPv6 is inside `2000::/3` and outside these. Embedded IPv4 is thereby refused as a whole. */
-export const REFUSED_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'] as const;
+const REFUSED_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'] as const;
 
 /** Refused even for a trusted host: metadata services, and "any address", which connects to oneself. */
 export const NEVER_TRUSTED = [

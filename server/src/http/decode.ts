@@ -24,12 +24,12 @@ export function codingOf(header: string | readonly string[] | undefined): Coding
 }
 
 /** Above this many decoded bytes the ratio counts. */
-export const RATIO_FREE_BYTES = 64 * 1024;
+const RATIO_FREE_BYTES = 64 * 1024;
 /** Decoded bytes per encoded byte. */
-export const MAX_RATIO = 20;
+const MAX_RATIO = 20;
 
 /** Why decoding stopped. `limit`: more than `maxBytes`; `ratio`: compressed too strongly; `corrupt`: anything else. */
-export class DecodeError extends Error {
+class DecodeError extends Error {
   readonly reason: 'limit' | 'ratio' | 'corrupt';
 
   constructor(reason: DecodeError['reason'], message: string, cause?: unknown) {

@@ -40,7 +40,7 @@ const NO_RECORDS = new Set(['ENODATA', 'ENOTFOUND']);
  * c-ares: it never uses the thread pool, so a name server that does not answer delays nobody else. A resolver object
  * per look-up, because giving up cancels everything that is in flight on the object.
  */
-export function systemResolver(clock: Clock): DnsResolver {
+function systemResolver(clock: Clock): DnsResolver {
   return {
     async resolve(name, family) {
       const resolver = new Resolver({ timeout: 900, tries: 2 });

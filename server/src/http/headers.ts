@@ -29,7 +29,7 @@ export const ANSWER_HEADERS = [
   'link',
 ] as const;
 
-export const ANSWER_PREFIXES = ['access-control-', 'x-accel-'] as const;
+const ANSWER_PREFIXES = ['access-control-', 'x-accel-'] as const;
 
 const metadata: ReadonlySet<string> = new Set(METADATA_HEADERS);
 const routing: ReadonlySet<string> = new Set(ROUTING_HEADERS);

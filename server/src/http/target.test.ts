@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { checkTarget, decodeSegment } from './target.ts';
+import { checkTarget } from './target.ts';
 
 /** The rule as docs state it. */
 const GRAMMAR = /^\/[A-Za-z0-9._~!$&'()*+,=:@%/-]*(\?[!"$-~]*)?$/;
@@ -90,16 +90,5 @@ describe('checkTarget', () => {
     expect(checkTarget(`/${'a'.repeat(8192)}`)?.status).toBe(414);
     expect(checkTarget('http://a/x')?.status).toBe(400);
     expect(checkTarget('')?.status).toBe(400);
-  });
-});
-
-describe('decodeSegment', () => {
-  it('decodes once, and an encoded slash for opaque parameters only', () => {
-    expect(decodeSegment('gpt-4o', false)).toBe('gpt-4o');
-    expect(decodeSegment('a%20b', false)).toBe('a b');
-    expect(decodeSegment('a%2fb', false)).toBeNull();
-    expect(decodeSegment('a%2Fb', true)).toBe('a/b');
-    expect(decodeSegment('a%252fb', false)).toBe('a%2fb');
-    expect(decodeSegment('%ff', true)).toBeNull();
   });
 });

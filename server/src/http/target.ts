@@ -65,17 +65,3 @@ function checkSegments(path: string): SluiceError | null {
   }
   return null;
 }
-
-/**
- * Decodes one raw path segment, after the match and only once. Null when it holds an encoded slash and the row does not
- * mark the parameter `opaque`, or is malformed.
- */
-export function decodeSegment(segment: string, opaque: boolean): string | null {
-  if (!segment.includes('%')) return segment;
-  try {
-    const text = decodeURIComponent(segment);
-    return text.includes('/') && !opaque ? null : text;
-  } catch {
-    return null;
-  }
-}

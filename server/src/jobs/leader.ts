@@ -23,7 +23,7 @@ export interface LeaderOptions {
 }
 
 /** Takes the lease when it is free, has ended or is ours already. */
-export async function takeLease(tables: Tables, name: string, holder: string, leaseMs: number): Promise<boolean> {
+async function takeLease(tables: Tables, name: string, holder: string, leaseMs: number): Promise<boolean> {
   const now = await tables.now();
   try {
     return await tables.systemWrite(async (tx) => {
@@ -42,7 +42,7 @@ export async function takeLease(tables: Tables, name: string, holder: string, le
   }
 }
 
-export async function giveLease(tables: Tables, name: string, holder: string): Promise<void> {
+async function giveLease(tables: Tables, name: string, holder: string): Promise<void> {
   await tables.systemWrite((tx) => tx.update('leases', { name, holder }, { expires_at: 0 }));
 }
 

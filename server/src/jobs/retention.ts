@@ -71,7 +71,7 @@ export async function forget(options: RetentionOptions): Promise<void> {
 }
 
 /** Removes what the change feed told a day ago. The newest change stays: nodes begin behind it. */
-export async function forgetChanges({ tables, signal }: RetentionOptions): Promise<void> {
+async function forgetChanges({ tables, signal }: RetentionOptions): Promise<void> {
   const newest = await tables.lastChange();
   while (signal?.aborted !== true) {
     const removed = await tables.systemWrite(async (tx) => {

@@ -62,7 +62,7 @@ function calculation(card: Readonly<Record<string, unknown>>) {
 }
 
 /** The answer for one price. Longer contexts that cost more stand in `long_context`, each from so many input tokens on. */
-export function priceAnswer(price: Price): Record<string, unknown> {
+function priceAnswer(price: Price): Record<string, unknown> {
   const [first, ...longer] = price.tiers;
   const card = cardOf(first.rates);
   return {

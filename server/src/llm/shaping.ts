@@ -18,7 +18,7 @@ type DropStep = string | number | '*';
 const PATH = /([^.[\]]+)|\[(\d+|\*)\]/g;
 
 /** `messages[*].content[0].x` → `['messages', '*', 'content', 0, 'x']`. */
-export function parseDropPath(path: string): DropStep[] {
+function parseDropPath(path: string): DropStep[] {
   const out: DropStep[] = [];
   for (const match of path.matchAll(PATH)) {
     if (match[1] !== undefined) out.push(match[1]);

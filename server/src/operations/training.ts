@@ -117,15 +117,6 @@ export interface JobRequest {
   readonly body: JsonObject;
 }
 
-export type FilePurpose =
-  | 'assistants'
-  | 'assistants_output'
-  | 'batch'
-  | 'batch_output'
-  | 'fine-tune'
-  | 'fine-tune-results'
-  | 'vision';
-
 /** What an upload may be for. */
 export const UPLOAD_PURPOSES: ReadonlySet<string> = new Set(['assistants', 'batch', 'fine-tune', 'vision']);
 

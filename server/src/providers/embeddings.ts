@@ -15,7 +15,7 @@ export function encodeFloats(values: readonly JsonValue[]): string {
 }
 
 /** Rows in the order of the input, whatever order the upstream answered in. */
-export function inInputOrder(data: readonly JsonValue[]): JsonValue[] {
+function inInputOrder(data: readonly JsonValue[]): JsonValue[] {
   const at = (row: JsonValue): number => (isObject(row) && typeof row.index === 'number' ? row.index : 0);
   return [...data].sort((a, b) => at(a) - at(b));
 }

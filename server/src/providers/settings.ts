@@ -12,7 +12,7 @@ export const address = <T extends z.ZodType>(schema: T): T => schema.meta({ addr
 export const isAddress = (schema: z.ZodType): boolean => schema.meta()?.address === true;
 
 /** Accepted for every provider. The address is checked by the egress guard, not here. */
-export const COMMON_SETTINGS = {
+const COMMON_SETTINGS = {
   custom_host: address(z.string().min(1).max(2048).optional()),
   custom_headers: z.record(z.string().regex(/^[A-Za-z0-9-]{1,128}$/), headerValue).optional(),
 } as const;

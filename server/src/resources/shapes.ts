@@ -57,7 +57,7 @@ export const slug = z
   .max(255)
   .regex(/^[a-zA-Z0-9_-]+$/, 'must consist of letters, digits, hyphens and underscores');
 /** A path parameter or a reference: the UUID or the slug. */
-export const idOrSlug = text(255, 1);
+const idOrSlug = text(255, 1);
 /** Names of base providers (`openai`, `azure-openai`). */
 export const providerId = z
   .string()

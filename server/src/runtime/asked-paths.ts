@@ -71,7 +71,7 @@ const ONE_PARTS = ONE_PATHS.map(([method, path, of]) => ({ method, of, wanted: p
  * Segments of a path as the most lenient server reads it: decoded once, an encoded slash as a slash, empty segments left
  * out. Null where it cannot be decoded.
  */
-export function segmentsOf(path: string): readonly string[] | null {
+function segmentsOf(path: string): readonly string[] | null {
   try {
     return decodeURIComponent(pathOnly(path))
       .split('/')

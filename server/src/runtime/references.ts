@@ -20,7 +20,7 @@ export interface References {
 }
 
 /** Most different objects that one request, or one line of a batch, names on a shared account. */
-export const MAX_REFERENCES = 1_000;
+const MAX_REFERENCES = 1_000;
 
 /** What a field names whose value is an id, or a list of ids. Here and below, names are in lower case: some readers ignore it. */
 const IDS: Readonly<Record<string, ObjectKind>> = {

@@ -38,7 +38,7 @@ function joins(text: string, at: number): boolean {
 }
 
 /** Runs of anything but white space that hold a letter or digit; in scripts without spaces, the words the segmenter finds. */
-export function* countWords(text: string): Generator<number, number> {
+function* countWords(text: string): Generator<number, number> {
   let sum = 0;
   for (const slice of slices(text)) {
     for (const [run] of slice.matchAll(/\S+/g)) {
@@ -55,7 +55,7 @@ export function* countWords(text: string): Generator<number, number> {
 }
 
 /** Sentences by the Unicode rules that hold a letter or digit. A sentence past 8 000 characters may count twice. */
-export function* countSentences(text: string): Generator<number, number> {
+function* countSentences(text: string): Generator<number, number> {
   let sum = 0;
   let rest = '';
   for (const slice of slices(text)) {
@@ -73,7 +73,7 @@ export function* countSentences(text: string): Generator<number, number> {
 }
 
 /** Characters as readers see them (grapheme clusters). */
-export function* countCharacters(text: string): Generator<number, number> {
+function* countCharacters(text: string): Generator<number, number> {
   if (isSimple(text)) return text.length;
   let sum = 0;
   for (const slice of slices(text)) {

@@ -6,7 +6,7 @@ import { check, INPUT, LLM, text } from './support.ts';
 const MAX_IMAGES = 20;
 
 /** Media type of an image by its first bytes; null for anything else, whatever the server calls it. */
-export function imageType(bytes: Uint8Array): string | null {
+function imageType(bytes: Uint8Array): string | null {
   const at = (offset: number, ...expected: readonly number[]) =>
     expected.every((byte, i) => bytes[offset + i] === byte);
   if (at(0, 0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a)) return 'image/png';

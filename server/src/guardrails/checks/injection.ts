@@ -168,7 +168,7 @@ const LOOKALIKE = /[аеорсухіѕјԁɡոνοαιρɩⅼ]/;
 const MIXED = /[a-zаеорсухіѕјԁɡոνοαιρɩⅼ]{3,31}/g;
 
 /** Text as signs are written for: lower case, compatible forms folded, nothing invisible, one space between words. */
-export function plainForm(text: string): string {
+function plainForm(text: string): string {
   const folded = text.normalize('NFKC').replace(INVISIBLE, '').toLowerCase();
   const latin = LOOKALIKE.test(folded)
     ? folded.replace(MIXED, (word) => (/[a-z]/.test(word) ? [...word].map((c) => LOOKALIKES[c] ?? c).join('') : word))

@@ -15,7 +15,7 @@ const MAX_TRIED = 200;
  * The JSON values a text holds: the whole text, else its fenced blocks, else the objects and lists that stand in it. In
  * order, at most 20. A `yield` says how much work was done.
  */
-export function* jsonIn(text: string): Generator<number, unknown[]> {
+function* jsonIn(text: string): Generator<number, unknown[]> {
   const trimmed = text.trim();
   if (trimmed.length > MAX_JSON)
     throw new CheckError(`The text is longer than ${MAX_JSON} characters; JSON is not looked for.`);

@@ -69,7 +69,7 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   yo: ['yor_Latn'],
   zh: ['zho_Hans', 'zho_Hant', 'cmn_Hans'],
 };
-export const LANGUAGES = Object.values(CODES).flat();
+const LANGUAGES = Object.values(CODES).flat();
 const BY_CODE = new Map(Object.entries(CODES).flatMap(([short, codes]) => codes.map((code) => [code, short] as const)));
 
 /** Characters judged: more change nothing. */

@@ -5,7 +5,7 @@ import { asSent, canonicalSubject } from '../canonical.ts';
 import type { Judgement, Outside, Subject, TextPart } from '../check.ts';
 import { ANY_TARGET, BOTH, breath, check, not, verdict } from './support.ts';
 
-export const PATTERN_LIMITS = { characters: 4_096, program: 4_000 };
+const PATTERN_LIMITS = { characters: 4_096, program: 4_000 };
 
 /** A pattern that users write: RE2 syntax, matched in linear time. */
 export const pattern = z

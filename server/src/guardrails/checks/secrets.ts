@@ -179,7 +179,7 @@ function isHeader(part: string): boolean {
   return decoded.startsWith('{"') && decoded.includes('"alg"');
 }
 
-export const SECRET_KINDS = SECRET_DETECTORS.map(({ kind }) => kind) as [string, ...string[]];
+const SECRET_KINDS = SECRET_DETECTORS.map(({ kind }) => kind) as [string, ...string[]];
 
 /**
  * `gateway.secrets`: keys and tokens in all texts, by the form their issuers give them, and with entropy where the form alone

@@ -9,7 +9,7 @@ const AT_ONCE = 8;
 const TIMEOUT_MS = 3_000;
 
 /** http(s) URLs in running text, without the punctuation that follows them there. */
-export function urlsIn(text: string): { readonly url: string; readonly start: number; readonly end: number }[] {
+function urlsIn(text: string): { readonly url: string; readonly start: number; readonly end: number }[] {
   const out = [];
   for (const match of text.matchAll(/\bhttps?:\/\/[^\s<>"'`{}|\\^[\]]{1,2000}/gi)) {
     const url = trimmed(match[0]);

@@ -12,7 +12,7 @@ import type { AccessContext, AdapterRequest } from '../training.ts';
 import { integerOf } from '../training-calls.ts';
 import { type Audience, audienceOf, cloudOf } from './clouds.ts';
 
-export const AUTH_MODES = ['default', 'entra', 'managed', 'workload', 'entraFederated'] as const;
+const AUTH_MODES = ['default', 'entra', 'managed', 'workload', 'entraFederated'] as const;
 
 /** Of models that Microsoft itself runs. Other names below `azure.com` are machines of customers, `cloudapp` among them. */
 const AZURE: CloudHosts = {

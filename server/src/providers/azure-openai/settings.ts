@@ -32,7 +32,7 @@ export interface Deployment {
 const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 
 /** `azure_deployment_config`, in its order. */
-export function deploymentsOf(credentials: Credentials): readonly Deployment[] {
+function deploymentsOf(credentials: Credentials): readonly Deployment[] {
   const { azure_deployment_config: list } = credentials.settings;
   if (!Array.isArray(list)) return [];
   return list.filter(isObject).flatMap((one) => {

@@ -106,7 +106,7 @@ export function modelOfArn(arn: string): string {
 }
 
 /** Whether a text is the role that Bedrock is to assume for a job. */
-export const isRoleArn = (text: string): boolean => /^arn:aws(?:-[a-z]+)*:iam::\d{12}:role\/.{1,512}$/.test(text);
+const isRoleArn = (text: string): boolean => /^arn:aws(?:-[a-z]+)*:iam::\d{12}:role\/.{1,512}$/.test(text);
 
 /** The role of a job or batch: not that of the gateway, but the one Bedrock reads and writes the bucket with. */
 export function requiredRole(role: string | null): string {

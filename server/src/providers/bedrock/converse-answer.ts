@@ -49,7 +49,7 @@ export function converseUsage(usage: JsonValue | undefined): JsonObject {
 }
 
 /** A block of thought as Messages shows it, or null for any other block. */
-export function thinkingBlock(block: JsonObject): JsonObject | null {
+function thinkingBlock(block: JsonObject): JsonObject | null {
   if (!isObject(block.reasoningContent)) return null;
   const { reasoningText, redactedContent } = block.reasoningContent;
   if (typeof redactedContent === 'string') return { type: 'redacted_thinking', data: redactedContent };

@@ -122,7 +122,7 @@ const FAMILIES: readonly Family[] = [
 ];
 
 /** The body of the one model's embeddings call; 400 for models whose body is not known. */
-export function embeddingBody(body: JsonObject, model: string): JsonObject {
+function embeddingBody(body: JsonObject, model: string): JsonObject {
   const family = FAMILIES.find(({ prefix }) => model.startsWith(prefix));
   if (family === undefined) {
     refuse('model', 'the body of an embedding request is known for Titan, Nova and Cohere models only.');

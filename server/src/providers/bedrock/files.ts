@@ -26,7 +26,7 @@ function invalid(param: string, message: string): SluiceError {
 }
 
 /** The bucket this request works in: the account's own, else the one the request names. Null: neither. */
-export function givenBucket(context: AdapterContext): string | null {
+function givenBucket(context: AdapterContext): string | null {
   const own = textSetting(context.credentials, 'aws_s3_bucket');
   const named = context.header(BUCKET);
   if (named !== undefined && !isBucket(named)) {

@@ -8,7 +8,7 @@ import { idSegment, textOf } from '../training-calls.ts';
 const INFERENCE = '/inference/v1';
 const ACCOUNT = /^[a-z0-9][a-z0-9-]{0,62}$/;
 const RESOURCE_ID = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
-export const PUBLIC_MODELS = 'accounts/fireworks/models/';
+const PUBLIC_MODELS = 'accounts/fireworks/models/';
 
 /** The account whose resources are meant: a setting of the provider, or sent along by the caller. */
 export function accountOf(context: Pick<AdapterContext, 'credentials'>): string {

@@ -38,7 +38,7 @@ function wrongAccount(why: string): SluiceError {
 }
 
 /** The key file of the account, given as an object or as its text; null when there is none. */
-export function serviceAccountOf(credentials: Credentials): ServiceAccount | null {
+function serviceAccountOf(credentials: Credentials): ServiceAccount | null {
   let value: unknown = credentials.settings[ACCOUNT];
   if (value === undefined || value === null || value === '') return null;
   if (typeof value === 'string') {

@@ -46,7 +46,7 @@ function objectUrl(
 }
 
 /** The bucket the request or its `gateway_options` name; null when they name none. */
-export function namedBucket(context: AdapterContext): string | null {
+function namedBucket(context: AdapterContext): string | null {
   const bucket = context.header(BUCKET_HEADER);
   if (bucket === undefined) return null;
   if (!isStorageBucket(bucket)) {

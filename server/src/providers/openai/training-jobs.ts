@@ -99,7 +99,7 @@ const given = (value: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(value).filter(([, content]) => content !== null));
 
 /** Members of the body's top that no shape names; deeper ones travel where they stand. */
-export function topLevelExtra(job: JobRequest): JsonObject {
+function topLevelExtra(job: JobRequest): JsonObject {
   return Object.fromEntries(Object.entries(job.extra).filter(([name]) => Object.hasOwn(job.body, name)));
 }
 

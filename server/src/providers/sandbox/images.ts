@@ -22,7 +22,7 @@ function pngChunk(type: string, data: Buffer): Buffer {
 }
 
 /** A square of eight by eight pixels in one colour. */
-export function pngOf(red: number, green: number, blue: number): Buffer {
+function pngOf(red: number, green: number, blue: number): Buffer {
   const header = Buffer.alloc(13);
   header.writeUInt32BE(SIDE, 0);
   header.writeUInt32BE(SIDE, 4);

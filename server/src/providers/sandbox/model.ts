@@ -21,8 +21,8 @@ const TTFT = ms();
 const RATE: Parameter = { min: 0.1, max: 1_000_000 };
 
 /** Longest generated text. One answer of this size is for load tests: it is made as it is read, in flat memory. */
-export const MAX_LOREM_BYTES = 268_435_456;
-export const MAX_LOREM_TOKENS = 1_000_000;
+const MAX_LOREM_BYTES = 268_435_456;
+const MAX_LOREM_TOKENS = 1_000_000;
 
 export const BEHAVIOURS = {
   /** Says back the last user message. */

@@ -85,7 +85,7 @@ const plain = (bindings: Bindings): Binding => {
 
 const mistral = plain(mistralAi.bindings);
 
-export const MISTRAL: Bindings = {
+const MISTRAL: Bindings = {
   chat: {
     ...mistral,
     path: (context) => raw('mistralai', context),

@@ -23,7 +23,7 @@ const defaults = z.strictObject({
 const transition = z.int().min(MIN_TRANSITION_MS).max(MAX_TRANSITION_MS);
 
 /** When a key's secret rotates; what needs the time is in `rules.ts`. */
-export const rotationPolicy = z
+const rotationPolicy = z
   .strictObject({
     rotation_period: z.enum(['weekly', 'monthly']).nullable().optional(),
     rotation_period_days: z.int().min(1).max(365).nullable().optional(),

@@ -148,7 +148,7 @@ async function presentVersion(row: Row<'configs'>, version: Row<'config_versions
   };
 }
 
-export function configsResource(ports: ReferencePorts): AnyAction[] {
+function configsResource(ports: ReferencePorts): AnyAction[] {
   /** The checked config of a body. Throws 400 with `param: config.<path>`. */
   async function readConfig(
     call: Call<never, never, never> | Call,

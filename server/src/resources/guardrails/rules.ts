@@ -52,7 +52,7 @@ export function isNameOf(name: unknown, guardrail: { readonly id: string; readon
 }
 
 /** Active guardrails for calls of models among `names` that a workspace may attach: its own and the organisation's. */
-export async function attachable(
+async function attachable(
   tx: TenantTx,
   workspaceId: string | null,
   names: readonly string[],

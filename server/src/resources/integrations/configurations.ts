@@ -366,7 +366,7 @@ export function checkSettings(
       issues.push({ path: name, message: 'is required' });
     }
   }
-  const moved = stored && kept.length > 0 ? changedAddress(id, layout, plain, stored.plain) : null;
+  const moved = stored && kept.length > 0 ? changedAddress(layout, plain, stored.plain) : null;
   if (moved !== null && issues.length === 0) issues.push({ path: moved, message: sendAgain(kept) });
   return issues.length > 0 ? { ok: false, issues } : { ok: true, plain, secrets, needsKey: layout.needsKey };
 }
@@ -375,14 +375,12 @@ export function checkSettings(
 export const sendAgain = (kept: readonly string[]): string =>
   `is another address than before, and stored secrets go only where they were given for: send its secrets again (${kept.join(', ')})`;
 
-/** A field of an address that is another one than before, or null. */
+/** A field of an address that is another one than before, or null. The way of signing in is one, so the former way's are not asked. */
 function changedAddress(
-  id: string,
-  layout: Layout,
+  { fields }: Layout,
   now: Readonly<Record<string, unknown>>,
   before: Readonly<Record<string, unknown>>,
 ): string | null {
-  const fields = { ...layoutOf(id, before).fields, ...layout.fields };
   const names = Object.keys(fields).filter((name) => fields[name]?.address);
   return names.find((name) => JSON.stringify(now[name]) !== JSON.stringify(before[name])) ?? null;
 }

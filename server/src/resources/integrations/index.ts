@@ -64,7 +64,7 @@ async function presentDetail(row: Integration, call: Call) {
   };
 }
 
-export function integrationsResource(ports: ReferencePorts): AnyAction[] {
+function integrationsResource(ports: ReferencePorts): AnyAction[] {
   return defineResource<'integrations', CreateBody, UpdateBody>({
     name: 'integrations',
     tag: 'Integrations',

@@ -31,7 +31,7 @@ export const levelOf = (row: Pick<Integration, 'workspace_id'>) =>
   row.workspace_id === null ? 'organisation' : 'workspace';
 
 /** Ids of the organisation's integrations that a workspace may use. */
-export async function openIntegrations(tx: TenantTx, workspaceId: string): Promise<string[]> {
+async function openIntegrations(tx: TenantTx, workspaceId: string): Promise<string[]> {
   const rows = await tx.list('integrations', { where: { workspace_id: null, status: 'active' } });
   const access = await tx.list('integration_workspaces', { where: { workspace_id: workspaceId } });
   const own = new Map(access.map((row) => [row.integration_id, row]));

@@ -8,7 +8,7 @@ type Sharable = Pick<Row<'integrations'>, 'id' | 'workspace_id' | 'global_worksp
 const MOST = 100;
 
 /** Whether a workspace without an entry of its own may use the integration. */
-export function isOpenToAll({ workspace_id, global_workspace_access: access }: Omit<Sharable, 'id'>): boolean {
+function isOpenToAll({ workspace_id, global_workspace_access: access }: Omit<Sharable, 'id'>): boolean {
   return workspace_id === null && (access === null || access.enabled === true);
 }
 

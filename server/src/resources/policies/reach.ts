@@ -7,7 +7,7 @@ import type { Call } from '../resource.ts';
 import { placeOf } from './simulation.ts';
 
 /** Policies of one kind that one request may belong to. */
-export const MAX_MATCHES = 200;
+const MAX_MATCHES = 200;
 
 type PolicyTable = 'rate_policies' | 'usage_policies';
 

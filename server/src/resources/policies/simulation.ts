@@ -18,7 +18,7 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 export const MAX_DAYS = 92;
 /** Records that one simulation reads at most. */
-export const MAX_RECORDS = 1_000_000;
+const MAX_RECORDS = 1_000_000;
 /** Records that are taken apart at once: a few milliseconds. */
 const PAGE = 120;
 const MAX_VALUES = 100;

@@ -60,7 +60,7 @@ async function usableIntegration(call: AnyCall, workspaceId: string, name: strin
   return found;
 }
 
-export function providersResource(ports: ReferencePorts): AnyAction[] {
+function providersResource(ports: ReferencePorts): AnyAction[] {
   return defineResource<'providers', CreateBody, UpdateBody>({
     name: 'providers',
     tag: 'Providers',

@@ -89,7 +89,7 @@ async function presentDetail(row: KeyRow, call: Call) {
   };
 }
 
-export function virtualKeysResource(ports: ReferencePorts): AnyAction[] {
+function virtualKeysResource(ports: ReferencePorts): AnyAction[] {
   /** Checks an account's settings (stored names) with its mappings and key. Throws 400 under the caller's names. */
   async function checkAccount(
     call: AnyCall,

@@ -6,7 +6,7 @@ import { RowFault } from '../datasets/report.ts';
 import { type FileLine, isBlank, linesOf } from './lines.ts';
 
 /** Requests in one batch: OpenAI's figure; it also bounds what is remembered to find a `custom_id` given twice. */
-export const MAX_BATCH_REQUESTS = 50_000;
+const MAX_BATCH_REQUESTS = 50_000;
 /** Faults listed; the total is told beside them. */
 const MAX_ERRORS = 100;
 const MAX_CUSTOM_ID = 512;

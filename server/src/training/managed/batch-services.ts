@@ -103,7 +103,7 @@ export interface BatchSettings {
   readonly attempts: number;
 }
 
-export const BATCH_DEFAULTS: BatchSettings = {
+const BATCH_DEFAULTS: BatchSettings = {
   concurrency: 50,
   retryMs: 5_000,
   retries: 3,

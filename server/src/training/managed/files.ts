@@ -58,7 +58,7 @@ export interface OpenedFile {
 }
 
 /** Ids of files Sluice keeps; also their keys in the blob store. */
-export const FILE_PREFIX = 'gw_file_';
+const FILE_PREFIX = 'gw_file_';
 
 const MAX_LIST = 10_000;
 /** Rows of the content that are checked, by purpose; other purposes hold anything. */

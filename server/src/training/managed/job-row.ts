@@ -105,7 +105,7 @@ const ORDER: readonly JobStatus[] = ['validating_files', 'queued', 'running'];
  * The states a job passes on its way to `to`, in order; none when it would go back or leave a final state.
  * Providers skip states, and a look may come late: what lies between was passed all the same.
  */
-export function pathTo(from: JobStatus, to: JobStatus): readonly JobStatus[] {
+function pathTo(from: JobStatus, to: JobStatus): readonly JobStatus[] {
   if (FINAL_JOB.has(from) || from === to) return [];
   if (to === 'failed' || to === 'cancelled') return [to];
   if (to === 'succeeded') return [...ORDER.slice(ORDER.indexOf(from) + 1), to];

@@ -85,7 +85,7 @@ export interface JobRunnerParts {
 }
 
 /** The create request of a job, as it was read when the job was made. */
-export function storedJob(row: JobRow): JobRequest {
+function storedJob(row: JobRow): JobRequest {
   const { body, dropParams } = requestOf(row);
   const parsed = parseExact(body);
   if (!isObject(parsed)) throw new SluiceError('internal', 'A stored job request is no object.');

@@ -18,7 +18,7 @@ import { millisecondsOf, prepared, refuseFields, timedModel } from './refuse.ts'
 import { localRunner } from './run.ts';
 
 /** From `created_at` to the end, unless the batch's model (`echo?batch_ms=60000`) or its metadata says otherwise. */
-export const BATCH_MS = 4_000;
+const BATCH_MS = 4_000;
 const MAX_LINE_BYTES = 32 * 1024 * 1024;
 const STARTED = 0.1;
 const FINALIZING = 0.8;

@@ -12,7 +12,7 @@ import { pageOf, shortId } from './objects.ts';
 import { prepared, refuseFields, timedModel } from './refuse.ts';
 
 /** From `created_at` to the end, unless the model says otherwise: `echo?train_ms=60000`. */
-export const TRAIN_MS = 5_000;
+const TRAIN_MS = 5_000;
 const MAX_EPOCHS = 50;
 
 interface Wanted {

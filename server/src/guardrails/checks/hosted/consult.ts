@@ -17,8 +17,6 @@ export interface Answer {
   readonly texts?: readonly string[] | null;
 }
 
-export const CLEAR: Answer = { blocked: [], masked: [] };
-
 interface Asked {
   readonly pieces: readonly Piece[];
   readonly answer: Answer;

@@ -212,7 +212,7 @@ export function fileText(bytes: Buffer, declared: boolean): string | null {
 const DOCUMENTS = ['%PDF', 'PK\u0003\u0004', '\u00d0\u00cf\u0011\u00e0', '\u001f\u008b', '{\\rtf'];
 
 /** A document or archive: text that is not read here. */
-export function isDocument(bytes: Buffer): boolean {
+function isDocument(bytes: Buffer): boolean {
   const head = bytes.toString('latin1', 0, 8);
   return DOCUMENTS.some((magic) => head.startsWith(magic));
 }

@@ -9,7 +9,7 @@ import type { Macs } from '../../../store/vault.ts';
 import type { Call } from '../../resource.ts';
 
 /** Throws 409 when another user of the organisation has this address. */
-export async function checkFree(tx: TenantTx, email: string, param: string | null = null): Promise<void> {
+async function checkFree(tx: TenantTx, email: string, param: string | null = null): Promise<void> {
   if (!(await tx.find('users', { email, status: 'active' }))) return;
   throw new SluiceError('conflict', `A user of this organisation has the address ${email} already.`, { param });
 }
@@ -40,7 +40,7 @@ export async function changeAddress(
 }
 
 /** A time that this row has not had yet: links name the state of the user that they were made for. */
-export const laterThan = (user: Row<'users'>, clock: Clock): number => Math.max(clock.now(), user.last_updated_at + 1);
+const laterThan = (user: Row<'users'>, clock: Clock): number => Math.max(clock.now(), user.last_updated_at + 1);
 
 /** How long a link to a new address may be opened, milliseconds. */
 const CONFIRM_TTL_MS = 60 * 60_000;

@@ -311,7 +311,7 @@ const remove: Action<unknown, unknown, RemoveBody> = {
   },
 };
 
-export function workspacesResource(ports: ReferencePorts): AnyAction[] {
+function workspacesResource(ports: ReferencePorts): AnyAction[] {
   return [list, createAction(ports), get, updateAction(ports), remove, ...members];
 }
 
