@@ -9,6 +9,7 @@ import { parseConfig } from '../src/resources/configs/schema.ts';
 import { killAll, runCommand, startByNpm } from './support/process.ts';
 import { startServer } from './support/server.ts';
 
+const README = new URL('../../README.md', import.meta.url);
 const GUIDES = new URL('../../docs/guides/', import.meta.url);
 
 afterAll(killAll);
@@ -20,14 +21,24 @@ const commandsOf = (guide: string): string =>
 /** Guides, and how many of their commands are refused on purpose. */
 const RUN: [string, number][] = [
   ['admin-api.md', 1],
+  ['api-keys.md', 0],
+  ['files-batches-fine-tuning.md', 0],
   ['guardrails.md', 0],
+  ['organisation-settings.md', 0],
+  ['providers.md', 0],
+  ['routing.md', 0],
+  ['workspaces.md', 0],
 ];
+/** The block of the README that sets what the guides use. */
+const VARIABLES = /^```sh\n(export SLUICE_URL=.*?)^```$/ms;
 
 it.each(RUN)(
   'the commands of %s are run as they stand and print the statuses they say',
   async (name, refused) => {
+    const variables = VARIABLES.exec(await readFile(README, 'utf8'))?.[1] ?? '';
+    expect(variables).toContain('http://127.0.0.1:8787/v1');
     const commands = commandsOf(await readFile(new URL(name, GUIDES), 'utf8'));
-    expect(commands).toContain('http://127.0.0.1:8787/v1');
+    expect(commands).toContain('$SLUICE_URL');
     const server = await startServer();
     const directory = await mkdtemp(join(tmpdir(), 'sluice-guide-'));
     try {
@@ -38,14 +49,22 @@ it.each(RUN)(
       let faults = '';
       shell.stdout.on('data', (bytes) => (printed += bytes));
       shell.stderr.on('data', (bytes) => (faults += bytes));
-      shell.stdin.end(commands.replace('http://127.0.0.1:8787/v1', `${server.url}/v1`));
+      shell.stdin.end(
+        [
+          variables.replace('http://127.0.0.1:8787/v1', `${server.url}/v1`),
+          'export OPENAI_API_KEY=sk-0123456789',
+          // Without its progress on standard error.
+          'curl() { command curl -s "$@"; }',
+          commands,
+        ].join('\n'),
+      );
       const [code] = await once(shell, 'close');
       expect([code, faults]).toEqual([0, '']);
-      expect(printed.split('"error":{"code"').length - 1).toBe(refused);
+      expect(printed.match(/"error":\{/g)?.length ?? 0, printed).toBe(refused);
       const said = [...commands.matchAll(/# (\d{3})$/gm)].map(([, status]) => status);
       // The answer before a status may end without a line break.
       expect([...printed.matchAll(/(?:^|\})(\d{3})$/gm)].map(([, status]) => status)).toEqual(said);
-      expect(said.length).toBeGreaterThan(0);
+      expect(printed).not.toBe('');
     } finally {
       await server.stop();
       await rm(directory, { recursive: true, force: true });
@@ -65,11 +84,9 @@ it.each([
   for (const config of configs) expect(parseConfig(config, { checkHost: () => null })).toEqual({ ok: true, config });
 });
 
-const README = new URL('../../README.md', import.meta.url);
-
 it('npm start with its flags, as the README and the guides have them, serves the first request of the README', async () => {
   const readme = await readFile(README, 'utf8');
-  const request = /^## First request$.*?^```\n(curl .*?)^```$/ms.exec(readme)?.[1] ?? '';
+  const request = /^## First request$.*?^```sh\n(curl .*?)^```$/ms.exec(readme)?.[1] ?? '';
   expect(request).toContain('./data/first-run.json');
   const directory = await mkdtemp(join(tmpdir(), 'sluice-readme-'));
   const server = await startByNpm(tmpdir(), { SLUICE_DRAIN_SECONDS: '1' }, [
@@ -114,7 +131,9 @@ it('every command, script and setting that the README and the guides name exists
   const known = new Set(effectiveSettings([], {}, tmpdir()).map(({ name }) => String(name)));
   const help = (await runCommand([], {}, tmpdir())).out;
   const commands = found(/npm run sluice -- ([a-z][a-z-]*)/g);
-  const settings = found(/\b((?:SLUICE|BLOCK)_[A-Z_]+)\b/g);
+  const settings = found(/\b((?:SLUICE|BLOCK)_[A-Z_]+)\b/g).filter(
+    (name) => !/^SLUICE_(?:URL|URL_B|API_KEY|ADMIN_KEY|WORKSPACE)$/.test(name),
+  );
   expect(commands.length).toBeGreaterThan(5);
   expect(settings.length).toBeGreaterThan(20);
   expect(commands.filter((name) => !help.includes(`npm run sluice -- ${name}`))).toEqual([]);

@@ -46,7 +46,9 @@ beforeAll(async () => {
     SLUICE_MASTER_KEY: randomBytes(32).toString('base64'),
     SLUICE_PUBLIC_URL: 'https://sluice.example.com',
   };
-  const named = [...guide.matchAll(/^export ((?:SLUICE|AWS)_\w+)=/gm)].map(([, name = '']) => name);
+  // What the commands that follow set is for them alone.
+  const settings = guide.replace(/^```sh\n.*?^```$/gms, '');
+  const named = [...settings.matchAll(/^export ((?:SLUICE|AWS)_\w+)=/gm)].map(([, name = '']) => name);
   shared = Object.fromEntries(named.flatMap((name) => (name in values ? [[name, values[name] ?? '']] : [])));
   expect(named.filter((name) => !(name in shared))).toEqual(redis === null ? ['SLUICE_REDIS_URL'] : []);
   for (const [, path = '', port = ''] of guide.matchAll(/^SLUICE_DATA_DIR=(\S+) npm start -- --port (\d+)/gm)) {
