@@ -57,6 +57,19 @@ const BOUNDS: readonly (readonly [string, () => object, () => object, () => obje
     () => ({ usage_limits: { credit_limit: 10, periodic_reset: 'weekly' } }),
     () => ({ usage_limits: { credit_limit: 10, type: 'cost', periodic_reset: 'monthly', alert_threshold: 5 } }),
   ],
+  ...(
+    [
+      [{ on_outage: 'refuse' }, { on_outage: 'serve' }],
+      [{ unpriced: 'deny' }, { unpriced: 'serve' }],
+      [{ periodic_reset_days: 30 }, { periodic_reset_days: 7 }],
+      [{ periodic_reset_days: 30, next_usage_reset_at: inDays(20) }, { next_usage_reset_at: inDays(2) }],
+    ] as const
+  ).map(([was, is]): (typeof BOUNDS)[number] => [
+    'usage_limits',
+    () => ({ usage_limits: { credit_limit: 10, ...was } }),
+    () => ({ usage_limits: { credit_limit: 10, ...was, ...is } }),
+    () => ({ usage_limits: { credit_limit: 9, ...was } }),
+  ]),
   [
     'rate_limits',
     () => ({ rate_limits: [{ type: 'requests', unit: 'rpm', value: 10 }] }),
@@ -80,6 +93,12 @@ const BOUNDS: readonly (readonly [string, () => object, () => object, () => obje
     () => ({ defaults: { config_id: configs[0], allow_config_override: false } }),
     () => ({ defaults: { config_id: configs[1] } }),
     () => ({ defaults: { metadata: { team: 'x' } } }),
+  ],
+  [
+    'defaults.config_id',
+    () => ({ defaults: { config_id: configs[0] } }),
+    () => ({ defaults: { config_id: configs[1] } }),
+    () => ({ defaults: { config_id: configs[0], allow_config_override: false } }),
   ],
   [
     'defaults.allow_config_override',

@@ -10,7 +10,7 @@ beforeAll(async () => {
     sendJson(response, 200, { id: 'c', object: 'chat.completion', model: 'm', choices: [] }),
   );
   server = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}` });
-  for (const id of ['openai', 'groq']) await server.provider({ id, host: `${upstream.url}/v1`, slug: id });
+  for (const id of ['openai', 'deepseek']) await server.provider({ id, host: `${upstream.url}/v1`, slug: id });
 });
 
 afterAll(async () => {
@@ -82,8 +82,20 @@ describe('what cannot be spliced is written anew, and says the same', () => {
 
   it('a member that the provider has under another name goes through its transform', async () => {
     const body = '{"model":"a","messages":[]}';
-    const expected = JSON.parse(await sent({}, '{"model":"a","messages":[],"max_tokens":7}', 'groq')) as object;
-    expect(JSON.parse(await sent({ override_params: { max_tokens: 7 } }, body, 'groq'))).toEqual(expected);
+    const made = await sent({ override_params: { max_completion_tokens: 7 } }, body, 'deepseek');
+    expect(JSON.parse(made)).toEqual({ model: 'a', messages: [], max_tokens: 7 });
+  });
+
+  it('a name beyond ASCII that the body has already is there once', async () => {
+    const made = await sent({ override_params: { é: 1 } }, '{"model":"a","messages":[],"é":0}');
+    expect(made.match(/é|\\u00e9/g)).toHaveLength(1);
+    expect(JSON.parse(made)).toEqual({ model: 'a', messages: [], é: 1 });
+  });
+
+  it('how a stream is counted is said once', async () => {
+    const body = '{"model":"a","messages":[],"stream":true}';
+    const made = await sent({ override_params: { stream_options: { include_usage: false } } }, body);
+    expect(made.match(/stream_options/g)).toHaveLength(1);
   });
 
   it('an empty body holds what the config says', async () => {

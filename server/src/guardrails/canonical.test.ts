@@ -137,6 +137,19 @@ const FINDS: readonly {
 ];
 
 describe('checks judge canonical text', () => {
+  it.each([8_191, 8_192, 16_383])('whatever is composed across unit %i of a long text', async (before) => {
+    const text = `${'x'.repeat(before - 4)} cafe\u0301 ${'y'.repeat(100)}`;
+    const parameters = { words: ['caf\u00e9'], operator: 'none' };
+    expect((await judged('default.contains', parameters, text)).verdict).toBe(false);
+    const moved = `${'x'.repeat(before - 5)} cafe\u0301 ${'y'.repeat(100)}`;
+    expect((await judged('default.contains', parameters, moved)).verdict).toBe(false);
+  });
+
+  it('in the latest text as well', async () => {
+    const made = await canonicalSubject(subject('for\u200bbidden'));
+    expect(made.latest()).toBe('forbidden');
+  });
+
   it.each(FINDS)(
     '$id finds $thing with an invisible character at any place',
     async ({ id, parameters, before, thing }) => {

@@ -36,6 +36,13 @@ describe('the address of a client', () => {
     ['the last proxy before an entry that is no address', '10.0.0.1', '1.2.3.4, <x>, 10.0.0.9', PROXIES, '10.0.0.9'],
     ['without the port some balancers add', '10.0.0.1', '1.2.3.4:5678', PROXIES, '1.2.3.4'],
     ['IPv6 without brackets and port', '10.0.0.1', '[2001:DB8::1]:443', PROXIES, '2001:db8::1'],
+    [
+      'behind a proxy whose address is IPv4 written as IPv6',
+      '10.0.0.1',
+      '6.6.6.6, 1.2.3.4, ::ffff:a00:9',
+      PROXIES,
+      '1.2.3.4',
+    ],
     ['IPv6 as it is', 'fd00::1', '2001:db8::1', PROXIES, '2001:db8::1'],
     ['IPv4 on a socket of both families', '::ffff:198.51.100.7', undefined, PROXIES, '198.51.100.7'],
     ['behind a proxy on a socket of both families', '::ffff:10.0.0.1', '::ffff:1.2.3.4', PROXIES, '1.2.3.4'],

@@ -62,6 +62,16 @@ describe.each(['sqlite', 'postgres'] as const)('what is forgotten on %s', (engin
         last_updated_at: clock.now(),
       }),
     );
+    await tables.systemWrite((tx) =>
+      tx.insert('usage_policies', {
+        ...usagePolicyRow(row, 'archived-lately', []),
+        status: 'archived',
+        last_updated_at: clock.now() + 3 * DAY,
+      }),
+    );
+    await used('archived-lately', 'policy', 5);
+    await used('reserved', 'policy', 0);
+    await tables.systemWrite((tx) => tx.update('usage_buckets', { owner_id: 'reserved' }, { reserved: 1 }));
     await used('unused', 'policy', 0);
     await used('counted', 'policy', 5);
     await used('key', 'key', 0);
@@ -71,10 +81,10 @@ describe.each(['sqlite', 'postgres'] as const)('what is forgotten on %s', (engin
       (await tables.systemRead((tx) => tx.list('usage_buckets'))).map((bucket) => bucket.owner_id).sort();
     clock.jump(6 * DAY);
     await forget({ tables });
-    expect(await owners()).toEqual(['archived', 'counted', 'key', 'monthly', 'unused']);
+    expect(await owners()).toEqual(['archived', 'archived-lately', 'counted', 'key', 'monthly', 'reserved', 'unused']);
     clock.jump(2 * DAY);
     await used('late', 'policy', 0);
     await forget({ tables });
-    expect(await owners()).toEqual(['counted', 'key', 'late', 'monthly']);
+    expect(await owners()).toEqual(['archived-lately', 'counted', 'key', 'late', 'monthly', 'reserved']);
   });
 });

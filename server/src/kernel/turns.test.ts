@@ -46,6 +46,18 @@ describe('Turns', () => {
     expect(order).toEqual(['other', 'heavy']);
   });
 
+  it('lets nobody rest after work that is as short as any other', async () => {
+    const clock = new TestClock();
+    const turns = new Turns(clock);
+    const order: string[] = [];
+    turns.saw('other');
+    turns.saw('light');
+    turns.take('light', () => clock.jump(2));
+    turns.take('light', () => order.push('light'));
+    await loopTurns(5);
+    expect(order).toEqual(['light']);
+  });
+
   it('counts what was done outside of its turns too', async () => {
     const clock = new TestClock();
     const turns = new Turns(clock);

@@ -1,6 +1,9 @@
 import { expect, it } from 'vitest';
 import { CANARY, MASK, ok, onBothStores, unique } from '../../test/support/accounts.ts';
+import { termsWith } from '../../test/support/ledger-node.ts';
+import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
+import { Book } from '../limits/ledger/book.ts';
 import { sealStored } from './seal-stored.ts';
 import { openUrl } from './secret-url.ts';
 
@@ -58,6 +61,30 @@ onBothStores((on) => {
       await tx.update('guardrail_versions', { id: version_id, organisation_id }, { checks });
       const inline = { input_guardrails: [{ 'default.webhook': { webhookURL: URL_WITH_TOKEN } }] };
       await tx.update('config_versions', { id: saved.version_id, organisation_id }, { config: inline });
+      const terms = termsWith({ ownerId: policyId, ownerKind: 'policy' });
+      const place = { organisationId: organisation_id, workspaceId: workspace_id };
+      const book = await Book.open(tx, place, terms, systemClock, systemClock.now());
+      await book.close(tx, systemClock.now());
+      for (let i = 0; i < 201; i++) {
+        await tx.insert('alert_deliveries', {
+          id: `${slug} ${i}`,
+          organisation_id,
+          workspace_id,
+          owner_kind: 'policy',
+          owner_id: policyId,
+          bucket_id: book.row.id,
+          window_no: 0,
+          kind: 'exhausted',
+          channel: 'webhook',
+          recipient: URL_WITH_TOKEN,
+          body: {},
+          tries: 0,
+          next_at: null,
+          delivered_at: null,
+          last_error: null,
+          created_at: 0,
+        });
+      }
       const settings = { block_inline_config: false, alerts: { webhook_url: URL_WITH_TOKEN } };
       await tx.update('organisations', { id: organisation_id }, { settings });
       await tx.update('workspaces', { id: workspace_id, organisation_id }, { settings });
@@ -71,6 +98,7 @@ onBothStores((on) => {
       models: await tx.list('integration_models', {}),
       keys: await tx.list('virtual_keys', {}),
       policies: await tx.list('usage_policies', {}),
+      deliveries: await tx.list('alert_deliveries', {}),
       guardrails: await tx.list('guardrail_versions', {}),
       configs: await tx.list('config_versions', {}),
       organisations: await tx.list('organisations', {}),

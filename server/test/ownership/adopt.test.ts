@@ -107,6 +107,47 @@ describe('objects of a workspace', () => {
   });
 });
 
+describe('handing over', () => {
+  it('moves only what the named workspace owns', async () => {
+    const body = { workspace: world.workspaces.a, kinds: ['response'], ids: ['resp_of_nobody'], from: 'b' };
+    expect(await adopt(body)).toMatchObject({ status: 400, body: { error: { param: 'ids' } } });
+  });
+
+  it('takes a thousand objects at once, and says that there are more', async () => {
+    const ids = Array.from({ length: 1_001 }, (_, i) => `vs_${i}`);
+    const kinds = ['vector_store'];
+    await adopt({ workspace: 'b', kinds, ids: ids.slice(0, 1_000) });
+    await adopt({ workspace: 'b', kinds, ids: ids.slice(1_000) });
+    const body = { workspace: world.workspaces.a, kinds, all: true, from: 'b' };
+    const [first, second] = [await adopt(body), await adopt(body)];
+    expect([first.body.more, (first.body.objects as object[]).length]).toEqual([true, 1_000]);
+    expect([second.body.more, (second.body.objects as object[]).length]).toEqual([false, 1]);
+  });
+
+  it('works for a workspace that was archived', async () => {
+    const { server } = world;
+    const gone = (await server.admin('POST', '/admin/workspaces', { name: 'Gone', slug: 'gone' })).body.id as string;
+    const entries = { workspaces: [{ id: gone, enabled: true, create_default_provider: false }] };
+    expect((await server.admin('PUT', '/integrations/shared/workspaces', entries)).status).toBe(200);
+    const ids = { kinds: ['container'], ids: ['c_gone'] };
+    expect((await adopt({ workspace: gone, ...ids })).status).toBe(200);
+    expect((await server.admin('DELETE', `/admin/workspaces/${gone}`, { name: 'Gone' })).status).toBe(200);
+    expect(await adopt({ workspace: 'b', ...ids, from: gone })).toMatchObject({
+      status: 200,
+      body: { objects: [{ id: 'c_gone', from: gone }] },
+    });
+  });
+
+  it('is not for an integration of one workspace, which owns all that is there', async () => {
+    const workspace_id = world.workspaces.a;
+    const own = { name: 'Own', slug: 'own', ai_provider_id: 'openai', key: 'sk-own', workspace_id };
+    expect((await world.server.admin('POST', '/integrations', own)).status).toBe(200);
+    const answer = await adopt({ workspace: workspace_id, kinds: ['file'], ids: ['x'] }, 'own');
+    expect(answer.status).toBe(400);
+    expect(JSON.stringify(answer.body)).toContain('belongs to one workspace');
+  });
+});
+
 it.each<[string, object, number, string]>([
   ['neither ids nor all', { workspace: 'b', kinds: ['file'] }, 400, 'ids'],
   ['both', { workspace: 'b', kinds: ['file'], ids: ['x'], all: true }, 400, 'ids'],

@@ -111,6 +111,11 @@ describe('at an account that several workspaces share', () => {
     },
   );
 
+  it('nor does a member of a variable that has the name of something a user fills in', () => {
+    const variables = { x: { metadata: { type: 'input_file', file_id: 'file-1' } } };
+    expect(referencesOf({ prompt: { id: 'pmpt_1', variables } }).objects).toMatchObject([{ id: 'file-1' }]);
+  });
+
   it('a chat does not name the spoken answer of an earlier one', async () => {
     const chat = (audio: object | null) => ({ model: 'gpt-4o', messages: [{ role: 'assistant', audio }] });
     for (const path of ['/chat/completions', '/proxy/chat/completions']) {

@@ -34,6 +34,27 @@ describe.each(ENGINES)('owners of objects on %s', (engine) => {
     expect(await owners.missing(tenant('w1'), 'a1', [{ kind: 'file', id: 'r0' }])).toEqual({ kind: 'file', id: 'r0' });
   });
 
+  it('an address is another workspace’s as it is, encoded, below a folder and within a pattern', async () => {
+    const file = (id: string): Named => ({ kind: 'file', id });
+    await note('w2', file('s3://bucket/theirs/a.jsonl'), file(encodeURIComponent('gs://bucket/coded/b.jsonl')));
+    const foreign = (uri: string) => owners.foreign(tenant('w1'), 'a1', [uri]);
+    for (const uri of [
+      's3://bucket/theirs/a.jsonl',
+      's3://bucket/theirs/',
+      's3://bucket/theirs',
+      's3://bucket/th*/a.jsonl',
+      's3://bucket/theirs/a.json?',
+      'gs://bucket/coded/b.jsonl',
+      'gs://bucket/coded/',
+    ]) {
+      expect([uri, await foreign(uri)]).toEqual([uri, uri]);
+    }
+    for (const uri of ['s3://bucket/their', 's3://bucket/mine/*', 'gs://bucket/coded/b.json']) {
+      expect([uri, await foreign(uri)]).toEqual([uri, null]);
+    }
+    expect(await owners.foreign(tenant('w2'), 'a1', ['s3://bucket/theirs/'])).toBe(null);
+  });
+
   it('responses and their items are forgotten after a month, everything else stays', async () => {
     const [old, item, file] = [response('old'), { kind: 'item', id: 'i' }, { kind: 'file', id: 'f' }] as const;
     await note('w1', old, item, file);

@@ -182,6 +182,21 @@ describe('journal', () => {
     expect(errors.at(-1)).toEqual(['journal cannot write, records are lost', { records: 2 }]);
   });
 
+  it('writes what it holds when it closes and there is room again', async () => {
+    const clock = new TestClock();
+    let full = true;
+    const writeSync = ((...args: Parameters<typeof fs.writeSync>) => {
+      if (full) throw fail('ENOSPC');
+      return fs.writeSync(...args);
+    }) as typeof fs.writeSync;
+    const { journal, append, text } = await setup({ clock, io: io({ writeSync }) });
+    await append('{"i":1}');
+    expect(journal.held).toBe(1);
+    full = false;
+    await journal.close();
+    expect([journal.dropped, text()]).toEqual([0, expect.stringContaining('{"i":1}')]);
+  });
+
   it('goes to a new segment when a half-written group cannot be taken back', async () => {
     const clock = new TestClock();
     let broken = true;
