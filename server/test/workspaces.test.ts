@@ -695,6 +695,7 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
         clock: systemClock,
         log: silentLog,
         blockInlineConfig: false,
+        caughtUp: async () => {},
       });
       const snapshot = await runtime.workspace(on.admin.a.organisation_id, id);
       expect(snapshot.providers.get(made.slug)?.limited.map(({ kind, limits }) => ({ kind, limits }))).toEqual([
@@ -713,6 +714,7 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
         clock: systemClock,
         log: silentLog,
         blockInlineConfig: false,
+        caughtUp: async () => {},
       });
       let seq = await tables.lastChange();
       const follow = async () => {

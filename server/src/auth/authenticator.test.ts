@@ -6,7 +6,7 @@ import { checksum, uuidv7 } from '../kernel/id.ts';
 import { silentLog } from '../kernel/log.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../resources/organisations.ts';
 import type { Tables } from '../store/ports.ts';
-import type { Row } from '../store/schema.ts';
+import type { Row, TableName } from '../store/schema.ts';
 import { type Authenticator, createAuthenticator } from './authenticator.ts';
 import { mintKey } from './keys.ts';
 import type { Principal } from './principal.ts';
@@ -128,7 +128,7 @@ async function addMember(role: 'admin' | 'manager' | 'member'): Promise<string> 
   return id;
 }
 
-const change = (topic: string, entityId: string) => ({
+const change = (topic: TableName, entityId: string) => ({
   organisationId: organisation.organisation_id,
   workspaceId: null,
   topic,
@@ -337,7 +337,7 @@ describe('changes reach known keys', () => {
     for (const [topic, entity, token, set] of steps) {
       expect(await outcome(token), topic).toMatchObject({ organisationId: organisation_id });
       await set('archived');
-      authenticator.invalidate(change('prompts', entity));
+      authenticator.invalidate(change('configs', entity));
       expect(await outcome(token), topic).toMatchObject({ organisationId: organisation_id });
       authenticator.invalidate(change(topic, entity));
       expect(await outcome(token), topic).toBe('unauthenticated');

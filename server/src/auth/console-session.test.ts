@@ -153,7 +153,7 @@ test('within a second the store is not asked again, unless the change feed names
   counting.invalidate({ topic: 'configs' });
   await counting.principalOf(cookie);
   expect(reads).toBe(1);
-  for (const topic of ['console_sessions', 'users', 'organisations']) {
+  for (const topic of ['console_sessions', 'users', 'organisations'] as const) {
     const before = reads;
     counting.invalidate({ topic });
     await counting.principalOf(cookie);

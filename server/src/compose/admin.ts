@@ -77,7 +77,10 @@ function adminDeps({ config, clock, log, accessLog }: Common, parts: Parts, mail
     publicUrl: () => front.publicUrl(),
     limiter: createAdminLimiter(shared.counters, storeClock, log, config.adminRequestsPerMinute),
     checkHost: (host) => hostFault(guard, host),
-    caughtUp: () => kept.watch.catchUp(),
+    async caughtUp() {
+      await kept.watch.catchUp();
+      kept.runtime.settle();
+    },
     guardrails: createGuardrailDesk({ outside, clock }),
     accounts: { unowned: async (...asked) => (await training.open()).unowned(...asked) },
     records: {

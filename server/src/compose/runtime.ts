@@ -20,7 +20,14 @@ export async function openRuntime(common: Common, stores: Stores, { feed }: Shar
   const { config, clock, log, lifecycle } = common;
   const { tables, storeClock, vault } = stores;
   const authenticator = createAuthenticator({ tables, clock: storeClock, log });
-  const runtime = createRuntime({ tables, vault, clock, log, blockInlineConfig: config.blockInlineConfig });
+  const runtime = createRuntime({
+    tables,
+    vault,
+    clock,
+    log,
+    blockInlineConfig: config.blockInlineConfig,
+    caughtUp: () => watch.catchUp(),
+  });
   const sessions = new ConsoleSessions({ tables, clock: storeClock, publicUrl: () => front.publicUrl() });
   const watch = await startWatch({
     tables,

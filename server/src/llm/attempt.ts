@@ -83,7 +83,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
   pushCustom(headers, target.customHeaders);
   forward(x, target, headers);
   const path = x.operation.id === 'proxy' ? proxyPath(x, bound.binding, context) : withQuery(x, bound.binding, context);
-  const storedCredential = target.stored !== null && (target.stored.key !== null || signer !== null);
+  const storedCredential = target.stored !== null && (target.credentials.key !== null || signer !== null);
   const place = bound.binding.base === undefined ? target : placeOf(x, target, bound.binding, storedCredential);
   const prefix = prefill?.prefix?.(place.prefix) ?? place.prefix;
   return {
@@ -214,7 +214,7 @@ function formOf(x: Exchange): FormValue[] {
 
 /** The record of a request under a config tells what became of its body. */
 export function isExplained({ plan, request }: Exchange): boolean {
-  return plan?.configSlug != null || request.headers['x-gateway-config'] !== undefined;
+  return plan?.config != null || request.headers['x-gateway-config'] !== undefined;
 }
 
 /** The caller's own body, where guardrails have put another one in its place; null: it still stands. */

@@ -31,7 +31,7 @@ export function draftOf(x: Exchange): RecordDraft {
     path: pathOnly(x.request.url ?? ''),
     provider: target?.provider.id ?? null,
     provider_slug: target?.stored?.slug ?? null,
-    config_slug: x.plan?.configSlug ?? null,
+    config_slug: x.plan?.config?.slug ?? null,
     model_requested: x.model === '' ? null : x.model,
     model_sent: sent === x.model ? undefined : sent,
     model_answered: x.modelAnswered,
@@ -66,13 +66,12 @@ const slugOf = ({ slug }: { readonly slug: string }): string => slug;
 
 function decisionOf(x: Exchange): DecisionFacts {
   const { plan, snapshot, target, walk, operation } = x;
-  const config = plan?.configSlug == null ? undefined : snapshot?.configs.get(plan.configSlug);
   const bound =
     target === null ? null : bindingFor(target.provider, operation.id, target.sends(x.model), target.credentials);
   const shape = target === null ? operation.shape : bound?.binding.shape;
   const limits = limitsAsked(x);
   return {
-    config_version: config?.versionId ?? null,
+    config_version: plan?.config?.versionId ?? null,
     generation: snapshot?.generation ?? 0,
     target: target?.path ?? null,
     route: walk === null || walk.decisions.length === 0 ? undefined : walk.decisions,

@@ -16,6 +16,7 @@ import { guard } from './steps/guard.ts';
 import { keepAnswer } from './steps/keep-answer.ts';
 import { noteOwner } from './steps/note-owner.ts';
 import { answerObject } from './steps/objects.ts';
+import { pinSnapshot } from './steps/pin-snapshot.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
 import { reserve } from './steps/reserve.ts';
@@ -51,7 +52,7 @@ const row = (step: Step, when: StepRow['when'], ...families: Family[]): StepRow 
 const always = () => true;
 
 /** Nothing can be planned before caller, body and model are known; what the headers alone forbid is refused before the body is read. */
-export const HEAD: readonly Step[] = [authenticate, enter, savedOnly, readRequestBody, resolve];
+export const HEAD: readonly Step[] = [authenticate, enter, pinSnapshot, savedOnly, readRequestBody, resolve];
 
 /** C chat-like, T text, B binary or form, F small reads, J files, batches and jobs, P passed through. */
 export const TABLE: readonly StepRow[] = [

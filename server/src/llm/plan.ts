@@ -1,17 +1,19 @@
 import type { Purpose } from '../limits/purpose.ts';
 import type { Operation } from '../operations/operation.ts';
+import type { KeptPlan, StoredConfig } from '../runtime/snapshot.ts';
 import type { GuardPlan } from './guard/plan.ts';
 import { type Demand, type Step, stepsFor } from './pipeline.ts';
 import type { Leaf, Route } from './routing/route.ts';
 import type { Target } from './target.ts';
 
-/** What a request will go through, decided once per (config, target, operation) and memoised on the snapshot. */
-export interface Plan {
+/** What a request will go through, decided once per (config, target, operation) and memoised on the snapshot, which the next one may take over. */
+export interface Plan extends KeptPlan {
   /** Null when Sluice itself answers, or when the request names its provider later (`gateway_options`). */
   readonly target: Target | null;
   /** Where a request goes that has more than one target; `target` is null then. */
   readonly route: RoutePlan | null;
-  readonly configSlug: string | null;
+  /** The saved config it follows; null without one. */
+  readonly config: StoredConfig | null;
   /** Null without any guardrail. */
   readonly guard: GuardPlan | null;
   readonly steps: readonly Step[];
@@ -42,11 +44,11 @@ export function makePlan(
   operation: Operation,
   target: Target | null,
   route: RoutePlan | null,
-  configSlug: string | null,
+  config: StoredConfig | null,
   guard: GuardPlan | null,
   demand: Pick<Demand, 'limits' | 'budgets'>,
   metadata: Plan['metadata'] = null,
 ): Plan {
   const steps = stepsFor(operation.family, { ...demand, guardrails: guard !== null, route: route !== null });
-  return { target, route, configSlug, guard, steps, metadata };
+  return { target, route, config, guard, steps, metadata };
 }

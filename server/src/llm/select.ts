@@ -10,6 +10,7 @@ import { Secret } from '../kernel/secret.ts';
 import { PROVIDERS, providerById } from '../providers/catalog.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
 import { type Config, SECRET_KEYS } from '../resources/configs/schema.ts';
+import { type OpenedStored, openAccount } from '../runtime/opened-account.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
 import { cachePolicy } from './cache/policy.ts';
 import type { Exchange } from './exchange.ts';
@@ -47,10 +48,10 @@ export function refuseUnexecuted(config: Config): void {
 }
 
 /**
- * Builds the target of a request, or answers null when it names no provider at all. Synchronous; the egress rules that
- * need DNS act when the socket is opened.
+ * Builds the target of a request, or answers null when it names no provider at all. A promise only while the credential
+ * of an account is opened for the first time; the egress rules that need DNS act when the socket is opened.
  */
-export function findTarget(x: Exchange, selection: Selection): Target | null {
+export function findTarget(x: Exchange, selection: Selection): Target | Promise<Target> | null {
   const provider = x.header('x-gateway-provider');
   const header = {
     // For files, batches and jobs the name of Sluice itself, and of no account.
@@ -89,7 +90,7 @@ export function findTarget(x: Exchange, selection: Selection): Target | null {
 }
 
 /** A passthrough target is what the request itself names: the header comes before the model. */
-function passedThrough(x: Exchange, selection: Selection, provider: string | undefined): Target {
+function passedThrough(x: Exchange, selection: Selection, provider: string | undefined): Target | Promise<Target> {
   const slug = provider?.startsWith('@') ? provider.slice(1) : selection.modelSlug;
   if (slug === null || slug === '') {
     throw bad(
@@ -100,7 +101,7 @@ function passedThrough(x: Exchange, selection: Selection, provider: string | und
 }
 
 /** As `findTarget`; a request that names no provider is refused. */
-export function selectTarget(x: Exchange, selection: Selection): Target {
+export function selectTarget(x: Exchange, selection: Selection): Target | Promise<Target> {
   const target = findTarget(x, selection);
   if (target === null) throw unnamedProvider(x, selection.config);
   return target;
@@ -184,12 +185,17 @@ function knownProvider(id: string): Provider {
 }
 
 /** The target of a stored provider or virtual key that a body names (`gateway_options`). */
-export function namedTarget(x: Exchange, slug: string): Target {
+export function namedTarget(x: Exchange, slug: string): Target | Promise<Target> {
   return storedTarget(x, { config: null, configPath: 'gateway_options', saved: false, modelSlug: null }, slug, null);
 }
 
 /** A stored provider or virtual key: Sluice's own credential travels, so only its own hosts may be reached. */
-function storedTarget(x: Exchange, selection: Selection, slug: string, customHost: string | null): Target {
+function storedTarget(
+  x: Exchange,
+  selection: Selection,
+  slug: string,
+  customHost: string | null,
+): Target | Promise<Target> {
   const stored: StoredProvider | undefined = x.snapshot?.providers.get(slug);
   if (stored === undefined) {
     const integration = x.snapshot?.orphans?.get(slug);
@@ -214,29 +220,48 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
   if (model ? !model.enabled : !stored.allowAllModels && asked !== '') {
     throw bad(`Model ${JSON.stringify(asked.slice(0, 200))} is not enabled on the integration of provider ${slug}.`);
   }
-  const saved = model?.customHost ?? stored.customHost;
+  const { provider } = stored;
+  const made = openAccount(stored, model?.secrets ?? null);
+  if (!(made instanceof Promise)) return accountTarget(x, selection, { stored, provider, asked, customHost, ...made });
+  return made.then((opened) => accountTarget(x, selection, { stored, provider, asked, customHost, ...opened }));
+}
+
+/** A stored provider that may be called, with what was sealed of it. */
+interface StoredCall extends OpenedStored {
+  readonly stored: StoredProvider;
+  readonly provider: Provider;
+  /** The model. */
+  readonly asked: string;
+  readonly customHost: string | null;
+}
+
+function accountTarget(x: Exchange, selection: Selection, call: StoredCall): Target {
+  const { stored, provider, asked, customHost, account, model: sealed } = call;
+  const { slug } = stored;
+  const model = stored.models.get(asked.toLowerCase());
+  const saved = model?.customHost ?? account.customHost;
   // Beside a key of the model nothing else of the account travels: they may go to another host than the account's.
-  const own = model?.key == null ? stored : { key: model.key, settings: {}, customHeaders: {} };
+  const own = sealed?.key == null ? account : { key: sealed.key, settings: {}, customHeaders: {} };
   const wished = { ...headerSettings(x, false), ...configSettings(selection.config, false) };
-  const held = heldSettings(stored.provider, own.settings, { ...own.customHeaders, ...model?.customHeaders });
+  const held = heldSettings(provider, own.settings, { ...own.customHeaders, ...sealed?.customHeaders });
   const pin = movedPin(held, wished);
   if (pin !== null) throw pinRefused(slug, pin);
   const settings = { ...held, ...wished };
-  const placed = place(stored.provider, { key: own.key, settings }, asked);
+  const placed = place(provider, { key: own.key, settings }, asked);
   const saving = { ...own.settings, ...(selection.saved ? configSettings(selection.config, false) : null) };
-  const account = { key: own.key, settings: saving };
-  const usual = place(stored.provider, account, asked).model;
+  const usually = { key: own.key, settings: saving };
+  const usual = place(provider, usually, asked).model;
   const chosen =
     placed.model === null || placed.model === usual
       ? null
-      : (place(stored.provider, account, placed.model).priced ?? placed.model);
-  if (!stored.allowAllModels) checkDeployment(stored, stored.provider, asked, placed);
+      : (place(provider, usually, placed.model).priced ?? placed.model);
+  if (!stored.allowAllModels) checkDeployment(stored, place(provider, account, asked).model, placed);
   const { credentials } = placed;
-  const base = stored.provider.baseUrl(credentials);
+  const base = provider.baseUrl(credentials);
   const wanted = customHost ?? saved ?? base;
   // What is stored with a model goes where the model goes.
-  const alone = model !== undefined && (model.key !== null || Object.keys(model.customHeaders).length > 0);
-  const hosts = (alone ? [saved ?? base] : [saved, stored.customHost, base]).filter((host) => host !== null);
+  const alone = sealed !== null && (sealed.key !== null || Object.keys(sealed.customHeaders).length > 0);
+  const hosts = (alone ? [saved ?? base] : [saved, account.customHost, base]).filter((host) => host !== null);
   const allowed = hosts.map((host) => new URL(host).origin);
   if (stored.shared && customHost !== null && !hosts.some((host) => placeOf(host) === placeOf(customHost))) {
     throw new SluiceError(
@@ -245,10 +270,13 @@ function storedTarget(x: Exchange, selection: Selection, slug: string, customHos
       { param: 'custom_host' },
     );
   }
-  return build(x, selection, stored.provider, stored, { ...placed, chosen }, wanted, true, allowed, {
-    ...own.customHeaders,
-    ...model?.customHeaders,
-  });
+  const until = Math.min(
+    stored.expiresAt ?? Number.POSITIVE_INFINITY,
+    stored.account.until,
+    model?.secrets?.until ?? Number.POSITIVE_INFINITY,
+  );
+  const customHeaders = { ...own.customHeaders, ...sealed?.customHeaders };
+  return build(x, selection, provider, stored, { ...placed, chosen }, wanted, true, allowed, customHeaders, until);
 }
 
 /** Where a base URL leads, however it is written: another path would make another request of what was judged. */
@@ -306,9 +334,8 @@ function place(provider: Provider, credentials: Credentials, model: string): Pla
 }
 
 /** A caller that names a deployment reaches its model, which must be one that is enabled. */
-function checkDeployment(stored: StoredProvider, provider: Provider, asked: string, placed: Placed): void {
-  const own = place(provider, { key: stored.key, settings: stored.settings }, asked);
-  if (placed.model === own.model || stored.models.get(placed.model?.toLowerCase() ?? '')?.enabled === true) return;
+function checkDeployment(stored: StoredProvider, own: string | null, placed: Placed): void {
+  if (placed.model === own || stored.models.get(placed.model?.toLowerCase() ?? '')?.enabled === true) return;
   throw bad(
     `Deployment ${JSON.stringify(placed.model?.slice(0, 200))} is not enabled as a model on the integration of provider ${stored.slug}.`,
   );
@@ -356,6 +383,7 @@ function build(
   storedCredential: boolean,
   allowedOrigins: readonly string[] | null,
   customHeaders: Readonly<Record<string, string>>,
+  until?: number,
 ): Target {
   const config = selection.config;
   let parsed: URL | null = null;
@@ -377,6 +405,7 @@ function build(
     provider,
     stored,
     credentials: placed.credentials,
+    ...(until === undefined ? {} : { until }),
     placed: placed.model === null ? null : { model: placed.model, priced: placed.priced },
     chosen: placed.chosen ?? null,
     url: parsed,

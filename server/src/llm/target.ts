@@ -21,6 +21,8 @@ export class Target {
   readonly provider: Provider;
   /** Null for a caller's own credential. */
   readonly stored: StoredProvider | null;
+  /** Wall time, milliseconds, after which the account must be asked anew: it expires, or its credential is opened again. */
+  readonly until: number;
   /** Name that is sent in place of the model's; null where the account has no names of its own. */
   readonly deployment: string | null;
   /** The deployment's model by its name in the price list, when the account says it. */
@@ -54,6 +56,7 @@ export class Target {
     path: string;
     provider: Provider;
     stored: StoredProvider | null;
+    until?: number;
     credentials: Credentials;
     url: URL | null;
     customHeaders: readonly string[];
@@ -72,6 +75,7 @@ export class Target {
     this.path = parts.path;
     this.provider = parts.provider;
     this.stored = parts.stored;
+    this.until = parts.until ?? Number.POSITIVE_INFINITY;
     this.deployment = parts.placed?.model ?? null;
     this.priced = parts.placed?.priced ?? null;
     this.chosen = parts.chosen ?? null;

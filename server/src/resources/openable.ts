@@ -3,7 +3,7 @@
  * sealed values stay sealed until `open()` is called, so a secret that cannot be opened breaks its own object only.
  */
 import type { Secret } from '../kernel/secret.ts';
-import type { TenantTx } from '../store/ports.ts';
+import type { TenantContext, TenantTx } from '../store/ports.ts';
 import type { RateLimit, Row, StoredCheck, TenantTable, UsageLimit } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
 import type { Config } from './configs/schema.ts';
@@ -64,23 +64,35 @@ export interface DefaultGuardrailNames {
   readonly workspace: readonly string[];
 }
 
-export interface WorkspaceRows {
+/** A workspace and its organisation, on whose rows most of what is read of it depends. */
+export interface WorkspacePlace {
   readonly organisation: Row<'organisations'>;
   readonly workspace: Row<'workspaces'>;
-  readonly configs: readonly ConfigRow[];
+}
+
+export interface AccountRows {
   /** Providers whose integration is active and open to the workspace; archived ones are left out. */
   readonly providers: readonly ProviderRow[];
   /** Slugs of providers whose integration was deleted, with the slug of that; absent when there is none. */
   readonly orphans?: ReadonlyMap<string, string>;
   /** Those that were not migrated: a migrated one is served by the provider that took its slug over. */
   readonly virtualKeys: readonly VirtualKeyRow[];
+  /** Ids of all providers, usable or not, of their integrations, and of the virtual keys. */
+  readonly ids: ReadonlySet<string>;
+}
+
+export interface GuardrailRows {
+  /** Active ones for models: of the workspace, and of the organisation. */
+  readonly guardrails: readonly GuardrailRow[];
+  readonly defaultGuardrails: { readonly input: DefaultGuardrailNames; readonly output: DefaultGuardrailNames };
+}
+
+export interface WorkspaceRows extends WorkspacePlace, AccountRows, GuardrailRows {
+  readonly configs: readonly ConfigRow[];
   /** Active rate-limits policies, oldest first: the order in which they refuse. */
   readonly ratePolicies: readonly Row<'rate_policies'>[];
   /** Active usage-limits policies, oldest first. */
   readonly usagePolicies: readonly Row<'usage_policies'>[];
-  /** Active ones for models: of the workspace, and of the organisation. */
-  readonly guardrails: readonly GuardrailRow[];
-  readonly defaultGuardrails: { readonly input: DefaultGuardrailNames; readonly output: DefaultGuardrailNames };
 }
 
 /**
@@ -88,65 +100,70 @@ export interface WorkspaceRows {
  * `tx` must be organisation-wide or bound to this workspace.
  */
 export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: string): Promise<WorkspaceRows | null> {
+  const place = await loadPlace(tx, workspaceId);
+  if (place === null) return null;
+  return {
+    ...place,
+    ...(await loadAccounts(tx, vault, place)),
+    configs: await loadConfigs(tx, vault, place),
+    ...(await loadGuardrails(tx, vault, place)),
+    ratePolicies: await loadRatePolicies(tx, place),
+    usagePolicies: await loadUsagePolicies(tx, place),
+  };
+}
+
+/** Null when there is no active workspace with this id. */
+export async function loadPlace(tx: TenantTx, workspaceId: string): Promise<WorkspacePlace | null> {
   const organisation = await tx.organisation();
   const workspace = await tx.find('workspaces', { id: workspaceId, status: 'active' });
-  if (!workspace) return null;
-  const here = { workspace_id: workspaceId, status: { not: 'archived' } } as const;
-  const configs = await tx.list('configs', { where: here });
-  const providers = await tx.list('providers', { where: here });
-  const virtualKeys = await tx.list('virtual_keys', { where: { ...here, integration_id: null } });
+  return workspace === undefined ? null : { organisation, workspace };
+}
 
-  const ratePolicies = await tx.list('rate_policies', {
-    where: { workspace_id: workspaceId, status: 'active' },
-    orderBy: [['created_at', 'asc']],
+const listed = ({ workspace }: WorkspacePlace) =>
+  ({ workspace_id: workspace.id, status: { not: 'archived' } }) as const;
+
+export async function loadConfigs(tx: TenantTx, vault: Vault, place: WorkspacePlace): Promise<ConfigRow[]> {
+  const { tenant } = tx;
+  const configs = await tx.list('configs', { where: listed(place) });
+  const ids = configs.map((row) => row.version_id);
+  const versions = byId(await listIn(tx, 'config_versions', 'id', ids));
+  return configs.flatMap((row) => {
+    const version = versions.get(row.version_id);
+    if (!version) return [];
+    return [{ row, versionId: version.id, open: () => openConfig(vault, tenant, version.id, version.config) }];
   });
+}
 
-  const usagePolicies = await tx.list('usage_policies', {
-    where: { workspace_id: workspaceId, status: 'active' },
-    orderBy: [['created_at', 'asc']],
-  });
-
-  const versions = byId(
-    await listIn(
-      tx,
-      'config_versions',
-      'id',
-      configs.map((row) => row.version_id),
-    ),
-  );
-  const usable = await loadProviders(tx, workspaceId, providers);
-  const orphans = await orphansOf(tx, providers, usable);
-  const exempt = await tx.list('guardrail_exclusions', { where: { workspace_id: workspaceId } });
-  const defaultsOf = (direction: 'input' | 'output'): DefaultGuardrailNames => {
-    const key = `${direction}_guardrails` as const;
-    const excluded = exempt.some((row) => row.direction === direction);
-    return {
-      organisation: excluded ? [] : namesIn(part(organisation.settings, 'defaults')[key]),
-      workspace: namesIn(workspace.defaults?.[key]),
-    };
-  };
-
+export async function loadAccounts(tx: TenantTx, vault: Vault, place: WorkspacePlace): Promise<AccountRows> {
+  const { tenant } = tx;
+  const rows = await tx.list('providers', { where: listed(place) });
+  const virtualKeys = await tx.list('virtual_keys', { where: { ...listed(place), integration_id: null } });
+  const usable = await loadProviders(tx, place.workspace.id, rows);
+  const orphans = await orphansOf(tx, rows, usable);
   return {
-    organisation,
-    workspace,
-    configs: configs.flatMap((row) => {
-      const version = versions.get(row.version_id);
-      if (!version) return [];
-      const open = () => openConfig(vault, tx.tenant, version.id, version.config);
-      return [{ row, versionId: version.id, open }];
-    }),
     providers: usable.map((one) => ({
       ...one,
-      open: () => openIntegration(tx, vault, one.integration),
-      openModel: (model) => openModelSecrets(vault, tx.tenant, model),
+      open: () => openIntegration(tenant, vault, one.integration),
+      openModel: (model) => openModelSecrets(vault, tenant, model),
     })),
     ...(orphans === null ? {} : { orphans }),
-    virtualKeys: virtualKeys.map((row) => ({ row, open: () => openVirtualKey(tx, vault, row) })),
-    ratePolicies,
-    usagePolicies,
-    guardrails: await loadGuardrails(tx, vault, workspaceId),
-    defaultGuardrails: { input: defaultsOf('input'), output: defaultsOf('output') },
+    virtualKeys: virtualKeys.map((row) => ({ row, open: () => openVirtualKey(tenant, vault, row) })),
+    ids: new Set([...rows.flatMap((row) => [row.id, row.integration_id]), ...virtualKeys.map((row) => row.id)]),
   };
+}
+
+export function loadRatePolicies(tx: TenantTx, { workspace }: WorkspacePlace): Promise<Row<'rate_policies'>[]> {
+  return tx.list('rate_policies', {
+    where: { workspace_id: workspace.id, status: 'active' },
+    orderBy: [['created_at', 'asc']],
+  });
+}
+
+export function loadUsagePolicies(tx: TenantTx, { workspace }: WorkspacePlace): Promise<Row<'usage_policies'>[]> {
+  return tx.list('usage_policies', {
+    where: { workspace_id: workspace.id, status: 'active' },
+    orderBy: [['created_at', 'asc']],
+  });
 }
 
 /** Providers that cannot be used because their integration was deleted; nothing is read where all can be used. */
@@ -171,7 +188,25 @@ async function orphansOf(
 const namesIn = (list: unknown): readonly string[] =>
   Array.isArray(list) ? list.filter((name) => typeof name === 'string') : [];
 
-async function loadGuardrails(tx: TenantTx, vault: Vault, workspaceId: string): Promise<GuardrailRow[]> {
+export async function loadGuardrails(tx: TenantTx, vault: Vault, place: WorkspacePlace): Promise<GuardrailRows> {
+  const { organisation, workspace } = place;
+  const exempt = await tx.list('guardrail_exclusions', { where: { workspace_id: workspace.id } });
+  const defaultsOf = (direction: 'input' | 'output'): DefaultGuardrailNames => {
+    const key = `${direction}_guardrails` as const;
+    const excluded = exempt.some((row) => row.direction === direction);
+    return {
+      organisation: excluded ? [] : namesIn(part(organisation.settings, 'defaults')[key]),
+      workspace: namesIn(workspace.defaults?.[key]),
+    };
+  };
+  return {
+    guardrails: await activeGuardrails(tx, vault, workspace.id),
+    defaultGuardrails: { input: defaultsOf('input'), output: defaultsOf('output') },
+  };
+}
+
+async function activeGuardrails(tx: TenantTx, vault: Vault, workspaceId: string): Promise<GuardrailRow[]> {
+  const { tenant } = tx;
   const here = { status: 'active', target: 'llm' } as const;
   const rows = [
     ...(await tx.list('guardrails', { where: { ...here, workspace_id: workspaceId } })),
@@ -187,11 +222,7 @@ async function loadGuardrails(tx: TenantTx, vault: Vault, workspaceId: string): 
       checks: [{ id: 'missing', is_enabled: true, parameters: {} }],
       actions: { deny: true },
     };
-    return {
-      row,
-      version,
-      open: (check, index) => openParameters(vault, tx.tenant, version.id, index, check),
-    };
+    return { row, version, open: (check, index) => openParameters(vault, tenant, version.id, index, check) };
   });
 }
 
@@ -253,26 +284,26 @@ export function isOpenTo(
 }
 
 async function openAccount(
-  tx: TenantTx,
+  tenant: TenantContext,
   vault: Vault,
   place: AccountPlace,
   sealed: { readonly key: string | null; readonly secrets: string | null; readonly plain: Record<string, unknown> },
 ): Promise<OpenedAccount> {
-  const key = await openKey(vault, tx.tenant, place, sealed.key);
-  const secrets = await openSettings(vault, tx.tenant, place, sealed.secrets);
+  const key = await openKey(vault, tenant, place, sealed.key);
+  const secrets = await openSettings(vault, tenant, place, sealed.secrets);
   return { key, ...splitSettings({ ...sealed.plain, ...secrets }) };
 }
 
-function openIntegration(tx: TenantTx, vault: Vault, row: Row<'integrations'>): Promise<OpenedAccount> {
+function openIntegration(tenant: TenantContext, vault: Vault, row: Row<'integrations'>): Promise<OpenedAccount> {
   const place = { table: 'integrations', column: 'secret_configurations', row: row.id } as const;
   const { key, configurations: plain, secret_configurations: secrets } = row;
-  return openAccount(tx, vault, place, { key, secrets, plain });
+  return openAccount(tenant, vault, place, { key, secrets, plain });
 }
 
-function openVirtualKey(tx: TenantTx, vault: Vault, row: Row<'virtual_keys'>): Promise<OpenedAccount> {
+function openVirtualKey(tenant: TenantContext, vault: Vault, row: Row<'virtual_keys'>): Promise<OpenedAccount> {
   const place = { table: 'virtual_keys', column: 'secret_model_config', row: row.id } as const;
   const { key, model_config: plain, secret_model_config: secrets } = row;
-  return openAccount(tx, vault, place, { key, secrets, plain });
+  return openAccount(tenant, vault, place, { key, secrets, plain });
 }
 
 /** Values of one `IN`: far below the bind limits of both engines. */

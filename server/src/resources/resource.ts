@@ -177,7 +177,7 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
   /** Rows a delete leaves behind with `status: archived` are hidden from list and get. */
   readonly archives: boolean;
   /** Topic in the change feed; default the table's name. */
-  readonly topic?: string;
+  readonly topic?: TableName;
   /** What of the tenant's rows this caller may see at all; applies to list, get, update and delete. */
   readonly visible?: (call: Call, verb: ItemVerb | 'list') => Filter<N> | Promise<Filter<N>>;
   readonly list: {

@@ -1,96 +1,179 @@
+/** Rows of the parts of a workspace → the parts of its snapshot. What did not change is the same object as before. */
+import { isDeepStrictEqual } from 'node:util';
 import { compileGuardrail } from '../guardrails/compile.ts';
 import type { Guardrail } from '../guardrails/guardrail.ts';
+import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
+import { Lru } from '../kernel/lru.ts';
 import { Secret } from '../kernel/secret.ts';
 import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
 import { limitTerms, type Terms, workspaceTerms } from '../limits/ledger/terms.ts';
-import { compileRatePolicies } from '../limits/policies/rates.ts';
-import { compileUsagePolicies } from '../limits/policies/usage.ts';
 import { providerById } from '../providers/catalog.ts';
 import type {
+  AccountRows,
+  ConfigRow,
   DefaultGuardrailNames,
   GuardrailRow,
+  GuardrailRows,
   OpenedAccount,
   ProviderRow,
   VirtualKeyRow,
-  WorkspaceRows,
+  WorkspacePlace,
 } from '../resources/openable.ts';
 import { blocksInlineConfig, cacheMaxAge } from '../resources/settings/settings.ts';
 import type { Row } from '../store/schema.ts';
+import { type Opened, SealedValue } from './opened.ts';
 import type {
   ModelSettings,
+  OpenedModel,
   StoredConfig,
   StoredProvider,
+  WorkspaceAccounts,
   WorkspaceGuardrails,
-  WorkspaceSnapshot,
+  WorkspaceSettings,
 } from './snapshot.ts';
 
-const NO_ACCOUNT: OpenedAccount = { key: null, settings: {}, customHost: null, customHeaders: {} };
+/** Accounts and models of which sealed values are remembered, over all workspaces. */
+const MOST_OPENED = 10_000;
 
-/**
- * Rows of one workspace → its snapshot. A row that cannot be used (its secret does not open, its provider is unknown)
- * breaks itself only: requests that name it get a clear error, all others are served.
- */
-export async function compileWorkspace(
-  rows: WorkspaceRows,
-  generation: number,
-  options: { readonly blockInlineConfig: boolean; readonly log: Log },
-): Promise<WorkspaceSnapshot> {
-  const { organisation, workspace } = rows;
-  const providers = new Map<string, StoredProvider>();
-  const [stored, virtual] = await Promise.all([
-    Promise.all(rows.providers.map((row) => compileProvider(row, options.log))),
-    Promise.all(rows.virtualKeys.map((row) => compileVirtualKey(row, options.log))),
-  ]);
-  // Providers and virtual keys share one namespace; the newer form wins should both exist all the same.
-  for (const provider of [...virtual, ...stored]) providers.set(provider.slug, provider);
+/** Accounts of all workspaces, each opened once on this node. They are known by what is stored: another key is another account. */
+export class OpenedAccounts {
+  readonly #accounts = new Lru<string, Opened<OpenedAccount>>({ maxEntries: MOST_OPENED });
+  readonly #models = new Lru<string, Opened<OpenedModel>>({ maxEntries: MOST_OPENED });
+  readonly #clock: Clock;
+  readonly #log: Log;
 
-  const configs = new Map<string, StoredConfig>();
-  for (const entry of rows.configs) {
-    const compiled: StoredConfig = await entry.open().then(
-      (config) => ({ slug: entry.row.slug, versionId: entry.versionId, config, broken: null }),
-      (error: unknown) => {
-        options.log.error('a config cannot be used', { config: entry.row.id, error: String(error) });
-        return {
-          slug: entry.row.slug,
-          versionId: entry.versionId,
-          config: {},
-          broken: `The secrets of config ${entry.row.slug} cannot be opened.`,
-        };
-      },
-    );
-    configs.set(entry.row.slug, compiled);
-    configs.set(entry.row.id, compiled);
+  constructor(clock: Clock, log: Log) {
+    this.#clock = clock;
+    this.#log = log;
   }
 
-  const place = { workspaceId: workspace.id, workspaceSlug: workspace.slug, organisationId: organisation.id };
+  integration({ integration, open }: ProviderRow): Opened<OpenedAccount> {
+    const { id, key, configurations, secret_configurations: secrets } = integration;
+    return this.#account({ integration: id }, [id, key, secrets, configurations], open);
+  }
+
+  virtualKey({ row, open }: VirtualKeyRow): Opened<OpenedAccount> {
+    const { id, key, model_config: settings, secret_model_config: secrets } = row;
+    return this.#account({ virtual_key: id }, [id, key, secrets, settings], open);
+  }
+
+  /** Null when nothing is sealed. */
+  model(row: Row<'integration_models'>, entry: ProviderRow): Opened<OpenedModel> | null {
+    const { integration_id: integration, slug, configurations } = row;
+    if (configurations?.sealed === undefined) return null;
+    const open = async (): Promise<OpenedModel> => {
+      const { key, custom_headers } = await entry.openModel(row);
+      return { key: key === undefined ? null : new Secret(key), customHeaders: custom_headers ?? {} };
+    };
+    const make = () => new SealedValue(open, this.#clock, this.#log, { integration, model: slug });
+    return remembered(this.#models, [integration, slug, configurations.sealed], make);
+  }
+
+  #account(what: Readonly<Record<string, string>>, stored: readonly unknown[], open: () => Promise<OpenedAccount>) {
+    return remembered(this.#accounts, stored, () => new SealedValue(open, this.#clock, this.#log, what));
+  }
+}
+
+function remembered<T>(known: Lru<string, T>, stored: readonly unknown[], make: () => T): T {
+  const name = JSON.stringify(stored);
+  let found = known.get(name);
+  if (found === undefined) {
+    found = make();
+    known.set(name, found);
+  }
+  return found;
+}
+
+export function compileSettings({ organisation, workspace }: WorkspacePlace, blockInline: boolean): WorkspaceSettings {
   const metadata = workspace.defaults?.metadata;
   return {
-    organisationId: organisation.id,
-    workspaceId: workspace.id,
     workspaceSlug: workspace.slug,
-    generation,
-    blockInlineConfig: options.blockInlineConfig || blocksInlineConfig(organisation, workspace),
+    blockInlineConfig: blockInline || blocksInlineConfig(organisation, workspace),
     metadata: isTextMap(metadata) ? metadata : null,
     limited: limitedEntity('workspace', workspace.id, workspace.slug, workspace.rate_limits),
-    ratePolicies: compileRatePolicies(rows.ratePolicies, place),
     budgets: workspaceTerms(workspace),
-    usagePolicies: compileUsagePolicies(rows.usagePolicies, place),
-    providers,
-    ...(rows.orphans === undefined ? {} : { orphans: rows.orphans }),
-    configs,
-    guardrails: await compileGuardrails(rows, options.log),
     cacheMaxAge: cacheMaxAge(organisation),
-    plans: new Map(),
   };
 }
 
-async function compileGuardrails(rows: WorkspaceRows, log: Log): Promise<WorkspaceGuardrails> {
+/** Rows that a provider or guardrail was compiled from, by which it is known whether it still is what they say. */
+const madeFrom = new WeakMap<object, unknown>();
+
+/** `former`, when it was made from equal rows. */
+function unchanged<T extends object>(former: T | undefined, rows: unknown): T | null {
+  return former !== undefined && isDeepStrictEqual(madeFrom.get(former), rows) ? former : null;
+}
+
+/**
+ * A row that cannot be used (its provider is unknown, its credential does not open when it is called) breaks itself only:
+ * requests that name it get a clear error, all others are served.
+ */
+export function compileAccounts(
+  rows: AccountRows,
+  opened: OpenedAccounts,
+  former: WorkspaceAccounts | null,
+): WorkspaceAccounts {
+  const providers = new Map<string, StoredProvider>();
+  // Providers and virtual keys share one namespace; the newer form wins should both exist all the same.
+  for (const entry of rows.virtualKeys) {
+    const { row } = entry;
+    const stored = unchanged(former?.providers.get(row.slug), row) ?? compileVirtualKey(entry, opened);
+    madeFrom.set(stored, row);
+    providers.set(row.slug, stored);
+  }
+  for (const entry of rows.providers) {
+    const { open: _open, openModel: _openModel, ...from } = entry;
+    const stored = unchanged(former?.providers.get(entry.row.slug), from) ?? compileProvider(entry, opened);
+    madeFrom.set(stored, from);
+    providers.set(entry.row.slug, stored);
+  }
+  return { providers, ...(rows.orphans === undefined ? {} : { orphans: rows.orphans }) };
+}
+
+/** Configs by slug and by id. The version of a config never changes: a config of the same version is the former one. */
+export async function compileConfigs(
+  rows: readonly ConfigRow[],
+  log: Log,
+  former: ReadonlyMap<string, StoredConfig> | null,
+): Promise<ReadonlyMap<string, StoredConfig>> {
+  const configs = new Map<string, StoredConfig>();
+  const compiled = rows.map(({ row, versionId, open }): StoredConfig | Promise<StoredConfig> => {
+    const known = former?.get(row.id);
+    const { slug } = row;
+    if (known?.versionId === versionId && known.slug === slug && known.broken === null) return known;
+    return open().then(
+      (config) => ({ slug, versionId, config, broken: null }),
+      (error: unknown) => {
+        log.error('a config cannot be used', { config: row.id, error: String(error) });
+        return { slug, versionId, config: {}, broken: `The secrets of config ${slug} cannot be opened.` };
+      },
+    );
+  });
+  const all = await Promise.all(compiled);
+  for (const [i, { row }] of rows.entries()) {
+    const config = all[i];
+    if (config === undefined) continue;
+    configs.set(row.slug, config);
+    configs.set(row.id, config);
+  }
+  return configs;
+}
+
+/** The former ones whole, when nothing of them has changed. */
+export async function compileGuardrails(
+  rows: GuardrailRows,
+  log: Log,
+  former: WorkspaceGuardrails | null,
+): Promise<WorkspaceGuardrails> {
   const byName = new Map<string, Guardrail>();
-  for (const entry of rows.guardrails) {
-    const compiled = await compileStored(entry, log);
-    byName.set(compiled.slug, compiled);
-    byName.set(compiled.id, compiled);
+  const compiled = rows.guardrails.map((entry) => {
+    const { row, version } = entry;
+    return unchanged(former?.byName.get(row.id), { row, version }) ?? compileStored(entry, log);
+  });
+  for (const guardrail of await Promise.all(compiled)) {
+    byName.set(guardrail.slug, guardrail);
+    byName.set(guardrail.id, guardrail);
   }
   const listOf = ({ organisation, workspace }: DefaultGuardrailNames): Guardrail[] => [
     ...new Set(
@@ -100,10 +183,18 @@ async function compileGuardrails(rows: WorkspaceRows, log: Log): Promise<Workspa
     ),
   ];
   const { input, output } = rows.defaultGuardrails;
-  return { byName, input: listOf(input), output: listOf(output) };
+  const made = { byName, input: listOf(input), output: listOf(output) };
+  return former !== null && isSame(made, former) ? former : made;
+}
+
+function isSame(a: WorkspaceGuardrails, b: WorkspaceGuardrails): boolean {
+  const equal = (one: readonly unknown[], other: readonly unknown[]) =>
+    one.length === other.length && one.every((item, i) => item === other[i]);
+  return equal([...a.byName].flat(), [...b.byName].flat()) && equal(a.input, b.input) && equal(a.output, b.output);
 }
 
 async function compileStored({ row, version, open }: GuardrailRow, log: Log): Promise<Guardrail> {
+  let broken = false;
   const checks = await Promise.all(
     version.checks.map(async (check, index) => {
       const { id, is_enabled } = check;
@@ -111,12 +202,15 @@ async function compileStored({ row, version, open }: GuardrailRow, log: Log): Pr
         return { id, is_enabled, parameters: await open(check, index) };
       } catch (error) {
         log.error('the secrets of a check cannot be opened', { guardrail: row.id, check: id, error: String(error) });
+        broken = true;
         return { id, is_enabled, broken: true as const };
       }
     }),
   );
   const { id, slug, name, target } = row;
-  return compileGuardrail({ id, slug, name, version: version.id, target, actions: version.actions, checks });
+  const made = compileGuardrail({ id, slug, name, version: version.id, target, actions: version.actions, checks });
+  if (!broken) madeFrom.set(made, { row, version });
+  return made;
 }
 
 /** A default that names nothing must not let pass what the guardrail was to look at. */
@@ -126,7 +220,7 @@ function missing(name: string, log: Log): Guardrail {
   return compileGuardrail({ id: name, slug: name, name, target: 'llm', actions: { deny: true }, checks });
 }
 
-async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProvider> {
+function compileProvider(entry: ProviderRow, opened: OpenedAccounts): StoredProvider {
   const { row, integration } = entry;
   return compileAccount({
     row,
@@ -135,8 +229,8 @@ async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProv
     providerId: integration.ai_provider_id,
     shared: entry.shared,
     passthrough: integration.passthrough?.includes(row.workspace_id) === true,
-    open: entry.open,
-    models: await Promise.all(entry.models.map((model) => compileModel(model, entry, log))),
+    account: opened.integration(entry),
+    models: entry.models.map((model) => [model.slug.toLowerCase(), compileModel(model, entry, opened)]),
     allowAllModels: integration.allow_all_models,
     pricingAdjustments: integration.pricing_adjustments,
     limited: [limitedEntity('integration', integration.id, integration.slug, entry.access?.rate_limits)],
@@ -144,11 +238,10 @@ async function compileProvider(entry: ProviderRow, log: Log): Promise<StoredProv
       { kind: 'integration', id: integration.id, label: integration.slug, at: entry.access?.last_updated_at ?? 0 },
       entry.access?.usage_limits?.[0] ?? null,
     ),
-    log,
   });
 }
 
-function compileVirtualKey(entry: VirtualKeyRow, log: Log): Promise<StoredProvider> {
+function compileVirtualKey(entry: VirtualKeyRow, opened: OpenedAccounts): StoredProvider {
   const { row } = entry;
   return compileAccount({
     row,
@@ -158,24 +251,23 @@ function compileVirtualKey(entry: VirtualKeyRow, log: Log): Promise<StoredProvid
     // A virtual key is of one workspace, with a credential of its own.
     shared: false,
     passthrough: false,
-    open: entry.open,
+    account: opened.virtualKey(entry),
     models: [],
     allowAllModels: true,
     pricingAdjustments: null,
     limited: [],
     accessBudget: null,
-    log,
   });
 }
 
-async function compileAccount(parts: {
+function compileAccount(parts: {
   readonly row: Row<'providers'> | Row<'virtual_keys'>;
   readonly kind: StoredProvider['kind'];
   readonly accountId: string;
   readonly providerId: string;
   readonly shared: boolean;
   readonly passthrough: boolean;
-  readonly open: () => Promise<OpenedAccount>;
+  readonly account: Opened<OpenedAccount>;
   readonly models: readonly (readonly [slug: string, ModelSettings])[];
   readonly allowAllModels: boolean;
   readonly pricingAdjustments: Record<string, unknown> | null;
@@ -183,22 +275,14 @@ async function compileAccount(parts: {
   readonly limited: readonly (LimitedEntity | null)[];
   /** The usage limit of the workspace on the integration. */
   readonly accessBudget: Terms | null;
-  readonly log: Log;
-}): Promise<StoredProvider> {
+}): StoredProvider {
   const { row } = parts;
   const provider = providerById(parts.providerId);
   let broken =
     provider === undefined
       ? `The base provider ${parts.providerId} of ${row.slug} is not known to this version.`
       : null;
-  let account = NO_ACCOUNT;
   if (row.status === 'expired') broken ??= `Provider ${row.slug} has expired.`;
-  try {
-    account = await parts.open();
-  } catch (error) {
-    parts.log.error('the credential of a provider cannot be opened', { provider: row.id, error: String(error) });
-    broken ??= `The stored credential of ${row.slug} cannot be opened; its encryption key is missing.`;
-  }
   return {
     slug: row.slug,
     entityId: row.id,
@@ -207,10 +291,7 @@ async function compileAccount(parts: {
     shared: parts.shared,
     passthrough: parts.passthrough,
     provider: provider ?? null,
-    key: account.key,
-    settings: account.settings,
-    customHost: account.customHost,
-    customHeaders: account.customHeaders,
+    account: parts.account,
     models: new Map(parts.models),
     allowAllModels: parts.allowAllModels,
     pricingAdjustments: parts.pricingAdjustments,
@@ -226,27 +307,13 @@ async function compileAccount(parts: {
   };
 }
 
-async function compileModel(
-  row: Row<'integration_models'>,
-  entry: ProviderRow,
-  log: Log,
-): Promise<readonly [slug: string, ModelSettings]> {
-  const secrets = await entry.openModel(row).catch((error: unknown) => {
-    log.error('the secrets of a model cannot be opened', {
-      provider: entry.row.id,
-      model: row.slug,
-      error: String(error),
-    });
-    return null;
-  });
-  const settings = {
-    enabled: row.enabled && secrets !== null,
+function compileModel(row: Row<'integration_models'>, entry: ProviderRow, opened: OpenedAccounts): ModelSettings {
+  return {
+    enabled: row.enabled,
     customHost: row.configurations?.custom_host ?? null,
-    customHeaders: secrets?.custom_headers ?? {},
-    key: secrets?.key === undefined ? null : new Secret(secrets.key),
+    secrets: opened.model(row, entry),
     pricing: row.pricing_config,
   };
-  return [row.slug.toLowerCase(), settings];
 }
 
 function isTextMap(value: unknown): value is Record<string, string> {

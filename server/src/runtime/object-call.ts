@@ -55,8 +55,8 @@ export interface ObjectCall {
   readonly unnamed: SluiceError | null;
   /** `x-gateway-provider: gateway`: Sluice's own files, jobs and batches. */
   readonly managed: boolean;
-  /** The account of a stored provider or virtual key by slug; throws as the data plane does for a wrong slug. */
-  readonly accountOf: (slug: string) => Account;
+  /** The account of a stored provider or virtual key by slug; rejects as the data plane does for a wrong slug. */
+  readonly accountOf: (slug: string) => Promise<Account>;
   readonly dropParams: ReadonlySet<string>;
   /** The config's `default_params` under and `override_params` over a JSON body; the identity when there are none. */
   readonly shaped: (body: JsonObject) => JsonObject;

@@ -7,6 +7,8 @@ import type { RatePolicies } from '../limits/policies/rates.ts';
 import type { UsagePolicy } from '../limits/policies/usage.ts';
 import type { Provider } from '../providers/provider.ts';
 import type { Config as RoutingConfig } from '../resources/configs/schema.ts';
+import type { OpenedAccount } from '../resources/openable.ts';
+import type { Opened } from './opened.ts';
 
 /** A stored provider or virtual key, opened and ready to be called. */
 export interface StoredProvider {
@@ -21,11 +23,8 @@ export interface StoredProvider {
   readonly passthrough: boolean;
   /** Null when the base provider is not known to this version; `broken` says so. */
   readonly provider: Provider | null;
-  readonly key: Secret | null;
-  readonly settings: Readonly<Record<string, unknown>>;
-  /** Saved on the integration or virtual key; a stored credential may be sent there. */
-  readonly customHost: string | null;
-  readonly customHeaders: Readonly<Record<string, string>>;
+  /** Its key, its settings, and the host and headers that are saved on the integration or virtual key. */
+  readonly account: Opened<OpenedAccount>;
   /** Models with settings of their own, by slug. */
   readonly models: ReadonlyMap<string, ModelSettings>;
   readonly allowAllModels: boolean;
@@ -35,17 +34,22 @@ export interface StoredProvider {
   readonly limited: readonly LimitedEntity[];
   /** Its own usage limit, then that of the workspace on its integration. */
   readonly budgets: readonly Terms[];
-  /** Set when the row cannot be used (its key does not open, unknown base provider): the caller's message. */
+  /** Set when the row cannot be used (it has expired, unknown base provider): the caller's message. */
   readonly broken: string | null;
 }
 
 export interface ModelSettings {
   readonly enabled: boolean;
   readonly customHost: string | null;
+  /** Null when it has neither a key nor headers. */
+  readonly secrets: Opened<OpenedModel> | null;
+  readonly pricing: Readonly<Record<string, unknown>> | null;
+}
+
+export interface OpenedModel {
   readonly customHeaders: Readonly<Record<string, string>>;
   /** Sent in place of the account's key, without anything else of the account; null: the account's. */
   readonly key: Secret | null;
-  readonly pricing: Readonly<Record<string, unknown>> | null;
 }
 
 export interface StoredConfig {
@@ -65,32 +69,49 @@ export interface WorkspaceGuardrails {
   readonly output: readonly Guardrail[];
 }
 
-/**
- * Everything a request needs to know about its workspace, immutable: a request pins one snapshot and never sees a mix
- * of two generations. `plans` memoises what was compiled from it and dies with it.
- */
-export interface WorkspaceSnapshot {
-  readonly organisationId: string;
-  readonly workspaceId: string;
+/** What the rows of the organisation and of the workspace say. */
+export interface WorkspaceSettings {
   readonly workspaceSlug: string;
-  readonly generation: number;
   readonly blockInlineConfig: boolean;
   /** Metadata that wins over the key's and the request's. */
   readonly metadata: Readonly<Record<string, string>> | null;
   /** The workspace with its own rate limits; null without any. */
   readonly limited: LimitedEntity | null;
-  readonly ratePolicies: RatePolicies;
   /** Usage limits of the workspace itself. */
   readonly budgets: readonly Terms[];
-  /** Null without any, which costs a request nothing. */
-  readonly usagePolicies: PolicyIndex<UsagePolicy> | null;
+  /** The organisation's default and upper bound of the age of cached answers, seconds; null without one. */
+  readonly cacheMaxAge: number | null;
+}
+
+export interface WorkspaceAccounts {
   readonly providers: ReadonlyMap<string, StoredProvider>;
   /** Providers whose integration was deleted, and the slug of that; absent when there is none. */
   readonly orphans?: ReadonlyMap<string, string>;
+}
+
+/** A plan that is kept beside the snapshot it was made from, as far as it tells whether the next snapshot keeps it too. */
+export interface KeptPlan {
+  /** The saved config it follows; null without one. */
+  readonly config: StoredConfig | null;
+  /** Its only target, with the account that is called; null when `route` has several. */
+  readonly target: { readonly stored: StoredProvider | null } | null;
+  /** Targets that were found one by one in the snapshot; null without them. */
+  readonly route: object | null;
+}
+
+/**
+ * Everything a request needs to know about its workspace, immutable: a request pins one snapshot and never sees a mix
+ * of two generations. What did not change is the same object in the next one. `plans` memoises what was made from it.
+ */
+export interface WorkspaceSnapshot extends WorkspaceSettings, WorkspaceAccounts {
+  readonly organisationId: string;
+  readonly workspaceId: string;
+  readonly generation: number;
+  readonly ratePolicies: RatePolicies;
+  /** Null without any, which costs a request nothing. */
+  readonly usagePolicies: PolicyIndex<UsagePolicy> | null;
   /** By slug and by id. */
   readonly configs: ReadonlyMap<string, StoredConfig>;
   readonly guardrails: WorkspaceGuardrails;
-  /** The organisation's default and upper bound of the age of cached answers, seconds; null without one. */
-  readonly cacheMaxAge: number | null;
-  readonly plans: Map<string, unknown>;
+  readonly plans: Map<string, KeptPlan>;
 }

@@ -56,8 +56,8 @@ export interface Query<N extends TableName> {
 export interface Change {
   readonly organisationId: string;
   readonly workspaceId: string | null;
-  /** The table or resource that changed, for example `configs`. */
-  readonly topic: string;
+  /** The table that changed. A change of parts of an object is one of the object: of a config's versions, `configs`. */
+  readonly topic: TableName;
   readonly entityId: string;
 }
 

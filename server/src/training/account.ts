@@ -2,19 +2,20 @@ import { SluiceError } from '../kernel/errors.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
 import type { TrainingAdapter } from '../providers/training.ts';
 import type { Account } from '../runtime/object-call.ts';
+import { openAccount } from '../runtime/opened-account.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { TenantContext } from '../store/ports.ts';
 import type { TrainingServices } from './services.ts';
 
 /**
- * The account of a stored provider or virtual key for work without a request: jobs and batches under way. Throws
+ * The account of a stored provider or virtual key for work without a request: jobs and batches under way. Rejects with
  * `gateway_unavailable` when it cannot be used (any more).
  */
-export function accountOfStored(
+export async function accountOfStored(
   services: Pick<TrainingServices, 'guard' | 'clock'>,
   snapshot: WorkspaceSnapshot,
   slug: string,
-): Account {
+): Promise<Account> {
   const stored = snapshot.providers.get(slug);
   if (stored === undefined) {
     throw new SluiceError('gateway_unavailable', `The provider ${slug} does not exist in this workspace any more.`);
@@ -26,10 +27,11 @@ export function accountOfStored(
     throw new SluiceError('gateway_unavailable', `Provider ${slug} has expired; extend its expires_at.`);
   }
   const { provider } = stored;
-  const credentials = { key: stored.key, settings: stored.settings };
-  const customHeaders = Object.entries(stored.customHeaders).flatMap(([name, value]) => [name.toLowerCase(), value]);
+  const { key, settings, customHost, customHeaders: named } = (await openAccount(stored, null)).account;
+  const credentials = { key, settings };
+  const customHeaders = Object.entries(named).flatMap(([name, value]) => [name.toLowerCase(), value]);
   const own = provider.baseUrl(credentials);
-  const wanted = stored.customHost ?? own;
+  const wanted = customHost ?? own;
   let base = '';
   if (provider.local === undefined) {
     if (wanted === null) {

@@ -122,7 +122,7 @@ export function unnamedAccount(): SluiceError {
 }
 
 /** The account a create request uses: the one its `gateway_options` name, else that of its headers, config or key. */
-export function accountFor(call: ObjectCall, options: GatewayOptions | null): Account {
+export async function accountFor(call: ObjectCall, options: GatewayOptions | null): Promise<Account> {
   const slug = slugOf(options);
   if (slug !== null) {
     const { config_id: pinned, allow_config_override: override } = call.principal.defaults;

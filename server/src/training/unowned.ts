@@ -38,7 +38,7 @@ export async function listUnowned(
   limit: number,
 ): Promise<ListedPage> {
   const snapshot = await services.runtime.workspace(place.organisationId, place.workspaceId);
-  const account = accountOfStored(services, snapshot, place.slug);
+  const account = await accountOfStored(services, snapshot, place.slug);
   const context = adapterContext(services, account, { organisationId: place.organisationId });
   const list = listerOf(account.provider.training ?? {}, context, kind);
   return guarded(account, async () => {

@@ -162,7 +162,7 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
     retention: async () => {
       await tables.systemWrite(async (tx) => {
         for (const entityId of ['a', 'b']) {
-          tx.changed({ organisationId: a1.organisationId, workspaceId: null, topic: 'x', entityId });
+          tx.changed({ organisationId: a1.organisationId, workspaceId: null, topic: 'configs', entityId });
         }
       });
       await forget({ tables });

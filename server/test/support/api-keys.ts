@@ -5,7 +5,7 @@ import { systemTenant } from '../../src/auth/tenant.ts';
 import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
 import type { Log } from '../../src/kernel/log.ts';
-import type { Row } from '../../src/store/schema.ts';
+import type { Row, TableName } from '../../src/store/schema.ts';
 import { type AdminHarness, type Answer, emptyTables, plainVault, startAdmin } from './admin.ts';
 
 export const DAY_MS = 86_400_000;
@@ -109,7 +109,7 @@ export async function startKeys(engine: 'sqlite' | 'postgres') {
 
     /** Changes a user's roles, as another administrator would. */
     async setRole(id: string, role: Role, workspaceRole: WorkspaceRole | null) {
-      const changes: [string, string | null][] = [];
+      const changes: [TableName, string | null][] = [];
       await tables.systemWrite(async (tx) => {
         await tx.update('users', { id }, { role });
         if (workspaceRole !== null) await tx.update('workspace_members', { user_id: id }, { role: workspaceRole });

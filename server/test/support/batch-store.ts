@@ -16,6 +16,7 @@ import type { ResultLine } from '../../src/providers/batch-lines.ts';
 import { sandbox } from '../../src/providers/sandbox/sandbox.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
 import type { ObjectAnswer, ObjectCall } from '../../src/runtime/object-call.ts';
+import { alreadyOpen } from '../../src/runtime/opened.ts';
 import type { StoredConfig, StoredProvider, WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import { openDiskBlobs } from '../../src/store/disk/blobs.ts';
 import type { Blobs, TenantContext } from '../../src/store/ports.ts';
@@ -27,6 +28,7 @@ import { ManagedBatches } from '../../src/training/managed/batches.ts';
 import { sandboxTraining } from '../../src/training/sandbox/sandbox.ts';
 import type { LineAnswer, LineRequest } from '../../src/training/services.ts';
 import { type ENGINES, type JobStore, jobStore } from './job-store.ts';
+import { fixedRuntime } from './runtime.ts';
 
 /** What a killed process does next: nothing. */
 export class Killed extends Error {}
@@ -138,10 +140,7 @@ export async function batchWorld(
     shared: true,
     passthrough: false,
     provider: sandbox,
-    key: null,
-    settings: {},
-    customHost: null,
-    customHeaders: {},
+    account: alreadyOpen({ key: null, settings: {}, customHost: null, customHeaders: {} }),
     models: new Map(),
     allowAllModels: true,
     pricingAdjustments: null,
@@ -151,7 +150,7 @@ export async function batchWorld(
     broken: null,
     ...more,
   });
-  const off = { enabled: false, customHost: null, customHeaders: {}, key: null, pricing: null };
+  const off = { enabled: false, customHost: null, secrets: null, pricing: null };
   const snapshotOf = (workspaceId: string, configs: CallParts['configs'] = {}): WorkspaceSnapshot => ({
     organisationId: 'o1',
     workspaceId,
@@ -181,7 +180,7 @@ export async function batchWorld(
     blobs,
     clock,
     log: silentLog,
-    runtime: { workspace: (_o, workspaceId) => snapshotOf(workspaceId), invalidate() {}, invalidateAll() {} },
+    runtime: fixedRuntime((_o, workspaceId) => snapshotOf(workspaceId)),
     guard: null as never,
     pricer,
     fetcher: { send: () => Promise.reject(new Error('nothing is called')), close: async () => {} },

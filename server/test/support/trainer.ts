@@ -23,6 +23,7 @@ import type { Provider } from '../../src/providers/provider.ts';
 import { createTokenCache } from '../../src/providers/token-cache.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
 import type { ObjectCall } from '../../src/runtime/object-call.ts';
+import { alreadyOpen } from '../../src/runtime/opened.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import type { Blobs, Tables } from '../../src/store/ports.ts';
 import { accountOfStored } from '../../src/training/account.ts';
@@ -313,14 +314,11 @@ export function startNode(options: NodeOptions): TrainerNode {
     shared: true,
     passthrough: false,
     provider,
-    key: new Secret(PROVIDER_KEY),
-    settings: {},
-    customHost: null,
-    customHeaders: {},
+    account: alreadyOpen({ key: new Secret(PROVIDER_KEY), settings: {}, customHost: null, customHeaders: {} }),
     models: new Map(
       options.prices === undefined
         ? []
-        : [['base', { enabled: true, customHost: null, customHeaders: {}, key: null, pricing: options.prices }]],
+        : [['base', { enabled: true, customHost: null, secrets: null, pricing: options.prices }]],
     ),
     allowAllModels: true,
     pricingAdjustments: null,

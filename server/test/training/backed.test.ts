@@ -253,7 +253,7 @@ function call(operation: OperationId, workspaceId: string, more: Partial<ObjectC
     account,
     unnamed: null,
     managed: false,
-    accountOf: () => account,
+    accountOf: async () => account,
     dropParams: new Set(),
     shaped: (body) => body,
     dryRun: false,

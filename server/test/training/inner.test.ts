@@ -14,12 +14,14 @@ import { run } from '../../src/llm/pipeline.ts';
 import type { Services } from '../../src/llm/services.ts';
 import { createPricer } from '../../src/pricing/pricer.ts';
 import { sandbox } from '../../src/providers/sandbox/sandbox.ts';
+import { alreadyOpen } from '../../src/runtime/opened.ts';
 import type { WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import { apiKeyRow, userRow } from '../../src/store/conformance/rows.ts';
 import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { Row } from '../../src/store/schema.ts';
 import type { LogRecord } from '../../src/telemetry/record.ts';
 import { ENGINES, type JobStore, jobStore } from '../support/job-store.ts';
+import { fixedRuntime } from '../support/runtime.ts';
 
 const messages = [{ role: 'user', content: 'Hello, batch' }];
 
@@ -43,10 +45,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       shared: false,
       passthrough: false,
       provider: sandbox,
-      key: null,
-      settings: {},
-      customHost: null,
-      customHeaders: {},
+      account: alreadyOpen({ key: null, settings: {}, customHost: null, customHeaders: {} }),
       models: new Map(),
       allowAllModels: true,
       pricingAdjustments: null,
@@ -88,7 +87,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
     const counters = memoryCounters({ clock });
     const services: Services = {
       authenticator: createAuthenticator({ tables, clock, log: silentLog }),
-      runtime: { workspace: () => snapshot, invalidate() {}, invalidateAll() {} },
+      runtime: fixedRuntime(() => snapshot),
       guard: null as never,
       paths: null as never,
       upstream: null as never,

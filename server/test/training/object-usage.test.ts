@@ -303,7 +303,7 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
       id = `up-${++claims}`,
     ): Promise<string> {
       const call = callWith(terms, {});
-      const account = call.accountOf('sb');
+      const account = await call.accountOf('sb');
       const endpoint = kind === 'batch' ? '/v1/chat/completions' : null;
       await begun(world.services, call, { account }, { kind, model: 'echo', endpoint }, async () => ({ id }));
       const [row] = await world.store.tables.systemRead((tx) => tx.list('object_usage', { where: { object_id: id } }));
@@ -389,7 +389,7 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
       const terms = await limits({ type: 'cost', limit: 10_000 });
       const call = callWith(terms, {});
       const about = { kind: 'batch', model: 'echo', endpoint: '/v1/chat/completions' } as const;
-      const account = call.accountOf('sb');
+      const account = await call.accountOf('sb');
       const before = await world.store.tables.systemRead((tx) => tx.count('object_usage'));
       const failing = (error: SluiceError) =>
         begun(world.services, call, { account }, about, () => Promise.reject(error));

@@ -84,7 +84,10 @@ function isForgotten(row: Row<'usage_buckets'>, now: number): boolean {
   );
 }
 
-/** The dates that a policy shows; its buckets turn by their own. */
+/**
+ * The dates that a policy shows; its buckets turn by their own. Nothing is announced: the terms that nodes keep hold the
+ * former date, from which `firstReset` finds the same next one.
+ */
 async function advancePolicy(tables: Tables, id: string): Promise<void> {
   await tables.systemWrite(async (tx) => {
     const now = await tx.now();
@@ -93,7 +96,5 @@ async function advancePolicy(tables: Tables, id: string): Promise<void> {
     if (row === undefined || due == null || due > now) return;
     const patch = { last_reset_at: due, next_usage_reset_at: nextReset(periodOf(row), due, now) };
     await tx.update('usage_policies', { id, next_usage_reset_at: due }, patch);
-    const change = { topic: 'usage_policies', entityId: id };
-    tx.changed({ organisationId: row.organisation_id, workspaceId: row.workspace_id, ...change });
   });
 }

@@ -64,10 +64,10 @@ export function similarKey(
 
 /** All that the answer depends on beside the body. */
 function about(x: Exchange, target: Target, prepared: Prepared): string {
-  const { principal, plan, snapshot, guard } = x;
+  const { principal, plan, guard } = x;
   const { request } = prepared;
   const reference = x.header('x-gateway-config');
-  const config = plan?.configSlug == null ? null : snapshot?.configs.get(plan.configSlug)?.versionId;
+  const config = plan?.config?.versionId ?? null;
   const namespace = x.header('x-gateway-cache-namespace');
   const guardrails = [...(guard?.input ?? []), ...(guard?.output ?? [])];
   const sent: string[] = [];

@@ -271,7 +271,7 @@ function leftOut(x: Exchange, targets: readonly RouteNode[]): Pick<RouteDecision
   const out = targets.map(({ path }) => path);
   const { principal } = x;
   const caller = { organisation_id: principal?.organisationId, workspace_id: principal?.workspaceId };
-  x.services.notes('breaker', { request_id: x.id, ...caller, config: x.plan?.configSlug ?? null, targets: out });
+  x.services.notes('breaker', { request_id: x.id, ...caller, config: x.plan?.config?.slug ?? null, targets: out });
   return { left_out: out };
 }
 

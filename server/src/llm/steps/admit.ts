@@ -95,7 +95,7 @@ export function factsOf(x: Exchange): Facts {
     keyId: principal?.keyId ?? null,
     provider: target?.provider.id ?? null,
     slug: target?.stored?.slug ?? null,
-    config: x.plan?.configSlug ?? null,
+    config: x.plan?.config?.slug ?? null,
     model: modelUnder(target?.shaping ?? null, x.model),
     requestType: x.operation.requestType,
     metadata: x.metadata,

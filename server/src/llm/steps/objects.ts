@@ -116,8 +116,8 @@ function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal, budge
     account: target === null ? null : accountOf(x, target),
     unnamed: target === null ? unnamedProvider(x, null) : null,
     managed: isManaged(x),
-    accountOf(slug) {
-      const named = namedTarget(x, slug);
+    async accountOf(slug) {
+      const named = await namedTarget(x, slug);
       x.target ??= named;
       return accountOf(x, named);
     },

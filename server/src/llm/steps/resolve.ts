@@ -28,15 +28,12 @@ const MAX_PLANS = 1000;
 
 /** Headers, config and model → the plan of this request. */
 export function resolve(x: Exchange): void | Promise<void> {
-  const { principal, services } = x;
-  if (principal?.workspaceId == null) throw new SluiceError('forbidden', 'Inference needs a key bound to a workspace.');
-  const snapshot = services.runtime.workspace(principal.organisationId, principal.workspaceId);
-  if (snapshot instanceof Promise) return snapshot.then((known) => plan(x, known));
-  plan(x, snapshot);
+  const { snapshot } = x;
+  if (snapshot === null) throw new SluiceError('forbidden', 'Inference needs a key bound to a workspace.');
+  return plan(x, snapshot);
 }
 
-function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
-  x.snapshot = snapshot;
+function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
   x.metadata = readMetadata(x, snapshot);
   const defaults = x.principal?.defaults;
   const header = x.header('x-gateway-config');
@@ -65,7 +62,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
       ? null
       : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}${purpose === 'uses' ? '' : ` ${purpose}`}\n${reference ?? ''}\n${x.header('x-gateway-virtual-key') ?? ''}\n${x.header('x-gateway-provider') ?? ''}\n${slug?.length ?? 0}:${slug ?? ''}${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
-  if (known !== undefined && (known.target?.stored?.expiresAt ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
+  if (known !== undefined && (known.target?.until ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.plan = known;
     x.target = known.target;
     addMetadata(x, known.metadata);
@@ -97,7 +94,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
       budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, null)),
     };
     const planned = { ...ways, targets: new Map(), guards: new Map() };
-    x.plan = makePlan(x.operation, null, planned, stored?.slug ?? null, null, needs, metadata);
+    x.plan = makePlan(x.operation, null, planned, stored, null, needs, metadata);
     keepPlan(snapshot, memoKey, x.plan);
     return;
   }
@@ -111,21 +108,21 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void {
     saved: stored !== null,
     modelSlug: slug,
   };
-  let target: Target | null = null;
-  if (!objects) {
-    target = selectTarget(x, selection);
-    target.bind(x.operation.id, target.sends(x.model), x);
-  } else if (!managed || x.operation.body === 'json') {
-    // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
-    target = findTarget(x, selection);
-  }
-  const limited = purpose !== 'reads' && (limitedKey || snapshot.limited !== null || countsRates(snapshot, target));
-  const budgeted = purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, target));
-  x.target = target;
-  const guard = guardPlan(x.operation, snapshot, config, inline);
-  const needs = { limits: limited, budgets: budgeted };
-  x.plan = makePlan(x.operation, target, null, stored?.slug ?? null, guard, needs, metadata);
-  if (target?.stored != null && !conditional) keepPlan(snapshot, memoKey, x.plan);
+  const planFor = (target: Target | null): void => {
+    if (target !== null && !objects) target.bind(x.operation.id, target.sends(x.model), x);
+    const limited = purpose !== 'reads' && (limitedKey || snapshot.limited !== null || countsRates(snapshot, target));
+    const budgeted = purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, target));
+    x.target = target;
+    const guard = guardPlan(x.operation, snapshot, config, inline);
+    const needs = { limits: limited, budgets: budgeted };
+    x.plan = makePlan(x.operation, target, null, stored, guard, needs, metadata);
+    if (target?.stored != null && !conditional) keepPlan(snapshot, memoKey, x.plan);
+  };
+  // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
+  const needsNone = managed && x.operation.body !== 'json';
+  const found = objects ? (needsNone ? null : findTarget(x, selection)) : selectTarget(x, selection);
+  if (found instanceof Promise) return found.then(planFor);
+  planFor(found);
 }
 
 /** What a config says of its requests stands where neither they nor their key or workspace say anything else. */

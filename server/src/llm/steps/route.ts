@@ -34,7 +34,7 @@ export async function choose(x: Exchange): Promise<void> {
   walk.scored = scoreTargets(x, walk, leaves, plan.modelSlug);
   for (const leaf of leaves) {
     try {
-      x.target = targetOf(x, walk, plan, leaf);
+      x.target = await targetOf(x, walk, plan, leaf);
       return;
     } catch (error) {
       // Told when it is tried.
@@ -64,23 +64,10 @@ export async function route(x: Exchange): Promise<void> {
   }
 }
 
-function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target {
-  let target = walk.targets.get(leaf) ?? plan.targets.get(leaf);
-  if (target === undefined || isExpired(x, target)) {
-    const { saved, modelSlug } = plan;
-    try {
-      refuseUnexecuted(leaf.config);
-      target = selectTarget(x, { config: leaf.config, configPath: leaf.path, saved, modelSlug });
-      target.bind(x.operation.id, target.sends(x.model), x);
-    } catch (error) {
-      const scored = walk.scored?.find(({ path }) => path === leaf.path);
-      if (!(error instanceof SluiceError)) throw error;
-      if (scored !== undefined) scored.problem = error.message;
-      throw atTarget(x, leaf, error);
-    }
-    // A caller's own credential is this caller's.
-    if (target.stored !== null && plan.shared) plan.targets.set(leaf, target);
-  }
+/** A promise only while a target is found that was not called before. */
+function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target | Promise<Target> {
+  const target = walk.targets.get(leaf) ?? plan.targets.get(leaf);
+  if (target === undefined || target.until <= x.services.clock.now()) return foundTarget(x, walk, plan, leaf);
   walk.targets.set(leaf, target);
   return target;
 }
@@ -98,8 +85,22 @@ function atTarget(x: Exchange, leaf: Leaf, error: SluiceError): SluiceError {
   return error.reworded(`${leaf.path}: ${error.message}${failed}`);
 }
 
-function isExpired(x: Exchange, { stored }: Target): boolean {
-  return stored !== null && stored.expiresAt !== null && stored.expiresAt <= x.services.clock.now();
+async function foundTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Promise<Target> {
+  const { saved, modelSlug } = plan;
+  try {
+    refuseUnexecuted(leaf.config);
+    const target = await selectTarget(x, { config: leaf.config, configPath: leaf.path, saved, modelSlug });
+    target.bind(x.operation.id, target.sends(x.model), x);
+    // A caller's own credential is this caller's.
+    if (target.stored !== null && plan.shared) plan.targets.set(leaf, target);
+    walk.targets.set(leaf, target);
+    return target;
+  } catch (error) {
+    const scored = walk.scored?.find(({ path }) => path === leaf.path);
+    if (!(error instanceof SluiceError)) throw error;
+    if (scored !== undefined) scored.problem = error.message;
+    throw atTarget(x, leaf, error);
+  }
 }
 
 async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Promise<AttemptResult> {
@@ -120,7 +121,8 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
   const told =
     leaf.breaker === null ? NOBODY : x.services.breakers.begin(`${walk.breakers} ${leaf.path}`, leaf.breaker);
   try {
-    const target = targetOf(x, walk, plan, leaf);
+    const found = targetOf(x, walk, plan, leaf);
+    const target = found instanceof Promise ? await found : found;
     if (!mayFollow(x, target)) return brokenBefore(x, walk, before);
     x.target = target;
     const leg = beginLeg(x, target);
@@ -171,7 +173,7 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
 async function lookInto(x: Exchange, walk: Walk, plan: RoutePlan): Promise<void> {
   for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
     try {
-      targetOf(x, walk, plan, leaf);
+      await targetOf(x, walk, plan, leaf);
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
     }

@@ -1,20 +1,11 @@
 import { SluiceError } from '../../kernel/errors.ts';
-import type { WorkspaceSnapshot } from '../../runtime/snapshot.ts';
 import type { Exchange } from '../exchange.ts';
 import { REDIRECTING_HEADERS } from '../provider-headers.ts';
 import { isManaged } from './objects.ts';
 
 /** Saved-only mode, judged by the headers alone and before the body is read. */
-export function savedOnly(x: Exchange): void | Promise<void> {
-  const { principal, services } = x;
-  if (principal?.workspaceId == null) return;
-  const snapshot = services.runtime.workspace(principal.organisationId, principal.workspaceId);
-  if (snapshot instanceof Promise) return snapshot.then((known) => check(x, known));
-  check(x, snapshot);
-}
-
-function check(x: Exchange, snapshot: WorkspaceSnapshot): void {
-  if (snapshot.blockInlineConfig) refuseInline(x);
+export function savedOnly(x: Exchange): void {
+  if (x.snapshot?.blockInlineConfig === true) refuseInline(x);
 }
 
 /** Throws for the first violation in the order of the contract's table. */

@@ -225,7 +225,7 @@ describe.each(Object.entries(ACCOUNTS))('as %s', (name, accountOf) => {
     const start = await tables.lastChange();
     await tables.write(A, async (tx) => tx.changed({ workspaceId: null, topic: 'configs', entityId: 'x' }));
     expect(await tables.changesAfter(start, 10)).toMatchObject([{ organisationId: 'org-a', entityId: 'x' }]);
-    const change = { organisationId: 'org-b', workspaceId: null, topic: 'configs', entityId: 'x' };
+    const change = { organisationId: 'org-b', workspaceId: null, topic: 'configs', entityId: 'x' } as const;
     await expect(engine.write(A, (execute) => engine.append(execute, [change]))).rejects.toThrow(/row-level security/);
   });
 

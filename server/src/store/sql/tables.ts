@@ -8,7 +8,7 @@ import type {
   TenantTx,
   WriteOptions,
 } from '../ports.ts';
-import type { Row } from '../schema.ts';
+import type { Row, TableName } from '../schema.ts';
 import { columnsOf, decodeRow } from './columns.ts';
 import type { Engine, Execute, Scope } from './engine.ts';
 import { storeError, unavailable } from './failure.ts';
@@ -87,7 +87,8 @@ export class SqlTables implements Tables {
         seq: row.seq,
         organisationId: row.organisation_id,
         workspaceId: row.workspace_id,
-        topic: row.topic,
+        // A newer version may write topics that this one does not know; nothing here depends on them.
+        topic: row.topic as TableName,
         entityId: row.entity_id,
       };
     });

@@ -35,7 +35,7 @@ export class BackedJobs {
 
   async create(call: ObjectCall, { job, options }: ReadJob): Promise<ObjectAnswer> {
     queryOf(call.query, []);
-    const account = accountFor(call, options);
+    const account = await accountFor(call, options);
     if (job.upstreamModel !== job.model) checkModel(account, job.upstreamModel);
     return guarded(account, async () => {
       const side = backed(this.#services, call, account, headersWith(call, options));

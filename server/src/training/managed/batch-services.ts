@@ -51,7 +51,7 @@ export interface TurnServices extends BatchServices {
  */
 export async function openAccount(services: BatchServices, row: BatchRow, signal: AbortSignal): Promise<OpenAccount> {
   const snapshot = await services.runtime.workspace(row.organisation_id, row.workspace_id);
-  const account = accountOfStored(services, snapshot, row.provider_slug);
+  const account = await accountOfStored(services, snapshot, row.provider_slug);
   const { options, dropParams } = workOf(row);
   const context = adapterContext(services, account, {
     organisationId: row.organisation_id,

@@ -82,7 +82,7 @@ export class ManagedBatches {
     call.named(batch.model);
     const tenant = tenantOf(call.principal, workspaceId);
     const file = await this.#input(tenant, batch.input_file_id);
-    const route = this.#route(call, read, tenant);
+    const route = await this.#route(call, read, tenant);
     if (route.account !== null) checkModel(route.account, batch.model);
     const id = `gw_batch_${uuidv7(this.#services.clock)}`;
     const prepared = route.mode === 'provider' ? this.#prepare(call, read, route, id) : null;
@@ -287,7 +287,7 @@ export class ManagedBatches {
   }
 
   /** Where the requests go and who runs them. */
-  #route(call: ObjectCall, read: ReadBatch, tenant: TenantContext): Route {
+  async #route(call: ObjectCall, read: ReadBatch, tenant: TenantContext): Promise<Route> {
     const options: Record<string, string> = { ...read.options };
     if (slugOf(options) === null && options['x-gateway-config'] === undefined) {
       for (const name of INHERITED) {
@@ -315,7 +315,9 @@ export class ManagedBatches {
       // The config decides for each request, also about guardrails; no batch of a provider would ask it.
       return { mode: 'lines', slug: named ?? '', options, account: null, adapter: null };
     }
-    const account = config === undefined ? call.accountOf(slug) : accountOfStored(this.#services, call.snapshot, slug);
+    const account = await (config === undefined
+      ? call.accountOf(slug)
+      : accountOfStored(this.#services, call.snapshot, slug));
     if (config === undefined && slugOf(options) === null) options['x-gateway-provider'] = `@${slug}`;
     const { batches, files } = adapterOf(this.#services, account, tenant);
     const able = batches !== undefined && (files !== undefined || batches.createFromLines !== undefined);

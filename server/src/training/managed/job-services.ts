@@ -64,7 +64,7 @@ export async function connect(
   options: { readonly signal?: AbortSignal; readonly filename?: string } = {},
 ): Promise<Connection> {
   const snapshot = await services.runtime.workspace(row.organisation_id, row.workspace_id);
-  const account = accountOfStored(services, snapshot, row.provider_slug);
+  const account = await accountOfStored(services, snapshot, row.provider_slug);
   const tenant = tenantOfRow(row);
   const { headers, dropParams } = requestOf(row);
   const context = adapterContext(services, account, {

@@ -103,7 +103,7 @@ export function createManagedJobs(
     const body = bodyOf(call);
     const { job, options: given } = readJob(body, call.dropParams);
     if (given === null && call.account === null) throw unnamedAccount();
-    const account = accountFor(call, given);
+    const account = await accountFor(call, given);
     const tenant = workspaceOf(call);
     const slug = account.stored?.slug;
     if (slug === undefined) {

@@ -95,7 +95,7 @@ async function watch(claim: UsageClaim, services: UsageServices): Promise<Turn> 
   let secrets: readonly string[] = [];
   try {
     const snapshot = await services.runtime.workspace(row.organisation_id, row.workspace_id);
-    const account = accountOfStored(services, snapshot, row.provider_slug);
+    const account = await accountOfStored(services, snapshot, row.provider_slug);
     secrets = account.secrets;
     const { headers, model, endpoint } = aboutOf(row);
     const context = adapterContext(services, account, {
