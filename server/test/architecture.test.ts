@@ -221,6 +221,13 @@ describe('imports point downward', () => {
     expect(wrong.map((source) => source.path)).toEqual([]);
   });
 
+  it('a request asks for the snapshot of its workspace in one place, once', () => {
+    const asks = product.flatMap(({ path, area, text }) =>
+      area === 'llm' ? (code(text).match(/\bruntime\b[^;\n]*\.workspace\(/g) ?? []).map(() => path) : [],
+    );
+    expect(asks).toEqual(['llm/steps/pin-snapshot.ts']);
+  });
+
   it('resources and administration read and write as their caller, except where it is written down here', () => {
     const beyond = product
       .filter(({ area }) => area === 'resources' || area === 'admin')

@@ -14,13 +14,8 @@ export interface Opened<T> {
   readonly until: number;
 }
 
-/** What was never sealed. */
-export function alreadyOpen<T>(value: T): Opened<T> {
-  return { get: () => value, until: Number.POSITIVE_INFINITY };
-}
-
 /**
- * Opens a value at its first use, once for all who wait. Later it is opened anew behind the requests: they get the last
+ * Opens a value at its first use, once for all requests that wait. Later it is opened anew behind the requests: they get the last
  * good value meanwhile, and for as long as the vault is away. A first failure is kept for a few seconds.
  */
 export class SealedValue<T> implements Opened<T> {

@@ -25,7 +25,7 @@ export interface Runtime {
   invalidate(change: Change): void;
   /** Makes everything stale, for example after changes may have been missed. */
   invalidateAll(): void;
-  /** From now on requests wait for every change that was noted so far: whoever made one on this node sees it next. */
+  /** From now on requests wait for every change that was noted so far. To be called when a change of this node is answered. */
   settle(): void;
   /** How often each part was compiled, over all workspaces. */
   readonly compiled: Readonly<Record<PartName, number>>;
@@ -219,7 +219,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     entry.parts = parts;
     entry.snapshot = snapshot;
     entry.stale = false;
-    // Whoever comes after the next change must not join what ends here.
+    // A request that comes after the next change must not join what ends here.
     entry.loading = null;
     return snapshot;
   }

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
+import { alreadyOpen } from '../../test/support/runtime.ts';
 import { createEgressGuard, parseTrustedHosts } from '../http/egress-guard.ts';
 import { TestClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import { Secret } from '../kernel/secret.ts';
 import { openai } from '../providers/openai/openai.ts';
 import type { OpenedAccount } from '../resources/openable.ts';
-import { alreadyOpen } from '../runtime/opened.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import { accountOfStored, checkModel } from './account.ts';
 

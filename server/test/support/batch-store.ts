@@ -16,7 +16,6 @@ import type { ResultLine } from '../../src/providers/batch-lines.ts';
 import { sandbox } from '../../src/providers/sandbox/sandbox.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
 import type { ObjectAnswer, ObjectCall } from '../../src/runtime/object-call.ts';
-import { alreadyOpen } from '../../src/runtime/opened.ts';
 import type { StoredConfig, StoredProvider, WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import { openDiskBlobs } from '../../src/store/disk/blobs.ts';
 import type { Blobs, TenantContext } from '../../src/store/ports.ts';
@@ -28,7 +27,7 @@ import { ManagedBatches } from '../../src/training/managed/batches.ts';
 import { sandboxTraining } from '../../src/training/sandbox/sandbox.ts';
 import type { LineAnswer, LineRequest } from '../../src/training/services.ts';
 import { type ENGINES, type JobStore, jobStore } from './job-store.ts';
-import { fixedRuntime } from './runtime.ts';
+import { alreadyOpen, fixedRuntime } from './runtime.ts';
 
 /** What a killed process does next: nothing. */
 export class Killed extends Error {}

@@ -23,12 +23,12 @@ import type { Provider } from '../../src/providers/provider.ts';
 import { createTokenCache } from '../../src/providers/token-cache.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
 import type { ObjectCall } from '../../src/runtime/object-call.ts';
-import { alreadyOpen } from '../../src/runtime/opened.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import type { Blobs, Tables } from '../../src/store/ports.ts';
 import { accountOfStored } from '../../src/training/account.ts';
 import type { JobServices, JobSettings } from '../../src/training/managed/job-services.ts';
 import { createManagedJobs, type ManagedJobs } from '../../src/training/managed/jobs.ts';
+import { alreadyOpen } from './runtime.ts';
 
 async function bytesOf(stream: Readable): Promise<Buffer> {
   const parts: Buffer[] = [];

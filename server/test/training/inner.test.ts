@@ -14,14 +14,13 @@ import { run } from '../../src/llm/pipeline.ts';
 import type { Services } from '../../src/llm/services.ts';
 import { createPricer } from '../../src/pricing/pricer.ts';
 import { sandbox } from '../../src/providers/sandbox/sandbox.ts';
-import { alreadyOpen } from '../../src/runtime/opened.ts';
 import type { WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import { apiKeyRow, userRow } from '../../src/store/conformance/rows.ts';
 import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { Row } from '../../src/store/schema.ts';
 import type { LogRecord } from '../../src/telemetry/record.ts';
 import { ENGINES, type JobStore, jobStore } from '../support/job-store.ts';
-import { fixedRuntime } from '../support/runtime.ts';
+import { alreadyOpen, fixedRuntime } from '../support/runtime.ts';
 
 const messages = [{ role: 'user', content: 'Hello, batch' }];
 
