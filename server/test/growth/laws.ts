@@ -13,7 +13,9 @@ import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
 import { compilePolicies, type Facts, requestFacts } from '../../src/limits/policies/conditions.ts';
 import { purgeVectors } from '../../src/llm/cache/similar.ts';
 import { loadWorkspace } from '../../src/resources/openable.ts';
+import { createRuntime, type Runtime } from '../../src/runtime/runtime.ts';
 import { tenantRows } from '../../src/store/conformance/rows.ts';
+import type { TableName } from '../../src/store/schema.ts';
 import { linesWithResult } from '../../src/training/managed/batch-lines.ts';
 import { addFile, bytesOf } from '../../src/training/managed/file-rows.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
@@ -62,7 +64,54 @@ const alerts = (store: Store) => ({
   post: async () => 200,
 });
 
+/** A node that serves every workspace of the looked-at organisation. */
+interface Node {
+  readonly runtime: Runtime;
+  readonly ids: readonly string[];
+}
+
+const nodes = new WeakMap<Store, Promise<Node>>();
+
+function nodeOf(store: Store): Promise<Node> {
+  const known = nodes.get(store) ?? startNode(store);
+  nodes.set(store, known);
+  return known;
+}
+
+async function startNode(store: Store): Promise<Node> {
+  const { tables } = store.admin;
+  const runtime = createRuntime({
+    tables,
+    vault: plainVault,
+    clock: systemClock,
+    log: silentLog,
+    blockInlineConfig: false,
+    caughtUp: async () => {},
+  });
+  const rows = await tables.read(tenantOf(store), (tx) => tx.list('workspaces', { where: { status: 'active' } }));
+  const ids = rows.map(({ id }) => id);
+  const node = { runtime, ids };
+  await requestsOfAll(store, node);
+  return node;
+}
+
+async function requestsOfAll(store: Store, { runtime, ids }: Node): Promise<void> {
+  for (const id of ids) await runtime.workspace(tenantOf(store).organisationId, id);
+}
+
+/** What the next request of each workspace costs on a node that hears of a change. */
+const afterChange = (topic: TableName, workspaceOf: (store: Store) => string | null) => async (store: Store) => {
+  const node = await nodeOf(store);
+  const { organisationId } = tenantOf(store);
+  node.runtime.invalidate({ organisationId, workspaceId: workspaceOf(store), topic, entityId: 'x' });
+  await requestsOfAll(store, node);
+};
+const ofOne = (store: Store) => store.admin.a.workspace_id;
+
 export const LAWS: readonly Law[] = [
+  { name: 'edit of a provider, all asked', law: 'constant', run: afterChange('providers', ofOne) },
+  { name: 'edit of a policy, all asked', law: 'constant', run: afterChange('usage_policies', ofOne) },
+  { name: 'unused integration, all asked', law: 'constant', run: afterChange('integrations', () => null) },
   { name: 'key of a request', law: 'constant', run: ({ admin, secretId }) => admin.tables.findKey(secretId) },
   {
     name: 'compile of one workspace',
