@@ -87,32 +87,7 @@ export interface GuardrailRows {
   readonly defaultGuardrails: { readonly input: DefaultGuardrailNames; readonly output: DefaultGuardrailNames };
 }
 
-export interface WorkspaceRows extends WorkspacePlace, AccountRows, GuardrailRows {
-  readonly configs: readonly ConfigRow[];
-  /** Active rate-limits policies, oldest first: the order in which they refuse. */
-  readonly ratePolicies: readonly Row<'rate_policies'>[];
-  /** Active usage-limits policies, oldest first. */
-  readonly usagePolicies: readonly Row<'usage_policies'>[];
-}
-
-/**
- * Everything the runtime compiles for one workspace, or null when there is no active one with this id.
- * `tx` must be organisation-wide or bound to this workspace.
- */
-export async function loadWorkspace(tx: TenantTx, vault: Vault, workspaceId: string): Promise<WorkspaceRows | null> {
-  const place = await loadPlace(tx, workspaceId);
-  if (place === null) return null;
-  return {
-    ...place,
-    ...(await loadAccounts(tx, vault, place)),
-    configs: await loadConfigs(tx, vault, place),
-    ...(await loadGuardrails(tx, vault, place)),
-    ratePolicies: await loadRatePolicies(tx, place),
-    usagePolicies: await loadUsagePolicies(tx, place),
-  };
-}
-
-/** Null when there is no active workspace with this id. */
+/** Null when there is no active workspace with this id. `tx` must be organisation-wide or bound to this workspace. */
 export async function loadPlace(tx: TenantTx, workspaceId: string): Promise<WorkspacePlace | null> {
   const organisation = await tx.organisation();
   const workspace = await tx.find('workspaces', { id: workspaceId, status: 'active' });
@@ -152,6 +127,7 @@ export async function loadAccounts(tx: TenantTx, vault: Vault, place: WorkspaceP
   };
 }
 
+/** Active ones, oldest first: the order in which they refuse. */
 export function loadRatePolicies(tx: TenantTx, { workspace }: WorkspacePlace): Promise<Row<'rate_policies'>[]> {
   return tx.list('rate_policies', {
     where: { workspace_id: workspace.id, status: 'active' },
@@ -159,6 +135,7 @@ export function loadRatePolicies(tx: TenantTx, { workspace }: WorkspacePlace): P
   });
 }
 
+/** Active ones, oldest first. */
 export function loadUsagePolicies(tx: TenantTx, { workspace }: WorkspacePlace): Promise<Row<'usage_policies'>[]> {
   return tx.list('usage_policies', {
     where: { workspace_id: workspace.id, status: 'active' },

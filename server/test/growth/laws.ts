@@ -12,7 +12,6 @@ import { silentLog } from '../../src/kernel/log.ts';
 import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
 import { compilePolicies, type Facts, requestFacts } from '../../src/limits/policies/conditions.ts';
 import { purgeVectors } from '../../src/llm/cache/similar.ts';
-import { loadWorkspace } from '../../src/resources/openable.ts';
 import { createRuntime, type Runtime } from '../../src/runtime/runtime.ts';
 import { tenantRows } from '../../src/store/conformance/rows.ts';
 import type { TableName } from '../../src/store/schema.ts';
@@ -21,6 +20,7 @@ import { addFile, bytesOf } from '../../src/training/managed/file-rows.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
 import { plainVault } from '../support/admin.ts';
 import { ratePolicyRow } from '../support/policies.ts';
+import { loadWorkspace } from '../support/workspace-rows.ts';
 import type { Size, Store } from './stores.ts';
 
 export interface Law {

@@ -15,7 +15,6 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
 import { purgeVectors } from '../../src/llm/cache/similar.ts';
-import { loadWorkspace } from '../../src/resources/openable.ts';
 import { LOG_MIGRATIONS, MIGRATIONS } from '../../src/store/migrations/index.ts';
 import { TYPES } from '../../src/store/migrations/migration.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
@@ -24,6 +23,7 @@ import { build, ROWS, readRoutes } from '../matrix/routes.ts';
 import { plainVault } from '../support/admin.ts';
 import { migratedDatabase } from '../support/postgres.ts';
 import { startServer, type TestServer } from '../support/server.ts';
+import { loadWorkspace } from '../support/workspace-rows.ts';
 import { hear, type Sent } from './hear.ts';
 import { traffic } from './traffic.ts';
 

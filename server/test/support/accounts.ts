@@ -5,7 +5,6 @@ import { systemTenant } from '../../src/auth/tenant.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { loadWorkspace, type WorkspaceRows } from '../../src/resources/openable.ts';
 import { workspaceRow } from '../../src/store/conformance/rows.ts';
 import { type EnvelopeVault, openVault } from '../../src/store/envelope.ts';
 import { loadKeyring } from '../../src/store/keyring.ts';
@@ -14,6 +13,7 @@ import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import { type AdminHarness, type Answer, startAdmin } from './admin.ts';
 import { migratedDatabase } from './postgres.ts';
 import { temporaryTables } from './tables.ts';
+import { loadWorkspace, type WorkspaceRows } from './workspace-rows.ts';
 
 const ENGINES: readonly [string, () => Promise<Tables>][] = [
   ['SQLite', () => temporaryTables()],
