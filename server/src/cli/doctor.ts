@@ -6,6 +6,7 @@ import { type Config, loadConfig, unknownVariables } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import type { Output } from '../main.ts';
+import { isSealed } from '../resources/seal-stored.ts';
 import { unusableDataDir } from '../store/disk/data-dir.ts';
 import { openVault } from '../store/envelope.ts';
 import { loadKeyring } from '../store/keyring.ts';
@@ -123,6 +124,10 @@ async function examineStore(config: Config, tables: Tables, run: Run): Promise<v
       });
       await openVault({ keyring, tables, clock: systemClock }).verify({ note: false });
       return `opens what the store has sealed (key ${keyring.currentId})`;
+    });
+    await run('sealed values', async () => {
+      if (await isSealed(tables)) return 'nothing that older versions stored in clear is left in the tables';
+      throw new Warning('what older versions stored in clear is sealed, and its tables rewritten, by the next start');
     });
     await run('organisations', async () => String(await tables.systemRead((tx) => tx.count('organisations'))));
   } finally {

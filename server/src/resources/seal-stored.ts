@@ -6,7 +6,7 @@
  */
 import type { Log } from '../kernel/log.ts';
 import type { SystemTx, Tables, TenantContext } from '../store/ports.ts';
-import type { Row } from '../store/schema.ts';
+import type { Row, TableName } from '../store/schema.ts';
 import { isEnvelope, type Vault } from '../store/vault.ts';
 import { resealConfig } from './configs/secrets.ts';
 import { resealChecks } from './guardrails/secrets.ts';
@@ -16,7 +16,19 @@ import { sealUrl } from './secret-url.ts';
 import { part } from './settings/settings.ts';
 
 const DONE = 'sealed_values';
-const VERSION = '2';
+const VERSION = '3';
+/** What holds such values. */
+const SEALED: readonly TableName[] = [
+  'integrations',
+  'integration_models',
+  'virtual_keys',
+  'guardrail_versions',
+  'config_versions',
+  'usage_policies',
+  'alert_deliveries',
+  'organisations',
+  'workspaces',
+];
 const PAGE = 200;
 
 type Json = Record<string, unknown>;
@@ -26,10 +38,14 @@ interface Change {
   apply(tx: SystemTx): Promise<number>;
 }
 
+/** Whether a start has sealed what older versions stored in clear, and has rewritten the files that held it. */
+export async function isSealed(tables: Tables): Promise<boolean> {
+  return (await tables.systemRead((tx) => tx.find('meta', { key: DONE })))?.value === VERSION;
+}
+
 /** Throws SluiceError('unavailable') when a value cannot be sealed; the next start tries again. */
 export async function sealStored(tables: Tables, vault: Vault, log: Log): Promise<void> {
-  const done = await tables.systemRead((tx) => tx.find('meta', { key: DONE }));
-  if (done?.value === VERSION) return;
+  if (await isSealed(tables)) return;
   let sealed = 0;
   for (const walk of [
     accounts('integrations'),
@@ -56,8 +72,8 @@ export async function sealStored(tables: Tables, vault: Vault, log: Log): Promis
     }
   }
   // Also where nothing was sealed: an earlier start may have ended between the two.
-  if (!(await tables.eraseRemoved())) {
-    log.warn('what older versions stored in clear may be in the file of the store still; the next start tries again');
+  if (!(await tables.eraseRemoved(SEALED))) {
+    log.warn('what older versions stored in clear may be in the files of the store still; the next start tries again');
     return;
   }
   await tables.systemWrite(async (tx) => {

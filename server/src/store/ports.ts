@@ -136,10 +136,11 @@ export interface Tables extends Closable {
   /** Runs migrations under a lock. Throws, and the process must not start, when a migration fails or the schema is newer than this build. */
   migrate(): Promise<void>;
   /**
-   * Rewrites the files of an embedded store, so that they hold nothing that was deleted or replaced before. False when another
-   * process is in the way; call it again later. A database server is the operator's to clean: true, and nothing is done.
+   * Rewrites the files of the store, so that they hold nothing of these tables that was deleted or replaced before: all of an
+   * embedded store, the tables on PostgreSQL. Backups and write-ahead logs of a server are the operator's. False when another
+   * process or a missing right is in the way; call it again later.
    */
-  eraseRemoved(): Promise<boolean>;
+  eraseRemoved(tables: readonly TableName[]): Promise<boolean>;
   read<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T>;
   /**
    * Serialisable enough that a checked rule still holds at commit: one writer at a time on SQLite, SERIALIZABLE with retry

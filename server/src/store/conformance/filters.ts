@@ -83,7 +83,7 @@ function withoutRowSecurity(engine: Engine): Engine {
     compiler: engine.compiler,
     rowSecurity: engine.rowSecurity,
     migrate: () => engine.migrate(),
-    eraseRemoved: () => engine.eraseRemoved(),
+    eraseRemoved: (tables) => engine.eraseRemoved(tables),
     read: (_scope, run) => engine.read(null, run),
     write: (_scope, run, queue) => engine.write(null, run, queue),
     query: (name, sql, parameters) => engine.query(name, sql, parameters),

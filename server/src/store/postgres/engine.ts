@@ -6,6 +6,7 @@ import type { Log } from '../../kernel/log.ts';
 import type { Migration } from '../migrations/migration.ts';
 import { type MigrationHost, type MigrationTx, runMigrations } from '../migrations/run.ts';
 import type { Change, RowSecurity } from '../ports.ts';
+import type { TableName } from '../schema.ts';
 import { compilerFor, type Engine, type Execute, type Failure, type Result, type Scope } from '../sql/engine.ts';
 import { Hints } from '../sql/hints.ts';
 import {
@@ -27,6 +28,8 @@ const CHANNEL = 'sluice_changes';
 const CHANGES_LOCK = 7_310_582_001;
 const MIGRATION_LOCK = 7_310_582_002;
 const ATTEMPTS = 20;
+/** How long a table that is rewritten may wait for other nodes, which wait for it meanwhile. */
+const ERASE_LOCK_MS = 5_000;
 /** A migration of many rows, or the wait for another node's, may take longer than any statement of the running product. */
 const MIGRATION_MS = 6 * 3_600_000;
 
@@ -144,8 +147,32 @@ export class PostgresEngine implements Engine {
     }
   }
 
-  async eraseRemoved(): Promise<boolean> {
-    return true;
+  /** What a row said before stays in the file of its table until the file is written anew. */
+  async eraseRemoved(tables: readonly TableName[]): Promise<boolean> {
+    const { log } = this.#options;
+    const names = tables.join(', ');
+    const client = await this.pool.connect();
+    const ask = (text: string) => send(client, { text, query_timeout: MIGRATION_MS } as pg.QueryConfig);
+    const files = async () => {
+      const of = tables.map((name) => `pg_relation_filenode('${name}') AS "${name}"`);
+      return (await ask(`SELECT ${of.join(', ')}`)).rows[0] ?? {};
+    };
+    try {
+      await ask(`SET statement_timeout = 0`);
+      await ask(`SET lock_timeout = ${ERASE_LOCK_MS}`);
+      const before = await files();
+      await ask(`VACUUM (FULL) ${names}`);
+      const after = await files();
+      // A table of another role is passed over without an error.
+      if (tables.every((name) => before[name] !== after[name])) return true;
+      log.warn('tables were not rewritten; their owner can do it', { statement: `VACUUM (FULL) ${names}` });
+    } catch (error) {
+      log.warn('tables could not be rewritten', { statement: `VACUUM (FULL) ${names}`, error: String(error) });
+    } finally {
+      // Its settings are not those of the pool.
+      client.release(true);
+    }
+    return false;
   }
 
   async query(name: string, text: string, parameters: readonly unknown[]): Promise<Result['rows']> {

@@ -10,6 +10,7 @@ import {
 } from 'kysely';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Change, RowSecurity, TenantContext } from '../ports.ts';
+import type { TableName } from '../schema.ts';
 
 /** Table and column names come from SCHEMA at run time, so the types of rows are kept by `sql/columns.ts`, not by Kysely. */
 export type Database = Record<string, Record<string, unknown>>;
@@ -66,7 +67,7 @@ export interface Engine extends Closable {
    */
   write<T>(scope: Scope, run: (execute: Execute) => Promise<T>, queue?: string | readonly string[]): Promise<T>;
   /** See `Tables.eraseRemoved`. */
-  eraseRemoved(): Promise<boolean>;
+  eraseRemoved(tables: readonly TableName[]): Promise<boolean>;
   /** One reading statement of system code on its own, prepared under `name`. */
   query(name: string, sql: string, parameters: readonly unknown[]): Promise<Result['rows']>;
   /**

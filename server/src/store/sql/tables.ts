@@ -37,8 +37,8 @@ export class SqlTables implements Tables {
     return this.#engine.migrate();
   }
 
-  eraseRemoved(): Promise<boolean> {
-    return this.#engine.eraseRemoved();
+  eraseRemoved(tables: readonly TableName[]): Promise<boolean> {
+    return this.#engine.eraseRemoved(tables);
   }
 
   read<T>(tenant: TenantContext, run: (tx: TenantTx) => Promise<T>): Promise<T> {
