@@ -337,6 +337,26 @@ describe('what is used only at home', () => {
     expect(users(/\bclient:\$\{(?!networkOf)/, [])).toEqual([]);
     expect(users(/'x-forwarded-for'/, ['http/client-address.ts', 'http/headers.ts', 'admin/redact.ts'])).toEqual([]);
   });
+  it('files that Sluice keeps are added and removed by training/managed/file-rows.ts, which counts their bytes', () => {
+    // A workspace that is deleted takes its files and their count along.
+    const homes = ['training/managed/file-rows.ts', 'resources/admin/workspaces/remove.ts'];
+    const of = (pattern: RegExp) =>
+      product
+        .filter(({ path, text }) => !homes.includes(path) && pattern.test(uncommented(text)))
+        .map(({ path }) => path);
+    expect(of(/\.(?:insert|remove)\(\s*'files'/)).toEqual([]);
+    expect(of(/\.update\(\s*'files'[^;]*\bbytes\b/)).toEqual([]);
+    expect(of(/\.\w+\(\s*'file_totals'/)).toEqual([]);
+    // Who reads them or notes their status; anything else asks these.
+    expect(of(/\.(?:find|list|count|update)\(\s*'files'/)).toEqual([
+      'compose/jobs.ts',
+      'resources/batches/index.ts',
+      'training/managed/batches.ts',
+      'training/managed/files.ts',
+      'training/managed/job-dataset.ts',
+      'training/managed/job-uploads.ts',
+    ]);
+  });
   it('randomness is cryptographic', () => {
     expect(users(/\bMath\.random\b/, [])).toEqual([]);
   });

@@ -4,7 +4,9 @@ import { type KeyHarness, startKeys } from '../../test/support/api-keys.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import { silentLog } from '../kernel/log.ts';
-import { startKeyRotation } from './key-rotation.ts';
+import { apiKeyRow, organisationRow, workspaceRow } from '../store/conformance/rows.ts';
+import type { SystemTx, Tables, TenantTx } from '../store/ports.ts';
+import { enforceRotation, startKeyRotation } from './key-rotation.ts';
 
 describe('the nodes that rotate keys', () => {
   let keys: KeyHarness;
@@ -74,4 +76,39 @@ describe('the nodes that rotate keys', () => {
       { timeout: 10_000, interval: 10 },
     );
   });
+
+  it('ask for 1,000 organisations in a dozen statements, and reach the last one that enforces a cadence', async () => {
+    const ids = Array.from({ length: 1_000 }, (_, n) => `zz-${String(n).padStart(4, '0')}`);
+    await keys.tables.systemWrite(async (tx) => {
+      for (const id of ids) {
+        await tx.insert('organisations', { ...organisationRow(id), settings: { block_inline_config: false } });
+        await tx.insert('workspaces', workspaceRow(id, `w-${id}`));
+      }
+      const settings = { block_inline_config: false, user_api_key_rotation_period: 30 };
+      await tx.update('organisations', { id: 'zz-0999' }, { settings });
+      await tx.insert('api_keys', {
+        ...apiKeyRow('zz-0999', 'key-last'),
+        workspace_id: 'w-zz-0999',
+        type: 'workspace-user',
+      });
+    });
+    let statements = 0;
+    const counting = <T extends TenantTx | SystemTx>(tx: T): T => ({
+      ...tx,
+      list: (...asked: Parameters<SystemTx['list']>) => {
+        statements += 1;
+        return (tx as SystemTx).list(...asked);
+      },
+    });
+    const { tables } = keys;
+    const counted: Pick<Tables, 'read' | 'write' | 'systemRead'> = {
+      write: tables.write.bind(tables),
+      read: (tenant, run) => tables.read(tenant, (tx) => run(counting(tx))),
+      systemRead: (run) => tables.systemRead((tx) => run(counting(tx))),
+    };
+    await enforceRotation({ tables: counted as Tables, clock: systemClock, log: silentLog, macs: plainVault });
+    expect((await keys.row('key-last')).rotation_policy).toMatchObject({ rotation_period_days: 30 });
+    expect(statements).toBeGreaterThan(0);
+    expect(statements).toBeLessThanOrEqual(13);
+  }, 30_000);
 });

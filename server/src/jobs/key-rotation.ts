@@ -157,16 +157,29 @@ async function removeEnded({ tables, log, signal }: TurnOptions): Promise<void> 
  */
 export async function enforceRotation(options: TurnOptions): Promise<void> {
   const { tables, signal } = options;
-  const organisations = await tables.systemRead((tx) => tx.list('organisations', { where: { status: 'active' } }));
-  for (const organisation of organisations) {
-    const workspaces = await tables.read(systemTenant(organisation.id), (tx) =>
-      tx.list('workspaces', { where: { status: 'active' } }),
-    );
+  for (let after = ''; ; ) {
+    // One pair of reads for many organisations: nearly none of them enforce anything.
+    const { organisations, workspaces } = await tables.systemRead(async (tx) => {
+      const organisations = await tx.list('organisations', {
+        where: { id: { gt: after } },
+        orderBy: [['id', 'asc']],
+        limit: PAGE,
+      });
+      const ids = organisations.filter(({ status }) => status === 'active').map(({ id }) => id);
+      const where = { organisation_id: { in: ids }, status: 'active' as const };
+      return { organisations, workspaces: ids.length === 0 ? [] : await tx.list('workspaces', { where }) };
+    });
+    const byId = new Map(organisations.map((organisation) => [organisation.id, organisation]));
     for (const workspace of workspaces) {
       if (signal?.aborted) return;
-      const { rotationDays } = keySettings(organisation, workspace);
+      const organisation = byId.get(workspace.organisation_id);
+      const { rotationDays } =
+        organisation === undefined ? { rotationDays: null } : keySettings(organisation, workspace);
       if (rotationDays !== null) await enforceIn(options, workspace, rotationDays);
     }
+    const last = organisations.at(-1);
+    if (last === undefined || organisations.length < PAGE) return;
+    after = last.id;
   }
 }
 

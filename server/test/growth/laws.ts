@@ -236,7 +236,7 @@ export const LAWS: readonly Law[] = [
   {
     name: 'rules of rotation',
     law: 'linear',
-    why: 'asks every workspace, each ten minutes on one node',
+    why: 'reads every workspace, 200 organisations at a time, each ten minutes on one node',
     run: (store) => enforceRotation(alerts(store)),
   },
   {

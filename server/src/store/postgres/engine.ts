@@ -158,7 +158,7 @@ export class PostgresEngine implements Engine {
       return (await ask(`SELECT ${of.join(', ')}`)).rows[0] ?? {};
     };
     try {
-      await ask(`SET statement_timeout = 0`);
+      await ask('SET statement_timeout = 0');
       await ask(`SET lock_timeout = ${ERASE_LOCK_MS}`);
       const before = await files();
       await ask(`VACUUM (FULL) ${names}`);
