@@ -21,6 +21,7 @@ import type { Log } from '../kernel/log.ts';
 import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
+import { isNotFound } from '../resources/define.ts';
 import type { Mails } from '../resources/ports.ts';
 import { type FindReferences, findReferences } from '../resources/references.ts';
 import type { AnyAction, AnyOperatorAction, Call, Later } from '../resources/resource.ts';
@@ -34,7 +35,7 @@ import { readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
 import { type AdminAnswer, accessEntry, adminError, adminReplay, adminSuccess, send } from './respond.ts';
-import { type AdminRow, checkTable, pathsOf, RESERVED_AREAS, scopesFor } from './route.ts';
+import { type AdminRow, checkTable, missingText, pathsOf, RESERVED_AREAS, scopesFor } from './route.ts';
 import { validate, withoutRepeated } from './validate.ts';
 import { mayUse, resolveWorkspace } from './workspace.ts';
 
@@ -182,7 +183,8 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
     const made = await perform(deps, row, request, trail);
     const answer = made instanceof Replay ? adminReplay(made, trail.requestId) : adminSuccess(made, trail.requestId);
     return send(reply, note(answer));
-  } catch (error) {
+  } catch (thrown) {
+    const error = isNotFound(thrown) ? thrown.reworded(missingText(row, deps.paths)) : thrown;
     const answer = note(adminError(error, trail.requestId, deps.log), error);
     const record = () => (row.writes ? recordRefusal(deps, row, request, trail, error, answer.status) : null);
     // The client of a body that is too large still sends: it must get the answer before the socket is given up.
@@ -199,9 +201,13 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   // Before anything is judged: each refused write leaves an audit row, and those must not come faster than the limit.
   const { allowed, retryAfter } = await deps.limiter(principal);
   if (!allowed) {
-    throw new SluiceError('too_many_requests', 'Too many administration requests with this credential.', {
-      retryAfter,
-    });
+    throw new SluiceError(
+      'too_many_requests',
+      'Too many administration requests with this credential: wait for the seconds in Retry-After.',
+      {
+        retryAfter,
+      },
+    );
   }
   checkKind(row, principal);
   const params = row.params === null ? {} : (validate(row.params, request.params) as Record<string, unknown>);
@@ -521,5 +527,5 @@ function noParameters(query: Readonly<Record<string, string>>): object {
 function noBody(body: JsonObject): undefined {
   const [name] = Object.keys(body);
   if (name === undefined) return undefined;
-  throw new SluiceError('validation', 'This operation takes no body.');
+  throw new SluiceError('validation', 'This operation takes no body; send none.');
 }

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { SCOPES } from '../auth/scopes.ts';
+import type { KnownPaths } from '../http/known-paths.ts';
 import type { AnyAction, AnyOperatorAction } from '../resources/resource.ts';
 
 export type AdminRow = AnyAction | AnyOperatorAction;
@@ -40,6 +41,21 @@ export const RESERVED_AREAS = [
 export function pathsOf(row: AdminRow): [string, ...string[]] {
   const [first = '/v1', ...others] = row.prefixes ?? PREFIXES;
   return [first + row.path, ...others.map((prefix) => prefix + row.path), ...(row.aliases ?? [])];
+}
+
+/** What to tell the caller of a path that names no object: which parts of it to check, and what lists the right ones. */
+export function missingText(row: AdminRow, paths: KnownPaths): string {
+  const [path] = pathsOf(row);
+  const named = [...path.matchAll(/:(\w+)/g)].map((match) => match[1]);
+  const lists = path
+    .split('/')
+    .flatMap((part, i, parts) => (part.startsWith(':') ? [parts.slice(0, i).join('/')] : []))
+    .filter((list) => paths.has('GET', list))
+    .map((list) => `GET ${list.replace(/:(\w+)/g, '{$1}')}`);
+  const check = named.length === 0 ? '' : ` Check ${named.join(' and ')} in the path.`;
+  const listed =
+    lists.length === 0 ? '' : ` ${lists.join(' and ')} ${lists.length === 1 ? 'lists' : 'list'} what it can see.`;
+  return `There is no such object, or your credential cannot see it.${check}${listed}`;
 }
 
 /** Throws an Error that names the row when the table is not complete and consistent. */

@@ -72,9 +72,13 @@ export async function resolveWorkspace(
   const rights = found === undefined ? null : await rightsIn(tables, principal, found);
   if (found === undefined || rights === null) {
     if (member) throw otherWorkspace('a workspace that you belong to');
-    throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
-      param: 'workspace_id',
-    });
+    throw new SluiceError(
+      'unknown_reference',
+      'workspace_id names no workspace of your organisation; GET /v1/admin/workspaces lists them.',
+      {
+        param: 'workspace_id',
+      },
+    );
   }
   if (member) return { workspaceId: found.id, scopes: rights };
   return tenant === 'organisation' ? { workspaceId: null, scopes } : { workspaceId: found.id, scopes: rights };

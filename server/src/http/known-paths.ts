@@ -41,6 +41,12 @@ export class KnownPaths {
     if (parts[0] === 'v1' && parts[1]) this.#areas.add(parts[1]);
   }
 
+  /** Whether a route is served; `url` as the router takes it. */
+  has(method: string, url: string): boolean {
+    const shown = url.replace(/:(\w+)/g, '{$1}');
+    return this.#routes.some((route) => route.method === method && route.url === shown);
+  }
+
   /** The route that a request was most likely meant for, as `GET /v1/providers/{slug}`; null when none is near. */
   meant(method: string, target: string): string | null {
     const path = pathOnly(target);

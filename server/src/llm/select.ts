@@ -218,7 +218,9 @@ function storedTarget(
   const asked = modelUnder(shapingOf(selection.config), x.model);
   const model = stored.models.get(asked.toLowerCase());
   if (model ? !model.enabled : !stored.allowAllModels && asked !== '') {
-    throw bad(`Model ${JSON.stringify(asked.slice(0, 200))} is not enabled on the integration of provider ${slug}.`);
+    throw bad(
+      `Model ${JSON.stringify(asked.slice(0, 200))} is not enabled on the integration of provider ${slug}. GET /v1/models lists those that are.`,
+    );
   }
   const { provider } = stored;
   const made = openAccount(stored, model?.secrets ?? null);

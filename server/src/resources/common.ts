@@ -67,9 +67,13 @@ export async function workspaceOf(call: Call<never, never, never> | Call): Promi
   if (named === null) return null;
   const workspace = await findWorkspace(call.tx, named);
   if (!workspace)
-    throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
-      param: 'workspace_id',
-    });
+    throw new SluiceError(
+      'unknown_reference',
+      'workspace_id names no workspace of your organisation; GET /v1/admin/workspaces lists them.',
+      {
+        param: 'workspace_id',
+      },
+    );
   return workspace.id;
 }
 

@@ -15,8 +15,14 @@ const MAX_OFFSET = 10_000_000;
 
 /** The one answer for a path object that is missing, foreign or in another workspace. */
 export function notFound(): SluiceError {
-  return new SluiceError('not_found', 'There is no such object, or your credential cannot see it.');
+  return new SluiceError('not_found', NO_SUCH);
 }
+
+const NO_SUCH = 'There is no such object, or your credential cannot see it.';
+
+/** Whether an error says no more than `notFound`: the handler knows which path it is about. */
+export const isNotFound = (error: unknown): error is SluiceError =>
+  error instanceof SluiceError && error.kind === 'not_found' && error.message === NO_SUCH;
 
 /** Answer of updates and deletes: `{}`. */
 export const emptyAnswer = z.strictObject({});

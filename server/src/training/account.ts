@@ -69,7 +69,7 @@ export function checkModel(account: Account, model: string): void {
   if (settings ? !settings.enabled : !stored.allowAllModels) {
     throw new SluiceError(
       'bad_call',
-      `Model ${JSON.stringify(model.slice(0, 200))} is not enabled on the integration of provider ${stored.slug}.`,
+      `Model ${JSON.stringify(model.slice(0, 200))} is not enabled on the integration of provider ${stored.slug}. GET /v1/models lists those that are.`,
     );
   }
 }

@@ -19,7 +19,12 @@ const MOMENTS_MS = 15 * 60_000;
 /** Of what this ledger is asked about. */
 export type TrainedKind = Extract<ObjectKind, 'file' | 'job' | 'batch'>;
 
-const WHAT: Readonly<Record<TrainedKind, string>> = { file: 'file', job: 'fine-tuning job', batch: 'batch' };
+/** What a caller calls it, and the path that lists them. */
+const WHAT: Readonly<Record<TrainedKind, readonly [name: string, list: string]>> = {
+  file: ['file', '/v1/files'],
+  job: ['fine-tuning job', '/v1/fine_tuning/jobs'],
+  batch: ['batch', '/v1/batches'],
+};
 /** Before the id of a file that is still uploaded; no provider's id begins with it. */
 const UNDER_WAY = 'upload ';
 
@@ -29,7 +34,12 @@ const UNDER_WAY = 'upload ';
  */
 export function notFound(kind: TrainedKind, param: string | null = null): SluiceError {
   const known = param === null ? 'not_found' : 'unknown_reference';
-  return new SluiceError(known, `There is no such ${WHAT[kind]}.`, { param });
+  const [what, list] = WHAT[kind];
+  return new SluiceError(
+    known,
+    `There is no such ${what} in this workspace. GET ${list} with the same provider headers lists what there is.`,
+    { param },
+  );
 }
 
 export interface Owner {

@@ -59,7 +59,10 @@ function scan(x: Exchange, type: string): void {
     if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
   } else if (type === 'multipart/form-data') scanForm(x);
   else if (operation.id === 'proxy' && type === '' && body.length > 0) {
-    throw new SluiceError('bad_call', 'Send a content-type header with the body.');
+    throw new SluiceError(
+      'bad_call',
+      'Send a content-type header with the body, such as content-type: application/json.',
+    );
   }
 }
 
@@ -90,7 +93,7 @@ function scanBody(x: Exchange): void {
   const model = x.scan.get('model');
   if (model?.kind === 'string') x.model = decodeString(x.body, model);
   else if (model !== undefined && model.kind !== 'null' && x.operation.id !== 'proxy' && x.operation.family !== 'J') {
-    throw new SluiceError('invalid_request', 'model must be a text.', { param: 'model' });
+    throw new SluiceError('invalid_request', 'model must be a text, such as "@slug/gpt-4o".', { param: 'model' });
   }
   checkModel(x);
   const stream = x.scan.get('stream');

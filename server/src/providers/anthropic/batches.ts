@@ -253,7 +253,11 @@ export function batchesOf(provider: () => Provider, headers: (context: AdapterCo
         if (bytes > MAX_BYTES) throw tooLarge(`${MAX_BYTES} bytes once converted`);
       }
       if (count === 0) {
-        throw new SluiceError('invalid_request', 'The batch file has no lines.', { param: 'input_file_id' });
+        throw new SluiceError(
+          'invalid_request',
+          'The file of input_file_id has no lines: put one request on each line and upload it again.',
+          { param: 'input_file_id' },
+        );
       }
       async function* body(): AsyncGenerator<Buffer> {
         yield Buffer.from(head);

@@ -71,7 +71,11 @@ function createBody(batch: BatchRequest, context: AdapterContext): JsonObject {
     refusals.refuse('completion_window', batch.completion_window, 'use "24h", or let the gateway run the batch');
   }
   if (batch.model === null || batch.model === '') {
-    throw new SluiceError('invalid_request', 'Batches of this provider need a model.', { param: 'model' });
+    throw new SluiceError(
+      'invalid_request',
+      'A batch at fireworks-ai runs one model for all of its lines; name it in "model".',
+      { param: 'model' },
+    );
   }
   const output = batch.output_data_config;
   return {

@@ -58,12 +58,20 @@ async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<Ke
     });
   }
   if (params.type === 'organisation' && workspaceId !== null) {
-    throw new SluiceError('validation', 'workspace_id cannot be given for an organisation key.', {
-      param: 'workspace_id',
-    });
+    throw new SluiceError(
+      'validation',
+      'workspace_id cannot be given for an organisation key: leave it out, or make a key of a workspace.',
+      {
+        param: 'workspace_id',
+      },
+    );
   }
   if (params.subType === 'service' && body.user_id !== undefined) {
-    throw new SluiceError('validation', 'user_id cannot be given for a service key.', { param: 'user_id' });
+    throw new SluiceError(
+      'validation',
+      'user_id cannot be given for a service key: leave it out, or make a key of the type user.',
+      { param: 'user_id' },
+    );
   }
   const scopes = checkScopes(principal, type, body.scopes);
   if (body.rotation_policy != null && !principal.scopes.has(`${PREFIXES[type]}.update`)) {

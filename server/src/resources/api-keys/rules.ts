@@ -75,7 +75,11 @@ export async function checkOwner(call: Call, workspaceId: string, userId: string
   const user = await tx.find('users', { id: userId, status: 'active' });
   const member = await tx.find('workspace_members', { workspace_id: workspaceId, user_id: userId, status: 'active' });
   if (!user || (user.role === 'member' && !member)) {
-    throw new SluiceError('unknown_reference', 'user_id names no member of the workspace.', { param: 'user_id' });
+    throw new SluiceError(
+      'unknown_reference',
+      'user_id names no member of the workspace; GET /v1/admin/workspaces/{workspaceId}/users lists them.',
+      { param: 'user_id' },
+    );
   }
   await checkOutranks(call, workspaceId, userId, 'user_id');
   return userId;
@@ -99,9 +103,13 @@ export async function checkDefaults(
   else if (given?.config_id !== undefined) {
     const slug = await configSlug(tx, workspaceId, given.config_id);
     if (slug === null) {
-      throw new SluiceError('unknown_reference', 'defaults.config_id names no config that the key may see.', {
-        param: 'defaults.config_id',
-      });
+      throw new SluiceError(
+        'unknown_reference',
+        'defaults.config_id names no config that the key may see; GET /v1/configs lists those of a workspace.',
+        {
+          param: 'defaults.config_id',
+        },
+      );
     }
     out.config_id = slug;
   }

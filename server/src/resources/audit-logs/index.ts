@@ -139,9 +139,13 @@ async function workspaceIds(tx: TenantTx, name: string): Promise<string[]> {
   if (byId) return [byId.id];
   const bySlug = await tx.list('workspaces', { where: { slug: name }, orderBy: [['created_at', 'asc']], limit: 100 });
   if (bySlug.length > 0) return bySlug.map(({ id }) => id);
-  throw new SluiceError('unknown_reference', 'workspace_id names no workspace of your organisation.', {
-    param: 'workspace_id',
-  });
+  throw new SluiceError(
+    'unknown_reference',
+    'workspace_id names no workspace of your organisation; GET /v1/admin/workspaces lists them.',
+    {
+      param: 'workspace_id',
+    },
+  );
 }
 
 /** A resource type as rows are stored, and as they were before there was a chain. */

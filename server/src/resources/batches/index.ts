@@ -3,11 +3,10 @@
  * organisation-wide credential. Everything else about batches is the data plane's.
  */
 import { z } from 'zod';
-import { SluiceError } from '../../kernel/errors.ts';
 import { BATCH_STAMPS, BATCH_STATUSES, mayBecome } from '../../operations/batch-states.ts';
 import { type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { refuse, unknownReference } from '../common.ts';
-import { changedColumns } from '../define.ts';
+import { changedColumns, notFound } from '../define.ts';
 import type { Action, AnyAction } from '../resource.ts';
 import { text } from '../shapes.ts';
 
@@ -63,7 +62,7 @@ const update: Action<z.infer<typeof params>, unknown, z.infer<typeof body>> = {
   async run(call) {
     const { tx, params: given, clock } = call;
     const row = await tx.find('batches', { id: given.id });
-    if (row === undefined) throw new SluiceError('not_found', 'There is no such batch.');
+    if (row === undefined) throw notFound();
     const { status = row.status as BatchStatus, errors, ...rest } = call.body;
     const from = row.status as BatchStatus;
     if (status !== from && !mayBecome(from, status)) {

@@ -177,7 +177,7 @@ function configsResource(ports: ReferencePorts): AnyAction[] {
     if (first)
       throw refuse(
         formatPath(first.path, 'config'),
-        'names no active guardrail of this workspace or its organisation with the target llm',
+        'names no active guardrail of this workspace or its organisation with the target llm; GET /v1/guardrails lists them',
       );
   }
 

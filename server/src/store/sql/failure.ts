@@ -30,14 +30,22 @@ export function storeError(engine: Pick<Engine, 'classify'>, error: unknown, tab
     }
     case 'foreign_key':
       return verb === 'remove'
-        ? new SluiceError('conflict', 'Other objects still use this one. Remove them first.', {
-            detail: `${table}: ${detail}`,
-            cause: error,
-          })
-        : new SluiceError('unknown_reference', 'An object that is named here does not exist.', {
-            detail: `${table}: ${detail}`,
-            cause: error,
-          });
+        ? new SluiceError(
+            'conflict',
+            'Other objects still use this one: remove those first, then repeat the request.',
+            {
+              detail: `${table}: ${detail}`,
+              cause: error,
+            },
+          )
+        : new SluiceError(
+            'unknown_reference',
+            'An object that the request names does not exist, or was deleted meanwhile: check the ids in the body and try again.',
+            {
+              detail: `${table}: ${detail}`,
+              cause: error,
+            },
+          );
     case 'unavailable':
       return unavailable(error);
     case 'other': {

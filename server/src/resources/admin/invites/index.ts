@@ -118,7 +118,11 @@ async function checkInvitedMetadata(tx: TenantTx, key: InvitedKey | undefined): 
 /** Refuses an address that is a user's or has an open invite (409); an expired invite gives its place up. */
 async function claimAddress(tx: TenantTx, address: string, now: number): Promise<void> {
   if (await tx.find('users', { email: address, status: 'active' })) {
-    throw new SluiceError('conflict', 'email is the address of a user of this organisation.', { param: 'email' });
+    throw new SluiceError(
+      'conflict',
+      'email is the address of a user of this organisation: add that user to a workspace instead.',
+      { param: 'email' },
+    );
   }
   const open = await tx.find('invites', { email: address, status: 'pending' });
   if (!open) return;

@@ -49,7 +49,8 @@ export async function mergeDefaults(
   if (given?.user_api_key_config != null) {
     const where = { workspace_id: workspace.id, status: 'active' } as const;
     const config = await findNamed(tx, 'configs', given.user_api_key_config, where);
-    if (!config) throw refuse('defaults.user_api_key_config', 'names no config of this workspace');
+    if (!config)
+      throw refuse('defaults.user_api_key_config', 'names no config of this workspace; GET /v1/configs lists them');
     out.user_api_key_config = config.slug;
   }
   return Object.keys(out).length === 0 ? null : out;

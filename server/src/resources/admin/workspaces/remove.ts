@@ -18,7 +18,10 @@ const SHOWN = 5;
 export async function removeWorkspace(call: Call<unknown, unknown, RemoveBody>, row: Row<'workspaces'>): Promise<void> {
   const { body, tx, clock } = call;
   if (row.is_default) {
-    throw new SluiceError('validation', 'The default workspace of an organisation cannot be deleted.');
+    throw new SluiceError(
+      'validation',
+      'The default workspace of an organisation cannot be deleted; rename it, or delete what is in it.',
+    );
   }
   if (body.name !== undefined && body.name !== row.name) {
     const name = JSON.stringify(row.name);

@@ -202,7 +202,11 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
     const buckets = await tx.list('usage_buckets', {
       where: { ...ofPolicy(row), value_key: body.reset_usage_for_value },
     });
-    if (buckets.length === 0) throw refuse('reset_usage_for_value', 'names no value key of this policy');
+    if (buckets.length === 0)
+      throw refuse(
+        'reset_usage_for_value',
+        'names no value key of this policy; GET /v1/policies/usage-limits/{id}/entities lists them',
+      );
     for (const bucket of buckets) await resetBucket(call, bucket, now);
   }
   return { patch: changes ? { ...patch, last_updated_at: next.last_updated_at } : patch, answer: {} };
