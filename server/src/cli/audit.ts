@@ -2,9 +2,8 @@ import { type Config, loadConfig } from '../config.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Output } from '../main.ts';
 import { type Finding, type Verified, verifyAudit } from '../resources/audit-logs/verify.ts';
-import { loadKeyring } from '../store/keyring.ts';
 import type { Tables } from '../store/ports.ts';
-import { openStoredTables } from './stored-tables.ts';
+import { openStoredTables, storedKeyring } from './stored-tables.ts';
 
 const USAGE = 'usage: sluice audit verify [--organisation ID] [settings]';
 const PAGE = 100;
@@ -47,11 +46,7 @@ function parse(args: readonly string[]): { organisation: string | null; settings
 
 /** Prints a line or two per organisation; answers how many are broken. */
 async function verify(tables: Tables, config: Config, only: string | null, output: Output): Promise<number> {
-  const macs = await loadKeyring({
-    ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
-    masterKeyFile: config.masterKeyFile,
-    create: false,
-  });
+  const macs = await storedKeyring(config);
   let seen = 0;
   let broken = 0;
   for (let after = ''; ; ) {

@@ -9,9 +9,8 @@ import type { Output } from '../main.ts';
 import { isSealed } from '../resources/seal-stored.ts';
 import { unusableDataDir } from '../store/disk/data-dir.ts';
 import { openVault } from '../store/envelope.ts';
-import { loadKeyring } from '../store/keyring.ts';
 import type { Tables } from '../store/ports.ts';
-import { openStoredTables } from './stored-tables.ts';
+import { openStoredTables, storedKeyring } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 
 /** Answers what it found; throws an error whose message says what is wrong and what to do. */
@@ -117,11 +116,7 @@ async function examine(config: Config, run: Run): Promise<void> {
 async function examineStore(config: Config, tables: Tables, run: Run): Promise<void> {
   try {
     await run('master key', async () => {
-      const keyring = await loadKeyring({
-        ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
-        masterKeyFile: config.masterKeyFile,
-        create: false,
-      });
+      const keyring = await storedKeyring(config);
       await openVault({ keyring, tables, clock: systemClock }).verify({ note: false });
       return `opens what the store has sealed (key ${keyring.currentId})`;
     });

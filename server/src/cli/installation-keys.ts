@@ -5,9 +5,8 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { Output } from '../main.ts';
 import { createOperatorKey } from '../resources/organisations.ts';
 import { openVault } from '../store/envelope.ts';
-import { loadKeyring } from '../store/keyring.ts';
 import type { SystemTx, Tables } from '../store/ports.ts';
-import { openStoredTables } from './stored-tables.ts';
+import { openStoredTables, storedKeyring } from './stored-tables.ts';
 
 const USAGE =
   'usage: sluice operator-key list | rotate | revoke ID [settings], or sluice master-key status | rewrap [settings]';
@@ -37,11 +36,7 @@ export async function installationKeys(
     else if (verb === 'rotate') await rotate(tables, output);
     else if (id !== undefined) await revoke(tables, id, output);
     else {
-      const keyring = await loadKeyring({
-        ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
-        masterKeyFile: config.masterKeyFile,
-        create: false,
-      });
+      const keyring = await storedKeyring(config);
       const vault = openVault({ keyring, tables, clock: systemClock });
       try {
         await vault.verify();

@@ -4,9 +4,8 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { Output } from '../main.ts';
 import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
 import { insertServiceKey } from '../resources/organisations.ts';
-import { loadKeyring } from '../store/keyring.ts';
 import type { SystemTx } from '../store/ports.ts';
-import { openStoredTables } from './stored-tables.ts';
+import { openStoredTables, storedKeyring } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 
 const USAGE = 'usage: sluice keys create (--workspace SLUG_OR_ID | --organisation SLUG_OR_ID) [--name NAME] [settings]';
@@ -30,11 +29,7 @@ export async function keys(args: readonly string[], output: Output): Promise<voi
   const tables = await openStoredTables(config);
   try {
     await tables.migrate();
-    const macs = await loadKeyring({
-      ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
-      masterKeyFile: config.masterKeyFile,
-      create: false,
-    });
+    const macs = await storedKeyring(config);
     const place = await tables.systemRead((tx) =>
       workspace === undefined ? findOrganisation(tx, organisation ?? '') : findWorkspace(tx, workspace),
     );

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Config } from '../config.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { type Log, silentLog } from '../kernel/log.ts';
+import { loadKeyring } from '../store/keyring.ts';
 import type { Tables } from '../store/ports.ts';
 
 /** Adapters are loaded only when they are used: a start with the embedded store never reads the others' code. */
@@ -42,3 +43,11 @@ async function unusable({ databaseUrl }: Config, error: unknown): Promise<unknow
   const { PostgresFailure, unusablePostgres } = await import('../store/postgres/client.ts');
   return error.cause instanceof PostgresFailure ? unusablePostgres(databaseUrl, error.cause) : error;
 }
+
+/** The master keys of an installation that exists. Throws SluiceError when there is none; none is made. */
+export const storedKeyring = (config: Config) =>
+  loadKeyring({
+    ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
+    masterKeyFile: config.masterKeyFile,
+    create: false,
+  });

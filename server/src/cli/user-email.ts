@@ -7,8 +7,7 @@ import type { Output } from '../main.ts';
 import { changeAddress } from '../resources/admin/users/address.ts';
 import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
 import { userEmail } from '../resources/fields.ts';
-import { loadKeyring } from '../store/keyring.ts';
-import { openStoredTables } from './stored-tables.ts';
+import { openStoredTables, storedKeyring } from './stored-tables.ts';
 
 /** Throws a SluiceError when no user, or users of several organisations, have the address, or the new one is taken. */
 export async function userEmailCommand(args: readonly string[], output: Output): Promise<void> {
@@ -21,11 +20,7 @@ export async function userEmailCommand(args: readonly string[], output: Output):
   const tables = await openStoredTables(config);
   try {
     await tables.migrate();
-    const macs = await loadKeyring({
-      ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
-      masterKeyFile: config.masterKeyFile,
-      create: false,
-    });
+    const macs = await storedKeyring(config);
     const where = { email: before.data, status: 'active' } as const;
     const [found, second] = await tables.systemRead((tx) =>
       tx.list('users', { where, orderBy: [['created_at', 'asc']], limit: 2 }),
