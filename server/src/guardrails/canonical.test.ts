@@ -4,7 +4,7 @@ import { asSent, canonicalSubject, canonicalTail, canonicalText } from './canoni
 import { CHECKS, compileCheck } from './catalog.ts';
 import type { Judgement, Outside, Subject } from './check.ts';
 
-/** Invisible characters of each kind, and a mark that composes with nothing here. */
+/** Invisible characters of each kind, control characters among them. */
 const INVISIBLE = [
   '\u00ad',
   '\u034f',
@@ -19,7 +19,36 @@ const INVISIBLE = [
   '\ufe0f',
   '\ufeff',
   '\u{e0100}',
+  '\u0001',
+  '\u0008',
+  '\u007f',
+  '\u009f',
+  '\ufffb',
+  '\ufffc',
 ];
+
+/** Other ways of writing ASCII that people and models read as ASCII. */
+const WRITTEN: Readonly<Record<string, (text: string) => string>> = {
+  wide: (text) => [...text].map((c) => (/[!-~]/.test(c) ? shifted(c, 0xfee0) : c)).join(''),
+  bold: (text) =>
+    text
+      .replace(/[a-z]/g, (c) => shifted(c, 0x1d41a - 0x61))
+      .replace(/[A-Z]/g, (c) => shifted(c, 0x1d400 - 0x41))
+      .replace(/[0-9]/g, (c) => shifted(c, 0x1d7ce - 0x30)),
+  'in circles': (text) => text.replace(/[a-z]/g, (c) => shifted(c, 0x24d0 - 0x61)),
+  'struck through': (text) => text.replace(/[!-~]/g, '$&\u0336'),
+  underlined: (text) => text.replace(/[!-~]/g, '$&\u0332\u0333'),
+  boxed: (text) => text.replace(/[0-9a-z]/g, '$&\u20de'),
+  'with a ligature': (text) => text.replaceAll('fi', '\ufb01').replaceAll('st', '\ufb06'),
+  'with spaces that do not break': (text) => text.replaceAll(' ', '\u00a0'),
+  'with wide spaces': (text) => text.replaceAll(' ', '\u3000'),
+  'with hyphens that do not break': (text) => text.replaceAll('-', '\u2011'),
+  'with small hyphens': (text) => text.replaceAll('-', '\ufe63'),
+  'with dashes': (text) => text.replaceAll('-', '\u2013'),
+  'with Arabic digits': (text) => text.replace(/[0-9]/g, (c) => shifted(c, 0x660 - 0x30)),
+  'with Devanagari digits': (text) => text.replace(/[0-9]/g, (c) => shifted(c, 0x966 - 0x30)),
+};
+const shifted = (c: string, by: number) => String.fromCodePoint((c.codePointAt(0) ?? 0) + by);
 
 /** Checks that judge no canonical texts, with the reason. A new check is canonical or has a row here. */
 const OTHERWISE: Readonly<Record<string, string>> = {
@@ -119,6 +148,7 @@ const FINDS: readonly {
   { id: 'default.regexMatch', parameters: { rule: 'for[b]idden', not: true }, before: 'It is ', thing: 'forbidden' },
   { id: 'gateway.pii', parameters: { categories: ['EMAIL_ADDRESS'] }, before: 'Write to ', thing: 'ada@example.com' },
   { id: 'gateway.pii', parameters: { categories: ['CREDIT_CARD'] }, before: 'Card ', thing: '4111111111111111' },
+  { id: 'gateway.pii', parameters: { categories: ['SSN'] }, before: 'SSN ', thing: '536-22-1234' },
   { id: 'gateway.secrets', parameters: {}, before: 'key ', thing: 'ghp_16C7e42F292c6912E7710c838347Ae178B4a' },
   {
     id: 'default.containsCode',
@@ -161,6 +191,35 @@ describe('checks judge canonical text', () => {
         }
     },
   );
+
+  it.each(
+    FINDS.filter(({ thing }) => /^[ -~]+$/.test(thing)).flatMap((one) =>
+      Object.entries(WRITTEN)
+        .map(([how, write]) => ({ ...one, how, written: write(one.thing) }))
+        .filter(({ thing, written }) => written !== thing),
+    ),
+  )('$id finds $thing $how', async ({ id, parameters, before, written }) => {
+    expect((await judged(id, parameters, `${before}${written}`)).verdict, written).toBe(false);
+    expect((await judged(id, parameters, `é ${before}${written}`)).verdict, written).toBe(false);
+  });
+
+  it('a sign whose canonical form is in many words is looked for as it is', async () => {
+    const none = (words: readonly string[], text: string) =>
+      judged('default.contains', { words, operator: 'none' }, text).then(({ verdict }) => verdict);
+    expect(await none(['™', '²', '…', '\u0336'], 'ATM 2 ... a')).toBe(true);
+    for (const word of ['™', '²', '…', '\u0336']) expect(await none([word], `so a${word}`), word).toBe(false);
+    expect(await none(['ＡＢＣ'], 'so ABC')).toBe(false);
+    expect(await none(['ＡＢＣ'], 'so ＡＢＣ')).toBe(false);
+  });
+
+  it('redacts all of what was written otherwise', async () => {
+    for (const [how, write] of Object.entries(WRITTEN)) {
+      const text = `½ ™ é ${write('ada@fish.example')} ﬁ 4111 ${write('4111111111111111')}.`;
+      const parameters = { categories: ['EMAIL_ADDRESS', 'CREDIT_CARD'], redact: true };
+      const { replacements } = await judged('gateway.pii', parameters, text);
+      expect(replacements?.[0]?.text, how).toBe('½ ™ é {{EMAIL_ADDRESS_1}} ﬁ 4111 {{CREDIT_CARD_1}}.');
+    }
+  });
 
   it('finds words in composed and decomposed form, whichever the guardrail names', async () => {
     for (const word of ['Ångström', 'Ångström'.normalize('NFD'), '한국어', '한국어'.normalize('NFD')])
@@ -223,6 +282,23 @@ describe('the canonical form', () => {
     '\u212b',
     '\ufe0f',
     '\ud83d',
+    '\u0001',
+    '\u0085',
+    '\u00a0',
+    '\u0336',
+    '\u20de',
+    '\ufb01',
+    '½',
+    '…',
+    'ｓ',
+    'ｶ',
+    '\uff9e',
+    '\uffa1',
+    '\uffc2',
+    'ㄱ',
+    'ㅏ',
+    '\ufdfa',
+    '\u{1d41a}',
   );
   const text = fc.array(units, { maxLength: 60 }).map((list) => list.join(''));
 
@@ -236,6 +312,58 @@ describe('the canonical form', () => {
       { numRuns: 200 },
     );
   });
+
+  it('folds what is a compatible form of ASCII, and nothing else', () => {
+    const wrong: string[] = [];
+    for (let code = 0x80; code < 0x110000; code += 1) {
+      const sent = String.fromCodePoint(code);
+      const folded = /[\u2010-\u2013\u2212]/.test(sent) ? '-' : sent.normalize('NFKC');
+      if (/\p{Nd}/u.test(sent) && !/[0-9]/.test(folded)) continue;
+      const isForm = folded !== sent.normalize('NFC') && /^[ -~]$|^(?=.*[0-9A-Za-z])[ -~]{2,3}$/.test(folded);
+      if (/\p{Default_Ignorable_Code_Point}|\p{Cc}|[\ufff9-\ufffc]|\p{Cs}/u.test(sent)) continue;
+      if (canonicalText(sent) !== (isForm ? folded : sent.normalize('NFC'))) wrong.push(code.toString(16));
+    }
+    expect(wrong).toEqual([]);
+  });
+
+  it('folds digits of scripts in use to their value', () => {
+    for (const language of [
+      'ar-u-nu-arab',
+      'fa-u-nu-arabext',
+      'hi-u-nu-deva',
+      'bn-u-nu-beng',
+      'pa-u-nu-guru',
+      'gu-u-nu-gujr',
+      'or-u-nu-orya',
+      'ta-u-nu-tamldec',
+      'te-u-nu-telu',
+      'kn-u-nu-knda',
+      'ml-u-nu-mlym',
+      'th-u-nu-thai',
+      'lo-u-nu-laoo',
+      'bo-u-nu-tibt',
+      'my-u-nu-mymr',
+      'km-u-nu-khmr',
+      'mn-u-nu-mong',
+    ]) {
+      const written = new Intl.NumberFormat(language, { useGrouping: false }).format(9_876_543_210);
+      expect(written).not.toContain('9');
+      expect(canonicalText(written), language).toBe('9876543210');
+    }
+  });
+
+  it.each(['a', '1', '가', '\u1100', 'カ', 'ㄱ', '\uffa1', '½'])(
+    'is that of the whole text for every character of Unicode behind %s',
+    async (base) => {
+      const wrong: string[] = [];
+      for (let from = 0; from < 0x110000; from += 0x1000) {
+        const pairs = Array.from({ length: 0x1000 }, (_, i) => `${base}${String.fromCodePoint(from + i)}`);
+        const [part] = (await canonicalSubject(subject(pairs.join('')))).texts;
+        if (part?.text !== canonicalText(pairs.join(''))) wrong.push(from.toString(16));
+      }
+      expect(wrong).toEqual([]);
+    },
+  );
 
   it('leads every place back to the same place of the text as it was sent', async () => {
     await fc.assert(

@@ -10,7 +10,7 @@ const fence = (language: string, body: string) => `Here:\n\`\`\`${language}\n${b
 // Rows as tables: one line for what passes, one for what fails.
 // biome-ignore format: a table is read by column
 export const TEXT_ROWS: readonly Row[] = [
-  ['default.regexMatch', { rule: '^\\d{3}$' }, ['123', '000', '999'], ['12', '1234', '', '１２３', 'a123', '12 3', '123\n']],
+  ['default.regexMatch', { rule: '^\\d{3}$' }, ['123', '000', '999', '１２３'], ['12', '1234', '', '１２３４', 'a123', '12 3', '123\n']],
   ['default.regexMatch', { rule: '(?i)straße|ÉCOLE' }, ['Straße', 'eine STRAßE hier', 'école', 'École', 'e\u0301cole'], ['strasse', 'ecole', 'strase']],
   ['default.regexMatch', { rule: '\\p{Han}{2}' }, ['漢字', 'a漢字b'], ['漢', 'かな', '漢 字']],
   ['default.regexMatch', { rule: 'a.c' }, ['abc', 'a🙂c', 'xxabcxx'], ['a\nc', 'ac', 'abbc']],
@@ -58,7 +58,7 @@ export const TEXT_ROWS: readonly Row[] = [
   ],
   ['default.isAllLowerCase', { not: true }, ['A'], ['a']],
 
-  ['default.endsWith', { suffix: 'é.' }, ['café.', 'cafe\u0301.', 'é.', 'x\né.', '🙂é.', 'É é.', 'ééé.', 'aé.'], ['café', 'cafe.', 'é. ', 'É.', '', '.', 'é.x', 'é．', 'é.\n', 'e.']],
+  ['default.endsWith', { suffix: 'é.' }, ['café.', 'cafe\u0301.', 'é.', 'x\né.', '🙂é.', 'É é.', 'ééé.', 'aé.', 'é．'], ['café', 'cafe.', 'é. ', 'É.', '', '.', 'é.x', 'é．x', 'é.\n', 'e.']],
   ['default.endsWith', { suffix: '🙂' }, ['🙂', 'ok🙂', '🙃🙂', ' 🙂'], ['🙂 ', '🙃', 'ok', '\ud83d', '🙂!', '🙂🙃']],
   ['default.endsWith', { suffix: '}' }, ['{}', '}', '\n}', 'a}', '}}', 'ü}'], ['{', '} ', '', '}\n']],
   ['default.endsWith', { suffix: '.', not: true }, ['a', ''], ['a.', '.']],

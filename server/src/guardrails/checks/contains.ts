@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { asSent, canonicalText } from '../canonical.ts';
+import { asSent, canonicalText, hasForms } from '../canonical.ts';
 import type { Excerpt, Judgement, Subject } from '../check.ts';
 import { ANY_TARGET, amount, BOTH, check, operator, paced, texts } from './support.ts';
 
@@ -48,6 +48,14 @@ function* findLong(text: string, word: string): Generator<number, number> {
 }
 
 /**
+ * Whether a word is looked for in the text as it was sent: one of ignorable characters and marks alone, and a sign whose
+ * canonical form is in many words, as ™ is TM. A wide form means the letter itself.
+ */
+function isAsWritten(word: string): boolean {
+  return canonicalText(`a${word}`) === 'a' || hasForms(word.replace(/[\uff00-\uffef]/g, ''));
+}
+
+/**
  * `default.contains`: words or phrases in all texts together, in canonical form; case counts. `any`: at least
  * one of them stands in some text; `all`: each does; `none`: none does. A stream is judged as it runs for `none`, because
  * only there a part of the answer can decide.
@@ -61,9 +69,9 @@ export const contains = check({
   mutates: false,
   canonical: true,
   compile({ words, operator: how }) {
-    // A word of ignorable characters alone has no canonical form: it is looked for in the text as it was sent.
-    const wanted = [...new Map(words.map((word) => [canonicalText(word) || word, word])).keys()];
-    const unseen = new Set(wanted.filter((word) => canonicalText(word) === ''));
+    const written = words.map((word) => (isAsWritten(word) ? word : canonicalText(word)));
+    const wanted = [...new Set(written)];
+    const unseen = new Set(words.filter(isAsWritten));
     const longest = Math.max(...wanted.map((word) => word.length));
     function* look(subject: Subject): Generator<number, Judgement> {
       const size = amount(subject.texts);
