@@ -26,6 +26,8 @@ const PLAIN =
   /[\t-\r -~\xbf-\xff\u0400-\u0482\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]+/y;
 /** UTF-16 units that are made canonical before others get a turn. */
 const SLICE = 8_192;
+/** Changed pieces of a slice whose places are told apart. */
+const MOST_RUNS = 1_024;
 /** How much more a unit costs that is looked at by itself. */
 const SLOW = 8;
 
@@ -171,14 +173,17 @@ function* canonicalPart(part: TextPart): Generator<number, TextPart> {
   if (!BEYOND_LATIN.test(sent)) return part;
   const pieces: string[] = [];
   const runs: number[] = [];
-  let written = '';
+  let written: string[] = [];
   let length = 0;
+  /** Numbers of `runs` up to which each changed piece of a slice has a run of its own: a flood of them is one finding. */
+  let bound = 0;
   const put = (piece: string, from: number, to: number, even = false): void => {
     const last = runs.length - 4;
     const same = even || (piece.length === to - from && piece === sent.slice(from, to));
     if (same && runs[last + 3] === 1 && runs[last + 2] === from) runs[last + 2] = to;
+    else if (!same && runs[last + 3] === 0 && runs[last + 2] === from && runs.length > bound) runs[last + 2] = to;
     else runs.push(length, from, to, same ? 1 : 0);
-    written += piece;
+    written.push(piece);
     length += piece.length;
   };
   for (let at = 0; at < sent.length; ) {
@@ -189,6 +194,7 @@ function* canonicalPart(part: TextPart): Generator<number, TextPart> {
     const even = unitForUnit(slice) ?? (canonicalText(slice) === slice ? slice : null);
     if (even !== null) put(even, at, to, true);
     else {
+      bound = runs.length + MOST_RUNS * 4;
       for (const [from, end] of clusters(slice)) {
         const sole = end - from === 1 && kindOf(slice.charCodeAt(from)) === 2;
         const cluster = slice.slice(from, end);
@@ -197,8 +203,8 @@ function* canonicalPart(part: TextPart): Generator<number, TextPart> {
       yield SLOW * slice.length;
     }
     // Joined piece by piece: a million of them at once would be one long turn.
-    pieces.push(written);
-    written = '';
+    pieces.push(written.join(''));
+    written = [];
     yield slice.length;
     at = to;
   }
