@@ -24,7 +24,7 @@ const ask = async (server: TestServer, headers: Record<string, string> = {}) => 
   const answer = await server.call('/chat/completions', BODY, headers);
   return { status: answer.status, wait: answer.headers.get('retry-after'), text: await answer.text() };
 };
-const readyz = async ({ url }: TestServer) => {
+const readyz = async ({ url }: TestServer): Promise<Record<string, unknown>> => {
   const answer = await fetch(`${url}/readyz`);
   const { dependencies } = (await answer.json()) as { dependencies: Record<string, string> };
   return { status: answer.status, ...dependencies };
