@@ -60,9 +60,6 @@ interface Case {
 
 /** What may take longer, and why. Nothing else may. */
 const EXCEPTIONS: readonly (readonly [title: RegExp, ms: number, why: string])[] = [
-  [/^request converted: (one long|a) text/, 150, '31 MB of text are read and written again: 4 ms for each megabyte'],
-  [/^request \w+: /, 50, 'a body of 31 MB is looked at byte by byte until its limits are reached'],
-  [/^answer of 15 MB converted: /, 60, '15 MB are read and written again: 4 ms for each megabyte'],
   [/^events of 7 MB/, 60, 'a whole event of 7 MB is read and written again'],
 ];
 const barOf = (title: string): number => EXCEPTIONS.find(([which]) => which.test(title))?.[1] ?? BAR;

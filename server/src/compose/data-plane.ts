@@ -11,6 +11,7 @@ import { createSimilar } from '../llm/cache/similar.ts';
 import { outsideFactory } from '../llm/guard/outside.ts';
 import { InFlight } from '../llm/in-flight.ts';
 import { createInner } from '../llm/inner.ts';
+import { LargeBodies } from '../llm/large/thread.ts';
 import { type DataPlane, registerDataPlane } from '../llm/routes.ts';
 import { Breakers } from '../llm/routing/breaker.ts';
 import type { Services } from '../llm/services.ts';
@@ -120,6 +121,7 @@ function servicesOf(common: Common, parts: Parts, runInner: Services['runInner']
     accessLog,
     maxBodyBytes: config.maxBodyBytes,
     bodies,
+    large: lifecycle.own('thread for large bodies', new LargeBodies(clock, log)),
     underWay: new Shares('requests under way', most),
     blockInlineConfig: config.blockInlineConfig,
     timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS, firstTokenMs: FIRST_TOKEN_MS, quietMs: QUIET_MS },

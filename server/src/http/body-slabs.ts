@@ -24,9 +24,13 @@ type Tagged = ArrayBufferLike & { [SLAB]?: Slab };
 const idle = new Map<number, Slab[]>();
 let idleBytes = 0;
 
-/** A Buffer of `length` bytes with undefined content, from a slab when the size is worth it. */
+/**
+ * A Buffer of `length` bytes with undefined content, from a slab when the size is worth it. What is larger than a slab lies in
+ * memory that another thread can read, too.
+ */
 export function lend(length: number): Buffer {
-  if (length < SMALLEST || length > LARGEST) return Buffer.allocUnsafeSlow(length);
+  if (length > LARGEST) return Buffer.from(new SharedArrayBuffer(length));
+  if (length < SMALLEST) return Buffer.allocUnsafeSlow(length);
   const size = 2 ** Math.ceil(Math.log2(length));
   let slab = idle.get(size)?.pop();
   if (slab === undefined) {

@@ -278,7 +278,12 @@ class Reader {
     this.#deadline.cancel();
     if (this.#whole !== null) this.#resolve(this.#whole);
     else if (this.#parts.length === 1 && this.#parts[0]) this.#resolve(this.#parts[0]);
-    else this.#resolve(Buffer.concat(this.#parts, this.#received));
+    else if (this.#received <= EAGER_BYTES) this.#resolve(Buffer.concat(this.#parts, this.#received));
+    else {
+      const whole = lend(this.#received);
+      for (const part of this.#parts) this.#wholeAt += part.copy(whole, this.#wholeAt);
+      this.#resolve(whole);
+    }
   }
 
   #fail(error: SluiceError, linger: boolean): void {

@@ -39,6 +39,17 @@ export interface ScanResult {
   readonly insertAt: number;
   /** True when the root is `{}`, so that an inserted member takes no comma. */
   readonly empty: boolean;
+  /** Of all values, as `ScanLimits.weight` counts. */
+  readonly weight: number;
+}
+
+/** A scan as plain data, which can go to another thread. */
+export interface ScanFacts {
+  readonly wanted: readonly string[];
+  readonly ranges: readonly (JsonRange | undefined)[];
+  readonly insertAt: number;
+  readonly empty: boolean;
+  readonly weight: number;
 }
 
 const QUOTE = 0x22;
@@ -207,24 +218,43 @@ function tooEarly(at: number, end: number): never {
 }
 
 class Found implements ScanResult {
-  readonly #wanted: readonly string[];
-  readonly #ranges: (JsonRange | undefined)[];
+  readonly wanted: readonly string[];
+  readonly ranges: (JsonRange | undefined)[];
   readonly insertAt: number;
   empty = true;
+  weight = 0;
 
   constructor(wanted: readonly string[], insertAt: number) {
-    this.#wanted = wanted;
-    this.#ranges = [];
+    this.wanted = wanted;
+    this.ranges = [];
     this.insertAt = insertAt;
   }
 
   get(name: string): JsonRange | undefined {
-    return this.#ranges[this.#wanted.indexOf(name)];
+    return this.ranges[this.wanted.indexOf(name)];
   }
 
   set(index: number, range: JsonRange): void {
-    this.#ranges[index] = range;
+    this.ranges[index] = range;
   }
+}
+
+/** The scan of these facts, which are those of a scan. */
+export function scanOf({ wanted, ranges, insertAt, empty, weight }: ScanFacts): ScanResult {
+  const found = new Found(wanted, insertAt);
+  ranges.forEach((range, i) => {
+    if (range !== undefined) found.set(i, range);
+  });
+  found.empty = empty;
+  found.weight = weight;
+  return found;
+}
+
+/** What a scan found, as plain data. */
+export function factsOf(scan: ScanResult): ScanFacts {
+  if (!(scan instanceof Found)) throw new TypeError('not a scan of this module');
+  const { wanted, ranges, insertAt, empty, weight } = scan;
+  return { wanted, ranges, insertAt, empty, weight };
 }
 
 /** Index in `wanted` of the key in bytes `[start, end)`, or -1. Wanted names are ASCII. */
@@ -391,6 +421,7 @@ export function scanJson(
         i = skipSpace(buf, i, stop);
         if (i < n) fail(i < stop ? 'trailing' : 'weight', i);
         keys.finish();
+        found.weight = weight;
         return found;
       }
       const closed = stackKind[depth] as number;

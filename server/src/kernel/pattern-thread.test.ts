@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { MatchPool, type MatchThread, matchesAnyLength, type PoolLimits } from './pattern-thread.ts';
+import { type Match, MatchPool, matchesAnyLength } from './pattern-thread.ts';
+import type { PoolLimits, PoolThread } from './thread-pool.ts';
 
 const LIMITS: PoolLimits = { threads: 2, each: 3, all: 5 };
 const never = new AbortController().signal;
@@ -10,7 +11,7 @@ function pool(limits = LIMITS) {
   const open = new Map<string, { answer(found: boolean): void; fail(error: Error): void }>();
   let started = 0;
   let ended = 0;
-  const made = new MatchPool((answered, failed): MatchThread => {
+  const made = new MatchPool((answered, failed): PoolThread<Match> => {
     started++;
     return {
       post({ text }) {

@@ -1,33 +1,27 @@
 /** One upstream call: build the request, send it, bound its time, and hand the answer to a relay. */
 import { isForwardable } from '../http/headers.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { isObject, type JsonObject } from '../kernel/json.ts';
-import { parseExact } from '../kernel/json-exact.ts';
-import { type Splice, spliceParts } from '../kernel/json-scan.ts';
+import type { ScanResult } from '../kernel/json-scan.ts';
 import { multipartParts, replaceFormField } from '../kernel/multipart-scan.ts';
-import { holdsQuoted } from '../kernel/quoted-texts.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
-import { withoutCallExtras } from '../operations/convert/chat-calls.ts';
 import { type Bound, prefillOf } from '../providers/binding.ts';
 import type { Binding, CallContext, FormValue, Prefill, Signer } from '../providers/provider.ts';
 import { signerOf } from '../providers/sign-in.ts';
-import type { FieldChanges } from '../telemetry/decision-facts.ts';
 import { type Access, accessOf } from './access.ts';
 import { type ApartCall, dispatchApart } from './apart.ts';
 import { usageOfParts } from './apart-usage.ts';
 import { causeOf, rounded } from './attempt-cause.ts';
 import type { Exchange } from './exchange.ts';
-import { changesBetween } from './field-changes.ts';
 import { HedgedCall } from './hedge.ts';
+import { isLargeBody, makeBodyApart } from './large/calls.ts';
 import { callLocal } from './local-call.ts';
-import { withMedia } from './media.ts';
 import { pinOf, pinRefused } from './provider-headers.ts';
 import type { AttemptResult } from './relay/answered.ts';
-import { goingOn, withPrefill } from './relay/join.ts';
+import { prefixOf } from './relay/join.ts';
 import { Relay } from './relay/relay.ts';
 import { goesOnFrom } from './relay/rescue.ts';
-import { modelUnder, shape } from './shaping.ts';
-import { shapingEdits } from './splice-shaping.ts';
+import { type BodyOrder, editedBody, isEditedQuickly, type MadeBody, makeBody, partsOf } from './request-body.ts';
+import { modelUnder } from './shaping.ts';
 import type { Target } from './target.ts';
 
 /** The request as it would go upstream, also for a dry run. */
@@ -42,16 +36,32 @@ export interface Prepared {
   readonly seen: readonly string[] | null;
   /** The calls that the request is made in; null: one. */
   readonly apart: readonly ApartCall[] | null;
+  /** What a thread has made its body of, where that is asked for by its answer and not known in this thread. */
+  readonly order: BodyOrder | null;
 }
 
-// Ends the name `extra_content`. Begun with a letter or a quote, the search would stop at each one: 240 µs in 100 KB, not 1.
-const EXTRA = Buffer.from('_content"');
-const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
+/** What is prepared for one target before its body is made. */
+interface Beginning {
+  readonly bound: Bound;
+  readonly context: CallContext;
+  readonly prefill: Prefill | null;
+  /** See `Prepared.seen`; grows while transforms run. */
+  readonly seen: string[];
+}
 
-export function prepare(x: Exchange, target: Target): Prepared {
+/** A promise where a thread makes the body. */
+export function prepare(x: Exchange, target: Target): Prepared | Promise<Prepared> {
+  const begun = begin(x, target);
+  const body = buildBody(x, target, begun);
+  return body instanceof Promise
+    ? body.then((built) => complete(x, target, begun, built))
+    : complete(x, target, begun, body);
+}
+
+function begin(x: Exchange, target: Target): Beginning {
   const model = target.sends(x.model);
   const bound = target.bind(x.operation.id, model);
-  let seen: string[] | null = null;
+  const seen: string[] = [];
   const context: CallContext = {
     operation: x.operation.id,
     model,
@@ -60,10 +70,7 @@ export function prepare(x: Exchange, target: Target): Prepared {
     pathParams: x.params,
     header(name) {
       const value = x.header(name) ?? x.header(`x-gateway-${name}`);
-      if (value !== undefined) {
-        seen ??= [];
-        seen.push(name, value);
-      }
+      if (value !== undefined) seen.push(name, value);
       return value;
     },
     strict: target.strict,
@@ -72,7 +79,11 @@ export function prepare(x: Exchange, target: Target): Prepared {
     requestId: x.id,
   };
   const prefill = goesOnFrom(x) === null ? null : prefillOf(bound.binding, model, target.credentials);
-  const body = buildBody(x, target, bound, context, prefill);
+  return { bound, context, prefill, seen };
+}
+
+function complete(x: Exchange, target: Target, begun: Beginning, body: BuiltBody): Prepared {
+  const { bound, context, prefill, seen } = begun;
   const signer = signerOf(target.provider, context);
   const headers: string[] = [];
   const contentType = body.converted ? 'application/json' : asRead(x.header('content-type'));
@@ -100,11 +111,12 @@ export function prepare(x: Exchange, target: Target): Prepared {
     context,
     stripUsage: body.stripUsage,
     signer,
-    seen,
+    seen: seen.length === 0 ? null : seen,
     apart:
       body.apart === true
         ? (body.parts ?? []).map((one) => ({ path: prefix + path, body: one }))
         : callsOf(bound, context, prefix, path),
+    order: body.order ?? null,
   };
 }
 
@@ -143,16 +155,13 @@ interface BuiltBody {
   readonly headers?: readonly string[] | undefined;
   /** Each part is the body of a call of its own. */
   readonly apart?: boolean;
+  /** See `Prepared.order`. */
+  readonly order?: BodyOrder | null;
 }
 
-function buildBody(
-  x: Exchange,
-  target: Target,
-  bound: Bound,
-  context: CallContext,
-  prefill: Prefill | null,
-): BuiltBody {
-  const { binding, convert } = bound;
+function buildBody(x: Exchange, target: Target, begun: Beginning): BuiltBody | Promise<BuiltBody> {
+  const { bound, context } = begun;
+  const { binding } = bound;
   if (x.body.length === 0) return { parts: null, converted: false, stripUsage: false };
   if (x.scan === null) {
     if (binding.form !== undefined && x.operation.body === 'multipart') {
@@ -165,41 +174,41 @@ function buildBody(
         : [x.body];
     return { parts, converted: false, stripUsage: false };
   }
-  const addUsage = x.stream && knowsUsageOption(binding, context) && wantsNoUsage(x);
-  const shaping = x.shaped ? null : target.shaping;
+  const order = orderOf(x, target, x.scan, begun);
+  if (!isLargeBody(order)) return asBuilt(x, makeBody(order, bound, context));
+  const edited = isEditedQuickly(order, bound) ? editedBody(order, bound, context) : null;
+  if (edited !== null) return asBuilt(x, edited);
+  return makeBodyApart(x, target, context, order, begun.seen).then(({ made, known }) => ({
+    ...asBuilt(x, made),
+    // A conversion asks for settings only; a provider's own transform may ask for documents.
+    order: known && bound.convert !== null ? null : order,
+  }));
+}
+
+function orderOf(x: Exchange, target: Target, scan: ScanResult, { prefill }: Beginning): BodyOrder {
   const shown = goesOnFrom(x);
-  const foreign = holdsForeignExtras(x, target, bound);
-  const untouched = shown === null && !foreign && (bound.request === undefined || isUntouched(x, bound));
-  const shaped = untouched ? shapingEdits(x, shaping, bound.request && binding.requestTouches) : null;
-  if (shaped !== null) {
-    if (isExplained(x)) x.changed = splicedChanges(x, context.model, addUsage, shaped.changes);
-    return { parts: splice(x, context.model, addUsage, shaped.edits), converted: false, stripUsage: addUsage };
-  }
-  const parsed = parseExact(x.body.toString('utf8'));
-  if (!isObject(parsed)) throw new SluiceError('bad_call', 'The body must be a JSON object.');
-  let body: JsonObject = shaping === null ? parsed : shape(parsed, shaping);
-  if (foreign) body = withoutCallExtras(body);
-  if (binding.inlines !== undefined) body = withMedia(x, body, binding.inlines);
-  if (typeof body.model === 'string' || context.model !== '') body = { ...body, model: context.model };
-  if (shown !== null) body = goingOn(x.operation.shape, body, shown);
-  if (convert === null && addUsage)
-    body = {
-      ...body,
-      stream_options: { ...(isObject(body.stream_options) ? body.stream_options : {}), include_usage: true },
-    };
-  // What a conversion makes of it is another body altogether: told is what the config does.
-  const own = body;
-  const headers = convert === null ? binding.headers?.(body, context) : undefined;
-  const things = convert === null ? (binding.apart?.split?.(body, context) ?? null) : null;
-  if (things !== null) {
-    const parts = things.map((one) => Buffer.from(JSON.stringify(bound.request?.(one, context) ?? one)));
-    return { parts, converted: true, stripUsage: false, headers, apart: true };
-  }
-  if (bound.request !== undefined) body = bound.request(body, context);
-  if (prefill !== null) body = withPrefill(body, prefill);
-  const stripUsage = addUsage && convert === null;
-  if (isExplained(x)) x.changed = changesBetween(bodyAsItCame(x) ?? parsed, convert === null ? body : own);
-  return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage, headers };
+  const explained = isExplained(x);
+  return {
+    operation: x.operation.id,
+    body: x.body,
+    scan,
+    asked: x.model,
+    deployment: x.params.deployment !== undefined,
+    stream: x.stream,
+    shaped: x.shaped,
+    shaping: x.shaped ? null : target.shaping,
+    media: x.media,
+    shown: shown === null ? null : prefixOf(shown),
+    prefill,
+    explained,
+    came: explained && x.shaped ? (x.walk?.body ?? x.came) : null,
+  };
+}
+
+function asBuilt(x: Exchange, made: MadeBody): BuiltBody {
+  if (made.changes !== null) x.changed = made.changes;
+  const { edits, stripUsage, headers, apart } = made;
+  return { parts: partsOf(made, x.body), converted: edits === null, stripUsage, headers, apart };
 }
 
 function formOf(x: Exchange): FormValue[] {
@@ -215,89 +224,6 @@ function formOf(x: Exchange): FormValue[] {
 /** The record of a request under a config tells what became of its body. */
 export function isExplained({ plan, request }: Exchange): boolean {
   return plan?.config != null || request.headers['x-gateway-config'] !== undefined;
-}
-
-/** The caller's own body, where guardrails have put another one in its place; null: it still stands. */
-function bodyAsItCame({ shaped, walk, came }: Exchange): JsonObject | null {
-  const bytes = shaped ? (walk?.body ?? came) : null;
-  const parsed = bytes === null ? null : parseExact(bytes.toString('utf8'));
-  return isObject(parsed) ? parsed : null;
-}
-
-/** What `splice` changes, beside what guardrails and `shaped` have. */
-function splicedChanges(x: Exchange, model: string, addUsage: boolean, shaped: FieldChanges): FieldChanges {
-  const before = bodyAsItCame(x);
-  const now = before === null ? null : parseExact(x.body.toString('utf8'));
-  const { added, dropped, overridden } =
-    before !== null && isObject(now) ? changesBetween(before, { ...now, model }) : shaped;
-  const replaced = before === null && x.scan?.get('model') !== undefined && model !== x.model;
-  const named = before === null && x.scan?.get('model') === undefined && model !== '';
-  if (!replaced && !named && !addUsage) return { added, dropped, overridden };
-  const options = addUsage && x.scan?.get('stream_options') === undefined;
-  return {
-    added: [...added, ...(named ? ['model'] : []), ...(options ? ['stream_options'] : [])],
-    dropped,
-    overridden: [...overridden, ...(replaced ? ['model'] : []), ...(addUsage && !options ? ['stream_options'] : [])],
-  };
-}
-
-/**
- * Whether calls in the history carry what only the provider that made them wants back: others refuse fields they do not
- * know. A chat provider at a host of the caller's choice may be the one that made them.
- */
-function holdsForeignExtras(x: Exchange, target: Target, { binding, convert }: Bound): boolean {
-  if (convert !== null || x.operation.family !== 'C' || x.body.indexOf(EXTRA) === -1) return false;
-  if (binding.target?.extensions?.has('extra_content') === true) return false;
-  return binding.shape !== 'chat' || !target.elsewhere;
-}
-
-/** Whether the provider's own transform would leave this body as it is. */
-function isUntouched(x: Exchange, { binding, convert }: Bound): boolean {
-  return convert === null && binding.requestTouches !== undefined && !holdsQuoted(x.body, binding.requestTouches);
-}
-
-function knowsUsageOption({ streamUsageOption: known }: Binding, context: CallContext): boolean {
-  return typeof known === 'function' ? known(context) : known === true;
-}
-
-/** The caller did not ask for usage in the stream: no `stream_options`, or one without `include_usage: true`. */
-function wantsNoUsage(x: Exchange): boolean {
-  const range = x.scan?.get('stream_options');
-  if (range === undefined || range.kind === 'null') return true;
-  if (range.kind !== 'object') return false;
-  const value: unknown = JSON.parse(x.body.toString('utf8', range.start, range.end));
-  return !isObject(value) || value.include_usage !== true;
-}
-
-/** The caller's bytes with only `model`, `stream_options` and what the config says touched, and those only where they must be. */
-function splice(x: Exchange, model: string, addUsage: boolean, shaped: readonly Splice[]): Buffer[] {
-  const { scan } = x;
-  const edits = [...shaped];
-  const range = scan?.get('model');
-  if (range?.kind === 'string') {
-    // What differs from what the provider knows: `@slug/model`, the name of a deployment, a model named in the path. A
-    // body that was shaped for another target may name that one's model.
-    if (x.body[range.start + 1] === 64 || x.shaped || model !== x.model || x.params.deployment !== undefined)
-      edits.push({ start: range.start, end: range.end, bytes: Buffer.from(JSON.stringify(model)) });
-  } else if (range === undefined && model !== '' && scan !== null) {
-    const bytes = `"model":${JSON.stringify(model)}${scan.empty ? '' : ','}`;
-    edits.push({ start: scan.insertAt, end: scan.insertAt, bytes: Buffer.from(bytes) });
-  }
-  if (addUsage && scan !== null) {
-    const options = scan.get('stream_options');
-    if (options === undefined) {
-      const bytes = scan.empty ? INCLUDE_USAGE : Buffer.concat([INCLUDE_USAGE, Buffer.from(',')]);
-      edits.push({ start: scan.insertAt, end: scan.insertAt, bytes });
-    } else {
-      const value: unknown = JSON.parse(x.body.toString('utf8', options.start, options.end));
-      edits.push({
-        start: options.start,
-        end: options.end,
-        bytes: Buffer.from(JSON.stringify({ ...(isObject(value) ? value : {}), include_usage: true })),
-      });
-    }
-  }
-  return edits.length === 0 ? [x.body] : spliceParts(x.body, edits);
 }
 
 /** A gateway key in whatever header: it never leaves. */
@@ -461,6 +387,7 @@ function send(
       target,
       bound: prepared.bound,
       context: prepared.context,
+      order: prepared.order,
       stripUsage: prepared.stripUsage,
       firstData: () => cancelTimer?.(),
       settle: (result) => {

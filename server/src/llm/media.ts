@@ -52,10 +52,14 @@ async function fetchNamed(x: Exchange, target: Target, inlines: (url: string) =>
 }
 
 /** The body with what was fetched in place of its addresses. */
-export function withMedia(x: Exchange, body: JsonObject, inlines: (url: string) => boolean): JsonObject {
-  const { media } = x;
+export function withMedia(
+  kind: Shape,
+  body: JsonObject,
+  media: Media | null,
+  inlines: (url: string) => boolean,
+): JsonObject {
   if (media === null) return body;
-  return replaced(x.operation.shape, body, (url) => (inlines(url) ? (media.get(url) ?? null) : null));
+  return replaced(kind, body, (url) => (inlines(url) ? (media.get(url) ?? null) : null));
 }
 
 async function fetchAll(x: Exchange, urls: ReadonlySet<string>, media: Map<string, string>): Promise<void> {

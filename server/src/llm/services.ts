@@ -24,6 +24,7 @@ import type { AccessLog } from '../telemetry/access-log.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 import type { Answers } from './cache/answers.ts';
 import type { Exchange } from './exchange.ts';
+import type { LargeBodies } from './large/thread.ts';
 import type { DefaultLimits } from './relay/rules.ts';
 import type { Breakers } from './routing/breaker.ts';
 
@@ -76,6 +77,8 @@ export interface Services {
   readonly maxBodyBytes: number;
   /** Bytes of large bodies held by all requests together. */
   readonly bodies: BodyBudget;
+  /** The thread that reads and converts what is large. */
+  readonly large: LargeBodies;
   /** Requests of each organisation that are under way. */
   readonly underWay: Shares;
   /** Forced for every organisation by the environment. */

@@ -3,7 +3,6 @@ import type { JsonObject } from '../kernel/json.ts';
 import { type ScanResult, type Splice, scanJson } from '../kernel/json-scan.ts';
 import { holdsQuoted } from '../kernel/quoted-texts.ts';
 import type { FieldChanges } from '../telemetry/decision-facts.ts';
-import type { Exchange } from './exchange.ts';
 import { changesBetween, UNCHANGED } from './field-changes.ts';
 import type { Shaping } from './shaping.ts';
 
@@ -23,7 +22,8 @@ const ASCII = /^[\x20-\x7e]+$/;
  * provider's own transform (`touches`) would change what is put in.
  */
 export function shapingEdits(
-  x: Exchange,
+  body: Buffer,
+  known: ScanResult,
   shaping: Shaping | null,
   touches: readonly string[] | undefined,
 ): ShapingEdits | null {
@@ -32,14 +32,14 @@ export function shapingEdits(
   const given: JsonObject = { ...defaults, ...overrides };
   const names = Object.keys(given);
   const dropped = shaping.drops?.map(([name]) => String(name)) ?? [];
-  if (x.scan === null || x.scan.empty || names.some((name) => APART.has(name) || !ASCII.test(name))) return null;
+  if (known.empty || names.some((name) => APART.has(name) || !ASCII.test(name))) return null;
   if (dropped.some((name) => names.includes(name) || !ASCII.test(name))) return null;
   if (touches !== undefined && holdsQuoted(Buffer.from(JSON.stringify(given)), touches)) return null;
-  const scan = scanJson(x.body, [...names, ...dropped]);
+  const scan = scanJson(body, [...names, ...dropped]);
   if (dropped.some((name) => scan.get(name) !== undefined)) return null;
   const model = scan.get('model');
   if (model !== undefined && model.kind !== 'string') return null;
-  return editsOf(x.body, scan, defaults ?? {}, overrides ?? {});
+  return editsOf(body, scan, defaults ?? {}, overrides ?? {});
 }
 
 function editsOf(body: Buffer, scan: ScanResult, defaults: JsonObject, overrides: JsonObject): ShapingEdits {

@@ -29,6 +29,16 @@ const STAND_INS: Partial<Record<OperationId, readonly OperationId[]>> = {
  */
 const asked = new WeakMap<CallContext, JsonObject>();
 
+/** The body that the request of this context was built from, where `Bound.request` has seen it in this thread. */
+export function askedOf(context: CallContext): JsonObject | undefined {
+  return asked.get(context);
+}
+
+/** Says what the request of this context was built from, which was done elsewhere. */
+export function rememberAsked(context: CallContext, body: JsonObject): void {
+  asked.set(context, body);
+}
+
 function withBody(context: CallContext): CallContext {
   if (context.body !== undefined) return context;
   const body = asked.get(context);

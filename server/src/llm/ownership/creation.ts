@@ -12,6 +12,18 @@ const MAX_ID = 512;
 const MAX_ITEMS = 1000;
 const ITEM_DONE = Buffer.from('response.output_item.done');
 
+/** All that `Creation` looks at in a whole answer. */
+export function creationFacts({ id, store, output }: JsonObject): JsonObject {
+  const items = Array.isArray(output) ? output.slice(0, MAX_ITEMS + 1) : [];
+  const named = (item: unknown) =>
+    isObject(item) && typeof item.id === 'string' && item.id.length <= MAX_ID ? item.id : '';
+  return {
+    ...(typeof id === 'string' && id.length <= MAX_ID ? { id } : null),
+    store: store !== false,
+    output: items.map((item) => ({ id: named(item) })),
+  };
+}
+
 /** What one answer makes. Costs a request nothing that makes none: it has no such object. */
 export class Creation {
   readonly kind: NonNullable<ReturnType<typeof madeBy>>;
@@ -51,7 +63,11 @@ export class Creation {
     } catch {
       return;
     }
-    if (!isObject(answer)) return;
+    if (isObject(answer)) this.take(answer);
+  }
+
+  /** A whole answer, or what `creationFacts` makes of it. */
+  take(answer: JsonObject): void {
     this.#begin(answer);
     if (this.#items && Array.isArray(answer.output))
       for (const item of answer.output) if (isObject(item)) this.#item(item);

@@ -18,9 +18,8 @@ function prefixOf({ text }: Shown): string {
   return text.trimEnd();
 }
 
-/** The caller's body with what was shown as the beginning of the answer. */
-export function goingOn(shape: Shape, body: JsonObject, shown: Shown): JsonObject {
-  const text = prefixOf(shown);
+/** The caller's body with `text`, what was shown, as the beginning of the answer. */
+export function goingOn(shape: Shape, body: JsonObject, text: string): JsonObject {
   if (shape !== 'responses') {
     const messages = Array.isArray(body.messages) ? body.messages : [];
     return { ...body, messages: [...messages, { role: 'assistant', content: text }] };

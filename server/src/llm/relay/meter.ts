@@ -4,7 +4,6 @@ import { mergeUsage, readAnyUsage, readUsage, type TokenUsage } from '../../oper
 import type { Bound } from '../../providers/binding.ts';
 import { estimateUse, growReservation, isBackground, likelyInput } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
-import { findUsage } from './facts.ts';
 import { piecesOf } from './look.ts';
 
 export class Meter {
@@ -40,12 +39,11 @@ export class Meter {
   }
 
   /**
-   * An answer as it was converted. Where a provider counts each item by itself, only this has their sum; zero stands in it
-   * for what was not told.
+   * The usage of an answer as it was converted. Where a provider counts each item by itself, only this has their sum; zero
+   * stands in it for what was not told.
    */
-  seeMade(answer: JsonObject): void {
-    const usage = findUsage(answer, undefined);
-    if (usage !== null && (readAnyUsage(usage)?.input ?? 0) > 0) this.see(usage);
+  seeMade(usage: JsonObject): void {
+    if ((readAnyUsage(usage)?.input ?? 0) > 0) this.see(usage);
   }
 
   /** Whether the answer is made on by itself: it is used up whether or not anybody waits for it. */

@@ -4,7 +4,7 @@
  * and nothing is sent before there is something worth sending, so that a failed attempt can be repeated unseen.
  */
 import { SluiceError } from '../../kernel/errors.ts';
-import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { isObject } from '../../kernel/json.ts';
 import type { WireControl, WireHandler } from '../../kernel/wire.ts';
 import { asProviderError } from '../../operations/dialects/errors.ts';
 import { embeddedError, type ProviderError } from '../../operations/dialects/provider-error.ts';
@@ -13,22 +13,23 @@ import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import { type Answer, denial, JUDGED_BYTES, judgeAnswer, judgeBeside, notJudged } from '../guard/output.ts';
 import { StreamGate } from '../guard/stream.ts';
-import { largeTurn } from '../large.ts';
 import type { Target } from '../target.ts';
 import { type AttemptResult, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
 import { ClientSide, LARGE_BYTES } from './client-side.ts';
 import { failureIn, memberOf, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
-import { findUsage, passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
-import { erased, Held } from './held.ts';
+import { passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
+import { Held } from './held.ts';
 import { Joint } from './join.ts';
-import { answerTouches, framingOf, headerOf, isJson, joined, nameOf, shownLength, tokensOf } from './look.ts';
+import { JsonAnswer, type JsonAnswerParts } from './json-answer.ts';
+import { framingOf, isJson, joined, nameOf, shownLength, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
+import type { ReadAnswer } from './read-answer.ts';
 import { followShown, goesOnFrom } from './rescue.ts';
 import { Sample } from './sample.ts';
 import { Times } from './times.ts';
 import { asSeen, StreamWatch } from './watch.ts';
-import { errorAmong, noJson, readObject, readWhole, recordFailure, tooMuch, unfit } from './whole.ts';
+import { errorAmong, type Flaws, flawsOf, noJson, readWhole, recordFailure, tooMuch, unfit } from './whole.ts';
 
 /** An answer this small is sent in one piece, head and body together. */
 const WHOLE_BYTES = 64 * 1024;
@@ -40,6 +41,8 @@ const RESCUED_BYTES = 4 * 1024 * 1024;
 /** Largest answer that can be converted between shapes: each megabyte of text or pictures holds the event loop for 6 ms. */
 const CONVERT_BYTES = 16 * 1024 * 1024;
 
+const JSON_TYPE = ['content-type', 'application/json'];
+
 type Mode = 'none' | 'error' | 'bytes' | 'json' | 'events';
 
 export class Relay implements WireHandler {
@@ -47,6 +50,7 @@ export class Relay implements WireHandler {
   readonly #target: Target;
   readonly #bound: Bound;
   readonly #context: CallContext;
+  readonly #parts: JsonAnswerParts;
   /** `stream_options.include_usage` was added by us: the usage chunk is ours too and is taken out again. */
   readonly #stripUsage: boolean;
   readonly #settle: (result: AttemptResult) => void;
@@ -76,22 +80,23 @@ export class Relay implements WireHandler {
   #beside = false;
   /** Guardrails have an answer in one piece. */
   #judging = false;
+  /** The answer in one piece is read at its end. */
+  #json: JsonAnswer | null = null;
   #firstData: (() => void) | null;
 
-  constructor(parts: {
-    x: Exchange;
-    target: Target;
-    bound: Bound;
-    context: CallContext;
-    stripUsage: boolean;
-    /** Called with the first byte of a successful answer. */
-    firstData: () => void;
-    settle: (result: AttemptResult) => void;
-  }) {
+  constructor(
+    parts: JsonAnswerParts & {
+      stripUsage: boolean;
+      /** Called with the first byte of a successful answer. */
+      firstData: () => void;
+      settle: (result: AttemptResult) => void;
+    },
+  ) {
     this.#x = parts.x;
     this.#target = parts.target;
     this.#bound = parts.bound;
     this.#context = parts.context;
+    this.#parts = parts;
     this.#stripUsage = parts.stripUsage;
     this.#firstData = parts.firstData;
     this.#settle = parts.settle;
@@ -167,6 +172,7 @@ export class Relay implements WireHandler {
       return;
     }
     this.#mode = this.#bound.response === undefined ? 'bytes' : 'json';
+    if (this.#mode === 'json') this.#json = new JsonAnswer(this.#parts);
     const { guard } = this.#x;
     // Results are shown in the answer where fields may be added, so that its end must be at hand.
     if (guard === null) return;
@@ -195,12 +201,6 @@ export class Relay implements WireHandler {
   }
 
   onEnd(): void {
-    const turn = this.#mode === 'json' ? largeTurn(this.#x, this.#pendingBytes) : undefined;
-    if (turn === undefined) this.#end();
-    else void turn.then(() => this.#end());
-  }
-
-  #end(): void {
     if (this.#settled || this.#gate?.over) return;
     try {
       if (this.#mode === 'bytes') this.#endBytes();
@@ -220,6 +220,7 @@ export class Relay implements WireHandler {
 
   #finish(result: AttemptResult): void {
     this.#settled = true;
+    this.#json?.drop();
     this.#client.close();
     this.#watch?.close();
     this.#gate?.close();
@@ -246,7 +247,8 @@ export class Relay implements WireHandler {
       const message = 'Too many large answers are under way; try again shortly.';
       this.#fail(new SluiceError('gateway_unavailable', message, { retryAfter: 1 }));
     } else if (this.#pendingBytes <= limit) {
-      this.#pending.push(chunk);
+      if (this.#json === null) this.#pending.push(chunk);
+      else this.#json.add(chunk);
     } else if (this.#mode === 'json') {
       this.#fail(tooMuch());
     } else {
@@ -341,7 +343,8 @@ export class Relay implements WireHandler {
     if (json) {
       const facts = readAnswerFacts(body, this.#sample.cut, saysErrors(x.operation));
       if (must && facts.broken) throw noJson();
-      if (this.#rescuable && !this.#sample.cut && this.#isUnfit(readWhole(body))) return;
+      const whole = this.#rescuable && !this.#sample.cut ? readWhole(body) : null;
+      if (isObject(whole) && this.#isUnfit(flawsOf(x.operation, whole))) return;
       if (facts.error !== null && !x.headSent) {
         const error = embeddedError(facts.error);
         if (error !== null) {
@@ -371,8 +374,8 @@ export class Relay implements WireHandler {
     return !this.#x.headSent && (this.#x.again !== null || this.#x.next !== null);
   }
 
-  #isUnfit(body: unknown): boolean {
-    const found = isObject(body) ? unfit(this.#x, body) : null;
+  #isUnfit(flaws: Flaws): boolean {
+    const found = unfit(this.#x, flaws);
     if (found === null) return false;
     this.#takeUsage();
     if (found instanceof SluiceError) this.#finish({ kind: 'failed', error: found });
@@ -426,43 +429,43 @@ export class Relay implements WireHandler {
   }
 
   #endJson(): void {
-    const x = this.#x;
-    const raw = Buffer.concat(this.#pending);
-    const answer = readObject(raw);
-    const { received } = this.#bound.binding;
-    const body = received === undefined ? answer : received(answer, (name) => headerOf(this.#headers, name));
-    const embedded = this.#bound.binding.shape === 'raw' ? null : embeddedError(body);
-    if (embedded !== null) {
-      this.#answerError(embedded);
-      return;
-    }
-    x.modelAnswered = nameOf(body[this.#bound.binding.modelKey ?? 'model']);
-    const usage = findUsage(body, this.#bound.binding.usagePath);
-    if (usage !== null) this.#meter.see(usage);
-    const touches = answerTouches(this.#bound);
-    const touched = touches === null || touches.some((text) => raw.includes(text));
-    const out = touched ? this.#converted(body) : body;
-    if (out === null) return;
-    if (usage === null) this.#meter.seeMade(out);
-    if (this.#rescuable && this.#isUnfit(out)) return;
-    x.creation?.whole(raw, null);
-    this.#noteFailure(failureIn(x.operation, out));
-    this.#takeUsage();
-    const bytes = erased(touched ? Buffer.from(JSON.stringify(out)) : raw, this.#target);
-    if (this.#kept) this.#endJudged(bytes, 'application/json');
-    else this.#endWhole([bytes], bytes.length, 'application/json');
+    this.#json?.read(this.#headers, (read, raw) => {
+      if (this.#settled) return;
+      try {
+        if (read instanceof Error) throw read;
+        this.#takeRead(raw, read);
+      } catch (error) {
+        this.#fail(error);
+      }
+    });
   }
 
-  /** The caller's answer; null where the provider's tells inside that it failed, which is then an error like any other. */
-  #converted(body: JsonObject): JsonObject | null {
-    try {
-      return this.#bound.response?.(body, this.#context) ?? body;
-    } catch (error) {
-      if (!(error instanceof SluiceError) || error.kind !== 'provider_error') throw error;
-      this.#meter.take(() => 0);
-      this.#answerError(asProviderError(error));
-      return null;
+  #takeRead(raw: readonly Buffer[], read: ReadAnswer): void {
+    const x = this.#x;
+    if (read.error !== null && !read.late) {
+      this.#answerError(read.error);
+      return;
     }
+    x.modelAnswered = read.model;
+    if (read.usage !== null) this.#meter.see(read.usage);
+    if (read.error !== null) {
+      this.#meter.take(() => 0);
+      this.#answerError(read.error);
+      return;
+    }
+    if (read.made !== null) this.#meter.seeMade(read.made);
+    if (this.#rescuable && this.#isUnfit(read.flaws)) return;
+    if (read.created !== null) x.creation?.take(read.created);
+    this.#noteFailure(read.failure);
+    this.#takeUsage();
+    const parts = new Held(this.#target, JSON_TYPE).whole(read.bytes === null ? raw : [read.bytes]);
+    if (this.#kept) this.#endJudged(joined(parts), 'application/json');
+    else
+      this.#endWhole(
+        parts,
+        parts.reduce((sum, part) => sum + part.length, 0),
+        'application/json',
+      );
   }
 
   #endError(): void {

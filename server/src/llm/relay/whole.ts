@@ -4,6 +4,7 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact, parseJson, UnreadJsonError } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
+import type { Operation } from '../../operations/operation.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
@@ -11,19 +12,37 @@ import { errorIn, failureIn, filtered, isFiltered, memberOf, named } from './con
 import { parsed } from './look.ts';
 import { isFollowed } from './rules.ts';
 
+/** What is wrong with a whole answer in the caller's shape. */
+export interface Flaws {
+  /** The member that should hold what was answered. */
+  readonly missing: string | null;
+  /** Its provider has failed. */
+  readonly failure: ProviderError | null;
+  /** Its provider has filtered it. */
+  readonly filtered: boolean;
+}
+
+export function flawsOf(operation: Operation, body: JsonObject): Flaws {
+  const member = memberOf(operation);
+  return {
+    missing: member !== null && !Array.isArray(body[member]) ? member : null,
+    failure: failureIn(operation, body),
+    filtered: isFiltered(operation, body),
+  };
+}
+
 /**
- * Why an answer in the caller's shape is one that the next attempt takes the place of, or null: it lacks what it should hold,
- * or its provider has failed or filtered it. Where no attempt follows, it is the caller who judges it.
+ * Why an answer is one that the next attempt takes the place of, or null: it lacks what it should hold, or its provider has
+ * failed or filtered it. Where no attempt follows, it is the caller who judges it.
  */
-export function unfit(x: Exchange, body: JsonObject): ProviderError | SluiceError | null {
-  const member = memberOf(x.operation);
-  if (member !== null && !Array.isArray(body[member])) {
-    const error = new SluiceError('upstream_invalid', `The provider's answer has no "${member}".`);
+export function unfit(x: Exchange, flaws: Flaws): ProviderError | SluiceError | null {
+  if (flaws.missing !== null) {
+    const error = new SluiceError('upstream_invalid', `The provider's answer has no "${flaws.missing}".`);
     if (isFollowed(x, error.status, error.code)) return error;
   }
-  const failure = failureIn(x.operation, body);
+  const { failure } = flaws;
   if (failure !== null) return isFollowed(x, failure.status, failure.code) ? failure : null;
-  return isFiltered(x.operation, body) && isFollowed(x, filtered.status, filtered.code) ? filtered : null;
+  return flaws.filtered && isFollowed(x, filtered.status, filtered.code) ? filtered : null;
 }
 
 /** The answer goes to the caller as it came, and the provider failed: so says the record. `null`: it did not say why. */

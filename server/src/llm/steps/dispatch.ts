@@ -3,7 +3,6 @@ import { attempt, type Prepared, prepare } from '../attempt.ts';
 import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders, retriesOf } from '../gateway-headers.ts';
-import { largeTurn } from '../large.ts';
 import { fetchMedia } from '../media.ts';
 import { checkOwners } from '../ownership/check.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
@@ -22,9 +21,8 @@ export async function dispatch(x: Exchange): Promise<void> {
   if (target === null || x.ending !== null) return;
   const fetching = fetchMedia(x, target);
   if (fetching !== undefined) await fetching;
-  const turn = largeTurn(x, x.body.length);
-  if (turn !== undefined) await turn;
-  const prepared = prepare(x, target);
+  const made = prepare(x, target);
+  const prepared = made instanceof Promise ? await made : made;
   const owners = checkOwners(x, target, prepared);
   if (owners !== undefined) await owners;
   if (x.dryRun) return answerDryRun(x, target, prepared);
@@ -39,7 +37,7 @@ export async function call(x: Exchange, target: Target, prepared: Prepared): Pro
   for (let tries = 0; ; tries++) {
     x.again = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
     // What was shown by then belongs to what is asked for next.
-    const result = await attempt(x, target, goesOnFrom(x) === null ? prepared : prepare(x, target));
+    const result = await attempt(x, target, goesOnFrom(x) === null ? prepared : await prepare(x, target));
     if (result.kind === 'done') return result;
     noteBreak(x, result);
     const wait = mayFollow(x, target) ? retryDelay(x, target.retry, result, tries) : null;

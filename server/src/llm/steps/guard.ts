@@ -19,7 +19,7 @@ import { denial, insists, outputCovered } from '../guard/output.ts';
 import type { GuardPlan } from '../guard/plan.ts';
 import { GuardedRequest } from '../guard/subject.ts';
 import { ReplacementError, type SaidPart } from '../guard/texts.ts';
-import { largeTurn } from '../large.ts';
+import { largeTurn } from '../large/turn.ts';
 import type { Walk } from '../routing/walk.ts';
 import { modelUnder } from '../shaping.ts';
 import { isManaged } from './objects.ts';

@@ -1,9 +1,9 @@
 import { readBody } from '../../http/read-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import { decodeString, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
+import { decodeString, JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import { scanMultipart } from '../../kernel/multipart-scan.ts';
 import type { Exchange } from '../exchange.ts';
-import { largeTurn } from '../large.ts';
+import { isLargeScan, scanApart } from '../large/calls.ts';
 
 /** Top-level members the gateway looks at; everything else passes unread. */
 export const WANTED = [
@@ -46,16 +46,15 @@ export function readRequestBody(x: Exchange): void | Promise<void> {
     x.body = body;
     x.bodyHeld = body.length;
     x.bytesIn = body.length;
-    const turn = largeTurn(x, body.length);
-    return turn === undefined ? scan(x, type) : turn.then(() => scan(x, type));
+    return scan(x, type);
   });
 }
 
 /** Finds what the gateway looks at in a body that was read whole. */
-function scan(x: Exchange, type: string): void {
+function scan(x: Exchange, type: string): void | Promise<void> {
   const { operation, body } = x;
-  if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) scanBody(x);
-  else if (operation.body === 'optional') {
+  if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) return scanBody(x);
+  if (operation.body === 'optional') {
     if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
   } else if (type === 'multipart/form-data') scanForm(x);
   else if (operation.id === 'proxy' && type === '' && body.length > 0) {
@@ -81,15 +80,30 @@ export function contentType(value: string | undefined): string {
   return (semicolon === -1 ? value : value.slice(0, semicolon)).trim().toLowerCase();
 }
 
-function scanBody(x: Exchange): void {
+function scanBody(x: Exchange): void | Promise<void> {
+  if (isLargeScan(x.body))
+    return scanApart(x, x.body, WANTED).then(
+      (found) => takeScan(x, found),
+      (error: unknown) => refuseScan(x, error),
+    );
+  let found: ScanResult;
   try {
-    x.scan = scanJson(x.body, WANTED);
+    found = scanJson(x.body, WANTED);
   } catch (error) {
-    if (!(error instanceof JsonScanError)) throw error;
-    // A passed-through body need not be an object; it only has to be left alone.
-    if (x.operation.id === 'proxy' && error.reason === 'not_object') return;
-    throw new SluiceError('bad_call', `${error.message}. Send one JSON object.`);
+    return refuseScan(x, error);
   }
+  takeScan(x, found);
+}
+
+function refuseScan(x: Exchange, error: unknown): void {
+  if (!(error instanceof JsonScanError)) throw error;
+  // A passed-through body need not be an object; it only has to be left alone.
+  if (x.operation.id === 'proxy' && error.reason === 'not_object') return;
+  throw new SluiceError('bad_call', `${error.message}. Send one JSON object.`);
+}
+
+function takeScan(x: Exchange, found: ScanResult): void {
+  x.scan = found;
   const model = x.scan.get('model');
   if (model?.kind === 'string') x.model = decodeString(x.body, model);
   else if (model !== undefined && model.kind !== 'null' && x.operation.id !== 'proxy' && x.operation.family !== 'J') {

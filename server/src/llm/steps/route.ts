@@ -6,7 +6,6 @@ import { causeOfError, rounded } from '../attempt-cause.ts';
 import { answerDryRun } from '../dry-run.ts';
 import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
-import { largeTurn } from '../large.ts';
 import { fetchMedia } from '../media.ts';
 import { checkOwners } from '../ownership/check.ts';
 import type { RoutePlan } from '../plan.ts';
@@ -137,9 +136,8 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     if (target.provider.local !== undefined) walk.local = true;
     const fetching = fetchMedia(x, target);
     if (fetching !== undefined) await fetching;
-    const turn = largeTurn(x, x.body.length);
-    if (turn !== undefined) await turn;
-    const prepared = prepare(x, target);
+    const made = prepare(x, target);
+    const prepared = made instanceof Promise ? await made : made;
     const owners = checkOwners(x, target, prepared);
     if (owners !== undefined) await owners;
     if (x.dryRun) {

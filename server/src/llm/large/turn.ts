@@ -1,6 +1,6 @@
-import type { Exchange } from './exchange.ts';
+import type { Exchange } from '../exchange.ts';
 
-/** Bytes of a body or an answer from which on reading and writing it again takes a turn of its own: 4 ms for each megabyte. */
+/** Bytes of a body from which on reading it takes a turn of its own: 4 ms for each megabyte. */
 const LARGE = 512 * 1024;
 
 /** Resolves in a turn for what is to be done with so many bytes; undefined: at once, it is little. */

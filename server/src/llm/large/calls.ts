@@ -1,0 +1,185 @@
+/** What the data plane gives to the thread for large bodies, and how it takes the results. */
+import { SluiceError } from '../../kernel/errors.ts';
+import type { JsonObject } from '../../kernel/json.ts';
+import { parseExact } from '../../kernel/json-exact.ts';
+import { factsOf, type ScanResult, scanOf } from '../../kernel/json-scan.ts';
+import { askedOf, rememberAsked } from '../../providers/binding.ts';
+import type { CallContext } from '../../providers/provider.ts';
+import type { Exchange } from '../exchange.ts';
+import type { AnswerOrder, ReadAnswer } from '../relay/read-answer.ts';
+import type { BodyOrder, MadeBody } from '../request-body.ts';
+import type { Target } from '../target.ts';
+import { bufferOf, type CallFacts, type Done, type Job, type SentOrder } from './jobs.ts';
+import { MAX_SETTINGS } from './settings.ts';
+
+/** Bytes of a body from which on it is read, converted and written by the thread: 4 ms for each megabyte. */
+const LARGE_BODY = 512 * 1024;
+/** Its weight from which on it is: what a transform makes of so many values takes 10 ms at the worst. */
+const HEAVY_BODY = 50_000;
+/** Bytes of a body from which on the thread scans it. */
+const LARGE_SCAN = 1024 * 1024;
+/** Bytes of an answer, of which nobody knows how heavy it is before it is read. */
+const LARGE_ANSWER = 128 * 1024;
+
+export const isLargeBody = ({ body, scan }: BodyOrder): boolean => body.length > LARGE_BODY || scan.weight > HEAVY_BODY;
+export const isLargeScan = (body: Buffer): boolean => body.length > LARGE_SCAN;
+export const isLargeAnswer = (bytes: number): boolean => bytes > LARGE_ANSWER;
+
+const PIECE = 1024 * 1024;
+
+/** Bytes as they come, over memory that threads share. */
+export class SharedPieces {
+  readonly #full: Buffer[] = [];
+  #piece: Buffer = Buffer.from(new SharedArrayBuffer(PIECE));
+  #at = 0;
+
+  add(chunk: Buffer): void {
+    for (let from = 0; from < chunk.length; ) {
+      if (this.#at === PIECE) {
+        this.#full.push(this.#piece);
+        this.#piece = Buffer.from(new SharedArrayBuffer(PIECE));
+        this.#at = 0;
+      }
+      const copied = chunk.copy(this.#piece, this.#at, from);
+      this.#at += copied;
+      from += copied;
+    }
+  }
+
+  pieces(): readonly Buffer[] {
+    return [...this.#full, this.#piece.subarray(0, this.#at)];
+  }
+}
+
+/** Like `scanJson`. Rejects with its errors, and where the client leaves. */
+export function scanApart(x: Exchange, body: Buffer, wanted: readonly string[]): Promise<ScanResult> {
+  const memory: ArrayBuffer[] = [];
+  return waited(x, { kind: 'scan', body: sent(body, memory), wanted }, memory).then(scanOf);
+}
+
+/** Like `makeBody`. `known`: the settings of the request are remembered with the context, as its stream may ask for them. */
+export async function makeBodyApart(
+  x: Exchange,
+  target: Target,
+  context: CallContext,
+  order: BodyOrder,
+  seen: string[],
+): Promise<{ readonly made: MadeBody; readonly known: boolean }> {
+  const memory: ArrayBuffer[] = [];
+  const call = factsOfCall(x, target, context);
+  const done = await waited(x, { kind: 'body', call, order: sentOrder(order, memory) }, memory);
+  seen.push(...done.seen);
+  if (done.settings !== null) rememberAsked(context, parseExact(done.settings) as JsonObject);
+  else if (x.stream) throw tooManySettings();
+  const { edits, parts } = done.made;
+  const made = {
+    ...done.made,
+    edits: edits?.map((edit) => ({ ...edit, bytes: bufferOf(edit.bytes) })) ?? null,
+    parts: parts.map(bufferOf),
+  };
+  return { made, known: done.settings !== null };
+}
+
+function tooManySettings(): SluiceError {
+  const message = `Instructions, tools, metadata and the format of the answer together are larger than ${MAX_SETTINGS} bytes, which is more than is repeated in the events of a stream. Send a smaller request, or one with stream false.`;
+  return new SluiceError('bad_call_too_large', message);
+}
+
+/**
+ * Like `readAnswer`; gives what drops it.
+ *
+ * @param made what a thread has made the request of
+ */
+export function readAnswerApart(
+  x: Exchange,
+  target: Target,
+  context: CallContext,
+  made: BodyOrder | null,
+  order: Omit<AnswerOrder, 'raw'> & { readonly raw: readonly Buffer[] },
+  settle: (read: ReadAnswer | Error) => void,
+): () => void {
+  const memory: ArrayBuffer[] = [];
+  const given = context.body ?? askedOf(context);
+  const asked = made !== null ? sentOrder(made, memory) : given === undefined ? null : JSON.stringify(given);
+  const call = factsOfCall(x, target, context);
+  const answer = { ...order, raw: order.raw.map((piece) => sent(piece, memory)) };
+  return run(x, { kind: 'answer', call, answer, asked }, memory, (done) => {
+    if (done instanceof Error) settle(done);
+    else
+      settle({
+        ...done,
+        usage: parsed(done.usage),
+        made: parsed(done.made),
+        bytes: done.bytes === null ? null : bufferOf(done.bytes),
+      });
+  });
+}
+
+const parsed = (text: string | null): JsonObject | null => (text === null ? null : (parseExact(text) as JsonObject));
+
+/** Bytes as they go over: shared memory as it is, other memory as a copy that is given away. */
+function sent(bytes: Buffer, memory: ArrayBuffer[]): Uint8Array {
+  if (bytes.buffer instanceof SharedArrayBuffer) return bytes;
+  const copy = new Uint8Array(bytes.length);
+  copy.set(bytes);
+  memory.push(copy.buffer);
+  return copy;
+}
+
+function sentOrder(order: BodyOrder, memory: ArrayBuffer[]): SentOrder {
+  const { body, came, scan, prefill } = order;
+  return {
+    ...order,
+    body: sent(body, memory),
+    came: came === null ? null : sent(came, memory),
+    scan: factsOf(scan),
+    prefill: prefill === null ? null : { message: prefill.message, body: prefill.body },
+  };
+}
+
+function factsOfCall(x: Exchange, target: Target, context: CallContext): CallFacts {
+  const headers: Record<string, string> = {};
+  for (const [name, value] of Object.entries(x.request.headers)) if (typeof value === 'string') headers[name] = value;
+  const { credentials, pathParams } = context;
+  return {
+    provider: target.provider.id,
+    operation: context.operation,
+    model: context.model,
+    stream: context.stream,
+    hasKey: credentials.key !== null,
+    settings: credentials.settings,
+    pathParams: { ...pathParams },
+    headers,
+    strict: context.strict,
+    elsewhere: context.elsewhere === true,
+    now: context.now(),
+    requestId: context.requestId ?? null,
+  };
+}
+
+function run<J extends Job>(
+  x: Exchange,
+  job: J,
+  memory: readonly ArrayBuffer[],
+  settle: (done: Done<J> | Error) => void,
+): () => void {
+  return x.services.large.run(x.organisationId, { job, memory }, settle);
+}
+
+/** The result, for as long as the client waits for it. */
+function waited<J extends Job>(x: Exchange, job: J, memory: readonly ArrayBuffer[]): Promise<Done<J>> {
+  return new Promise((resolve, reject) => {
+    if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
+    const { cancel } = x;
+    const drop = run(x, job, memory, (done) => {
+      x.cancel = cancel;
+      if (done instanceof Error) reject(done);
+      else resolve(done);
+    });
+    x.cancel = (error) => {
+      x.cancel = cancel;
+      drop();
+      reject(error);
+    };
+  });
+}
