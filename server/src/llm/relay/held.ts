@@ -34,7 +34,7 @@ function endsWithin(bytes: Buffer): boolean {
 }
 
 /** An answer that tells of an error, without what was sent in confidence; else as it is. */
-export const erased = (json: Buffer, target: Target): Buffer =>
+const erased = (json: Buffer, target: Target): Buffer =>
   tellsError(json) ? withoutSentSecrets(json, target) : json;
 
 export class Held {

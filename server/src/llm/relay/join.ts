@@ -14,7 +14,7 @@ import { isSilent } from './look.ts';
 import type { Shown } from './shown.ts';
 
 /** The text to go on from: no provider takes white space at its end. */
-function prefixOf({ text }: Shown): string {
+export function prefixOf({ text }: Shown): string {
   return text.trimEnd();
 }
 
