@@ -34,8 +34,7 @@ function endsWithin(bytes: Buffer): boolean {
 }
 
 /** An answer that tells of an error, without what was sent in confidence; else as it is. */
-const erased = (json: Buffer, target: Target): Buffer =>
-  tellsError(json) ? withoutSentSecrets(json, target) : json;
+const erased = (json: Buffer, target: Target): Buffer => (tellsError(json) ? withoutSentSecrets(json, target) : json);
 
 export class Held {
   readonly #target: Target;
