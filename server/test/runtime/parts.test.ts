@@ -5,6 +5,7 @@ import { systemTenant } from '../../src/auth/tenant.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
+import { openAccount } from '../../src/runtime/opened-account.ts';
 import { createRuntime, type Runtime } from '../../src/runtime/runtime.ts';
 import type { WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import { startWatch, type Watch } from '../../src/runtime/watch.ts';
@@ -23,6 +24,7 @@ describe.each(['sqlite', 'postgres'] as const)('a change on %s', (engine) => {
   let watch: Watch;
   let runtime: Runtime;
   let opens = 0;
+  const lost = `sk-lost-${engine}`;
   let hold: Promise<void> | null = null;
   let release = () => {};
   let away = false;
@@ -30,8 +32,9 @@ describe.each(['sqlite', 'postgres'] as const)('a change on %s', (engine) => {
   let there = '';
   const vault: Vault = {
     ...plainVault,
-    open: (...args) => {
+    open: async (...args) => {
       opens += 1;
+      if (args[2].includes(lost)) throw new Error('no key opens it');
       return plainVault.open(...args);
     },
   };
@@ -264,6 +267,24 @@ describe.each(['sqlite', 'postgres'] as const)('a change on %s', (engine) => {
     await watch.catchUp();
     const rotated = (await snapshot()).providers.get(`sealed-${here.slice(-8)}`)?.account;
     expect((await rotated?.get())?.key?.reveal()).toBe('sk-rotated');
+  });
+
+  it('to a credential that does not open breaks the calls of its own account only, with 503', async () => {
+    for (const name of ['lost', 'found']) {
+      const { slug } = await integration(`${name}-${engine}`);
+      await provider(`${name}-${engine}`, slug);
+    }
+    await watch.catchUp();
+    const { providers } = await snapshot();
+    const open = async (name: string) => {
+      const stored = providers.get(`${name}-${engine}`);
+      return stored === undefined ? null : openAccount(stored, null);
+    };
+    await expect(open('lost')).rejects.toMatchObject({
+      kind: 'gateway_unavailable',
+      message: `The stored credential of lost-${engine} cannot be opened; its encryption key is missing.`,
+    });
+    expect((await open('found'))?.account.key?.reveal()).toBe(`sk-found-${engine}`);
   });
 
   describe('while its part is compiled', () => {
