@@ -10,9 +10,11 @@ import { literals, paragraphs, sentences, stumbles } from './support/prose.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Pages for users; decisions and the architecture are notes of maintainers. */
+/** Pages for users and contributors; decisions are notes of maintainers. */
 const PAGES = [
   'README.md',
+  'CHANGELOG.md',
+  'docs/architecture.md',
   'SECURITY.md',
   'CONTRIBUTING.md',
   ...readdirSync(join(ROOT, 'docs/guides')).map((name) => `docs/guides/${name}`),
