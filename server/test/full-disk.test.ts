@@ -44,7 +44,9 @@ describe('a full disk', () => {
       expect(refused).toMatchObject({ status: 503, wait: '2' });
       expect(refused.text).toContain('cannot write request records');
       expect(await readyz(server)).toMatchObject({ status: 503, spool: 'away' });
-      expect(await spool(server)).toMatchObject({ failing: true });
+      // Refused callers take no part of the room that is kept for records of what was answered.
+      for (let i = 0; i < 4; i++) expect((await ask(server)).status).toBe(503);
+      expect(await spool(server)).toMatchObject({ failing: true, held: 1, dropped: 5 });
       setDisk(false);
       await eventually(
         () => readyz(server),

@@ -1,5 +1,5 @@
 import { hasUnreadBody } from '../http/read-body.ts';
-import { SluiceError } from '../kernel/errors.ts';
+import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import { LimitRefused } from '../limits/refused.ts';
 import { errorBody } from '../operations/dialects/errors.ts';
 import { streamErrorEvent } from '../operations/dialects/stream.ts';
@@ -9,10 +9,26 @@ import { denying } from './guard/denial.ts';
 import { hookResults } from './guard/guarded.ts';
 import { softDenial } from './guard/soft-denial.ts';
 
-/** Kinds that mean Sluice refused the request, rather than something having failed. */
-function isRefusal(error: SluiceError): boolean {
-  const { kind, status } = error;
-  return status < 500 && kind !== 'client_closed' && kind !== 'timeout' && kind !== 'upstream_idle';
+/** Kinds that mean that something failed, here or at the provider, or that the caller is gone. */
+const FAILURES: ReadonlySet<ErrorKind> = new Set([
+  'internal',
+  'gateway_failure',
+  'timeout',
+  'client_closed',
+  'provider_error',
+  'upstream_unreachable',
+  'upstream_tls',
+  'upstream_invalid',
+  'upstream_overloaded',
+  'upstream_cut',
+  'upstream_idle',
+]);
+/** Kinds by which Sluice refuses before it asks a provider; afterwards they break an answer off. */
+const UNABLE: ReadonlySet<ErrorKind> = new Set(['unavailable', 'gateway_unavailable']);
+
+/** Whether Sluice itself refused the request. The status does not tell: a full disk is 503, a provider may answer 404. */
+function isRefusal({ tries }: Exchange, { kind }: SluiceError): boolean {
+  return !FAILURES.has(kind) && (tries === 0 || !UNABLE.has(kind));
 }
 
 /** A line for operators of what callers will ask about. Nothing of the request's contents is in it. */
@@ -68,7 +84,7 @@ export function respondError(x: Exchange, thrown: unknown): void {
     return;
   }
   const extra = error.kind === 'hooks_failed' && x.guard !== null ? { hook_results: hookResults(x.guard) } : undefined;
-  x.outcome = isRefusal(error) ? 'refused' : 'failed';
+  x.outcome = isRefusal(x, error) ? 'refused' : 'failed';
   if (x.headSent) {
     // The status is out already. A stream ends with an error event in the caller's dialect; anything else can only be
     // cut, so that the client's own framing check sees it was not complete.

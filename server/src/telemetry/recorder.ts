@@ -24,7 +24,10 @@ export interface Recorder {
   readonly recorded: number;
   /** True while records cannot be written: those of requests that run are held in memory as far as there is room. */
   readonly failing: boolean;
-  /** Records of refused requests that were given up while they could not be written, so that those of others have the room. */
+  /**
+   * Records of requests that were refused before a provider was asked, and given up while they could not be written: they
+   * must not take the room of those that were answered.
+   */
   readonly givenUp: number;
 }
 
@@ -38,7 +41,8 @@ export function createRecorder(node: string, journal: JournalAppender): Recorder
   return {
     record(draft, done) {
       seq += 1;
-      if (journal.failing && draft.outcome === 'refused') {
+      // What was refused after a provider answered cost something, so it is kept.
+      if (journal.failing && draft.outcome === 'refused' && draft.attempts.length === 0) {
         givenUp += 1;
         done();
         return;
