@@ -7,6 +7,7 @@ import { builtinModules } from 'node:module';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { OPERATIONS } from '../src/operations/operation.ts';
 import { PROVIDERS } from '../src/providers/catalog.ts';
 
 const SRC = fileURLToPath(new URL('../src', import.meta.url));
@@ -500,6 +501,28 @@ describe('what files give to others', () => {
     }
     expect(unused, 'these need no `export`, or nobody needs them').toEqual([]);
     expect(forTests.sort()).toEqual(FOR_TESTS);
+  });
+});
+
+describe('operations', () => {
+  /** Where ids of operations may be listed: at home, and where a provider says what it serves. */
+  const outside = product.filter(({ area }) => area !== 'operations' && area !== 'providers');
+  const found = (pattern: RegExp) =>
+    outside.flatMap(({ path, text }) => [...uncommented(text).matchAll(pattern)].map(([what]) => `${path}: ${what}`));
+
+  it('decide by their properties: no id is compared, and no part of them is listed, outside operations/', () => {
+    expect(
+      found(/\boperation\??\.id\s*[!=]==?[^;\n]*|[!=]==?\s*[\w.]*\boperation\.id\b|switch \([\w.]*operation\.id\)/g),
+    ).toEqual([]);
+    const id = `(?:OperationId|OperationOf<[^>]*>|Operation\\['id'\\])`;
+    expect(found(new RegExp(`\\b(?:Set|Array)<${id}>|\\b${id}\\[\\]|Partial<Record<${id}`, 'g'))).toEqual([]);
+  });
+
+  it('nor listed by their names alone', () => {
+    const lists = found(/(?<!Shape\[\] = )\[\s*(?:'\w+',?\s*){2,}\]/g).filter((list) =>
+      [...list.matchAll(/'(\w+)'/g)].every(([, name = '']) => Object.hasOwn(OPERATIONS, name)),
+    );
+    expect(lists).toEqual([]);
   });
 });
 

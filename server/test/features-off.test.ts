@@ -15,7 +15,8 @@ const names = (steps: readonly Step[]) => steps.map(({ name }) => name);
 
 describe('the steps of a request', () => {
   it('with nothing on are one: the call', () => {
-    for (const family of ['C', 'T', 'B', 'F', 'P'] as const) expect(names(stepsFor(family, OFF))).toEqual(['dispatch']);
+    for (const family of ['chat', 'text', 'binary', 'read', 'proxy'] as const)
+      expect(names(stepsFor(family, OFF))).toEqual(['dispatch']);
   });
 
   it.each([
@@ -24,7 +25,7 @@ describe('the steps of a request', () => {
     ['guardrails', ['guard', 'dispatch']],
     ['route', ['choose', 'route']],
   ] as const)('with %s are %j', (feature, steps) => {
-    expect(names(stepsFor('C', { ...OFF, [feature]: true }))).toEqual(steps);
+    expect(names(stepsFor('chat', { ...OFF, [feature]: true }))).toEqual(steps);
   });
 });
 

@@ -338,7 +338,7 @@ function bytesOf(r: Recipe, keys: readonly string[], port: number, trace: string
   const key = r.key < keys.length ? keys[r.key] : keys[0];
   if (key) header('x-gateway-api-key', key);
   header('x-gateway-trace-id', trace);
-  if (operation.family === 'J' && operation.body !== 'json') {
+  if (operation.family === 'job' && operation.body !== 'json') {
     header('x-gateway-provider', ['@openai-test', '@sandbox', 'gateway'][r.model.length % 3] ?? '');
   } else if (operation.body === 'none' || operation.id === 'proxy') header('x-gateway-provider', '@openai-test');
   if (body.length > 0) header('content-type', type);

@@ -81,7 +81,7 @@ const FAILED = '{"id":"o_1","object":"video", "status":"failed","error":{"code":
 
 /** One call of each operation that reaches the provider as it comes. */
 const calls = (Object.values(OPERATIONS) as readonly Operation[])
-  .filter(({ family, body, id }) => family !== 'J' && id !== 'proxy' && (body === 'json' || body === 'none'))
+  .filter(({ family, body, id }) => family !== 'job' && id !== 'proxy' && (body === 'json' || body === 'none'))
   .map(({ id, method, path, body }) => ({
     id,
     method: method as string,

@@ -99,7 +99,7 @@ async function send(operation: Operation, headers: Record<string, string>, more:
     training_file: 'file-1',
   };
   const ranked = { model: 'gpt-4o', query: 'Hello', documents: ['Hello'] };
-  const talks = operation.family === 'C' && operation.shape !== 'responses';
+  const talks = operation.family === 'chat' && operation.shape !== 'responses';
   const json = { ...(operation.shape === 'rerank' ? ranked : talks ? talk : fields), ...more };
   const multipart = operation.body === 'multipart' || operation.body === 'stream';
   const has = operation.body !== 'none' && operation.body !== 'optional';

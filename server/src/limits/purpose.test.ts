@@ -26,7 +26,9 @@ describe('what a request is for', () => {
   });
 
   it('what begins or goes on with work uses', () => {
-    const uses = Object.values(OPERATIONS).filter(({ id, method }) => purposeOf({ id }, method, '', true) === 'uses');
+    const uses = Object.values(OPERATIONS).filter(
+      (operation) => purposeOf(operation, operation.method, '', true) === 'uses',
+    );
     const ids = new Set(uses.map(({ id }) => id));
     for (const id of ['chat', 'batch_create', 'finetune_create', 'finetune_resume', 'files_upload'] as const) {
       expect([id, ids.has(id)]).toEqual([id, true]);

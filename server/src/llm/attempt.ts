@@ -93,7 +93,8 @@ function complete(x: Exchange, target: Target, begun: Beginning, body: BuiltBody
   target.provider.authorize(headers, context);
   pushCustom(headers, target.customHeaders);
   forward(x, target, headers);
-  const path = x.operation.id === 'proxy' ? proxyPath(x, bound.binding, context) : withQuery(x, bound.binding, context);
+  const path =
+    x.operation.family === 'proxy' ? proxyPath(x, bound.binding, context) : withQuery(x, bound.binding, context);
   const storedCredential = target.stored !== null && (target.credentials.key !== null || signer !== null);
   const place = bound.binding.base === undefined ? target : placeOf(x, target, bound.binding, storedCredential);
   const prefix = prefill?.prefix?.(place.prefix) ?? place.prefix;

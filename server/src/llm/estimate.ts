@@ -54,14 +54,6 @@ export function modelKey(x: Exchange): string {
   return `${x.target?.provider.id ?? ''} ${modelUnder(x.target?.shaping ?? null, x.model)}`;
 }
 
-/**
- * Whether the operation itself costs nothing: moderation, counting and deleting do not, and files, batches and jobs count
- * when their requests run.
- */
-export function isFree({ operation: { family, shape: form } }: Exchange): boolean {
-  return family === 'J' || family === 'F' || form === 'moderations' || form === 'count_tokens';
-}
-
 /** Whether it goes on at the provider after its answer: no request tells later what it has used. */
 export function isBackground({ operation, scan, target }: Exchange): boolean {
   if (operation.shape !== 'responses') return false;
@@ -71,7 +63,7 @@ export function isBackground({ operation, scan, target }: Exchange): boolean {
 
 export function estimateUse(x: Exchange): Estimate {
   const { target } = x;
-  if (target === null || isFree(x)) return FREE;
+  if (target === null || x.operation.free) return FREE;
   const model = modelUnder(target.shaping, x.model);
   const price = x.services.pricer.price(target.provider.id, target.priced, model, target.stored, x.time);
   const body = bodyOf(x);

@@ -95,7 +95,7 @@ function operationOf(endpoint: string): Operation {
   const found = Object.values(OPERATIONS).find(
     (operation) => operation.method === 'POST' && operation.body === 'json' && `/v1${operation.path}` === endpoint,
   );
-  if (found === undefined || found.family === 'J') {
+  if (found === undefined || found.family === 'job') {
     throw new SluiceError('internal', `Nothing answers ${JSON.stringify(endpoint.slice(0, 100))} inside the process.`);
   }
   return found;

@@ -12,7 +12,7 @@ export function meantPath({ request: { method = '', url = '' }, services }: Exch
  * refused anyway: where a provider is named, such a path is the provider's.
  */
 export function misspelt({ operation, request, services }: Exchange, remedy = ''): SluiceError | null {
-  if (operation.id !== 'proxy') return null;
+  if (operation.family !== 'proxy') return null;
   const { method = '', url = '', headers } = request;
   if (services.paths.meant(method, url) === null) return null;
   return new SluiceError('not_found', services.paths.advise(method, url, headers) + remedy);

@@ -6,7 +6,7 @@ import { gatewayHeaders } from './gateway-headers.ts';
 
 /** Whether `GET /models` is answered from the catalogue instead of by a provider. */
 export function wantsIntegratedModels(x: Exchange, config: Config | null): boolean {
-  if (x.operation.id !== 'models') return false;
+  if (!x.operation.catalogue) return false;
   const endpoint = x.header('x-gateway-models-endpoint');
   if (endpoint === 'provider') return false;
   if (

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../kernel/json.ts';
-import type { OperationId } from '../operations/operation.ts';
+import type { OperationOf } from '../operations/operation.ts';
 import { FINAL_BATCH } from '../operations/training.ts';
 
 /**
@@ -154,12 +154,13 @@ const pageWithEnds = (item: JsonObject): JsonObject =>
     has_more: { type: 'boolean' },
   });
 
-/** Schema of the answer; operations that answer bytes have none. */
-export const ANSWERS: Readonly<Partial<Record<OperationId, JsonObject>>> = {
+/** Schema of the answer; null for operations that answer bytes. */
+export const ANSWERS: Readonly<Record<OperationOf<'job'>, JsonObject | null>> = {
   files_upload: FILE,
   files: page(FILE),
   file: FILE,
   file_delete: object({ id: text, object: is('file'), deleted: { type: 'boolean' } }),
+  file_content: null,
   finetune_create: JOB,
   finetune_jobs: page(JOB),
   finetune_job: JOB,
@@ -172,6 +173,7 @@ export const ANSWERS: Readonly<Partial<Record<OperationId, JsonObject>>> = {
   batches: pageWithEnds(BATCH),
   batch: BATCH,
   batch_cancel: BATCH,
+  batch_output: null,
 };
 
 /** Errors of an operation, and those of the gateway before it knows which provider is meant. */

@@ -1,5 +1,5 @@
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
-import type { Operation, OperationId } from '../operations/operation.ts';
+import type { JobOperation, OperationOf } from '../operations/operation.ts';
 import { ANSWER_HEADERS, ANSWERS, ERROR, INTEGRATIONS } from './openapi-answers.ts';
 
 /** The reference of files, batches and fine-tuning jobs: one shape for every provider that has them. */
@@ -102,39 +102,53 @@ const UPLOAD = object(
   ['file', 'purpose'],
 );
 
-const BODIES: Readonly<Partial<Record<OperationId, readonly [media: string, schema: JsonObject]>>> = {
-  files_upload: ['multipart/form-data', UPLOAD],
-  finetune_create: ['application/json', JOB],
-  batch_create: ['application/json', BATCH],
-};
-
 const page = (fallback: number, maximum = 100): JsonObject => ({
   after: text('Id of the last item of the page before.'),
   limit: { ...whole(1, maximum), default: fallback },
 });
-const QUERIES: Readonly<Partial<Record<OperationId, JsonObject>>> = {
-  files: { purpose: text(), after: text(), limit: whole(1, 10_000), order: { enum: ['asc', 'desc'] } },
-  finetune_jobs: page(20),
-  finetune_events: page(20, 1000),
-  finetune_checkpoints: page(10),
-  batches: page(20),
-  batch: { include_provider_details: { type: 'boolean', default: false } },
-};
 
-const HEADERS: Readonly<Partial<Record<OperationId, readonly string[]>>> = {
-  files_upload: [
-    'x-gateway-file-purpose',
-    'x-gateway-file-upload-size',
-    'x-gateway-provider-file-name',
-    'x-gateway-provider-model',
-    'x-gateway-object-store-bucket',
-    'x-gateway-aws-s3-object-key',
-    'x-gateway-cloud-storage-bucket-name',
-    'x-gateway-amz-server-side-encryption',
-    'x-gateway-amz-server-side-encryption-aws-kms-key-id',
-  ],
-  finetune_create: ['x-gateway-dry-run', 'x-gateway-object-store-bucket', 'x-gateway-cloud-storage-bucket-name'],
-  batch_create: ['x-gateway-dry-run', 'x-gateway-object-store-bucket', 'x-gateway-cloud-storage-bucket-name'],
+/** What a request says beyond its path and the headers of all. */
+interface Asked {
+  readonly body?: readonly [media: string, schema: JsonObject];
+  readonly query?: JsonObject;
+  readonly headers?: readonly string[];
+}
+
+const PATH_ONLY: Asked = {};
+const CREATES = ['x-gateway-dry-run', 'x-gateway-object-store-bucket', 'x-gateway-cloud-storage-bucket-name'];
+
+const ASKED: Readonly<Record<OperationOf<'job'>, Asked>> = {
+  files_upload: {
+    body: ['multipart/form-data', UPLOAD],
+    headers: [
+      'x-gateway-file-purpose',
+      'x-gateway-file-upload-size',
+      'x-gateway-provider-file-name',
+      'x-gateway-provider-model',
+      'x-gateway-object-store-bucket',
+      'x-gateway-aws-s3-object-key',
+      'x-gateway-cloud-storage-bucket-name',
+      'x-gateway-amz-server-side-encryption',
+      'x-gateway-amz-server-side-encryption-aws-kms-key-id',
+    ],
+  },
+  files: { query: { purpose: text(), after: text(), limit: whole(1, 10_000), order: { enum: ['asc', 'desc'] } } },
+  file: PATH_ONLY,
+  file_delete: PATH_ONLY,
+  file_content: PATH_ONLY,
+  batch_create: { body: ['application/json', BATCH], headers: CREATES },
+  batches: { query: page(20) },
+  batch: { query: { include_provider_details: { type: 'boolean', default: false } } },
+  batch_cancel: PATH_ONLY,
+  batch_output: PATH_ONLY,
+  finetune_create: { body: ['application/json', JOB], headers: CREATES },
+  finetune_jobs: { query: page(20) },
+  finetune_job: PATH_ONLY,
+  finetune_cancel: PATH_ONLY,
+  finetune_pause: PATH_ONLY,
+  finetune_resume: PATH_ONLY,
+  finetune_events: { query: page(20, 1000) },
+  finetune_checkpoints: { query: page(10) },
 };
 const ROUTING = [
   'x-gateway-provider',
@@ -146,25 +160,25 @@ const ROUTING = [
   'x-gateway-request-timeout',
 ];
 
-function tagOf(operation: Operation): string {
+function tagOf(operation: JobOperation): string {
   if (operation.path.startsWith('/files')) return 'Files';
   return operation.path.startsWith('/batches') ? 'Batches' : 'Fine-tuning';
 }
 
-/** One operation of family J for the OpenAPI document. */
-export function describeObjects(operation: Operation, title: string): JsonObject {
+/** One operation on files, batches or jobs for the OpenAPI document. */
+export function describeObjects(operation: JobOperation): JsonObject {
   const names = [...operation.path.matchAll(/:(\w+)/g)].map((match) => match[1] ?? '');
-  const body = BODIES[operation.id];
+  const { body, query = {}, headers = [] } = ASKED[operation.id];
   const answer = ANSWERS[operation.id];
   const parameters: JsonValue[] = [
     ...names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
-    ...Object.entries(QUERIES[operation.id] ?? {}).map(([name, schema]) => ({
+    ...Object.entries(query).map(([name, schema]) => ({
       name,
       in: 'query',
       required: false,
       schema: schema ?? {},
     })),
-    ...[...ROUTING, ...(HEADERS[operation.id] ?? [])].map((name) => ({
+    ...[...ROUTING, ...headers].map((name) => ({
       name,
       in: 'header',
       required: false,
@@ -174,7 +188,7 @@ export function describeObjects(operation: Operation, title: string): JsonObject
   return {
     operationId: `objects.${operation.id}`,
     tags: [tagOf(operation)],
-    summary: title,
+    summary: operation.title,
     description:
       'At the provider the request names, or, with `x-gateway-provider: gateway` and for ids that start with `gw_`, at Sluice itself.',
     security: [{ apiKey: [] }],
@@ -182,9 +196,9 @@ export function describeObjects(operation: Operation, title: string): JsonObject
     ...(body === undefined ? {} : { requestBody: { required: true, content: { [body[0]]: { schema: body[1] } } } }),
     responses: {
       '200': {
-        description: answer === undefined ? 'The bytes, as they come.' : 'The object or list.',
+        description: answer === null ? 'The bytes, as they come.' : 'The object or list.',
         headers: ANSWER_HEADERS,
-        content: answer === undefined ? { 'application/octet-stream': {} } : { 'application/json': { schema: answer } },
+        content: answer === null ? { 'application/octet-stream': {} } : { 'application/json': { schema: answer } },
       },
       default: {
         description: 'An error.',

@@ -1,61 +1,17 @@
 import type { JsonObject } from '../kernel/json.ts';
-import { OPERATIONS, type Operation } from '../operations/operation.ts';
+import { isJob, OPERATIONS, type Operation } from '../operations/operation.ts';
 import { describeObjects } from './openapi-objects.ts';
-
-const TITLES: Readonly<Record<string, string>> = {
-  chat: 'Create a chat completion',
-  completions: 'Create a completion',
-  embeddings: 'Create embeddings',
-  messages: 'Create a message (Anthropic shape)',
-  count_tokens: 'Count the tokens of a message (Anthropic shape)',
-  responses: 'Create a response (Responses shape)',
-  response: 'Retrieve a response',
-  response_delete: 'Delete a response',
-  response_items: 'List the input items of a response',
-  moderations: 'Classify text',
-  images_generate: 'Generate images',
-  images_edit: 'Edit an image',
-  images_vary: 'Vary an image',
-  speech: 'Create speech',
-  transcribe: 'Transcribe audio',
-  translate: 'Translate audio',
-  rerank: 'Rerank documents',
-  models: 'List models',
-  model: 'Retrieve a model',
-  model_delete: 'Delete a fine-tuned model',
-  files_upload: 'Upload a file',
-  files: 'List files',
-  file: 'Retrieve a file',
-  file_delete: 'Delete a file',
-  file_content: 'Read the content of a file',
-  batch_create: 'Create a batch',
-  batches: 'List batches',
-  batch: 'Retrieve a batch',
-  batch_cancel: 'Cancel a batch',
-  batch_output: 'Read the results of a batch',
-  finetune_create: 'Create a fine-tuning job',
-  finetune_jobs: 'List fine-tuning jobs',
-  finetune_job: 'Retrieve a fine-tuning job',
-  finetune_cancel: 'Cancel a fine-tuning job',
-  finetune_pause: 'Pause a fine-tuning job, where the provider can',
-  finetune_resume: 'Resume a fine-tuning job, where the provider can',
-  finetune_events: 'List the events of a fine-tuning job',
-  finetune_checkpoints: 'List the checkpoints of a fine-tuning job',
-};
 
 /** The data plane's part of the OpenAPI document: bodies are the provider's own and stay open. */
 export function dataPlanePaths(): JsonObject {
   const out: JsonObject = {};
   for (const operation of Object.values(OPERATIONS)) {
-    if (operation.id === 'proxy') continue;
+    if (operation.family === 'proxy') continue;
     const path = `/v1${operation.path.replace(/:(\w+)/g, '{$1}')}`;
     const existing = out[path];
     out[path] = {
       ...(typeof existing === 'object' && existing !== null ? existing : {}),
-      [operation.method.toLowerCase()]:
-        operation.family === 'J'
-          ? describeObjects(operation, TITLES[operation.id] ?? operation.id)
-          : describe(operation),
+      [operation.method.toLowerCase()]: isJob(operation) ? describeObjects(operation) : describe(operation),
     };
   }
   return out;
@@ -92,7 +48,7 @@ function describe(operation: Operation): JsonObject {
   return {
     operationId: `inference.${operation.id}`,
     tags: ['Inference'],
-    summary: TITLES[operation.id] ?? operation.id,
+    summary: operation.title,
     description: 'The body and the answer are those of the provider; unknown fields pass through.',
     security: [{ apiKey: [] }],
     parameters: [

@@ -50,19 +50,20 @@ const row = (step: Step, when: StepRow['when'], ...families: Family[]): StepRow 
   families: new Set(families),
 });
 const always = () => true;
+const CALLS: readonly Family[] = ['chat', 'text', 'binary', 'read', 'proxy'];
+const ALL: readonly Family[] = [...CALLS, 'job'];
 
 /** Nothing can be planned before caller, body and model are known; what the headers alone forbid is refused before the body is read. */
 export const HEAD: readonly Step[] = [authenticate, enter, pinSnapshot, savedOnly, readRequestBody, resolve];
 
-/** C chat-like, T text, B binary or form, F small reads, J files, batches and jobs, P passed through. */
 export const TABLE: readonly StepRow[] = [
-  row(choose, (demand) => demand.route, 'C', 'T', 'B', 'F', 'P'),
-  row(admit, (demand) => demand.limits, 'C', 'T', 'B', 'F', 'J', 'P'),
-  row(reserve, (demand) => demand.budgets, 'C', 'T', 'B', 'F', 'J', 'P'),
-  row(guard, (demand) => demand.guardrails, 'C', 'T', 'B', 'F', 'J', 'P'),
-  row(dispatch, (demand) => !demand.route, 'C', 'T', 'B', 'F', 'P'),
-  row(route, (demand) => demand.route, 'C', 'T', 'B', 'F', 'P'),
-  row(answerObject, always, 'J'),
+  row(choose, (demand) => demand.route, ...CALLS),
+  row(admit, (demand) => demand.limits, ...ALL),
+  row(reserve, (demand) => demand.budgets, ...ALL),
+  row(guard, (demand) => demand.guardrails, ...ALL),
+  row(dispatch, (demand) => !demand.route, ...CALLS),
+  row(route, (demand) => demand.route, ...CALLS),
+  row(answerObject, always, 'job'),
 ];
 
 /** Run in `finally`, also after a refusal, a failure and a client abort, in this order. */

@@ -188,7 +188,7 @@ function holdsForeignExtras(
   { binding, convert }: Bound,
   context: CallContext,
 ): boolean {
-  if (convert !== null || OPERATIONS[operation].family !== 'C' || body.indexOf(EXTRA) === -1) return false;
+  if (convert !== null || OPERATIONS[operation].family !== 'chat' || body.indexOf(EXTRA) === -1) return false;
   if (binding.target?.extensions?.has('extra_content') === true) return false;
   return binding.shape !== 'chat' || context.elsewhere !== true;
 }

@@ -2,24 +2,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
 import { pathOnly } from '../kernel/path-only.ts';
-import { OPERATIONS, type Operation, type OperationId } from '../operations/operation.ts';
+import { OPERATIONS, type Operation } from '../operations/operation.ts';
 import { Exchange } from './exchange.ts';
 import type { InFlight } from './in-flight.ts';
 import type { Services } from './services.ts';
 
 const PROXY_METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
-
-/** Operations that clients of Azure OpenAI ask for below the name of a deployment, which is then the model. */
-const DEPLOYED: ReadonlySet<string> = new Set<OperationId>([
-  'chat',
-  'completions',
-  'embeddings',
-  'images_generate',
-  'images_edit',
-  'speech',
-  'transcribe',
-  'translate',
-]);
 
 /** What is passed through below a prefix whose other paths are named: only to accounts of OpenAI's shape. */
 const PASSED_BELOW = [
@@ -63,7 +51,7 @@ export function registerDataPlane(
         void handle(new Exchange(services, operation, request, response, NO_PARAMS));
       });
     }
-    for (const url of DEPLOYED.has(operation.id)
+    for (const url of operation.deployed
       ? [`/v1${operation.path}`, `/v1/deployments/:deployment${operation.path}`]
       : [`/v1${operation.path}`]) {
       services.paths.know(operation.method, url);

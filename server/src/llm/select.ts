@@ -55,7 +55,7 @@ export function findTarget(x: Exchange, selection: Selection): Target | Promise<
   const provider = x.header('x-gateway-provider');
   const header = {
     // For files, batches and jobs the name of Sluice itself, and of no account.
-    provider: provider === 'gateway' && x.operation.family === 'J' ? undefined : provider,
+    provider: provider === 'gateway' && x.operation.family === 'job' ? undefined : provider,
     virtualKey: x.header('x-gateway-virtual-key'),
     customHost: x.header('x-gateway-custom-host'),
   };
@@ -130,7 +130,7 @@ const LISTED = 'GET /v1/providers lists the slugs.';
 function unnamedRemedy({ model, operation, snapshot }: Exchange): string {
   // Files, batches and jobs may be Sluice's own, whatever model a job trains.
   const own =
-    operation.family === 'J' ? ', or x-gateway-provider: gateway for files, batches and jobs that Sluice keeps' : '';
+    operation.family === 'job' ? ', or x-gateway-provider: gateway for files, batches and jobs that Sluice keeps' : '';
   if (model.startsWith('@')) {
     const slug = model.slice(1).replace(/\/.*/s, '');
     const known = snapshot?.providers.has(slug) === true;
@@ -144,7 +144,7 @@ function unnamedRemedy({ model, operation, snapshot }: Exchange): string {
         : `Send the model as ${looksLikeName(model) ? `@slug/${model}` : '@slug/model'}, or the header x-gateway-provider: @slug${own}. ${LISTED}`;
     return `The model ${quotedName(model)} says no provider. ${meant}`;
   }
-  const asModel = operation.family === 'J' || operation.body === 'none' ? '' : 'a model of the form @slug/model, ';
+  const asModel = operation.family === 'job' || operation.body === 'none' ? '' : 'a model of the form @slug/model, ';
   return `Send ${asModel}the header x-gateway-provider: @slug or x-gateway-config${own}. ${LISTED} To use your own provider token, send x-gateway-provider: <name> and Authorization: Bearer <provider token>.`;
 }
 

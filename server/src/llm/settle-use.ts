@@ -5,7 +5,6 @@ import { type TokenUsage, totalUsage, wholeUsage } from '../operations/usage.ts'
 import { type Cost, costMicros, sumOfCosts } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';
 import { setPrice } from '../pricing/set-price.ts';
-import { isFree } from './estimate.ts';
 import type { Exchange, Spent } from './exchange.ts';
 import { modelUnder } from './shaping.ts';
 
@@ -57,7 +56,7 @@ export function bookUse(x: Exchange, parts: readonly Part[], accepted: boolean, 
   }
   const usage = parts.length > 1 ? totalUsage(parts.map((part) => part.usage)) : (parts[0]?.usage ?? null);
   const sum = sumOf(known);
-  const free = isFree(x) && !x.uncounted;
+  const free = x.operation.free && !x.uncounted;
   const lacking = usage === null ? answered && x.costMicros === null : unknown.length > 0;
   const unpriced = accepted && lacking && !free;
   return {

@@ -57,7 +57,7 @@ describe('bindingFor', () => {
   it('covers every operation but files, batches and jobs with the first provider or refuses it', () => {
     for (const operation of Object.keys(OPERATIONS) as OperationId[]) {
       const bound = bindingFor(provider('openai'), operation);
-      const elsewhere = OPERATIONS[operation].family === 'J';
+      const elsewhere = OPERATIONS[operation].family === 'job';
       expect(bound === null).toBe(elsewhere || operation === 'count_tokens' || operation === 'rerank');
     }
   });

@@ -3,7 +3,7 @@
  * id or a file the body names say so, else the provider's (`backed/`).
  */
 import { SluiceError } from '../kernel/errors.ts';
-import type { OperationId } from '../operations/operation.ts';
+import { OPERATIONS, type OperationOf } from '../operations/operation.ts';
 import type { ObjectAnswer, ObjectCall, ObjectHandler } from '../runtime/object-call.ts';
 import { BackedBatches } from './backed/batches.ts';
 import { BackedFiles } from './backed/files.ts';
@@ -15,8 +15,6 @@ import type { TrainingServices } from './services.ts';
 type Answer = (call: ObjectCall) => Promise<ObjectAnswer>;
 
 const OWN_FILE = 'gw_file_';
-/** Where nothing of the caller's is started or changed. */
-const CREATES: ReadonlySet<OperationId> = new Set(['finetune_create', 'batch_create']);
 
 /** Sluice's own files, jobs and batches; an absent part answers 501. */
 export interface Managed {
@@ -31,7 +29,7 @@ export function createTraining(services: TrainingServices, managed: Managed = {}
   const batches = new BackedBatches(services);
   const own = managed;
 
-  const table: Partial<Record<OperationId, Answer>> = {
+  const table: Readonly<Record<OperationOf<'job'>, Answer>> = {
     files_upload: (call) => (call.managed ? must(own.files, call).upload(call) : files.upload(call)),
     files: (call) => (call.managed ? must(own.files, call).list(call) : files.list(call)),
     file: (call) => (call.managed ? must(own.files, call).retrieve(call) : files.retrieve(call)),
@@ -63,11 +61,12 @@ export function createTraining(services: TrainingServices, managed: Managed = {}
     batch_output: (call) => (call.managed ? must(own.batches, call).output(call) : batches.output(call)),
   };
 
+  const answers: Readonly<Record<string, Answer | undefined>> = table;
   return {
     async handle(call) {
-      const answer = table[call.operation];
+      const answer = answers[call.operation];
       if (answer === undefined) throw new SluiceError('not_found', 'There is no such route.');
-      if (call.dryRun && !CREATES.has(call.operation)) {
+      if (call.dryRun && !OPERATIONS[call.operation].beginsWork) {
         throw new SluiceError(
           'invalid_request',
           'x-gateway-dry-run works for creating a fine-tuning job or a batch only; remove the header.',

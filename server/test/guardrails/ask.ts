@@ -11,7 +11,7 @@ export async function ask(
   more: object,
   headers: Readonly<Record<string, string>>,
 ): Promise<Response> {
-  const json = line.operation.body === 'json' || line.operation.family === 'P';
+  const json = line.operation.body === 'json' || line.operation.family === 'proxy';
   const fields = line.fields === null ? null : { ...line.fields, ...more };
   const form = new FormData();
   for (const [name, value] of Object.entries(fields ?? {})) {

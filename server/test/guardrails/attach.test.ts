@@ -67,7 +67,7 @@ const DENIES = OUTCOMES['denies what it finds'] as Outcome;
 /** Operations of files, batches and jobs have tables of their own (`coverage.test.ts`, `batches.test.ts`). */
 const says = (line: Line, phase: Phase) => {
   const { asks, answers } = saidBy(line);
-  return line.operation.family !== 'J' && typeof (phase === 'input' ? asks : answers) !== 'string';
+  return line.operation.family !== 'job' && typeof (phase === 'input' ? asks : answers) !== 'string';
 };
 /** Whose answers are texts that a refusal can be told in. */
 const TALKS = new Set(['chat', 'completions', 'messages', 'responses']);

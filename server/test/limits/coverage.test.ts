@@ -134,7 +134,7 @@ interface Way {
 }
 
 async function send(line: Line, way: Way, more: Record<string, string> = {}) {
-  const json = line.operation.body === 'json' || line.operation.family === 'P';
+  const json = line.operation.body === 'json' || line.operation.family === 'proxy';
   const form = new FormData();
   for (const [name, value] of Object.entries(line.fields ?? {})) {
     if (value instanceof Blob) form.set(name, value, 'lines.jsonl');

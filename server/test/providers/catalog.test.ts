@@ -20,7 +20,7 @@ type Fields = Record<string, unknown>;
 const FIXTURES = join(import.meta.dirname, '../../src/providers/__fixtures__');
 const KEY = 'test-key';
 const OPERATION_IDS = Object.values(OPERATIONS)
-  .filter(({ family }) => family === 'C' || family === 'T' || family === 'B')
+  .filter(({ family }) => family === 'chat' || family === 'text' || family === 'binary')
   .map(({ id }) => id);
 const ALL = [...PROVIDERS.values()].filter(({ id, local }) => local === undefined && !OWN_SUITE.has(id));
 

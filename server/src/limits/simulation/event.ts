@@ -100,7 +100,7 @@ export function readEvent(stored: StoredLog, kind: RefusedBy['limit']): Event | 
     estimate: limits?.estimate ?? (refused === null ? { ...used, bounded: true } : NO_ESTIMATE),
     estimated: limits?.estimate !== undefined,
     used,
-    takenBack: !began && record.outcome === 'refused' && operation?.family !== 'J',
+    takenBack: !began && record.outcome === 'refused' && operation?.family !== 'job',
     usage,
     committed: limits?.committed,
   };

@@ -56,7 +56,11 @@ export function similarKey(
   const parsed = parse(x.body);
   if (parsed === null) return null;
   const said =
-    x.operation.id === 'chat' ? ofChat(parsed, system) : x.operation.id === 'completions' ? ofPrompt(parsed) : null;
+    x.operation.shape === 'chat'
+      ? ofChat(parsed, system)
+      : x.operation.shape === 'completions'
+        ? ofPrompt(parsed)
+        : null;
   if (said === null || said.text === '' || countTokens(said.text) > MAX_TOKENS) return null;
   const digest = digestOf('sha256', about(x, target, prepared), canonical(said.rest));
   return { scope: digest.toString('base64url'), text: said.text };

@@ -1,6 +1,5 @@
 /** What a config says about the cache, with every default filled in. */
 import { SluiceError } from '../../kernel/errors.ts';
-import type { OperationId } from '../../operations/operation.ts';
 import type { Config } from '../../resources/configs/schema.ts';
 import type { Exchange } from '../exchange.ts';
 
@@ -18,20 +17,9 @@ export interface CachePolicy {
 const DEFAULT_AGE_S = 604_800;
 const DEFAULT_THRESHOLD = 0.95;
 
-/** Operations whose answers depend on nothing but the request. */
-const CACHED: ReadonlySet<OperationId> = new Set([
-  'chat',
-  'completions',
-  'embeddings',
-  'messages',
-  'responses',
-  'images_generate',
-  'rerank',
-]);
-
 /** The cache of a target, or null where it has none. An organisation's own age is the default and the upper bound. */
 export function cachePolicy(x: Exchange, config: Config | null): CachePolicy | null {
-  if (!CACHED.has(x.operation.id)) return null;
+  if (!x.operation.cached) return null;
   const cache = config?.cache ?? olderForm(x);
   if (cache === undefined) return null;
   const most = x.snapshot?.cacheMaxAge ?? null;

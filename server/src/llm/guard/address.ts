@@ -19,9 +19,9 @@ const NO_TEXTS: readonly SaidPart[] = [];
  */
 export function addressTexts({ operation, request }: Exchange): readonly SaidPart[] {
   const url = request.url ?? '';
-  const proxy = operation.id === 'proxy';
+  const proxy = operation.family === 'proxy';
   const at = url.indexOf('?');
-  if (operation.family === 'J' || (at === -1 && !(proxy && url.includes('%')))) return NO_TEXTS;
+  if (operation.family === 'job' || (at === -1 && !(proxy && url.includes('%')))) return NO_TEXTS;
   const out: SaidPart[] = [];
   const add = (path: string, text: string) => out.push({ path, role: null, text });
   if (proxy) {
@@ -53,7 +53,7 @@ const VERB =
 
 /** The model that the path of a request names which passes through; null where it names none. */
 export function addressModel({ operation, request }: Exchange): string | null {
-  if (operation.id !== 'proxy') return null;
+  if (operation.family !== 'proxy') return null;
   const path = (request.url ?? '').split('?', 1)[0] ?? '';
   const named = DEPLOYMENT.exec(path)?.[1] ?? MODEL.exec(path)?.[1]?.replace(VERB, '');
   return named === undefined || named === '' ? null : decoded(named);

@@ -3,7 +3,6 @@ import { isUtf8 } from 'node:buffer';
 import type { Phase } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import type { OperationId } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
 import { isManaged } from '../steps/objects.ts';
 import { contentType } from '../steps/read-body.ts';
@@ -44,7 +43,7 @@ export function unseenBy(guardrail: Guardrail, view: InputView, { operation }: E
   if (!mustSee(guardrail)) return null;
   if (view === 'unseen' && readsTexts(guardrail, 'input')) return `what ${operation.id} sends to a provider`;
   if (!guardrail.actions.deny) return null;
-  if (view === 'unseen' && operation.family === 'P' && guardrail.checks.some(({ id }) => OF_BODIES.has(id)))
+  if (view === 'unseen' && operation.family === 'proxy' && guardrail.checks.some(({ id }) => OF_BODIES.has(id)))
     return `the model and the fields of what ${operation.id} sends to a provider`;
   // The form of an upload is read as it passes.
   const parameters = guardrail.checks.some(({ judge }) => judge?.judgesParameters === true);
@@ -58,41 +57,20 @@ const OF_BODIES: ReadonlySet<string> = new Set([
   'default.requestParametersCheck',
 ]);
 
-/** Operations of files and jobs that carry no contents in either direction. */
-const CARRY_NOTHING = [
-  'files',
-  'file',
-  'file_delete',
-  'batches',
-  'batch',
-  'batch_cancel',
-  'finetune_jobs',
-  'finetune_job',
-  'finetune_cancel',
-  'finetune_pause',
-  'finetune_resume',
-  'finetune_events',
-  'finetune_checkpoints',
-] as const satisfies readonly OperationId[];
-/** Whatever else there is of files and jobs sends contents, and gives them, until it stands here. */
-const SENDS_NOTHING: ReadonlySet<OperationId> = new Set([...CARRY_NOTHING, 'file_content', 'batch_output']);
-const GIVES_NOTHING: ReadonlySet<OperationId> = new Set([
-  ...CARRY_NOTHING,
-  'files_upload',
-  'batch_create',
-  'finetune_create',
-]);
-
 /** `texts`: all that is said to a model is read. `none`: nothing is. `unseen`: something is that cannot be read. */
 export type InputView = 'texts' | 'none' | 'unseen';
 
 export function inputView(x: Exchange): InputView {
   const { operation } = x;
-  if (operation.family === 'J') {
-    // Rows of a dataset become a model's, whoever trains it.
-    if (operation.id === 'finetune_create') return 'unseen';
-    // What Sluice keeps for its own batches is judged line by line when they run.
-    return SENDS_NOTHING.has(operation.id) || isManaged(x) ? 'none' : 'unseen';
+  switch (operation.sends) {
+    case 'nothing':
+      return 'none';
+    case 'dataset':
+      return 'unseen';
+    case 'kept':
+      return isManaged(x) ? 'none' : 'unseen';
+    case 'text':
+      break;
   }
   if (x.body.length === 0) return addressTexts(x).length > 0 ? 'texts' : 'none';
   const type = contentType(x.header('content-type'));
@@ -109,10 +87,6 @@ function soundsLike(body: Buffer): boolean {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they tell binary data from text
   return /[\0-\x08\x0e-\x1f]/.test(head) && !/^\s*["[{]/.test(head);
 }
-
-/** Whether files leave that may hold what a model has said. */
-export const givesFiles = ({ operation }: Exchange): boolean =>
-  operation.family === 'J' && !GIVES_NOTHING.has(operation.id);
 
 const REFUSED = { code: 'guardrail_not_enforced' } as const;
 

@@ -24,16 +24,12 @@ export { denial } from './denial.ts';
 /** Largest answer that is judged; the bound of answers that are converted. */
 export const JUDGED_BYTES = 64 * 1024 * 1024;
 
-/** Operations whose streams are read as texts. */
-const STREAMS = new Set<Operation['id']>(['chat', 'completions', 'messages', 'responses', 'transcribe']);
-
 /**
  * Whether all that an answer of the operation says is judged. Where it is not, a guardrail that denies must refuse before
  * the call. Speech says something that nobody here can read; files and batches leave by another way.
  */
-export function outputCovered(operation: Operation, stream: boolean): boolean {
-  if (stream) return STREAMS.has(operation.id);
-  return operation.family !== 'J' && operation.id !== 'speech';
+export function outputCovered({ gives }: Operation, stream: boolean): boolean {
+  return gives === 'text' || (!stream && (gives === 'whole' || gives === 'nothing'));
 }
 
 /** What of the answer's guardrails may change it: they must not be passed by any more than those that deny. */

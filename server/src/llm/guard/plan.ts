@@ -18,17 +18,6 @@ const LISTS = {
   output: ['after_request_hooks', 'output_guardrails', 'output_mutators'],
 } as const;
 
-/** Lists of models: whoever may call may know what there is to call. */
-const LISTS_OF_MODELS: ReadonlySet<Operation['id']> = new Set(['models', 'model']);
-/** Answers in which a model says nothing: numbers, or that something is gone. */
-const SAYS_NOTHING: ReadonlySet<Operation['id']> = new Set([
-  'embeddings',
-  'moderations',
-  'count_tokens',
-  'model_delete',
-  'response_delete',
-]);
-
 /**
  * The guardrails of the organisation's defaults, of the workspace's, and of the config; each once, where it comes first. A
  * config that came with the request runs before all others: what its guardrails and mutators make of the request is the
@@ -42,9 +31,9 @@ export function guardPlan(
   config: Config | null,
   inline: boolean,
 ): GuardPlan | null {
-  if (LISTS_OF_MODELS.has(operation.id)) return null;
+  if (!operation.guarded) return null;
   const input = listOf('input', snapshot, config, inline);
-  const output = SAYS_NOTHING.has(operation.id) ? [] : listOf('output', snapshot, config, inline);
+  const output = operation.gives === 'nothing' ? [] : listOf('output', snapshot, config, inline);
   return input.length + output.length === 0 ? null : { input, output };
 }
 

@@ -218,7 +218,7 @@ export class StreamGate {
       marks.push({ path, end: path.length });
     }
     // Content blocks of Messages follow one another.
-    if (this.#x.operation.id === 'messages' && event.includes(BLOCK_STOP))
+    if (this.#x.operation.shape === 'messages' && event.includes(BLOCK_STOP))
       for (const path of this.#paths.values()) path.ended = true;
     return marks;
   }
@@ -455,16 +455,16 @@ export class StreamGate {
     if (this.#strict || guard.before.length + guard.after.length === 0) return tail;
     const hook_results = hookResults(guard);
     const { id, time, operation, modelAnswered, model } = this.#x;
-    if (operation.id === 'messages') {
+    if (operation.shape === 'messages') {
       const data = JSON.stringify({ type: 'hook_results', hook_results });
       return [Buffer.from(formatEvent({ event: 'hook_results', data })), ...tail];
     }
     // Clients of Responses fail on events that they do not know; fields that they do not know they keep.
-    if (operation.id === 'responses') return tail.map((event) => inResponse(event, hook_results));
-    if (operation.id !== 'chat' && operation.id !== 'completions') return tail;
+    if (operation.shape === 'responses') return tail.map((event) => inResponse(event, hook_results));
+    if (operation.shape !== 'chat' && operation.shape !== 'completions') return tail;
     const chunk = {
       id,
-      object: operation.id === 'completions' ? 'text_completion' : 'chat.completion.chunk',
+      object: operation.shape === 'completions' ? 'text_completion' : 'chat.completion.chunk',
       created: Math.floor(time / 1000),
       model: modelAnswered ?? model,
       choices: [],

@@ -5,7 +5,6 @@
  */
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import type { OperationId } from '../../operations/operation.ts';
 import { isOfTraining, madeBy, readAsked, readsForms } from '../../runtime/asked-paths.ts';
 import { noSuch } from '../../runtime/owners.ts';
 import { formReferences, type Reference, type References, referencesIn } from '../../runtime/references.ts';
@@ -16,61 +15,13 @@ import type { Target } from '../target.ts';
 import { Creation } from './creation.ts';
 
 /**
- * What of an operation has an owner. `body`: what its body may name. `response`, `model`: the object in its path. `ledger`:
- * `training/` asks. `path`: the path that is sent says. `nothing`: it neither reads nor changes an object.
- */
-type Owned = 'body' | 'response' | 'model' | 'ledger' | 'path' | 'nothing';
-
-const OWNED: Readonly<Record<OperationId, Owned>> = {
-  chat: 'body',
-  completions: 'body',
-  embeddings: 'body',
-  messages: 'body',
-  count_tokens: 'body',
-  responses: 'body',
-  response: 'response',
-  response_delete: 'response',
-  response_items: 'response',
-  moderations: 'body',
-  images_generate: 'body',
-  images_edit: 'body',
-  images_vary: 'body',
-  speech: 'body',
-  transcribe: 'body',
-  translate: 'body',
-  rerank: 'body',
-  models: 'nothing',
-  model: 'nothing',
-  model_delete: 'model',
-  files_upload: 'ledger',
-  files: 'ledger',
-  file: 'ledger',
-  file_delete: 'ledger',
-  file_content: 'ledger',
-  batch_create: 'ledger',
-  batches: 'ledger',
-  batch: 'ledger',
-  batch_cancel: 'ledger',
-  batch_output: 'ledger',
-  finetune_create: 'ledger',
-  finetune_jobs: 'ledger',
-  finetune_job: 'ledger',
-  finetune_cancel: 'ledger',
-  finetune_pause: 'ledger',
-  finetune_resume: 'ledger',
-  finetune_events: 'ledger',
-  finetune_checkpoints: 'ledger',
-  proxy: 'path',
-};
-
-/**
  * Called before anything is sent; throws 403 for what the account does not do for one of several workspaces, 404 for objects
  * that are not the workspace's. Returns a promise only where owners have to be looked up.
  */
 export function checkOwners(x: Exchange, target: Target, prepared: Prepared): void | Promise<void> {
   const { stored, provider } = target;
   x.creation = null;
-  const proxied = x.operation.id === 'proxy';
+  const proxied = x.operation.family === 'proxy';
   const { method } = prepared.request;
   const path = proxied ? prepared.request.path.slice(target.prefix.length) : '';
   if (proxied && isOfTraining(path) && (provider.training?.files?.takesFields !== true || !provider.training.jobs)) {
@@ -80,10 +31,10 @@ export function checkOwners(x: Exchange, target: Target, prepared: Prepared): vo
     );
   }
   if (stored === null || provider.local !== undefined) return;
-  const making = proxied ? madeBy(method, path) : x.operation.id === 'responses' ? 'response' : null;
+  const making = proxied ? madeBy(method, path) : x.operation.creates;
   if (making !== null && prepared.bound.convert === null) x.creation = new Creation(making, stored.shared);
   if (!stored.shared) return;
-  const owned = OWNED[x.operation.id];
+  const { owned } = x.operation;
   if (owned === 'ledger' || owned === 'nothing') return;
   if (owned === 'response') return must(x, stored, [{ kind: 'response', id: x.params.id ?? '', param: '' }]);
   if (owned === 'model') return must(x, stored, [{ kind: 'model', id: x.params.model ?? '', param: '' }]);
@@ -106,7 +57,7 @@ function checkBody(
   if (parts === null) return;
   if (x.scan === null) {
     const type = typeOf(request.headers);
-    const path = x.operation.id === 'proxy' ? request.path.slice(prefix) : '';
+    const path = x.operation.family === 'proxy' ? request.path.slice(prefix) : '';
     if (isForm(type) && (x.operation.body === 'multipart' || readsForms(path))) {
       if (!isMultipart(type)) return;
       const named = formReferences(Buffer.concat(parts), type);
@@ -115,7 +66,7 @@ function checkBody(
     }
   }
   // Only what was scanned as JSON is known to be read by everybody as it is read here.
-  if (x.operation.id === 'proxy' && x.scan === null) throw unread();
+  if (x.operation.family === 'proxy' && x.scan === null) throw unread();
   const [only] = parts;
   const whole = parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
   let pending: Promise<void> | undefined;

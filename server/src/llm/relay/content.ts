@@ -133,7 +133,7 @@ export function errorIn({ shape }: Operation, body: JsonObject): ProviderError |
 
 /** What made a whole answer fail that came with a status of success, as Responses do; null for any other. */
 export function failureIn(operation: Operation, body: JsonObject): ProviderError | null {
-  if (operation.id !== 'responses' || body.status !== 'failed') return null;
+  if (operation.shape !== 'responses' || body.status !== 'failed') return null;
   const told = { response: body };
   return named(errorIn(operation, told), told) ?? unnamed;
 }

@@ -110,10 +110,10 @@ export function dialectOfShape(shape: Shape, operation: Operation): Dialect {
 /** Streams whose end marker is defined: a close without it is a cut. Others end when the transport says so. */
 export function streamMustEnd(operation: Operation): boolean {
   return (
-    operation.id === 'chat' ||
-    operation.id === 'completions' ||
-    operation.id === 'messages' ||
-    operation.id === 'responses'
+    operation.shape === 'chat' ||
+    operation.shape === 'completions' ||
+    operation.shape === 'messages' ||
+    operation.shape === 'responses'
   );
 }
 
@@ -121,12 +121,12 @@ const GENERATION = /\/(?:completions|messages|responses)\/*(?:\?|$)/i;
 
 /** What is passed through and yet asks for text: by `/v1/proxy/…`, or by a spelling of its path that no route has. */
 export function passesGeneration({ operation, request }: Pick<Exchange, 'operation' | 'request'>): boolean {
-  return operation.id === 'proxy' && request.method === 'POST' && GENERATION.test(request.url ?? '');
+  return operation.family === 'proxy' && request.method === 'POST' && GENERATION.test(request.url ?? '');
 }
 
 const LATER = /\/(?:batches|fine_tuning\/jobs)\/*(?:\?|$)/i;
 
 /** What is passed through and makes its provider work for hours, which no answer tells. */
 export function passesJob({ operation, request }: Pick<Exchange, 'operation' | 'request'>): boolean {
-  return operation.id === 'proxy' && request.method === 'POST' && LATER.test(request.url ?? '');
+  return operation.family === 'proxy' && request.method === 'POST' && LATER.test(request.url ?? '');
 }

@@ -57,7 +57,7 @@ export class Meter {
     const raw = this.#raw;
     if (raw === null) return null;
     if (binding.usage !== undefined) return binding.usage(raw);
-    if (this.#x.operation.id !== 'proxy') return readUsage(binding.shape, raw);
+    if (this.#x.operation.family !== 'proxy') return readUsage(binding.shape, raw);
     // What only reads may tell what was used before, and was counted then.
     return this.#x.request.method === 'GET' ? null : readAnyUsage(raw);
   }

@@ -49,20 +49,18 @@ function authorise(x: Exchange, principal: Principal): void {
   if (principal.workspaceId === null || principal.kind === 'operator') {
     const given = principal.kind === 'operator' ? 'the operator key' : 'an organisation key';
     const wanted =
-      x.operation.id === 'proxy'
+      x.operation.family === 'proxy'
         ? 'Sluice has no such path, and to pass it on to a provider it needs a key bound to a workspace'
         : 'Inference needs a key bound to a workspace';
     throw misspelt(x) ?? new SluiceError('forbidden', `${wanted}; this is ${given}.`);
   }
   const scopes = principal.scopes;
   if (scopes.has('completions.write')) return;
-  if (x.operation.id === 'models' && (scopes.has('models.list') || scopes.has('virtual_keys.list'))) return;
+  const { readScopes } = x.operation;
+  if (readScopes.some((scope) => scopes.has(scope))) return;
   const mistaken = misspelt(x);
   if (mistaken !== null) throw mistaken;
-  throw new SluiceError(
-    'forbidden',
-    `This key lacks the scope ${x.operation.id === 'models' ? 'models.list' : 'completions.write'}.`,
-  );
+  throw new SluiceError('forbidden', `This key lacks the scope ${readScopes[0] ?? 'completions.write'}.`);
 }
 
 function bearerOf(value: string | undefined): string | null {

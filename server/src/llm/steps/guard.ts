@@ -3,7 +3,6 @@ import { runGuardrails } from '../../guardrails/run.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Exchange } from '../exchange.ts';
 import {
-  givesFiles,
   type InputView,
   inputView,
   mustSee,
@@ -161,12 +160,12 @@ function judging(list: readonly Guardrail[], view: InputView, x: Exchange): read
 function coverOutput(x: Exchange, guarded: Guarded, { output }: GuardPlan): void {
   if (output.length === 0) return;
   const stream = x.stream || asksForStream(x);
-  if (x.operation.family === 'J' ? !givesFiles(x) : outputCovered(x.operation, stream)) return;
+  if (x.operation.gives === 'state' || outputCovered(x.operation, stream)) return;
   const refusing = output.find((guardrail) => insists(guardrail) && readsTexts(guardrail, 'output'));
   if (refusing === undefined) return;
   const refusal = notCovered(refusing, `what ${x.operation.id} answers${stream ? ' as a stream' : ''}`);
   // Of what Sluice keeps, the lines that it ran itself were judged.
-  if (x.operation.family !== 'J' || !isManaged(x)) throw refusal;
+  if (x.operation.family !== 'job' || !isManaged(x)) throw refusal;
   guarded.unjudged = refusal;
 }
 
@@ -181,9 +180,9 @@ function readable(list: readonly Guardrail[], request: GuardedRequest): void {
   }
 }
 
-/** A stored response is asked for as a stream by its address. */
+/** What has no body, as a stored response, is asked for as a stream by its address. */
 function asksForStream({ operation, request }: Exchange): boolean {
-  if (operation.id !== 'response') return false;
+  if (!operation.streams || operation.body !== 'none') return false;
   return new URLSearchParams((request.url ?? '').split('?')[1] ?? '').get('stream') === 'true';
 }
 

@@ -11,7 +11,6 @@ import type { Hold } from '../../limits/ledger/ledger.ts';
 import type { Terms } from '../../limits/ledger/terms.ts';
 import { requestModel } from '../../limits/policies/conditions.ts';
 import { unpricedRefused } from '../../limits/usage-refused.ts';
-import type { OperationId } from '../../operations/operation.ts';
 import type { Account, Counted, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
 import { forward } from '../attempt.ts';
 import type { Exchange } from '../exchange.ts';
@@ -26,7 +25,6 @@ import { budgetsOf } from './reserve.ts';
 /** Ids that Sluice gave itself, whatever provider the headers name. */
 const OWN_ID = /^gw_(?:file|ftjob|batch)_/;
 const NOTHING: ReadonlySet<string> = new Set();
-const BEGINS: ReadonlySet<OperationId> = new Set(['batch_create', 'finetune_create']);
 
 /** Whether the request is about Sluice's own files, jobs and batches by its headers or by the id in its path. */
 export function isManaged(x: Exchange): boolean {
@@ -161,7 +159,7 @@ class ObjectBudgets {
 
   constructor(x: Exchange) {
     this.#x = x;
-    this.#reserved = BEGINS.has(x.operation.id) ? budgetsOf(x, x.target?.stored ?? null, () => factsOf(x)) : [];
+    this.#reserved = x.operation.beginsWork ? budgetsOf(x, x.target?.stored ?? null, () => factsOf(x)) : [];
   }
 
   async of(account: Account | null, options: Readonly<Record<string, string>> | null): Promise<Counted> {

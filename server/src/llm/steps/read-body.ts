@@ -57,7 +57,7 @@ function scan(x: Exchange, type: string): void | Promise<void> {
   if (operation.body === 'optional') {
     if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
   } else if (type === 'multipart/form-data') scanForm(x);
-  else if (operation.id === 'proxy' && type === '' && body.length > 0) {
+  else if (operation.family === 'proxy' && type === '' && body.length > 0) {
     throw new SluiceError(
       'bad_call',
       'Send a content-type header with the body, such as content-type: application/json.',
@@ -98,7 +98,7 @@ function scanBody(x: Exchange): void | Promise<void> {
 function refuseScan(x: Exchange, error: unknown): void {
   if (!(error instanceof JsonScanError)) throw error;
   // A passed-through body need not be an object; it only has to be left alone.
-  if (x.operation.id === 'proxy' && error.reason === 'not_object') return;
+  if (x.operation.family === 'proxy' && error.reason === 'not_object') return;
   throw new SluiceError('bad_call', `${error.message}. Send one JSON object.`);
 }
 
@@ -106,7 +106,12 @@ function takeScan(x: Exchange, found: ScanResult): void {
   x.scan = found;
   const model = x.scan.get('model');
   if (model?.kind === 'string') x.model = decodeString(x.body, model);
-  else if (model !== undefined && model.kind !== 'null' && x.operation.id !== 'proxy' && x.operation.family !== 'J') {
+  else if (
+    model !== undefined &&
+    model.kind !== 'null' &&
+    x.operation.family !== 'proxy' &&
+    x.operation.family !== 'job'
+  ) {
     throw new SluiceError('invalid_request', 'model must be a text, such as "@slug/gpt-4o".', { param: 'model' });
   }
   checkModel(x);

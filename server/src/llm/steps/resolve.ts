@@ -49,7 +49,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
   const reference = header ?? defaults?.config_id;
   const inline = reference?.trimStart().startsWith('{') ?? false;
 
-  const objects = x.operation.family === 'J';
+  const objects = x.operation.family === 'job';
   const managed = objects && isManaged(x);
   // Limits of the key belong to the caller: a plan is shared between keys that all have some, or none.
   const limitedKey = (x.principal?.rateLimits.length ?? 0) > 0;
@@ -148,7 +148,7 @@ function refuseUnrecorded({ dryRun, services }: Exchange): void {
 
 function purposeFor({ operation, request }: Exchange): Purpose {
   const { method = '', headers, url = '' } = request;
-  if (operation.id !== 'proxy') return purposeOf(operation, method, '', false);
+  if (operation.purpose !== 'path') return operation.purpose;
   const { 'content-length': length = '0', 'transfer-encoding': coding } = headers;
   return purposeOf(operation, method, pathOnly(url), length === '0' && coding === undefined);
 }

@@ -23,7 +23,7 @@ function refuseInline(x: Exchange): void {
     );
   }
   // Sluice's own store is no provider that a caller brings along.
-  const own = x.operation.family === 'J' && isManaged(x);
+  const own = x.operation.family === 'job' && isManaged(x);
   if (provider !== undefined && !provider.startsWith('@') && !own) {
     blocked(
       'inline_provider_blocked',

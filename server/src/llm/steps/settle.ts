@@ -29,7 +29,7 @@ function book(x: Exchange): void | Promise<void> {
   if (x.dryRun) return;
   const parts = partsOf(x);
   // Files, batches and jobs are free to ask for: what a job or batch used is told when it is known.
-  const objects = x.operation.family === 'J';
+  const objects = x.operation.family === 'job';
   if (parts.length === 0 && ((x.target !== null && x.attempts.length === 0) || (objects && !x.uncounted)))
     x.costMicros = 0;
   const accepted = x.tries > 0 || x.caching?.hit != null || (objects && x.outcome === 'ok');

@@ -12,7 +12,7 @@ const FOREIGN: ReadonlySet<OperationId> = new Set(['messages', 'count_tokens', '
 const bindings: Partial<Record<OperationId, Binding>> = {};
 for (const operation of Object.keys(OPERATIONS) as OperationId[]) {
   // Files, batches and jobs are not bindings: see `training`.
-  if (!FOREIGN.has(operation) && OPERATIONS[operation].family !== 'J') bindings[operation] = plainBinding(operation);
+  if (!FOREIGN.has(operation) && OPERATIONS[operation].family !== 'job') bindings[operation] = plainBinding(operation);
 }
 for (const operation of ['chat', 'completions'] as const) {
   bindings[operation] = {
