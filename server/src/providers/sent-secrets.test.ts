@@ -36,6 +36,20 @@ it('a key is found however JSON writes its characters, and what is written aroun
   expect(withoutSecrets('{"a":"pk\\/other \\u0041"}', [key])).toBe('{"a":"pk\\/other \\u0041"}');
 });
 
+it('every key of a text is hidden, however many stand in it and in whatever order', () => {
+  const keys = ['pk/first-1', 'pk/the-second-2', 'pk/3rd-one-3'];
+  const spelled = (key: string) => key.replace('/', '\\/').replace('-', '\\u002d');
+  for (const order of [
+    [0, 1, 2],
+    [2, 1, 0],
+    [1, 1, 0, 2, 1],
+  ]) {
+    const said = order.map((i) => `say \\"${spelled(keys[i] ?? '')}\\"`).join(' and ');
+    const shown = order.map(() => 'say \\"***\\"').join(' and ');
+    expect(withoutSecrets(`{"a":"${said}","b":1}`, keys)).toBe(`{"a":"${shown}","b":1}`);
+  }
+});
+
 it('a text of backslashes alone, or of half a key again and again, is read in time that grows with its length', () => {
   const time = (text: string) => {
     const before = performance.now();

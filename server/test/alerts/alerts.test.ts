@@ -215,6 +215,15 @@ describe('who is told', () => {
       emails: ['c@d.example'],
       webhook_url: expect.stringMatching(/^https:\/\/hooks\.example\/\*{7}[0-9a-f]{8}$/),
     });
+    // What is shown keeps what is stored; the mask of another address is none.
+    const { webhook_url } = (await shown()) as { webhook_url: string };
+    expect((await server.admin('PUT', path, { alerts: { webhook_url } })).status).toBe(200);
+    expect(await shown()).toMatchObject({ webhook_url });
+    for (const foreign of ['https://hooks.example/*******00000000', webhook_url.replace('hooks', 'other')]) {
+      const { status, body } = await server.admin('PUT', path, { alerts: { webhook_url: foreign } });
+      expect([status, JSON.stringify(body)]).toEqual([400, expect.stringContaining('webhook_url')]);
+    }
+    expect(await shown()).toMatchObject({ webhook_url });
     await server.admin('PUT', path, { alerts: { webhook_url: null } });
     expect(await shown()).toEqual({ emails: ['c@d.example'], webhook_url: null });
     await server.admin('PUT', path, { alerts: null });

@@ -199,6 +199,26 @@ describe('through the gateway', () => {
     expect(answer.choices[0]?.message.content).toBe('hello');
   });
 
+  it.each(['eastus2', 'westeurope'])(
+    'an endpoint of the caller lies in the region that a header names: %s',
+    async (region) => {
+      const answer = await server.call(
+        '/chat/completions',
+        { model: 'llama-3', messages: [{ role: 'user', content: 'Hi' }] },
+        {
+          authorization: `Bearer ${KEY}`,
+          'x-gateway-provider': 'azure-ai',
+          'x-gateway-azure-endpoint-name': 'llama-prod',
+          'x-gateway-azure-region': region,
+          'x-gateway-dry-run': 'true',
+        },
+      );
+      expect(await answer.json()).toMatchObject({
+        request: { url: expect.stringContaining(`https://llama-prod.${region}.models.ai.azure.com/`) },
+      });
+    },
+  );
+
   it.each([
     'x-gateway-azure-region',
     'x-gateway-azure-cloud',

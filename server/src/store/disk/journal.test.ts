@@ -270,6 +270,19 @@ describe('journal', () => {
     expect(journal.dropped).toBe(2);
   });
 
+  it('takes records again only when a tenth of its bound is free, so that it does not stop and start at each record', async () => {
+    const { journal, append } = await setup({ maxBytes: 10_000 });
+    const line = JSON.stringify('x'.repeat(488));
+    while (!journal.failing) await append(line);
+    const full = journal.depth();
+    const { segment } = journal.tail();
+    // To a byte more than nine tenths, and then to nine tenths.
+    journal.shippedTo({ segment, offset: full - 9_001 });
+    expect([journal.depth(), journal.failing]).toEqual([9_001, true]);
+    journal.shippedTo({ segment, offset: full - 9_000 });
+    expect([journal.depth(), journal.failing]).toEqual([9_000, false]);
+  });
+
   it('writes what is queued when it closes; what comes later is dropped, counted and called back', async () => {
     const { journal, append, text } = await setup();
     const queued = append('{"i":1}');
