@@ -1,10 +1,16 @@
 /** What probes say of a node, and of each thing it works with. */
+import fastify from 'fastify';
 import { describe, expect, it } from 'vitest';
+import { openProbes } from '../src/compose/health.ts';
 import { type Dependency, readinessOf } from '../src/http/health.ts';
 import { TestClock } from '../src/kernel/clock.ts';
+import { silentLog } from '../src/kernel/log.ts';
+import { startWatch } from '../src/runtime/watch.ts';
+import type { Tables } from '../src/store/ports.ts';
 import { eventually } from './support/budgets.ts';
 import { ownRedisMissing, startRedis } from './support/redis.ts';
 import { startServer } from './support/server.ts';
+import { temporaryTables } from './support/tables.ts';
 
 describe('readiness', () => {
   const list = (away: string, fails: Dependency['check']): Dependency[] =>
@@ -73,6 +79,49 @@ it('a node alone names what it works with, and the operator sees the same', asyn
     });
   } finally {
     await server.stop();
+  }
+});
+
+it('names the feed of changes as away when it was not read for five seconds, stays ready, and says when it is back', async () => {
+  const clock = new TestClock();
+  const tables = await temporaryTables(clock);
+  const app = fastify();
+  let away = false;
+  const feed = Object.assign(Object.create(tables) as Tables, {
+    lastChange: () => tables.lastChange(),
+    onChangeHint: () => () => {},
+    changesAfter: (async (seq, limit) => {
+      if (away) throw new Error('away');
+      return tables.changesAfter(seq, limit);
+    }) satisfies Tables['changesAfter'],
+  });
+  const watch = await startWatch({ tables: feed, feed: null, clock, log: silentLog, apply() {} });
+  try {
+    const ping = async () => true;
+    const common = { config: { unrecorded: 'refuse' }, clock, version: '1' };
+    const parts = {
+      stores: { tables: { ping }, logs: { ping } },
+      shared: { redis: null },
+      spools: { journal: { failing: false }, settlements: { state: { failing: false } } },
+      kept: { watch },
+      front: { app, draining: false },
+    };
+    type Open = Parameters<typeof openProbes>;
+    const ask = openProbes(common as unknown as Open[0], parts as unknown as Open[1]);
+    const feedIs = async (state: string) =>
+      expect(await ask()).toMatchObject({ ready: true, dependencies: { store: 'ok', feed: state } });
+    away = true;
+    clock.jump(4_999);
+    await feedIs('ok');
+    clock.jump(1);
+    await feedIs('away');
+    away = false;
+    await watch.catchUp();
+    await feedIs('ok');
+  } finally {
+    await watch.close();
+    await app.close();
+    await tables.close();
   }
 });
 

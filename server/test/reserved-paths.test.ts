@@ -4,6 +4,7 @@ import { RESERVED_AREAS } from '../src/admin/route.ts';
 import { ACTIONS } from '../src/resources/catalog.ts';
 import type { Answer } from './support/admin.ts';
 import { startServer, type TestServer } from './support/server.ts';
+import { sendJson, startUpstream } from './support/upstream.ts';
 
 let server: TestServer;
 beforeAll(async () => {
@@ -42,6 +43,42 @@ describe('a path of the administration that is no route', () => {
       expect([status, body.error.code]).toEqual([404, 'AB08']);
     }
   });
+
+  it.each(['anthropic', 'mistral-ai', 'groq'])(
+    'graders and permissions of checkpoints, which %s does not have, are refused by name and sent nowhere',
+    async (provider) => {
+      const upstream = await startUpstream((_request, response) => sendJson(response, 200, {}));
+      const here = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}` });
+      try {
+        const slug = await here.provider({ id: provider, host: `${upstream.url}/v1` });
+        for (const [method, path] of [
+          ['POST', 'alpha/graders/run'],
+          ['POST', 'alpha/graders/validate'],
+          ['GET', 'checkpoints/c/permissions'],
+          ['DELETE', 'checkpoints/c/permissions/p'],
+        ] as const) {
+          const answer = await fetch(`${here.url}/v1/fine_tuning/${path}`, {
+            method,
+            headers: {
+              'x-gateway-api-key': here.first.workspace_api_key,
+              'x-gateway-provider': `@${slug}`,
+              'content-type': 'application/json',
+            },
+            ...(method === 'POST' ? { body: '{}' } : {}),
+          });
+          const text = await answer.text();
+          expect([answer.status, text], path).toEqual([
+            501,
+            expect.stringContaining(`Provider ${provider} has no graders`),
+          ]);
+        }
+        expect(upstream.received).toEqual([]);
+      } finally {
+        await here.stop();
+        await upstream.stop();
+      }
+    },
+  );
 
   it('a path that a provider could have is passed on', async () => {
     const { status, body } = await get('/v1/some_new_thing', server.first.workspace_api_key);
