@@ -1,45 +1,25 @@
 /** A user's own address, on a whole server with a real mail server: it changes when the link in the mail is opened. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type MailSink, mailSink } from './support/mail-sink.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import { type MailingServer, startMailingServer } from './support/mailing-server.ts';
+import { startServer } from './support/server.ts';
 
 const PUBLIC_URL = 'https://sluice.example';
-let sink: MailSink;
-let server: TestServer;
+let server: MailingServer;
 
 beforeAll(async () => {
-  sink = await mailSink();
-  server = await startServer({
-    SLUICE_SMTP_URL: `smtp://127.0.0.1:${sink.port}`,
-    SLUICE_MAIL_FROM: 'Sluice <sluice@x.example>',
-    SLUICE_PUBLIC_URL: PUBLIC_URL,
-  });
+  server = await startMailingServer(PUBLIC_URL);
 });
 afterAll(async () => {
   await server?.stop();
-  await sink?.close();
 });
 
 type Headers = Record<string, string>;
-interface Answer {
-  readonly status: number;
-  readonly text: string;
-  readonly cookie: string;
-}
-async function send(method: string, path: string, body: unknown, headers: Headers = {}, on = server): Promise<Answer> {
-  const answer = await fetch(`${on.url}${path}`, {
-    method,
-    headers: { 'content-type': 'application/json', origin: PUBLIC_URL, ...headers },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  });
-  const cookie = answer.headers.get('set-cookie')?.split(';', 1)[0] ?? '';
-  return { status: answer.status, text: await answer.text(), cookie };
-}
-const useLink = (link: unknown, on = server) =>
+const send: MailingServer['send'] = (...request) => server.send(...request);
+const useLink = (link: unknown, on = server.url) =>
   send('POST', '/console/api/session', { token: String(link).split('#')[1] }, {}, on);
-async function signIn(id: string, on = server): Promise<Headers> {
+async function signIn(id: string, on: Pick<MailingServer, 'admin' | 'url'> = server): Promise<Headers> {
   const made = await on.admin('POST', `/admin/users/${id}/sign-in-link`);
-  const answer = await useLink(made.body.sign_in_link, on);
+  const answer = await useLink(made.body.sign_in_link, on.url);
   return { cookie: answer.cookie, 'x-csrf-token': (JSON.parse(answer.text) as { csrf_token: string }).csrf_token };
 }
 let people = 0;
@@ -53,15 +33,13 @@ async function member(): Promise<{ id: string; email: string; headers: Headers }
   return { id: session.user.id, email, headers: await signIn(session.user.id) };
 }
 const emailOf = async (id: string) => (await server.admin('GET', `/admin/users/${id}`)).body.email;
-const put = (id: string, body: unknown, headers: Headers, on = server) =>
+const put = (id: string, body: unknown, headers: Headers, on = server.url) =>
   send('PUT', `/v1/admin/users/${id}`, body, headers, on);
-const mailsTo = (email: string) => sink.mails.filter(({ to }) => to.includes(email));
 /** The token of the newest link that was mailed to this address, once so many mails are there. */
 async function mailed(email: string, count = 1): Promise<string> {
-  await expect.poll(() => mailsTo(email).length, { timeout: 10_000 }).toBe(count);
-  const text = (mailsTo(email).at(-1)?.raw ?? '').replace(/=\r\n/g, '').replaceAll('=3D', '=');
-  return /https:\/\/sluice\.example\/console\/email#(\S+)/.exec(text)?.[1] ?? '';
+  return tokenIn((await server.mailed(email, count)).at(-1));
 }
+const tokenIn = (text = '') => /https:\/\/sluice\.example\/console\/email#(\S+)/.exec(text)?.[1] ?? '';
 const confirm = (token: string, headers: Headers) => send('POST', '/console/api/email', { token }, headers);
 
 it('a member changes the own address and name without any scope, and nothing else', async () => {
@@ -79,8 +57,7 @@ it('a member changes the own address and name without any scope, and nothing els
   expect((await send('GET', '/console/api/session', undefined, ada.headers)).status).toBe(200);
   expect((await send('GET', '/console/api/session', undefined, elsewhere)).status).toBe(401);
   expect((await useLink(link.body.sign_in_link)).status).toBe(401);
-  await expect.poll(() => mailsTo(ada.email).length, { timeout: 10_000 }).toBe(1);
-  expect(mailsTo(ada.email)[0]?.raw).toContain('ada@new.example');
+  expect((await server.mailed(ada.email))[0]).toContain('ada@new.example');
   expect((await confirm(token, ada.headers)).status).toBe(409);
 
   const range = 'start_time=2020-01-01T00:00:00Z&end_time=2099-01-01T00:00:00Z';
@@ -125,11 +102,7 @@ it('of two users who want one address at the same moment one gets it', async () 
   const [ada, eve] = [await member(), await member()];
   expect((await put(ada.id, { email: eve.email }, ada.headers)).status).toBe(409);
   for (const one of [ada, eve]) expect((await put(one.id, { email: 'g@new.example' }, one.headers)).status).toBe(200);
-  await mailed('g@new.example', 2);
-  const tokens = mailsTo('g@new.example').map(({ raw }) => {
-    const text = raw.replace(/=\r\n/g, '').replaceAll('=3D', '=');
-    return /console\/email#(\S+)/.exec(text)?.[1] ?? '';
-  });
+  const tokens = (await server.mailed('g@new.example', 2)).map(tokenIn);
   const userOf = (token: string) => JSON.parse(Buffer.from(token.split('.')[0] ?? '', 'base64url').toString()).user_id;
   const answers = await Promise.all(
     [ada, eve].map((one) => confirm(tokens.find((token) => userOf(token) === one.id) ?? '', one.headers)),
@@ -148,7 +121,7 @@ it('without a mail server the answer names the command', async () => {
   const plain = await startServer({ SLUICE_PUBLIC_URL: PUBLIC_URL });
   try {
     const headers = await signIn(plain.first.user_id, plain);
-    const answer = await put(plain.first.user_id, { email: 'ada@x.example' }, headers, plain);
+    const answer = await put(plain.first.user_id, { email: 'ada@x.example' }, headers, plain.url);
     expect(answer.status).toBe(400);
     expect(answer.text).toContain('npm run sluice -- user-email owner@localhost.invalid ada@x.example');
   } finally {
