@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import fastify, { type FastifyInstance } from 'fastify';
+import fastify, { type FastifyInstance, type onRequestHookHandler } from 'fastify';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { applyAliases, stripIngress } from './headers.ts';
@@ -73,6 +73,16 @@ export function createApp(options: AppOptions): FastifyInstance {
   // The data plane passes bodies through and the administration handler reads them itself, with its own limits.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+  // The router takes the nothing behind a last slash for a parameter: `/v1/providers/` names no provider.
+  app.addHook('onRoute', (route) => {
+    if (!/\/:\w+$/.test(route.url)) return;
+    const last = route.url.slice(route.url.lastIndexOf(':') + 1);
+    const named: onRequestHookHandler = (request, reply, done) => {
+      if ((request.params as Record<string, string>)[last] === '') reply.callNotFound();
+      else done();
+    };
+    route.onRequest = [named, ...[route.onRequest ?? []].flat()];
+  });
   app.setNotFoundHandler((request, reply) => {
     reply.hijack();
     const { method = '', url = '', headers } = request.raw;
