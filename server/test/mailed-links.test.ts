@@ -68,6 +68,25 @@ describe('a server with a mail server', () => {
     expect(users).toEqual([first.user_id, second.user_id]);
   });
 
+  it('shows names of organisations so that no mail program makes a link of them', async () => {
+    const names = [
+      'https://evil.example/x?y=1',
+      'www.evil.example',
+      'sign-in@evil.example',
+      'evil。example',
+      'a\u200b:',
+      '…',
+    ];
+    const plain = ['O’Neil & Sons, St Anna-Hospital', 'Größe 2', '株式会社'];
+    for (const name of [...names, ...plain]) await organisation(name, 'many@x.example');
+    await post('sign-in-link', { email: 'many@x.example' });
+    const [text = ''] = await server.mailed('many@x.example');
+    expect(text.match(LINK)).toHaveLength(names.length + plain.length);
+    expect(text.replaceAll(LINK, '').replace(/:$/gm, '')).not.toMatch(/[:/@。]|\S\.\S/);
+    for (const name of ['https evil example x y=1', 'sign-in evil example', 'a', ...plain])
+      expect(text).toContain(`\n${name}:\n`);
+  });
+
   it('refuses another origin, and what is no address', async () => {
     const from = await post('sign-in-link', { email: 'ada@acme.example' }, { origin: 'https://attacker.example' });
     expect(from.status).toBe(403);

@@ -44,6 +44,17 @@ const MOST_ORGANISATIONS = 20;
 
 type Place = { readonly user: Row<'users'>; readonly organisation: string };
 
+/**
+ * The name of an organisation as words alone: its owner chose it, and mail programs make a link of `evil.example`,
+ * `https://…` and `a@b`. A name without a letter or digit is the slug.
+ */
+function plainName({ name, slug }: Row<'organisations'>): string {
+  const words = name
+    .replace(/[\p{C}\p{Z}\p{P}]+/gu, (marks) => (/^(?:[-'’]|,? | ?& ?)$/.test(marks) ? marks : ' '))
+    .trim();
+  return /[\p{L}\p{N}]/u.test(words) ? words : slug;
+}
+
 export class MailedLinks {
   readonly #deps: MailedLinksDeps;
   #waiting = 0;
@@ -109,7 +120,7 @@ export class MailedLinks {
       const places: Place[] = [];
       for (const user of users) {
         const organisation = await tx.find('organisations', { id: user.organisation_id, status: 'active' });
-        if (organisation) places.push({ user, organisation: organisation.name.replace(/\p{Cc}+/gu, ' ') });
+        if (organisation) places.push({ user, organisation: plainName(organisation) });
       }
       return places;
     });

@@ -7,7 +7,7 @@ import type { Notes } from '../kernel/notes.ts';
 import { addressBytes, isLoopback, isNeverTrusted, isPublic, sameAddress } from './addresses.ts';
 import { type Connect, createConnect } from './connect.ts';
 import { createDns, type DnsResolver } from './dns.ts';
-import { isInternalName, isRefusedName, nameFault, REFUSED_PORTS } from './names.ts';
+import { isInternalName, isInternational, isRefusedName, nameFault, REFUSED_PORTS } from './names.ts';
 import { compileTrustedHosts } from './trusted-hosts.ts';
 
 export type { Connect } from './connect.ts';
@@ -100,6 +100,18 @@ const placeOf = (hostname: string, port: number): string =>
 const remedy = (hostname: string, port: number): string =>
   `to allow it, the operator adds ${placeOf(hostname, port)} to SLUICE_TRUSTED_HOSTS and restarts Sluice`;
 
+/** Why a name may not be called, as a sentence, or null. */
+function hostFault(hostname: string, port: number, trusted: boolean): string | null {
+  const fault = nameFault(hostname);
+  if (fault !== null) return `The host of the URL ${fault}`;
+  if (isRefusedName(hostname)) return `The host ${hostname} is never reachable`;
+  if (trusted) return null;
+  if (isInternational(hostname)) {
+    return `The host ${placeOf(hostname, port)} has internationalised (xn--) labels; ${remedy(hostname, port)}`;
+  }
+  return isInternalName(hostname) ? `The host ${placeOf(hostname, port)} is internal; ${remedy(hostname, port)}` : null;
+}
+
 export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
   const { clock } = options;
   const trust = compileTrustedHosts(options.trustedHosts);
@@ -189,12 +201,8 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
     const bytes = addressBytes(hostname);
     const trusted = trust.host(hostname, port);
     if (bytes === null) {
-      const fault = nameFault(hostname);
-      if (fault) return refuse(`The host of the URL ${fault}`);
-      if (isRefusedName(hostname)) return refuse(`The host ${hostname} is never reachable`);
-      if (!trusted && isInternalName(hostname)) {
-        return refuse(`The host ${placeOf(hostname, port)} is internal; ${remedy(hostname, port)}`);
-      }
+      const fault = hostFault(hostname, port, trusted);
+      if (fault) return refuse(fault);
     } else {
       const fault = addressFault(bytes, hostname, port, trusted);
       if (fault) return refuse(`The host ${placeOf(hostname, port)} ${fault}`);
@@ -233,12 +241,8 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
     if (literal !== null) {
       list = [hostname];
     } else {
-      const fault = nameFault(hostname);
-      if (fault) throw refuse(`The host of the URL ${fault}`);
-      if (isRefusedName(hostname)) throw refuse(`The host ${hostname} is never reachable`);
-      if (!trusted && isInternalName(hostname)) {
-        throw refuse(`The host ${placeOf(hostname, port)} is internal; ${remedy(hostname, port)}`);
-      }
+      const fault = hostFault(hostname, port, trusted);
+      if (fault) throw refuse(fault);
       const localhost = hostname === 'localhost' || hostname.endsWith('.localhost');
       list = localhost ? ['127.0.0.1', '::1'] : await dns.lookup(hostname, organisationId, trusted);
     }

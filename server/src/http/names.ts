@@ -79,6 +79,11 @@ export function isInternalName(host: string): boolean {
   return !host.includes('.') || under(host, internalSuffixes);
 }
 
+/** Whether a lower-case host has an internationalised label, which may look like another name; refused unless trusted. */
+export function isInternational(host: string): boolean {
+  return /(?:^|\.)xn--/.test(host);
+}
+
 /** Why a lower-case host is not a usable domain name, or null. The text completes "The host …". */
 export function nameFault(host: string): string | null {
   if (host.endsWith('.')) return 'must not end in a dot';
@@ -88,7 +93,6 @@ export function nameFault(host: string): string | null {
   for (const label of labels) {
     if (label.length === 0) return 'has an empty label';
     if (label.length > 63) return 'has a label longer than 63 characters';
-    if (label.startsWith('xn--')) return 'must not use internationalised (xn--) labels';
     if (!/^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$/.test(label)) return 'is not a valid domain name';
   }
   return null;

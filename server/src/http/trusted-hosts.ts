@@ -1,3 +1,4 @@
+import { domainToASCII } from 'node:url';
 import { addressBytes, inRange, isNeverTrusted, parseRange, type Range } from './addresses.ts';
 import { isRefusedName, nameFault } from './names.ts';
 
@@ -61,12 +62,20 @@ function parseEntry(entry: string): Entry {
   const bytes = addressBytes(host);
   if (bytes !== null) return { text, port, range: { bytes, bits: bytes.length * 8 } };
   const wildcard = host.startsWith('*.');
-  const name = wildcard ? host.slice(2) : host;
+  const name = canonicalName(wildcard ? host.slice(2) : host);
   // A name that ends in a number is read as an address by URL parsers and could never match.
   if (nameFault(name) !== null || /(^|\.)(\d+|0x[0-9a-f]*)$/.test(name)) {
     throw malformed(entry, 'is not a host, host:port or address range');
   }
-  return { text, port, name, wildcard: wildcard || name === 'localhost' };
+  const canonical = `${wildcard ? '*.' : ''}${name}${port === null ? '' : `:${port}`}`;
+  return { text: canonical, port, name, wildcard: wildcard || name === 'localhost' };
+}
+
+/** An internationalised name as URLs have it, `bücher.example` as `xn--bcher-kva.example`; empty for none that is valid. */
+function canonicalName(name: string): string {
+  if (!/[^\0-\x7f]|(?:^|\.)xn--/.test(name)) return name;
+  // Node parses a whole URL for it: what ends a host there must not be in it.
+  return /^[a-z0-9._\-\u{80}-\u{10ffff}]+$/u.test(name) ? domainToASCII(name) : '';
 }
 
 /**
