@@ -205,7 +205,11 @@ test('a record is shown to the user who made the request and to nobody else', as
   ];
   const own = await call('GET', '/console/api/records/t1', { headers });
   expect(own.json.record).toMatchObject({ id: 'r1', trace_id: 't1', cost_micros: 7 });
-  records = records.map((record) => ({ ...record, user_id: people.member.id }));
+  const colleagues = { ...records[0], id: 'r2', seq: 2, time: 2, user_id: people.member.id } as StoredLog;
+  // A colleague’s newer request with the same trace id does not hide it.
+  records = [colleagues, ...records];
+  expect((await call('GET', '/console/api/records/t1', { headers })).json.record).toMatchObject({ id: 'r1' });
+  records = [colleagues];
   expect((await call('GET', '/console/api/records/t1', { headers })).json.record).toBeNull();
   records = [];
   expect((await call('GET', '/console/api/records/t1', { headers })).json.record).toBeNull();
