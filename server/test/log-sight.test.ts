@@ -210,6 +210,47 @@ describe('counters of usage limits, which name the callers that they count', () 
   });
 });
 
+describe('a reset of the usage of a value', () => {
+  it.each([
+    ['managersViewAllData', 'manager'],
+    ['managersViewLogMetadata', 'manager'],
+  ])('tells a manager the same with %s off whether or not the value has sent requests', async (setting, whom) => {
+    const { organisation_id, workspace_id } = on.admin.a;
+    const made = await on.admin.call('POST', '/v1/policies/usage-limits', {
+      body: {
+        workspace_id,
+        conditions: [{ key: 'workspace_id', value: workspace_id }],
+        group_by: [{ key: 'metadata._user' }],
+        type: 'cost',
+        credit_limit: 1,
+      },
+    });
+    const { id } = made.body;
+    const counter = {
+      ...tenantRows(organisation_id, workspace_id).usage_buckets,
+      id: crypto.randomUUID(),
+      owner_id: id,
+    };
+    const seen = `metadata._user:${SECRET}`;
+    await on.admin.tables.systemWrite((tx) => tx.insert('usage_buckets', { ...counter, value_key: seen, used: 7 }));
+    const used = async () =>
+      (await on.admin.tables.systemRead((tx) => tx.find('usage_buckets', { id: counter.id })))?.used;
+    const manager = await person(whom as Role, ['policies.update']);
+    const reset = async (value: string) => {
+      const path = `/v1/policies/usage-limits/${id}?workspace_id=${workspace_id}`;
+      const { status, text } = await manager.call('PUT', path, { reset_usage_for_value: value });
+      return [status, text];
+    };
+    await withSetting(setting, async () => {
+      const unknown = await reset('metadata._user:somebody-else');
+      expect(await used()).toBe(7);
+      expect(await reset(seen)).toEqual(unknown);
+      expect([unknown[0], await used()]).toEqual([200, 0]);
+    });
+    expect((await reset('metadata._user:somebody-else'))[0]).toBe(400);
+  });
+});
+
 describe('every switch of the security settings', () => {
   it.each(SECURITY_KEYS)('%s changes what somebody may do or see', (key) => {
     const views = (security: SecuritySettings) =>

@@ -46,10 +46,20 @@ export function withoutMetadata<T>(sight: Sight, record: Readonly<Record<string,
   return hide(answer, names) as T;
 }
 
+/** The setting that keeps the requests of all callers, added up or one by one, from this one; null for none. */
+async function keptBy(call: Caller, workspaceId: string): Promise<string | null> {
+  const { ownOnly, noMetadata } = await sightOf(call, workspaceId);
+  return ownOnly ?? noMetadata;
+}
+
+/** Whether the caller may read what adds up the requests of all callers. */
+export async function seesAll(call: Caller, workspaceId: string): Promise<boolean> {
+  return (await keptBy(call, workspaceId)) === null;
+}
+
 /** Refuses with 403 what adds up the requests of all callers, to those who may not see them. */
 export async function checkSeesAll(call: Caller, workspaceId: string): Promise<void> {
-  const { ownOnly, noMetadata } = await sightOf(call, workspaceId);
-  const setting = ownOnly ?? noMetadata;
+  const setting = await keptBy(call, workspaceId);
   if (setting === null) return;
   throw new SluiceError(
     'forbidden',

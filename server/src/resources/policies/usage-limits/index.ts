@@ -11,7 +11,7 @@ import { type Patch, refuse, requireWorkspace } from '../../common.ts';
 import { defineResource, emptyAnswer, findRow, listOf, notFound } from '../../define.ts';
 import { queryBoolean, queryInteger, tenantFields, utcMidnight } from '../../fields.ts';
 import { foresight } from '../../foresight.ts';
-import { checkSeesAll } from '../../logs/sight.ts';
+import { checkSeesAll, seesAll } from '../../logs/sight.ts';
 import type { Action, AnyAction, Call } from '../../resource.ts';
 import { shownUrl, storedUrl } from '../../secret-url.ts';
 import { text, toIso, toIsoOrNull } from '../../shapes.ts';
@@ -202,7 +202,8 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
     const buckets = await tx.list('usage_buckets', {
       where: { ...ofPolicy(row), value_key: body.reset_usage_for_value },
     });
-    if (buckets.length === 0)
+    // A refusal says whether the value has sent requests: it is for those who may read the counters.
+    if (buckets.length === 0 && (await seesAll(call, row.workspace_id)))
       throw refuse(
         'reset_usage_for_value',
         'names no value key of this policy; GET /v1/policies/usage-limits/{id}/entities lists them',
