@@ -34,7 +34,10 @@ describe('a path without its last name', () => {
     expect([status, text], text).toEqual([404, expect.stringContaining(`Unknown path ${path}`)]);
   });
 
-  it.each(['providers', 'configs', 'models', 'files', 'policies/usage-limits'])('names the list of %s', async (list) => {
-    expect((await send('GET', `/v1/${list}/?limit=1`)).text).toContain(`Did you mean GET /v1/${list}?`);
-  });
+  it.each(['providers', 'configs', 'models', 'files', 'policies/usage-limits'])(
+    'names the list of %s',
+    async (list) => {
+      expect((await send('GET', `/v1/${list}/?limit=1`)).text).toContain(`Did you mean GET /v1/${list}?`);
+    },
+  );
 });

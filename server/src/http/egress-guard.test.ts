@@ -363,6 +363,33 @@ describe('trusted hosts', () => {
     expect(message).not.toContain('\n');
   });
 
+  it.each([
+    ['xn--bcher-kva.example', 'http://xn--bcher-kva.example', ['xn--bcher-kva.example']],
+    ['Bücher.Example:8080', 'http://xn--bcher-kva.example:8080', ['xn--bcher-kva.example:8080']],
+    ['https://XN--BCHER-KVA.example/v1', 'http://xn--bcher-kva.example', ['xn--bcher-kva.example']],
+    ['*.bücher.example', 'http://api.xn--bcher-kva.example', ['*.xn--bcher-kva.example']],
+  ])('takes the internationalised name %s in the form that URLs have', (entry, url, kept) => {
+    expect(parseTrustedHosts(entry)).toEqual(kept);
+    expect(guardOf(entry).check(url, OPEN).trusted).toBe(true);
+    expect(refusal(() => guardOf().check(url, OPEN)).message).toContain('SLUICE_TRUSTED_HOSTS');
+    expect(refusal(() => guardOf(entry).check('https://xn--e1afmkfd.com', OPEN)).message).toContain(
+      'internationalised',
+    );
+  });
+
+  it.each(['１２７.0.0.1', 'ä@host.example', 'ä#.example', 'xn--a-ä.example', 'bü cher.example', 'ä%2e.example'])(
+    'stops the start for %j, which no URL has as its host',
+    (entry) => expect(() => parseTrustedHosts(entry)).toThrow('is not a host'),
+  );
+
+  it('connects to an internationalised name that is trusted', async () => {
+    const { port } = await listen();
+    const { resolver } = fakeDns({ 'xn--bcher-kva.example': ['127.0.0.1'] });
+    const host = 'xn--bcher-kva.example';
+    expect(await connect(guardOf('bücher.example', resolver), host, port)).toBe('127.0.0.1');
+    expect(await connect(guardOf('', resolver), host, port)).toBeInstanceOf(SluiceError);
+  });
+
   it('reads an empty list, spaces and upper case', () => {
     expect(parseTrustedHosts('')).toEqual([]);
     expect(parseTrustedHosts(' , ')).toEqual([]);
