@@ -59,7 +59,10 @@ export async function startMailingServer(publicUrl: string): Promise<MailingServ
 
 /** The text of a mail as a reader sees it: without headers, and decoded. */
 function textOf({ raw }: SinkMail): string {
-  const body = raw.split('\r\n\r\n').slice(1).join('\n\n').replace(/=\r\n/g, '');
+  const body = raw
+    .slice(raw.indexOf('\r\n\r\n') + 4)
+    .replace(/=\r\n/g, '')
+    .replaceAll('\r\n', '\n');
   const bytes = body.replace(/=([0-9A-F]{2})/g, (_code, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
   return /^content-transfer-encoding: quoted-printable/im.test(raw) ? Buffer.from(bytes, 'latin1').toString() : body;
 }
