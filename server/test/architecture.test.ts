@@ -467,7 +467,6 @@ describe('what files give to others', () => {
     'guardrails/tool-calls.ts toolCallRefusal',
     'guardrails/tool-calls.ts toolGuardrails',
     'http/body-slabs.ts idleSlabBytes',
-    'jobs/alerts/deliver.ts deliverDue',
     'kernel/clock.ts TestClock',
     'operations/tokens.ts countTokensSync',
     'resources/claim-limits.ts claimLimits',

@@ -2,7 +2,6 @@
 import { purgeIdempotencyKeys } from '../../src/admin/idempotency.ts';
 import { ConsoleSessions } from '../../src/auth/console-session.ts';
 import { systemTenant } from '../../src/auth/tenant.ts';
-import { deliverDue, removeOld } from '../../src/jobs/alerts/deliver.ts';
 import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
 import { dueRows, freeRows, nextDue } from '../../src/jobs/claim.ts';
 import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
@@ -19,6 +18,7 @@ import { linesWithResult } from '../../src/training/managed/batch-lines.ts';
 import { addFile, bytesOf } from '../../src/training/managed/file-rows.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
 import { plainVault } from '../support/admin.ts';
+import { alertTurn } from '../support/alert-turn.ts';
 import { ratePolicyRow } from '../support/policies.ts';
 import { loadWorkspace } from '../support/workspace-rows.ts';
 import type { Size, Store } from './stores.ts';
@@ -224,8 +224,8 @@ export const LAWS: readonly Law[] = [
     law: 'constant',
     run: async (store) => {
       await raiseAlerts(alerts(store));
-      await removeOld(store.admin.tables);
-      for (const channel of ['webhook', 'email'] as const) await deliverDue(alerts(store), channel, signal());
+      // Removes old deliveries, too.
+      await alertTurn(alerts(store));
     },
   },
   {

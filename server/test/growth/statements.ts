@@ -6,7 +6,7 @@ import { purgeIdempotencyKeys } from '../../src/admin/idempotency.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { ConsoleSessions } from '../../src/auth/console-session.ts';
 import { systemTenant } from '../../src/auth/tenant.ts';
-import { deliverDue, removeOld } from '../../src/jobs/alerts/deliver.ts';
+import { removeOld } from '../../src/jobs/alerts/deliver.ts';
 import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
 import { dueRows, freeRows, nextDue } from '../../src/jobs/claim.ts';
 import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
@@ -21,6 +21,7 @@ import { type FileServices, ManagedFiles } from '../../src/training/managed/file
 import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
 import { build, ROWS, readRoutes } from '../matrix/routes.ts';
 import { plainVault } from '../support/admin.ts';
+import { alertTurn } from '../support/alert-turn.ts';
 import { migratedDatabase } from '../support/postgres.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 import { loadWorkspace } from '../support/workspace-rows.ts';
@@ -119,8 +120,8 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
     'usage sweep': () => sweepBooks({ tables, clock: systemClock }),
     alerts: () => raiseAlerts({ tables, log: silentLog, clock: systemClock, macs: plainVault, publicUrl: () => '' }),
     'old alerts': () => removeOld(tables),
-    'alert delivery': async () => {
-      const options = {
+    'alert delivery': () =>
+      alertTurn({
         tables,
         clock: systemClock,
         log: silentLog,
@@ -128,11 +129,7 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
         open: async () => 'https://example.com',
         mailer: null,
         post: async () => 200,
-      };
-      for (const channel of ['webhook', 'email'] as const) {
-        await deliverDue(options, channel, new AbortController().signal);
-      }
-    },
+      }),
     'key rotation': async () => {
       matrix.undo('audit');
       const { id } = a1.objects.api_key;

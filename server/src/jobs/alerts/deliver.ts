@@ -116,12 +116,6 @@ async function serveChannel(options: DeliverOptions, channel: Channel, signal: A
   }
 }
 
-/** Sends what is due now and waits for it: one turn of the leader. */
-export async function deliverDue(options: DeliverOptions, channel: Channel, signal: AbortSignal): Promise<void> {
-  const lanes = new Lanes(options, channel, signal);
-  while (await lanes.fill()) await lanes.idle();
-}
-
 /**
  * Removes what was finished long ago, in the order of its age and in steps. A condition on `next_at` would lead SQLite to
  * read all that was ever delivered.
