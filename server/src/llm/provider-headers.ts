@@ -1,92 +1,61 @@
 import { SluiceError } from '../kernel/errors.ts';
+import type { RequestField } from '../providers/account.ts';
+import { ALL_FIELDS } from '../providers/accounts.ts';
 import type { Provider } from '../providers/provider.ts';
 import type { Exchange } from './exchange.ts';
 
-/**
- * Settings that say whose organisation, project or account is billed and read, and where. A caller may give one that a
- * stored account leaves open, and may not change one that it holds.
- */
-const PINS = [
-  'openai-organization',
-  'openai-project',
-  'vertex-project-id',
-  'vertex-region',
-  'aws-region',
-  'fireworks-account-id',
-  'workers-ai-account-id',
-  'snowflake-account',
+/** A setting that requests may say, and its header `x-gateway-<name>`. */
+interface Said extends RequestField {
+  readonly setting: string;
+  readonly header: string;
+  /** The provider's own header that says the same. */
+  readonly native: string | undefined;
+}
+
+/** Those of every provider. One that several providers have is there once. */
+const SAID: readonly Said[] = [
+  ...new Map(
+    ALL_FIELDS.flatMap(([setting, { request }]) =>
+      request === undefined
+        ? []
+        : [
+            [
+              setting,
+              { ...request, setting, header: `x-gateway-${setting.replaceAll('_', '-')}`, native: request.header },
+            ] as const,
+          ],
+    ),
+  ).values(),
 ];
-
-/** Provider settings a caller may send as `x-gateway-<name>` headers, by the setting they become. */
-const SETTINGS = [
-  ...PINS,
-  'anthropic-beta',
-  'anthropic-version',
-  'azure-resource-name',
-  'azure-deployment-id',
-  'azure-api-version',
-  'azure-model-name',
-  'azure-foundry-url',
-  'azure-endpoint-name',
-  'azure-deployment-name',
-  'azure-extra-params',
-  'aws-bedrock-model',
-  'huggingface-base-url',
-  'databricks-workspace',
-].map((name) => ({ header: `x-gateway-${name}`, setting: name.replaceAll('-', '_') }));
-
-/** Credentials of the caller's own: never beside stored ones, whose account they would change. */
-const IDENTITY = [
-  'aws-auth-type',
-  'aws-access-key-id',
-  'aws-secret-access-key',
-  'aws-session-token',
-  'aws-role-arn',
-  'aws-external-id',
-  'azure-ad-token',
-  'azure-auth-mode',
-  'azure-entra-tenant-id',
-  'azure-entra-client-id',
-  'azure-entra-client-secret',
-  'azure-entra-scope',
-  'azure-managed-client-id',
-  'azure-workload-client-id',
-  // Where the account lies: beside a stored one they would send its credential to another host.
-  'azure-cloud',
-  'azure-region',
-  'azure-deployment-type',
-  'vertex-auth-type',
-  'vertex-service-account-json',
-].map((name) => ({ header: `x-gateway-${name}`, setting: name.replaceAll('-', '_') }));
-
-/** Headers that point a call at another endpoint: refused in saved-only mode, ignored beside a stored credential. */
-export const REDIRECTING_HEADERS: readonly string[] = [
-  'x-gateway-huggingface-base-url',
-  'x-gateway-azure-foundry-url',
-  'x-gateway-databricks-workspace',
-  'x-gateway-azure-resource-name',
-  'x-gateway-azure-endpoint-name',
-  'x-gateway-snowflake-account',
-];
-const REDIRECTING = new Set(REDIRECTING_HEADERS);
 
 /** Settings that may be given beside a stored credential. */
-export const KEEPS_ACCOUNT: ReadonlySet<string> = new Set(
-  SETTINGS.filter(({ header }) => !REDIRECTING.has(header)).map(({ setting }) => setting),
+const BESIDE_STORED = SAID.filter(({ own, redirects }) => !own && !redirects);
+
+/** Headers that point a call at another endpoint: refused in saved-only mode, ignored beside a stored credential. */
+export const REDIRECTING_HEADERS: readonly string[] = SAID.filter(({ redirects }) => redirects).map(
+  ({ header }) => header,
 );
 
-/** See `PINS`: refused with another value than a stored account's. */
-export const PINNED_SETTINGS: readonly string[] = PINS.map((name) => name.replaceAll('-', '_'));
+/** Settings that may be given beside a stored credential. */
+export const KEEPS_ACCOUNT: ReadonlySet<string> = new Set(BESIDE_STORED.map(({ setting }) => setting));
 
-/** Pinned settings of an account that a header of its own holds as well. */
-const HELD_BY_HEADERS: Readonly<Record<string, string>> = {
-  'openai-organization': 'openai_organization',
-  'openai-project': 'openai_project',
-};
+/**
+ * Settings that say whose organisation, project or account is billed and read, and where. A caller may give one that a
+ * stored account leaves open; Sluice refuses another value than a stored account's.
+ */
+export const PINNED_SETTINGS: readonly string[] = SAID.filter(({ pinned }) => pinned).map(({ setting }) => setting);
+
+/** Pinned settings by the provider's own header, which accounts may hold as a header of their own. */
+const HELD_BY_HEADERS: ReadonlyMap<string, string> = new Map(
+  SAID.flatMap(({ native, setting }) => (native === undefined ? [] : [[native, setting]])),
+);
+const PIN_OF: ReadonlyMap<string, string> = new Map([
+  ...HELD_BY_HEADERS,
+  ...SAID.flatMap(({ bound, setting }) => (bound === undefined ? [] : [[bound, setting] as const])),
+]);
 
 /** The pinned setting that a provider's header, in lower case, says; undefined for other headers. */
-export const pinOf = (header: string): string | undefined =>
-  header === 'x-goog-user-project' ? 'vertex_project_id' : HELD_BY_HEADERS[header];
+export const pinOf = (header: string): string | undefined => PIN_OF.get(header);
 
 /** Settings of a stored account with the pins that only its other settings, or headers of its own, hold. */
 export function heldSettings(
@@ -96,7 +65,7 @@ export function heldSettings(
 ): Readonly<Record<string, unknown>> {
   const held: Record<string, unknown> = { ...provider.implied?.(settings) };
   for (const [name, value] of Object.entries(customHeaders)) {
-    const pin = HELD_BY_HEADERS[name.toLowerCase()];
+    const pin = HELD_BY_HEADERS.get(name.toLowerCase());
     if (pin !== undefined) held[pin] = value;
   }
   for (const [name, value] of Object.entries(settings)) if (value !== undefined && value !== '') held[name] = value;
@@ -128,8 +97,8 @@ export function pinRefused(slug: string, pin: string): SluiceError {
 /** Settings from request headers. With a stored credential only those that cannot move it to another host count. */
 export function headerSettings(x: Exchange, own: boolean): Record<string, string> {
   const out: Record<string, string> = {};
-  for (const { header, setting } of own ? [...SETTINGS, ...IDENTITY] : SETTINGS) {
-    if (!own && (x.snapshot?.blockInlineConfig || REDIRECTING.has(header))) continue;
+  if (!own && x.snapshot?.blockInlineConfig) return out;
+  for (const { header, setting } of own ? SAID : BESIDE_STORED) {
     const value = x.header(header);
     if (value !== undefined) out[setting] = value;
   }

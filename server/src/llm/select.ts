@@ -3,13 +3,13 @@
  * incomplete or contradictory with a message that says what is missing, and builds the compiled Target.
  */
 import { SluiceError } from '../kernel/errors.ts';
-import { isObject, type JsonObject } from '../kernel/json.ts';
+import type { JsonObject } from '../kernel/json.ts';
 import { nearest } from '../kernel/nearest.ts';
 import { looksLikeName, quotedName } from '../kernel/quoted.ts';
 import { Secret } from '../kernel/secret.ts';
 import { PROVIDERS, providerById } from '../providers/catalog.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
-import { type Config, SECRET_KEYS } from '../resources/configs/schema.ts';
+import { accountSettings, accountValue, type Config, SECRET_KEYS } from '../resources/configs/schema.ts';
 import { type OpenedStored, openAccount } from '../runtime/opened-account.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
 import { cachePolicy } from './cache/policy.ts';
@@ -297,7 +297,8 @@ function callerTarget(x: Exchange, selection: Selection, name: string, customHos
       `x-gateway-provider: ${provider.id} also needs Authorization: Bearer <provider token> beside x-gateway-api-key; for a stored credential use x-gateway-provider: @slug.`,
     );
   }
-  const sealed = selection.saved && SECRET_KEYS.some((name) => selection.config?.[name] !== undefined);
+  const sealed =
+    selection.saved && SECRET_KEYS.some((name) => accountValue(selection.config ?? {}, name) !== undefined);
   if (sealed && selection.config?.provider === undefined) {
     throw bad(
       'The saved config holds a credential and names no provider that it is for; save "provider" beside the credential.',
@@ -343,37 +344,12 @@ function checkDeployment(stored: StoredProvider, own: string | null, placed: Pla
   );
 }
 
-/** Names of a config's account settings where the provider's differ. */
-const RENAMED: Readonly<Record<string, string>> = {
-  resource_name: 'azure_resource_name',
-  deployment_id: 'azure_deployment_id',
-  api_version: 'azure_api_version',
-};
-
 /**
  * Cloud and account settings a config may carry beside its routing keys. Beside a stored credential (`own` false) only
  * those count that can neither change the account nor move it to another host.
  */
-function configSettings(config: Config | null, own: boolean): Record<string, unknown> {
-  if (config === null) return {};
-  const out: Record<string, unknown> = {};
-  for (const [key, value] of Object.entries(config)) {
-    const name = RENAMED[key] ?? key;
-    if (key === 'deployments') out.azure_deployment_config = asDeployments(value);
-    else if (own ? /^(openai|azure|aws|vertex|anthropic)_/.test(name) : KEEPS_ACCOUNT.has(name)) out[name] = value;
-  }
-  return out;
-}
-
-function asDeployments(value: unknown): unknown {
-  if (!Array.isArray(value)) return undefined;
-  return value.filter(isObject).map(({ deployment_id, alias, api_version, is_default }) => ({
-    azure_deployment_name: deployment_id,
-    alias,
-    azure_api_version: api_version,
-    is_default,
-  }));
-}
+const configSettings = (config: Config | null, own: boolean): Record<string, unknown> =>
+  config === null ? {} : accountSettings(config, own ? null : KEEPS_ACCOUNT);
 
 function build(
   x: Exchange,

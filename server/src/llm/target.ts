@@ -93,7 +93,7 @@ export class Target {
     this.retry = parts.retry;
     this.cache = parts.cache;
     this.strict = parts.strict;
-    this.sent = secretsOf(parts.credentials, parts.customHeaders, parts.provider.secretSettings);
+    this.sent = secretsOf(parts.credentials, parts.customHeaders, parts.provider.account.secrets);
   }
 
   /** The name that a model is sent by: that of the account's deployment, else of the model that the config makes of it. */

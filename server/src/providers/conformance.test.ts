@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { isObject, type JsonObject } from '../kernel/json.ts';
 import { deepFreeze } from '../operations/convert/testing.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
+import { eachField } from './account.ts';
 import { PROVIDERS, providerById } from './catalog.ts';
 import { contextOf, objectOf, type RequestCase, runAnswer, runEvents, runRequest, TEST_KEY } from './conformance.ts';
 import type { Provider } from './provider.ts';
@@ -117,10 +118,11 @@ describe.each(REMOTE.map((provider) => [provider.id, provider] as const))('%s', 
     }
   });
 
-  it('accepts empty settings and a custom host, and refuses settings it does not know', () => {
-    expect(provider.settings.safeParse({}).success).toBe(true);
-    expect(provider.settings.safeParse({ custom_host: 'https://a.example/v1' }).success).toBe(true);
-    expect(provider.settings.safeParse({ not_a_setting: 1 }).success).toBe(false);
+  it('names its settings as headers can, and asks for none that accounts cannot hold', () => {
+    for (const [name, field] of eachField(provider.account.fields)) {
+      expect(name).toMatch(/^[a-z][a-z0-9_]*$/);
+      expect([name, field.required === true && field.stored === false]).toEqual([name, false]);
+    }
   });
 
   it('is reached over https, with its version path and no trailing slash, or only at a custom host', () => {

@@ -1,7 +1,6 @@
-import { z } from 'zod';
 import { compatible, plainBinding } from './openai-compatible.ts';
 import type { Bindings, Provider } from './provider.ts';
-import { address, textSetting } from './settings.ts';
+import { textSetting } from './settings.ts';
 
 /** Version path of a dedicated endpoint's address; the routers' addresses have their own. */
 function withVersion(url: string): string {
@@ -12,7 +11,9 @@ function withVersion(url: string): string {
 const router = compatible({
   id: 'huggingface',
   title: 'Hugging Face',
-  settings: { huggingface_base_url: address(z.string().min(1).max(2048).optional()) },
+  settings: {
+    huggingface_base_url: { host: true, virtualKey: 'huggingfaceBaseUrl', request: { redirects: true } },
+  },
   baseUrl(credentials) {
     const own = textSetting(credentials, 'huggingface_base_url');
     return own === undefined ? 'https://router.huggingface.co/v1' : withVersion(own);

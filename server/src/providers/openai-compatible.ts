@@ -1,8 +1,8 @@
-import type { z } from 'zod';
 import type { JsonObject } from '../kernel/json.ts';
 import type { ConvertTarget } from '../operations/convert/conversion.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import type { TokenUsage } from '../operations/usage.ts';
+import { type AccountFields, account } from './account.ts';
 import { operationPath } from './path.ts';
 import type { Binding, CallContext, Credentials, Provider } from './provider.ts';
 import {
@@ -13,7 +13,6 @@ import {
   type RequestQuirk,
   rename,
 } from './quirks.ts';
-import { settingsOf } from './settings.ts';
 
 /** How a provider's chat completions differ from the published definition. Nothing given: bytes pass. */
 export interface ChatQuirks {
@@ -45,7 +44,7 @@ export interface CompatibleRow {
   readonly baseUrl: string | null | ((credentials: Credentials) => string | null);
   /** Default true. */
   readonly needsKey?: boolean;
-  readonly settings?: z.ZodRawShape;
+  readonly settings?: AccountFields;
   /** Option headers, after the bearer key. */
   readonly headers?: (headers: string[], context: CallContext) => void;
   /** Path between base URL and operation paths, for vendors whose other APIs live beside the compatible one. */
@@ -152,8 +151,7 @@ export function compatible(row: CompatibleRow): Provider {
   return {
     id: row.id,
     title: row.title,
-    settings: settingsOf(row.settings),
-    secretSettings: [],
+    account: account(row.settings),
     needsKey: row.needsKey ?? true,
     baseUrl: typeof baseUrl === 'function' ? baseUrl : () => baseUrl,
     authorize(headers, context) {

@@ -1,4 +1,3 @@
-import type { z } from 'zod';
 import type { Clock } from '../kernel/clock.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { Secret } from '../kernel/secret.ts';
@@ -8,6 +7,7 @@ import type { ProviderError } from '../operations/dialects/provider-error.ts';
 import type { OperationId, Shape } from '../operations/operation.ts';
 import type { StreamTransform } from '../operations/stream.ts';
 import type { TokenUsage } from '../operations/usage.ts';
+import type { Account } from './account.ts';
 import type { AccessContext, TrainingAdapter } from './training.ts';
 
 export type { ProviderError } from '../operations/dialects/provider-error.ts';
@@ -167,10 +167,8 @@ export type Bindings = Readonly<Partial<Record<OperationId, Binding>>>;
 export interface Provider {
   readonly id: string;
   readonly title: string;
-  /** Non-secret and secret settings this provider reads from `configurations`, validated when stored. */
-  readonly settings: z.ZodType;
-  /** Names inside `settings` that are secrets: stored sealed, answered as `masked_<name>`. */
-  readonly secretSettings: readonly string[];
+  /** Settings of its accounts, wherever they are said: on integrations and virtual keys, in configs and requests. */
+  readonly account: Account;
   /** False where a call works without a provider key (self-hosted servers, sandbox). */
   readonly needsKey: boolean;
   /** Includes the version path, no trailing slash: `https://api.openai.com/v1`. Null when only a custom host can be used. */

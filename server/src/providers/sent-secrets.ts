@@ -12,7 +12,7 @@ const SECRET_NAME = /auth|key|token|secret|passw|credential|cookie|session|signa
  * operator's own headers whose name speaks of a credential, with and without their scheme.
  *
  * @param customHeaders name, value, name, value, …; names in lower case
- * @param secretSettings names of settings that are secrets (`Provider.secretSettings`)
+ * @param secretSettings names of settings that are secrets (`Account.secrets`)
  */
 export function secretsOf(
   credentials: Credentials,

@@ -48,7 +48,7 @@ export async function accountOfStored(
     customHeaders,
     stored,
     path: 'gateway_options',
-    secrets: secretsOf(credentials, customHeaders, provider.secretSettings),
+    secrets: secretsOf(credentials, customHeaders, provider.account.secrets),
   };
 }
 

@@ -1,9 +1,10 @@
 /** Every field that the administration API takes, found in its schemas: for tests that must know of a new one. */
 import { z } from 'zod';
 import { CHECKS } from '../../src/guardrails/catalog.ts';
+import { storableProviders } from '../../src/providers/accounts.ts';
 import { ACTIONS } from '../../src/resources/catalog.ts';
 import { describeConfig } from '../../src/resources/configs/structure.ts';
-import { allFields, knownProviders } from '../../src/resources/integrations/configurations.ts';
+import { allFields } from '../../src/resources/integrations/configurations.ts';
 
 export interface Field {
   /** Whose it is: the id of an action, `config`, `check <id>` or `account <provider>`. */
@@ -68,7 +69,7 @@ export function allTextFields(): Field[] {
       out.push({ ...field, path: `credentials.${field.path}` });
     }
   }
-  for (const id of knownProviders()) {
+  for (const id of storableProviders()) {
     for (const [name, { secret, host }] of Object.entries(allFields(id))) {
       out.push({ owner: `account ${id}`, path: name, name, secret, host });
     }

@@ -19,6 +19,7 @@ import {
   type PageRequest,
 } from '../../src/operations/training.ts';
 import { createPricer } from '../../src/pricing/pricer.ts';
+import { NO_SETTINGS } from '../../src/providers/account.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import { createTokenCache } from '../../src/providers/token-cache.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
@@ -301,7 +302,7 @@ export function startNode(options: NodeOptions): TrainerNode {
   const provider = {
     id: 'trainer',
     title: 'Trainer',
-    secretSettings: [],
+    account: NO_SETTINGS,
     needsKey: true,
     baseUrl: () => 'https://trainer.example/v1',
     training: adapterOf(trainer, options.around ?? (() => {})),

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { z } from 'zod';
 import type { Principal } from '../../src/auth/principal.ts';
 import { createEgressGuard, parseTrustedHosts } from '../../src/http/egress-guard.ts';
 import type { FetchRequest } from '../../src/http/fetcher.ts';
@@ -14,6 +13,7 @@ import { silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
 import type { OperationId } from '../../src/operations/operation.ts';
 import type { FileObject, FineTuningJob } from '../../src/operations/training.ts';
+import { account as accountOf } from '../../src/providers/account.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import { createTokenCache } from '../../src/providers/token-cache.ts';
 import type { AdapterContext, FilesAdapter, JobsAdapter } from '../../src/providers/training.ts';
@@ -148,8 +148,7 @@ const jobs: JobsAdapter = {
 const provider: Provider = {
   id: 'bucket-cloud',
   title: 'Bucket cloud',
-  settings: z.object({}),
-  secretSettings: ['cloud_secret'],
+  account: accountOf({ cloud_secret: { secret: true } }),
   needsKey: true,
   baseUrl: () => 'https://host',
   authorize() {},

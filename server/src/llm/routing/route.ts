@@ -73,7 +73,7 @@ const STICKY_TTL_S = 3600;
 /** What belongs to one node and is no matter of those below it. */
 const OWN: ReadonlySet<string> = new Set(['strategy', 'targets', 'name', 'weight', 'on_status_codes', 'passthrough']);
 /** Who is asked. A target that names its own provider takes none of it from above: a key belongs to its provider. */
-const NAMING: readonly (keyof Config)[] = ['provider', 'virtual_key', 'api_key', ...ACCOUNT_KEYS];
+const NAMING: readonly string[] = ['provider', 'virtual_key', 'api_key', ...ACCOUNT_KEYS];
 
 const compiled = new WeakMap<Config, Route>();
 

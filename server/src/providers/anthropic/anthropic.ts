@@ -6,9 +6,11 @@ import {
   type ProviderError,
   readProviderError,
 } from '../../operations/dialects/provider-error.ts';
+import { account } from '../account.ts';
 import { plainBinding } from '../openai-compatible.ts';
 import type { CallContext, Provider } from '../provider.ts';
-import { headerValue, settingsOf, textSetting } from '../settings.ts';
+import { textSetting } from '../settings.ts';
+import { ANTHROPIC_OPTIONS } from './account.ts';
 import { batchesOf } from './batches.ts';
 import { claudePrefill, traits } from './models.ts';
 
@@ -63,12 +65,7 @@ function authorize(headers: string[], context: Pick<CallContext, 'credentials' |
 export const anthropic: Provider = {
   id: 'anthropic',
   title: 'Anthropic',
-  settings: settingsOf({
-    anthropic_version: headerValue.optional(),
-    anthropic_beta: headerValue.optional(),
-    [INSPECT]: z.boolean().optional(),
-  }),
-  secretSettings: [],
+  account: account({ ...ANTHROPIC_OPTIONS, [INSPECT]: { schema: z.boolean() } }),
   needsKey: true,
   baseUrl: () => 'https://api.anthropic.com/v1',
   statelessPaths: ['POST complete'],

@@ -1,36 +1,10 @@
-import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Credentials } from '../provider.ts';
-import { address, textSetting } from '../settings.ts';
+import { textSetting } from '../settings.ts';
 import type { AccessContext } from '../training.ts';
 
 /** Goes into host names, hence the pattern. */
 export const REGION = /^[a-z]{2}(?:-[a-z]+)+-[0-9]$/;
-
-const endpoint = z.url({ protocol: /^https?$/ }).max(2048);
-const text = (max: number) => z.string().min(1).max(max);
-
-/** Settings of an AWS account; all are optional here, because which are needed depends on `aws_auth_type`. */
-export const AWS_SETTINGS = {
-  aws_auth_type: address(z.enum(['accessKey', 'assumedRole', 'serviceRole', 'apiKey']).optional()),
-  aws_region: address(text(255).optional()),
-  aws_access_key_id: text(255).optional(),
-  aws_secret_access_key: text(1024).optional(),
-  aws_session_token: text(8192).optional(),
-  aws_role_arn: text(2048).optional(),
-  aws_external_id: text(1224).optional(),
-  /** The only bucket that files of this account may lie in; otherwise each request names one. */
-  aws_s3_bucket: text(63).optional(),
-  /** Where S3 and STS are reached when the account has a custom host: private endpoints, compatible stores. */
-  aws_s3_endpoint: address(endpoint.optional()),
-  aws_sts_endpoint: address(endpoint.optional()),
-} as const satisfies z.ZodRawShape;
-
-export const AWS_SECRET_SETTINGS: readonly string[] = [
-  'aws_access_key_id',
-  'aws_secret_access_key',
-  'aws_session_token',
-];
 
 /** The region of an account, or null when it has none that may go into a host name. */
 export function regionOf(credentials: Credentials): string | null {

@@ -3,13 +3,12 @@
  * `…/openai/v1`, `…/anthropic`, or the model inference API, at `…/models` of a resource and at the root of an endpoint of
  * its own. Endpoints, serverless or on machines of the customer's, may be given by name and region too. Claude models of a resource are always asked for at its Anthropic API. A custom host stands for the resource.
  */
-import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
 import { anthropic } from '../anthropic/anthropic.ts';
 import { claudePrefill, traits } from '../anthropic/models.ts';
 import { azureBindings, hasResponsesOnly } from '../azure-openai/bindings.ts';
-import { type Audience, azureCloudSetting, cloudOf } from '../azure-openai/clouds.ts';
+import { type Audience, cloudOf } from '../azure-openai/clouds.ts';
 import { authorizeAzure, azureSigner } from '../azure-openai/credentials.ts';
 import { azureError } from '../azure-openai/errors.ts';
 import { placeModel } from '../azure-openai/settings.ts';
@@ -18,7 +17,8 @@ import { plainBinding, requestOf } from '../openai-compatible.ts';
 import { operationPath } from '../path.ts';
 import type { Binding, Bindings, CallContext, Credentials, Provider } from '../provider.ts';
 import { developerAsSystem, type RequestQuirk, rename } from '../quirks.ts';
-import { address, headerValue, settingsOf, textSetting } from '../settings.ts';
+import { headerValue, textSetting } from '../settings.ts';
+import { azureAiAccount } from './account.ts';
 
 type Api = 'models' | 'endpoint' | 'managed' | 'openai' | 'anthropic';
 
@@ -199,17 +199,7 @@ function extras({ credentials }: CallContext): string {
 export const azureAi: Provider = {
   id: 'azure-ai',
   title: 'Azure AI Foundry',
-  settings: settingsOf({
-    azure_foundry_url: address(z.string().min(1).max(2048).optional()),
-    azure_api_version: z.string().regex(VERSION_FORM).optional(),
-    azure_deployment_name: z.string().min(1).max(255).optional(),
-    azure_extra_params: z.enum(['pass-through', 'drop', 'error']).optional(),
-    azure_entra_scope: address(z.string().min(1).max(2048).optional()),
-    azure_cloud: address(azureCloudSetting),
-    anthropic_version: headerValue.optional(),
-    anthropic_beta: headerValue.optional(),
-  }),
-  secretSettings: ['azure_entra_client_secret', 'azure_ad_token'],
+  account: azureAiAccount,
   // Accounts that sign in through Entra have no key; one that needs it and has none is refused before any call.
   needsKey: false,
   baseUrl: (credentials) => placeOf(credentials)?.root ?? null,

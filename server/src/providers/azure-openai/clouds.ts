@@ -1,5 +1,4 @@
 /** The clouds of Microsoft: each has its own names of hosts, its own Entra and its own audiences of tokens. */
-import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Credentials } from '../provider.ts';
 import { textSetting } from '../settings.ts';
@@ -21,8 +20,8 @@ const CLOUDS: ReadonlyMap<string, AzureCloud> = new Map([
   ['china', CHINA],
 ]);
 
-/** `azure_cloud` of an account. */
-export const azureCloudSetting = z.enum(['public', 'government', 'china']).optional();
+/** What `azure_cloud` of an account may say. */
+export const AZURE_CLOUDS = ['public', 'government', 'china'] as const;
 
 /** The cloud that an account says, else that of its Foundry address, else the public one. */
 export function cloudOf(credentials: Credentials): AzureCloud {

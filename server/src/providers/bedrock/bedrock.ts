@@ -1,10 +1,10 @@
+import { account } from '../account.ts';
+import { AWS_FIELDS, fromAwsVirtualKey } from '../aws/account.ts';
 import { awsAuthType } from '../aws/credentials.ts';
 import { readAwsError } from '../aws/errors.ts';
-import { AWS_SECRET_SETTINGS, AWS_SETTINGS } from '../aws/settings.ts';
 import { signRequest } from '../aws/sign-request.ts';
 import { bearer } from '../openai-compatible.ts';
 import type { Bindings, CallContext, Provider } from '../provider.ts';
-import { settingsOf } from '../settings.ts';
 import { batches } from './batches.ts';
 import { chat } from './chat.ts';
 import { countTokens, messages } from './claude.ts';
@@ -45,8 +45,7 @@ const signs = ({ credentials }: Pick<CallContext, 'credentials'>): boolean => aw
 export const bedrock: Provider = {
   id: 'bedrock',
   title: 'Amazon Bedrock',
-  settings: settingsOf(AWS_SETTINGS),
-  secretSettings: AWS_SECRET_SETTINGS,
+  account: account(AWS_FIELDS, fromAwsVirtualKey),
   needsKey: false,
   baseUrl: controlBase,
   statelessPaths: ['POST model/*/count-tokens'],

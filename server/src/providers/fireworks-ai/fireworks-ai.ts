@@ -5,7 +5,7 @@ import { compatible } from '../openai-compatible.ts';
 import { restOfPath } from '../path.ts';
 import type { Binding, CallContext, Provider } from '../provider.ts';
 import { mapField, refuseValue } from '../quirks.ts';
-import { address, headerValue } from '../settings.ts';
+import { headerValue } from '../settings.ts';
 import { batchesOf } from './batches.ts';
 import { files } from './files.ts';
 import { jobs } from './jobs.ts';
@@ -35,7 +35,7 @@ export const fireworksAi: Provider = compatible({
   title: 'Fireworks AI',
   baseUrl: 'https://api.fireworks.ai/inference/v1',
   statelessPaths: ['POST workflows/accounts/*/models/*/text_to_image'],
-  settings: { fireworks_account_id: address(headerValue.optional()) },
+  settings: { fireworks_account_id: { schema: headerValue, address: true, request: { pinned: true } } },
   serves: ['completions', 'embeddings', 'responses', 'messages', 'rerank'],
   chat: {
     maxCompletionTokens: true,

@@ -1,7 +1,7 @@
 import { readAnyUsage } from '../../operations/usage.ts';
+import { NO_SETTINGS } from '../account.ts';
 import { segment } from '../path.ts';
 import type { CallContext, Provider } from '../provider.ts';
-import { settingsOf } from '../settings.ts';
 import {
   chatBinding,
   countBinding,
@@ -30,8 +30,7 @@ const ALL = 1000;
 export const google: Provider = {
   id: 'google',
   title: 'Google Gemini',
-  settings: settingsOf(),
-  secretSettings: [],
+  account: NO_SETTINGS,
   needsKey: true,
   baseUrl: () => 'https://generativelanguage.googleapis.com/v1beta',
   statelessPaths: ['POST models/*:predict'],

@@ -1,7 +1,8 @@
 import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
+import { account } from '../account.ts';
 import { bearer, plainBinding } from '../openai-compatible.ts';
 import type { Binding, Provider } from '../provider.ts';
-import { headerValue, settingsOf } from '../settings.ts';
+import { headerValue } from '../settings.ts';
 import { openAiOptions } from './headers.ts';
 import { isResponsesOnly, searchTool, withoutChat } from './responses-only.ts';
 import { openAiTraining } from './training.ts';
@@ -30,12 +31,19 @@ const responsesOnly = withoutChat(bindings);
 export const openai: Provider = {
   id: 'openai',
   title: 'OpenAI',
-  settings: settingsOf({
-    openai_organization: headerValue.optional(),
-    openai_project: headerValue.optional(),
-    openai_beta: headerValue.optional(),
+  account: account({
+    openai_organization: {
+      virtualKey: 'openaiOrganization',
+      config: {},
+      request: { pinned: true, header: 'openai-organization' },
+    },
+    openai_project: {
+      virtualKey: 'openaiProject',
+      config: {},
+      request: { pinned: true, header: 'openai-project' },
+    },
+    openai_beta: { schema: headerValue },
   }),
-  secretSettings: [],
   needsKey: true,
   baseUrl: () => 'https://api.openai.com/v1',
   authorize(headers, context) {

@@ -1,7 +1,7 @@
 import type { OperationId } from '../../operations/operation.ts';
+import { NO_SETTINGS } from '../account.ts';
 import { plainBinding } from '../openai-compatible.ts';
 import type { Binding, Provider } from '../provider.ts';
-import { NO_SETTINGS } from '../settings.ts';
 import { createLocal } from './local.ts';
 
 const SERVED: readonly OperationId[] = [
@@ -40,8 +40,7 @@ for (const operation of ['chat', 'completions'] as const) {
 export const sandbox: Provider = {
   id: 'sandbox',
   title: 'Sandbox',
-  settings: NO_SETTINGS,
-  secretSettings: [],
+  account: NO_SETTINGS,
   needsKey: false,
   baseUrl: () => null,
   authorize() {},

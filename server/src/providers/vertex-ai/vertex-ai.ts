@@ -1,11 +1,10 @@
-import { z } from 'zod';
 import { isObject } from '../../kernel/json.ts';
 import { authType, googleToken } from '../google/credentials.ts';
 import { googleError } from '../google/gemini-error.ts';
 import { bearer } from '../openai-compatible.ts';
 import type { CallContext, Provider } from '../provider.ts';
-import { address, headerValue, settingsOf } from '../settings.ts';
 import { setBearer } from '../sign-in.ts';
+import { vertexAccount } from './account.ts';
 import { batches } from './batches.ts';
 import { bindingsOf, GOOGLE, isApiKey, TABLES } from './bindings.ts';
 import { files } from './files.ts';
@@ -33,14 +32,7 @@ function authorize(headers: string[], context: CallContext): void {
 export const vertexAi: Provider = {
   id: 'vertex-ai',
   title: 'Google Vertex AI',
-  settings: settingsOf({
-    vertex_auth_type: address(z.enum(['basic', 'serviceAccount', 'wif']).optional()),
-    vertex_region: address(headerValue.optional()),
-    vertex_project_id: address(headerValue.optional()),
-    vertex_service_account_json: z.record(z.string(), z.unknown()).optional(),
-    vertex_skip_ptu_cost_attribution: z.boolean().optional(),
-  }),
-  secretSettings: ['vertex_service_account_json'],
+  account: vertexAccount,
   // Only one of the three ways of signing in uses the key.
   needsKey: false,
   baseUrl: vertexBase,

@@ -8,7 +8,7 @@ import { urlFaults } from '../guardrails/secrets.ts';
 import { formatPath, type Issue } from '../issues.ts';
 import type { CheckHost } from '../shapes.ts';
 import { checkQuery, keyProblem, patternCosts } from './conditions.ts';
-import { ACCOUNT_KEYS, type Config, GUARDRAIL_LISTS, HOOK_LISTS, SECRET_KEYS } from './structure.ts';
+import { ACCOUNT_KEYS, accountValue, type Config, GUARDRAIL_LISTS, HOOK_LISTS, SECRET_KEYS } from './structure.ts';
 
 type Path = (string | number)[];
 
@@ -96,7 +96,8 @@ function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue
   if (options.saved && node.provider === undefined) {
     // Whoever sends a request would choose which vendor gets the credential.
     for (const key of SECRET_KEYS) {
-      if (node[key] !== undefined) report([key], 'needs "provider" beside it: the provider that the credential is for');
+      if (accountValue(node, key) !== undefined)
+        report([key], 'needs "provider" beside it: the provider that the credential is for');
     }
   }
   checkStrategy(node, path, report, issues);
@@ -240,7 +241,7 @@ function checkForwardHeaders(node: Config, prefixes: readonly string[], report: 
 function isComplete(node: Config): boolean {
   if (node.provider !== undefined) {
     if (node.provider.startsWith('@') || node.api_key !== undefined || node.custom_host !== undefined) return true;
-    if (ACCOUNT_KEYS.some((key) => node[key] !== undefined)) return true;
+    if (ACCOUNT_KEYS.some((key) => accountValue(node, key) !== undefined)) return true;
     // The sandbox and its like are called without any credential.
     if (providerById(node.provider)?.needsKey === false) return true;
   }

@@ -6,7 +6,7 @@ import { checkRules, walk } from './rules.ts';
 import { type Config, configSchema, GUARDRAIL_LISTS, HOOK_LISTS } from './structure.ts';
 
 export type { Config, Hook, InlineGuardrail, Strategy } from './structure.ts';
-export { ACCOUNT_KEYS, configSchema, SECRET_KEYS } from './structure.ts';
+export { ACCOUNT_KEYS, accountSettings, accountValue, configSchema, SECRET_KEYS } from './structure.ts';
 
 export interface ParseOptions {
   /** Syntax and address rules for `custom_host`: null, or what is wrong. */

@@ -14,7 +14,7 @@ import { addressesIn, CHECK_MASK, SECRET_GROUPS, shownAddress } from '../guardra
 import { formatPath } from '../issues.ts';
 import { maskOf } from '../shapes.ts';
 import { walk } from './rules.ts';
-import { type Config, GUARDRAIL_LISTS, HOOK_LISTS, SECRET_KEYS } from './structure.ts';
+import { accountValue, type Config, GUARDRAIL_LISTS, HOOK_LISTS, JSON_SECRET_KEYS, SECRET_KEYS } from './structure.ts';
 
 /** A config as it is stored: secrets are envelopes. */
 export type StoredConfig = Record<string, unknown>;
@@ -66,7 +66,7 @@ function placesIn(config: StoredConfig): Place[] {
   };
   walk(config as Config, [], (node, path) => {
     for (const key of SECRET_KEYS) {
-      if (node[key] !== undefined)
+      if (accountValue(node, key) !== undefined)
         found.push({ holder: node as Holder, key, path: [...path, key], check: null, url: false });
     }
     for (const list of [...GUARDRAIL_LISTS, ...HOOK_LISTS]) {
@@ -84,8 +84,8 @@ function placesIn(config: StoredConfig): Place[] {
   return found;
 }
 
-/** Values that are no text: the account of a cloud, and whatever a check is given. */
-const isJson = ({ key, check }: Place): boolean => check !== null || key === 'vertex_service_account_json';
+/** Values that are no text: secrets that are objects, and whatever a check is given. */
+const isJson = ({ key, check }: Place): boolean => check !== null || JSON_SECRET_KEYS.has(key);
 
 /**
  * Whether the value is an envelope. Checks of versions that were saved before theirs were sealed have their values as they

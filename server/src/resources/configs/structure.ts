@@ -3,6 +3,8 @@
  * demands of another in `rules.ts`, conditions of the conditional strategy in `conditions.ts`.
  */
 import { z } from 'zod';
+import type { ConfigField } from '../../providers/account.ts';
+import { ALL_FIELDS } from '../../providers/accounts.ts';
 import { customHost, text } from '../shapes.ts';
 
 const json = z.record(z.string(), z.unknown());
@@ -147,13 +149,6 @@ const hook = z.strictObject({
 });
 const hooks = z.array(hook).max(100);
 
-const deployment = z.strictObject({
-  deployment_id: short,
-  alias: short,
-  api_version: text(30, 1),
-  is_default: z.boolean().optional(),
-});
-
 /** A base provider (`openai`) or a stored one (`@openai-prod`). Whether it exists is decided at request time. */
 const providerRef = z
   .string()
@@ -163,32 +158,28 @@ const providerRef = z
     'must be the name of a provider, such as "openai", or "@" and a provider slug',
   );
 
+/** A key of configs that is a setting of an account. */
+interface AccountKey extends ConfigField {
+  readonly key: string;
+  /** Name of the setting in the account. */
+  readonly setting: string;
+  readonly schema: z.ZodType;
+  readonly secret: boolean;
+}
+
+/** As the providers declare them. A setting that several have may have a key for each of its spellings. */
+const accountKeys: readonly AccountKey[] = [
+  ...new Map(
+    ALL_FIELDS.flatMap(([setting, field]) => {
+      if (field.config === undefined) return [];
+      const { name: key = setting, schema = field.secret ? secret : short } = field.config;
+      return [[key, { ...field.config, key, setting, schema, secret: field.secret === true }] as const];
+    }),
+  ).values(),
+];
+
 /** Settings of clouds and accounts. Any of them beside `provider` makes a target complete. */
-const account = {
-  resource_name: short.optional(),
-  deployment_id: short.optional(),
-  api_version: text(30, 1).optional(),
-  deployments: z.array(deployment).min(1).max(100).optional(),
-  openai_organization: short.optional(),
-  openai_project: short.optional(),
-  aws_access_key_id: short.optional(),
-  aws_secret_access_key: secret.optional(),
-  aws_region: short.optional(),
-  aws_session_token: secret.optional(),
-  vertex_project_id: short.optional(),
-  vertex_region: short.optional(),
-  vertex_service_account_json: json.optional(),
-  azure_region: short.optional(),
-  azure_deployment_name: short.optional(),
-  azure_deployment_type: z.enum(['serverless', 'managed']).optional(),
-  azure_endpoint_name: short.optional(),
-  azure_api_version: text(30, 1).optional(),
-  azure_auth_mode: short.optional(),
-  azure_entra_scope: text(2048, 1).optional(),
-  azure_model_name: short.optional(),
-  anthropic_beta: text(2048, 1).optional(),
-  anthropic_version: short.optional(),
-};
+const account: object = Object.fromEntries(accountKeys.map(({ key, schema }) => [key, schema.optional()]));
 
 const keys = {
   strategy: strategy.optional(),
@@ -229,13 +220,15 @@ const keys = {
     .refine((value) => Object.keys(value).length <= 64, 'must have at most 64 keys')
     .optional()
     .describe('Of the root only: added to the metadata of each request, where it says nothing else.'),
-  ...account,
 };
 
-const withoutTargets = z.strictObject(keys);
+const withoutAccount = z.strictObject(keys);
 
-/** A valid config in its stored form: snake case, nothing unknown. Targets have the same type. */
-export interface Config extends z.output<typeof withoutTargets> {
+/**
+ * A valid config in its stored form: snake case, nothing unknown. Targets have the same type. The settings of accounts
+ * stand beside these keys; `accountValue` reads them.
+ */
+export interface Config extends z.output<typeof withoutAccount> {
   targets?: Config[] | undefined;
 }
 
@@ -244,6 +237,7 @@ const MAX_TARGETS = 1_000;
 
 export const configSchema: z.ZodType<Config> = z.strictObject({
   ...keys,
+  ...account,
   get targets() {
     return z.array(configSchema).min(1).max(MAX_TARGETS).optional();
   },
@@ -251,7 +245,11 @@ export const configSchema: z.ZodType<Config> = z.strictObject({
 /** JSON Schema of the root, for the API description; a target is described by the same keys. */
 export function describeConfig(): Record<string, unknown> {
   const targets = z.array(z.record(z.string(), z.unknown())).min(1).optional();
-  const shown = z.strictObject({ ...keys, targets: targets.describe('Each target has the keys of a config.') });
+  const shown = z.strictObject({
+    ...keys,
+    ...account,
+    targets: targets.describe('Each target has the keys of a config.'),
+  });
   const { $schema: _, ...schema } = z.toJSONSchema(shown, { io: 'input' });
   return schema;
 }
@@ -260,16 +258,38 @@ export type Strategy = z.output<typeof strategy>;
 export type InlineGuardrail = z.output<typeof inlineGuardrail>;
 export type Hook = z.output<typeof hook>;
 
-export const ACCOUNT_KEYS = Object.keys(account) as (keyof typeof account)[];
+export const ACCOUNT_KEYS: readonly string[] = accountKeys.map(({ key }) => key);
+
+/** The value of a key by a name that is not in the type: one of `ACCOUNT_KEYS` or `SECRET_KEYS`. */
+export const accountValue = (config: Config, key: string): unknown => (config as Record<string, unknown>)[key];
+
+const settings: ReadonlyMap<string, AccountKey> = new Map(accountKeys.map((one) => [one.key, one]));
+
+/**
+ * The settings of an account that a config gives, by the names that accounts have for them.
+ *
+ * @param only names of settings that count, beside those that always do; null: all
+ */
+export function accountSettings(config: Config, only: ReadonlySet<string> | null): Record<string, unknown> {
+  const out: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(config)) {
+    const found = settings.get(key);
+    if (found === undefined || !(only === null || found.besideStored || only.has(found.setting))) continue;
+    out[found.setting] = found.toSetting ? found.toSetting(value) : value;
+  }
+  return out;
+}
 
 /** Values that are sealed at rest and answered only as a mask, wherever in the tree they stand. */
-export const SECRET_KEYS = [
+export const SECRET_KEYS: readonly string[] = [
   'api_key',
-  'aws_access_key_id',
-  'aws_secret_access_key',
-  'aws_session_token',
-  'vertex_service_account_json',
-] as const satisfies readonly (keyof Config)[];
+  ...accountKeys.flatMap(({ key, secret }) => (secret ? [key] : [])),
+];
+
+/** Secrets that are objects, and are sealed as their JSON. */
+export const JSON_SECRET_KEYS: ReadonlySet<string> = new Set(
+  accountKeys.flatMap(({ key, secret, json }) => (secret && json ? [key] : [])),
+);
 
 /** The four lists of guardrails and mutators, and the two of raw hooks. */
 export const GUARDRAIL_LISTS = [
@@ -295,7 +315,12 @@ const CACHE = level(cache, { embedding: () => EMBEDDING });
 const TIMEOUTS = level(timeouts);
 const STREAM = level(stream, { restart_within: () => ({ keys: ['bytes', 'tokens', 'ms'], below: {} }) });
 const HEDGE = level(hedge);
-const DEPLOYMENT = level(deployment);
+/** Of settings that are lists of objects. */
+const ACCOUNT_LEVELS = accountKeys.flatMap(({ key, schema }) => {
+  if (!(schema instanceof z.ZodArray && schema.element instanceof z.ZodObject)) return [];
+  const below = level(schema.element);
+  return [[key, () => below] as const];
+});
 const CHECK = level(check);
 const CONDITION = level(condition);
 const STICKY = level(sticky);
@@ -310,8 +335,9 @@ const STRATEGY = level(strategy, {
 
 /** Where the keys of the config format stand, for their camel-case spellings (`normalise.ts`). */
 export const CONFIG_LEVEL: Level = {
-  keys: [...Object.keys(keys), 'targets'],
+  keys: [...Object.keys(keys), ...ACCOUNT_KEYS, 'targets'],
   below: {
+    ...Object.fromEntries(ACCOUNT_LEVELS),
     targets: () => CONFIG_LEVEL,
     strategy: () => STRATEGY,
     retry: () => RETRY,
@@ -320,7 +346,6 @@ export const CONFIG_LEVEL: Level = {
     hedge: () => HEDGE,
     cache: () => CACHE,
     cb_config: () => BREAKER,
-    deployments: () => DEPLOYMENT,
     input_guardrails: () => GUARDRAIL,
     output_guardrails: () => GUARDRAIL,
     input_mutators: () => GUARDRAIL,

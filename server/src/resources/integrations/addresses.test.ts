@@ -1,7 +1,8 @@
 /** Stored secrets go only to the address that they were given for. */
 import { describe, expect, it } from 'vitest';
 import { CANARY, MASK, ok, onBothStores, refused, unique } from '../../../test/support/accounts.ts';
-import { allFields, knownProviders } from './configurations.ts';
+import { storableProviders } from '../../providers/accounts.ts';
+import { allFields } from './configurations.ts';
 
 describe('settings that say where calls go', () => {
   const SOUNDS = /host|url|endpoint|region|resource|account|project|cloud|auth_type|auth_mode|tenant|_scope/;
@@ -13,7 +14,7 @@ describe('settings that say where calls go', () => {
     'vertex_service_account_json',
   ]);
 
-  it.each(knownProviders())('are marked as such at %s', (id) => {
+  it.each(storableProviders())('are marked as such at %s', (id) => {
     const marks = Object.entries(allFields(id)).map(([name, { address }]) => [name, address]);
     for (const [name, address] of marks) {
       expect([name, address]).toEqual([name, SOUNDS.test(String(name)) && !NO_ADDRESS.has(String(name))]);

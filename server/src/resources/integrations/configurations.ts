@@ -1,14 +1,12 @@
 /**
- * The settings of an account by base provider and way of signing in, as data: which fields there are,
- * which must be given, which are secret. Integrations store them under these names; virtual keys translate their
- * camel-case names into them (`virtual-keys/settings.ts`). Providers outside the table have the fields they declare
- * themselves in the provider catalog.
+ * The settings of an account by base provider and way of signing in, as the providers declare them: which fields there
+ * are, which must be given, which are secret. Integrations store them under these names; virtual keys translate their
+ * camel-case names into them (`virtual-keys/settings.ts`).
  */
 import { z } from 'zod';
-import { REGION } from '../../providers/aws/settings.ts';
-import { RESOURCE_NAME } from '../../providers/azure-openai/settings.ts';
-import { PROVIDERS, providerById } from '../../providers/catalog.ts';
-import { isAddress } from '../../providers/settings.ts';
+import { isObject } from '../../kernel/json.ts';
+import { type AccountField, type AccountFields, eachField } from '../../providers/account.ts';
+import { accountKind } from '../../providers/accounts.ts';
 import { type Issue, issuesOf } from '../issues.ts';
 import {
   type CheckHost,
@@ -21,267 +19,97 @@ import {
   text,
 } from '../shapes.ts';
 
-type Need = 'required' | 'optional';
-
-interface Field {
-  readonly schema: z.ZodType;
-  readonly need: Need;
-  /** Sealed at rest, answered as `masked_<name>`. */
-  readonly secret: boolean;
-  /** The text of an address: it passes the injected host check. */
-  readonly host: boolean;
-  /** Says where calls and secrets go, or is part of it. Secrets that are stored do not follow when it changes. */
-  readonly address: boolean;
-}
-
-type Fields = Readonly<Record<string, Field>>;
-
-interface Variant {
-  readonly fields: Fields;
-  /** Whether the `key` of the integration is needed with this way of signing in. */
-  readonly needsKey: boolean;
-}
-
-interface Family {
-  readonly fields: Fields;
-  readonly needsKey: boolean;
-  /** The field whose value picks a variant. */
-  readonly selector?: { readonly field: string; readonly variants: Readonly<Record<string, Variant>> };
-}
-
-const short = text(255, 1);
-/** Becomes part of a host name. */
-const awsRegion = short.regex(REGION, { error: 'must be the name of an AWS region, such as eu-central-1' });
-const field = (schema: z.ZodType, need: Need, extra: Partial<Field> = {}): Field => ({
-  schema,
-  need,
-  secret: false,
-  host: false,
-  address: false,
-  ...extra,
-});
-const optional = (schema: z.ZodType = short) => field(schema, 'optional');
-const required = (schema: z.ZodType = short) => field(schema, 'required');
-const secret = (schema: z.ZodType = secretText) => field(schema, 'required', { secret: true });
-const optionalSecret = () => field(secretText, 'optional', { secret: true });
-const host = (need: Need) => field(customHost, need, { host: true, address: true });
-const place = (need: Need, schema: z.ZodType = short) => field(schema, need, { address: true });
-
-/** It becomes part of a host name, and must not be able to become another one. */
-const resourceName = z.string().regex(RESOURCE_NAME, { error: 'must be 1 to 63 letters, digits and hyphens' });
-
-const azureDeployment = z.strictObject({
-  azure_api_version: text(30, 1),
-  azure_deployment_name: short,
-  azure_model_slug: short,
-  alias: short.optional(),
-  is_default: z.boolean().optional(),
-});
-
-const AZURE_MODES: NonNullable<Family['selector']> = {
-  field: 'azure_auth_mode',
-  variants: {
-    default: { needsKey: true, fields: {} },
-    entra: {
-      needsKey: false,
-      fields: {
-        azure_entra_tenant_id: place('required'),
-        azure_entra_client_id: required(),
-        azure_entra_client_secret: secret(),
-      },
-    },
-    managed: { needsKey: false, fields: { azure_managed_client_id: optional() } },
-    workload: {
-      needsKey: false,
-      fields: { azure_workload_client_id: required(), azure_workload_tenant_id: place('required') },
-    },
-    entraFederated: {
-      needsKey: false,
-      fields: { azure_entra_tenant_id: place('required'), azure_entra_client_id: required() },
-    },
-  },
-};
-
-const AWS_TYPES: NonNullable<Family['selector']> = {
-  field: 'aws_auth_type',
-  variants: {
-    accessKey: { needsKey: false, fields: { aws_access_key_id: secret(), aws_secret_access_key: secret() } },
-    assumedRole: {
-      needsKey: false,
-      fields: {
-        aws_role_arn: required(text(2048, 1)),
-        aws_external_id: optional(),
-        // Who assumes the role; without them the server itself does.
-        aws_access_key_id: optionalSecret(),
-        aws_secret_access_key: optionalSecret(),
-      },
-    },
-    serviceRole: { needsKey: false, fields: {} },
-    apiKey: { needsKey: true, fields: {} },
-  },
-};
-
-/** The key file of a cloud service account, as its JSON object. */
-const serviceAccount = z
-  .record(z.string(), z.unknown())
-  .refine((value) => JSON.stringify(value).length <= 16_384, { error: 'must have at most 16384 characters as JSON' })
-  .refine((value) => !Object.values(value).some(isMask), { error: REFUSED_MASK });
-
-const FAMILIES: Readonly<Record<string, Family>> = {
-  openai: { needsKey: true, fields: { openai_organization: optional(), openai_project: optional() } },
-  'azure-openai': {
-    needsKey: true,
-    fields: {
-      azure_resource_name: place('required', resourceName),
-      azure_deployment_config: required(z.array(azureDeployment).min(1).max(200)),
-    },
-    selector: AZURE_MODES,
-  },
-  'azure-ai': {
-    needsKey: true,
-    fields: {
-      azure_foundry_url: host('required'),
-      azure_api_version: optional(text(30, 1)),
-      azure_deployment_name: optional(),
-    },
-    selector: AZURE_MODES,
-  },
-  bedrock: {
-    needsKey: false,
-    fields: {
-      aws_region: place('required', awsRegion),
-      aws_s3_endpoint: host('optional'),
-      aws_sts_endpoint: host('optional'),
-    },
-    selector: AWS_TYPES,
-  },
-  sagemaker: {
-    needsKey: false,
-    fields: {
-      aws_region: place('required', awsRegion),
-      ...Object.fromEntries(
-        [
-          'custom_attributes',
-          'target_model',
-          'target_variant',
-          'target_container_hostname',
-          'inference_id',
-          'enable_explanations',
-          'inference_component',
-          'session_id',
-          'model_name',
-        ].map((name) => [`amzn_sagemaker_${name}`, optional(text(1024, 1))]),
-      ),
-    },
-    selector: AWS_TYPES,
-  },
-  'vertex-ai': {
-    needsKey: false,
-    fields: { vertex_region: place('required'), vertex_skip_ptu_cost_attribution: optional(z.boolean()) },
-    selector: {
-      field: 'vertex_auth_type',
-      variants: {
-        basic: { needsKey: true, fields: { vertex_project_id: place('required') } },
-        serviceAccount: {
-          needsKey: false,
-          fields: { vertex_service_account_json: secret(serviceAccount), vertex_project_id: place('optional') },
-        },
-        wif: { needsKey: false, fields: { vertex_project_id: place('optional') } },
-      },
-    },
-  },
-  'workers-ai': { needsKey: true, fields: { workers_ai_account_id: place('required') } },
-  huggingface: { needsKey: true, fields: { huggingface_base_url: host('optional') } },
-  cortex: { needsKey: true, fields: { snowflake_account: place('required') } },
-  anthropic: { needsKey: true, fields: { anthropic_inspect_stream_for_overloaded_error: optional(z.boolean()) } },
-};
-
-/** For every provider: a host and headers of one's own. */
-const COMMON: Fields = {
-  custom_host: host('optional'),
+/** For every provider: a host and headers of one's own, and OAuth client credentials in place of the key. */
+const COMMON: AccountFields = {
+  custom_host: { host: true },
   // Their values are what servers let callers in by.
-  custom_headers: field(customHeaders, 'optional', { secret: true }),
+  custom_headers: { schema: customHeaders, secret: true },
 };
-
-/** For every provider without a selector of its own: OAuth client credentials in place of the key. */
-const OAUTH: NonNullable<Family['selector']> = {
-  field: 'auth_type',
-  variants: {
+const AUTH_TYPE = 'auth_type';
+const OAUTH: AccountField = {
+  choices: {
     apiKey: { needsKey: true, fields: {} },
     oauthClientCredentials: {
       needsKey: false,
       fields: {
-        oauth_token_endpoint: host('required'),
-        oauth_client_id: required(),
-        oauth_client_secret: secret(),
-        oauth_scope: optional(text(2048, 1)),
+        oauth_token_endpoint: { host: true, required: true },
+        oauth_client_id: { required: true },
+        oauth_client_secret: { secret: true, required: true },
+        oauth_scope: { schema: text(2048, 1) },
       },
     },
   },
 };
 
-/** The base providers an account can be stored for: those of the table and of the provider catalog. */
-export function isKnownProvider(id: string): boolean {
-  return Object.hasOwn(FAMILIES, id) || providerById(id) !== undefined;
+const short = text(255, 1);
+
+/** What a field holds: what its provider says, else what follows from what it is. */
+function schemaOf(field: AccountField): z.ZodType {
+  if (field.schema === undefined) return field.secret ? secretText : field.host ? customHost : short;
+  // Masks among headers stand for what is stored; all others were read from an answer of ours.
+  return field.secret && field.schema !== customHeaders ? unmasked(field.schema) : field.schema;
 }
 
-export function knownProviders(): string[] {
-  return [...new Set([...Object.keys(FAMILIES), ...PROVIDERS.keys()])].sort();
+const unmasked = (schema: z.ZodType): z.ZodType =>
+  schema.refine((value) => ![value, ...(isObject(value) ? Object.values(value) : [])].some(isMask), {
+    error: REFUSED_MASK,
+  });
+
+/** A field as bodies are checked against it. */
+interface Field extends AccountField {
+  readonly schema: z.ZodType;
 }
+
+/** A provider's fields with those of every provider, ready to check: made once for each. */
+const checked = new WeakMap<AccountField, Field>();
+
+function ready(field: AccountField): Field {
+  let found = checked.get(field);
+  if (found === undefined) {
+    const { choices } = field;
+    const schema = choices ? z.enum(Object.keys(choices) as [string, ...string[]]) : schemaOf(field);
+    found = { ...field, schema };
+    checked.set(field, found);
+  }
+  return found;
+}
+
+const fieldsOf = (id: string): AccountFields => ({
+  ...COMMON,
+  ...accountKind(id)?.account.fields,
+  [AUTH_TYPE]: OAUTH,
+});
+
+/** Whether a field says where calls go; the way of signing in does too, since another one asks another place. */
+const isAddress = ({ address, host, choices }: AccountField): boolean =>
+  address === true || host === true || choices !== undefined;
 
 interface Layout {
-  readonly fields: Fields;
+  readonly fields: Readonly<Record<string, Field>>;
   readonly needsKey: boolean;
   readonly issues: readonly Issue[];
 }
 
-/** The fields that a provider declares for itself, where the table says nothing. */
-function declaredFields(id: string): Record<string, Field> {
-  const provider = providerById(id);
-  if (!provider || !(provider.settings instanceof z.ZodObject)) return {};
-  const out: Record<string, Field> = {};
-  for (const [name, schema] of Object.entries(provider.settings.shape as Record<string, z.ZodType>)) {
-    const isSecret = provider.secretSettings.includes(name);
-    out[name] = field(schema, schema.safeParse(undefined).success ? 'optional' : 'required', {
-      secret: isSecret,
-      address: isAddress(schema),
-    });
-  }
-  return out;
-}
-
-/** Fields and key need of `id` with the selectors as given in `value`; a missing or unknown selector is an issue. */
+/** Fields and key need of `id` with the ways of signing in as given in `value`; an unknown way is an issue. */
 function layoutOf(id: string, value: Readonly<Record<string, unknown>>): Layout {
-  const family = Object.hasOwn(FAMILIES, id) ? FAMILIES[id] : undefined;
-  const own: Record<string, Field> = { ...declaredFields(id), ...COMMON, ...family?.fields };
-  // What belongs to one way of signing in is not open to the others.
-  for (const { fields } of Object.values(family?.selector?.variants ?? {})) {
-    for (const name of Object.keys(fields)) if (!Object.hasOwn(family?.fields ?? {}, name)) delete own[name];
-  }
-  const needsKey = providerById(id)?.needsKey ?? family?.needsKey ?? true;
   const issues: Issue[] = [];
-  let fields: Record<string, Field> = own;
-  let key = needsKey;
-  for (const [selector, need] of [
-    [family?.selector, 'required'],
-    [OAUTH, 'optional'],
-  ] as const) {
-    if (!selector) continue;
-    const names = Object.keys(selector.variants);
-    const chosen = value[selector.field];
-    fields = { ...fields, [selector.field]: field(z.enum(names as [string, ...string[]]), need, { address: true }) };
-    if (chosen === undefined) continue;
-    const variant =
-      typeof chosen === 'string' && Object.hasOwn(selector.variants, chosen) ? selector.variants[chosen] : undefined;
-    if (!variant) {
-      issues.push({ path: selector.field, message: `must be one of ${names.join(', ')}` });
+  const fields: Record<string, Field> = {};
+  const own = Object.entries(fieldsOf(id)).filter(([, field]) => field.stored !== false);
+  for (const [name, field] of own) fields[name] = ready(field);
+  let needsKey = accountKind(id)?.needsKey ?? true;
+  for (const [name, { choices }] of own) {
+    const chosen = value[name];
+    if (choices === undefined || chosen === undefined) continue;
+    const way = typeof chosen === 'string' && Object.hasOwn(choices, chosen) ? choices[chosen] : undefined;
+    if (way === undefined) {
+      issues.push({ path: name, message: `must be one of ${Object.keys(choices).join(', ')}` });
       continue;
     }
-    fields = { ...fields, ...variant.fields };
-    if (selector === OAUTH) key = variant.needsKey ? key : false;
-    else key = variant.needsKey;
+    for (const [inner, field] of Object.entries(way.fields)) fields[inner] = ready(field);
+    // OAuth stands in place of the key, and asks for none where there was none.
+    needsKey = name === AUTH_TYPE ? needsKey && way.needsKey : way.needsKey;
   }
-  return { fields, needsKey: key, issues };
+  return { fields, needsKey, issues };
 }
 
 /** Names of all fields of `id`, for checks of names alone (secret mappings). */
@@ -362,7 +190,7 @@ export function checkSettings(
   const reported = new Set(issues.map((issue) => issue.path));
   for (const [name, item] of Object.entries(layout.fields)) {
     const present = Object.hasOwn(plain, name) || Object.hasOwn(secrets, name) || options.mapped?.has(name);
-    if (item.need === 'required' && !present && ![...reported].some((path) => path.startsWith(name))) {
+    if (item.required && !present && ![...reported].some((path) => path.startsWith(name))) {
       issues.push({ path: name, message: 'is required' });
     }
   }
@@ -381,7 +209,7 @@ function changedAddress(
   now: Readonly<Record<string, unknown>>,
   before: Readonly<Record<string, unknown>>,
 ): string | null {
-  const names = Object.keys(fields).filter((name) => fields[name]?.address);
+  const names = Object.keys(fields).filter((name) => isAddress(fields[name] ?? {}));
   return names.find((name) => JSON.stringify(now[name]) !== JSON.stringify(before[name])) ?? null;
 }
 
@@ -420,18 +248,25 @@ export function unmaskHeaders(
 
 /** Whether accounts of `id` with these settings have no other way of signing in than the key. */
 export const signsByKeyAlone = (id: string, { auth_type: type }: Readonly<Record<string, unknown>>): boolean =>
-  (Object.hasOwn(FAMILIES, id) ? FAMILIES[id] : undefined)?.selector === undefined && type !== 'oauthClientCredentials';
+  type !== 'oauthClientCredentials' &&
+  !Object.values(accountKind(id)?.account.fields ?? {}).some(({ choices }) => choices !== undefined);
+
+/** What is asked of a field by its name alone. */
+export interface FieldTraits {
+  readonly secret: boolean;
+  readonly address: boolean;
+  readonly host: boolean;
+}
 
 /** Every field of `id` in any way of signing in, with whether it is a secret or part of an address. */
-export function allFields(id: string): Readonly<Record<string, Pick<Field, 'secret' | 'address' | 'host'>>> {
-  const family = Object.hasOwn(FAMILIES, id) ? FAMILIES[id] : undefined;
-  const out: Record<string, Field> = { ...declaredFields(id), ...COMMON, ...family?.fields };
-  for (const selector of [family?.selector, OAUTH]) {
-    if (!selector) continue;
-    out[selector.field] = field(short, 'optional', { address: true });
-    for (const variant of Object.values(selector.variants)) Object.assign(out, variant.fields);
-  }
-  return out;
+export function allFields(id: string): Readonly<Record<string, FieldTraits>> {
+  const stored = eachField(fieldsOf(id)).filter(([, field]) => field.stored !== false);
+  return Object.fromEntries(
+    stored.map(([name, field]) => [
+      name,
+      { secret: field.secret === true, address: isAddress(field), host: field.host === true },
+    ]),
+  );
 }
 
 function unknownField(id: string, name: string): string {

@@ -1,13 +1,14 @@
 /** Who may see and change which integration, and the checks of an account before it is stored. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
+import { accountKind, storableProviders } from '../../providers/accounts.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row, SecretMapping } from '../../store/schema.ts';
 import { checkMappings, freeSlug, refuse, refuseIssues, slugTaken, workspaceOf } from '../common.ts';
 import { isOpenTo } from '../openable.ts';
 import type { ReferencePorts } from '../ports.ts';
 import type { Call, ItemVerb } from '../resource.ts';
-import { checkSettings, fieldNames, isKnownProvider, knownProviders, type StoredAccount } from './configurations.ts';
+import { checkSettings, fieldNames, type StoredAccount } from './configurations.ts';
 
 type AnyCall = Call<never, never, never> | Call;
 export type Integration = Row<'integrations'>;
@@ -78,7 +79,7 @@ export async function checkAccount(
 }
 
 export function checkProvider(param: string, id: string): void {
-  if (!isKnownProvider(id)) throw refuse(param, `must be the id of a base provider: ${knownProviders().join(', ')}`);
+  if (!accountKind(id)) throw refuse(param, `must be the id of a base provider: ${storableProviders().join(', ')}`);
 }
 
 /**

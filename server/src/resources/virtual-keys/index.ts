@@ -42,7 +42,7 @@ import {
   type UpdateBody,
   updateBody,
 } from './schema.ts';
-import { settingNames, shownName, shownPath, storedName, toDeployments, toShown, toStored } from './settings.ts';
+import { givenSettings, settingNames, shownName, shownPath, storedName, toShown, toStored } from './settings.ts';
 
 type KeyRow = Row<'virtual_keys'>;
 type AnyCall = Call<never, never, never> | Call;
@@ -184,11 +184,9 @@ function virtualKeysResource(ports: ReferencePorts): AnyAction[] {
         if (body.name !== undefined) patch.name = body.name;
         if (body.note !== undefined) patch.note = body.note;
         if (body.key !== undefined) patch.key = await sealKey(vault, tenant, place(row.id), body.key);
-        if (body.deploymentConfig !== undefined || body.secret_mappings !== undefined) {
-          const settings = { ...row.model_config };
-          if (body.deploymentConfig !== undefined) {
-            settings.azure_deployment_config = toDeployments(body.deploymentConfig);
-          }
+        const given = givenSettings(body);
+        if (Object.keys(given).length > 0 || body.secret_mappings !== undefined) {
+          const settings = { ...row.model_config, ...given };
           const mappings = body.secret_mappings === undefined ? row.secret_mappings : body.secret_mappings;
           const checked = await checkAccount(call, row.ai_provider_id, settings, {
             mappings,

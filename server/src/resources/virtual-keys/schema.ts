@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { reference, tenantFields, uuid } from '../fields.ts';
 import { limits, note, resetUsage } from '../providers/schema.ts';
 import { name, providerId, secretMappings, secretText, slug, usageLimitAnswer } from '../shapes.ts';
-import { deploymentConfig, settingFields } from './settings.ts';
+import { settingFields, updateFields } from './settings.ts';
 
 const ownFields = z.strictObject({
   ...tenantFields,
@@ -21,16 +21,19 @@ export type CreateBody = z.output<typeof ownFields> & Record<string, unknown>;
 
 export const createBody = ownFields.extend(settingFields) as unknown as z.ZodType<CreateBody>;
 
-export const updateBody = z.strictObject({
+const ownUpdates = z.strictObject({
   ...tenantFields,
   name: name.optional(),
   key: secretText.optional(),
   note: note.optional(),
-  deploymentConfig: deploymentConfig.optional(),
   ...limits,
   secret_mappings: secretMappings('model_config').nullable().optional(),
   reset_usage: resetUsage,
 });
+
+export type UpdateBody = z.output<typeof ownUpdates> & Record<string, unknown>;
+
+export const updateBody = ownUpdates.extend(updateFields) as unknown as z.ZodType<UpdateBody>;
 
 export const migrateBody = z.strictObject({
   virtual_key_id: reference,
@@ -38,7 +41,6 @@ export const migrateBody = z.strictObject({
   workspace_id: tenantFields.workspace_id,
 });
 
-export type UpdateBody = z.output<typeof updateBody>;
 export type MigrateBody = z.output<typeof migrateBody>;
 
 export const item = z.object({
