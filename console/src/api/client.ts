@@ -55,12 +55,25 @@ export class ApiError extends Error {
   }
 }
 
+/** What the alerts of a usage-limits policy say. Times are ISO 8601. */
+export interface LimitAlert {
+  id: string;
+  alert: 'threshold' | 'exhausted' | 'unpriced';
+  value_key: string | null;
+  recipient: string | null;
+  status: 'waiting' | 'delivered' | 'failed' | 'no_recipients';
+  created_at: string;
+  /** Name of the policy; its id where it has none. */
+  policy: string;
+}
+
+/** `path` is below `/console/api/`, or begins with a slash. */
 async function call(method: string, path: string, init: { body?: unknown; csrf?: string; signal?: AbortSignal } = {}) {
   const headers: Record<string, string> = {};
   if (init.body !== undefined) headers['content-type'] = 'application/json';
   if (init.csrf !== undefined) headers['x-csrf-token'] = init.csrf;
   try {
-    return await fetch(`/console/api/${path}`, {
+    return await fetch(path.startsWith('/') ? path : `/console/api/${path}`, {
       method,
       headers,
       body: init.body === undefined ? undefined : JSON.stringify(init.body),
@@ -110,6 +123,29 @@ export async function signOut(session: Session): Promise<void> {
 export async function confirmAddress(session: Session, token: string): Promise<string> {
   const response = await call('POST', 'email', { body: { token }, csrf: session.csrf_token });
   return (await json<{ email: string }>(response)).email;
+}
+
+/** Asks for another address of the signed-in user: Sluice mails a link to it. */
+export async function askForAddress(session: Session, email: string): Promise<void> {
+  const path = `/v1/admin/users/${session.user.id}`;
+  await json(await call('PUT', path, { body: { email }, csrf: session.csrf_token }));
+}
+
+/** The newest alerts of the usage limits of a workspace: up to 20 of each of its first 100 policies. */
+export async function listAlerts(workspaceId: string): Promise<LimitAlert[]> {
+  const path = '/v1/policies/usage-limits';
+  const where = `workspace_id=${workspaceId}`;
+  const policies = await json<{ data: { id: string; name: string | null }[] }>(
+    await call('GET', `${path}?${where}&page_size=100`),
+  );
+  const alerts: LimitAlert[] = [];
+  for (const { id, name } of policies.data) {
+    const page = await json<{ data: Omit<LimitAlert, 'policy'>[] }>(
+      await call('GET', `${path}/${id}/alerts?${where}&page_size=20`),
+    );
+    alerts.push(...page.data.map((alert) => ({ ...alert, policy: name ?? id })));
+  }
+  return alerts.sort((a, b) => b.created_at.localeCompare(a.created_at));
 }
 
 /** What the invite of this link offers; throws when it is unknown, used, cancelled or expired. */

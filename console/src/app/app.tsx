@@ -2,6 +2,7 @@ import { useCallback, useEffect, useState } from 'react';
 import { ApiError, getSession, type Session } from '../api/client.ts';
 import { Logo } from '../components/logo.tsx';
 import { Notice } from '../components/notice.tsx';
+import { AccountPage } from '../pages/account.tsx';
 import { ConfirmAddressPage } from '../pages/confirm-address.tsx';
 import { FirstRequestPage } from '../pages/first-request.tsx';
 import { InvitePage } from '../pages/invite.tsx';
@@ -11,6 +12,7 @@ type State =
   | { at: 'loading' }
   | { at: 'signed-out'; reason: string | null; token: string | null }
   | { at: 'signed-in'; session: Session }
+  | { at: 'account'; session: Session }
   | { at: 'invited'; token: string | null }
   | { at: 'confirming'; token: string | null }
   | { at: 'unreachable'; message: string };
@@ -48,7 +50,8 @@ export function App() {
     if (token) return setState({ at: 'signed-out', reason: null, token });
     try {
       const session = await getSession();
-      if (session) signedIn(session);
+      if (session && location.pathname === '/console/account') setState({ at: 'account', session });
+      else if (session) signedIn(session);
       else signedOut(null);
     } catch (error) {
       setState({ at: 'unreachable', message: error instanceof ApiError ? error.message : String(error) });
@@ -64,6 +67,7 @@ export function App() {
   }, [start]);
 
   if (state.at === 'signed-in') return <FirstRequestPage session={state.session} onSignedOut={signedOut} />;
+  if (state.at === 'account') return <AccountPage session={state.session} />;
   if (state.at === 'invited') return <InvitePage key={state.token} token={state.token} onSignedIn={signedIn} />;
   if (state.at === 'confirming') return <ConfirmAddressPage key={state.token} token={state.token} />;
   if (state.at === 'signed-out') {

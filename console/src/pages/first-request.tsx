@@ -52,6 +52,7 @@ export function FirstRequestPage(props: { session: Session; onSignedOut: (reason
         <Logo />
         <div className="who">
           <span title={session.organisation.name}>{session.user.email}</span>
+          <a href="/console/account">Account</a>
           <button type="button" className="button small" onClick={() => void onSignOut()}>
             Sign out
           </button>

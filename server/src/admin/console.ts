@@ -97,6 +97,7 @@ export const CONSOLE_ROUTES = [
   ['GET', '/console/sign-in', false],
   ['GET', '/console/invite', false],
   ['GET', '/console/email', false],
+  ['GET', '/console/account', false],
   ['GET', '/console/*', false],
   ['GET', '/console/api/sign-in', false],
   ['POST', '/console/api/sign-in-link', false],
@@ -144,6 +145,7 @@ async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<v
   app.get('/console/sign-in', page);
   app.get('/console/invite', page);
   app.get('/console/email', page);
+  app.get('/console/account', page);
   app.get('/console/*', async (request, reply) => {
     if (!String(request.headers.accept ?? '').includes('text/html')) throw new SluiceError('not_found', NO_SUCH_PATH);
     reply.headers(SECURITY_HEADERS).header('cache-control', 'no-store');

@@ -25,13 +25,13 @@ export interface MailingServer extends TestServer {
   mailed(email: string, count?: number): Promise<string[]>;
 }
 
-/** Starts both; `stop` ends both. */
-export async function startMailingServer(publicUrl: string): Promise<MailingServer> {
+/** Starts both; `stop` ends both. Without `publicUrl` it is the address that the server listens on, for real browsers. */
+export async function startMailingServer(publicUrl?: string): Promise<MailingServer> {
   const sink = await mailSink();
   const server = await startServer({
     SLUICE_SMTP_URL: `smtp://127.0.0.1:${sink.port}`,
     SLUICE_MAIL_FROM: 'Sluice <sluice@x.example>',
-    SLUICE_PUBLIC_URL: publicUrl,
+    ...(publicUrl === undefined ? {} : { SLUICE_PUBLIC_URL: publicUrl }),
   });
   const mailsTo = (email: string) => sink.mails.filter(({ to }) => to.includes(email));
   return {
@@ -40,7 +40,7 @@ export async function startMailingServer(publicUrl: string): Promise<MailingServ
     async send(method, path, body, headers = {}, on = server.url) {
       const answer = await fetch(`${on}${path}`, {
         method,
-        headers: { 'content-type': 'application/json', origin: publicUrl, ...headers },
+        headers: { 'content-type': 'application/json', origin: publicUrl ?? on, ...headers },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       const cookie = answer.headers.get('set-cookie')?.split(';', 1)[0] ?? '';
