@@ -1,6 +1,6 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { giveBack, idleSlabBytes, lend, watchWrites } from './body-slabs.ts';
+import { giveBack, idleSlabBytes, keep, lend, watchWrites } from './body-slabs.ts';
 
 const servers: Server[] = [];
 const sockets: Socket[] = [];
@@ -69,14 +69,36 @@ describe('lent body memory', () => {
     giveBack(fourth);
   });
 
-  it('small and very large bodies take no slab, and idle slabs are bounded', () => {
+  it('small bodies take no slab, and idle slabs are bounded', () => {
     const before = idleSlabBytes();
     giveBack(lend(1000));
-    giveBack(lend(2_000_000));
     expect(idleSlabBytes()).toBe(before);
     const many = Array.from({ length: 40 }, () => lend(1_000_000));
     for (const buffer of many) giveBack(buffer);
     expect(idleSlabBytes()).toBeLessThanOrEqual(16 * 1024 * 1024);
+    const large = Array.from({ length: 5 }, () => lend(31_000_000));
+    for (const buffer of large) giveBack(buffer);
+    expect(idleSlabBytes()).toBeLessThanOrEqual(80 * 1024 * 1024);
+  });
+
+  it('the memory of the largest bodies is shared with the thread, and used again', () => {
+    const first = lend(31_000_000);
+    expect([first.length, first.buffer instanceof SharedArrayBuffer]).toEqual([31_000_000, true]);
+    giveBack(first);
+    const second = lend(30_000_000);
+    expect(second.buffer === first.buffer).toBe(true);
+    giveBack(second);
+  });
+
+  it('memory that is kept is lent to no other until it is let go, however early it is given back', () => {
+    const first = lend(30_000_000);
+    const drop = keep(first);
+    giveBack(first);
+    const second = lend(30_000_000);
+    expect(second.buffer === first.buffer).toBe(false);
+    drop();
+    expect(lend(30_000_000).buffer === first.buffer).toBe(true);
+    keep(Buffer.from('not lent'))();
   });
 
   it('bytes that wait in a socket are not overwritten by the next borrower, however early the first one is done', async () => {

@@ -10,6 +10,11 @@ const SMALLEST = 16 * 1024;
 const LARGEST = 1024 * 1024;
 /** Bytes of idle slabs kept at most; more are left to the garbage collector. */
 const IDLE_BYTES = 16 * 1024 * 1024;
+/**
+ * The same for those that threads share: two of the largest bodies. A fresh one of 31 MB costs 8,000 page faults, and its end a full
+ * garbage collection of 20 ms, in which nobody is served.
+ */
+const IDLE_SHARED_BYTES = 64 * 1024 * 1024;
 
 const SLAB = Symbol('slab');
 
@@ -22,21 +27,25 @@ interface Slab {
 type Tagged = ArrayBufferLike & { [SLAB]?: Slab };
 
 const idle = new Map<number, Slab[]>();
-let idleBytes = 0;
+/** Bytes of idle slabs: of small ones, and of those that threads share. */
+const idleBytes = { own: 0, shared: 0 };
+
+const kindOf = (size: number): keyof typeof idleBytes => (size > LARGEST ? 'shared' : 'own');
 
 /**
  * A Buffer of `length` bytes with undefined content, from a slab when the size is worth it. What is larger than a slab lies in
  * memory that another thread can read, too.
  */
 export function lend(length: number): Buffer {
-  if (length > LARGEST) return Buffer.from(new SharedArrayBuffer(length));
   if (length < SMALLEST) return Buffer.allocUnsafeSlow(length);
   const size = 2 ** Math.ceil(Math.log2(length));
   let slab = idle.get(size)?.pop();
   if (slab === undefined) {
-    slab = { memory: Buffer.allocUnsafeSlow(size), keepers: 0 };
+    // The system gives memory only for what is written of a slab, whatever its size.
+    const memory = size > LARGEST ? Buffer.from(new SharedArrayBuffer(size)) : Buffer.allocUnsafeSlow(size);
+    slab = { memory, keepers: 0 };
     (slab.memory.buffer as Tagged)[SLAB] = slab;
-  } else idleBytes -= size;
+  } else idleBytes[kindOf(size)] -= size;
   slab.keepers = 1;
   return slab.memory.subarray(0, length);
 }
@@ -47,11 +56,26 @@ export function giveBack(buffer: Buffer): void {
   if (slab !== undefined) drop(slab);
 }
 
+/**
+ * Keeps lent bytes beyond `giveBack`, and gives what ends that. It must be called once at most; never calling it leaves the memory
+ * to the garbage collector.
+ */
+export function keep(buffer: Uint8Array): () => void {
+  const slab = (buffer.buffer as Tagged)[SLAB];
+  if (slab === undefined) return NOTHING;
+  slab.keepers += 1;
+  return () => drop(slab);
+}
+
+const NOTHING = () => undefined;
+
 function drop(slab: Slab): void {
   slab.keepers -= 1;
   const size = slab.memory.length;
-  if (slab.keepers !== 0 || idleBytes + size > IDLE_BYTES) return;
-  idleBytes += size;
+  const kind = kindOf(size);
+  const most = kind === 'shared' ? IDLE_SHARED_BYTES : IDLE_BYTES;
+  if (slab.keepers !== 0 || idleBytes[kind] + size > most) return;
+  idleBytes[kind] += size;
   const list = idle.get(size);
   if (list === undefined) idle.set(size, [slab]);
   else list.push(slab);
@@ -79,5 +103,5 @@ export function watchWrites<S extends Socket>(socket: S): S {
 
 /** For tests: bytes of slabs that wait to be lent. */
 export function idleSlabBytes(): number {
-  return idleBytes;
+  return idleBytes.own + idleBytes.shared;
 }

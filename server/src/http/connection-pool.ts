@@ -7,10 +7,13 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Clock } from '../kernel/clock.ts';
 import { AnswerFault, AnswerParser, type AnswerSink } from './answer-parser.ts';
+import { keep } from './body-slabs.ts';
 import type { Connect } from './connect.ts';
 
 /** Up to this size head and body are put together: one small copy is cheaper than a vector of buffers. */
 const JOIN_BYTES = 4 * 1024;
+/** A larger body is written in slices of this size: the kernel copies several megabytes in one write, for milliseconds. */
+const SLICE_BYTES = 256 * 1024;
 const READ_BYTES = 64 * 1024;
 /** How long before the upstream would close an idle connection it is not trusted any more. */
 const KEEP_ALIVE_MARGIN_MS = 2_000;
@@ -225,6 +228,8 @@ export class Connection implements AnswerSink {
   #ended = false;
   #gone = false;
   #paused = false;
+  /** Slices of the body are still to be written. */
+  #unsent = false;
   /** Closed after its call. */
   single = false;
   /** How long it took to make, milliseconds; 0 once it has served a call. */
@@ -266,12 +271,34 @@ export class Connection implements AnswerSink {
       let at = message.write(head, 0, 'latin1');
       for (const part of body) at += part.copy(message, at);
       socket.write(message);
+    } else if (bodyBytes > SLICE_BYTES) {
+      socket.write(Buffer.from(head, 'latin1'));
+      this.#sendSlices(call, body);
     } else {
       socket.cork();
       socket.write(Buffer.from(head, 'latin1'));
       for (const part of body) if (part.length > 0) socket.write(part);
       socket.uncork();
     }
+  }
+
+  /** Writes a large body, each slice in a turn of the event loop for itself. What an early answer leaves of it is not sent. */
+  #sendSlices(call: PooledCall, body: readonly Buffer[]): void {
+    const socket = this.#socket;
+    const slices = slicesOf(body);
+    const drops = body.map(keep);
+    let at = 0;
+    this.#unsent = true;
+    const next = (): void => {
+      const slice = this.#call === call && !socket.destroyed ? slices[at++] : undefined;
+      if (slice === undefined) {
+        for (const drop of drops) drop();
+        return;
+      }
+      if (at === slices.length) this.#unsent = false;
+      socket.write(slice, () => setImmediate(next));
+    };
+    next();
   }
 
   /** `onread` of the socket. */
@@ -364,7 +391,15 @@ export class Connection implements AnswerSink {
       idleSeconds === null ? this.#keepAliveMs : Math.min(idleSeconds * 1000 - KEEP_ALIVE_MARGIN_MS, MAX_KEEP_ALIVE_MS);
     const socket = this.#socket;
     // An upstream that answered before it read everything has not agreed to read what is left.
-    if (!reusable || keep <= 0 || this.single || this.#ended || socket.destroyed || socket.writableLength > 0) {
+    if (
+      !reusable ||
+      keep <= 0 ||
+      this.single ||
+      this.#ended ||
+      socket.destroyed ||
+      this.#unsent ||
+      socket.writableLength > 0
+    ) {
       this.destroy();
       return;
     }
@@ -404,6 +439,13 @@ export class Connection implements AnswerSink {
     this.#gone = true;
     this.#pool.gone(this);
   }
+}
+
+function slicesOf(body: readonly Buffer[]): Buffer[] {
+  const slices: Buffer[] = [];
+  for (const part of body)
+    for (let at = 0; at < part.length; at += SLICE_BYTES) slices.push(part.subarray(at, at + SLICE_BYTES));
+  return slices;
 }
 
 function closedError(): Error {

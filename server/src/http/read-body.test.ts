@@ -422,3 +422,32 @@ describe('the budget of all bodies', () => {
     expect(budget.held).toBe(0);
   });
 });
+
+describe('the memory of a large body', () => {
+  it('is that of the whole alone: what it came in is freed at once', async () => {
+    const sent = randomBytes(5_000_000);
+    const chunks: Buffer[] = [];
+    const whole = new Promise<Buffer>((resolve) => {
+      const server = createServer((request, response) => {
+        request.on('data', (chunk: Buffer) => chunks.push(chunk));
+        void readBody(request, { limit: 10_000_000, clock: systemClock }).then((body) => {
+          response.end();
+          resolve(body);
+        });
+      });
+      closers.push(() => {
+        server.closeAllConnections();
+        return new Promise((closed) => server.close(closed));
+      });
+      server.listen(0, '127.0.0.1', () => {
+        const { port } = server.address() as AddressInfo;
+        const call = httpRequest({ port, method: 'POST', headers: { 'content-length': 5_000_000 } });
+        call.on('response', (response) => response.resume());
+        call.end(sent);
+      });
+    });
+    expect((await whole).equals(sent)).toBe(true);
+    expect(chunks.length).toBeGreaterThan(10);
+    expect(chunks.reduce((bytes, { buffer }) => bytes + buffer.byteLength, 0)).toBe(0);
+  });
+});

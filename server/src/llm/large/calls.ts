@@ -1,4 +1,5 @@
 /** What the data plane gives to the thread for large bodies, and how it takes the results. */
+import { keep } from '../../http/body-slabs.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
@@ -53,8 +54,8 @@ export class SharedPieces {
 
 /** Like `scanJson`. Rejects with its errors, and where the client leaves. */
 export function scanApart(x: Exchange, body: Buffer, wanted: readonly string[]): Promise<ScanResult> {
-  const memory: ArrayBuffer[] = [];
-  return waited(x, { kind: 'scan', body: sent(body, memory), wanted }, memory).then(scanOf);
+  const handed = nothing();
+  return waited(x, { kind: 'scan', body: sent(body, handed), wanted }, handed).then(scanOf);
 }
 
 /** Like `makeBody`. `known`: the settings of the request are remembered with the context, as its stream may ask for them. */
@@ -65,9 +66,9 @@ export async function makeBodyApart(
   order: BodyOrder,
   seen: string[],
 ): Promise<{ readonly made: MadeBody; readonly known: boolean }> {
-  const memory: ArrayBuffer[] = [];
+  const handed = nothing();
   const call = factsOfCall(x, target, context);
-  const done = await waited(x, { kind: 'body', call, order: sentOrder(order, memory) }, memory);
+  const done = await waited(x, { kind: 'body', call, order: sentOrder(order, handed) }, handed);
   seen.push(...done.seen);
   if (done.settings !== null) rememberAsked(context, parseExact(done.settings) as JsonObject);
   else if (x.stream) throw tooManySettings();
@@ -98,12 +99,12 @@ export function readAnswerApart(
   order: Omit<AnswerOrder, 'raw'> & { readonly raw: readonly Buffer[] },
   settle: (read: ReadAnswer | Error) => void,
 ): () => void {
-  const memory: ArrayBuffer[] = [];
+  const handed = nothing();
   const given = context.body ?? askedOf(context);
-  const asked = made !== null ? sentOrder(made, memory) : given === undefined ? null : JSON.stringify(given);
+  const asked = made !== null ? sentOrder(made, handed) : given === undefined ? null : JSON.stringify(given);
   const call = factsOfCall(x, target, context);
-  const answer = { ...order, raw: order.raw.map((piece) => sent(piece, memory)) };
-  return run(x, { kind: 'answer', call, answer, asked }, memory, (done) => {
+  const answer = { ...order, raw: order.raw.map((piece) => sent(piece, handed)) };
+  return run(x, { kind: 'answer', call, answer, asked }, handed, (done) => {
     if (done instanceof Error) settle(done);
     else
       settle({
@@ -117,21 +118,34 @@ export function readAnswerApart(
 
 const parsed = (text: string | null): JsonObject | null => (text === null ? null : (parseExact(text) as JsonObject));
 
+/** What goes over with a job. */
+interface Handed {
+  /** Memory that is given away. */
+  readonly memory: ArrayBuffer[];
+  /** Ends the keeping of lent memory: while the thread reads it, no other body may be written to it. */
+  readonly drops: (() => void)[];
+}
+
+const nothing = (): Handed => ({ memory: [], drops: [] });
+
 /** Bytes as they go over: shared memory as it is, other memory as a copy that is given away. */
-function sent(bytes: Buffer, memory: ArrayBuffer[]): Uint8Array {
-  if (bytes.buffer instanceof SharedArrayBuffer) return bytes;
+function sent(bytes: Buffer, { memory, drops }: Handed): Uint8Array {
+  if (bytes.buffer instanceof SharedArrayBuffer) {
+    drops.push(keep(bytes));
+    return bytes;
+  }
   const copy = new Uint8Array(bytes.length);
   copy.set(bytes);
   memory.push(copy.buffer);
   return copy;
 }
 
-function sentOrder(order: BodyOrder, memory: ArrayBuffer[]): SentOrder {
+function sentOrder(order: BodyOrder, handed: Handed): SentOrder {
   const { body, came, scan, prefill } = order;
   return {
     ...order,
-    body: sent(body, memory),
-    came: came === null ? null : sent(came, memory),
+    body: sent(body, handed),
+    came: came === null ? null : sent(came, handed),
     scan: factsOf(scan),
     prefill: prefill === null ? null : { message: prefill.message, body: prefill.body },
   };
@@ -157,21 +171,25 @@ function factsOfCall(x: Exchange, target: Target, context: CallContext): CallFac
   };
 }
 
+/** A job that is dropped may still be under way: what it was lent is then left to the garbage collector. */
 function run<J extends Job>(
   x: Exchange,
   job: J,
-  memory: readonly ArrayBuffer[],
+  { memory, drops }: Handed,
   settle: (done: Done<J> | Error) => void,
 ): () => void {
-  return x.services.large.run(x.organisationId, { job, memory }, settle);
+  return x.services.large.run(x.organisationId, { job, memory }, (done) => {
+    for (const drop of drops) drop();
+    settle(done);
+  });
 }
 
 /** The result, for as long as the client waits for it. */
-function waited<J extends Job>(x: Exchange, job: J, memory: readonly ArrayBuffer[]): Promise<Done<J>> {
+function waited<J extends Job>(x: Exchange, job: J, handed: Handed): Promise<Done<J>> {
   return new Promise((resolve, reject) => {
     if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
     const { cancel } = x;
-    const drop = run(x, job, memory, (done) => {
+    const drop = run(x, job, handed, (done) => {
       x.cancel = cancel;
       if (done instanceof Error) reject(done);
       else resolve(done);
