@@ -16,8 +16,8 @@ import { type DataPlane, registerDataPlane } from '../llm/routes.ts';
 import { Breakers } from '../llm/routing/breaker.ts';
 import type { Services } from '../llm/services.ts';
 import type { Pricer } from '../pricing/price.ts';
+import type { RunInner } from '../runtime/inner-call.ts';
 import { createOwners } from '../runtime/owners.ts';
-import type { RunLine } from '../training/services.ts';
 import type { Common } from './common.ts';
 import type { Front } from './front.ts';
 import type { Kept } from './runtime.ts';
@@ -45,7 +45,7 @@ export interface Gateway {
   /** Null: the role is not `gateway`. */
   readonly plane: DataPlane | null;
   /** Runs the line of a batch. */
-  readonly runLine: RunLine;
+  readonly runLine: RunInner;
 }
 
 interface Parts {

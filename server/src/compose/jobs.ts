@@ -11,8 +11,8 @@ import { startUsageLimits } from '../jobs/usage-limits.ts';
 import { purgeVectors } from '../llm/cache/similar.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import { openUrl } from '../resources/secret-url.ts';
+import type { RunInner } from '../runtime/inner-call.ts';
 import { purgeOwners } from '../runtime/owners.ts';
-import type { RunLine } from '../training/services.ts';
 import type { Common } from './common.ts';
 import type { Front } from './front.ts';
 import type { Stores } from './stores.ts';
@@ -33,7 +33,7 @@ interface Parts {
   readonly front: Front;
   readonly training: Training;
   readonly mailer: Mailer | null;
-  readonly runLine: RunLine;
+  readonly runLine: RunInner;
 }
 
 /** Starts the work of a `jobs` node. */

@@ -7,43 +7,16 @@ import { type KeyRights, rightsOfKey } from '../auth/key-principal.ts';
 import { type Collected, InnerResponse, innerRequest } from '../http/inner-exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { JsonObject } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { retryHintMs } from '../kernel/retry-hint.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
+import type { InnerAnswer, RunInner } from '../runtime/inner-call.ts';
 import type { Tables } from '../store/ports.ts';
 import { Exchange } from './exchange.ts';
 import type { Services } from './services.ts';
 
 /** Largest answer that is kept. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
-
-export interface InnerRequest {
-  readonly keyId: string;
-  readonly organisationId: string;
-  readonly workspaceId: string;
-  /** `/v1/chat/completions` … */
-  readonly endpoint: string;
-  /** Lower-case names; credentials have no place here. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: JsonObject;
-  readonly signal: AbortSignal;
-}
-
-export interface InnerAnswer {
-  /** 499 when `signal` ended the request before its answer was complete. */
-  readonly status: number;
-  /** Of its record. */
-  readonly requestId: string;
-  /** Parsed with big integers kept; a text when it is no JSON. */
-  readonly body: unknown;
-  /** Milliseconds the answer asks to wait; null when it does not say. */
-  readonly retryAfterMs: number | null;
-  /** A rate limit of Sluice itself refused the request: nothing was called. */
-  readonly limited: boolean;
-  /** Why the key may not call any more. */
-  readonly keyRefused: string | null;
-}
 
 export interface InnerParts {
   readonly services: Services;
@@ -54,13 +27,7 @@ export interface InnerParts {
   readonly run: (x: Exchange) => Promise<void>;
 }
 
-/** Never rejects for what a request may meet: every refusal and failure is an answer with its status. */
-export function createInner({
-  services,
-  tables,
-  clock,
-  run,
-}: InnerParts): (request: InnerRequest) => Promise<InnerAnswer> {
+export function createInner({ services, tables, clock, run }: InnerParts): RunInner {
   return async (given) => {
     const operation = operationOf(given.endpoint);
     const rights = await rightsOfKey(tables, clock, given);

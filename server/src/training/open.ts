@@ -1,4 +1,5 @@
 import type { Closable } from '../kernel/lifecycle.ts';
+import type { RunInner } from '../runtime/inner-call.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import { createTraining } from './handler.ts';
 import type { TrainedKind } from './ledger.ts';
@@ -9,7 +10,7 @@ import { ManagedFiles } from './managed/files.ts';
 import type { JobClaim, Turn } from './managed/job-services.ts';
 import { createManagedJobs } from './managed/jobs.ts';
 import { sandboxTraining } from './sandbox/sandbox.ts';
-import type { RunLine, TrainingServices } from './services.ts';
+import type { TrainingServices } from './services.ts';
 import { type AccountPlace, listUnowned } from './unowned.ts';
 import { runUsageTurn, type UsageClaim } from './usage/work.ts';
 
@@ -19,7 +20,7 @@ export interface OpenTraining extends Closable {
   /** One turn at a claimed row of `training_jobs`. */
   runJob(claim: JobClaim): Promise<Turn>;
   /** One turn at a claimed row of `batches`, whose lines `runLine` runs. */
-  runBatch(claim: BatchClaim, runLine: RunLine): Promise<Turn>;
+  runBatch(claim: BatchClaim, runLine: RunInner): Promise<Turn>;
   /** One turn at a row of `object_usage`. */
   runUsage(claim: UsageClaim): Promise<Turn>;
   /** As `listUnowned`. */

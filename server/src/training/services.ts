@@ -1,42 +1,12 @@
 import type { EgressGuard } from '../http/egress-guard.ts';
 import type { Fetcher } from '../http/fetcher.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { JsonObject } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Pricer } from '../pricing/price.ts';
 import type { AmbientIdentity, TokenCache, TrainingAdapter } from '../providers/training.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Blobs, Scratch, Tables, TenantContext } from '../store/ports.ts';
 import type { RecordDraft } from '../telemetry/recorder.ts';
-
-/** One line of a batch, run through the whole data plane: limits, guardrails, accounting, one record. */
-export interface LineRequest {
-  /** API key that created the batch; its present rights and limits count. */
-  readonly keyId: string;
-  readonly organisationId: string;
-  readonly workspaceId: string;
-  /** `/v1/chat/completions` … */
-  readonly endpoint: string;
-  /** `x-gateway-*` headers of the inner call. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: JsonObject;
-  readonly signal: AbortSignal;
-}
-
-export interface LineAnswer {
-  readonly status: number;
-  readonly requestId: string;
-  readonly body: unknown;
-  /** Milliseconds the answer asks to wait; null when it does not say. */
-  readonly retryAfterMs: number | null;
-  /** A rate limit of Sluice itself refused the request: nothing was called. */
-  readonly limited: boolean;
-  /** Why the key may not call any more (revoked, expired, suspended): every other line would end the same way. */
-  readonly keyRefused: string | null;
-}
-
-/** Runs a line; never rejects for what a request may meet. */
-export type RunLine = (line: LineRequest) => Promise<LineAnswer>;
 
 /** What files, batches and jobs may use. Made once in `compose/training.ts`. */
 export interface TrainingServices {

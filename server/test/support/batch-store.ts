@@ -15,6 +15,7 @@ import { createPricer } from '../../src/pricing/pricer.ts';
 import type { ResultLine } from '../../src/providers/batch-lines.ts';
 import { sandbox } from '../../src/providers/sandbox/sandbox.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
+import type { InnerAnswer, InnerRequest } from '../../src/runtime/inner-call.ts';
 import type { ObjectAnswer, ObjectCall } from '../../src/runtime/object-call.ts';
 import type { StoredConfig, StoredProvider, WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import { openDiskBlobs } from '../../src/store/disk/blobs.ts';
@@ -25,7 +26,6 @@ import { runBatchTurn } from '../../src/training/managed/batch-runner.ts';
 import type { BatchSettings, TurnServices } from '../../src/training/managed/batch-services.ts';
 import { ManagedBatches } from '../../src/training/managed/batches.ts';
 import { sandboxTraining } from '../../src/training/sandbox/sandbox.ts';
-import type { LineAnswer, LineRequest } from '../../src/training/services.ts';
 import { type ENGINES, type JobStore, jobStore } from './job-store.ts';
 import { alreadyOpen, fixedRuntime } from './runtime.ts';
 
@@ -39,9 +39,9 @@ export interface BatchWorld {
   readonly batches: ManagedBatches;
   readonly services: TurnServices;
   /** Answers a line; replaced by tests. */
-  answer: (line: LineRequest) => Promise<Partial<LineAnswer>> | Partial<LineAnswer>;
+  answer: (line: InnerRequest) => Promise<Partial<InnerAnswer>> | Partial<InnerAnswer>;
   /** Lines that were run, in order. */
-  readonly lines: LineRequest[];
+  readonly lines: InnerRequest[];
   /** Most lines that ran at the same time, and when each began. */
   readonly load: { most: number; now: number; readonly starts: number[] };
   /** Adapter of the provider `sb`; replaced by tests. */
@@ -87,7 +87,7 @@ export const chatLine = (id: string, content = id, more: object = {}): string =>
     body: { messages: [{ role: 'user', content }], ...more },
   });
 
-export const contentOf = (line: LineRequest): string =>
+export const contentOf = (line: InnerRequest): string =>
   (line.body.messages as { content: string }[] | undefined)?.[0]?.content ?? '';
 
 export const REQUEST = {

@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
 import { systemTenant } from '../../auth/tenant.ts';
 import type { AdapterContext, TrainingAdapter } from '../../providers/training.ts';
+import type { RunInner } from '../../runtime/inner-call.ts';
 import type { Account } from '../../runtime/object-call.ts';
 import { accountOfStored, adapterOf } from '../account.ts';
 import { adapterContext } from '../context.ts';
 import { type Ledger, ledgerOf } from '../ledger.ts';
-import type { RunLine, TrainingServices } from '../services.ts';
+import type { TrainingServices } from '../services.ts';
 import { type BatchRow, workOf } from './batch-row.ts';
 import { NAMES } from './job-services.ts';
 
@@ -41,7 +42,7 @@ export interface BatchServices
 
 /** What turns at batches need besides. */
 export interface TurnServices extends BatchServices {
-  readonly runLine: RunLine;
+  readonly runLine: RunInner;
 }
 
 /**
