@@ -1,5 +1,6 @@
 /** What can be asked of a provider. The id is what configs, limits, guardrails and records call it. */
 import type { Family, OperationRow } from './row.ts';
+import { SHAPES, type WireShape } from './shapes/index.ts';
 import { ROWS } from './table.ts';
 
 export type { Dialect, Family, Purpose, Shape } from './row.ts';
@@ -13,6 +14,8 @@ export type OperationOf<F extends Family> = {
 
 export interface Operation extends OperationRow {
   readonly id: OperationId;
+  /** How its events and answers are read. */
+  readonly wire: WireShape;
 }
 
 export interface JobOperation extends Operation {
@@ -23,5 +26,5 @@ export const isJob = (operation: Operation): operation is JobOperation => operat
 
 export const OPERATIONS = Object.fromEntries(
   // The first row gives all of them one order of properties: reads of them stay as fast as of one.
-  Object.entries<OperationRow>(ROWS).map(([id, row]) => [id, { id, ...ROWS.chat, ...row }]),
+  Object.entries<OperationRow>(ROWS).map(([id, row]) => [id, { id, ...ROWS.chat, ...row, wire: SHAPES[row.shape] }]),
 ) as Readonly<Record<OperationId, Operation>>;

@@ -3,12 +3,12 @@ import { filterUpstreamHeaders } from '../../http/headers.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
 import { errorObject, type ProviderError, providerErrorBody } from '../../operations/dialects/provider-error.ts';
 import type { Shape } from '../../operations/operation.ts';
+import { SHAPES } from '../../operations/shapes/index.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
-import { dialectOfShape } from './facts.ts';
 import { headerOf } from './look.ts';
 
 export type AttemptResult =
@@ -69,7 +69,7 @@ export function refusedAnswer(
   const made = providerErrorBody({
     status,
     raw: withoutSecrets(raw, target.sent),
-    upstream: dialectOfShape(shape, x.operation),
+    upstream: SHAPES[shape].dialect ?? x.operation.dialect,
     caller: x.operation.dialect,
     ...(read === undefined ? {} : { error: (code, body) => read(code, body, (name) => headerOf(headers, name)) }),
   });

@@ -1,7 +1,6 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { decodeString, type JsonFault, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
-import type { Dialect, Operation, Shape } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
 
 const FACTS = ['usage', 'usageMetadata', 'model', 'error'] as const;
@@ -98,23 +97,6 @@ function at(body: JsonObject, path: readonly string[]): unknown {
     else return undefined;
   }
   return value;
-}
-
-/** The dialect in which an upstream of this shape reports errors. */
-export function dialectOfShape(shape: Shape, operation: Operation): Dialect {
-  if (shape === 'messages' || shape === 'count_tokens') return 'anthropic';
-  if (shape === 'responses') return 'responses';
-  return shape === 'raw' ? operation.dialect : 'openai';
-}
-
-/** Streams whose end marker is defined: a close without it is a cut. Others end when the transport says so. */
-export function streamMustEnd(operation: Operation): boolean {
-  return (
-    operation.shape === 'chat' ||
-    operation.shape === 'completions' ||
-    operation.shape === 'messages' ||
-    operation.shape === 'responses'
-  );
 }
 
 const GENERATION = /\/(?:completions|messages|responses)\/*(?:\?|$)/i;

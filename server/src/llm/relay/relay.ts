@@ -16,9 +16,9 @@ import { StreamGate } from '../guard/stream.ts';
 import type { Target } from '../target.ts';
 import { type AttemptResult, errorAnswer, refusedAnswer, withoutSentSecrets } from './answered.ts';
 import { ClientSide, LARGE_BYTES } from './client-side.ts';
-import { failureIn, memberOf, saysErrors } from './content.ts';
+import { failureIn, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
-import { passesGeneration, readAnswerFacts, streamMustEnd } from './facts.ts';
+import { passesGeneration, readAnswerFacts } from './facts.ts';
 import { Held } from './held.ts';
 import { Joint } from './join.ts';
 import { JsonAnswer, type JsonAnswerParts } from './json-answer.ts';
@@ -338,7 +338,7 @@ export class Relay implements WireHandler {
     const body = this.#sample.bytes();
     const json = isJson(this.#headers);
     // What nobody can read is for guardrails to refuse, unless another attempt may do better.
-    const must = memberOf(x.operation) !== null && (!this.#kept || this.#rescuable);
+    const must = x.operation.wire.member !== null && (!this.#kept || this.#rescuable);
     if (must && !json) throw noJson();
     if (json) {
       const facts = readAnswerFacts(body, this.#sample.cut, saysErrors(x.operation));
@@ -563,7 +563,7 @@ export class Relay implements WireHandler {
     const last = this.#joint === null ? flushed : this.#joint.pass(flushed);
     if (last.length > 0) this.#forward(events, last);
     if (this.#settled || this.#gate?.over) return;
-    if (!events.ended && streamMustEnd(this.#x.operation)) {
+    if (!events.ended && this.#x.operation.wire.knowsEvents) {
       this.#estimateUsage();
       this.#finish({
         kind: 'failed',
@@ -593,7 +593,7 @@ export class Relay implements WireHandler {
   /** Output tokens of which something arrived: pieces of a stream, or the bytes of an answer in one piece. */
   #received(): number {
     if (this.#mode === 'events') return this.#meter.pieces;
-    if (!(streamMustEnd(this.#x.operation) || passesGeneration(this.#x)) || !isJson(this.#headers)) return 0;
+    if (!(this.#x.operation.wire.knowsEvents || passesGeneration(this.#x)) || !isJson(this.#headers)) return 0;
     return tokensOf(this.#answerBytes);
   }
 }

@@ -13,7 +13,7 @@ import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
-import { errorIn, filtered, isFiltered, isPing, knowsEvents, saysSomething, tellsEnd } from './content.ts';
+import { filtered } from './content.ts';
 import { EVENT_WEIGHT, isSilent, piecesOf } from './look.ts';
 import { type BreakRules, isFollowed } from './rules.ts';
 import type { Times } from './times.ts';
@@ -64,7 +64,7 @@ export class StreamWatch {
     this.#paused = parts.paused;
     this.#expire = parts.expire;
     this.#release = parts.release;
-    this.#known = knowsEvents(x.operation);
+    this.#known = x.operation.wire.knowsEvents;
     this.#guarded = x.guard?.output.some(insists) ?? false;
     this.#kept = x.again !== null || x.next !== null ? [] : null;
     const { clock } = x.services;
@@ -88,7 +88,7 @@ export class StreamWatch {
       }
       const body = this.#known ? this.#bodyOf(event) : isSilent(event) ? null : NOTHING_KNOWN;
       if (body === null) continue;
-      alive ||= this.#content && !isPing(this.#x.operation, body);
+      alive ||= this.#content && !this.#x.operation.wire.isPing(body);
       this.#note(body);
       this.#tokens += this.#content ? piecesOf(event) : 0;
     }
@@ -103,7 +103,8 @@ export class StreamWatch {
 
   /** The stream has ended by these events, or without them. What the attempt fails with, if another one follows. */
   verdict(tail: readonly Buffer[], failed: boolean): ProviderError | SluiceError | null {
-    const { operation, headSent, again, next } = this.#x;
+    const { headSent, again, next } = this.#x;
+    const { wire } = this.#x.operation;
     // An attempt that goes on with what was shown has kept its own part back.
     if (headSent && this.#kept === null) return failed && this.#x.shown?.continuable ? this.#broken(tail) : null;
     const followed = again !== null || next !== null;
@@ -111,7 +112,7 @@ export class StreamWatch {
     for (const event of tail) {
       const body = this.#known ? this.#bodyOf(event) : null;
       if (body === null) continue;
-      const error = failed ? errorIn(operation, body) : null;
+      const error = failed ? wire.errorIn(body) : null;
       if (error !== null) return isFollowed(this.#x, error.status, error.code) ? error : null;
       this.#note(body);
     }
@@ -127,7 +128,7 @@ export class StreamWatch {
   #broken(tail: readonly Buffer[]): SluiceError | null {
     for (const event of tail) {
       const body = bodyOf(event);
-      const error = body == null ? null : errorIn(this.#x.operation, body);
+      const error = body == null ? null : this.#x.operation.wire.errorIn(body);
       if (error === null || !isFollowed(this.#x, error.status, error.code)) continue;
       const { message, status, type, code } = error;
       return new SluiceError('provider_error', withoutSecrets(message, this.#target.sent), {
@@ -162,10 +163,10 @@ export class StreamWatch {
   }
 
   #note(body: JsonObject): void {
-    const { operation } = this.#x;
-    this.#told ||= tellsEnd(operation, body);
-    this.#filtered ||= isFiltered(operation, body);
-    if (this.#content || !saysSomething(operation, body)) return;
+    const { wire } = this.#x.operation;
+    this.#told ||= wire.tellsEnd(body);
+    this.#filtered ||= wire.isFiltered(body);
+    if (this.#content || !wire.says(body)) return;
     this.#content = true;
     this.#times.contentAt = this.#x.services.clock.monotonic();
     this.#deadline.reset(this.#target.limits.quietMs);

@@ -8,7 +8,7 @@ import type { Operation } from '../../operations/operation.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
-import { errorIn, failureIn, filtered, isFiltered, memberOf, named } from './content.ts';
+import { failureIn, filtered, named } from './content.ts';
 import { parsed } from './look.ts';
 import { isFollowed } from './rules.ts';
 
@@ -23,11 +23,11 @@ export interface Flaws {
 }
 
 export function flawsOf(operation: Operation, body: JsonObject): Flaws {
-  const member = memberOf(operation);
+  const member = operation.wire.member;
   return {
     missing: member !== null && !Array.isArray(body[member]) ? member : null,
     failure: failureIn(operation, body),
-    filtered: isFiltered(operation, body),
+    filtered: operation.wire.isFiltered(body),
   };
 }
 
@@ -57,7 +57,7 @@ export function recordFailure(x: Exchange, target: Target, error: ProviderError 
 export function errorAmong(x: Exchange, events: readonly Buffer[]): ProviderError | null {
   for (const event of events) {
     const body = parsed(parseEvent(event));
-    const error = body === null ? null : named(errorIn(x.operation, body), body);
+    const error = body === null ? null : named(x.operation.wire.errorIn(body), body);
     if (error !== null) return error;
   }
   return null;

@@ -1,0 +1,30 @@
+/** Chat completions, and completions of text, which have the same frame. */
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { FILTERED, isSaid, UNKNOWN, type WireShape } from './wire-shape.ts';
+
+/** Fields of a chat delta that stand for themselves and are no content. */
+const FRAME: ReadonlySet<string> = new Set(['role']);
+
+/** Whether a chat or text chunk says anything: text, reasoning, a refusal, a tool call, sound. */
+function says({ choices }: JsonObject): boolean {
+  if (!Array.isArray(choices)) return false;
+  return choices.some((choice) => {
+    if (!isObject(choice)) return false;
+    if (isSaid(choice.text)) return true;
+    const { delta } = choice;
+    return isObject(delta) && Object.entries(delta).some(([name, value]) => !FRAME.has(name) && isSaid(value));
+  });
+}
+
+export const chat: WireShape = {
+  ...UNKNOWN,
+  knowsEvents: true,
+  member: 'choices',
+  says,
+  isFiltered: ({ choices }) =>
+    Array.isArray(choices) && choices.some((choice) => isObject(choice) && FILTERED.has(choice.finish_reason)),
+  tellsEnd: ({ choices }) =>
+    Array.isArray(choices) && choices.some((choice) => isObject(choice) && isSaid(choice.finish_reason)),
+};
+
+export const completions: WireShape = { ...chat };
