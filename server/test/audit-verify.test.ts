@@ -156,8 +156,8 @@ describe.each(['sqlite', 'postgres'] as const)('sluice audit verify on %s', (eng
   });
 
   it.each([
-    ['another word', ['check'], 'usage: sluice audit verify'],
-    ['nothing', [], 'usage: sluice audit verify'],
+    ['another word', ['check'], 'usage: npm run sluice -- audit verify'],
+    ['nothing', [], 'usage: npm run sluice -- audit verify'],
     ['no id', ['verify', '--organisation'], '--organisation needs one id'],
     ['two ids', ['verify', '--organisation=a', '--organisation=b'], '--organisation needs one id'],
     ['an unknown flag', ['verify', '--since=1'], '--since'],

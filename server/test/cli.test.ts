@@ -228,11 +228,11 @@ describe('beside a running server', () => {
 
 describe.concurrent('beside a running server, without a change', () => {
   it.each([
-    [['keys'], 'usage: sluice keys create'],
-    [['keys', 'create'], 'usage: sluice keys create'],
+    [['keys'], 'usage: npm run sluice -- keys create'],
+    [['keys', 'create'], 'usage: npm run sluice -- keys create'],
     [['keys', 'create', '--workspace', 'nowhere'], 'There is no workspace nowhere.'],
     [['keys', 'create', '--workspace'], '--workspace needs one value.'],
-    [['backup'], 'usage: sluice backup'],
+    [['backup'], 'usage: npm run sluice -- backup'],
   ])('%j is refused in one line', async (args, says) => {
     const ended = await sluice(args);
     expect(ended).toMatchObject({ code: 2, out: '' });

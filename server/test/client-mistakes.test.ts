@@ -91,6 +91,30 @@ describe('the OpenAI client shows what is wrong', () => {
     expect((error as { type?: unknown }).type).toEqual(expect.stringMatching(/^(invalid_request_error|client_error)$/));
   });
 
+  it('a base URL that is the address of a call', async () => {
+    const client = new OpenAI({ apiKey, baseURL: `${server.url}/v1/chat/completions`, maxRetries: 0 });
+    const advice = `our base URL ends in /chat/completions, which your client adds itself. Set it to ${PUBLIC}/v1.`;
+    const chat = client.chat.completions.create({ model: '@sandbox/echo', messages: HELLO });
+    for (const call of [chat, client.models.list()]) expect((await failure(call)).message).toContain(advice);
+  });
+
+  it('a key of the administration, with the kind of key to send', async () => {
+    for (const key of [server.first.admin_api_key, server.first.operator_api_key]) {
+      const client = new OpenAI({ apiKey: key, baseURL: `${server.url}/v1`, maxRetries: 0 });
+      const error = await failure(client.chat.completions.create({ model: '@sandbox/echo', messages: HELLO }));
+      expect(error.status).toBe(403);
+      expect(error.message).toContain('Send a key that begins with slc_wks_ or slc_usr_');
+    }
+  });
+
+  it('a key in Authorization without the word Bearer', async () => {
+    const client = new OpenAI({ apiKey, baseURL: `${server.url}/v1`, maxRetries: 0 });
+    const error = await failure(client.models.list({ headers: { authorization: apiKey } }));
+    expect(error.status).toBe(401);
+    expect(error.message).toContain('a key of Sluice without the word Bearer');
+    expect(error.message).not.toContain(apiKey);
+  });
+
   it('proposes no slug of another workspace', async () => {
     expect((await chat('@hidden-prd/gpt-4o')).message).not.toContain('hidden-prod');
   });
@@ -124,6 +148,21 @@ describe('the Anthropic client shows what is wrong', () => {
     expect(error.message).toContain('Unknown path /v1/v1/messages: your base URL already ends in /v1.');
     expect(error.message).toContain(`set its base URL to ${PUBLIC}.`);
   });
+});
+
+it('a base URL of the Anthropic client that is the address of a call', async () => {
+  const client = new Anthropic({ apiKey, baseURL: `${server.url}/v1/messages`, maxRetries: 0 });
+  const error = await failure(client.messages.create({ model: '@sandbox/echo', max_tokens: 10, messages: HELLO }));
+  expect(error.message).toContain(
+    `our base URL ends in /messages, which your client adds itself. Set it to ${PUBLIC}.`,
+  );
+});
+
+it('a path of Sluice with another method is said to be known', async () => {
+  const answer = await fetch(`${server.url}/v1/chat/completions`, { headers: { 'x-gateway-api-key': apiKey } });
+  expect(await answer.text()).toContain(
+    '/v1/chat/completions does not serve GET. Did you mean POST /v1/chat/completions?',
+  );
 });
 
 describe('a misspelt path', () => {

@@ -5,7 +5,7 @@ import { type Finding, type Verified, verifyAudit } from '../resources/audit-log
 import type { Tables } from '../store/ports.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
 
-const USAGE = 'usage: sluice audit verify [--organisation ID] [settings]';
+const USAGE = 'usage: npm run sluice -- audit verify [--organisation ID] [settings]';
 const PAGE = 100;
 
 /**

@@ -9,7 +9,7 @@ import type { Output } from '../main.ts';
 import { errorCode, makeDirectory, syncDirectory, temporaryName } from '../store/disk/files.ts';
 import { wordsOf } from './words.ts';
 
-const USAGE = 'usage: sluice backup DIRECTORY [settings]';
+const USAGE = 'usage: npm run sluice -- backup DIRECTORY [settings]';
 /** Longest wait for a database that is just being written, milliseconds. */
 const BUSY_MS = 10_000;
 

@@ -9,7 +9,7 @@ import type { SystemTx, Tables } from '../store/ports.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
 
 const USAGE =
-  'usage: sluice operator-key list | rotate | revoke ID [settings], or sluice master-key status | rewrap [settings]';
+  'usage: npm run sluice -- operator-key list | rotate | revoke ID [settings], or npm run sluice -- master-key status | rewrap [settings]';
 const VERBS = { 'operator-key': ['list', 'rotate', 'revoke'], 'master-key': ['status', 'rewrap'] };
 /** Data keys that are wrapped in one transaction. */
 const BATCH = 100;

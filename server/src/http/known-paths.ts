@@ -62,13 +62,31 @@ export class KnownPaths {
     return best === null ? null : `${best.method} ${best.url}`;
   }
 
+  /** What is wrong where a client adds its path to a base URL that is a whole address of a call; else null. */
+  baseUrlFault(target: string): string | null {
+    const path = pathOnly(target);
+    if (path.length > MAX_PATH) return null;
+    const serves = (url: string) => this.#routes.some((route) => route.url === url);
+    for (const { url } of this.#routes) {
+      if (!url.startsWith('/v1/') || !path.startsWith(`${url}/`)) continue;
+      const added = path.slice(url.length);
+      const hasPrefix = added.startsWith('/v1/');
+      if (serves(hasPrefix ? added : `/v1${added}`))
+        return `your base URL ends in ${url.slice('/v1'.length)}, which your client adds itself. Set it to ${this.#publicUrl()}${hasPrefix ? '' : '/v1'}.`;
+    }
+    return null;
+  }
+
   /** What to do about a path that is not served, as whole sentences. */
   advise(method: string, target: string, headers: IncomingHttpHeaders): string {
     const path = pathOnly(target);
     const shown = path.length <= 100 && looksLikeName(path) ? `Unknown path ${path}` : 'Unknown path';
     const publicUrl = this.#publicUrl();
     if (/^\/v1\/v1(?:\/|$)/.test(path)) return `${shown}: ${this.#twice(path, headers, publicUrl)}`;
+    const base = this.baseUrlFault(target);
+    if (base !== null) return `${shown}: ${base}`;
     const meant = this.meant(method, target);
+    if (meant?.endsWith(` ${path}`)) return `${path} does not serve ${method}. Did you mean ${meant}?`;
     if (meant !== null) return `${shown}. Did you mean ${meant}?`;
     const area = path.split('/')[1] ?? '';
     if (this.#areas.has(area)) return `${shown}: your base URL lacks /v1. Set it to ${publicUrl}/v1.`;

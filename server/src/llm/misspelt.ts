@@ -1,8 +1,10 @@
 import { SluiceError } from '../kernel/errors.ts';
 import type { Exchange } from './exchange.ts';
 
-/** `Did you mean …?`, or null. */
+/** What is wrong with the base URL, or `Did you mean …?`, or null. */
 export function meantPath({ request: { method = '', url = '' }, services }: Exchange): string | null {
+  const base = services.paths.baseUrlFault(url);
+  if (base !== null) return `${base[0]?.toUpperCase()}${base.slice(1)}`;
   const meant = services.paths.meant(method, url);
   return meant === null ? null : `Did you mean ${meant}?`;
 }
@@ -14,6 +16,6 @@ export function meantPath({ request: { method = '', url = '' }, services }: Exch
 export function misspelt({ operation, request, services }: Exchange, remedy = ''): SluiceError | null {
   if (operation.family !== 'proxy') return null;
   const { method = '', url = '', headers } = request;
-  if (services.paths.meant(method, url) === null) return null;
+  if (services.paths.baseUrlFault(url) === null && services.paths.meant(method, url) === null) return null;
   return new SluiceError('not_found', services.paths.advise(method, url, headers) + remedy);
 }

@@ -19,6 +19,8 @@ function unread(
 /** What to say to a caller without a credential: it may have come under the name that another gateway gives it. */
 export function noCredential(headers: IncomingHttpHeaders): string {
   const found = unread(headers, (value) => value.startsWith('slc_'));
+  if (found === null && headers.authorization?.startsWith('slc_'))
+    return 'Authorization holds a key of Sluice without the word Bearer. Send Authorization: Bearer <API_KEY>, or x-gateway-api-key: <API_KEY>.';
   if (found === null)
     return 'No gateway credential was sent. Send x-gateway-api-key: <API_KEY>, or Authorization: Bearer <API_KEY>.';
   return `A gateway key came in ${found.name}, a header that this server does not read. Start it with SLUICE_HEADER_ALIASES=${found.prefix}, or send the key as x-gateway-api-key.`;

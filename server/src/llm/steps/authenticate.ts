@@ -52,7 +52,13 @@ function authorise(x: Exchange, principal: Principal): void {
       x.operation.family === 'proxy'
         ? 'Sluice has no such path, and to pass it on to a provider it needs a key bound to a workspace'
         : 'Inference needs a key bound to a workspace';
-    throw misspelt(x) ?? new SluiceError('forbidden', `${wanted}; this is ${given}.`);
+    throw (
+      misspelt(x) ??
+      new SluiceError(
+        'forbidden',
+        `${wanted}; this is ${given}. Send a key that begins with slc_wks_ or slc_usr_; POST /v1/api-keys/workspace/service makes one.`,
+      )
+    );
   }
   const scopes = principal.scopes;
   if (scopes.has('completions.write')) return;
