@@ -8,7 +8,8 @@ import type { SystemTx } from '../store/ports.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 
-const USAGE = 'usage: npm run sluice -- keys create (--workspace SLUG_OR_ID | --organisation SLUG_OR_ID) [--name NAME] [settings]';
+const USAGE =
+  'usage: npm run sluice -- keys create (--workspace SLUG_OR_ID | --organisation SLUG_OR_ID) [--name NAME] [settings]';
 
 interface Place {
   readonly organisationId: string;
