@@ -22,8 +22,10 @@ const commandsOf = (guide: string): string =>
 const RUN: [string, number][] = [
   ['admin-api.md', 1],
   ['api-keys.md', 0],
+  ['cache.md', 0],
   ['files-batches-fine-tuning.md', 0],
   ['guardrails.md', 0],
+  ['limits.md', 0],
   ['organisation-settings.md', 0],
   ['providers.md', 0],
   ['routing.md', 0],
