@@ -31,6 +31,7 @@ beforeAll(async () => {
   const mine = server.first.workspace_api_key;
   const config = { name: 'saved', config: { provider: 'openai', retry: { attempts: 1 } } };
   made.config = String((await server.admin('POST', '/configs', config, mine)).body.slug);
+  made.deployment = String((await server.admin('POST', '/deployments', { name: 'saved' })).body.id);
   made.policy = String((await server.admin('POST', '/policies/usage-limits', policy, mine)).body.id);
 });
 afterAll(() => server?.stop());
@@ -107,6 +108,18 @@ const FIELDS: Record<string, readonly Save[]> = {
   'workspaces.update: settings.alerts.webhook_url': [
     (url) => ['PUT', `/admin/workspaces/${server.first.workspace_id}`, { settings: { alerts: { webhook_url: url } } }],
   ],
+  ...Object.fromEntries(
+    ['gateway_base_url', 'mcp_gateway_base_url'].flatMap((field): [string, Save[]][] => [
+      [
+        `deployments.create: auth_settings.${field}`,
+        [(url) => ['POST', '/deployments', { name: 'd', auth_settings: { [field]: url } }]],
+      ],
+      [
+        `deployments.update: auth_settings.${field}`,
+        [(url) => ['PUT', `/deployments/${made.deployment}`, { auth_settings: { [field]: url } }]],
+      ],
+    ]),
+  ),
   'check default.webhook: webhookURL': check('default.webhook', (url) => ({ webhookURL: url })),
   'check default.log: logURL': check('default.log', (url) => ({ logURL: url })),
   'check default.jwt: jwksUri': check('default.jwt', (url) => ({ headerKey: 'x-token', jwksUri: url })),
@@ -132,7 +145,7 @@ const FIELDS: Record<string, readonly Save[]> = {
 /** A trial keeps nothing and calls nothing. */
 const TRIED = /^policies\.usage-limits\.simulate: /;
 
-const made = { config: '', policy: '' };
+const made = { config: '', policy: '', deployment: '' };
 const ADDRESSES = [
   ...new Set(
     allTextFields()
@@ -149,7 +162,12 @@ it.each(ADDRESSES)('%s takes no address that calls may not go to', async (field)
     const tried = async (url: string) => {
       const [method, path, body] = save(url);
       const { admin_api_key: all, workspace_api_key: mine } = server.first;
-      const answer = await server.admin(method, path, body, path.startsWith('/admin/organisation') ? all : mine);
+      const answer = await server.admin(
+        method,
+        path,
+        body,
+        /^\/(admin\/organisation|deployments)/.test(path) ? all : mine,
+      );
       return { status: answer.status, text: `${path} ${url}: ${JSON.stringify(answer.body)}` };
     };
     for (const bad of BAD) {

@@ -58,6 +58,19 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
     `/configs/x/versions/${ID}/restore`,
     ['configs.update'],
   ],
+  ['deployments.list', 'GET', '/deployments', '/deployments', ['deployments.list']],
+  ['deployments.create', 'POST', '/deployments', '/deployments', ['deployments.create']],
+  ['deployments.read', 'GET', '/deployments/:id', `/deployments/${ID}`, ['deployments.read']],
+  ['deployments.update', 'PUT', '/deployments/:id', `/deployments/${ID}`, ['deployments.update']],
+  ['deployments.delete', 'DELETE', '/deployments/:id', `/deployments/${ID}`, ['deployments.delete']],
+  ['deployments.ping', 'GET', '/deployments/:id/ping', `/deployments/${ID}/ping`, ['deployments.read']],
+  [
+    'deployments.verify-ping',
+    'POST',
+    '/deployments/:id/verify-ping',
+    `/deployments/${ID}/verify-ping`,
+    ['deployments.read'],
+  ],
   ...(
     [
       ['list', 'GET', '', 'list'],
@@ -351,6 +364,7 @@ const KINDS: readonly PrincipalKind[] = [
   'workspace-user',
   'user',
   'operator',
+  'deployment',
 ];
 
 function become(kind: PrincipalKind, scopes: Iterable<string>, role: Principal['role'] = null): string {

@@ -17,6 +17,7 @@ afterAll(() => admin.close());
 /** Bodies and queries are judged before an object is looked for. */
 const BODIES: Readonly<Record<string, object>> = {
   'POST /v1/api-keys/:id/rotate': {},
+  'POST /v1/deployments/:id/verify-ping': { code: 'made' },
   'PUT /v2/batches/:id': { status: 'cancelled' },
   'POST /v1/guardrails/:guardrailId/invoke': { phase: 'input', text: 'Hello' },
   'PUT /v1/guardrails/:guardrailId/mcp-servers': { mcp_servers: {} },

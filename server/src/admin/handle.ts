@@ -70,6 +70,8 @@ export interface AdminDeps {
   readonly guardrails?: Later['guardrails'];
   /** For what is told of single requests; without it such a request is answered with 503. */
   readonly records?: Later['records'];
+  /** For pings of deployments; without it such a request is answered with 503. */
+  readonly gateways?: Later['gateways'];
   /** For what lies at provider accounts; without it such a request is answered with 503. */
   readonly accounts?: Later['accounts'];
 }
@@ -218,7 +220,7 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const reachable = member ? roleScopes('member', 'admin', SECURITY_DEFAULTS) : principal.scopes;
   const self = principal.kind === 'user' && row.own !== undefined && isSelf(principal, params[row.own.param]);
   if (!self && !mayUse(reachable, scopes, row.auth)) throw missingScope(scopes);
-  trail.query = parseQuery(request.raw.url ?? '');
+  trail.query = parseQuery(request.raw.url ?? '', row.lists);
   const asked = withoutRepeated(row.query, trail.query, request.params);
   const query: unknown = row.query === null ? noParameters(asked) : validate(row.query, { ...asked });
   trail.body = await readJsonBody(request.raw, deps.clock);
@@ -376,6 +378,9 @@ async function carryOn(deps: Serving, request: FastifyRequest, { work }: Deferre
       },
       get accounts() {
         return has(deps.accounts, 'way to ask providers');
+      },
+      get gateways() {
+        return has(deps.gateways, 'way to call gateways');
       },
       get mails() {
         return has(deps.mails ?? undefined, 'mail server');

@@ -2,10 +2,10 @@ import { SluiceError } from '../kernel/errors.ts';
 
 /**
  * The query string of a request target as one string per name. Strict: a name given twice, a bad escape,
- * U+0000 or bytes that are not UTF-8 throw `validation`. `+` is a space, as forms write it. `tags[key]=value` is the
+ * U+0000 or bytes that are not UTF-8 throw `validation`. The values of a name in `lists` are joined by commas. `+` is a space, as forms write it. `tags[key]=value` is the
  * other spelling of `tags` as JSON text and becomes it.
  */
-export function parseQuery(target: string): Record<string, string> {
+export function parseQuery(target: string, lists: readonly string[] = []): Record<string, string> {
   const start = target.indexOf('?');
   const query: Record<string, string> = Object.create(null) as Record<string, string>;
   if (start === -1) return query;
@@ -15,7 +15,12 @@ export function parseQuery(target: string): Record<string, string> {
     const at = pair.indexOf('=');
     const name = decode(at === -1 ? pair : pair.slice(0, at));
     const value = decode(at === -1 ? '' : pair.slice(at + 1));
-    if (name in query) {
+    const earlier = query[name];
+    if (earlier !== undefined && lists.includes(name)) {
+      query[name] = `${earlier},${value}`;
+      continue;
+    }
+    if (earlier !== undefined) {
       throw new SluiceError('validation', `Send the query parameter ${printable(name)} once.`, {
         param: printable(name),
       });

@@ -78,7 +78,9 @@ export function checkTable(rows: readonly AdminRow[]): void {
       if (!expandAll(scope, row.params).some((name) => SCOPES.has(name))) throw refuse(`unknown scope ${scope}`);
     }
     const reads = row.method === 'GET' || (row.method === 'POST' && row.asks === true);
-    if (row.writes === reads) throw refuse('GET reads and every other method writes');
+    // A GET that asks others may keep what it found out.
+    const keeps = row.method === 'GET' && row.ahead !== undefined;
+    if (row.writes === reads && !keeps) throw refuse('GET reads and every other method writes');
     if (row.standalone && (row.writes || row.auth !== 'operator'))
       throw refuse('only an operator read can stand alone');
     if (row.writes && row.audit === null) throw refuse('a write needs an audit action');

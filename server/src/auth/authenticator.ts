@@ -12,6 +12,7 @@ import type { Change, Tables } from '../store/ports.ts';
 import { principalOfRow } from './key-principal.ts';
 import { KEY_LENGTH, type ParsedKey, parseKey } from './keys.ts';
 import type { Principal } from './principal.ts';
+import { scopesOf } from './scopes.ts';
 import { Throttle, tooMany } from './throttle.ts';
 
 /** An entry that no poll confirmed and nobody verified for this long is verified again. */
@@ -151,6 +152,7 @@ class KeyAuthenticator implements Authenticator {
     switch (change.topic) {
       case 'api_keys':
       case 'api_key_secrets':
+      case 'deployments':
         for (const id of [...(this.#byKey.get(entityId) ?? [])]) this.#drop(id);
         break;
       case 'organisations':
@@ -234,7 +236,7 @@ class KeyAuthenticator implements Authenticator {
     const verifiedAt = this.#clock.monotonic();
     let outcome: Entry | Refusal;
     try {
-      outcome = parsed.type === 'opr' ? await this.#operator(id, parsed) : await this.#apiKey(id, parsed);
+      outcome = await this.#read(id, parsed);
     } catch (error) {
       this.#log.error('key verification failed: the store cannot be read', { error });
       throw new SluiceError('unavailable', 'The key cannot be verified right now. Try again in a moment.', {
@@ -249,6 +251,30 @@ class KeyAuthenticator implements Authenticator {
     outcome.verifiedAt = verifiedAt;
     if (generation === this.#generation) this.#keep(id, outcome);
     return this.#admit(outcome);
+  }
+
+  #read(id: string, parsed: ParsedKey): Promise<Entry | Refusal> {
+    if (parsed.type === 'opr') return this.#operator(id, parsed);
+    return parsed.type === 'dep' ? this.#deployment(id, parsed) : this.#apiKey(id, parsed);
+  }
+
+  async #deployment(id: string, parsed: ParsedKey): Promise<Entry | Refusal> {
+    const found = await this.#tables.systemRead(async (tx) => {
+      const row = await tx.find('deployments', { client_auth_id: parsed.publicId });
+      return row && { row, organisation: await tx.find('organisations', { id: row.organisation_id }) };
+    });
+    if (!same(found?.row.client_auth_digest, id) || !found?.organisation) return 'unknown';
+    const { row, organisation } = found;
+    if (row.status === 'archived') return 'revoked';
+    const principal: Principal = {
+      ...OPERATOR,
+      kind: 'deployment',
+      keyId: row.id,
+      keyName: row.name,
+      organisationId: organisation.id,
+      scopes: scopesOf('deployment'),
+    };
+    return entryOf(principal, organisation.status !== 'active', NEVER);
   }
 
   async #operator(id: string, parsed: ParsedKey): Promise<Entry | Refusal> {

@@ -2,7 +2,7 @@ import { SluiceError } from '../kernel/errors.ts';
 
 /**
  * The gateway credential of a request: `x-gateway-api-key` (or the same header under an alias prefix), else the bearer
- * token of `Authorization`. Reads the raw header list, because Node joins repeated headers and hides the second copy.
+ * token of `Authorization`; there a deployment's `client_auth` may also be bare or the password of Basic. Reads the raw header list, because Node joins repeated headers and hides the second copy.
  * Answers null when there is none; throws `validation` when a credential header is present twice, or when
  * a header and its alias differ.
  *
@@ -29,7 +29,7 @@ export function readCredential(rawHeaders: readonly string[], aliases: readonly 
       keyName = name;
     }
   }
-  return key ?? bearer(authorization);
+  return key ?? bearer(authorization) ?? deployment(authorization);
 }
 
 function isAlias(name: string, aliases: readonly string[]): boolean {
@@ -40,6 +40,19 @@ function bearer(value: string | null): string | null {
   if (value === null || value.length < 7 || value.slice(0, 7).toLowerCase() !== 'bearer ') return null;
   return value.slice(7).trim();
 }
+
+/** The `client_auth` of a deployment, also sent as `Authorization: <client_auth>`, or as the password of Basic. */
+function deployment(value: string | null): string | null {
+  if (value === null) return null;
+  if (value.startsWith(CLIENT_AUTH)) return value;
+  const encoded = /^basic ([A-Za-z0-9+/]{1,512}={0,2})$/i.exec(value)?.[1];
+  if (encoded === undefined) return null;
+  const pair = Buffer.from(encoded, 'base64').toString('latin1');
+  const password = pair.slice(pair.indexOf(':') + 1);
+  return password.startsWith(CLIENT_AUTH) ? password : null;
+}
+
+const CLIENT_AUTH = 'slc_dep_';
 
 function twice(header: string): SluiceError {
   return new SluiceError('validation', `Send exactly one ${header} header.`);

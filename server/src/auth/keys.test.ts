@@ -3,12 +3,12 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { KEY_LENGTH, type KeyType, maskKey, mintKey, parseKey } from './keys.ts';
 
-const types: KeyType[] = ['org', 'wks', 'usr', 'opr'];
+const types: KeyType[] = ['org', 'wks', 'usr', 'opr', 'dep'];
 
 describe('gateway keys', () => {
   it.each(types)('a new %s key has the published form and is parsed back to its type and public id', (type) => {
     const { key, publicId, digest } = mintKey(type);
-    expect(key).toMatch(/^slc_(org|wks|usr|opr)_[0-9A-Za-z]{12}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/);
+    expect(key).toMatch(/^slc_(org|wks|usr|opr|dep)_[0-9A-Za-z]{12}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/);
     expect(key).toHaveLength(KEY_LENGTH);
     expect(parseKey(key)).toEqual({ type, publicId });
     expect(digest).toBe(createHash('sha256').update(key).digest('hex'));

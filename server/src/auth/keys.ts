@@ -6,12 +6,12 @@
 import { hash } from 'node:crypto';
 import { base62, checksum } from '../kernel/id.ts';
 
-/** Organisation-service, workspace-service, workspace-user and operator keys. */
-export type KeyType = 'org' | 'wks' | 'usr' | 'opr';
+/** Organisation-service, workspace-service, workspace-user and operator keys, and the `client_auth` of deployments. */
+export type KeyType = 'org' | 'wks' | 'usr' | 'opr' | 'dep';
 
 export interface ParsedKey {
   readonly type: KeyType;
-  /** The 12 public characters: primary key of `api_key_secrets` and `operator_keys`. */
+  /** The 12 public characters: primary key of `api_key_secrets` and `operator_keys`, `client_auth_id` of `deployments`. */
   readonly publicId: string;
 }
 
@@ -26,7 +26,7 @@ export interface MintedKey {
 /** Characters of a key of any type. */
 export const KEY_LENGTH = 71;
 
-const SHAPE = /^slc_(org|wks|usr|opr)_[0-9A-Za-z]{12}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/;
+const SHAPE = /^slc_(org|wks|usr|opr|dep)_[0-9A-Za-z]{12}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/;
 
 export const digestOf = (key: string): string => hash('sha256', key, 'hex');
 

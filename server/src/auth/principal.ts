@@ -1,6 +1,13 @@
 import type { KeyDefaults, RateLimit, UsageLimit } from '../store/schema.ts';
 
-export type PrincipalKind = 'organisation-service' | 'workspace-service' | 'workspace-user' | 'operator' | 'user';
+export type PrincipalKind =
+  | 'organisation-service'
+  | 'workspace-service'
+  | 'workspace-user'
+  | 'operator'
+  | 'user'
+  /** A registered gateway, with its `client_auth`. */
+  | 'deployment';
 
 /** Whom the counters of a token's limits belong to, over all tokens of the same subject (`resources/claim-limits.ts`). */
 export interface LimitOwnerOfToken {
@@ -17,7 +24,7 @@ export interface LimitOwnerOfToken {
  */
 export interface Principal {
   readonly kind: PrincipalKind;
-  /** API key id, or null for a signed-in user. */
+  /** Id of the API key or of the deployment; null for a signed-in user. */
   readonly keyId: string | null;
   readonly keyName: string | null;
   /** Empty for the operator. */

@@ -64,6 +64,8 @@ const ORGANISATION = column(1);
 const WORKSPACE = column(2);
 const USER = column(3);
 const EMPTY: ReadonlySet<string> = new Set();
+/** A deployment reads itself, and no other. */
+const DEPLOYMENT: ReadonlySet<string> = new Set(['deployments.read']);
 
 /** Every scope of the catalogue. A route that names another one stops the start. */
 export const SCOPES: ReadonlySet<string> = new Set([...ORGANISATION, ...WORKSPACE, ...USER]);
@@ -79,6 +81,8 @@ export function scopesOf(kind: PrincipalKind): ReadonlySet<string> {
       return USER;
     case 'user':
       return SCOPES;
+    case 'deployment':
+      return DEPLOYMENT;
     case 'operator':
       return EMPTY;
   }

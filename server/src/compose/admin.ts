@@ -8,6 +8,7 @@ import { MailDesk } from '../admin/mails.ts';
 import { buildOpenApi } from '../admin/openapi.ts';
 import { type HealthReport, registerOperator } from '../admin/operator.ts';
 import { createAdminLimiter } from '../admin/rate-limit.ts';
+import { gatewayPings } from '../http/gateway-pings.ts';
 import { hostFault } from '../http/host-fault.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { cryptoRandom } from '../kernel/random.ts';
@@ -63,7 +64,7 @@ function openMails({ clock, log, lifecycle }: Common, { stores, shared, mailer }
 function adminDeps({ config, clock, log, accessLog }: Common, parts: Parts, mails: MailDesk | null): AdminDeps {
   const { stores, shared, spools, kept, front, gateway, training } = parts;
   const { tables, vault, storeClock, logs } = stores;
-  const { guard, outside } = gateway.services;
+  const { guard, outside, fetcher } = gateway.services;
   return {
     mails,
     accessLog,
@@ -82,6 +83,7 @@ function adminDeps({ config, clock, log, accessLog }: Common, parts: Parts, mail
       kept.runtime.settle();
     },
     guardrails: createGuardrailDesk({ outside, clock }),
+    gateways: gatewayPings({ fetcher, clock }),
     accounts: { unowned: async (...asked) => (await training.open()).unowned(...asked) },
     records: {
       async find(tenant, id) {

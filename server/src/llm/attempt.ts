@@ -228,7 +228,7 @@ export function isExplained({ plan, request }: Exchange): boolean {
 }
 
 /** A gateway key in whatever header: it never leaves. */
-const GATEWAY_KEY = /slc_(?:org|wks|usr|opr)_/;
+const GATEWAY_KEY = /slc_(?:org|wks|usr|opr|dep)_/;
 
 /** Headers the request or the config names to pass on; never over a credential, a hop-by-hop or a gateway header. */
 export function forward(x: Exchange, target: Target, headers: string[]): void {

@@ -8,6 +8,7 @@ import { apiKeys } from './api-keys/index.ts';
 import { auditLogs } from './audit-logs/index.ts';
 import { batches } from './batches/index.ts';
 import { configReferences, configs } from './configs/index.ts';
+import { deployments } from './deployments/index.ts';
 import { guardrails } from './guardrails/index.ts';
 import { defaultReferences } from './guardrails/rules.ts';
 import { integrations } from './integrations/index.ts';
@@ -26,6 +27,7 @@ export const ACTIONS: readonly AnyAction[] = [
   ...auditLogs,
   ...batches,
   ...configs,
+  ...deployments,
   ...guardrails,
   ...integrations,
   ...invites,

@@ -8,7 +8,17 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { Query, Where } from '../store/ports.ts';
 import { type Row, SCHEMA, type TableName, type TenantTable } from '../store/schema.ts';
 import { isUuid, organisationTenantFields, queryInteger, tenantFields } from './fields.ts';
-import type { Action, AnyAction, AuditedChange, Call, Filter, ItemVerb, ResourceSpec } from './resource.ts';
+import type {
+  Action,
+  AnyAction,
+  AuditAction,
+  AuditedChange,
+  Call,
+  Filter,
+  ItemVerb,
+  Later,
+  ResourceSpec,
+} from './resource.ts';
 
 /** Offset of the last row a list reaches: beyond it a page costs more than it is worth. */
 const MAX_OFFSET = 10_000_000;
@@ -48,6 +58,7 @@ function listAction<N extends TenantTable, C, U>(
   return {
     ...common(spec, 'list', 'GET', `List ${plural(spec)}`),
     query,
+    ...(list.lists === undefined ? {} : { lists: list.lists }),
     response: listOf(list.item),
     run: async (call: Call<unknown, Record<string, unknown>>) => {
       const { defaultPageSize: size } = list;
@@ -84,6 +95,7 @@ function createAction<N extends TenantTable, C, U>(
     ...common(spec, 'create', 'POST', `Create ${one(spec)}`),
     body: create.body,
     response: create.response,
+    ...(create.secretAnswer === true ? { secretAnswer: true } : {}),
     run: async (call: Call<unknown, unknown, C>) => {
       const { row, answer } = await create.run(call);
       await call.tx.insert(spec.table, row);
@@ -119,12 +131,7 @@ function updateAction<N extends TenantTable, C, U>(
     run: async (call: Call<LooseRow, unknown, U>) => {
       const row = await findRow(spec, call, 'update');
       const { patch, answer } = await update.run(call, row);
-      if (Object.keys(patch).length > 0) {
-        call.audited(idOf(row), changedColumns(spec.table, row, patch));
-        const stamped = { last_updated_at: call.clock.now(), ...patch } as Partial<Row<N>>;
-        await call.tx.update(spec.table, { id: idOf(row) } as unknown as Where<N>, stamped);
-      }
-      announce(spec, call, row);
+      await change(spec, call, row, patch);
       return answer;
     },
   };
@@ -154,6 +161,83 @@ function removeAction<N extends TenantTable, C, U>(
       return {};
     },
   };
+}
+
+/** A further action on one object, which is looked up as the verb's own action does. */
+export interface ItemAction<N extends TenantTable, B, R> {
+  /** Last part of the id and of the path: `ping` is `GET /deployments/:id/ping`. */
+  readonly name: string;
+  readonly method: Action['method'];
+  readonly summary: string;
+  readonly description: string;
+  /** Whose scope it needs, and who sees the object. */
+  readonly verb: ItemVerb;
+  readonly body: z.ZodType<B> | null;
+  readonly response: z.ZodType<R>;
+  readonly example?: Action['example'];
+  /** Null: it only reads. */
+  readonly audit: AuditAction | null;
+  /** As `Action.ahead`, with the row. */
+  readonly ahead?: {
+    find(call: Call<LooseRow, LooseRow, B>, row: Row<N>): Promise<unknown>;
+    ask(later: Later, found: unknown): Promise<unknown>;
+  };
+  /** The patch is written like that of an update. */
+  readonly run: (
+    call: Call<LooseRow, LooseRow, B>,
+    row: Row<N>,
+  ) => Promise<{ readonly patch?: Partial<Row<N>>; readonly answer: R }>;
+}
+
+/** Turns a further action on one object into an Action: path, scopes, tenant, look-up, patch, feed and audit as in the five verbs. */
+export function itemAction<N extends TenantTable, C, U, B, R>(
+  spec: ResourceSpec<N, C, U>,
+  own: ItemAction<N, B, R>,
+): AnyAction {
+  const { ahead } = own;
+  const base = common(spec, own.verb, own.method, own.summary);
+  return {
+    ...base,
+    id: `${spec.name}.${own.name}`,
+    path: `${base.path}/${own.name}`,
+    aliases: base.aliases.map((alias) => `${alias}/${own.name}`),
+    description: own.description,
+    ...(own.example === undefined ? {} : { example: own.example }),
+    query: itemQuery(spec, undefined),
+    body: own.body,
+    response: own.response,
+    writes: own.audit !== null,
+    audit: own.audit === null ? null : { action: own.audit, resource: spec.name },
+    ...(ahead === undefined
+      ? {}
+      : {
+          ahead: {
+            find: async (call: Call<LooseRow, LooseRow, B>) => ahead.find(call, await findRow(spec, call, own.verb)),
+            ask: ahead.ask,
+          },
+        }),
+    run: async (call: Call<LooseRow, LooseRow, B>) => {
+      const row = await findRow(spec, call, own.verb);
+      const { patch, answer } = await own.run(call, row);
+      if (patch !== undefined) await change(spec, call, row, patch);
+      return answer;
+    },
+  };
+}
+
+/** Writes a patch, stamped and audited, and announces it. */
+async function change<N extends TenantTable, C, U>(
+  spec: ResourceSpec<N, C, U>,
+  call: Call<never, never, never> | Call,
+  row: Row<N>,
+  patch: Partial<Row<N>>,
+): Promise<void> {
+  if (Object.keys(patch).length > 0) {
+    call.audited(idOf(row), changedColumns(spec.table, row, patch));
+    const stamped = { last_updated_at: call.clock.now(), ...patch } as Partial<Row<N>>;
+    await call.tx.update(spec.table, { id: idOf(row) } as unknown as Where<N>, stamped);
+  }
+  announce(spec, call, row);
 }
 
 /** What the five verbs share. Item verbs of a workspace resource take the workspace as a narrowing, not as a need. */
@@ -198,7 +282,7 @@ function tenantFieldsOf({ tenant }: Pick<Action, 'tenant'>) {
  * name what decides who sees a row. Throws the one 404 otherwise.
  */
 export async function findRow<N extends TenantTable>(
-  spec: Pick<ResourceSpec<N, never, never>, 'table' | 'param' | 'archives' | 'pathPrefix'> & {
+  spec: Pick<ResourceSpec<N, never, never>, 'table' | 'param' | 'archives' | 'pathPrefix' | 'self'> & {
     readonly visible?: (call: Call, verb: ItemVerb | 'list') => Filter<N> | Promise<Filter<N>>;
   },
   call: Call<LooseRow>,
@@ -207,8 +291,7 @@ export async function findRow<N extends TenantTable>(
 ): Promise<Row<N>> {
   const given = call.params[spec.param];
   if (typeof given !== 'string' || !/^[A-Za-z0-9_-]{1,255}$/.test(given)) throw notFound();
-  const value =
-    spec.pathPrefix !== undefined && given.startsWith(spec.pathPrefix) ? given.slice(spec.pathPrefix.length) : given;
+  const value = given === 'self' && spec.self ? spec.self(call) : withoutPrefix(given, spec.pathPrefix);
   const own = await spec.visible?.(call, verb);
   const base = {
     ...merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined),
@@ -226,6 +309,9 @@ export async function findRow<N extends TenantTable>(
   }
   throw notFound();
 }
+
+const withoutPrefix = (text: string, prefix: string | undefined): string =>
+  prefix !== undefined && text.startsWith(prefix) ? text.slice(prefix.length) : text;
 
 /**
  * What an update changes, for the audit log: `id`, and of the row as it was and as it is the columns whose values differ.

@@ -6,7 +6,7 @@ import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import type { LogSink, Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
 import type { Row, TableName, TenantTable } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
-import type { Mails, ProviderAccounts } from './ports.ts';
+import type { Gateways, Mails, ProviderAccounts } from './ports.ts';
 import type { Reference, ReferredTo } from './references.ts';
 import type { CheckHost } from './shapes.ts';
 
@@ -54,9 +54,11 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
   readonly workspace?: { readonly param: string } | 'joined';
   readonly params: z.ZodType<P> | null;
   readonly query: z.ZodType<Q> | null;
+  /** Query parameters that may be sent several times: the schema gets their values joined by commas. */
+  readonly lists?: readonly string[];
   readonly body: z.ZodType<B> | null;
   readonly response: z.ZodType<R>;
-  /** Writes run in a write transaction and leave an audit row; reads do not. */
+  /** Writes run in a write transaction and leave an audit row; reads do not. A GET writes only what `ahead` found out. */
   readonly writes: boolean;
   /** A POST that only reads: neither audited nor kept for an `Idempotency-Key`. */
   readonly asks?: boolean;
@@ -73,7 +75,7 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
    */
   readonly own?: { readonly param: string; readonly fields: readonly string[] };
   /**
-   * What a write has to ask of others: no transaction may wait for them. `find` reads what is needed for it, null for nothing;
+   * What an action has to ask of others: no transaction may wait for them. `find` reads what is needed for it, null for nothing;
    * `ask` runs outside any transaction, and what it answers is `call.asked`.
    */
   readonly ahead?: {
@@ -128,6 +130,7 @@ export interface Later {
   readonly records: Pick<LogSink, 'find'>;
   readonly accounts: ProviderAccounts;
   readonly mails: Mails;
+  readonly gateways: Gateways;
 }
 
 /** An object before and after a write; null where there was or is none. */
@@ -164,6 +167,8 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
   readonly param: string;
   /** What a path may put before the UUID or slug; no slug begins with it. */
   readonly pathPrefix?: string;
+  /** Id of the object that `self` names in a path. Throws for a caller that is none; no slug may be `self` then. */
+  readonly self?: (call: Call) => string;
   /** Scope prefix: `configs` gives `configs.list` … Several prefixes mean any of them. */
   readonly scopes: readonly string[];
   /** For list and create. Get, update and delete of a `workspace` resource take `workspace_optional`: slugs are unique in the organisation. */
@@ -183,6 +188,8 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
   readonly list: {
     /** The filters only: paging, `workspace_id` and `organisation_id` are added, unknown parameters refused. */
     readonly query: z.ZodObject;
+    /** Filters that may be sent several times (`Action.lists`). */
+    readonly lists?: readonly string[];
     readonly where?: (call: Call<unknown, Record<string, unknown>>) => Where<N> | Promise<Where<N>>;
     /** Alternatives beside `where`. */
     readonly anyOf?: (call: Call<unknown, Record<string, unknown>>) => readonly Where<N>[] | undefined;
@@ -207,6 +214,8 @@ export interface ResourceSpec<N extends TenantTable, C, U> {
   readonly create: {
     readonly body: z.ZodType<C>;
     readonly response: z.ZodType;
+    /** The answer shows a secret that is shown once (`Action.secretAnswer`). */
+    readonly secretAnswer?: boolean;
     /** Checks rules and builds the row; answers what the caller sees. Rows of other tables that need this one belong in `after`. */
     readonly run: (call: Call<unknown, unknown, C>) => Promise<{ row: Row<N>; answer: unknown }>;
     /** Runs in the same transaction, once the row stands; what it answers is added to the answer. */

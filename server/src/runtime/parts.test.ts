@@ -50,6 +50,7 @@ const OF_NO_SNAPSHOT: readonly TableName[] = [
   'usage_alerts',
   'alert_deliveries',
   'guardrail_mcp_servers',
+  'deployments',
   'answer_vectors',
   'ledger_positions',
   'leases',

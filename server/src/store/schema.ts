@@ -37,6 +37,20 @@ export interface InvitedKey {
   defaults?: { metadata?: Record<string, string> };
 }
 
+/** `auth_settings` of a deployment as they are stored. */
+export interface DeploymentSettings {
+  gateway_base_url: string | null;
+  mcp_gateway_base_url: string | null;
+  is_dataservice_hosted: 0 | 1;
+  is_playground_proxy_allowed: 0 | 1;
+  allow_all_workspaces: 0 | 1;
+  /** Ids. */
+  workspaces_allowed: string[];
+  jwt_subs_allowed: string[];
+  /** Subject of a token, and the id of its workspace. */
+  jwt_sub_workspace_mapping: Record<string, string>;
+}
+
 const audit = { created_at: time(), last_updated_at: time() };
 
 /**
@@ -514,6 +528,30 @@ export const SCHEMA = {
     created_at: time(),
   }),
   ...GUARDRAIL_TABLES,
+  /** Gateways that are registered with an organisation. */
+  deployments: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    slug: text(),
+    name: text(),
+    type: text<'production' | 'non_production'>(),
+    status: text<'active' | 'archived'>(),
+    is_default: bool(),
+    connection_status: text<'healthy' | 'unhealthy' | 'unknown'>(),
+    source_type: text<'manual' | 'api' | 'helm' | 'managed'>(),
+    tags: nullable(json<Record<string, string>>()),
+    auth_settings: json<DeploymentSettings>(),
+    deployment_config: nullable(json<Record<string, unknown>>()),
+    /** Public part of its `client_auth`, and the SHA-256 of the whole. */
+    client_auth_id: text(),
+    client_auth_digest: text(),
+    /** SHA-256 of the code that it last called back with. */
+    ping_digest: nullable(text()),
+    last_synced_at: nullable(time()),
+    last_resynced_at: nullable(time()),
+    created_by: text(),
+    ...audit,
+  }),
   /** Questions whose answers are in the cache, as vectors. */
   answer_vectors: table(['id'], 'organisation', {
     id: text(),

@@ -82,7 +82,12 @@ export async function statementsOf(
   }
 }
 
-const CALLERS = new Set(['organisation-service key', 'workspace-service key', 'signed-in member, workspace manager']);
+const CALLERS = new Set([
+  'organisation-service key',
+  'workspace-service key',
+  'signed-in member, workspace manager',
+  'deployment',
+]);
 /** Of lists: each of them selects other rows. */
 const FILTERS = [
   'status=active',
@@ -91,6 +96,9 @@ const FILTERS = [
   'include_usage=true',
   'name=a',
   'email=a%40b.c',
+  'type=production&status=archived',
+  'workspace_slug=a&workspace_slug=b',
+  'tags=%7B%22a%22%3A%22b%22%7D',
 ];
 
 async function administration(matrix: Matrix, during: (by: string) => void): Promise<void> {

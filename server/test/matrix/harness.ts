@@ -45,6 +45,8 @@ export interface Matrix {
   close(): Promise<void>;
 }
 
+/** Every gateway is well. */
+const GATEWAYS = { ping: async () => ({ version: '1', outboundError: null, inboundError: null }) };
 const UNDONE = new Error('undone');
 const WRITES = new Set(['insert', 'update', 'remove', 'updateOrganisation']);
 const AUDIT = new Set(['audit_log', 'audit_heads']);
@@ -110,7 +112,10 @@ export async function startMatrix(
   const logsDir = await mkdtemp(join(tmpdir(), 'sluice-matrix-'));
   const records = await openSqliteLogs({ file: join(logsDir, 'logs.db'), log: silentLog });
   await records.migrate();
-  const admin = await startAdmin(base, { admin: { tables, authenticator, sessions, records }, rows: rows(base) });
+  const admin = await startAdmin(base, {
+    admin: { tables, authenticator, sessions, records, gateways: GATEWAYS },
+    rows: rows(base),
+  });
   const tenants = {
     a1: newTenant('a1', admin.a.organisation_id),
     a2: newTenant('a2', admin.a.organisation_id),

@@ -9,7 +9,7 @@ import { base62, checksum } from '../../src/kernel/id.ts';
 import { apiKeyRow, organisationRow, secretRow, userRow, workspaceRow } from '../../src/store/conformance/rows.ts';
 import type { SystemTx, Tables } from '../../src/store/ports.ts';
 import type { Row } from '../../src/store/schema.ts';
-import { newId, type Tenant } from './world.ts';
+import { MAKERS, newId, type Tenant } from './world.ts';
 
 export const PUBLIC_URL = 'http://127.0.0.1:1';
 
@@ -165,6 +165,7 @@ export async function makePeople(
       organisation: await full('organisation-service', a1),
       workspace: await full('workspace-service', a1),
       otherWorkspace: await full('workspace-service', a2),
+      deployment: await addDeployment(tx, a1),
       otherOrganisation: await full('organisation-service', b1),
       ownersKey: await full('workspace-user', a1, { userId: owner }),
       membersKey: await full('workspace-user', a1, { userId: members[2]?.[1] ?? '' }),
@@ -226,10 +227,22 @@ export async function makePeople(
           member: true,
         }),
       )),
+      caller('deployment', withKey(made.deployment.key), scopesOf('deployment'), made.deployment.own, {}),
       key('key of another workspace', made.otherWorkspace, 'workspace-service', a2),
       key('key of another organisation', made.otherOrganisation, 'organisation-service', b1),
     ],
   };
+}
+
+/** A deployment that knows its `client_auth`; its own calls name itself. */
+async function addDeployment(tx: SystemTx, tenant: Tenant): Promise<{ key: string; own: Tenant }> {
+  const [like] = MAKERS.deployments(tenant);
+  if (like === undefined) throw new Error('no deployment');
+  const { key, publicId, digest } = mintKey('dep');
+  const deployment = { id: newId(), slug: `dc-${tenant.canary}` };
+  const auth = { client_auth_id: publicId, client_auth_digest: digest };
+  await tx.insert('deployments', { ...like, ...deployment, ...auth, is_default: false });
+  return { key, own: { ...tenant, objects: { ...tenant.objects, deployment } } };
 }
 
 async function suspendedTenant(tx: SystemTx, like: Tenant): Promise<Tenant> {

@@ -32,6 +32,7 @@ export type Kind =
   | 'api_key'
   | 'config'
   | 'config_version'
+  | 'deployment'
   | 'integration'
   | 'shared_integration'
   | 'provider'
@@ -52,6 +53,7 @@ export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
   'user',
   'newcomer',
   'invite',
+  'deployment',
   'shared_integration',
 ]);
 
@@ -104,6 +106,7 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       api_key: { id: newId() },
       config: named('pc'),
       config_version: { id: newId() },
+      deployment: named('dp'),
       integration: named('in'),
       shared_integration: { id: newId(), slug: `sh-${shared}` },
       provider: named('pr'),
@@ -639,6 +642,38 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       mcp_server_id: t.objects.mcp_server.id,
       run_on: ['beforeToolCall'],
       capability_ids: [`capability-${t.canary}`],
+      ...stamps,
+    },
+  ],
+  deployments: (t) => [
+    {
+      id: t.objects.deployment.id,
+      organisation_id: t.organisationId,
+      slug: t.objects.deployment.slug ?? '',
+      name: `Deployment ${t.canary}`,
+      type: 'production',
+      status: 'active',
+      is_default: true,
+      connection_status: 'unknown',
+      source_type: 'api',
+      tags: { team: t.canary },
+      auth_settings: {
+        gateway_base_url: 'https://gateway.example',
+        mcp_gateway_base_url: null,
+        is_dataservice_hosted: 0,
+        is_playground_proxy_allowed: 0,
+        allow_all_workspaces: 0,
+        workspaces_allowed: [t.workspaceId],
+        jwt_subs_allowed: [t.canary],
+        jwt_sub_workspace_mapping: {},
+      },
+      deployment_config: null,
+      client_auth_id: `client-${t.canary}`,
+      client_auth_digest: `digest-${t.canary}`,
+      ping_digest: null,
+      last_synced_at: null,
+      last_resynced_at: null,
+      created_by: `by-${t.canary}`,
       ...stamps,
     },
   ],

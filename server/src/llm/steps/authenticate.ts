@@ -44,10 +44,16 @@ function foreign(token: string | null | undefined): string | null {
   return token == null || token.startsWith('slc_') ? null : token;
 }
 
+/** What credentials that are bound to no workspace are called in refusals. */
+const UNBOUND: Partial<Record<Principal['kind'], string>> = {
+  operator: 'the operator key',
+  deployment: 'the client_auth of a deployment',
+};
+
 function authorise(x: Exchange, principal: Principal): void {
   x.principal = principal;
   if (principal.workspaceId === null || principal.kind === 'operator') {
-    const given = principal.kind === 'operator' ? 'the operator key' : 'an organisation key';
+    const given = UNBOUND[principal.kind] ?? 'an organisation key';
     const wanted =
       x.operation.family === 'proxy'
         ? 'Sluice has no such path, and to pass it on to a provider it needs a key bound to a workspace'

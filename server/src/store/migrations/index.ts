@@ -11,6 +11,7 @@ import { keyBounds } from './0011-key-bounds.ts';
 import { growth } from './0012-growth.ts';
 import { retention } from './0014-retention.ts';
 import { userAddresses } from './0015-user-addresses.ts';
+import { deployments } from './0017-deployments.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
@@ -29,6 +30,7 @@ export const MIGRATIONS: readonly Migration[] = [
   growth,
   retention,
   userAddresses,
+  deployments,
 ];
 
 /** The log tables, which may stand in another database. Append-only. */
