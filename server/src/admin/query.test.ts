@@ -12,6 +12,11 @@ describe('a query string', () => {
     });
   });
 
+  it('joins the values of a name that may be sent several times by commas', () => {
+    expect({ ...parseQuery('/v1/x?a=1&b=2&a=3', ['a']) }).toEqual({ a: '1,3', b: '2' });
+    expect(() => parseQuery('/v1/x?a=1&b=2&b=3', ['a'])).toThrow(/Send the query parameter b once/);
+  });
+
   it.each(['tags[a]=1&tags[a]=2', 'tags[a]=1&tags={}', 'a=1&a=1', 'a=%zz', 'a=%00'])('%s is refused', (query) => {
     expect(() => read(query)).toThrow(expect.objectContaining({ kind: 'validation' }));
   });

@@ -15,6 +15,15 @@ describe('the credential of a request', () => {
     expect(readCredential(['Host', 'a'])).toBeNull();
   });
 
+  it('is the client_auth of a deployment, bare or as the password of Basic, and no other password', () => {
+    const basic = (pair: string) => `Basic ${Buffer.from(pair).toString('base64')}`;
+    expect(readCredential(['Authorization', 'slc_dep_a'])).toBe('slc_dep_a');
+    expect(readCredential(['Authorization', basic('frankfurt:slc_dep_a')])).toBe('slc_dep_a');
+    expect(readCredential(['Authorization', basic('u:slc_org_a')])).toBeNull();
+    expect(readCredential(['Authorization', 'slc_org_a'])).toBeNull();
+    expect(readCredential(['Authorization', 'slc_dep_a', 'x-gateway-api-key', 'k'])).toBe('k');
+  });
+
   it('two copies of a credential header are refused, also when they agree', () => {
     expect(() => readCredential(['x-gateway-api-key', 'k', 'X-GATEWAY-API-KEY', 'k'])).toThrow(/exactly one/);
     expect(() => readCredential(['Authorization', 'Bearer a', 'authorization', 'Bearer a'])).toThrow(/exactly one/);

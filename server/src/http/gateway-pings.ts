@@ -1,6 +1,7 @@
 /** Pings of registered gateways: addresses that a tenant chose, through the egress guard, with one deadline over all of it. */
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import { type Fetcher, readText } from './fetcher.ts';
 
 const LIMIT_MS = 10_000;
@@ -85,7 +86,7 @@ const REASONS: Readonly<Record<string, (path: string) => string>> = {
 function versionOf(status: number, text: string): string | null {
   if (status !== 200) return null;
   try {
-    const answer = JSON.parse(text) as { status?: unknown; version?: unknown } | null;
+    const answer = parseJson(text) as { status?: unknown; version?: unknown } | null;
     const { version } = answer ?? {};
     return answer?.status === 'success' && typeof version === 'string' && VERSION.test(version) ? version : null;
   } catch {
