@@ -123,6 +123,8 @@ const ANSWERS = {
 const BAD_REQUEST = new Set([
   'defaults.user_api_key_config',
   'workspaces[].workspace_id',
+  'auth_settings.workspaces_allowed[]',
+  'auth_settings.remove_workspaces_allowed[]',
   ...['input_guardrails[]', 'output_guardrails[]'].flatMap((field) => [field, `defaults.${field}`]),
 ]);
 
@@ -132,7 +134,7 @@ function situation(caller: Caller, channel: Channel): keyof typeof ANSWERS {
   if (field === 'workspace_id')
     return caller.bound === null ? 'workspace_id, organisation-wide' : 'workspace_id, bound';
   if (at === 'path') return 'path';
-  if (field === 'ids') return 'ids';
+  if (field === 'ids' || field === 'workspace_slug') return 'ids';
   // The log outlives its people and keys: nobody can say which of them was never there.
   if (channel.route.row.id === 'audit-logs.list') return 'who acted, once';
   return BAD_REQUEST.has(field) ? 'body, as the contract says' : 'body';
