@@ -255,13 +255,18 @@ describe.each(['SQLite', 'PostgreSQL'])('on %s', (engine) => {
 
     it('of a gateway that calls back is a success both ways, and is kept', async () => {
       gateway.verify = callBack(made.client_auth);
+      const { last_updated_at } = await read(made.id);
       expect(await ping()).toEqual({
         outbound: { success: true, version: '2.1.0', error: null },
         inbound: { success: true, error: null },
         object: 'deployment-ping',
       });
       expect(gateway.asked).toEqual(['GET /v1/health', 'POST /v1/verify-ping']);
-      expect(await read(made.id)).toMatchObject({ connection_status: 'healthy', last_synced_at: expect.any(String) });
+      expect(await read(made.id)).toMatchObject({
+        connection_status: 'healthy',
+        last_synced_at: expect.any(String),
+        last_updated_at,
+      });
     });
 
     it.each<[string, (asked: { code: string; callback_url: string }) => Promise<unknown>]>([

@@ -62,7 +62,7 @@ export const ping: ItemAction<'deployments', unknown, z.input<typeof answer>> = 
     const error = inboundError ?? (heard ? null : NO_CALL);
     const healthy = outboundError === null && error === null;
     return {
-      patch: { connection_status: healthy ? 'healthy' : 'unhealthy' },
+      patch: { connection_status: healthy ? 'healthy' : 'unhealthy', last_updated_at: row.last_updated_at },
       answer: {
         outbound: { success: outboundError === null, version, error: outboundError },
         inbound: { success: error === null, error },
@@ -81,10 +81,12 @@ export const verifyPing: ItemAction<'deployments', z.output<typeof callback>, ob
   body: callback,
   response: emptyAnswer,
   audit: 'manage',
-  run: async (call) => {
+  run: async (call, row) => {
     if (call.principal.kind !== 'deployment') {
       throw new SluiceError('forbidden', 'Only the deployment itself calls back: send its client_auth.');
     }
-    return { patch: { ping_digest: digestOf(call.body.code), last_synced_at: call.clock.now() }, answer: {} };
+    // A ping is no change of the registration, so `last_updated_at` stays.
+    const patch = { last_synced_at: call.clock.now(), last_updated_at: row.last_updated_at };
+    return { patch: { ping_digest: digestOf(call.body.code), ...patch }, answer: {} };
   },
 };
