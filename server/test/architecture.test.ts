@@ -7,8 +7,10 @@ import { builtinModules } from 'node:module';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { CHECKS } from '../src/guardrails/catalog.ts';
 import { OPERATIONS } from '../src/operations/operation.ts';
 import { PROVIDERS } from '../src/providers/catalog.ts';
+import { UNSERVED } from '../src/providers/unserved.ts';
 
 const SRC = fileURLToPath(new URL('../src', import.meta.url));
 const ROOT = resolve(SRC, '../..');
@@ -533,29 +535,52 @@ describe('readable files', () => {
   it('no default exports', () => {
     expect(users(/^export default\b/m, [])).toEqual([]);
   });
+  /** Where a word that also is the id of a provider says something else, or names it for good reason. */
+  const NO_PROVIDER: Readonly<Record<string, string>> = {
+    'guardrails/checks/hosted/bedrock.ts': 'the service that judges, as its signature names it',
+    'kernel/errors.ts': 'a shape of errors',
+    'kernel/sigv4.ts': 'the service in a signature',
+    'operations/convert/stream-chat-to-messages.ts': 'a shape of streams',
+    'operations/convert/stream-messages-to-chat.ts': 'a shape of streams',
+    'operations/convert/stream-responses-to-chat.ts': 'a shape of streams',
+    'operations/dialects/errors.ts': 'shapes of errors',
+    'operations/dialects/provider-error.ts': 'shapes of errors',
+    'operations/dialects/stream.ts': 'shapes of streams',
+    'operations/row.ts': 'shapes of bodies',
+    'operations/table.ts': 'shapes of bodies',
+    'operations/shapes/messages.ts': 'shapes of bodies',
+    'operations/shapes/wire-shape.ts': 'shapes of bodies',
+    'operations/training.ts': 'a format of data sets',
+    'pricing/library.ts': 'the names that the price library has for providers',
+    'pricing/local.ts': 'prices of the sandbox, which no library has',
+    'resources/configs/structure.ts': 'an example in a message',
+    'resources/organisations.ts': 'the provider that a new organisation is given',
+    'resources/shapes.ts': 'an example in a message',
+    'training/datasets/formats.ts': 'a format of data sets',
+    'training/sandbox/dataset.ts': 'a format of data sets',
+    'training/sandbox/jobs.ts': 'a format of data sets',
+    'training/sandbox/objects.ts': 'the mark of what the sandbox has made',
+    'training/sandbox/run.ts': 'the mark of what the sandbox has made',
+  };
+
   it('shared code never asks a provider its name', () => {
-    const shared = new Set([
-      'kernel',
-      'http',
-      'operations',
-      'pricing',
-      'auth',
-      'limits',
-      'telemetry',
-      'runtime',
-      'admin',
-      'jobs',
-      'llm',
-    ]);
-    const name = `['"](?:${[...PROVIDERS.keys()].join('|')})['"]`;
-    const asks = new RegExp(
-      `[!=]==?\\s*${name}|${name}\\s*[!=]==?|\\bcase\\s+${name}|\\bprovider(?:Id|\\.id)\\s*[!=]==?\\s*['"]`,
+    const ids = [...PROVIDERS.keys(), ...UNSERVED.map(({ id }) => id)].join('|');
+    // Compared, in a set or a list, as a case, or as the key of a record.
+    const names = new RegExp(`(['"])(?:${ids})\\1|(?<![\\w.?-])(?:${ids})\\s*:(?!:)`);
+    const found = product.filter(
+      ({ path, area, text }) => area !== 'providers' && !/testing\.ts$/.test(path) && names.test(uncommented(text)),
     );
-    // There `openai` and `anthropic` are shapes of bodies, named after who made them.
-    const dialects = 'operations/dialects/';
-    const wrong = product.filter(
-      ({ path, area, text }) => shared.has(area) && !path.startsWith(dialects) && asks.test(uncommented(text)),
+    expect(found.map(({ path }) => path).sort()).toEqual(Object.keys(NO_PROVIDER).sort());
+    // In those files too, nothing depends on which provider it is.
+    const asks = /\bprovider(?:Id|\.id)\s*[!=]==?\s*['"]|\bswitch\s*\(\s*(?:\w+\.)*provider(?:Id|\.id)?\s*\)/;
+    expect(product.filter(({ area, text }) => area !== 'providers' && asks.test(code(text)))).toEqual([]);
+  });
+  it('what is odd about a check is a trait of the check, not its name elsewhere', () => {
+    const names = new RegExp(`['"](?:${[...CHECKS.keys()].join('|').replaceAll('.', '\\.')})['"]`);
+    const found = product.filter(
+      ({ path, text }) => !path.startsWith('guardrails/checks/') && names.test(uncommented(text)),
     );
-    expect(wrong.map((source) => source.path)).toEqual([]);
+    // An example in the reference.
+    expect(found.map(({ path }) => path)).toEqual(['resources/guardrails/index.ts']);
   });
 });

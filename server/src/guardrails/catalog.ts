@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { editDistance } from '../kernel/nearest.ts';
 import { canonically } from './canonical.ts';
-import type { Check, Common, Judge, Phase, Target } from './check.ts';
+import type { Check, CheckTraits, Common, Judge, Phase, Target } from './check.ts';
 import { containsCode } from './checks/code.ts';
 import { contains } from './checks/contains.ts';
 import { characterCount, sentenceCount, wordCount } from './checks/counts.ts';
@@ -174,7 +174,7 @@ export function checksSchema(target: Target): z.ZodType<CheckEntry[]> {
 }
 
 /** A check ready to judge, and what the runner must know of it. */
-export interface CompiledCheck {
+export interface CompiledCheck extends CheckTraits {
   readonly id: string;
   readonly phases: readonly Phase[];
   /** Whether it may replace texts or bodies; `redacts`: because something is to be taken out. */
@@ -200,5 +200,10 @@ export function compileCheck(stored: CheckEntry, target: Target): CompiledCheck 
     redacts,
     common: parsed.common,
     judge: made.canonical === true ? canonically(judge) : judge,
+    ...traitsOf(made),
   };
+}
+
+export function traitsOf({ judges, replacesWhole }: CheckTraits): CheckTraits {
+  return { ...(judges ? { judges } : null), ...(replacesWhole ? { replacesWhole } : null) };
 }

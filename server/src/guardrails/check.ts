@@ -142,7 +142,18 @@ export interface Judge {
   judge(subject: Subject, outside: Outside): Judgement | Promise<Judgement>;
 }
 
-export interface Check<P = unknown> {
+/** What others must know of a check besides its judgement. */
+export interface CheckTraits {
+  /**
+   * What it judges in place of texts: the head of a request, with its metadata and its kind, or also the model and the
+   * fields of its body. Absent: texts. A request whose texts cannot be read is refused where a check needs them.
+   */
+  readonly judges?: 'head' | 'fields';
+  /** Whether what it sends on replaces the whole request or answer, the work of checks before it included. */
+  readonly replacesWhole?: true;
+}
+
+export interface Check<P = unknown> extends CheckTraits {
   /** `default.regexMatch`. */
   readonly id: string;
   readonly phases: readonly Phase[];

@@ -1,6 +1,6 @@
 /** Guardrails made ready: stored ones, and those that stand in a config itself. */
 import { isObject } from '../kernel/json.ts';
-import { CHECKS, type CheckEntry, compileCheck } from './catalog.ts';
+import { CHECKS, type CheckEntry, compileCheck, traitsOf } from './catalog.ts';
 import type { Target } from './check.ts';
 import type { Actions, Feedback, Guardrail, GuardrailCheck } from './guardrail.ts';
 
@@ -62,13 +62,15 @@ function compiled(check: StoredGuardrail['checks'][number], target: Target): Gua
 }
 
 function broken(id: string): GuardrailCheck {
+  const known = CHECKS.get(id);
   return {
     id,
-    phases: CHECKS.get(id)?.phases ?? ['input', 'output'],
+    phases: known?.phases ?? ['input', 'output'],
     mutates: false,
     redacts: false,
     common: { timeoutMs: null, failOnError: true, forwardHeaders: [], credentials: null },
     judge: null,
+    ...traitsOf(known ?? {}),
   };
 }
 

@@ -279,7 +279,7 @@ it('webhooks run beside each other, and one whose change would undo another’s 
       await Promise.resolve();
       return { ...PASS, replaced: { ...body, [name]: 1 } };
     };
-  const hook = (name: string) => check('default.webhook', adds(name));
+  const hook = (name: string) => check('default.webhook', adds(name), { replacesWhole: true });
   const outcome = await runGuardrails([guardrail({}, hook('a'), hook('b'))], subject('x'), {
     ...options(),
     view: (_, change) => ({ ...subject('x'), request: () => change?.replaced ?? {} }),

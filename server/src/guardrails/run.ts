@@ -287,7 +287,7 @@ class GuardrailRun {
 
 /** Redactions must see each other's work, or the later one would bring back what the earlier one took out. */
 const redacts = (check: GuardrailCheck): boolean => check.mutates && !replacesAll(check);
-const replacesAll = (check: GuardrailCheck): boolean => check.id === 'default.webhook';
+const replacesAll = (check: GuardrailCheck): boolean => check.replacesWhole === true;
 
 const NOT_READY = {
   name: 'NotReady',

@@ -177,6 +177,7 @@ function introspection(given: Parameters) {
  */
 export const jwt = check({
   id: 'default.jwt',
+  judges: 'head',
   phases: INPUT,
   targets: ANY_TARGET,
   parameters,

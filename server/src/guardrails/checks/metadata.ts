@@ -17,6 +17,7 @@ function decided(how: Operator, matched: number, of: number, what: string): Judg
 /** `default.requiredMetadataKeys`: keys of the request's metadata, whatever their value. */
 export const requiredMetadataKeys = check({
   id: 'default.requiredMetadataKeys',
+  judges: 'head',
   phases: INPUT,
   targets: ANY_TARGET,
   parameters: z.strictObject({ metadataKeys: texts(200, 128), operator: operator('all') }),
@@ -78,6 +79,7 @@ export function matchesExpected(value: string, values: readonly string[], matchT
 /** `default.requiredMetadataKeyPairs`: metadata values as expected. A key that is absent matches nothing. */
 export const requiredMetadataKeyPairs = check({
   id: 'default.requiredMetadataKeyPairs',
+  judges: 'head',
   phases: INPUT,
   targets: ANY_TARGET,
   parameters: z

@@ -68,6 +68,7 @@ const loosely = (name: string): string => name.trim().toLowerCase();
  */
 export const modelWhitelist = check({
   id: 'default.modelWhitelist',
+  judges: 'fields',
   phases: INPUT,
   targets: LLM,
   parameters: z.strictObject({ models, not, inverse: not }),
@@ -99,6 +100,7 @@ export const modelWhitelist = check({
  */
 export const modelRules = check({
   id: 'default.modelRules',
+  judges: 'fields',
   phases: INPUT,
   targets: LLM,
   parameters: z.strictObject({
@@ -155,6 +157,7 @@ const types = z.array(z.enum(REQUEST_TYPES)).max(REQUEST_TYPES.length);
 /** `default.allowedRequestTypes`: blocked wins; without `allowedTypes` everything that is not blocked is allowed. */
 export const allowedRequestTypes = check({
   id: 'default.allowedRequestTypes',
+  judges: 'head',
   phases: INPUT,
   targets: LLM,
   parameters: z
@@ -191,6 +194,7 @@ const CONTENT_KEYS = new Set(['model', 'messages', 'input', 'prompt', 'system', 
  */
 export const requestParametersCheck = check({
   id: 'default.requestParametersCheck',
+  judges: 'fields',
   phases: INPUT,
   targets: ANY_TARGET,
   parameters: z.strictObject({

@@ -70,6 +70,7 @@ const MAX_DATA = 16_384;
  */
 export const webhook = check({
   id: 'default.webhook',
+  replacesWhole: true,
   phases: BOTH,
   targets: ANY_TARGET,
   parameters: z.strictObject({ webhookURL: url, headers }),

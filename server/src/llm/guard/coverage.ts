@@ -1,32 +1,19 @@
 /** What of a request guardrails cannot look at: who denies or redacts refuses it, rather than letting it pass. */
 import { isUtf8 } from 'node:buffer';
 import type { Phase } from '../../guardrails/check.ts';
-import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
+import type { Guardrail, GuardrailCheck, GuardrailResult } from '../../guardrails/guardrail.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Exchange } from '../exchange.ts';
 import { isManaged } from '../steps/objects.ts';
 import { contentType } from '../steps/read-body.ts';
 import { addressTexts } from './address.ts';
 
-/** Checks that judge a request by its head, its model and its settings: they need no texts. */
-const OF_REQUESTS: ReadonlySet<string> = new Set([
-  'default.modelWhitelist',
-  'default.modelRules',
-  'default.allowedRequestTypes',
-  'default.requiredMetadataKeys',
-  'default.requiredMetadataKeyPairs',
-  'default.requestParametersCheck',
-  'default.jwt',
-]);
-
-/** Whether a check judges by the head, the model or the settings of a request. */
-export function needsNoTexts(id: string): boolean {
-  return OF_REQUESTS.has(id);
-}
+/** Whether a check judges by the head, the model or the settings of a request: it needs no texts. */
+export const needsNoTexts = ({ judges }: GuardrailCheck): boolean => judges !== undefined;
 
 /** Whether a guardrail judges texts in this phase. */
 export function readsTexts(guardrail: Guardrail, phase: Phase): boolean {
-  return guardrail.checks.some(({ id, phases }) => phases.includes(phase) && !OF_REQUESTS.has(id));
+  return guardrail.checks.some((check) => check.phases.includes(phase) && !needsNoTexts(check));
 }
 
 /** Whether a request that the guardrail cannot look at must not be sent: it denies, or was asked to take something out. */
@@ -35,7 +22,7 @@ export const mustSee = ({ actions, checks }: Guardrail): boolean =>
 
 /** The guardrail with the checks only that need no texts. What could not be made ready fails whatever there is to judge. */
 export function withoutTexts(guardrail: Guardrail): Guardrail {
-  return { ...guardrail, checks: guardrail.checks.filter(({ id, judge }) => OF_REQUESTS.has(id) || judge === null) };
+  return { ...guardrail, checks: guardrail.checks.filter((check) => needsNoTexts(check) || check.judge === null) };
 }
 
 /** What of the request a guardrail that denies would have to look at and cannot; null for nothing. */
@@ -43,19 +30,12 @@ export function unseenBy(guardrail: Guardrail, view: InputView, { operation }: E
   if (!mustSee(guardrail)) return null;
   if (view === 'unseen' && readsTexts(guardrail, 'input')) return `what ${operation.id} sends to a provider`;
   if (!guardrail.actions.deny) return null;
-  if (view === 'unseen' && operation.family === 'proxy' && guardrail.checks.some(({ id }) => OF_BODIES.has(id)))
+  if (view === 'unseen' && operation.family === 'proxy' && guardrail.checks.some(({ judges }) => judges === 'fields'))
     return `the model and the fields of what ${operation.id} sends to a provider`;
   // The form of an upload is read as it passes.
   const parameters = guardrail.checks.some(({ judge }) => judge?.judgesParameters === true);
   return operation.body === 'stream' && parameters ? `the fields of ${operation.id}` : null;
 }
-
-/** Of those, checks of what stands in the body. */
-const OF_BODIES: ReadonlySet<string> = new Set([
-  'default.modelWhitelist',
-  'default.modelRules',
-  'default.requestParametersCheck',
-]);
 
 /** `texts`: all that is said to a model is read. `none`: nothing is. `unseen`: something is that cannot be read. */
 export type InputView = 'texts' | 'none' | 'unseen';

@@ -30,7 +30,7 @@ export function alreadyJudged(known: Judged | undefined, list: readonly Guardrai
   if (known === undefined) return 0;
   const holds = (guardrail: Guardrail): boolean => {
     const said = known.said.get(guardrail);
-    return said !== undefined && (said.asked === asked || !guardrail.checks.some(({ id }) => needsNoTexts(id)));
+    return said !== undefined && (said.asked === asked || !guardrail.checks.some(needsNoTexts));
   };
   if (known.changed) {
     const { length } = known.list;
