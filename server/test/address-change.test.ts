@@ -82,7 +82,14 @@ it('no user and no key changes the address of another user', async () => {
   const token = await mailed('d@new.example');
   expect((await confirm(token, eve.headers)).status).toBe(403);
   expect((await send('POST', '/console/api/email', { token })).status).toBe(401);
-  expect((await confirm(token.replace(/..$/, (last) => (last === 'AA' ? 'BA' : 'AA')), ada.headers)).status).toBe(400);
+  expect(
+    (
+      await confirm(
+        token.replace(/..$/, (last) => (last === 'AA' ? 'BA' : 'AA')),
+        ada.headers,
+      )
+    ).status,
+  ).toBe(400);
   expect(await emailOf(ada.id)).toBe(ada.email);
 });
 
