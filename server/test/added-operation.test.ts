@@ -61,9 +61,9 @@ describe('an operation that is a row of the table', () => {
     expect(upstream.received.at(-1)?.path).toBe('/v1/summaries');
     expect((await ask('/deployments/gpt-4o/summaries', 'Hello')).status).toBe(200);
     expect(upstream.received.at(-1)?.path).toBe('/v1/summaries');
-    // Without such a row the path passes through, as any that Sluice does not know.
-    await ask('/deployments/gpt-4o/looks', 'Hello');
-    expect(upstream.received.at(-1)?.path).toBe('/v1/deployments/gpt-4o/looks');
+    // Without such a row the path belongs to the administration of deployments, and goes to no provider.
+    expect((await ask('/deployments/gpt-4o/looks', 'Hello')).status).toBe(404);
+    expect(upstream.received.at(-1)?.path).toBe('/v1/summaries');
   });
 
   it('is recorded under its id, with what it used', async () => {
