@@ -115,6 +115,8 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
       async (_title, action) => {
         for (const [title, how] of calls) {
           const { query = '', ...call } = how(action.method);
+          // A GET that stores what it found out has no body.
+          if (action.method === 'GET' && ('body' in call || 'raw' in call)) continue;
           const example = title === 'its example' && action.example?.body !== undefined;
           const path = `${pathOf(action.path)}${query}`;
           const answer = await admin.call(action.method, path, example ? { body: action.example?.body } : call);
