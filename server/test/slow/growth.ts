@@ -60,13 +60,19 @@ async function measure(store: Store, meter: Meter, { run, law }: Law): Promise<C
   return { work, ms };
 }
 
+/**
+ * Rows that are no growth: PostgreSQL reads a table of one page whole and counts all its rows. The stores differ by
+ * thousands of rows in whatever grows.
+ */
+const ONE_PAGE = 20;
+
 let broken = 0;
 
 function tell(name: string, law: Law['law'], unit: string, costs: readonly Cost[], why = ''): void {
   const [first = { work: 0, ms: 0 }] = costs;
   const worst = Math.max(...costs.map(({ work }) => work));
   const times = worst / Math.max(1, first.work);
-  const holds = law === 'linear' || times <= bar;
+  const holds = law === 'linear' || times <= bar || worst - first.work <= ONE_PAGE;
   if (!holds) broken += 1;
   const counts = costs.map(({ work }) => String(work).padStart(8)).join('');
   const ms = (costs.at(-1)?.ms ?? 0).toFixed(1).padStart(7);
