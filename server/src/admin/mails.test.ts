@@ -28,7 +28,7 @@ describe('mails that are asked for', () => {
     expect(await kindOf(mails.admitStranger('2001:db8:0:2::1', 'other@x.example'))).toBe('admitted');
   });
 
-  it('by users: five a quarter of an hour to one address, whoever asks, and none of them counts against its sign-in links', async () => {
+  it('by users: five a quarter of an hour to one address over all who ask, and they leave its sign-in links alone', async () => {
     const mails = desk();
     const told: string[] = [];
     for (let n = 0; n < 6; n++) told.push(await kindOf(mails.admitUser(`user-${n}`, 'victim@x.example')));

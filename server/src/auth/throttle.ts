@@ -21,7 +21,7 @@ interface Entry {
 
 /**
  * Counts failed attempts per source: ten in a minute are free, then each further one doubles the wait, up to
- * 15 minutes. The wait is for whoever fails: a true secret from the same source is never locked out. Forgets a source after
+ * 15 minutes. Only failed attempts wait: a true secret from the same source is never locked out. Forgets a source after
  * 15 quiet minutes, and the oldest one when the map is full. All IPv6 addresses of a /64 are one source.
  */
 export class Throttle {

@@ -10,7 +10,7 @@ import type { Shared } from './shared.ts';
 import type { Spools } from './spools.ts';
 import type { Stores } from './stores.ts';
 
-/** Changes that nobody has looked for so long are late: they are promised within a second. */
+/** A feed that was not read for so long is late: they are promised within a second. */
 const FEED_MS = 5_000;
 
 interface Parts {

@@ -299,7 +299,7 @@ export const IN_PROCESS: readonly InProcess[] = [
   {
     name: 'policies that apply',
     law: 'linear',
-    why: 'each is a limit of its own; at most 200 may apply to one request',
+    why: 'each is a separate limit; at most 200 may apply to one request',
     count: (size) => looks({ ...size, indexed: Math.min(size.indexed, 200) }, () => 'key-3'),
   },
 ];
