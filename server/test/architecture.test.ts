@@ -44,7 +44,32 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   admin: ['kernel', 'http', 'store', 'auth', 'resources', 'limits', 'telemetry'],
   mail: ['kernel'],
   jobs: ['kernel', 'store', 'auth', 'resources', 'limits', 'telemetry', 'mail'],
-  training: ['kernel', 'http', 'auth', 'operations', 'providers', 'limits', 'pricing', 'telemetry', 'runtime', 'store'],
+  gateway: [
+    'kernel',
+    'http',
+    'auth',
+    'operations',
+    'providers',
+    'guardrails',
+    'limits',
+    'pricing',
+    'telemetry',
+    'runtime',
+    'store',
+  ],
+  training: [
+    'kernel',
+    'http',
+    'auth',
+    'operations',
+    'providers',
+    'limits',
+    'pricing',
+    'telemetry',
+    'runtime',
+    'store',
+    'gateway',
+  ],
   llm: [
     'kernel',
     'http',
@@ -58,6 +83,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'runtime',
     'resources',
     'store',
+    'gateway',
   ],
 };
 const TOP = new Set(['main', 'compose', 'first-run', 'cli', 'config', 'settings']);
@@ -147,7 +173,18 @@ function users(pattern: RegExp, allowed: readonly string[]): string[] {
 }
 
 /** Areas of which the tree on the page names every file; of the others it names the folders. */
-const NAMED_WHOLE = ['compose', 'cli', 'kernel', 'http', 'guardrails', 'limits', 'telemetry', 'runtime', 'jobs'];
+const NAMED_WHOLE = [
+  'compose',
+  'cli',
+  'kernel',
+  'http',
+  'guardrails',
+  'limits',
+  'telemetry',
+  'runtime',
+  'jobs',
+  'gateway',
+];
 
 describe('the tree on the page', () => {
   const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
@@ -466,6 +503,7 @@ describe('what files give to others', () => {
   const FOR_TESTS: readonly string[] = [
     'admin/console.ts CONSOLE_ROUTES',
     'admin/docs.ts DOCS_ROUTES',
+    'gateway/guarded-fetch.ts createGuardedFetch',
     'guardrails/tool-calls.ts toolCallRefusal',
     'guardrails/tool-calls.ts toolGuardrails',
     'http/body-slabs.ts idleSlabBytes',

@@ -1,3 +1,5 @@
+import { checkHttpClient } from '../gateway/check-http-client.ts';
+import { InFlight } from '../gateway/in-flight.ts';
 import { BodyBudget, bodyMemory, FREE_BYTES } from '../http/body-budget.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
 import type { Upstream } from '../http/upstream.ts';
@@ -8,10 +10,9 @@ import { createLedger } from '../limits/ledger/ledger.ts';
 import { createOutputs } from '../limits/ledger/outputs.ts';
 import { createAnswers } from '../llm/cache/answers.ts';
 import { createSimilar } from '../llm/cache/similar.ts';
-import { outsideFactory } from '../llm/guard/outside.ts';
-import { InFlight } from '../llm/in-flight.ts';
 import { createInner } from '../llm/inner.ts';
 import { LargeBodies } from '../llm/large/thread.ts';
+import { run } from '../llm/pipeline.ts';
 import { type DataPlane, registerDataPlane } from '../llm/routes.ts';
 import { Breakers } from '../llm/routing/breaker.ts';
 import type { Services } from '../llm/services.ts';
@@ -66,13 +67,13 @@ export function openGateway(common: Common, parts: Parts): Gateway {
   const { tables, storeClock } = parts.stores;
   const { app, express } = parts.front;
   const inFlight = new InFlight();
-  const run: Services['runInner'] = (x) => inFlight.run(x);
-  const services = servicesOf(common, parts, run);
+  const runInner: Services['runInner'] = (x) => inFlight.run(x, run);
+  const services = servicesOf(common, parts, runInner);
   return {
     services,
     inFlight,
     plane: common.config.roles.has('gateway') ? registerDataPlane(app, services, express, inFlight) : null,
-    runLine: createInner({ services, tables, clock: storeClock, run }),
+    runLine: createInner({ services, tables, clock: storeClock, run: runInner }),
   };
 }
 
@@ -111,7 +112,7 @@ function servicesOf(common: Common, parts: Parts, runInner: Services['runInner']
     unrecorded: config.unrecorded,
     owners: lifecycle.own('owners of objects', createOwners({ tables, clock: storeClock })),
     objects: training,
-    outside: (organisationId) => outsideFactory({ fetcher, guard, clock, organisationId }),
+    outside: (organisationId) => checkHttpClient({ fetcher, guard, clock, organisationId }),
     clock,
     random: cryptoRandom,
     ...given,

@@ -25,6 +25,8 @@ export interface FetchAnswer {
   readonly status: number;
   /** Lower-case name → last value. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Every header line, `[name, value, …]`, names in lower case. */
+  readonly lines: readonly string[];
   readonly stream: Readable;
 }
 
@@ -105,11 +107,15 @@ export function createFetcher(options: { readonly guard: EgressGuard; readonly c
         // An answer that is let go of ends in an error that nobody waits for; readers still get theirs.
         answer.body.on('error', () => undefined);
         const headers: Record<string, string> = Object.create(null);
-        for (const [name, value] of Object.entries(answer.headers)) {
-          const last = Array.isArray(value) ? value.at(-1) : value;
-          if (last !== undefined) headers[name.toLowerCase()] = last;
+        const lines: string[] = [];
+        for (const [name, values] of Object.entries(answer.headers)) {
+          for (const value of Array.isArray(values) ? values : [values]) {
+            if (value === undefined) continue;
+            headers[name.toLowerCase()] = value;
+            lines.push(name.toLowerCase(), value);
+          }
         }
-        return { status: answer.statusCode, headers, stream: answer.body };
+        return { status: answer.statusCode, headers, lines, stream: answer.body };
       } catch (error) {
         if (signal?.aborted) throw reasonOf(signal);
         throw failure(error);

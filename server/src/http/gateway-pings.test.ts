@@ -32,7 +32,7 @@ it('a gateway that never answers, in its head or in its body, is given up after 
           stream.push('{"status":"success","version":"1"}');
           stream.push(null);
         }
-        return Promise.resolve({ status: 200, headers: {}, stream });
+        return Promise.resolve({ status: 200, headers: {}, lines: [], stream });
       },
       close: async () => {},
     };

@@ -54,7 +54,7 @@ export class Exchange {
   readonly response: ServerResponse;
   readonly params: Readonly<Record<string, string>>;
   readonly id: string;
-  /** Index in the list of exchanges under way (`routes.ts`). */
+  /** Index in the list of requests under way (`gateway/in-flight.ts`). */
   place: number;
   /** Wall clock, milliseconds since the epoch, and the monotonic clock at the start. */
   readonly time: number;

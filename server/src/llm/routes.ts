@@ -1,10 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
+import type { InFlight } from '../gateway/in-flight.ts';
 import { pathOnly } from '../kernel/path-only.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
 import { Exchange } from './exchange.ts';
-import type { InFlight } from './in-flight.ts';
+import { run } from './pipeline.ts';
 import type { Services } from './services.ts';
 
 const PROXY_METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
@@ -44,7 +45,7 @@ export function registerDataPlane(
   express: Express,
   inFlight: InFlight,
 ): DataPlane {
-  const handle = (x: Exchange): Promise<void> => inFlight.run(x);
+  const handle = (x: Exchange): Promise<void> => inFlight.run(x, run);
   for (const operation of Object.values(OPERATIONS)) {
     if (operation.method === 'POST' && !/[:*]/.test(operation.path)) {
       express.set(`/v1${operation.path}`, (request, response) => {

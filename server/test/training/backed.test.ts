@@ -412,6 +412,7 @@ describe('calls of an account', () => {
     const echo = (text: string) => ({
       status: 400,
       headers: { 'content-type': 'text/top-secret-key', etag: '1' },
+      lines: [],
       stream: Readable.from([Buffer.from(text)], { objectMode: false }),
     });
     const context = adapterContext(
@@ -565,7 +566,7 @@ describe('repeating what a config says', () => {
             made.push(request.method);
             const status = statuses.shift() ?? 200;
             if (status === 0) throw new SluiceError('upstream_unreachable', 'gone');
-            return { status, headers: { 'retry-after': '3' }, stream: Readable.from([Buffer.from('{}')]) };
+            return { status, headers: { 'retry-after': '3' }, lines: [], stream: Readable.from([Buffer.from('{}')]) };
           },
           async close() {},
         },

@@ -1,23 +1,24 @@
 /** How checks call others: through the egress guard, bounded in time and size, following no redirect. */
-import { CheckError, type Outside } from '../../guardrails/check.ts';
-import type { OutsideFactory } from '../../guardrails/run.ts';
-import type { EgressGuard } from '../../http/egress-guard.ts';
-import type { Fetcher } from '../../http/fetcher.ts';
-import type { Clock } from '../../kernel/clock.ts';
-import { SluiceError } from '../../kernel/errors.ts';
+import { CheckError, type Outside } from '../guardrails/check.ts';
+import type { OutsideFactory } from '../guardrails/run.ts';
+import type { EgressGuard } from '../http/egress-guard.ts';
+import type { Fetcher } from '../http/fetcher.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
 
 const MAX_BYTES = 1024 * 1024;
 /** The longest any check may be given; each has a shorter time of its own. */
 const LONGEST_MS = 60_000;
 
-export interface OutsideParts {
+export interface CheckHttpClientParts {
   readonly fetcher: Fetcher;
   readonly guard: EgressGuard;
   readonly clock: Clock;
   readonly organisationId: string;
 }
 
-export function outsideFactory({ fetcher, guard, clock, organisationId }: OutsideParts): OutsideFactory {
+/** Makes the calls of one organisation’s checks; each ends with the signal it is made for. */
+export function checkHttpClient({ fetcher, guard, clock, organisationId }: CheckHttpClientParts): OutsideFactory {
   return (signal): Outside => ({
     signal,
     owner: organisationId,

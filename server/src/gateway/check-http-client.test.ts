@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest';
-import { CheckError } from '../../guardrails/check.ts';
-import { createEgressGuard } from '../../http/egress-guard.ts';
-import type { Fetcher } from '../../http/fetcher.ts';
-import { TestClock } from '../../kernel/clock.ts';
-import { silentLog } from '../../kernel/log.ts';
-import { outsideFactory } from './outside.ts';
+import { CheckError } from '../guardrails/check.ts';
+import { createEgressGuard } from '../http/egress-guard.ts';
+import type { Fetcher } from '../http/fetcher.ts';
+import { TestClock } from '../kernel/clock.ts';
+import { silentLog } from '../kernel/log.ts';
+import { checkHttpClient } from './check-http-client.ts';
 
 type Sent = Parameters<Fetcher['send']>[0];
 
@@ -26,7 +26,7 @@ function outside(pieces: readonly string[] | null) {
     },
   } as unknown as Fetcher;
   const guard = createEgressGuard({ trustedHosts: [], ownListeners: () => [], clock, log: silentLog });
-  const make = outsideFactory({ fetcher, guard, clock, organisationId: 'o' });
+  const make = checkHttpClient({ fetcher, guard, clock, organisationId: 'o' });
   return { clock, sent, gone, made: make(gone.signal) };
 }
 const call = { url: 'https://hook.example.com/a', method: 'POST', headers: { a: 'b' }, body: 'asked' } as const;
