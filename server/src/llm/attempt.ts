@@ -1,4 +1,6 @@
 /** One upstream call: build the request, send it, bound its time, and hand the answer to a relay. */
+
+import type { Access } from '../gateway/account-access.ts';
 import { isForwardable } from '../http/headers.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { ScanResult } from '../kernel/json-scan.ts';
@@ -7,7 +9,7 @@ import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
 import { type Bound, prefillOf } from '../providers/binding.ts';
 import type { Binding, CallContext, FormValue, Prefill, Signer } from '../providers/provider.ts';
 import { signerOf } from '../providers/sign-in.ts';
-import { type Access, accessOf } from './access.ts';
+import { accessOf } from './access.ts';
 import { type ApartCall, dispatchApart } from './apart.ts';
 import { usageOfParts } from './apart-usage.ts';
 import { causeOf, rounded } from './attempt-cause.ts';

@@ -1,27 +1,19 @@
-import type { EgressGuard } from '../http/egress-guard.ts';
-import type { Fetcher } from '../http/fetcher.ts';
-import type { Clock } from '../kernel/clock.ts';
+import type { AccountServices } from '../gateway/account-access.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Pricer } from '../pricing/price.ts';
-import type { AmbientIdentity, TokenCache, TrainingAdapter } from '../providers/training.ts';
+import type { TrainingAdapter } from '../providers/training.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Blobs, Scratch, Tables, TenantContext } from '../store/ports.ts';
 import type { RecordDraft } from '../telemetry/recorder.ts';
 
 /** What files, batches and jobs may use. Made once in `compose/training.ts`. */
-export interface TrainingServices {
+export interface TrainingServices extends AccountServices {
   readonly tables: Tables;
   readonly blobs: Blobs;
   readonly scratch: Scratch;
-  readonly clock: Clock;
   readonly log: Log;
-  readonly guard: EgressGuard;
-  readonly fetcher: Fetcher;
   readonly runtime: Runtime;
   readonly pricer: Pricer;
-  readonly tokens: TokenCache;
-  /** The server's own cloud identity, for stored accounts; null or absent unless the operator allows it. */
-  readonly ambient?: AmbientIdentity | null;
   /** Name of this process in leases. */
   readonly node: string;
   /** Files, jobs and batches of the provider that answers inside the process, for one workspace. */

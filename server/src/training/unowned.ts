@@ -1,9 +1,10 @@
 /** Objects at a provider account that no workspace owns, for administrators who give them an owner. */
+
+import { adapterContext } from '../gateway/account-access.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { AdapterContext, TrainingAdapter } from '../providers/training.ts';
 import { accountOfStored } from './account.ts';
 import { guarded } from './backed/backed.ts';
-import { adapterContext } from './context.ts';
 import type { TrainedKind } from './ledger.ts';
 import type { TrainingServices } from './services.ts';
 

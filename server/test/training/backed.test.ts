@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Principal } from '../../src/auth/principal.ts';
+import { adapterContext } from '../../src/gateway/account-access.ts';
 import { createEgressGuard, parseTrustedHosts } from '../../src/http/egress-guard.ts';
 import type { FetchRequest } from '../../src/http/fetcher.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
@@ -22,7 +23,6 @@ import type { StoredProvider, WorkspaceSnapshot } from '../../src/runtime/snapsh
 import { organisationRow, workspaceRow } from '../../src/store/conformance/rows.ts';
 import { openDiskScratch } from '../../src/store/disk/scratch.ts';
 import type { Tables } from '../../src/store/ports.ts';
-import { adapterContext } from '../../src/training/context.ts';
 import { createTraining } from '../../src/training/handler.ts';
 import type { TrainingServices } from '../../src/training/services.ts';
 import { temporaryTables } from '../support/tables.ts';

@@ -1,9 +1,10 @@
 /** What provider-backed files, jobs and batches share: the account, its adapter, its calls and what the workspace owns. */
+
+import { adapterContext } from '../../gateway/account-access.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { AdapterContext, TrainingAdapter } from '../../providers/training.ts';
 import type { Account, ObjectCall } from '../../runtime/object-call.ts';
 import { adapterOf } from '../account.ts';
-import { adapterContext } from '../context.ts';
 import { cleaned, isMissing } from '../errors.ts';
 import { type Ledger, ledgerOf, notFound, ownerOf, type TrainedKind } from '../ledger.ts';
 import type { TrainingServices } from '../services.ts';

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { systemTenant } from '../../auth/tenant.ts';
+import { adapterContext } from '../../gateway/account-access.ts';
 import type { AdapterContext, TrainingAdapter } from '../../providers/training.ts';
 import type { RunInner } from '../../runtime/inner-call.ts';
 import type { Account } from '../../runtime/object-call.ts';
 import { accountOfStored, adapterOf } from '../account.ts';
-import { adapterContext } from '../context.ts';
 import { type Ledger, ledgerOf } from '../ledger.ts';
 import type { TrainingServices } from '../services.ts';
 import { type BatchRow, workOf } from './batch-row.ts';

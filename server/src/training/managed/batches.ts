@@ -1,6 +1,7 @@
 /** Batches that Sluice manages: what callers ask and are told. `batch-runner.ts` does the work. */
 import { Readable } from 'node:stream';
 import { tenantOf } from '../../auth/tenant.ts';
+import { adapterContext } from '../../gateway/account-access.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
@@ -14,7 +15,6 @@ import type { TenantContext, TenantTx, Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { accountOfStored, adapterOf, checkModel } from '../account.ts';
 import { json } from '../answer.ts';
-import { adapterContext } from '../context.ts';
 import { shownCall } from '../dry-run.ts';
 import { invalid } from '../fields.ts';
 import { notFound } from '../ledger.ts';

@@ -1,9 +1,9 @@
 import { systemTenant, tenantOf } from '../../auth/tenant.ts';
+import { adapterContext } from '../../gateway/account-access.ts';
 import type { AdapterContext, TrainingAdapter } from '../../providers/training.ts';
 import type { Account, ObjectCall } from '../../runtime/object-call.ts';
 import type { SystemTx, TenantContext } from '../../store/ports.ts';
 import { accountOfStored, adapterOf } from '../account.ts';
-import { adapterContext } from '../context.ts';
 import type { TrainingServices } from '../services.ts';
 import { digest, type JobRow, requestOf } from './job-row.ts';
 

@@ -4,6 +4,7 @@
  */
 import type { Readable } from 'node:stream';
 import { systemTenant } from '../../auth/tenant.ts';
+import { adapterContext } from '../../gateway/account-access.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
@@ -16,7 +17,6 @@ import type { AdapterContext, BatchesAdapter } from '../../providers/training.ts
 import type { SystemTx } from '../../store/ports.ts';
 import type { RecordDraft } from '../../telemetry/recorder.ts';
 import { accountOfStored, adapterOf } from '../account.ts';
-import { adapterContext } from '../context.ts';
 import { cleaned, isMissing } from '../errors.ts';
 import type { TrainingServices } from '../services.ts';
 import { aboutOf, booked, type UsageRow, type UsageStep, useOf } from './rows.ts';

@@ -1,5 +1,7 @@
+/** What a provider works with to reach an account: guarded calls, and the tokens that signing in takes. */
 import { pipeline, type Readable, Transform } from 'node:stream';
-import { type FetchAnswer, readText } from '../http/fetcher.ts';
+import type { EgressGuard } from '../http/egress-guard.ts';
+import { type FetchAnswer, type Fetcher, readText } from '../http/fetcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
@@ -7,17 +9,53 @@ import { parseExact } from '../kernel/json-exact.ts';
 import { retryHintMs } from '../kernel/retry-hint.ts';
 import { secretsOfCall, withoutSecrets } from '../providers/sent-secrets.ts';
 import { dropGrantedToken, grantedToken, setBearer, usesClientCredentials } from '../providers/sign-in.ts';
-import type { AdapterAnswer, AdapterContext, AdapterRequest } from '../providers/training.ts';
+import type {
+  AccessContext,
+  AdapterAnswer,
+  AdapterContext,
+  AdapterRequest,
+  AmbientIdentity,
+  TokenCache,
+} from '../providers/training.ts';
 import type { Account } from '../runtime/object-call.ts';
 import type { AttemptRecord } from '../telemetry/record.ts';
-import type { TrainingServices } from './services.ts';
 
-const HEADERS_MS = 60_000;
-const IDLE_MS = 120_000;
+/** What calls to accounts take of the process; made once. */
+export interface AccountServices {
+  readonly fetcher: Fetcher;
+  readonly guard: EgressGuard;
+  readonly clock: Clock;
+  /** Access tokens of accounts, shared by all planes. */
+  readonly tokens: TokenCache;
+  /** The server's own cloud identity; null or absent unless the operator lends it to stored accounts. */
+  readonly ambient?: AmbientIdentity | null;
+}
+
+/** How long calls of one kind may take, and how much of an answer is read. */
+interface Bounds {
+  readonly headersMs: number;
+  readonly idleMs: number;
+  /** Bytes of an answer that is read as text. */
+  readonly maxText: number;
+  readonly notJson: string;
+}
+
+const ADAPTER_CALLS: Bounds = {
+  headersMs: 60_000,
+  idleMs: 120_000,
+  maxText: 16 * 1024 * 1024,
+  notJson: "The provider's answer is not JSON.",
+};
+/** A token endpoint that takes longer is down: a caller waits for it before the first byte is sent to the provider. */
+const TOKEN_CALLS: Bounds = {
+  headersMs: 10_000,
+  idleMs: 10_000,
+  maxText: 1024 * 1024,
+  notJson: 'The answer of the token endpoint is not JSON.',
+};
 /** Between two reads: at first, and all waiting of one together. */
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 60_000;
-const MAX_TEXT = 16 * 1024 * 1024;
 const NOTHING: ReadonlySet<string> = new Set();
 
 export interface ContextOptions {
@@ -35,10 +73,50 @@ export interface ContextOptions {
  * account's gets neither those headers nor any credential but what the adapter itself puts in, and is judged by the
  * egress guard like every other.
  */
-export function adapterContext(
-  services: Pick<TrainingServices, 'fetcher' | 'guard' | 'clock' | 'tokens' | 'ambient'>,
+export function adapterContext(services: AccountServices, account: Account, options: ContextOptions): AdapterContext {
+  const storedCredential = account.stored !== null && account.secrets.length > 0;
+  return contextOf(services, account, { ...options, storedCredential }, ADAPTER_CALLS);
+}
+
+/** The context of one attempt, and the tokens it took. */
+export interface Access {
+  readonly context: AccessContext;
+  /** Forgets the tokens that this attempt was refused with; false when it took none. */
+  drop(): boolean;
+}
+
+/** What signing in to an account takes. The tokens that it takes are noted, so that refused ones can be replaced. */
+export function accountAccess(
+  services: AccountServices,
   account: Account,
-  options: ContextOptions,
+  options: Pick<ContextOptions, 'organisationId' | 'header'>,
+): Access {
+  const { tokens } = services;
+  const taken: { readonly key: string; readonly value: unknown }[] = [];
+  const noting: TokenCache = {
+    async get(key, obtain) {
+      const value = await tokens.get(key, obtain);
+      taken.push({ key, value });
+      return value;
+    },
+    drop: (key, value) => tokens.drop(key, value),
+  };
+  const given = { ...options, storedCredential: account.stored !== null };
+  return {
+    context: contextOf({ ...services, tokens: noting }, account, given, TOKEN_CALLS),
+    drop() {
+      for (const { key, value } of taken) tokens.drop(key, value);
+      return taken.length > 0;
+    },
+  };
+}
+
+/** The server's own identity is there for stored accounts only: what a caller brings along must never borrow it. */
+function contextOf(
+  services: AccountServices,
+  account: Account,
+  options: ContextOptions & { readonly storedCredential: boolean },
+  bounds: Bounds,
 ): AdapterContext {
   const { clock, fetcher } = services;
   const origin = account.base === '' ? '' : new URL(account.base).origin;
@@ -84,16 +162,16 @@ export function adapterContext(
         headers,
         body: sending(request.body, options.moved),
         organisationId: options.organisationId,
-        storedCredential: account.stored !== null && account.secrets.length > 0,
-        headersTimeoutMs: request.timeoutMs ?? HEADERS_MS,
-        idleMs: IDLE_MS,
+        storedCredential: options.storedCredential,
+        headersTimeoutMs: request.timeoutMs ?? bounds.headersMs,
+        idleMs: bounds.idleMs,
         ...(options.signal === undefined || request.cleanup === true || request.shared === true
           ? null
           : { signal: options.signal }),
       });
       attempted(answer.status, null);
       const secrets = [...account.secrets, ...secretsOfCall(headers, request.url)];
-      return new Answer(answer, secrets, options.moved);
+      return new Answer(answer, secrets, bounds, options.moved);
     } catch (error) {
       attempted(null, error instanceof SluiceError ? (error.code ?? error.kind) : 'gateway_failure');
       throw error;
@@ -200,10 +278,11 @@ class Answer implements AdapterAnswer {
   readonly headers: Readonly<Record<string, string>>;
   readonly #source: Readable;
   readonly #secrets: readonly string[];
+  readonly #bounds: Bounds;
   readonly #moved: ContextOptions['moved'];
   #stream: Readable | null = null;
 
-  constructor(answer: FetchAnswer, secrets: readonly string[], moved: ContextOptions['moved']) {
+  constructor(answer: FetchAnswer, secrets: readonly string[], bounds: Bounds, moved: ContextOptions['moved']) {
     this.status = answer.status;
     const type = answer.headers['content-type'];
     // The one header that is passed on to callers.
@@ -211,6 +290,7 @@ class Answer implements AdapterAnswer {
     this.headers = hidden === type ? answer.headers : { ...answer.headers, 'content-type': 'application/octet-stream' };
     this.#source = answer.stream;
     this.#secrets = secrets;
+    this.#bounds = bounds;
     this.#moved = moved;
   }
 
@@ -221,7 +301,7 @@ class Answer implements AdapterAnswer {
   }
 
   /** Without the credentials of its call: errors, jobs and events that a provider fills with them are told on and kept. */
-  async text(limit = MAX_TEXT): Promise<string> {
+  async text(limit = this.#bounds.maxText): Promise<string> {
     const { text, bytes } = await readText(this.#source, limit);
     this.#moved?.(0, bytes);
     return withoutSecrets(text, this.#secrets);
@@ -232,7 +312,7 @@ class Answer implements AdapterAnswer {
     try {
       return parseExact(text);
     } catch {
-      throw new SluiceError('upstream_invalid', "The provider's answer is not JSON.");
+      throw new SluiceError('upstream_invalid', this.#bounds.notJson);
     }
   }
 }
