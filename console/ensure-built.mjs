@@ -23,7 +23,7 @@ const STAMP = '.stamp';
 /** SHA-256 over everything the bundle is made from: sources, settings, and the versions in the lockfile. */
 export function sourceHash(root = folder) {
   const hash = createHash('sha256');
-  const files = ['index.html', 'package.json', 'tsconfig.json', 'vite.config.ts'];
+  const files = ['index.html', 'package.json', 'reference.ts', 'tsconfig.json', 'vite.config.ts'];
   for (const entry of readdirSync(path.join(root, 'src'), { recursive: true, withFileTypes: true })) {
     if (entry.isFile() && !/\.test\.tsx?$/.test(entry.name)) {
       files.push(path.relative(root, path.join(entry.parentPath, entry.name)));
@@ -38,7 +38,8 @@ export function sourceHash(root = folder) {
   const lock = path.join(root, '..', 'package-lock.json');
   if (existsSync(lock)) {
     const { packages = {} } = JSON.parse(readFileSync(lock, 'utf8'));
-    for (const name of ['react', 'react-dom', 'vite']) hash.update(`${packages[`node_modules/${name}`]?.version}\0`);
+    for (const name of ['react', 'react-dom', 'vite', '@scalar/fastify-api-reference'])
+      hash.update(`${packages[`node_modules/${name}`]?.version}\0`);
   }
   return hash.digest('hex');
 }

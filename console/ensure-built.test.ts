@@ -14,7 +14,7 @@ afterEach(() => {
 function copy(): string {
   const root = mkdtempSync(path.join(tmpdir(), 'sluice-console-'));
   made.push(root);
-  for (const name of ['index.html', 'package.json', 'tsconfig.json', 'vite.config.ts', 'src']) {
+  for (const name of ['index.html', 'package.json', 'reference.ts', 'tsconfig.json', 'vite.config.ts', 'src']) {
     cpSync(path.join(import.meta.dirname, name), path.join(root, name), { recursive: true });
   }
   return root;
@@ -36,6 +36,7 @@ test('a missing or outdated console is built, a current one is left alone', asyn
     '<div id="root"></div><script type="module" src="/src/main.ts"></script>',
   );
   writeFileSync(path.join(root, 'package.json'), '{"type":"module"}');
+  writeFileSync(path.join(root, 'reference.ts'), 'export {};\n');
   writeFileSync(path.join(root, 'tsconfig.json'), '{}');
   writeFileSync(path.join(root, 'vite.config.ts'), 'export default {};\n');
   mkdirSync(path.join(root, 'src'));

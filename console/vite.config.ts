@@ -3,6 +3,7 @@ import path from 'node:path';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import react from '@vitejs/plugin-react';
 import { defineConfig, type Plugin } from 'vite';
+import { writeReference } from './reference.ts';
 
 /** Writes `.br` and `.gz` beside each text asset, so that the server never compresses while it serves. */
 function precompress(): Plugin {
@@ -20,10 +21,19 @@ function precompress(): Plugin {
   };
 }
 
+/** Writes the page of the API reference beside the console. */
+function apiReference(): Plugin {
+  return {
+    name: 'api-reference',
+    apply: 'build',
+    writeBundle: ({ dir = '' }) => writeReference(dir),
+  };
+}
+
 export default defineConfig({
   root: import.meta.dirname,
   base: '/console/',
-  plugins: [react(), precompress()],
+  plugins: [react(), precompress(), apiReference()],
   build: {
     target: 'es2023',
     // The content security policy allows no inline data but images, and a small file costs nothing here.

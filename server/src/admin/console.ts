@@ -4,7 +4,6 @@
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import fastifyStatic from '@fastify/static';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { ConsoleSession, ConsoleSessions, Within } from '../auth/console-session.ts';
@@ -17,6 +16,7 @@ import { appendAudit } from '../resources/audit-logs/chain.ts';
 import type { LogSink, StoredLog } from '../store/ports.ts';
 import { type AddressChangeDeps, ConfirmBody, confirmAddress } from './address-change.ts';
 import { consoleEntry, type EntryDeps } from './audit.ts';
+import { sendBuilt } from './built-files.ts';
 import { isConsoleBuilt } from './console-dist.ts';
 import { AcceptBody, type Invitations, LookUpBody } from './invitations.ts';
 import { readJsonBody } from './json-body.ts';
@@ -116,24 +116,16 @@ export const CONSOLE_ROUTES = [
 export async function registerConsole(app: FastifyInstance, deps: ConsoleDeps): Promise<void> {
   await app.register(async (scope) => {
     scope.setErrorHandler((error, request, reply) => send(reply, adminError(error, request.id, deps.log)));
-    await registerFiles(scope, deps);
+    registerFiles(scope, deps);
     registerApi(scope, deps);
   });
 }
 
-async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<void> {
+function registerFiles(app: FastifyInstance, deps: ConsoleDeps): void {
   const assets = path.join(deps.dist, 'assets');
-  await app.register(fastifyStatic, {
-    root: deps.dist,
-    serve: false,
-    suppressWarning: true,
-    // Set here, because @fastify/static sets its own cache-control after a route's.
-    cacheControl: false,
-    preCompressed: true,
-  });
-  const page = async (_request: FastifyRequest, reply: FastifyReply) => {
+  const page = async (request: FastifyRequest, reply: FastifyReply) => {
     reply.headers(SECURITY_HEADERS).header('cache-control', 'no-cache');
-    if (isConsoleBuilt(deps.dist)) return reply.sendFile('index.html');
+    if (isConsoleBuilt(deps.dist)) return sendBuilt(request, reply, deps.dist, 'index.html');
     return reply.code(503).type('text/html; charset=utf-8').send(NOT_BUILT);
   };
   const home = async (_request: FastifyRequest, reply: FastifyReply) => reply.redirect('/console/', 302);
@@ -158,7 +150,7 @@ async function registerFiles(app: FastifyInstance, deps: ConsoleDeps): Promise<v
     }
     // File names carry a content hash, so a name never changes its content.
     reply.headers(SECURITY_HEADERS).header('cache-control', 'public, max-age=31536000, immutable');
-    return reply.sendFile(file, assets);
+    return sendBuilt(request, reply, assets, file);
   });
 }
 

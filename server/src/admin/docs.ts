@@ -1,9 +1,16 @@
-/** The API reference: `/openapi.json`, and a page at `/docs/` that needs nothing from outside this server. */
+/**
+ * The API reference: `/openapi.json`, and a page at `/docs/` that needs nothing from outside this server. The page is
+ * built with the console (`console/reference.ts`): its library has 25 MB, of which a server needs one script.
+ */
 import { createHash } from 'node:crypto';
-import { promisify } from 'node:util';
-import { brotliCompress, constants } from 'node:zlib';
-import fastify, { type FastifyInstance, type FastifyReply } from 'fastify';
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
+import { sendBuilt } from './built-files.ts';
+import { CONSOLE_DIST } from './console-dist.ts';
 
 /** Every path served here, for the route inventory. */
 export const DOCS_ROUTES = [
@@ -13,13 +20,12 @@ export const DOCS_ROUTES = [
   ['GET', '/docs/js/scalar.js'],
 ] as const;
 
-interface Page {
-  readonly html: string;
-  readonly csp: string;
-  readonly script: Buffer;
-  /** The script is 4 MB plain and 0.9 MB packed. */
-  readonly packed: Buffer;
-}
+const SCRIPT = 'scalar.js';
+
+const NOT_BUILT = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Sluice API</title>
+<h1>The API reference is not built</h1>
+<p>The document itself is at <a href="/openapi.json">/openapi.json</a>. To build the page, run
+<code>npm ci &amp;&amp; npm run console</code> in the Sluice folder and reload it.</p></html>`;
 
 const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',
@@ -31,75 +37,40 @@ const SECURITY_HEADERS = {
 } as const;
 
 /**
- * Mounts the reference. The document is public: it is the same for every installation of a version. It is built when
- * first asked for.
+ * Mounts the reference. The document is public: it is the same for every installation of a version. It is made when
+ * first asked for. The page is in the folder `docs` of `dist`; where it is missing, `/docs/` says how to build it.
  */
-export function registerDocs(app: FastifyInstance, document: () => JsonObject): void {
+export function registerDocs(app: FastifyInstance, document: () => JsonObject, dist = CONSOLE_DIST): void {
   let json: string | null = null;
-  let page: Promise<Page> | null = null;
-  // The reference is loaded when somebody looks at it: it would cost every start 4 MB and its parse time.
-  const load = () => {
-    page ??= render().catch((error: unknown) => {
-      page = null;
-      throw error;
-    });
-    return page;
-  };
-  const answer = (reply: FastifyReply) => reply.headers(SECURITY_HEADERS);
-  const route = (url: string, handler: (reply: FastifyReply, encodings: string) => unknown) =>
+  const folder = path.join(dist, 'docs');
+  const route = (url: string, handler: (request: FastifyRequest, reply: FastifyReply) => unknown) =>
     app.route({
       method: ['GET', 'HEAD'],
       url,
       exposeHeadRoute: false,
-      handler: async (request, reply) => handler(answer(reply), String(request.headers['accept-encoding'] ?? '')),
+      handler: async (request, reply) => handler(request, reply.headers(SECURITY_HEADERS)),
     });
 
-  route('/openapi.json', (reply) => {
+  route('/openapi.json', (_request, reply) => {
     json ??= JSON.stringify(document());
     return reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(json);
   });
-  route('/docs', (reply) => reply.redirect('/docs/', 302));
-  route('/docs/', async (reply) => {
-    const { html, csp } = await load();
+  route('/docs', (_request, reply) => reply.redirect('/docs/', 302));
+  route('/docs/', async (_request, reply) => {
+    const file = path.join(folder, 'index.html');
+    const built = existsSync(file);
+    const html = built ? await readFile(file, 'utf8') : NOT_BUILT;
     return reply
-      .headers({ 'content-security-policy': csp, 'cache-control': 'no-cache' })
+      .code(built ? 200 : 503)
+      .headers({ 'content-security-policy': policy(html), 'cache-control': 'no-cache' })
       .type('text/html; charset=utf-8')
       .send(html);
   });
-  route('/docs/js/scalar.js', async (reply, encodings) => {
-    const { script, packed } = await load();
-    reply.headers({ 'cache-control': 'public, max-age=86400', vary: 'accept-encoding' });
-    reply.type('text/javascript; charset=utf-8');
-    return /\bbr\b/.test(encodings) ? reply.header('content-encoding', 'br').send(packed) : reply.send(script);
+  route('/docs/js/scalar.js', async (request, reply) => {
+    if (!existsSync(path.join(folder, SCRIPT))) throw new SluiceError('not_found', 'There is no such file.');
+    reply.header('cache-control', 'public, max-age=86400');
+    return sendBuilt(request, reply, folder, SCRIPT);
   });
-}
-
-/** Lets the library render in a server of its own that never listens, and takes page and script from it. */
-async function render(): Promise<Page> {
-  const { default: reference } = await import('@scalar/fastify-api-reference');
-  const app = fastify({ logger: false });
-  try {
-    await app.register(reference, {
-      routePrefix: '/docs',
-      configuration: {
-        url: '/openapi.json',
-        pageTitle: 'Sluice API',
-        telemetry: false,
-        withDefaultFonts: false,
-        hideClientButton: true,
-        showDeveloperTools: 'never',
-        documentDownloadType: 'direct',
-        agent: { disabled: true },
-        mcp: { disabled: true },
-      },
-    });
-    const html = (await app.inject('/docs/')).body;
-    const script = (await app.inject('/docs/js/scalar.js')).rawPayload;
-    const packed = await promisify(brotliCompress)(script, { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } });
-    return { html, csp: policy(html), script, packed };
-  } finally {
-    await app.close();
-  }
 }
 
 /** Only our own script and the page's inline one, named by its hash; nothing is fetched from elsewhere. */
