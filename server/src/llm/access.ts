@@ -16,7 +16,9 @@ export function accessOf(x: Exchange, target: Target): Access {
     path: target.path,
     secrets: target.sent,
   };
-  return accountAccess(x.services, account, { organisationId: x.organisationId, header: (name) => x.header(name) });
+  const { request } = x;
+  const { organisationId } = request;
+  return accountAccess(x.services, account, { organisationId, header: (name) => request.header(name) });
 }
 
 /** Calls for tokens go without the headers of the account. */

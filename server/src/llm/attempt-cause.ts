@@ -44,8 +44,12 @@ export function causeOf(x: Exchange, result: AttemptResult, status: number | nul
     };
   }
   // The answer went to the caller as it came, and said itself that it had failed.
-  if (x.outcome !== 'failed') return undefined;
-  return { kind: 'answer_error', code: x.errorCode, message: (x.errorMessage ?? '').slice(0, MAX_MESSAGE) };
+  if (x.outcome.result !== 'failed') return undefined;
+  return {
+    kind: 'answer_error',
+    code: x.outcome.errorCode,
+    message: (x.outcome.errorMessage ?? '').slice(0, MAX_MESSAGE),
+  };
 }
 
 /** Milliseconds as records have them. */

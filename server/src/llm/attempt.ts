@@ -61,24 +61,24 @@ export function prepare(x: Exchange, target: Target): Prepared | Promise<Prepare
 }
 
 function begin(x: Exchange, target: Target): Beginning {
-  const model = target.sends(x.model);
-  const bound = target.bind(x.operation.id, model);
+  const model = target.sends(x.request.model);
+  const bound = target.bind(x.request.operation.id, model);
   const seen: string[] = [];
   const context: CallContext = {
-    operation: x.operation.id,
+    operation: x.request.operation.id,
     model,
-    stream: x.stream,
+    stream: x.attempt.stream,
     credentials: target.credentials,
-    pathParams: x.params,
+    pathParams: x.request.params,
     header(name) {
-      const value = x.header(name) ?? x.header(`x-gateway-${name}`);
+      const value = x.request.header(name) ?? x.request.header(`x-gateway-${name}`);
       if (value !== undefined) seen.push(name, value);
       return value;
     },
     strict: target.strict,
     elsewhere: target.elsewhere,
     now: () => x.services.clock.now(),
-    requestId: x.id,
+    requestId: x.request.id,
   };
   const prefill = goesOnFrom(x) === null ? null : prefillOf(bound.binding, model, target.credentials);
   return { bound, context, prefill, seen };
@@ -88,26 +88,31 @@ function complete(x: Exchange, target: Target, begun: Beginning, body: BuiltBody
   const { bound, context, prefill, seen } = begun;
   const signer = signerOf(target.provider, context);
   const headers: string[] = [];
-  const contentType = body.converted ? 'application/json' : asRead(x.header('content-type'));
+  const contentType = body.converted ? 'application/json' : asRead(x.request.header('content-type'));
   if (body.parts !== null && contentType !== undefined) headers.push('content-type', contentType);
-  headers.push('accept', x.stream ? streamType(bound.binding) : (x.header('accept') ?? 'application/json'));
+  headers.push(
+    'accept',
+    x.attempt.stream ? streamType(bound.binding) : (x.request.header('accept') ?? 'application/json'),
+  );
   if (body.headers !== undefined) headers.push(...body.headers);
   target.provider.authorize(headers, context);
   pushCustom(headers, target.customHeaders);
   forward(x, target, headers);
   const path =
-    x.operation.family === 'proxy' ? proxyPath(x, bound.binding, context) : withQuery(x, bound.binding, context);
+    x.request.operation.family === 'proxy'
+      ? proxyPath(x, bound.binding, context)
+      : withQuery(x, bound.binding, context);
   const storedCredential = target.stored !== null && (target.credentials.key !== null || signer !== null);
   const place = bound.binding.base === undefined ? target : placeOf(x, target, bound.binding, storedCredential);
   const prefix = prefill?.prefix?.(place.prefix) ?? place.prefix;
   return {
     request: {
-      method: x.request.method ?? 'POST',
+      method: x.request.incoming.method ?? 'POST',
       origin: place.origin,
       path: prefix + path,
       headers,
       body: body.parts,
-      organisationId: x.principal?.organisationId ?? '',
+      organisationId: x.request.principal?.organisationId ?? '',
       storedCredential,
     },
     bound,
@@ -165,19 +170,19 @@ interface BuiltBody {
 function buildBody(x: Exchange, target: Target, begun: Beginning): BuiltBody | Promise<BuiltBody> {
   const { bound, context } = begun;
   const { binding } = bound;
-  if (x.body.length === 0) return { parts: null, converted: false, stripUsage: false };
-  if (x.scan === null) {
-    if (binding.form !== undefined && x.operation.body === 'multipart') {
+  if (x.attempt.body.length === 0) return { parts: null, converted: false, stripUsage: false };
+  if (x.attempt.scan === null) {
+    if (binding.form !== undefined && x.request.operation.body === 'multipart') {
       const body = binding.form(formOf(x), context);
       return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage: false };
     }
     const parts =
-      x.operation.body === 'multipart'
-        ? replaceFormField(x.body, x.header('content-type') ?? '', 'model', context.model)
-        : [x.body];
+      x.request.operation.body === 'multipart'
+        ? replaceFormField(x.attempt.body, x.request.header('content-type') ?? '', 'model', context.model)
+        : [x.attempt.body];
     return { parts, converted: false, stripUsage: false };
   }
-  const order = orderOf(x, target, x.scan, begun);
+  const order = orderOf(x, target, x.attempt.scan, begun);
   if (!isLargeBody(order)) return asBuilt(x, makeBody(order, bound, context));
   const edited = isEditedQuickly(order, bound) ? editedBody(order, bound, context) : null;
   if (edited !== null) return asBuilt(x, edited);
@@ -192,40 +197,40 @@ function orderOf(x: Exchange, target: Target, scan: ScanResult, { prefill }: Beg
   const shown = goesOnFrom(x);
   const explained = isExplained(x);
   return {
-    operation: x.operation.id,
-    body: x.body,
+    operation: x.request.operation.id,
+    body: x.attempt.body,
     scan,
-    asked: x.model,
-    deployment: x.params.deployment !== undefined,
-    stream: x.stream,
-    shaped: x.shaped,
-    shaping: x.shaped ? null : target.shaping,
-    media: x.media,
+    asked: x.request.model,
+    deployment: x.request.params.deployment !== undefined,
+    stream: x.attempt.stream,
+    shaped: x.attempt.shaped,
+    shaping: x.attempt.shaped ? null : target.shaping,
+    media: x.request.media,
     shown: shown === null ? null : prefixOf(shown),
     prefill,
     explained,
-    came: explained && x.shaped ? (x.walk?.body ?? x.came) : null,
+    came: explained && x.attempt.shaped ? (x.walk?.body ?? x.attempt.originalBody) : null,
   };
 }
 
 function asBuilt(x: Exchange, made: MadeBody): BuiltBody {
-  if (made.changes !== null) x.changed = made.changes;
+  if (made.changes !== null) x.outcome.fieldChanges = made.changes;
   const { edits, stripUsage, headers, apart } = made;
-  return { parts: partsOf(made, x.body), converted: edits === null, stripUsage, headers, apart };
+  return { parts: partsOf(made, x.attempt.body), converted: edits === null, stripUsage, headers, apart };
 }
 
 function formOf(x: Exchange): FormValue[] {
-  const parts = [...multipartParts(x.body, x.header('content-type') ?? '')];
+  const parts = [...multipartParts(x.attempt.body, x.request.header('content-type') ?? '')];
   return parts.map(({ name, filename, contentType, start, end }) => ({
     name,
     filename,
     contentType,
-    bytes: x.body.subarray(start, end),
+    bytes: x.attempt.body.subarray(start, end),
   }));
 }
 
 /** The record of a request under a config tells what became of its body. */
-export function isExplained({ plan, request }: Exchange): boolean {
+export function isExplained({ request: { plan, incoming: request } }: Exchange): boolean {
   return plan?.config != null || request.headers['x-gateway-config'] !== undefined;
 }
 
@@ -234,7 +239,7 @@ const GATEWAY_KEY = /slc_(?:org|wks|usr|opr|dep)_/;
 
 /** Headers the request or the config names to pass on; never over a credential, a hop-by-hop or a gateway header. */
 export function forward(x: Exchange, target: Target, headers: string[]): void {
-  const fromRequest = x.header('x-gateway-forward-headers');
+  const fromRequest = x.request.header('x-gateway-forward-headers');
   if (fromRequest === undefined && target.forwardHeaders.length === 0) return;
   const taken = new Set<string>();
   for (let i = 0; i < headers.length; i += 2) taken.add(headers[i] ?? '');
@@ -246,9 +251,10 @@ export function forward(x: Exchange, target: Target, headers: string[]): void {
         'bad_call',
         `The header ${lower} must not be forwarded; remove it from x-gateway-forward-headers.`,
       );
-    const value = x.header(lower);
+    const value = x.request.header(lower);
     // A stored credential is never replaced; with the caller's own, the header would only repeat what is sent anyway.
-    if (verdict === 'never' || lower === x.credentialHeader || taken.has(lower) || value === undefined) continue;
+    if (verdict === 'never' || lower === x.request.credentialHeader || taken.has(lower) || value === undefined)
+      continue;
     if (GATEWAY_KEY.test(value)) continue;
     const pin = target.stored === null ? undefined : pinOf(lower);
     const held = pin === undefined ? undefined : target.credentials.settings[pin];
@@ -285,7 +291,7 @@ function parseNames(text: string): string[] {
  * what follows it.
  */
 function proxyPath(x: Exchange, binding: Binding, context: CallContext): string {
-  const given = (x.request.url ?? '').slice('/v1'.length);
+  const given = (x.request.incoming.url ?? '').slice('/v1'.length);
   const url = given.startsWith('/proxy/') ? given.slice('/proxy'.length) : given;
   if (binding.ownParameters === undefined) return url;
   const [path = '', query = ''] = url.split('?', 2);
@@ -297,11 +303,11 @@ function proxyPath(x: Exchange, binding: Binding, context: CallContext): string 
 /** The path of a binding with the caller's query behind it, or behind the one that the path has. */
 function withQuery(x: Exchange, binding: Binding, context: CallContext): string {
   const path = binding.path(context);
-  const url = x.request.url ?? '';
+  const url = x.request.incoming.url ?? '';
   const at = url.indexOf('?');
   if (at === -1 || binding.ownQuery === true) return path;
   // A version that clients of Azure OpenAI send means nothing to other providers.
-  const own = binding.ownParameters ?? (x.params.deployment === undefined ? undefined : API_VERSION);
+  const own = binding.ownParameters ?? (x.request.params.deployment === undefined ? undefined : API_VERSION);
   const query = withoutParameters(url.slice(at + 1), own);
   return query === '' ? path : `${path}${path.includes('?') ? '&' : '?'}${query}`;
 }
@@ -326,11 +332,19 @@ function errorOf(result: AttemptResult, status: number | null): string | null {
 
 /** What the attempt before used stays on the account of the target that it was sent to. */
 export function setAside(x: Exchange): void {
-  const { usage, target } = x;
-  x.usage = null;
+  const {
+    outcome: { usage },
+    attempt: { target },
+  } = x;
+  x.outcome.usage = null;
   if (usage === null || target === null) return;
-  const spent = { usage, target, model: modelUnder(target.shaping, x.model), answered: x.modelAnswered };
-  x.spent = [...(x.spent ?? []), spent];
+  const spent = {
+    usage,
+    target,
+    model: modelUnder(target.shaping, x.request.model),
+    answered: x.outcome.modelAnswered,
+  };
+  x.outcome.spent = [...(x.outcome.spent ?? []), spent];
 }
 
 /**
@@ -338,7 +352,7 @@ export function setAside(x: Exchange): void {
  * signs in does so first, within the same time; a token that the provider refuses is replaced once.
  */
 export function attempt(x: Exchange, target: Target, prepared: Prepared): Promise<AttemptResult> {
-  x.tries += 1;
+  x.outcome.attemptCount += 1;
   return prepared.signer === null
     ? send(x, target, prepared, null, target.timeoutMs)
     : signedAttempt(x, target, prepared, prepared.signer);
@@ -351,7 +365,7 @@ async function signedAttempt(x: Exchange, target: Target, prepared: Prepared, si
   const first = await send(x, target, prepared, { signer, access }, target.timeoutMs);
   // AWS answers 403 where a session is over.
   const refused = first.kind === 'answered' && (first.status === 401 || first.error.type === 'authentication_error');
-  if (!refused || x.headSent || x.clientGone || !access.drop()) return first;
+  if (!refused || x.outcome.headSent || x.clientGone || !access.drop()) return first;
   const left = target.timeoutMs === null ? null : target.timeoutMs - (clock.monotonic() - started);
   if (left !== null && left < 1) return first;
   return send(x, target, prepared, { signer, access: accessOf(x, target) }, left);
@@ -374,8 +388,8 @@ function send(
   const started = services.clock.monotonic();
   // An attempt that was broken off has used what it has used, whatever the next one answers.
   setAside(x);
-  x.modelAnswered = null;
-  if (!x.headSent) x.ttft = null;
+  x.outcome.modelAnswered = null;
+  if (!x.outcome.headSent) x.outcome.firstTokenMs = null;
   // What guardrails said of an answer that nobody gets is not told with the next one.
   if (x.guard !== null) x.guard.after = [];
   return new Promise((resolve) => {
@@ -398,13 +412,13 @@ function send(
         cancelTimer?.();
         x.cancel = null;
         hedged?.settle();
-        x.attempts.push({
+        x.outcome.attempts.push({
           target: target.path,
           provider: target.provider.id,
           status: relay.status,
           error: errorOf(result, relay.status),
           cause: causeOf(x, result, relay.status),
-          began_ms: rounded(started - x.started),
+          began_ms: rounded(started - x.request.started),
           ...relay.times.since(started),
           duration_ms: rounded(services.clock.monotonic() - started),
         });
@@ -434,8 +448,8 @@ function send(
     }
     const start = (request: WireRequest) => {
       const call = (handler: WireHandler): WireControl => {
-        if (request.body !== null) for (const part of request.body) x.upstreamBytesOut += part.length;
-        const limits = x.stream ? target.limits.stream : target.limits.whole;
+        if (request.body !== null) for (const part of request.body) x.outcome.upstreamBytesOut += part.length;
+        const limits = x.attempt.stream ? target.limits.stream : target.limits.whole;
         const { local } = target.provider;
         return local === undefined
           ? services.upstream.dispatch(request, handler, limits)
@@ -444,7 +458,7 @@ function send(
       try {
         if (target.hedge !== null) hedged = new HedgedCall(x, target, target.hedge, relay, call);
         control = hedged === null ? call(relay) : hedged.race;
-        x.control = control;
+        x.attempt.control = control;
       } catch (error) {
         fail(error);
       }
@@ -458,7 +472,7 @@ function send(
       if (signIn !== null) sent.unshift(...(await signIn.signer(request, signIn.access.context)));
     };
     if (prepared.apart !== null) {
-      for (const { body } of prepared.apart) x.upstreamBytesOut += body?.length ?? 0;
+      for (const { body } of prepared.apart) x.outcome.upstreamBytesOut += body?.length ?? 0;
       const limits = target.limits.whole;
       const dispatch = (request: WireRequest, handler: WireHandler) =>
         services.upstream.dispatch(request, handler, limits);
@@ -470,12 +484,12 @@ function send(
           sign: signIn === null ? null : sign,
           dispatch,
           lost: (answers) => {
-            x.usage = usageOfParts(x, prepared.bound, prepared.context, answers);
+            x.outcome.usage = usageOfParts(x, prepared.bound, prepared.context, answers);
           },
         },
         relay,
       );
-      x.control = control;
+      x.attempt.control = control;
       if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
       return;
     }

@@ -14,60 +14,66 @@ import { modelUnder } from './shaping.ts';
 import { limitsAsked } from './steps/asked.ts';
 
 export function draftOf(x: Exchange): RecordDraft {
-  const target = x.target;
-  const sent = modelUnder(target?.shaping ?? null, x.model);
+  const target = x.attempt.target;
+  const sent = modelUnder(target?.shaping ?? null, x.request.model);
   return {
-    id: x.id,
-    time: x.time,
-    organisation_id: x.principal?.organisationId ?? null,
-    workspace_id: x.principal?.workspaceId ?? null,
-    api_key_id: x.principal?.keyId ?? null,
-    user_id: x.principal?.userId ?? null,
-    trace_id: x.traceId,
-    span_id: x.spanId,
-    parent_span_id: x.parentSpanId,
-    operation: x.operation.id,
-    method: x.request.method ?? '',
-    path: pathOnly(x.request.url ?? ''),
+    id: x.request.id,
+    time: x.request.time,
+    organisation_id: x.request.principal?.organisationId ?? null,
+    workspace_id: x.request.principal?.workspaceId ?? null,
+    api_key_id: x.request.principal?.keyId ?? null,
+    user_id: x.request.principal?.userId ?? null,
+    trace_id: x.request.traceId,
+    span_id: x.request.spanId,
+    parent_span_id: x.request.parentSpanId,
+    operation: x.request.operation.id,
+    method: x.request.incoming.method ?? '',
+    path: pathOnly(x.request.incoming.url ?? ''),
     provider: target?.provider.id ?? null,
     provider_slug: target?.stored?.slug ?? null,
-    config_slug: x.plan?.config?.slug ?? null,
-    model_requested: x.model === '' ? null : x.model,
-    model_sent: sent === x.model ? undefined : sent,
-    model_answered: x.modelAnswered,
-    stream: x.stream,
-    status: x.status,
-    outcome: x.outcome,
-    error_code: x.errorCode,
-    error_message: x.errorMessage,
-    usage: x.usage,
-    usage_estimated: x.usageEstimated,
-    cost_micros: x.costMicros,
-    price: x.price,
-    latency_ms: rounded(x.elapsed()),
-    ttft_ms: x.ttft === null ? null : rounded(x.ttft),
-    attempts: x.attempts,
-    bytes_in: x.bytesIn,
-    bytes_out: x.bytesOut,
-    upstream_bytes_out: x.upstreamBytesOut,
-    upstream_bytes_in: x.upstreamBytesIn,
-    metadata: x.metadata,
-    cache_status: x.caching?.status ?? 'DISABLED',
-    cache: x.caching?.hit == null ? undefined : hitFacts(x.caching.hit),
+    config_slug: x.request.plan?.config?.slug ?? null,
+    model_requested: x.request.model === '' ? null : x.request.model,
+    model_sent: sent === x.request.model ? undefined : sent,
+    model_answered: x.outcome.modelAnswered,
+    stream: x.attempt.stream,
+    status: x.outcome.status,
+    outcome: x.outcome.result,
+    error_code: x.outcome.errorCode,
+    error_message: x.outcome.errorMessage,
+    usage: x.outcome.usage,
+    usage_estimated: x.outcome.usageEstimated,
+    cost_micros: x.outcome.costMicros,
+    price: x.outcome.price,
+    latency_ms: rounded(x.request.elapsed()),
+    ttft_ms: x.outcome.firstTokenMs === null ? null : rounded(x.outcome.firstTokenMs),
+    attempts: x.outcome.attempts,
+    bytes_in: x.outcome.bytesIn,
+    bytes_out: x.outcome.bytesOut,
+    upstream_bytes_out: x.outcome.upstreamBytesOut,
+    upstream_bytes_in: x.outcome.upstreamBytesIn,
+    metadata: x.request.metadata,
+    cache_status: x.attempt.caching?.status ?? 'DISABLED',
+    cache: x.attempt.caching?.hit == null ? undefined : hitFacts(x.attempt.caching.hit),
     decision: isExplained(x) ? decisionOf(x) : undefined,
-    limits: x.limits ?? undefined,
+    limits: x.limits.facts ?? undefined,
     guards: x.guard == null ? undefined : { input: x.guard.input.map(slugOf), output: x.guard.output.map(slugOf) },
     guardrails: x.guard?.facts(),
-    dry_run: x.dryRun,
+    dry_run: x.request.dryRun,
   };
 }
 
 const slugOf = ({ slug }: { readonly slug: string }): string => slug;
 
 function decisionOf(x: Exchange): DecisionFacts {
-  const { plan, snapshot, target, walk, operation } = x;
+  const {
+    request: { plan, snapshot, operation },
+    attempt: { target },
+    walk,
+  } = x;
   const bound =
-    target === null ? null : bindingFor(target.provider, operation.id, target.sends(x.model), target.credentials);
+    target === null
+      ? null
+      : bindingFor(target.provider, operation.id, target.sends(x.request.model), target.credentials);
   const shape = target === null ? operation.shape : bound?.binding.shape;
   const limits = limitsAsked(x);
   return {
@@ -78,7 +84,7 @@ function decisionOf(x: Exchange): DecisionFacts {
     targets: walk?.scored ?? undefined,
     targets_total: walk === null ? undefined : countOf(walk.route),
     limits: limits.length === 0 ? undefined : limits,
-    changed: x.changed,
+    changed: x.outcome.fieldChanges,
     converted: shape === operation.shape ? undefined : shape,
   };
 }

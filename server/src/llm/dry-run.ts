@@ -34,11 +34,11 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
     target.priced ?? prepared.context.model,
     prepared.context.model,
     target.stored,
-    x.time,
+    x.request.time,
   );
   const price = found === null ? null : { source: found.source, rates: found.rates as Record<string, number> };
-  x.status = 200;
-  x.price = price;
+  x.outcome.status = 200;
+  x.outcome.price = price;
   const decision: Decision = {
     ...decisionOf({ ...draftOf(x) }),
     request: {
@@ -47,12 +47,12 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
       headers,
       body: text === null ? null : bodyOf(text),
     },
-    estimate: { input_tokens: x.services.pricer.estimateTokens(x.body), price },
+    estimate: { input_tokens: x.services.pricer.estimateTokens(x.attempt.body), price },
   };
   const body = Buffer.from(JSON.stringify(decision));
   const out = ['content-type', 'application/json', 'content-length', String(body.length)];
   gatewayHeaders(x, out);
-  x.ending = { kind: 'whole', status: 200, headers: out, body: [body] };
+  x.outcome.ending = { kind: 'whole', status: 200, headers: out, body: [body] };
 }
 
 function bodyOf(text: string): unknown {

@@ -51,25 +51,27 @@ const LARGEST_IMAGE = 6240;
 const FREE: Estimate = { input: 0, output: 0, bounded: true, price: null, free: true };
 
 export function modelKey(x: Exchange): string {
-  return `${x.target?.provider.id ?? ''} ${modelUnder(x.target?.shaping ?? null, x.model)}`;
+  return `${x.attempt.target?.provider.id ?? ''} ${modelUnder(x.attempt.target?.shaping ?? null, x.request.model)}`;
 }
 
 /** Whether it goes on at the provider after its answer: no request tells later what it has used. */
-export function isBackground({ operation, scan, target }: Exchange): boolean {
+export function isBackground({ request: { operation }, attempt: { scan, target } }: Exchange): boolean {
   if (operation.shape !== 'responses') return false;
   const { overrides, defaults } = target?.shaping ?? {};
   return scan?.get('background')?.kind === 'true' || overrides?.background === true || defaults?.background === true;
 }
 
 export function estimateUse(x: Exchange): Estimate {
-  const { target } = x;
-  if (target === null || x.operation.free) return FREE;
-  const model = modelUnder(target.shaping, x.model);
-  const price = x.services.pricer.price(target.provider.id, target.priced, model, target.stored, x.time);
+  const {
+    attempt: { target },
+  } = x;
+  if (target === null || x.request.operation.free) return FREE;
+  const model = modelUnder(target.shaping, x.request.model);
+  const price = x.services.pricer.price(target.provider.id, target.priced, model, target.stored, x.request.time);
   const body = bodyOf(x);
   const sized = body === null ? null : size(x, body);
   if (sized !== null) return { ...sized, price, free: false };
-  const expected = x.operation.shape === 'images' ? LARGEST_IMAGE : x.services.outputs.expected(modelKey(x));
+  const expected = x.request.operation.shape === 'images' ? LARGEST_IMAGE : x.services.outputs.expected(modelKey(x));
   return { input: likelyInput(x), output: expected, bounded: false, price, free: false };
 }
 
@@ -88,15 +90,18 @@ const GROW_PART = 0.25;
  * in time. It is never cut itself. Tells at how many tokens to ask again.
  */
 export function growReservation(x: Exchange, output: number): number {
-  if (x.reserved === null) return Number.POSITIVE_INFINITY;
+  if (x.limits.reserved === null) return Number.POSITIVE_INFINITY;
   const next = output + Math.max(GROW_TOKENS, Math.ceil(output * GROW_PART));
-  expectUse(x, { ...x.reserved.estimate, output: next });
+  expectUse(x, { ...x.limits.reserved.estimate, output: next });
   return next;
 }
 
 /** Reserves what a request is expected to use by now, beside what its earlier targets have used. */
 export function expectUse(x: Exchange, estimate: Estimate): void {
-  const { held, leg, walk, reserved } = x;
+  const {
+    limits: { hold: held, leg, reserved },
+    walk,
+  } = x;
   if (reserved === null) return;
   const cost = Math.max(0, ...reserved.prices.map((price) => estimatedCost(estimate, price)));
   const tokens = estimate.input + estimate.output;
@@ -106,17 +111,17 @@ export function expectUse(x: Exchange, estimate: Estimate): void {
 
 /** The body as it will go to the provider, as far as its config changes it; null when it is too large to parse, or no JSON object. */
 function bodyOf(x: Exchange): JsonObject | null {
-  if (x.scan === null || x.body.length > MAX_PARSED) return null;
-  const parsed: unknown = parseJson(x.body.toString('utf8'));
+  if (x.attempt.scan === null || x.attempt.body.length > MAX_PARSED) return null;
+  const parsed: unknown = parseJson(x.attempt.body.toString('utf8'));
   if (!isObject(parsed)) return null;
-  const shaping = x.shaped ? null : (x.target?.shaping ?? null);
+  const shaping = x.attempt.shaped ? null : (x.attempt.target?.shaping ?? null);
   return shaping === null ? parsed : shape(parsed, shaping);
 }
 
 function size(x: Exchange, body: JsonObject): Pick<Estimate, 'input' | 'output' | 'bounded'> | null {
   const text = isTextOnly(body);
   const input = text ? mostInput(x, body) : likelyInput(x);
-  switch (x.operation.shape) {
+  switch (x.request.operation.shape) {
     case 'chat':
     case 'messages':
     case 'responses':
@@ -150,15 +155,15 @@ function size(x: Exchange, body: JsonObject): Pick<Estimate, 'input' | 'output' 
 
 /** No text has more tokens than bytes, in any encoding that works on bytes. */
 function mostInput(x: Exchange, body: JsonObject): number {
-  const shaped = x.target?.shaping == null ? 0 : Buffer.byteLength(JSON.stringify(body));
+  const shaped = x.attempt.target?.shaping == null ? 0 : Buffer.byteLength(JSON.stringify(body));
   const tools = body.tools == null && body.functions == null && body.response_format == null ? 0 : AROUND_TOOLS;
-  return Math.max(x.body.length, shaped) + AROUND + tools;
+  return Math.max(x.attempt.body.length, shaped) + AROUND + tools;
 }
 
 /** Input tokens that a body most likely stands for. */
 export function likelyInput(x: Exchange): number {
-  const tokens = x.services.pricer.estimateTokens(x.body);
-  const media = x.operation.body === 'multipart' || (tokens > MEDIA_TOKENS && x.body.includes(BASE64));
+  const tokens = x.services.pricer.estimateTokens(x.attempt.body);
+  const media = x.request.operation.body === 'multipart' || (tokens > MEDIA_TOKENS && x.attempt.body.includes(BASE64));
   return media ? Math.min(tokens, MEDIA_TOKENS) : tokens;
 }
 

@@ -12,19 +12,20 @@ const MICROS = 1_000_000;
 export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): void {
   into.push(
     'x-gateway-request-id',
-    x.id,
+    x.request.id,
     'x-gateway-trace-id',
-    x.traceId,
+    x.request.traceId,
     'x-gateway-cache-status',
-    x.caching?.status ?? 'DISABLED',
+    x.attempt.caching?.status ?? 'DISABLED',
   );
-  if (x.caching?.hit != null) savings(x.caching.hit, into);
-  if (x.quota !== null) quotaHeaders(x.quota, into);
-  const own = x.leg?.held?.states;
-  if (x.held !== null) usageHeaders(x, own === undefined ? x.held.states : [...x.held.states, ...own], into);
+  if (x.attempt.caching?.hit != null) savings(x.attempt.caching.hit, into);
+  if (x.limits.quota !== null) quotaHeaders(x.limits.quota, into);
+  const own = x.limits.leg?.held?.states;
+  if (x.limits.hold !== null)
+    usageHeaders(x, own === undefined ? x.limits.hold.states : [...x.limits.hold.states, ...own], into);
   else if (own !== undefined) usageHeaders(x, own, into);
-  else if (x.exhausted !== null) usageHeaders(x, [x.exhausted], into);
-  const target = x.target;
+  else if (x.limits.exhausted !== null) usageHeaders(x, [x.limits.exhausted], into);
+  const target = x.attempt.target;
   if (target === null) {
     const path = x.walk?.path ?? 'config';
     into.push('x-gateway-retry-attempt-count', '0', 'x-gateway-last-used-option-index', path);
@@ -47,7 +48,7 @@ export const COST = 'x-gateway-cost';
  * What the request has cost, for `x-gateway-cost`: US dollars as an exact decimal, `0.00001275`. Null where the price or the usage
  * is not known. Known once the request is settled.
  */
-export function costText({ costMicros, costCarry, unpriced, uncounted }: Exchange): string | null {
+export function costText({ outcome: { costMicros, costCarry, unpriced, uncounted } }: Exchange): string | null {
   if (costMicros === null) return unpriced || uncounted ? null : '0';
   if (costMicros === 0 && costCarry === 0) return '0';
   // A carry below zero was rounded up.
@@ -68,7 +69,7 @@ function savings({ facts }: Hit, into: string[]): void {
 }
 
 /** Further calls of the target under way after its first. */
-export function retriesOf({ tries, leg }: Exchange): number {
+export function retriesOf({ outcome: { attemptCount: tries }, limits: { leg } }: Exchange): number {
   return Math.max(0, tries - (leg?.triesBefore ?? 0) - 1);
 }
 

@@ -55,24 +55,27 @@ export class HedgedCall {
     const target = this.#target;
     const lost = this.race.lost();
     for (const { status, error, open, began, ms } of lost) {
-      x.attempts.push({
+      x.outcome.attempts.push({
         target: target.path,
         provider: target.provider.id,
         status,
         error: open ? 'hedge_lost' : error === null ? null : (error.code ?? error.kind),
         cause: causeOfLost(status, error, open),
-        began_ms: rounded(began - x.started),
+        began_ms: rounded(began - x.request.started),
         duration_ms: rounded(ms),
       });
       if (!open) continue;
       // A stream that was given up before its first byte had written nothing yet; an answer in one piece most of it.
       const usage = {
         ...NO_TOKENS,
-        input: x.usage?.input || likelyInput(x),
-        output: x.stream ? 0 : (x.usage?.output ?? 0),
+        input: x.outcome.usage?.input || likelyInput(x),
+        output: x.attempt.stream ? 0 : (x.outcome.usage?.output ?? 0),
       };
-      x.usageEstimated = true;
-      x.spent = [...(x.spent ?? []), { usage, target, model: target.sends(x.model), answered: null }];
+      x.outcome.usageEstimated = true;
+      x.outcome.spent = [
+        ...(x.outcome.spent ?? []),
+        { usage, target, model: target.sends(x.request.model), answered: null },
+      ];
     }
     for (const hold of this.#holds) hold.settle(NOTHING, () => {});
     // A call that was allowed and then not needed any more was none; tokens of all are booked with the request.
@@ -87,7 +90,7 @@ export class HedgedCall {
     const x = this.#x;
     if (x.clientGone || this.#settled) return false;
     const limited = this.#target.stored?.limited ?? [];
-    return limited.length === 0 ? this.#mayUse() : this.#mayAsk(x.snapshot?.workspaceId ?? '', limited);
+    return limited.length === 0 ? this.#mayUse() : this.#mayAsk(x.request.snapshot?.workspaceId ?? '', limited);
   }
 
   /** Its provider gets one call more, which counts in the provider's own rate limits; the request is still one in all others. */

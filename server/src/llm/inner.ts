@@ -39,10 +39,10 @@ export function createInner({ services, tables, clock, run }: InnerParts): RunIn
     });
     const response = new InnerResponse(request, MAX_ANSWER_BYTES);
     const x = new Exchange(services, operation, request, response, {});
-    x.principal = rights.principal;
-    x.refusal = rights.refusal ?? tooLarge(body.length, services.maxBodyBytes);
-    x.body = body;
-    x.bytesIn = body.length;
+    x.request.principal = rights.principal;
+    x.request.refusal = rights.refusal ?? tooLarge(body.length, services.maxBodyBytes);
+    x.attempt.body = body;
+    x.outcome.bytesIn = body.length;
     const leave = () => {
       x.clientGone = true;
       x.cancel?.(new SluiceError('client_closed', 'The work this request belongs to was ended.'));
@@ -76,16 +76,16 @@ function tooLarge(bytes: number, most: number): SluiceError | null {
 
 function answerOf(x: Exchange, collected: Collected, rights: KeyRights, now: number): InnerAnswer {
   const common = {
-    requestId: x.id,
+    requestId: x.request.id,
     retryAfterMs: retryHintMs((name) => collected.headers[name], now),
-    limited: x.status === 429 && x.outcome === 'refused' && x.tries === 0,
+    limited: x.outcome.status === 429 && x.outcome.result === 'refused' && x.outcome.attemptCount === 0,
     keyRefused: rights.refusal?.message ?? null,
   };
   if (!collected.complete) {
-    const left = x.outcome === 'aborted' || x.clientGone;
+    const left = x.outcome.result === 'aborted' || x.clientGone;
     const status = left ? 499 : 502;
     const code = left ? 'cancelled' : 'upstream_stream_cut';
-    const message = x.errorMessage ?? 'The answer was cut before it was complete.';
+    const message = x.outcome.errorMessage ?? 'The answer was cut before it was complete.';
     return { ...common, status, body: { error: { message, type: 'api_error', param: null, code } } };
   }
   return { ...common, status: collected.status, body: bodyOf(collected.body) };

@@ -28,27 +28,27 @@ export type Media = ReadonlyMap<string, string>;
 
 /** Fetches what this target has to be sent and was not fetched yet; 400 when something is not there, or is too large. */
 export function fetchMedia(x: Exchange, target: Target): Promise<void> | undefined {
-  const { inlines } = target.bind(x.operation.id, target.sends(x.model)).binding;
-  if (inlines === undefined || x.scan === null || x.body.indexOf(HTTP) === -1) return undefined;
+  const { inlines } = target.bind(x.request.operation.id, target.sends(x.request.model)).binding;
+  if (inlines === undefined || x.attempt.scan === null || x.attempt.body.indexOf(HTTP) === -1) return undefined;
   return fetchNamed(x, target, inlines);
 }
 
 async function fetchNamed(x: Exchange, target: Target, inlines: (url: string) => boolean): Promise<void> {
-  const parsed = parseExact(x.body.toString('utf8'));
+  const parsed = parseExact(x.attempt.body.toString('utf8'));
   if (!isObject(parsed)) return;
-  const body = x.shaped || target.shaping === null ? parsed : shape(parsed, target.shaping);
+  const body = x.attempt.shaped || target.shaping === null ? parsed : shape(parsed, target.shaping);
   const wanted = new Set<string>();
-  replaced(x.operation.shape, body, (url) => {
-    if (inlines(url) && x.media?.has(url) !== true) wanted.add(url);
+  replaced(x.request.operation.shape, body, (url) => {
+    if (inlines(url) && x.request.media?.has(url) !== true) wanted.add(url);
     return null;
   });
   if (wanted.size === 0) return;
-  const media = new Map(x.media);
+  const media = new Map(x.request.media);
   if (media.size + wanted.size > MAX_FILES)
     throw refused(null, `more than ${MAX_FILES} pictures and files are named by their addresses`);
-  if (x.dryRun) for (const url of wanted) media.set(url, UNREAD);
+  if (x.request.dryRun) for (const url of wanted) media.set(url, UNREAD);
   else await fetchAll(x, wanted, media);
-  x.media = media;
+  x.request.media = media;
 }
 
 /** The body with what was fetched in place of its addresses. */
@@ -85,7 +85,7 @@ async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<s
     param: 'messages',
   });
   // Trusted hosts are trusted to serve accounts: who may name no host for a call may not look into them this way.
-  if (trusted && x.snapshot?.blockInlineConfig !== false)
+  if (trusted && x.request.snapshot?.blockInlineConfig !== false)
     throw refused(url, 'this organisation allows saved hosts only, and the host is one of the installation');
   const { stream, status, headers } = await answered(x, url, signal);
   const type = (headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
@@ -106,9 +106,9 @@ async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<s
   const { bodies } = x.services;
   for await (const part of whole(stream, url)) {
     const held = x.bodyHeld + Math.ceil((part.length * 4) / 3);
-    x.mediaBytes += part.length;
-    const tooMuch = x.mediaBytes > MAX_BYTES;
-    if (tooMuch || !bodies.grow(x.organisationId, x.bodyHeld, held)) {
+    x.request.mediaBytes += part.length;
+    const tooMuch = x.request.mediaBytes > MAX_BYTES;
+    if (tooMuch || !bodies.grow(x.request.organisationId, x.bodyHeld, held)) {
       stream.destroy();
       if (tooMuch) throw refused(url, `together they are larger than ${MAX_BYTES / 1024 / 1024} MB`);
       const message =
@@ -128,7 +128,7 @@ async function answered(x: Exchange, url: string, signal: AbortSignal): Promise<
       url: new URL(url),
       headers: ['accept', 'image/*, video/*, audio/*, application/pdf, text/*', 'accept-encoding', 'identity'],
       body: null,
-      organisationId: x.principal?.organisationId ?? '',
+      organisationId: x.request.principal?.organisationId ?? '',
       storedCredential: false,
       headersTimeoutMs: SILENT_MS,
       idleMs: SILENT_MS,

@@ -13,10 +13,10 @@ const MAX_KEYS = 64;
  * over the API key's, these over the request's header, and that over W3C baggage; the body's `user` fills `_user` when nothing else does.
  */
 export function readMetadata(x: Exchange, snapshot: WorkspaceSnapshot): Record<string, string> | null {
-  const header = x.header('x-gateway-metadata');
-  const baggage = x.header('baggage');
-  const fromKey = x.principal?.defaults.metadata;
-  const user = x.scan?.get('user')?.kind === 'string' ? bodyText(x, 'user') : undefined;
+  const header = x.request.header('x-gateway-metadata');
+  const baggage = x.request.header('baggage');
+  const fromKey = x.request.principal?.defaults.metadata;
+  const user = x.attempt.scan?.get('user')?.kind === 'string' ? bodyText(x, 'user') : undefined;
   if (
     header === undefined &&
     baggage === undefined &&

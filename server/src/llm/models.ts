@@ -6,17 +6,19 @@ import { gatewayHeaders } from './gateway-headers.ts';
 
 /** Whether `GET /models` is answered from the catalogue instead of by a provider. */
 export function wantsIntegratedModels(x: Exchange, config: Config | null): boolean {
-  if (!x.operation.catalogue) return false;
-  const endpoint = x.header('x-gateway-models-endpoint');
+  if (!x.request.operation.catalogue) return false;
+  const endpoint = x.request.header('x-gateway-models-endpoint');
   if (endpoint === 'provider') return false;
   if (
     endpoint === 'integrated' ||
-    x.header('x-gateway-fetch-integrated-models') === 'true' ||
+    x.request.header('x-gateway-fetch-integrated-models') === 'true' ||
     (config !== null && asksForCatalogue(config))
   )
     return true;
   return (
-    config === null && x.header('x-gateway-provider') === undefined && x.header('x-gateway-virtual-key') === undefined
+    config === null &&
+    x.request.header('x-gateway-provider') === undefined &&
+    x.request.header('x-gateway-virtual-key') === undefined
   );
 }
 
@@ -42,7 +44,7 @@ const SORTS: Readonly<Record<string, (model: Listed) => string>> = {
 
 /** The models this workspace may call, over all its stored providers: `@slug/model` each. */
 export function answerModels(x: Exchange, snapshot: WorkspaceSnapshot, config: Config | null): void {
-  const query = new URLSearchParams((x.request.url ?? '').split('?')[1] ?? '');
+  const query = new URLSearchParams((x.request.incoming.url ?? '').split('?')[1] ?? '');
   for (const name of query.keys()) {
     if (query.getAll(name).length > 1)
       throw new SluiceError('validation', `${name} was given more than once.`, { param: name });
@@ -71,8 +73,8 @@ export function answerModels(x: Exchange, snapshot: WorkspaceSnapshot, config: C
   const body = Buffer.from(JSON.stringify({ object: 'list', total_count: models.length, data: page }));
   const headers = ['content-type', 'application/json', 'content-length', String(body.length)];
   gatewayHeaders(x, headers);
-  x.status = 200;
-  x.ending = { kind: 'whole', status: 200, headers, body: [body] };
+  x.outcome.status = 200;
+  x.outcome.ending = { kind: 'whole', status: 200, headers, body: [body] };
 }
 
 function modelsOf(x: Exchange, stored: StoredProvider): Listed[] {

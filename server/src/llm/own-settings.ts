@@ -21,14 +21,14 @@ const NEUTRAL: ReadonlySet<string> = new Set([
 
 /** Whether the request has no gateway header but those that change nothing about the call. */
 export function isNeutral(x: Exchange): boolean {
-  const raw = x.request.rawHeaders;
+  const raw = x.request.incoming.rawHeaders;
   for (let i = 0; i < raw.length; i += 2) if (isSetting(raw[i] ?? '')) return false;
   return true;
 }
 
 /** The other gateway headers, `name: value`, in the order of their names. */
 export function ownSettings(x: Exchange): string[] {
-  const raw = x.request.rawHeaders;
+  const raw = x.request.incoming.rawHeaders;
   const found: string[] = [];
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i] ?? '';

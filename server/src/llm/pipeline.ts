@@ -29,7 +29,7 @@ import { settle } from './steps/settle.ts';
 export type Step = (x: Exchange) => void | Promise<void>;
 
 /** What a plan asks for; a row's condition reads it. */
-export interface Demand {
+export interface Features {
   readonly limits: boolean;
   /** Usage limits. */
   readonly budgets: boolean;
@@ -40,7 +40,7 @@ export interface Demand {
 
 interface StepRow {
   readonly step: Step;
-  readonly when: (demand: Demand) => boolean;
+  readonly when: (features: Features) => boolean;
   readonly families: ReadonlySet<Family>;
 }
 
@@ -57,12 +57,12 @@ const ALL: readonly Family[] = [...CALLS, 'job'];
 export const HEAD: readonly Step[] = [authenticate, enter, pinSnapshot, savedOnly, readRequestBody, resolve];
 
 export const TABLE: readonly StepRow[] = [
-  row(choose, (demand) => demand.route, ...CALLS),
-  row(admit, (demand) => demand.limits, ...ALL),
-  row(reserve, (demand) => demand.budgets, ...ALL),
-  row(guard, (demand) => demand.guardrails, ...ALL),
-  row(dispatch, (demand) => !demand.route, ...CALLS),
-  row(route, (demand) => demand.route, ...CALLS),
+  row(choose, (features) => features.route, ...CALLS),
+  row(admit, (features) => features.limits, ...ALL),
+  row(reserve, (features) => features.budgets, ...ALL),
+  row(guard, (features) => features.guardrails, ...ALL),
+  row(dispatch, (features) => !features.route, ...CALLS),
+  row(route, (features) => features.route, ...CALLS),
   row(answerObject, always, 'job'),
 ];
 
@@ -71,11 +71,11 @@ export const TAIL: readonly Step[] = [settle, keepAnswer, noteOwner, record];
 
 const memo = new Map<string, readonly Step[]>();
 
-export function stepsFor(family: Family, demand: Demand): readonly Step[] {
-  const key = `${family} ${Object.values(demand).join(' ')}`;
+export function stepsFor(family: Family, features: Features): readonly Step[] {
+  const key = `${family} ${Object.values(features).join(' ')}`;
   let steps = memo.get(key);
   if (steps === undefined) {
-    steps = TABLE.filter((entry) => entry.families.has(family) && entry.when(demand)).map((entry) => entry.step);
+    steps = TABLE.filter((entry) => entry.families.has(family) && entry.when(features)).map((entry) => entry.step);
     memo.set(key, steps);
   }
   return steps;
@@ -115,7 +115,7 @@ export async function run(x: Exchange): Promise<void> {
       const pending = HEAD[i]?.(x);
       if (pending) await pending;
     }
-    const steps = x.plan?.steps ?? NO_STEPS;
+    const steps = x.request.plan?.steps ?? NO_STEPS;
     for (let i = 0; i < steps.length; i++) {
       const pending = steps[i]?.(x);
       if (pending) await pending;
@@ -128,15 +128,15 @@ export async function run(x: Exchange): Promise<void> {
         const pending = TAIL[i]?.(x);
         if (pending) await pending;
       } catch (error) {
-        x.services.log.error('a final step failed', { request_id: x.id, error: String(error) });
+        x.services.log.error('a final step failed', { request_id: x.request.id, error: String(error) });
       }
     }
     unwatchClient(x);
     // A local provider may still read what it was handed; a socket keeps what it has not sent.
-    if (x.target?.provider.local === undefined && x.walk?.local !== true) giveBack(x.body);
-    x.body = NO_BODY;
+    if (x.attempt.target?.provider.local === undefined && x.walk?.local !== true) giveBack(x.attempt.body);
+    x.attempt.body = NO_BODY;
     leave(x);
-    if (x.bodyHeld > 0) x.services.bodies.release(x.organisationId, x.bodyHeld);
-    if (x.answerHeld > 0) x.services.bodies.release(x.organisationId, x.answerHeld);
+    if (x.bodyHeld > 0) x.services.bodies.release(x.request.organisationId, x.bodyHeld);
+    if (x.answerHeld > 0) x.services.bodies.release(x.request.organisationId, x.answerHeld);
   }
 }

@@ -2,7 +2,7 @@ import type { Purpose } from '../limits/purpose.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { KeptPlan, StoredConfig } from '../runtime/snapshot.ts';
 import type { GuardPlan } from './guard/plan.ts';
-import { type Demand, type Step, stepsFor } from './pipeline.ts';
+import { type Features, type Step, stepsFor } from './pipeline.ts';
 import type { Leaf, Route } from './routing/route.ts';
 import type { Target } from './target.ts';
 
@@ -46,9 +46,9 @@ export function makePlan(
   route: RoutePlan | null,
   config: StoredConfig | null,
   guard: GuardPlan | null,
-  demand: Pick<Demand, 'limits' | 'budgets'>,
+  features: Pick<Features, 'limits' | 'budgets'>,
   metadata: Plan['metadata'] = null,
 ): Plan {
-  const steps = stepsFor(operation.family, { ...demand, guardrails: guard !== null, route: route !== null });
+  const steps = stepsFor(operation.family, { ...features, guardrails: guard !== null, route: route !== null });
   return { target, route, config, guard, steps, metadata };
 }

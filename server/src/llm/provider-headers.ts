@@ -97,9 +97,9 @@ export function pinRefused(slug: string, pin: string): SluiceError {
 /** Settings from request headers. With a stored credential only those that cannot move it to another host count. */
 export function headerSettings(x: Exchange, own: boolean): Record<string, string> {
   const out: Record<string, string> = {};
-  if (!own && x.snapshot?.blockInlineConfig) return out;
+  if (!own && x.request.snapshot?.blockInlineConfig) return out;
   for (const { header, setting } of own ? SAID : BESIDE_STORED) {
-    const value = x.header(header);
+    const value = x.request.header(header);
     if (value !== undefined) out[setting] = value;
   }
   return out;

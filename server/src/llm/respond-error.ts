@@ -27,15 +27,17 @@ const FAILURES: ReadonlySet<ErrorKind> = new Set([
 const UNABLE: ReadonlySet<ErrorKind> = new Set(['unavailable', 'gateway_unavailable']);
 
 /** Whether Sluice itself refused the request. The status does not tell: a full disk is 503, a provider may answer 404. */
-function isRefusal({ tries }: Exchange, { kind }: SluiceError): boolean {
+function isRefusal({ outcome: { attemptCount: tries } }: Exchange, { kind }: SluiceError): boolean {
   return !FAILURES.has(kind) && (tries === 0 || !UNABLE.has(kind));
 }
 
 /** A line for operators of what callers will ask about. Nothing of the request's contents is in it. */
 function noteRefusal(x: Exchange, error: SluiceError): void {
-  const { principal } = x;
+  const {
+    request: { principal },
+  } = x;
   const caller = {
-    request_id: x.id,
+    request_id: x.request.id,
     organisation_id: principal?.organisationId,
     workspace_id: principal?.workspaceId,
     api_key_id: principal?.keyId,
@@ -51,8 +53,8 @@ function noteRefusal(x: Exchange, error: SluiceError): void {
 
 /** Turns whatever was thrown into the end of the answer, in the caller's own dialect, and into fields of the record. */
 export function respondError(x: Exchange, thrown: unknown): void {
-  x.control?.abort();
-  x.control = null;
+  x.attempt.control?.abort();
+  x.attempt.control = null;
   const error =
     thrown instanceof SluiceError
       ? thrown
@@ -63,39 +65,39 @@ export function respondError(x: Exchange, thrown: unknown): void {
         );
   if (!(thrown instanceof SluiceError)) {
     x.services.log.error('a data-plane request failed unexpectedly', {
-      request_id: x.id,
+      request_id: x.request.id,
       error: (thrown as Error)?.stack ?? String(thrown),
     });
   } else if (error.status >= 500 && error.detail !== undefined) {
     x.services.log.warn('a data-plane request failed', {
-      request_id: x.id,
+      request_id: x.request.id,
       kind: error.kind,
       detail: String(error.detail),
     });
   }
   noteRefusal(x, error);
-  x.errorCode = error.code ?? error.kind;
-  x.errorMessage = error.message.slice(0, 500);
-  if (error instanceof LimitRefused && x.limits !== null) x.limits.refused = error.by;
+  x.outcome.errorCode = error.code ?? error.kind;
+  x.outcome.errorMessage = error.message.slice(0, 500);
+  if (error instanceof LimitRefused && x.limits.facts !== null) x.limits.facts.refused = error.by;
   if (x.clientGone || error.kind === 'client_closed') {
-    x.outcome = 'aborted';
-    if (x.status === 0) x.status = 499;
-    x.ending = { kind: 'destroy' };
+    x.outcome.result = 'aborted';
+    if (x.outcome.status === 0) x.outcome.status = 499;
+    x.outcome.ending = { kind: 'destroy' };
     return;
   }
   const extra = error.kind === 'hooks_failed' && x.guard !== null ? { hook_results: hookResults(x.guard) } : undefined;
-  x.outcome = isRefusal(x, error) ? 'refused' : 'failed';
-  if (x.headSent) {
+  x.outcome.result = isRefusal(x, error) ? 'refused' : 'failed';
+  if (x.outcome.headSent) {
     // The status is out already. A stream ends with an error event in the caller's dialect; anything else can only be
     // cut, so that the client's own framing check sees it was not complete.
-    x.ending = x.stream
-      ? { kind: 'tail', body: [Buffer.from(streamErrorEvent(error, x.operation.dialect, 0, extra))] }
+    x.outcome.ending = x.attempt.stream
+      ? { kind: 'tail', body: [Buffer.from(streamErrorEvent(error, x.request.operation.dialect, 0, extra))] }
       : { kind: 'destroy' };
     return;
   }
   const soft = error.kind === 'hooks_failed' && x.guard?.soft ? softDenial(x) : null;
   const { status, body } =
-    soft === null ? errorBody(error, x.operation.dialect, extra) : { status: 200, body: soft.body };
+    soft === null ? errorBody(error, x.request.operation.dialect, extra) : { status: 200, body: soft.body };
   const bytes = Buffer.from(body);
   const headers = [
     'content-type',
@@ -104,12 +106,12 @@ export function respondError(x: Exchange, thrown: unknown): void {
     String(bytes.length),
     // Under this name OpenAI's clients show it in their errors.
     'x-request-id',
-    x.id,
+    x.request.id,
   ];
   if (error.retryAfter !== null) headers.push('retry-after', String(error.retryAfter));
   gatewayHeaders(x, headers);
   // A body that was not read to its end would be taken for the next request on this connection.
-  if (hasUnreadBody(x.request)) headers.push('connection', 'close');
-  x.status = status;
-  x.ending = { kind: 'whole', status, headers, body: [bytes] };
+  if (hasUnreadBody(x.request.incoming)) headers.push('connection', 'close');
+  x.outcome.status = status;
+  x.outcome.ending = { kind: 'whole', status, headers, body: [bytes] };
 }

@@ -117,9 +117,9 @@ export function registerDataPlane(
   return {
     runAs(principal, operation, request, response, body) {
       const x = new Exchange(services, operation, request, response, {});
-      x.principal = principal;
-      x.body = body;
-      x.bytesIn = body.length;
+      x.request.principal = principal;
+      x.attempt.body = body;
+      x.outcome.bytesIn = body.length;
       return handle(x);
     },
   };

@@ -52,12 +52,12 @@ export function refuseUnexecuted(config: Config): void {
  * of an account is opened for the first time; the egress rules that need DNS act when the socket is opened.
  */
 export function findTarget(x: Exchange, selection: Selection): Target | Promise<Target> | null {
-  const provider = x.header('x-gateway-provider');
+  const provider = x.request.header('x-gateway-provider');
   const header = {
     // For files, batches and jobs the name of Sluice itself, and of no account.
-    provider: provider === 'gateway' && x.operation.family === 'job' ? undefined : provider,
-    virtualKey: x.header('x-gateway-virtual-key'),
-    customHost: x.header('x-gateway-custom-host'),
+    provider: provider === 'gateway' && x.request.operation.family === 'job' ? undefined : provider,
+    virtualKey: x.request.header('x-gateway-virtual-key'),
+    customHost: x.request.header('x-gateway-custom-host'),
   };
   const config = selection.config;
   const named = config === null || config.passthrough ? null : namedByConfig(config);
@@ -97,7 +97,12 @@ function passedThrough(x: Exchange, selection: Selection, provider: string | und
       'The config passes requests through to the provider that they name: send x-gateway-provider: @slug or a model of the form @slug/model.',
     );
   }
-  return storedTarget(x, selection, slug, selection.config?.custom_host ?? x.header('x-gateway-custom-host') ?? null);
+  return storedTarget(
+    x,
+    selection,
+    slug,
+    selection.config?.custom_host ?? x.request.header('x-gateway-custom-host') ?? null,
+  );
 }
 
 /** As `findTarget`; a request that names no provider is refused. */
@@ -109,25 +114,27 @@ export function selectTarget(x: Exchange, selection: Selection): Target | Promis
 
 /** What to tell a caller that named no provider: what was sent, and what of it is missing. */
 export function unnamedProvider(x: Exchange, config: Config | null): SluiceError {
-  if (x.header('x-gateway-custom-host') !== undefined)
+  if (x.request.header('x-gateway-custom-host') !== undefined)
     return bad('x-gateway-custom-host also needs x-gateway-provider and Authorization: Bearer <provider token>.');
   if (config !== null) {
     return bad(
       'The config names no provider; add provider, virtual_key or targets to it, or send x-gateway-provider: @slug or a model of the form @slug/model.',
     );
   }
-  if (x.callerToken !== null) {
+  if (x.request.callerToken !== null) {
     return bad(
       'Authorization carries a provider token, but x-gateway-provider is missing; name the provider, for example x-gateway-provider: openai.',
     );
   }
   const remedy = ' To pass it on to a provider, name one: send x-gateway-provider: @slug.';
-  return misspelt(x, remedy) ?? bad(`No provider is named. ${unnamedRemedy(x)}${unreadHint(x.request.headers)}`);
+  return (
+    misspelt(x, remedy) ?? bad(`No provider is named. ${unnamedRemedy(x)}${unreadHint(x.request.incoming.headers)}`)
+  );
 }
 
 const LISTED = 'GET /v1/providers lists the slugs.';
 
-function unnamedRemedy({ model, operation, snapshot }: Exchange): string {
+function unnamedRemedy({ request: { model, operation, snapshot } }: Exchange): string {
   // Files, batches and jobs may be Sluice's own, whatever model a job trains.
   const own =
     operation.family === 'job' ? ', or x-gateway-provider: gateway for files, batches and jobs that Sluice keeps' : '';
@@ -156,8 +163,8 @@ export function namedBy(
 ): { slug: string | null; raw: string | null } {
   const own = config.passthrough === true ? null : namedByConfig(config);
   if (own !== null) return own;
-  const header = x.header('x-gateway-provider');
-  const key = config.passthrough === true ? undefined : x.header('x-gateway-virtual-key');
+  const header = x.request.header('x-gateway-provider');
+  const key = config.passthrough === true ? undefined : x.request.header('x-gateway-virtual-key');
   if (key !== undefined) return { slug: key, raw: null };
   if (header?.startsWith('@')) return { slug: header.slice(1), raw: null };
   if (header === undefined || config.passthrough === true) return { slug: modelSlug, raw: null };
@@ -196,15 +203,15 @@ function storedTarget(
   slug: string,
   customHost: string | null,
 ): Target | Promise<Target> {
-  const stored: StoredProvider | undefined = x.snapshot?.providers.get(slug);
+  const stored: StoredProvider | undefined = x.request.snapshot?.providers.get(slug);
   if (stored === undefined) {
-    const integration = x.snapshot?.orphans?.get(slug);
+    const integration = x.request.snapshot?.orphans?.get(slug);
     if (integration !== undefined) {
       throw bad(
         `Provider @${slug} cannot be used: its integration ${integration} was deleted. Add the integration again and make a provider of it, or name another provider; GET /v1/providers lists them.`,
       );
     }
-    const meant = x.snapshot === null ? null : nearest(slug, x.snapshot.providers.keys());
+    const meant = x.request.snapshot === null ? null : nearest(slug, x.request.snapshot.providers.keys());
     const hint = meant === null ? 'GET /v1/providers lists those there are.' : `Did you mean @${meant}?`;
     throw bad(`No provider or virtual key with the slug ${quotedName(slug)} exists in this workspace. ${hint}`);
   }
@@ -215,7 +222,7 @@ function storedTarget(
     throw bad(`Provider ${slug} has expired; extend its expires_at or use another one.`);
   }
   // Callers write configs too, and must not reach by one what is not enabled.
-  const asked = modelUnder(shapingOf(selection.config), x.model);
+  const asked = modelUnder(shapingOf(selection.config), x.request.model);
   const model = stored.models.get(asked.toLowerCase());
   if (model ? !model.enabled : !stored.allowAllModels && asked !== '') {
     throw bad(
@@ -291,7 +298,7 @@ function placeOf(host: string): string {
 /** A raw provider name: the caller brings the token itself. */
 function callerTarget(x: Exchange, selection: Selection, name: string, customHost: string | null): Target {
   const provider = knownProvider(name);
-  const key = selection.config?.api_key ?? x.callerToken;
+  const key = selection.config?.api_key ?? x.request.callerToken;
   if (key === null && provider.needsKey) {
     throw bad(
       `x-gateway-provider: ${provider.id} also needs Authorization: Bearer <provider token> beside x-gateway-api-key; for a stored credential use x-gateway-provider: @slug.`,
@@ -317,7 +324,7 @@ function callerTarget(x: Exchange, selection: Selection, name: string, customHos
     }
   }
   const credentials = { key: key === null ? null : new Secret(key), settings };
-  const placed = place(provider, credentials, modelUnder(shapingOf(selection.config), x.model));
+  const placed = place(provider, credentials, modelUnder(shapingOf(selection.config), x.request.model));
   const url = customHost ?? provider.baseUrl(placed.credentials);
   return build(x, selection, provider, null, placed, url, sealed, null, {});
 }
@@ -396,7 +403,7 @@ function build(
     hedge: config?.hedge ? { delayMs: config.hedge.delay, max: config.hedge.max ?? 1 } : null,
     retry: compileRetry(config, x),
     cache: cachePolicy(x, config),
-    strict: config?.strict_open_ai_compliance ?? x.header('x-gateway-strict-open-ai-compliance') !== 'false',
+    strict: config?.strict_open_ai_compliance ?? x.request.header('x-gateway-strict-open-ai-compliance') !== 'false',
   });
 }
 
@@ -414,7 +421,7 @@ function shapingOf(config: Config | null): Shaping | null {
 }
 
 function headerTimeout(x: Exchange): number | null {
-  const text = x.header('x-gateway-request-timeout');
+  const text = x.request.header('x-gateway-request-timeout');
   if (text === undefined) return null;
   if (!/^[1-9]\d{0,8}$/.test(text))
     throw bad('x-gateway-request-timeout must be a whole number of milliseconds, at least 1.');
@@ -422,7 +429,7 @@ function headerTimeout(x: Exchange): number | null {
 }
 
 function compileRetry(config: Config | null, x: Exchange): Retry | null {
-  const text = x.header('x-gateway-retry-count');
+  const text = x.request.header('x-gateway-retry-count');
   if (text !== undefined && !/^[0-5]$/.test(text))
     throw bad('x-gateway-retry-count must be a whole number from 0 to 5.');
   const retry = config?.retry ?? (text === undefined ? undefined : { attempts: Number(text) });

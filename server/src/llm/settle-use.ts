@@ -5,15 +5,20 @@ import { type TokenUsage, totalUsage, wholeUsage } from '../operations/usage.ts'
 import { type Cost, costMicros, sumOfCosts } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';
 import { setPrice } from '../pricing/set-price.ts';
-import type { Exchange, Spent } from './exchange.ts';
+import type { Exchange } from './exchange.ts';
 import { modelUnder } from './shaping.ts';
+import type { Spent } from './state/outcome.ts';
 
 type Part = Omit<Spent, 'target'> & { readonly target: Spent['target'] | null };
 
 const NOTHING: readonly Part[] = [];
 
 /** One for each attempt that used anything, each made of whole numbers. */
-export function partsOf({ usage, spent, target, model, modelAnswered }: Exchange): readonly Part[] {
+export function partsOf({
+  outcome: { usage, spent, modelAnswered },
+  attempt: { target },
+  request: { model },
+}: Exchange): readonly Part[] {
   if (usage === null) return spent === null ? NOTHING : spent.map(whole);
   const asked = modelUnder(target?.shaping ?? null, model);
   const last = whole({ usage, target, model: asked, answered: modelAnswered });
@@ -56,8 +61,8 @@ export function bookUse(x: Exchange, parts: readonly Part[], accepted: boolean, 
   }
   const usage = parts.length > 1 ? totalUsage(parts.map((part) => part.usage)) : (parts[0]?.usage ?? null);
   const sum = sumOf(known);
-  const free = x.operation.free && !x.uncounted;
-  const lacking = usage === null ? answered && x.costMicros === null : unknown.length > 0;
+  const free = x.request.operation.free && !x.outcome.uncounted;
+  const lacking = usage === null ? answered && x.outcome.costMicros === null : unknown.length > 0;
   const unpriced = accepted && lacking && !free;
   return {
     usage,
@@ -85,7 +90,7 @@ function sumOf([first, ...rest]: readonly Cost[]): Cost | null {
 function priceOf(x: Exchange, { target, model, answered }: Part): Price | null {
   return target === null
     ? null
-    : x.services.pricer.price(target.provider.id, answered ?? target.priced, model, target.stored, x.time);
+    : x.services.pricer.price(target.provider.id, answered ?? target.priced, model, target.stored, x.request.time);
 }
 
 /** The price that a limit, or else the installation, sets for models whose price is not known; null where it serves them unpriced. */

@@ -116,7 +116,7 @@ export class Target {
       throw new SluiceError(
         'unsupported_operation',
         passing !== undefined && operation === 'proxy'
-          ? `Provider ${this.provider.id} has no operation at /v1/${passing.params['*']?.slice(0, MAX_SHOWN_PATH) ?? ''}. ${meantPath(passing) ?? 'Check the path, and that your base URL ends where your client expects it; docs/guides/providers.md lists the operations of each provider.'}`
+          ? `Provider ${this.provider.id} has no operation at /v1/${passing.request.params['*']?.slice(0, MAX_SHOWN_PATH) ?? ''}. ${meantPath(passing) ?? 'Check the path, and that your base URL ends where your client expects it; docs/guides/providers.md lists the operations of each provider.'}`
           : `Provider ${this.provider.id} does not offer the operation ${operation}.`,
       );
     }

@@ -73,8 +73,8 @@ export interface Told {
   /** Body as the caller gets it, the whole of it. */
   readonly text: string;
   /** As the record tells it. */
-  readonly outcome: Exchange['outcome'];
-  readonly usage: Exchange['usage'];
+  readonly outcome: Exchange['outcome']['result'];
+  readonly usage: Exchange['outcome']['usage'];
   readonly model: string | null;
 }
 
@@ -120,10 +120,10 @@ export class Relayed {
       response as unknown as ServerResponse,
       {},
     );
-    x.model = String(this.#way.asked.model);
-    x.stream = this.#way.asked.stream === true;
-    x.target = this.#target;
-    x.tries = 1;
+    x.request.model = String(this.#way.asked.model);
+    x.attempt.stream = this.#way.asked.stream === true;
+    x.attempt.target = this.#target;
+    x.outcome.attemptCount = 1;
     const results: AttemptResult[] = [];
     const relay = new Relay({
       x,
@@ -143,12 +143,26 @@ export class Relayed {
     if (result === undefined || more.length > 0) throw new Error(`the relay settled ${results.length} times`);
     if (result.kind === 'failed') respondError(x, result.error);
     if (result.kind === 'answered') {
-      return { status: result.status, text: result.body, outcome: 'failed', usage: x.usage, model: x.modelAnswered };
+      return {
+        status: result.status,
+        text: result.body,
+        outcome: 'failed',
+        usage: x.outcome.usage,
+        model: x.outcome.modelAnswered,
+      };
     }
-    const { ending } = x;
+    const {
+      outcome: { ending },
+    } = x;
     if (ending !== null && ending.kind !== 'destroy') parts.push(...ending.body);
     const text = Buffer.concat(parts).toString('utf8');
-    return { status: x.status, text, outcome: x.outcome, usage: x.usage, model: x.modelAnswered };
+    return {
+      status: x.outcome.status,
+      text,
+      outcome: x.outcome.result,
+      usage: x.outcome.usage,
+      model: x.outcome.modelAnswered,
+    };
   }
 }
 

@@ -43,7 +43,7 @@ export function createAnswers(parts: { readonly cache: Cache; readonly similar: 
     caching: Caching,
   ): Promise<boolean> {
     const embedding = policy.embedding ?? ownEmbedding(target);
-    if (embedding === null || x.principal === null) return false;
+    if (embedding === null || x.request.principal === null) return false;
     const question = similarKey(x, target, prepared, policy.system, (text) => estimateTokens(Buffer.byteLength(text)));
     if (question === null) return false;
     caching.status = caching.status === 'REFRESH' ? 'REFRESH' : 'SEMANTIC MISS';
@@ -52,7 +52,7 @@ export function createAnswers(parts: { readonly cache: Cache; readonly similar: 
     const scope = `${question.scope} ${embedding.slug} ${embedding.model}`;
     caching.question = { scope, vector };
     if (caching.status === 'REFRESH') return false;
-    const found = await similar.nearest(tenantOf(x.principal), scope, vector, policy.threshold);
+    const found = await similar.nearest(tenantOf(x.request.principal), scope, vector, policy.threshold);
     const entry = found === null ? null : await read(found.key, policy.maxAgeMs, x.services.clock.now());
     if (found === null || entry === null) return false;
     caching.status = 'SEMANTIC HIT';
@@ -63,15 +63,15 @@ export function createAnswers(parts: { readonly cache: Cache; readonly similar: 
 
   return {
     async look(x, target, prepared, policy) {
-      if (x.header('x-gateway-debug') === 'false' || isBackground(x)) return false;
+      if (x.request.header('x-gateway-debug') === 'false' || isBackground(x)) return false;
       // What guardrails have to say beside the answer belongs to this request alone.
       if (x.guard !== null && (x.guard.failed || !target.strict)) return false;
       const key = entryKey(x, target, prepared);
-      const refresh = x.header('x-gateway-cache-force-refresh') === 'true';
+      const refresh = x.request.header('x-gateway-cache-force-refresh') === 'true';
       const status = refresh ? 'REFRESH' : 'MISS';
-      const caching = new Caching(key, policy.maxAgeMs, status, x.services.bodies, x.organisationId);
-      x.caching?.drop();
-      x.caching = caching;
+      const caching = new Caching(key, policy.maxAgeMs, status, x.services.bodies, x.request.organisationId);
+      x.attempt.caching?.drop();
+      x.attempt.caching = caching;
       try {
         const entry = refresh ? null : await read(key, policy.maxAgeMs, x.services.clock.now());
         if (entry !== null) {
@@ -82,30 +82,32 @@ export function createAnswers(parts: { readonly cache: Cache; readonly similar: 
         }
         return policy.mode === 'semantic' && (await alike(x, target, prepared, policy, caching));
       } catch (error) {
-        log.warn('the cache could not be asked', { request_id: x.id, error: String(error) });
+        log.warn('the cache could not be asked', { request_id: x.request.id, error: String(error) });
         return false;
       }
     },
     keep(x, caching) {
       try {
-        const { ending } = x;
-        const complete = x.outcome === 'ok' && x.status === 200 && caching.hit === null && !x.clientGone;
+        const {
+          outcome: { ending },
+        } = x;
+        const complete = x.outcome.result === 'ok' && x.outcome.status === 200 && caching.hit === null && !x.clientGone;
         if (!complete || ending === null || ending.kind === 'destroy' || x.guard?.soft) return;
-        if (ending.kind === 'whole') caching.begin(x.tries, ending.status, ending.headers);
+        if (ending.kind === 'whole') caching.begin(x.outcome.attemptCount, ending.status, ending.headers);
         for (const part of ending.body) caching.take(part);
-        const answer = caching.whole(x.tries);
+        const answer = caching.whole(x.outcome.attemptCount);
         if (answer === null) return;
         const facts = {
           contentType: answer.contentType,
           madeAt: x.services.clock.now(),
-          model: x.modelAnswered,
-          stream: x.stream,
-          costMicros: x.costMicros,
-          latencyMs: Math.round(x.elapsed()),
+          model: x.outcome.modelAnswered,
+          stream: x.attempt.stream,
+          costMicros: x.outcome.costMicros,
+          latencyMs: Math.round(x.request.elapsed()),
         };
         const sealed = sealEntry({ facts, body: answer.body }, caching.key.secret);
         const { question, key, maxAgeMs } = caching;
-        const tenant = x.principal === null ? null : tenantOf(x.principal);
+        const tenant = x.request.principal === null ? null : tenantOf(x.request.principal);
         cache
           .set(key.place, sealed, maxAgeMs)
           .then(() =>
@@ -128,15 +130,15 @@ function ownEmbedding({ stored, provider }: Target): CachePolicy['embedding'] {
 }
 
 function give(x: Exchange, { hit }: Caching, { facts, body }: Entry): void {
-  x.status = 200;
-  x.stream = facts.stream;
-  x.modelAnswered = facts.model;
-  x.costMicros = 0;
-  x.ttft = x.elapsed();
+  x.outcome.status = 200;
+  x.attempt.stream = facts.stream;
+  x.outcome.modelAnswered = facts.model;
+  x.outcome.costMicros = 0;
+  x.outcome.firstTokenMs = x.request.elapsed();
   const headers = ['content-type', facts.contentType];
   if (!facts.stream) headers.push('content-length', String(body.length));
   gatewayHeaders(x, headers);
   if (hit !== null)
     headers.push('age', String(Math.max(0, Math.floor((x.services.clock.now() - facts.madeAt) / 1000))));
-  x.ending = { kind: 'whole', status: 200, headers, body: [body] };
+  x.outcome.ending = { kind: 'whole', status: 200, headers, body: [body] };
 }

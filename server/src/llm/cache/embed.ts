@@ -18,13 +18,16 @@ export async function embed(
   { slug, model }: { readonly slug: string; readonly model: string },
   text: string,
 ): Promise<Float32Array | null> {
-  const { principal, services } = x;
+  const {
+    request: { principal },
+    services,
+  } = x;
   if (principal === null) return null;
   const body = Buffer.from(JSON.stringify({ model, input: text, encoding_format: 'float' }));
   const request = innerRequest('POST', '/v1/embeddings', {
     'x-gateway-provider': `@${slug}`,
-    'x-gateway-trace-id': x.traceId,
-    'x-gateway-parent-span-id': x.spanId,
+    'x-gateway-trace-id': x.request.traceId,
+    'x-gateway-parent-span-id': x.request.spanId,
     'content-type': 'application/json',
     'content-length': String(body.length),
   });
@@ -32,9 +35,9 @@ export async function embed(
   const inner = new Exchange(services, OPERATIONS.embeddings, request, response, {});
   // The config of the key says where questions go, and not where their vectors are made.
   const { config_id: _config, ...defaults } = principal.defaults ?? {};
-  inner.principal = { ...principal, defaults };
-  inner.body = body;
-  inner.bytesIn = body.length;
+  inner.request.principal = { ...principal, defaults };
+  inner.attempt.body = body;
+  inner.outcome.bytesIn = body.length;
   const former = x.cancel;
   x.cancel = (error) => {
     inner.clientGone = true;

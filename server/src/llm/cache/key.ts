@@ -38,7 +38,7 @@ export function entryKey(x: Exchange, target: Target, prepared: Prepared): Entry
   const body = bodyBytes(prepared);
   const parsed = parse(body);
   const digest = digestOf('sha512', about(x, target, prepared), parsed === null ? body : canonical(parsed));
-  const place = `answer:${x.principal?.organisationId ?? ''}:${x.principal?.workspaceId ?? ''}:${digest.toString('base64url', 0, 32)}`;
+  const place = `answer:${x.request.principal?.organisationId ?? ''}:${x.request.principal?.workspaceId ?? ''}:${digest.toString('base64url', 0, 32)}`;
   return { place, secret: digest.subarray(32) };
 }
 
@@ -53,12 +53,12 @@ export function similarKey(
   system: 'ignore' | 'match',
   countTokens: (text: string) => number,
 ): SimilarKey | null {
-  const parsed = parse(x.body);
+  const parsed = parse(x.attempt.body);
   if (parsed === null) return null;
   const said =
-    x.operation.shape === 'chat'
+    x.request.operation.shape === 'chat'
       ? ofChat(parsed, system)
-      : x.operation.shape === 'completions'
+      : x.request.operation.shape === 'completions'
         ? ofPrompt(parsed)
         : null;
   if (said === null || said.text === '' || countTokens(said.text) > MAX_TOKENS) return null;
@@ -68,11 +68,14 @@ export function similarKey(
 
 /** All that the answer depends on beside the body. */
 function about(x: Exchange, target: Target, prepared: Prepared): string {
-  const { principal, plan, guard } = x;
+  const {
+    request: { principal, plan },
+    guard,
+  } = x;
   const { request } = prepared;
-  const reference = x.header('x-gateway-config');
+  const reference = x.request.header('x-gateway-config');
   const config = plan?.config?.versionId ?? null;
-  const namespace = x.header('x-gateway-cache-namespace');
+  const namespace = x.request.header('x-gateway-cache-namespace');
   const guardrails = [...(guard?.input ?? []), ...(guard?.output ?? [])];
   const sent: string[] = [];
   for (let i = 0; i + 1 < request.headers.length; i += 2) {
@@ -87,7 +90,7 @@ function about(x: Exchange, target: Target, prepared: Prepared): string {
     principal?.userId ?? null,
     config ?? reference ?? null,
     target.path,
-    x.operation.id,
+    x.request.operation.id,
     target.strict,
     target.provider.id,
     target.stored?.entityId ?? null,
@@ -102,7 +105,7 @@ function about(x: Exchange, target: Target, prepared: Prepared): string {
     prepared.seen,
     guardrails.map(({ id, version }) => [id, version ?? null]),
     // A namespace takes the place of what tells callers apart, never that of tenant, key or account.
-    namespace === undefined ? [x.metadata ?? null] : { namespace },
+    namespace === undefined ? [x.request.metadata ?? null] : { namespace },
   ]);
 }
 

@@ -19,10 +19,10 @@ const DEFAULT_THRESHOLD = 0.95;
 
 /** The cache of a target, or null where it has none. An organisation's own age is the default and the upper bound. */
 export function cachePolicy(x: Exchange, config: Config | null): CachePolicy | null {
-  if (!x.operation.cached) return null;
+  if (!x.request.operation.cached) return null;
   const cache = config?.cache ?? olderForm(x);
   if (cache === undefined) return null;
-  const most = x.snapshot?.cacheMaxAge ?? null;
+  const most = x.request.snapshot?.cacheMaxAge ?? null;
   const asked = cache.max_age ?? most ?? DEFAULT_AGE_S;
   return {
     mode: cache.mode,
@@ -37,7 +37,7 @@ export function cachePolicy(x: Exchange, config: Config | null): CachePolicy | n
 }
 
 function olderForm(x: Exchange): NonNullable<Config['cache']> | undefined {
-  const mode = x.header('x-gateway-cache');
+  const mode = x.request.header('x-gateway-cache');
   if (mode === undefined) return undefined;
   if (mode !== 'simple' && mode !== 'semantic')
     throw new SluiceError('bad_call', 'x-gateway-cache must be simple or semantic.');

@@ -17,7 +17,7 @@ const NO_TEXTS: readonly SaidPart[] = [];
  * Values of the query, and parts of a path that passes through, that are more than names. A single word is one where the
  * path passes through, and a setting where it does not: parameters of operations that are known say nothing.
  */
-export function addressTexts({ operation, request }: Exchange): readonly SaidPart[] {
+export function addressTexts({ request: { operation, incoming: request } }: Exchange): readonly SaidPart[] {
   const url = request.url ?? '';
   const proxy = operation.family === 'proxy';
   const at = url.indexOf('?');
@@ -52,7 +52,7 @@ const VERB =
   /(?:\/(?:invoke|converse|invoke-with-response-stream|converse-stream|predictions|predict|versions|chat|completions|embeddings|generate|v1))+\/?$/;
 
 /** The model that the path of a request names which passes through; null where it names none. */
-export function addressModel({ operation, request }: Exchange): string | null {
+export function addressModel({ request: { operation, incoming: request } }: Exchange): string | null {
   if (operation.family !== 'proxy') return null;
   const path = (request.url ?? '').split('?', 1)[0] ?? '';
   const named = DEPLOYMENT.exec(path)?.[1] ?? MODEL.exec(path)?.[1]?.replace(VERB, '');

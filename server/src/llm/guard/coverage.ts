@@ -26,7 +26,7 @@ export function withoutTexts(guardrail: Guardrail): Guardrail {
 }
 
 /** What of the request a guardrail that denies would have to look at and cannot; null for nothing. */
-export function unseenBy(guardrail: Guardrail, view: InputView, { operation }: Exchange): string | null {
+export function unseenBy(guardrail: Guardrail, view: InputView, { request: { operation } }: Exchange): string | null {
   if (!mustSee(guardrail)) return null;
   if (view === 'unseen' && readsTexts(guardrail, 'input')) return `what ${operation.id} sends to a provider`;
   if (!guardrail.actions.deny) return null;
@@ -41,7 +41,9 @@ export function unseenBy(guardrail: Guardrail, view: InputView, { operation }: E
 export type InputView = 'texts' | 'none' | 'unseen';
 
 export function inputView(x: Exchange): InputView {
-  const { operation } = x;
+  const {
+    request: { operation },
+  } = x;
   switch (operation.sends) {
     case 'nothing':
       return 'none';
@@ -52,12 +54,12 @@ export function inputView(x: Exchange): InputView {
     case 'text':
       break;
   }
-  if (x.body.length === 0) return addressTexts(x).length > 0 ? 'texts' : 'none';
-  const type = contentType(x.header('content-type'));
-  if (type === 'application/json' || x.scan !== null) return 'texts';
+  if (x.attempt.body.length === 0) return addressTexts(x).length > 0 ? 'texts' : 'none';
+  const type = contentType(x.request.header('content-type'));
+  if (type === 'application/json' || x.attempt.scan !== null) return 'texts';
   if (type === 'multipart/form-data') return 'texts';
   // Sound has no texts; what is a text, whatever it calls itself, has.
-  return type.startsWith('audio/') && soundsLike(x.body) ? 'none' : 'unseen';
+  return type.startsWith('audio/') && soundsLike(x.attempt.body) ? 'none' : 'unseen';
 }
 
 /** Sound has bytes early on that no text has, and never begins as JSON does: servers do not all believe a content type. */

@@ -35,7 +35,10 @@ export class Guarded {
     this.output = plan.output;
     this.outside = (signal) => {
       this.#gone ??= new AbortController();
-      const { services, principal } = x;
+      const {
+        services,
+        request: { principal },
+      } = x;
       return services.outside(principal?.organisationId ?? '')(AbortSignal.any([signal, this.#gone.signal]));
     };
   }
@@ -66,7 +69,10 @@ export class Guarded {
       return;
     }
     const { log } = this.#x.services;
-    log.info('a guardrail beside a request is done', { request_id: this.#x.id, ...this.#factsOf(result, null) });
+    log.info('a guardrail beside a request is done', {
+      request_id: this.#x.request.id,
+      ...this.#factsOf(result, null),
+    });
   };
 
   /** For the record; what comes after it goes to the log. */

@@ -66,21 +66,21 @@ export function outputSubject(
     texts,
     latest: parts.latest ?? (() => texts.map(({ text }) => text).join('\n')),
     request() {
-      request ??= { json: jsonOf(x.body) };
+      request ??= { json: jsonOf(x.attempt.body) };
       return request.json;
     },
     answer: parts.answer,
     get callsTools() {
       return parts.callsTools();
     },
-    model: x.model === '' ? null : x.model,
-    provider: x.target?.provider.id ?? null,
-    requestType: x.operation.requestType,
-    streams: x.stream,
+    model: x.request.model === '' ? null : x.request.model,
+    provider: x.attempt.target?.provider.id ?? null,
+    requestType: x.request.operation.requestType,
+    streams: x.attempt.stream,
     transformed: parts.transformed,
     status: parts.status,
-    metadata: x.metadata ?? {},
-    header: (name) => x.header(name),
+    metadata: x.request.metadata ?? {},
+    header: (name) => x.request.header(name),
   };
 }
 
@@ -108,10 +108,10 @@ export type Judged = Buffer | null;
 
 /** Judges an answer in one piece. What nothing changed keeps its bytes. */
 export function judgeAnswer(x: Exchange, guard: Guarded, answer: Answer): Judged | Promise<Judged> {
-  const read = readAnswer(x.operation, answer);
+  const read = readAnswer(x.request.operation, answer);
   const list = guard.output;
   if (list.length === 0) return withResults(guard, answer, read?.json, answer.body);
-  if (read === null || !outputCovered(x.operation, false)) {
+  if (read === null || !outputCovered(x.request.operation, false)) {
     const refused = notJudged(x, guard, list, 'The answer is in a form that cannot be read.');
     return refused ? null : answer.body;
   }
@@ -145,7 +145,7 @@ export function judgeBeside(x: Exchange, guard: Guarded, answer: Answer | null):
     if (answer === null) notJudged(x, guard, guard.output, 'The answer is too large to be judged after it has passed.');
     else void judgeAnswer(x, guard, answer);
   } catch (error) {
-    x.services.log.error('guardrails beside a request failed', { request_id: x.id, error: String(error) });
+    x.services.log.error('guardrails beside a request failed', { request_id: x.request.id, error: String(error) });
   }
 }
 
@@ -165,7 +165,9 @@ export function judgeWhole(
   said: unknown,
   status: number,
 ): WholeRun {
-  const { operation } = x;
+  const {
+    request: { operation },
+  } = x;
   const changed = ({ replaced, replacements }: Change): unknown => {
     if (replaced !== undefined && Buffer.isBuffer(said))
       throw new ReplacementError('The answer is no JSON that another could replace.');

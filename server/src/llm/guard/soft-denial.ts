@@ -17,12 +17,12 @@ export interface SoftDenial {
 
 /** Null where an operation's answer is not a text: there the refusal is an error like any other. */
 export function softDenial(x: Exchange): SoftDenial | null {
-  const { shape } = x.operation;
+  const { shape } = x.request.operation;
   const made = shape === 'completions' ? completion(x) : shape === 'chat' ? chat(x) : converted(x);
   if (made === null) return null;
-  const strict = x.target?.strict ?? true;
+  const strict = x.attempt.target?.strict ?? true;
   const results = strict || x.guard === null ? null : { hook_results: hookResults(x.guard) };
-  if (x.stream) {
+  if (x.attempt.stream) {
     const events = results === null ? made.events : withResults(x, made.events, results);
     return { contentType: 'text/event-stream', body: events.map((event) => formatEvent(event)).join('') };
   }
@@ -31,7 +31,7 @@ export function softDenial(x: Exchange): SoftDenial | null {
 
 /** The stream with results where those of an answer that was not denied stand: at its end. */
 function withResults(x: Exchange, events: readonly StreamEvent[], results: JsonObject): StreamEvent[] {
-  const { shape } = x.operation;
+  const { shape } = x.request.operation;
   const [body, end] = [events.slice(0, -1), events.slice(-1)];
   if (shape === 'responses') return [...body, ...end.map((event) => inResponse(event, results))];
   if (shape === 'messages') {
@@ -55,12 +55,16 @@ interface Made {
 
 const chunk = (data: JsonObject): StreamEvent => ({ event: null, data: JSON.stringify(data) });
 
-const chatHead = (x: Exchange) => ({ id: `chatcmpl-${x.id}`, created: Math.floor(x.time / 1000), model: x.model });
+const chatHead = (x: Exchange) => ({
+  id: `chatcmpl-${x.request.id}`,
+  created: Math.floor(x.request.time / 1000),
+  model: x.request.model,
+});
 const completionHead = (x: Exchange) => ({
-  id: `cmpl-${x.id}`,
+  id: `cmpl-${x.request.id}`,
   object: 'text_completion',
-  created: Math.floor(x.time / 1000),
-  model: x.model,
+  created: Math.floor(x.request.time / 1000),
+  model: x.request.model,
 });
 
 function chat(x: Exchange): Made {
@@ -89,14 +93,14 @@ function completion(x: Exchange): Made {
 }
 
 function converted(x: Exchange): Made | null {
-  const { shape } = x.operation;
+  const { shape } = x.request.operation;
   if (shape !== 'messages' && shape !== 'responses') return null;
   const made = conversion(shape, 'chat');
   if (made === null) return null;
-  const context = { model: x.model, stream: x.stream, now: () => x.services.clock.now() };
+  const context = { model: x.request.model, stream: x.attempt.stream, now: () => x.services.clock.now() };
   const answer = chat(x);
   const events: StreamEvent[] = [];
-  if (x.stream) {
+  if (x.attempt.stream) {
     const transform = made.stream(context);
     for (const event of answer.events) transform.event(event, (out) => events.push(out));
     transform.end((out) => events.push(out));

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { testExchange } from '../../../test/support/exchange.ts';
 import type { Judge } from '../../guardrails/check.ts';
 import { compileInline } from '../../guardrails/compile.ts';
 import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
 import { TestClock } from '../../kernel/clock.ts';
-import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
-import type { Exchange } from '../exchange.ts';
+import type { OperationId } from '../../operations/operation.ts';
 import type { Guarded } from './guarded.ts';
 import { StreamGate, wayOf } from './stream.ts';
 
@@ -35,19 +35,10 @@ function gated(
     },
     onAsync: (result: unknown) => asynchronous.push(result),
   } as unknown as Guarded;
-  const x = {
-    operation: OPERATIONS[operation],
-    services: { clock, bodies },
-    body: Buffer.from('{}'),
-    model: 'm',
-    modelAnswered: 'm',
-    id: 'request',
-    time: clock.now(),
-    stream: true,
-    target: null,
-    metadata: null,
-    header: () => undefined,
-  } as unknown as Exchange;
+  const x = testExchange({ operation, body: Buffer.from('{}') }, { clock, storeClock: clock, bodies });
+  x.request.model = 'm';
+  x.outcome.modelAnswered = 'm';
+  x.attempt.stream = true;
   const sent: Buffer[] = [];
   const seen = { sent, guard, clock, asynchronous, ended: 'no' as 'no' | 'finished' | 'denied' | 'failed', pauses: 0 };
   const gate = new StreamGate(x, guard, strict, {

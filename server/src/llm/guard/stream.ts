@@ -131,7 +131,7 @@ export class StreamGate {
     this.#guard = guard;
     this.#sink = sink;
     this.#strict = strict;
-    this.#texts = new StreamTexts(x.operation);
+    this.#texts = new StreamTexts(x.request.operation);
     this.#list = guard.output;
     const ways = new Map(this.#list.map((guardrail) => [guardrail, wayOf(guardrail)]));
     this.#holds = [...ways.values()].includes('hold');
@@ -188,7 +188,7 @@ export class StreamGate {
   close(): void {
     this.#closed = true;
     this.#held = [];
-    this.#x.services.bodies.release(this.#x.organisationId, this.#counted);
+    this.#x.services.bodies.release(this.#x.request.organisationId, this.#counted);
     this.#counted = 0;
     this.#paths.clear();
     this.#cancelTimer?.();
@@ -218,7 +218,7 @@ export class StreamGate {
       marks.push({ path, end: path.length });
     }
     // Content blocks of Messages follow one another.
-    if (this.#x.operation.shape === 'messages' && event.includes(BLOCK_STOP))
+    if (this.#x.request.operation.shape === 'messages' && event.includes(BLOCK_STOP))
       for (const path of this.#paths.values()) path.ended = true;
     return marks;
   }
@@ -339,7 +339,7 @@ export class StreamGate {
     const events = this.#held.map(({ event }) => event);
     let changed: Buffer[];
     try {
-      changed = rewriteStream(this.#x.operation, [...events, ...ending.tail], this.#changed?.(outcome));
+      changed = rewriteStream(this.#x.request.operation, [...events, ...ending.tail], this.#changed?.(outcome));
     } catch (error) {
       if (!(error instanceof ReplacementError)) throw error;
       this.#refuse({ failed: false, soft: false }, withoutChange(this.#inOrder(), error.message));
@@ -385,7 +385,7 @@ export class StreamGate {
   #fits(): boolean {
     if (this.#heldBytes > HELD_BYTES || this.#textBytes > HELD_BYTES) return false;
     const now = this.#heldBytes + this.#textBytes;
-    if (!this.#x.services.bodies.grow(this.#x.organisationId, this.#counted, now)) return false;
+    if (!this.#x.services.bodies.grow(this.#x.request.organisationId, this.#counted, now)) return false;
     this.#counted = now;
     return true;
   }
@@ -454,7 +454,10 @@ export class StreamGate {
     const guard = this.#guard;
     if (this.#strict || guard.before.length + guard.after.length === 0) return tail;
     const hook_results = hookResults(guard);
-    const { id, time, operation, modelAnswered, model } = this.#x;
+    const {
+      request: { id, time, operation, model },
+      outcome: { modelAnswered },
+    } = this.#x;
     if (operation.shape === 'messages') {
       const data = JSON.stringify({ type: 'hook_results', hook_results });
       return [Buffer.from(formatEvent({ event: 'hook_results', data })), ...tail];
@@ -475,14 +478,14 @@ export class StreamGate {
 
   /** Whether there is anything to do with the events. */
   static judges(x: Exchange, guard: Guarded, headers: readonly string[], strict: boolean): boolean {
-    if (!outputCovered(x.operation, true) || isEncoded(headers)) return false;
+    if (!outputCovered(x.request.operation, true) || isEncoded(headers)) return false;
     return guard.output.length > 0 || (!strict && guard.before.length > 0);
   }
 
   /** Whether a stream of this operation can be judged; if not, whether it may pass all the same. */
   static refuses(x: Exchange, guard: Guarded, headers: readonly string[]): boolean {
     const list = guard.output;
-    const read = outputCovered(x.operation, true) && !isEncoded(headers);
+    const read = outputCovered(x.request.operation, true) && !isEncoded(headers);
     return list.length > 0 && !read && notJudged(x, guard, list, 'The stream is in a form that cannot be judged.');
   }
 }

@@ -61,7 +61,7 @@ export class GuardedRequest {
     const body = this.#changed(change);
     const json = body instanceof FormBody || Buffer.isBuffer(body) ? undefined : body;
     let texts: readonly SaidPart[] | null = this.#reads ? null : [];
-    const said = () => requestTexts(x.operation, body, messages);
+    const said = () => requestTexts(x.request.operation, body, messages);
     return {
       phase: 'input',
       window: null,
@@ -70,20 +70,20 @@ export class GuardedRequest {
         texts ??= messages === 'last' ? said() : [...said(), ...addressTexts(x)];
         return texts;
       },
-      latest: () => (this.#reads ? latestRequestText(x.operation, body) : ''),
+      latest: () => (this.#reads ? latestRequestText(x.request.operation, body) : ''),
       request: () => json,
       ...(body instanceof FormBody ? { form: () => formFields(body) } : null),
       answer: () => undefined,
       callsTools: false,
       model: modelOf(x),
       otherModels: otherModels(x),
-      provider: x.target?.provider.id ?? null,
-      requestType: x.operation.requestType,
-      streams: x.stream,
+      provider: x.attempt.target?.provider.id ?? null,
+      requestType: x.request.operation.requestType,
+      streams: x.attempt.stream,
       transformed: change !== null,
       status: null,
-      metadata: x.metadata ?? {},
-      header: (name) => x.header(name),
+      metadata: x.request.metadata ?? {},
+      header: (name) => x.request.header(name),
     };
   }
 
@@ -94,7 +94,7 @@ export class GuardedRequest {
       throw new ReplacementError('The body of this request is no JSON object, which another could replace.');
     }
     const base = replaced ?? this.#base;
-    return replacements.length === 0 ? base : applyReplacements(this.#x.operation, base, replacements);
+    return replacements.length === 0 ? base : applyReplacements(this.#x.request.operation, base, replacements);
   }
 
   /**
@@ -104,17 +104,19 @@ export class GuardedRequest {
   apply(change: Change): void {
     const x = this.#x;
     const body = this.#changed(change);
-    if (body instanceof FormBody) x.body = body.bytes;
-    else if (Buffer.isBuffer(body)) x.body = body;
+    if (body instanceof FormBody) x.attempt.body = body.bytes;
+    else if (Buffer.isBuffer(body)) x.attempt.body = body;
     else {
-      x.came ??= x.body;
-      x.body = Buffer.from(JSON.stringify(isObject(body) && isObject(this.#base) ? pinned(body, this.#base) : body));
-      x.scan = x.scan === null ? null : scanned(x.body);
-      x.shaped = true;
+      x.attempt.originalBody ??= x.attempt.body;
+      x.attempt.body = Buffer.from(
+        JSON.stringify(isObject(body) && isObject(this.#base) ? pinned(body, this.#base) : body),
+      );
+      x.attempt.scan = x.attempt.scan === null ? null : scanned(x.attempt.body);
+      x.attempt.shaped = true;
     }
-    if (x.reserved === null) return;
+    if (x.limits.reserved === null) return;
     const estimate = estimateUse(x);
-    x.reserved = { ...x.reserved, estimate };
+    x.limits.reserved = { ...x.limits.reserved, estimate };
     expectUse(x, estimate);
   }
 }
@@ -141,15 +143,15 @@ function pinned(body: Record<string, unknown>, base: Record<string, unknown>): R
 
 /** As it is sent: with what the config adds and takes away, which a caller's own config may. */
 function bodyOf(x: Exchange): unknown {
-  if (x.body.length === 0) return undefined;
-  const type = contentType(x.header('content-type'));
-  if (x.operation.body === 'multipart' || (type === 'multipart/form-data' && x.scan === null)) {
-    return new FormBody(x.body, x.header('content-type') ?? '');
+  if (x.attempt.body.length === 0) return undefined;
+  const type = contentType(x.request.header('content-type'));
+  if (x.request.operation.body === 'multipart' || (type === 'multipart/form-data' && x.attempt.scan === null)) {
+    return new FormBody(x.attempt.body, x.request.header('content-type') ?? '');
   }
-  if (type !== 'application/json' && x.scan === null) return undefined;
-  if (x.scan === null) return looseJson(x.body);
-  const parsed = parseExact(x.body.toString('utf8'));
-  const shaping = x.shaped ? null : (x.target?.shaping ?? null);
+  if (type !== 'application/json' && x.attempt.scan === null) return undefined;
+  if (x.attempt.scan === null) return looseJson(x.attempt.body);
+  const parsed = parseExact(x.attempt.body.toString('utf8'));
+  const shaping = x.attempt.shaped ? null : (x.attempt.target?.shaping ?? null);
   return shaping === null || !isObject(parsed) ? parsed : shape(parsed, shaping);
 }
 
@@ -165,13 +167,15 @@ function looseJson(body: Buffer): unknown {
 
 /** Beside that: what the address names, and a deployment of the caller's choice. */
 function otherModels(x: Exchange): readonly string[] {
-  const { target } = x;
+  const {
+    attempt: { target },
+  } = x;
   const named = [addressModel(x), target?.chosen ?? null];
   return named.filter((name) => name !== null);
 }
 
 /** The model that will be asked: a config may name another than the request. */
 function modelOf(x: Exchange): string | null {
-  const model = modelUnder(x.target?.shaping ?? null, x.model);
+  const model = modelUnder(x.attempt.target?.shaping ?? null, x.request.model);
   return model === '' ? null : model;
 }

@@ -71,7 +71,7 @@ export async function makeBodyApart(
   const done = await waited(x, { kind: 'body', call, order: sentOrder(order, handed) }, handed);
   seen.push(...done.seen);
   if (done.settings !== null) rememberAsked(context, parseExact(done.settings) as JsonObject);
-  else if (x.stream) throw tooManySettings();
+  else if (x.attempt.stream) throw tooManySettings();
   const { edits, parts } = done.made;
   const made = {
     ...done.made,
@@ -153,7 +153,8 @@ function sentOrder(order: BodyOrder, handed: Handed): SentOrder {
 
 function factsOfCall(x: Exchange, target: Target, context: CallContext): CallFacts {
   const headers: Record<string, string> = {};
-  for (const [name, value] of Object.entries(x.request.headers)) if (typeof value === 'string') headers[name] = value;
+  for (const [name, value] of Object.entries(x.request.incoming.headers))
+    if (typeof value === 'string') headers[name] = value;
   const { credentials, pathParams } = context;
   return {
     provider: target.provider.id,
@@ -178,7 +179,7 @@ function run<J extends Job>(
   { memory, drops }: Handed,
   settle: (done: Done<J> | Error) => void,
 ): () => void {
-  return x.services.large.run(x.organisationId, { job, memory }, (done) => {
+  return x.services.large.run(x.request.organisationId, { job, memory }, (done) => {
     for (const drop of drops) drop();
     settle(done);
   });

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
+import { testExchange } from '../../../test/support/exchange.ts';
 import { systemClock, TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
@@ -49,8 +50,7 @@ function recorded(kind: 'request' | 'answer' | 'stream'): Recorded[] {
 
 /** As much of an exchange as a job asks for. */
 function exchange(bodies = large, headers: Readonly<Record<string, string>> = {}): Exchange {
-  const x = { request: { headers }, services: { large: bodies }, organisationId: 'o', clientGone: false, cancel: null };
-  return x as unknown as Exchange;
+  return testExchange({ headers }, { large: bodies });
 }
 const targetOf = (provider: Provider) => ({ provider }) as unknown as Target;
 

@@ -5,5 +5,5 @@ const LARGE = 512 * 1024;
 
 /** Resolves in a turn for what is to be done with so many bytes; undefined: at once, it is little. */
 export function largeTurn(x: Exchange, bytes: number): Promise<void> | undefined {
-  return bytes > LARGE ? x.services.bodies.turns.wait(x.organisationId) : undefined;
+  return bytes > LARGE ? x.services.bodies.turns.wait(x.request.organisationId) : undefined;
 }

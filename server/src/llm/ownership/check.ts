@@ -20,8 +20,8 @@ import { Creation } from './creation.ts';
  */
 export function checkOwners(x: Exchange, target: Target, prepared: Prepared): void | Promise<void> {
   const { stored, provider } = target;
-  x.creation = null;
-  const proxied = x.operation.family === 'proxy';
+  x.attempt.creation = null;
+  const proxied = x.request.operation.family === 'proxy';
   const { method } = prepared.request;
   const path = proxied ? prepared.request.path.slice(target.prefix.length) : '';
   if (proxied && isOfTraining(path) && (provider.training?.files?.takesFields !== true || !provider.training.jobs)) {
@@ -31,13 +31,13 @@ export function checkOwners(x: Exchange, target: Target, prepared: Prepared): vo
     );
   }
   if (stored === null || provider.local !== undefined) return;
-  const making = proxied ? madeBy(method, path) : x.operation.creates;
-  if (making !== null && prepared.bound.convert === null) x.creation = new Creation(making, stored.shared);
+  const making = proxied ? madeBy(method, path) : x.request.operation.creates;
+  if (making !== null && prepared.bound.convert === null) x.attempt.creation = new Creation(making, stored.shared);
   if (!stored.shared) return;
-  const { owned } = x.operation;
+  const { owned } = x.request.operation;
   if (owned === 'ledger' || owned === 'nothing') return;
-  if (owned === 'response') return must(x, stored, [{ kind: 'response', id: x.params.id ?? '', param: '' }]);
-  if (owned === 'model') return must(x, stored, [{ kind: 'model', id: x.params.model ?? '', param: '' }]);
+  if (owned === 'response') return must(x, stored, [{ kind: 'response', id: x.request.params.id ?? '', param: '' }]);
+  if (owned === 'model') return must(x, stored, [{ kind: 'model', id: x.request.params.model ?? '', param: '' }]);
   if (owned === 'path') {
     if (stored.passthrough) return;
     const asked = readAsked(method, path, provider.statelessPaths);
@@ -55,10 +55,10 @@ function checkBody(
 ): void | Promise<void> {
   const parts = request.body;
   if (parts === null) return;
-  if (x.scan === null) {
+  if (x.attempt.scan === null) {
     const type = typeOf(request.headers);
-    const path = x.operation.family === 'proxy' ? request.path.slice(prefix) : '';
-    if (isForm(type) && (x.operation.body === 'multipart' || readsForms(path))) {
+    const path = x.request.operation.family === 'proxy' ? request.path.slice(prefix) : '';
+    if (isForm(type) && (x.request.operation.body === 'multipart' || readsForms(path))) {
       if (!isMultipart(type)) return;
       const named = formReferences(Buffer.concat(parts), type);
       if (named === null) throw unread();
@@ -66,7 +66,7 @@ function checkBody(
     }
   }
   // Only what was scanned as JSON is known to be read by everybody as it is read here.
-  if (x.operation.family === 'proxy' && x.scan === null) throw unread();
+  if (x.request.operation.family === 'proxy' && x.attempt.scan === null) throw unread();
   const [only] = parts;
   const whole = parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
   let pending: Promise<void> | undefined;
@@ -102,7 +102,10 @@ function refuseForeign(x: Exchange, stored: StoredProvider, found: References): 
 
 async function mustAll(x: Exchange, stored: StoredProvider, { objects, uris }: References): Promise<void> {
   if (objects.length > 0) await must(x, stored, objects);
-  const { principal, services } = x;
+  const {
+    request: { principal },
+    services,
+  } = x;
   if (principal === null || uris.length === 0) return;
   const all = uris.map(({ uri }) => uri);
   const foreign = await services.owners.foreign(tenantOf(principal), stored.accountId, all);
@@ -110,7 +113,10 @@ async function mustAll(x: Exchange, stored: StoredProvider, { objects, uris }: R
 }
 
 async function must(x: Exchange, stored: StoredProvider, wanted: readonly Reference[]): Promise<void> {
-  const { principal, services } = x;
+  const {
+    request: { principal },
+    services,
+  } = x;
   if (principal === null) return;
   const missing = await services.owners.missing(tenantOf(principal), stored.accountId, wanted);
   if (missing === null) return;

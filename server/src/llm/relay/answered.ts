@@ -69,12 +69,14 @@ export function refusedAnswer(
   const made = providerErrorBody({
     status,
     raw: withoutSecrets(raw, target.sent),
-    upstream: SHAPES[shape].dialect ?? x.operation.dialect,
-    caller: x.operation.dialect,
+    upstream: SHAPES[shape].dialect ?? x.request.operation.dialect,
+    caller: x.request.operation.dialect,
     ...(read === undefined ? {} : { error: (code, body) => read(code, body, (name) => headerOf(headers, name)) }),
   });
   // Some errors hold what the model has said; guardrails that keep answers back leave what it was about.
-  const told = x.guard?.output.some(insists) ? JSON.stringify(errorObject(made.error, x.operation.dialect)) : made.body;
+  const told = x.guard?.output.some(insists)
+    ? JSON.stringify(errorObject(made.error, x.request.operation.dialect))
+    : made.body;
   return {
     kind: 'answered',
     // A redirect is never followed and means nothing to a caller of an API.
@@ -97,7 +99,7 @@ export function errorAnswer(
     kind: 'answered',
     status: error.status,
     headers: withRetryHint(answerHead(x, target, headers, null, 'application/json'), error),
-    body: JSON.stringify(errorObject(error, x.operation.dialect)),
+    body: JSON.stringify(errorObject(error, x.request.operation.dialect)),
     error,
   };
 }

@@ -41,18 +41,18 @@ export class ClientSide {
   /** Sends the head. A `contentType` takes the place of the upstream's. */
   start(length: number | null, contentType: string | null): void {
     const x = this.#x;
-    x.status = this.#given();
+    x.outcome.status = this.#given();
     const head = this.#head(length, contentType);
     if (length === null && takesTrailers(x.response)) head.push('trailer', COST);
-    x.caching?.begin(x.tries, x.status, head);
-    startParts(x.response, x.status, head);
-    x.headSent = true;
+    x.attempt.caching?.begin(x.outcome.attemptCount, x.outcome.status, head);
+    startParts(x.response, x.outcome.status, head);
+    x.outcome.headSent = true;
   }
 
   write(part: Buffer): void {
     const { response } = this.#x;
-    this.#x.bytesOut += part.length;
-    this.#x.caching?.take(part);
+    this.#x.outcome.bytesOut += part.length;
+    this.#x.attempt.caching?.take(part);
     if (writePart(response, part) || this.#waits.has('client')) return;
     this.wait('client', true);
     response.once('drain', () => this.wait('client', false));
@@ -76,7 +76,10 @@ export class ClientSide {
    * large answer since `began` (monotonic ms, 0: it is not large) is counted.
    */
   giveWay(bytes: number, began: number): void {
-    const { services, organisationId } = this.#x;
+    const {
+      services,
+      request: { organisationId },
+    } = this.#x;
     const { turns } = services.bodies;
     if (began > 0) turns.spent(organisationId, services.clock.monotonic() - began);
     if (bytes < TURN_BYTES) return;
@@ -87,13 +90,13 @@ export class ClientSide {
   /** The answer is at hand in one piece of `length` bytes. */
   endWhole(body: readonly Buffer[], length: number | null, contentType: string | null): void {
     const x = this.#x;
-    x.status = this.#given();
-    x.ending = { kind: 'whole', status: x.status, headers: this.#head(length, contentType), body };
+    x.outcome.status = this.#given();
+    x.outcome.ending = { kind: 'whole', status: x.outcome.status, headers: this.#head(length, contentType), body };
   }
 
   /** `body` is the end of an answer of which parts were sent. */
   endTail(body: readonly Buffer[]): void {
-    this.#x.ending = { kind: 'tail', body };
+    this.#x.outcome.ending = { kind: 'tail', body };
   }
 
   /** The upstream's status, unless a guardrail has failed that does not deny. */

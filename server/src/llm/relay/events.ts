@@ -60,9 +60,9 @@ export class EventReader {
     this.#splitter = parts.framing === 'sse' ? new SseSplitter() : new AwsFrames();
     this.#transform = bound.stream?.(parts.context) ?? null;
     this.#touches = answerTouches(bound);
-    this.#tracker = new TerminalTracker(x.operation.dialect);
+    this.#tracker = new TerminalTracker(x.request.operation.dialect);
     this.#inspect = this.#inspects();
-    this.#endsByError = x.operation.shape !== 'raw' || passesGeneration(x);
+    this.#endsByError = x.request.operation.shape !== 'raw' || passesGeneration(x.request);
   }
 
   /** The stream ended with an error event. */
@@ -114,7 +114,7 @@ export class EventReader {
       const event = events[i];
       if (event === undefined || event.length < LEAST_BYTES) continue;
       this.#tracker.see(event);
-      if (isTerminal(this.#x.operation.dialect, event) || this.failed) return i;
+      if (isTerminal(this.#x.request.operation.dialect, event) || this.failed) return i;
     }
     return events.length;
   }
@@ -159,8 +159,9 @@ export class EventReader {
         if (this.#stripUsage && Array.isArray(body?.choices) && body.choices.length === 0) return;
       }
     }
-    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(event, this.#bound.binding.modelKey);
-    this.#x.creation?.event(event);
+    if (this.#x.outcome.modelAnswered === null)
+      this.#x.outcome.modelAnswered = modelIn(event, this.#bound.binding.modelKey);
+    this.#x.attempt.creation?.event(event);
     out.push(event);
   }
 
@@ -175,8 +176,9 @@ export class EventReader {
       const usage = large ? usageNearEnd(bytes) : body && findUsage(body, this.#bound.binding.usagePath);
       if (usage !== null) this.#meter.see(usage);
     }
-    if (this.#x.modelAnswered === null) this.#x.modelAnswered = modelIn(bytes, this.#bound.binding.modelKey);
-    this.#x.creation?.event(bytes);
+    if (this.#x.outcome.modelAnswered === null)
+      this.#x.outcome.modelAnswered = modelIn(bytes, this.#bound.binding.modelKey);
+    this.#x.attempt.creation?.event(bytes);
     transform.event(event, (made) => out.push(Buffer.from(formatEvent(made))));
   }
 }

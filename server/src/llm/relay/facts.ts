@@ -1,7 +1,7 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { decodeString, type JsonFault, JsonScanError, scanJson } from '../../kernel/json-scan.ts';
-import type { Exchange } from '../exchange.ts';
+import type { LlmRequest } from '../state/request.ts';
 
 const FACTS = ['usage', 'usageMetadata', 'model', 'error'] as const;
 const WITHOUT_ERROR = FACTS.slice(0, -1);
@@ -102,13 +102,13 @@ function at(body: JsonObject, path: readonly string[]): unknown {
 const GENERATION = /\/(?:completions|messages|responses)\/*(?:\?|$)/i;
 
 /** What is passed through and yet asks for text: by `/v1/proxy/…`, or by a spelling of its path that no route has. */
-export function passesGeneration({ operation, request }: Pick<Exchange, 'operation' | 'request'>): boolean {
-  return operation.family === 'proxy' && request.method === 'POST' && GENERATION.test(request.url ?? '');
+export function passesGeneration({ operation, incoming }: LlmRequest): boolean {
+  return operation.family === 'proxy' && incoming.method === 'POST' && GENERATION.test(incoming.url ?? '');
 }
 
 const LATER = /\/(?:batches|fine_tuning\/jobs)\/*(?:\?|$)/i;
 
 /** What is passed through and makes its provider work for hours, which no answer tells. */
-export function passesJob({ operation, request }: Pick<Exchange, 'operation' | 'request'>): boolean {
-  return operation.family === 'proxy' && request.method === 'POST' && LATER.test(request.url ?? '');
+export function passesJob({ operation, incoming }: LlmRequest): boolean {
+  return operation.family === 'proxy' && incoming.method === 'POST' && LATER.test(incoming.url ?? '');
 }

@@ -43,7 +43,7 @@ export class JsonAnswer {
   /** Calls `take` with the answer and its bytes, or with an error: at once where it is small. Not after `drop`. */
   read(headers: readonly string[], take: (read: ReadAnswer | Error, raw: readonly Buffer[]) => void): void {
     const { x, target, bound, context, order: made = null } = this.#parts;
-    const order = { operation: x.operation.id, headers, creates: x.creation !== null };
+    const order = { operation: x.request.operation.id, headers, creates: x.attempt.creation !== null };
     if (this.#large === null) {
       const raw = Buffer.concat(this.#chunks);
       take(

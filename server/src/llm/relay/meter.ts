@@ -22,7 +22,7 @@ export class Meter {
 
   /** The answer is a stream: what it writes is watched under usage limits. */
   watch(): void {
-    this.#growAt = this.#x.reserved?.estimate.output ?? Number.POSITIVE_INFINITY;
+    this.#growAt = this.#x.limits.reserved?.estimate.output ?? Number.POSITIVE_INFINITY;
   }
 
   count(event: Buffer): void {
@@ -57,35 +57,35 @@ export class Meter {
     const raw = this.#raw;
     if (raw === null) return null;
     if (binding.usage !== undefined) return binding.usage(raw);
-    if (this.#x.operation.family !== 'proxy') return readUsage(binding.shape, raw);
+    if (this.#x.request.operation.family !== 'proxy') return readUsage(binding.shape, raw);
     // What only reads may tell what was used before, and was counted then.
-    return this.#x.request.method === 'GET' ? null : readAnyUsage(raw);
+    return this.#x.request.incoming.method === 'GET' ? null : readAnyUsage(raw);
   }
 
   /** The answer is whole. `received` stands in where it reports nothing. */
   take(received: () => number): void {
     const usage = this.told();
-    this.#x.usage = usage;
+    this.#x.outcome.usage = usage;
     if (usage === null) this.estimate(received());
   }
 
   /** What a generation that reported no usage must have cost at least. Never below what was reported. */
   estimate(arrived: number): void {
     const x = this.#x;
-    if (x.usage !== null) return;
+    if (x.outcome.usage !== null) return;
     const received = Math.max(arrived, this.alone ? estimateUse(x).output : 0);
     if (received === 0) return;
-    x.usage = this.told();
-    const output = Math.max(x.usage?.output ?? 0, received);
-    x.usageEstimated = true;
-    x.usage = {
-      input: x.usage?.input || likelyInput(x),
+    x.outcome.usage = this.told();
+    const output = Math.max(x.outcome.usage?.output ?? 0, received);
+    x.outcome.usageEstimated = true;
+    x.outcome.usage = {
+      input: x.outcome.usage?.input || likelyInput(x),
       output,
-      cache_read: x.usage?.cache_read ?? 0,
-      cache_write: x.usage?.cache_write ?? 0,
-      reasoning: x.usage?.reasoning ?? 0,
-      audio_input: x.usage?.audio_input ?? 0,
-      audio_output: x.usage?.audio_output ?? 0,
+      cache_read: x.outcome.usage?.cache_read ?? 0,
+      cache_write: x.outcome.usage?.cache_write ?? 0,
+      reasoning: x.outcome.usage?.reasoning ?? 0,
+      audio_input: x.outcome.usage?.audio_input ?? 0,
+      audio_output: x.outcome.usage?.audio_output ?? 0,
     };
   }
 }

@@ -1,9 +1,7 @@
 import { expect, it } from 'vitest';
+import { testExchange } from '../../../test/support/exchange.ts';
 import { compileInline } from '../../guardrails/compile.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
-import { TestClock } from '../../kernel/clock.ts';
-import { OPERATIONS } from '../../operations/operation.ts';
-import type { Exchange } from '../exchange.ts';
 import { Guarded } from '../guard/guarded.ts';
 import type { AttemptResult } from './answered.ts';
 import { Relay } from './relay.ts';
@@ -14,11 +12,8 @@ const strict = (more: object = {}) => [compileInline({ deny: true, 'default.word
 
 /** The relay of one answer that counts what it keeps in `bodies`. */
 function answering(bodies: BodyBudget, { output = strict(), converts = false } = {}) {
-  const services = { clock: new TestClock(), bodies };
-  const x = { operation: OPERATIONS.chat, services, answerHeld: 0, usage: {}, bytesOut: 0 } as unknown as Exchange;
+  const x = testExchange({}, { bodies, pricer: { estimateTokens: () => 0 } });
   x.guard = new Guarded(x, { input: [], output });
-  Object.assign(x, { elapsed: () => 0, request: { method: 'POST', url: '/v1/chat/completions' }, reserved: null });
-  Object.assign(x, { response: { write: () => true, once: () => undefined, writeHead: () => undefined } });
   let result: AttemptResult | null = null;
   const relay = new Relay({
     x,

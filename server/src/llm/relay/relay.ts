@@ -102,8 +102,7 @@ export class Relay implements WireHandler {
     this.#settle = parts.settle;
     this.#started = parts.x.services.clock.monotonic();
     const shown = goesOnFrom(parts.x);
-    this.#joint =
-      shown === null ? null : new Joint(parts.x.operation, shown, parts.x.spent?.map(({ usage }) => usage) ?? []);
+    this.#joint = shown === null ? null : new Joint(parts.x.request.operation, shown, parts.x.outcome.spentUsage());
     this.#meter = new Meter(parts.x, parts.bound);
     this.#client = new ClientSide(parts.x, parts.target);
   }
@@ -142,7 +141,7 @@ export class Relay implements WireHandler {
     }
     const framing = framingOf(headers, this.#bound.binding);
     if (framing !== null) {
-      this.#x.stream = true;
+      this.#x.attempt.stream = true;
       this.#mode = 'events';
       this.#events = new EventReader({
         x: this.#x,
@@ -184,11 +183,11 @@ export class Relay implements WireHandler {
   onData(chunk: Buffer): void {
     if (this.#settled || this.#gate?.over) return;
     const x = this.#x;
-    x.upstreamBytesIn += chunk.length;
+    x.outcome.upstreamBytesIn += chunk.length;
     this.#answerBytes += chunk.length;
     if (this.#firstData !== null && this.#mode !== 'error') {
-      x.ttft ??= x.elapsed();
-      if (x.stream) {
+      x.outcome.firstTokenMs ??= x.request.elapsed();
+      if (x.attempt.stream) {
         this.#firstData();
         this.#firstData = null;
       }
@@ -261,14 +260,14 @@ export class Relay implements WireHandler {
   /** Counts what is kept of the answer with all that requests hold; false where that would be too much. */
   #holds(): boolean {
     const x = this.#x;
-    if (!x.services.bodies.grow(x.organisationId, x.answerHeld, this.#pendingBytes)) return false;
+    if (!x.services.bodies.grow(x.request.organisationId, x.answerHeld, this.#pendingBytes)) return false;
     x.answerHeld = this.#pendingBytes;
     return true;
   }
 
   #letGo(): void {
     const x = this.#x;
-    if (x.answerHeld > 0) x.services.bodies.release(x.organisationId, x.answerHeld);
+    if (x.answerHeld > 0) x.services.bodies.release(x.request.organisationId, x.answerHeld);
     x.answerHeld = 0;
   }
 
@@ -297,7 +296,7 @@ export class Relay implements WireHandler {
 
   #bytes(chunk: Buffer): void {
     this.#sample.add(chunk);
-    if (this.#x.headSent) {
+    if (this.#x.outcome.headSent) {
       const part = this.#held?.add(chunk) ?? null;
       if (part !== null) this.#client.write(part);
       return;
@@ -338,28 +337,28 @@ export class Relay implements WireHandler {
     const body = this.#sample.bytes();
     const json = isJson(this.#headers);
     // What nobody can read is for guardrails to refuse, unless another attempt may do better.
-    const must = x.operation.wire.member !== null && (!this.#kept || this.#rescuable);
+    const must = x.request.operation.wire.member !== null && (!this.#kept || this.#rescuable);
     if (must && !json) throw noJson();
     if (json) {
-      const facts = readAnswerFacts(body, this.#sample.cut, saysErrors(x.operation));
+      const facts = readAnswerFacts(body, this.#sample.cut, saysErrors(x.request.operation));
       if (must && facts.broken) throw noJson();
       const whole = this.#rescuable && !this.#sample.cut ? readWhole(body) : null;
-      if (isObject(whole) && this.#isUnfit(flawsOf(x.operation, whole))) return;
-      if (facts.error !== null && !x.headSent) {
+      if (isObject(whole) && this.#isUnfit(flawsOf(x.request.operation, whole))) return;
+      if (facts.error !== null && !x.outcome.headSent) {
         const error = embeddedError(facts.error);
         if (error !== null) {
           this.#answerError(error);
           return;
         }
       }
-      if (facts.error !== null) this.#noteFailure(failureIn(x.operation, facts.error));
-      x.modelAnswered = nameOf(facts.model);
+      if (facts.error !== null) this.#noteFailure(failureIn(x.request.operation, facts.error));
+      x.outcome.modelAnswered = nameOf(facts.model);
       if (facts.usage !== null) this.#meter.see(facts.usage);
-      x.creation?.whole(body, this.#sample.first);
+      x.attempt.creation?.whole(body, this.#sample.first);
     }
     this.#takeUsage();
     if (this.#beside && x.guard !== null) judgeBeside(x, x.guard, this.#answerOf(body));
-    if (x.headSent) {
+    if (x.outcome.headSent) {
       this.#client.endTail(this.#held?.last() ?? []);
       this.#finish({ kind: 'done' });
       return;
@@ -371,7 +370,7 @@ export class Relay implements WireHandler {
 
   /** Nobody has seen anything of the answer, and another attempt may follow. */
   get #rescuable(): boolean {
-    return !this.#x.headSent && (this.#x.again !== null || this.#x.next !== null);
+    return !this.#x.outcome.headSent && this.#x.attempt.mayBeFollowed;
   }
 
   #isUnfit(flaws: Flaws): boolean {
@@ -446,7 +445,7 @@ export class Relay implements WireHandler {
       this.#answerError(read.error);
       return;
     }
-    x.modelAnswered = read.model;
+    x.outcome.modelAnswered = read.model;
     if (read.usage !== null) this.#meter.see(read.usage);
     if (read.error !== null) {
       this.#meter.take(() => 0);
@@ -455,7 +454,7 @@ export class Relay implements WireHandler {
     }
     if (read.made !== null) this.#meter.seeMade(read.made);
     if (this.#rescuable && this.#isUnfit(read.flaws)) return;
-    if (read.created !== null) x.creation?.take(read.created);
+    if (read.created !== null) x.attempt.creation?.take(read.created);
     this.#noteFailure(read.failure);
     this.#takeUsage();
     const parts = new Held(this.#target, JSON_TYPE).whole(read.bytes === null ? raw : [read.bytes]);
@@ -498,7 +497,7 @@ export class Relay implements WireHandler {
 
   /** The framing itself says that the stream failed: an attempt that failed as long as nothing was shown, else a cut. */
   #break(error: SluiceError): void {
-    if (this.#x.headSent || error.kind !== 'provider_error') {
+    if (this.#x.outcome.headSent || error.kind !== 'provider_error') {
       this.#fail(error);
       return;
     }
@@ -537,9 +536,9 @@ export class Relay implements WireHandler {
   }
 
   #send(events: readonly Buffer[]): void {
-    if (!this.#x.headSent) this.#client.start(null, 'text/event-stream');
+    if (!this.#x.outcome.headSent) this.#client.start(null, 'text/event-stream');
     this.#client.write(joined(events));
-    this.#x.shown?.see(events);
+    this.#x.outcome.deliveredPrefix?.see(events);
   }
 
   #complete(failed: boolean, tail: readonly Buffer[]): void {
@@ -551,7 +550,7 @@ export class Relay implements WireHandler {
 
   #endWith(tail: Buffer | null): void {
     const body = tail === null ? [] : [tail];
-    if (this.#x.headSent) this.#client.endTail(body);
+    if (this.#x.outcome.headSent) this.#client.endTail(body);
     else this.#client.endWhole(body, null, 'text/event-stream');
     this.#finish({ kind: 'done' });
   }
@@ -563,7 +562,7 @@ export class Relay implements WireHandler {
     const last = this.#joint === null ? flushed : this.#joint.pass(flushed);
     if (last.length > 0) this.#forward(events, last);
     if (this.#settled || this.#gate?.over) return;
-    if (!events.ended && this.#x.operation.wire.knowsEvents) {
+    if (!events.ended && this.#x.request.operation.wire.knowsEvents) {
       this.#estimateUsage();
       this.#finish({
         kind: 'failed',
@@ -593,7 +592,8 @@ export class Relay implements WireHandler {
   /** Output tokens of which something arrived: pieces of a stream, or the bytes of an answer in one piece. */
   #received(): number {
     if (this.#mode === 'events') return this.#meter.pieces;
-    if (!(this.#x.operation.wire.knowsEvents || passesGeneration(this.#x)) || !isJson(this.#headers)) return 0;
+    const { request } = this.#x;
+    if (!(request.operation.wire.knowsEvents || passesGeneration(request)) || !isJson(this.#headers)) return 0;
     return tokensOf(this.#answerBytes);
   }
 }

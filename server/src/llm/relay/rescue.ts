@@ -16,25 +16,26 @@ export const MAX_ATTEMPTS = 200;
  * beginning of its answer.
  */
 export function mayFollow(x: Exchange, target: Target): boolean {
-  if (!x.headSent) return true;
-  if (x.shown === null || !x.shown.continuable || x.clientGone) return false;
-  const model = target.sends(x.model);
-  return prefillOf(target.bind(x.operation.id, model).binding, model, target.credentials) !== null;
+  if (!x.outcome.headSent) return true;
+  if (x.outcome.deliveredPrefix === null || !x.outcome.deliveredPrefix.continuable || x.clientGone) return false;
+  const model = target.sends(x.request.model);
+  return prefillOf(target.bind(x.request.operation.id, model).binding, model, target.credentials) !== null;
 }
 
 /** What the next attempt goes on from; null: it begins. */
 export function goesOnFrom(x: Exchange): Shown | null {
-  return x.headSent ? x.shown : null;
+  return x.outcome.headSent ? x.outcome.deliveredPrefix : null;
 }
 
 /** Follows what the caller sees, where the config wants a break to be gone on from, something can, and nothing judges it. */
 export function followShown(x: Exchange, target: Target): void {
-  if (x.shown !== null || x.headSent || target.onBreak?.onBreak !== 'continue') return;
-  if ((x.again === null && x.next === null) || (x.guard?.output.length ?? 0) > 0) return;
-  x.shown = new Shown(x.operation.shape);
+  if (x.outcome.deliveredPrefix !== null || x.outcome.headSent || target.onBreak?.onBreak !== 'continue') return;
+  if (!x.attempt.mayBeFollowed || (x.guard?.output.length ?? 0) > 0) return;
+  x.outcome.deliveredPrefix = new Shown(x.request.operation.shape);
 }
 
 /** An attempt has failed. Remembers what broke a stream that was begun: it is what the caller is told in the end. */
 export function noteBreak(x: Exchange, result: AttemptResult): void {
-  if (x.shown !== null && x.headSent && result.kind === 'failed') x.shown.broken ??= result.error;
+  if (x.outcome.deliveredPrefix !== null && x.outcome.headSent && result.kind === 'failed')
+    x.outcome.deliveredPrefix.broken ??= result.error;
 }

@@ -97,12 +97,15 @@ export function namesStatus(codes: ReadonlySet<number>, status: number, code: st
 /** What may follow an attempt that fails unseen. */
 export interface Following {
   /** Further attempts of the same target; null when none is left. */
-  readonly again: Retry | null;
+  readonly retriesLeft: Retry | null;
   /** Whether the next target takes over from an attempt that failed so; null when there is none. */
-  readonly next: ((status: number, code: string | null) => boolean) | null;
+  readonly wouldFallBack: ((status: number, code: string | null) => boolean) | null;
 }
 
 /** Whether an attempt that fails like this is followed by another one. */
-export function isFollowed({ again, next }: Following, status: number, code: string | null): boolean {
-  return (again !== null && namesStatus(again.statusCodes, status, code)) || (next?.(status, code) ?? false);
+export function isFollowed({ retriesLeft, wouldFallBack }: Following, status: number, code: string | null): boolean {
+  return (
+    (retriesLeft !== null && namesStatus(retriesLeft.statusCodes, status, code)) ||
+    (wouldFallBack?.(status, code) ?? false)
+  );
 }

@@ -64,9 +64,9 @@ export class StreamWatch {
     this.#paused = parts.paused;
     this.#expire = parts.expire;
     this.#release = parts.release;
-    this.#known = x.operation.wire.knowsEvents;
+    this.#known = x.request.operation.wire.knowsEvents;
     this.#guarded = x.guard?.output.some(insists) ?? false;
-    this.#kept = x.again !== null || x.next !== null ? [] : null;
+    this.#kept = x.attempt.retriesLeft !== null || x.attempt.wouldFallBack !== null ? [] : null;
     const { clock } = x.services;
     const left = target.limits.firstTokenMs - (clock.monotonic() - parts.started);
     this.#deadline = deadlinesOf(clock).start(Math.max(0, left), this.#onDeadline);
@@ -88,7 +88,7 @@ export class StreamWatch {
       }
       const body = this.#known ? this.#bodyOf(event) : isSilent(event) ? null : NOTHING_KNOWN;
       if (body === null) continue;
-      alive ||= this.#content && !this.#x.operation.wire.isPing(body);
+      alive ||= this.#content && !this.#x.request.operation.wire.isPing(body);
       this.#note(body);
       this.#tokens += this.#content ? piecesOf(event) : 0;
     }
@@ -103,23 +103,28 @@ export class StreamWatch {
 
   /** The stream has ended by these events, or without them. What the attempt fails with, if another one follows. */
   verdict(tail: readonly Buffer[], failed: boolean): ProviderError | SluiceError | null {
-    const { headSent, again, next } = this.#x;
-    const { wire } = this.#x.operation;
+    const {
+      outcome: { headSent },
+      attempt: { retriesLeft: again, wouldFallBack: next },
+    } = this.#x;
+    const { wire } = this.#x.request.operation;
     // An attempt that goes on with what was shown has kept its own part back.
-    if (headSent && this.#kept === null) return failed && this.#x.shown?.continuable ? this.#broken(tail) : null;
+    if (headSent && this.#kept === null)
+      return failed && this.#x.outcome.deliveredPrefix?.continuable ? this.#broken(tail) : null;
     const followed = again !== null || next !== null;
     if (!followed && (failed || !this.#known || this.#content || this.#told)) return null;
     for (const event of tail) {
       const body = this.#known ? this.#bodyOf(event) : null;
       if (body === null) continue;
       const error = failed ? wire.errorIn(body) : null;
-      if (error !== null) return isFollowed(this.#x, error.status, error.code) ? error : null;
+      if (error !== null) return isFollowed(this.#x.attempt, error.status, error.code) ? error : null;
       this.#note(body);
     }
-    if (this.#filtered && followed) return isFollowed(this.#x, filtered.status, filtered.code) ? filtered : null;
+    if (this.#filtered && followed)
+      return isFollowed(this.#x.attempt, filtered.status, filtered.code) ? filtered : null;
     if (failed || (this.#known && !this.#content && !this.#told)) {
       const error = new SluiceError('upstream_invalid', 'The provider ended the stream without an answer.');
-      return !failed || isFollowed(this.#x, error.status, error.code) ? error : null;
+      return !failed || isFollowed(this.#x.attempt, error.status, error.code) ? error : null;
     }
     return null;
   }
@@ -128,8 +133,8 @@ export class StreamWatch {
   #broken(tail: readonly Buffer[]): SluiceError | null {
     for (const event of tail) {
       const body = bodyOf(event);
-      const error = body == null ? null : this.#x.operation.wire.errorIn(body);
-      if (error === null || !isFollowed(this.#x, error.status, error.code)) continue;
+      const error = body == null ? null : this.#x.request.operation.wire.errorIn(body);
+      if (error === null || !isFollowed(this.#x.attempt, error.status, error.code)) continue;
       const { message, status, type, code } = error;
       return new SluiceError('provider_error', withoutSecrets(message, this.#target.sent), {
         status,
@@ -163,7 +168,7 @@ export class StreamWatch {
   }
 
   #note(body: JsonObject): void {
-    const { wire } = this.#x.operation;
+    const { wire } = this.#x.request.operation;
     this.#told ||= wire.tellsEnd(body);
     this.#filtered ||= wire.isFiltered(body);
     if (this.#content || !wire.says(body)) return;
@@ -188,7 +193,7 @@ export class StreamWatch {
   readonly #onDeadline = (): void => {
     const { firstTokenMs, quietMs } = this.#target.limits;
     if (this.#paused()) this.#deadline.reset(quietMs);
-    else if (this.#content) this.#expire(silent(quietMs, this.#x.headSent));
+    else if (this.#content) this.#expire(silent(quietMs, this.#x.outcome.headSent));
     else
       this.#expire(
         new SluiceError('timeout', `The provider's stream had no content within ${firstTokenMs} ms.`, {
@@ -208,8 +213,9 @@ export function silent(ms: number, shown: boolean): SluiceError {
 
 /** What failed the call, as it stands to the answer. */
 export function asSeen(x: Exchange, { limits }: Target, error: SluiceError): SluiceError {
-  if (error.kind === 'upstream_idle') return silent((x.stream ? limits.stream : limits.whole).idleMs, x.headSent);
-  if (!x.headSent || error.kind !== 'upstream_unreachable') return error;
+  if (error.kind === 'upstream_idle')
+    return silent((x.attempt.stream ? limits.stream : limits.whole).idleMs, x.outcome.headSent);
+  if (!x.outcome.headSent || error.kind !== 'upstream_unreachable') return error;
   return new SluiceError('upstream_cut', 'The provider cut the connection before the answer was complete.', {
     detail: error.detail ?? error.message,
   });

@@ -38,26 +38,26 @@ export function flawsOf(operation: Operation, body: JsonObject): Flaws {
 export function unfit(x: Exchange, flaws: Flaws): ProviderError | SluiceError | null {
   if (flaws.missing !== null) {
     const error = new SluiceError('upstream_invalid', `The provider's answer has no "${flaws.missing}".`);
-    if (isFollowed(x, error.status, error.code)) return error;
+    if (isFollowed(x.attempt, error.status, error.code)) return error;
   }
   const { failure } = flaws;
-  if (failure !== null) return isFollowed(x, failure.status, failure.code) ? failure : null;
-  return flaws.filtered && isFollowed(x, filtered.status, filtered.code) ? filtered : null;
+  if (failure !== null) return isFollowed(x.attempt, failure.status, failure.code) ? failure : null;
+  return flaws.filtered && isFollowed(x.attempt, filtered.status, filtered.code) ? filtered : null;
 }
 
 /** The answer goes to the caller as it came, and the provider failed: so says the record. `null`: it did not say why. */
 export function recordFailure(x: Exchange, target: Target, error: ProviderError | null): void {
   const found = error === null ? null : withoutSecrets(error.message, target.sent);
-  x.outcome = 'failed';
-  x.errorCode = (error?.code ?? 'upstream_stream_error').slice(0, 100);
-  x.errorMessage = (found ?? 'The provider ended the stream with an error event.').slice(0, 500);
+  x.outcome.result = 'failed';
+  x.outcome.errorCode = (error?.code ?? 'upstream_stream_error').slice(0, 100);
+  x.outcome.errorMessage = (found ?? 'The provider ended the stream with an error event.').slice(0, 500);
 }
 
 /** The error that the last events of a stream tell. */
 export function errorAmong(x: Exchange, events: readonly Buffer[]): ProviderError | null {
   for (const event of events) {
     const body = parsed(parseEvent(event));
-    const error = body === null ? null : named(x.operation.wire.errorIn(body), body);
+    const error = body === null ? null : named(x.request.operation.wire.errorIn(body), body);
     if (error !== null) return error;
   }
   return null;

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import { testExchange } from '../../../test/support/exchange.ts';
 import { TestClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
 import type { Config } from '../../resources/configs/schema.ts';
@@ -26,7 +27,7 @@ describe('a draw', () => {
   });
 
   it('falls back to targets that are left out when none is left, and still not to one without a weight', async () => {
-    const x = { services: { random: () => 0.99 } } as unknown as Exchange;
+    const x = testExchange({}, { random: () => 0.99 });
     const node = nodeOf([1, 0]);
     const { pick } = await balance(x, node, 'c', ({ weight }) => weight === 0);
     expect(pick.path).toBe('config.targets[0]');
@@ -43,17 +44,12 @@ describe('sessions', () => {
     cache = memoryCache({ clock, maxBytes: 1_000_000 });
   });
 
-  const of = (user: string, more: object = {}) =>
-    ({
-      id: 'r',
-      metadata: { user },
-      walk: null,
-      body: Buffer.from('{}'),
-      request: { url: '/' },
-      dryRun: false,
-      services: { cache, clock, log: silentLog, random: () => 0 },
-      ...more,
-    }) as unknown as Exchange;
+  const of = (user: string, dryRun = false) => {
+    const x = testExchange({ url: '/', body: Buffer.from('{}') }, { cache, clock, log: silentLog, random: () => 0 });
+    x.request.metadata = { user };
+    x.request.dryRun = dryRun;
+    return x;
+  };
   const any = () => true;
   const pathOf = async (x: Exchange, node: BalanceNode, mayCall: (target: RouteNode) => boolean = any, place = 'c') =>
     (await balance(x, node, place, mayCall)).pick.path;
@@ -102,7 +98,7 @@ describe('sessions', () => {
       close: () => inner.close(),
     };
     const node = nodeOf([1, 1], TTL);
-    const dry = await pathOf(of('one', { dryRun: true }), node);
+    const dry = await pathOf(of('one', true), node);
     expect(kept).toEqual([]);
     expect(await pathOf(of('one'), node)).toBe(dry);
     expect(kept).toEqual([dry.slice(-2, -1)]);

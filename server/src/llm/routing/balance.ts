@@ -61,12 +61,12 @@ async function stuck(
     const before = known === null ? undefined : node.targets[Number(known.toString('latin1'))];
     if (before !== undefined && targets.includes(before)) return { pick: before, by: 'session' };
   } catch (error) {
-    log.warn('the cache could not be asked for a session', { request_id: x.id, error: String(error) });
+    log.warn('the cache could not be asked for a session', { request_id: x.request.id, error: String(error) });
   }
   const window = Math.floor(clock.now() / ttlMs);
   const hash = createHash('sha256').update(`${key} ${window}`).digest();
   const pick = draw(targets, hash.readUInt32BE(0) / 2 ** 32);
-  if (!x.dryRun)
+  if (!x.request.dryRun)
     cache
       .set(key, Buffer.from(String(node.targets.indexOf(pick)), 'latin1'), ttlMs)
       .catch((error: unknown) => log.warn('a session could not be kept', { error: String(error) }));

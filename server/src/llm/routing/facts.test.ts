@@ -1,22 +1,17 @@
 import { describe, expect, it } from 'vitest';
+import { testExchange } from '../../../test/support/exchange.ts';
 import { scanJson } from '../../kernel/json-scan.ts';
-import type { Exchange } from '../exchange.ts';
 import { factsOf } from './facts.ts';
 
 /** Facts of a request with this body and these headers. */
 function facts(text: string, headers: Record<string, string> = {}, metadata: Record<string, string> | null = null) {
   const body = Buffer.from(text);
   const params = Object.keys(JSON.parse(text) as object);
-  const x = {
-    metadata,
-    body,
-    scan: scanJson(body, ['model']),
-    walk: null,
-    credentialHeader: 'x-own-key',
-    request: { url: '/v1/messages?beta=true&x=/v1/other' },
-    header: (name: string) => headers[name],
-  };
-  return factsOf(x as unknown as Exchange, [...params, 'toString']);
+  const x = testExchange({ url: '/v1/messages?beta=true&x=/v1/other', headers, body });
+  x.request.metadata = metadata;
+  x.request.credentialHeader = 'x-own-key';
+  x.attempt.scan = scanJson(body, ['model']);
+  return factsOf(x, [...params, 'toString']);
 }
 
 describe('what conditions see of a request', () => {

@@ -12,23 +12,27 @@ const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
  * body as it came.
  */
 export function factsOf(x: Exchange, params: readonly string[]): QueryFacts {
-  const { metadata } = x;
+  const {
+    request: { metadata },
+  } = x;
   let scanned: ScanResult | null | undefined;
   /** Conditions ask for the same few again and again, and a text may be long. */
   const read = new Map<string, Primitive | undefined>();
-  const body = x.walk?.body ?? x.body;
+  const body = x.walk?.body ?? x.attempt.body;
   return {
     metadata: (name) => (metadata !== null && Object.hasOwn(metadata, name) ? metadata[name] : undefined),
     param(name) {
-      if (scanned === undefined) scanned = x.scan === null ? null : scanJson(body, params);
+      if (scanned === undefined) scanned = x.attempt.scan === null ? null : scanJson(body, params);
       if (scanned === null) return undefined;
       if (!read.has(name)) read.set(name, memberOf(body, scanned, name));
       return read.get(name);
     },
     // Credentials are nothing to route by.
     header: (name) =>
-      isCredentialHeader(name) || signIn.has(name) || name === x.credentialHeader ? undefined : x.header(name),
-    pathname: pathOnly(x.request.url ?? ''),
+      isCredentialHeader(name) || signIn.has(name) || name === x.request.credentialHeader
+        ? undefined
+        : x.request.header(name),
+    pathname: pathOnly(x.request.incoming.url ?? ''),
     searched: x.walk?.searched ?? { work: 0 },
   };
 }

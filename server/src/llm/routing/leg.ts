@@ -23,10 +23,10 @@ export function beginLeg(x: Exchange, target: Target): Leg {
     reservation: null,
     held: null,
     counts: [],
-    spentBefore: x.spent?.length ?? 0,
-    triesBefore: x.tries,
+    spentBefore: x.outcome.spent?.length ?? 0,
+    triesBefore: x.outcome.attemptCount,
   };
-  x.leg = leg;
+  x.limits.leg = leg;
   return leg;
 }
 
@@ -36,10 +36,12 @@ export function beginLeg(x: Exchange, target: Target): Leg {
  * @param answered whether the caller gets its answer
  */
 export function endLeg(x: Exchange, walk: Walk, answered: boolean): void {
-  const { leg } = x;
+  const {
+    limits: { leg },
+  } = x;
   if (leg === null) return;
-  x.leg = null;
-  const tried = x.tries > leg.triesBefore || x.caching?.hit != null;
+  x.limits.leg = null;
+  const tried = x.outcome.attemptCount > leg.triesBefore || x.attempt.caching?.hit != null;
   if (tried) for (const id of leg.counts) walk.counted.add(id);
   const booked = bookUse(x, partsOf(x).slice(leg.spentBefore), tried, answered);
   const { cost, tokens } = booked.used;

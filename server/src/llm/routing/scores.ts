@@ -64,7 +64,7 @@ function scored(
 ): ScoredTarget {
   const { config, breaker, path, weight } = leaf;
   const { slug, raw } = namedBy(x, config, modelSlug);
-  const stored = slug === null ? undefined : x.snapshot?.providers.get(slug);
+  const stored = slug === null ? undefined : x.request.snapshot?.providers.get(slug);
   const health = breaker === null ? null : x.services.breakers.healthOf(`${walk.place} ${path}`, breaker);
   const left = health?.state === 'open' && why === 'not_drawn' ? 'breaker_open' : why;
   const model = modelOf(x, config);
@@ -83,6 +83,6 @@ function scored(
 function modelOf(x: Exchange, config: Leaf['config']): string {
   const overrides = (config.override_params ?? null) as JsonObject | null;
   const defaults = (config.default_params ?? null) as JsonObject | null;
-  const model = modelUnder({ overrides, defaults, drops: null, dropNames: [] }, x.model);
+  const model = modelUnder({ overrides, defaults, drops: null, dropNames: [] }, x.request.model);
   return model.startsWith('@') ? model.slice(model.indexOf('/') + 1) : model;
 }

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { testExchange } from '../../../test/support/exchange.ts';
 import { anyRedis, redisMissing } from '../../../test/support/redis.ts';
 import { systemClock, TestClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
@@ -7,7 +8,6 @@ import type { Config } from '../../resources/configs/schema.ts';
 import { memoryCache } from '../../store/memory/cache.ts';
 import type { Cache } from '../../store/ports.ts';
 import { openRedis, type RedisStore } from '../../store/redis/redis.ts';
-import type { Exchange } from '../exchange.ts';
 import type { AttemptResult } from '../relay/answered.ts';
 import { Breakers } from './breaker.ts';
 import { type Leaf, type RouteNode, routeOf } from './route.ts';
@@ -36,18 +36,10 @@ class Node {
   async walk(config: Config, user: string | null, call: (path: string) => Promise<number> | number): Promise<string[]> {
     const { clock, breakers, cache } = this;
     const called: string[] = [];
-    const x = {
-      services: { clock, breakers, cache, random: () => this.random, log: { warn: () => {} }, notes: silentNotes },
-      metadata: user === null ? null : { user },
-      request: { url: '/v1/chat/completions', rawHeaders: [] },
-      callerToken: null,
-      attempts: [],
-      header: () => undefined,
-      scan: null,
-      body: Buffer.alloc(0),
-      status: 200,
-      next: null,
-    } as unknown as Exchange;
+    const random = () => this.random;
+    const x = testExchange({}, { clock, breakers, cache, random, log: silentLog, notes: silentNotes });
+    x.request.metadata = user === null ? null : { user };
+    x.outcome.status = 200;
     const walk = newWalk(x, routeOf(config), 'ws v1');
     x.walk = walk;
     const run = async (leaf: Leaf): Promise<AttemptResult> => {
@@ -56,7 +48,7 @@ class Node {
       called.push(leaf.path);
       const status = await call(leaf.path);
       told?.({ status, late: false });
-      x.status = status;
+      x.outcome.status = status;
       return DONE;
     };
     await plannedLeaves(x, walk, walk.route.root);

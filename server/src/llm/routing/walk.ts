@@ -59,9 +59,9 @@ export function newWalk(x: Exchange, route: Route, place: string): Walk {
     route,
     place,
     breakers: breakersAt(x, route, place),
-    body: x.body,
-    scan: x.scan,
-    stream: x.stream,
+    body: x.attempt.body,
+    scan: x.attempt.scan,
+    stream: x.attempt.stream,
     picks: new Map(),
     targets: new Map(),
     judged: new Map(),
@@ -87,9 +87,9 @@ const MAX_LOOKS = 3;
 function breakersAt(x: Exchange, route: Route, place: string): string {
   if (!route.hasBreakers) return place;
   const own = ownSettings(x);
-  if (own.length === 0 && x.callerToken === null) return place;
+  if (own.length === 0 && x.request.callerToken === null) return place;
   return `${place} ${createHash('sha256')
-    .update(JSON.stringify([own, x.callerToken]))
+    .update(JSON.stringify([own, x.request.callerToken]))
     .digest('base64url')}`;
 }
 
@@ -113,7 +113,7 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
     return walkNode(x, walk, walker, pick instanceof Promise ? await pick : pick);
   }
   if (node.kind === 'conditional') return walkNode(x, walk, walker, selected(x, node));
-  const outer = x.next;
+  const outer = x.attempt.wouldFallBack;
   const targets = ableOf(x, walk, node);
   const ignored = !targets.some((target) => mayCall(x, walk, target));
   const [first] = targets;
@@ -145,7 +145,9 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
     }
     const codes = child.onStatusCodes ?? node.statusCodes;
     const more = i < targets.length - 1;
-    x.next = more ? (status, code) => asksForNext(codes, status, code) || outer?.(status, code) === true : outer;
+    x.attempt.wouldFallBack = more
+      ? (status, code) => asksForNext(codes, status, code) || outer?.(status, code) === true
+      : outer;
     result = await walkNode(x, walk, walker, child);
     if (goesOn(x, result, codes)) continue;
     const stopped = more ? stoppedBy(x, result, codes) : null;
@@ -168,9 +170,10 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
  * to end ends.
  */
 function goesOn(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> | null): boolean {
-  if (x.clientGone || (x.headSent && x.shown?.continuable !== true)) return false;
-  if (x.attempts.length >= MAX_ATTEMPTS) return false;
-  if (result.kind === 'done') return !x.dryRun && !x.headSent && asksForNext(codes, x.status, null);
+  if (x.clientGone || (x.outcome.headSent && x.outcome.deliveredPrefix?.continuable !== true)) return false;
+  if (x.outcome.attempts.length >= MAX_ATTEMPTS) return false;
+  if (result.kind === 'done')
+    return !x.request.dryRun && !x.outcome.headSent && asksForNext(codes, x.outcome.status, null);
   if (result.kind === 'failed') {
     const { kind } = result.error;
     // Told as an answer, a refusal is one.
@@ -181,12 +184,13 @@ function goesOn(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> |
 
 /** Why a failure is not followed by the next target, in words; null for an answer that went well. */
 function stoppedBy(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> | null): string | null {
-  if (x.dryRun || (result.kind === 'done' && x.status < 400)) return null;
+  if (x.request.dryRun || (result.kind === 'done' && x.outcome.status < 400)) return null;
   if (x.clientGone) return 'the caller left';
-  if (x.headSent && x.shown?.continuable !== true) return 'the caller has seen a part of the answer';
-  if (x.attempts.length >= MAX_ATTEMPTS) return `${MAX_ATTEMPTS} attempts were made`;
+  if (x.outcome.headSent && x.outcome.deliveredPrefix?.continuable !== true)
+    return 'the caller has seen a part of the answer';
+  if (x.outcome.attempts.length >= MAX_ATTEMPTS) return `${MAX_ATTEMPTS} attempts were made`;
   if (codes === null) return result.kind === 'failed' ? result.error.message : null;
-  const [status] = result.kind === 'done' ? [x.status] : outcomeOf(result);
+  const [status] = result.kind === 'done' ? [x.outcome.status] : outcomeOf(result);
   return codes.has(status) ? null : `${status} is not in on_status_codes [${[...codes].join(', ')}]`;
 }
 
@@ -269,15 +273,22 @@ function selected(x: Exchange, node: ConditionalNode): RouteNode {
 function leftOut(x: Exchange, targets: readonly RouteNode[]): Pick<RouteDecision, 'left_out'> {
   if (targets.length === 0) return {};
   const out = targets.map(({ path }) => path);
-  const { principal } = x;
+  const {
+    request: { principal },
+  } = x;
   const caller = { organisation_id: principal?.organisationId, workspace_id: principal?.workspaceId };
-  x.services.notes('breaker', { request_id: x.id, ...caller, config: x.plan?.config?.slug ?? null, targets: out });
+  x.services.notes('breaker', {
+    request_id: x.request.id,
+    ...caller,
+    config: x.request.plan?.config?.slug ?? null,
+    targets: out,
+  });
   return { left_out: out };
 }
 
 /** Why what a target answered is not given; `path` is the target's. */
 function reasonOf(x: Exchange, result: AttemptResult, path = ''): string {
-  const [status, code] = result.kind === 'done' ? [x.status, null] : outcomeOf(result);
+  const [status, code] = result.kind === 'done' ? [x.outcome.status, null] : outcomeOf(result);
   return `${path} failed with status ${status}${code === null ? '' : ` (${code})`}`;
 }
 

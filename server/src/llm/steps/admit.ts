@@ -12,8 +12,10 @@ import { modelUnder } from '../shaping.ts';
  * request that may go to several targets only what is the same for all: `admitTarget` asks for the rest.
  */
 export function admit(x: Exchange): void | Promise<void> {
-  const { principal, snapshot } = x;
-  if (x.dryRun || principal === null || snapshot === null) return;
+  const {
+    request: { principal, snapshot },
+  } = x;
+  if (x.request.dryRun || principal === null || snapshot === null) return;
   const entities = entitiesOf(x, x.walk === null ? 'all' : 'request');
   if (entities.length === 0) return;
   return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x, reservation));
@@ -21,14 +23,16 @@ export function admit(x: Exchange): void | Promise<void> {
 
 /** `request`: without what only one target of several is limited by. */
 export function entitiesOf(x: Exchange, scope: 'all' | 'request'): LimitedEntity[] {
-  const { principal, snapshot } = x;
+  const {
+    request: { principal, snapshot },
+  } = x;
   const entities: LimitedEntity[] = [];
   if (principal === null || snapshot === null) return entities;
   const owner = principal.rateLimits.length > 0 ? limitOwner(principal) : null;
   const own = owner === null ? null : limitedEntity(owner.kind, owner.id, owner.label, principal.rateLimits);
   if (own !== null) entities.push(own);
   if (snapshot.limited !== null) entities.push(snapshot.limited);
-  const stored = scope === 'all' ? x.target?.stored : null;
+  const stored = scope === 'all' ? x.attempt.target?.stored : null;
   if (stored) entities.push(...stored.limited);
   if (snapshot.ratePolicies.llm !== null) addPolicies(snapshot.ratePolicies.llm, factsOf(x), entities, scope);
   return entities;
@@ -42,11 +46,11 @@ export function limitOwner(principal: Principal): { kind: 'key' | 'token'; id: s
 }
 
 function keep(x: Exchange, reservation: Reservation): void {
-  x.quota = reservation.quota;
+  x.limits.quota = reservation.quota;
   if (x.walk !== null) x.walk.quota = reservation.quota;
-  x.limits = { rates_at: reservation.at };
+  x.limits.facts = { rates_at: reservation.at };
   if (reservation.refusal !== null) throw reservation.refusal;
-  x.reservation = reservation;
+  x.limits.reservation = reservation;
 }
 
 /**
@@ -54,8 +58,10 @@ function keep(x: Exchange, reservation: Reservation): void {
  * the request. Throws the refusal.
  */
 export function admitTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise<void> {
-  const { snapshot } = x;
-  if (x.dryRun || snapshot === null) return;
+  const {
+    request: { snapshot },
+  } = x;
+  if (x.request.dryRun || snapshot === null) return;
   const entities: LimitedEntity[] = [...(leg.target.stored?.limited ?? [])];
   if (snapshot.ratePolicies.llm !== null) {
     const own: LimitedEntity[] = [];
@@ -70,9 +76,9 @@ export function admitTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise<v
   }
   if (entities.length === 0) return;
   return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => {
-    x.quota = tighter(walk.quota, reservation.quota);
-    x.limits ??= {};
-    x.limits.rates_at ??= reservation.at;
+    x.limits.quota = tighter(walk.quota, reservation.quota);
+    x.limits.facts ??= {};
+    x.limits.facts.rates_at ??= reservation.at;
     if (reservation.refusal !== null) throw reservation.refusal;
     leg.reservation = reservation;
   });
@@ -88,16 +94,19 @@ function tighter(a: Quota | null, b: Quota): Quota {
 
 /** What policies see of a request before it is sent. */
 export function factsOf(x: Exchange): Facts {
-  const { principal, snapshot, target } = x;
+  const {
+    request: { principal, snapshot },
+    attempt: { target },
+  } = x;
   return requestFacts({
     workspaceId: snapshot?.workspaceId ?? '',
     organisationId: snapshot?.organisationId ?? '',
     keyId: principal?.keyId ?? null,
     provider: target?.provider.id ?? null,
     slug: target?.stored?.slug ?? null,
-    config: x.plan?.config?.slug ?? null,
-    model: modelUnder(target?.shaping ?? null, x.model),
-    requestType: x.operation.requestType,
-    metadata: x.metadata,
+    config: x.request.plan?.config?.slug ?? null,
+    model: modelUnder(target?.shaping ?? null, x.request.model),
+    requestType: x.request.operation.requestType,
+    metadata: x.request.metadata,
   });
 }

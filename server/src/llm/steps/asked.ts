@@ -6,17 +6,19 @@ import { budgetsOf, reserve } from './reserve.ts';
 
 /** Those of its target included, where it has several. `rate_limit policy:<id>`, in the order in which they are asked. */
 export function limitsAsked(x: Exchange): string[] {
-  const { plan, principal, snapshot } = x;
+  const {
+    request: { plan, principal, snapshot },
+  } = x;
   if (plan === null || principal === null || snapshot === null) return [];
   const purpose = plan.route?.purpose ?? null;
   const out: string[] = [];
   // Beyond what all requests of the plan are asked for, targets of several have limits of their own.
-  const counted = purpose !== null && purpose !== 'reads' && countsRates(snapshot, x.target);
+  const counted = purpose !== null && purpose !== 'reads' && countsRates(snapshot, x.attempt.target);
   if (counted || plan.steps.includes(admit)) {
     for (const { kind, id, policy } of entitiesOf(x, 'all')) out.push(`rate_limit ${kind}:${policy?.id ?? id}`);
   }
-  if (plan.steps.includes(reserve) || (purpose === 'uses' && countsUse(snapshot, x.target))) {
-    for (const { ownerKind, ownerId } of budgetsOf(x, x.target?.stored ?? null, () => factsOf(x)))
+  if (plan.steps.includes(reserve) || (purpose === 'uses' && countsUse(snapshot, x.attempt.target))) {
+    for (const { ownerKind, ownerId } of budgetsOf(x, x.attempt.target?.stored ?? null, () => factsOf(x)))
       out.push(`usage_limit ${ownerKind}:${ownerId}`);
   }
   return out;

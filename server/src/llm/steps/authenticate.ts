@@ -12,29 +12,29 @@ const CREDENTIALS = ['x-gateway-api-key', 'authorization', 'x-api-key'] as const
  * Anthropic clients when it holds a gateway key. What is left of the two is the caller's own provider token.
  */
 export function authenticate(x: Exchange): void | Promise<void> {
-  if (x.refusal !== null) throw x.refusal;
+  if (x.request.refusal !== null) throw x.request.refusal;
   // A console session and the key of a batch are authenticated before the exchange is made.
-  if (x.principal !== null) return authorise(x, x.principal);
+  if (x.request.principal !== null) return authorise(x, x.request.principal);
   refuseRepeated(x);
-  const own = x.header('x-gateway-api-key');
-  const bearer = bearerOf(x.header('authorization'));
-  const apiKey = x.header('x-api-key');
+  const own = x.request.header('x-gateway-api-key');
+  const bearer = bearerOf(x.request.header('authorization'));
+  const apiKey = x.request.header('x-api-key');
   let token: string;
   if (own !== undefined) {
     token = own;
-    x.callerToken = foreign(bearer) ?? foreign(apiKey);
+    x.request.callerToken = foreign(bearer) ?? foreign(apiKey);
   } else if (bearer !== null && (bearer.startsWith('slc_') || !apiKey?.startsWith('slc_'))) {
     token = bearer;
-    x.credentialHeader = 'authorization';
-    x.callerToken = foreign(apiKey);
+    x.request.credentialHeader = 'authorization';
+    x.request.callerToken = foreign(apiKey);
   } else if (apiKey?.startsWith('slc_')) {
     token = apiKey;
-    x.credentialHeader = 'x-api-key';
-    x.callerToken = foreign(bearer);
+    x.request.credentialHeader = 'x-api-key';
+    x.request.callerToken = foreign(bearer);
   } else {
-    throw new SluiceError('unauthenticated', noCredential(x.request.headers));
+    throw new SluiceError('unauthenticated', noCredential(x.request.incoming.headers));
   }
-  const principal = x.services.authenticator.authenticate(token, clientAddress(x.request));
+  const principal = x.services.authenticator.authenticate(token, clientAddress(x.request.incoming));
   if (principal instanceof Promise) return principal.then((known) => authorise(x, known));
   authorise(x, principal);
 }
@@ -51,11 +51,11 @@ const UNBOUND: Partial<Record<Principal['kind'], string>> = {
 };
 
 function authorise(x: Exchange, principal: Principal): void {
-  x.principal = principal;
+  x.request.principal = principal;
   if (principal.workspaceId === null || principal.kind === 'operator') {
     const given = UNBOUND[principal.kind] ?? 'an organisation key';
     const wanted =
-      x.operation.family === 'proxy'
+      x.request.operation.family === 'proxy'
         ? 'Sluice has no such path, and to pass it on to a provider it needs a key bound to a workspace'
         : 'Inference needs a key bound to a workspace';
     throw (
@@ -68,7 +68,7 @@ function authorise(x: Exchange, principal: Principal): void {
   }
   const scopes = principal.scopes;
   if (scopes.has('completions.write')) return;
-  const { readScopes } = x.operation;
+  const { readScopes } = x.request.operation;
   if (readScopes.some((scope) => scopes.has(scope))) return;
   const mistaken = misspelt(x);
   if (mistaken !== null) throw mistaken;
@@ -82,7 +82,7 @@ function bearerOf(value: string | undefined): string | null {
 
 /** Node joins or drops repeated headers; two credentials must never be read as one. */
 function refuseRepeated(x: Exchange): void {
-  const raw = x.request.rawHeaders;
+  const raw = x.request.incoming.rawHeaders;
   let seen = 0;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] ?? '';

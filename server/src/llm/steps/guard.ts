@@ -28,9 +28,9 @@ import { isManaged } from './objects.ts';
  * cannot look at what the request says, or what its answer will say, refuses it; so does a change that cannot be sent.
  */
 export function guard(x: Exchange): void | Promise<void> {
-  const plan = x.plan?.guard;
+  const plan = x.request.plan?.guard;
   if (plan == null) return;
-  const turn = largeTurn(x, x.body.length);
+  const turn = largeTurn(x, x.attempt.body.length);
   return turn === undefined ? guardBy(x, plan) : turn.then(() => guardBy(x, plan));
 }
 
@@ -57,14 +57,16 @@ export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardP
   x.guard ??= new Guarded(x, plan);
   const guarded = x.guard;
   guarded.turnTo(plan);
-  const { target } = x;
-  const asked = `${target?.provider.id} ${modelUnder(target?.shaping ?? null, x.model)}`;
+  const {
+    attempt: { target },
+  } = x;
+  const asked = `${target?.provider.id} ${modelUnder(target?.shaping ?? null, x.request.model)}`;
   const known = walk.judged.get(shape);
   const from = alreadyJudged(known, plan.input, asked);
   if (known !== undefined && from > 0) {
-    x.body = known.body;
-    x.scan = known.scan;
-    x.shaped = known.changed;
+    x.attempt.body = known.body;
+    x.attempt.scan = known.scan;
+    x.attempt.shaped = known.changed;
     guarded.before = plan.input.slice(0, from).flatMap((one) => known.said.get(one)?.result ?? []);
     guarded.failed = guarded.before.some(({ verdict }) => !verdict);
     const { denied } = known;
@@ -75,7 +77,7 @@ export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardP
       throw denial(guarded);
     }
   }
-  const body = x.body;
+  const body = x.attempt.body;
   return judge(x, guarded, plan, plan.input.slice(from), (outcome, request) => {
     const before = guarded.before;
     const failed = guarded.failed;
@@ -88,9 +90,9 @@ export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardP
           from,
           results: outcome.results,
           asked,
-          body: x.body,
-          scan: x.scan,
-          changed: x.shaped || x.body !== body,
+          body: x.attempt.body,
+          scan: x.attempt.scan,
+          changed: x.attempt.shaped || x.attempt.body !== body,
         }),
       );
     try {
@@ -121,7 +123,7 @@ function judge(
     list.some(({ actions }) => actions.async),
   );
   readable(list, request);
-  if (x.dryRun) return;
+  if (x.request.dryRun) return;
   const subject = request.view('all', null);
   const outcome = runGuardrails(list, subject, {
     outside: guarded.outside,
@@ -159,13 +161,13 @@ function judging(list: readonly Guardrail[], view: InputView, x: Exchange): read
 
 function coverOutput(x: Exchange, guarded: Guarded, { output }: GuardPlan): void {
   if (output.length === 0) return;
-  const stream = x.stream || asksForStream(x);
-  if (x.operation.gives === 'state' || outputCovered(x.operation, stream)) return;
+  const stream = x.attempt.stream || asksForStream(x);
+  if (x.request.operation.gives === 'state' || outputCovered(x.request.operation, stream)) return;
   const refusing = output.find((guardrail) => insists(guardrail) && readsTexts(guardrail, 'output'));
   if (refusing === undefined) return;
-  const refusal = notCovered(refusing, `what ${x.operation.id} answers${stream ? ' as a stream' : ''}`);
+  const refusal = notCovered(refusing, `what ${x.request.operation.id} answers${stream ? ' as a stream' : ''}`);
   // Of what Sluice keeps, the lines that it ran itself were judged.
-  if (x.operation.family !== 'job' || !isManaged(x)) throw refusal;
+  if (x.request.operation.family !== 'job' || !isManaged(x)) throw refusal;
   guarded.unjudged = refusal;
 }
 
@@ -181,7 +183,7 @@ function readable(list: readonly Guardrail[], request: GuardedRequest): void {
 }
 
 /** What has no body, as a stored response, is asked for as a stream by its address. */
-function asksForStream({ operation, request }: Exchange): boolean {
+function asksForStream({ request: { operation, incoming: request } }: Exchange): boolean {
   if (!operation.streams || operation.body !== 'none') return false;
   return new URLSearchParams((request.url ?? '').split('?')[1] ?? '').get('stream') === 'true';
 }
@@ -200,9 +202,7 @@ function take(guarded: Guarded, request: GuardedRequest, outcome: Outcome): void
   }
 }
 
-/** Only accepted requests count in rate limits, and those came first. */
 function refuse(x: Exchange, error: unknown): never {
-  if (x.reservation !== null) x.quota = x.reservation.release();
-  x.reservation = null;
+  x.limits.release();
   throw error;
 }

@@ -2,5 +2,5 @@ import type { Exchange } from '../exchange.ts';
 
 /** A complete answer goes into the cache that was asked for it, which nobody waits for. */
 export function keepAnswer(x: Exchange): void {
-  if (x.caching !== null) x.services.answers.keep(x, x.caching);
+  if (x.attempt.caching !== null) x.services.answers.keep(x, x.attempt.caching);
 }

@@ -6,7 +6,11 @@ import type { Exchange } from '../exchange.ts';
  * that is in the store: its reader may name the object at once. Else it is written behind, for the day the account is shared.
  */
 export function noteOwner(x: Exchange): void | Promise<void> {
-  const { creation, target, principal, services } = x;
+  const {
+    attempt: { creation, target },
+    request: { principal },
+    services,
+  } = x;
   if (creation === null || creation.made.length === 0 || target?.stored == null || principal === null) return;
   const noted = services.owners.note({
     tenant: tenantOf(principal),

@@ -28,19 +28,19 @@ const NOTHING: ReadonlySet<string> = new Set();
 
 /** Whether the request is about Sluice's own files, jobs and batches by its headers or by the id in its path. */
 export function isManaged(x: Exchange): boolean {
-  if (x.header('x-gateway-provider') === 'gateway') return true;
-  for (const value of Object.values(x.params)) if (OWN_ID.test(value)) return true;
+  if (x.request.header('x-gateway-provider') === 'gateway') return true;
+  for (const value of Object.values(x.request.params)) if (OWN_ID.test(value)) return true;
   return false;
 }
 
 /** Hands the request to `training/` and streams the answer; its end waits for the record like every other. */
 export async function answerObject(x: Exchange): Promise<void> {
-  checkIds(x.params);
+  checkIds(x.request.params);
   const abort = new AbortController();
   x.cancel = (error) => abort.abort(error);
   if (x.clientGone) abort.abort(new SluiceError('client_closed', 'The client closed the connection.'));
   const { clock } = x.services;
-  const timeoutMs = x.target?.timeoutMs ?? null;
+  const timeoutMs = x.attempt.target?.timeoutMs ?? null;
   const cancelTimer =
     timeoutMs === null
       ? null
@@ -87,63 +87,66 @@ function checkIds(params: Readonly<Record<string, string>>): void {
 }
 
 function openUpload(x: Exchange): Readable | null {
-  if (x.operation.body !== 'stream') return null;
-  if (contentType(x.header('content-type')) !== 'multipart/form-data') {
+  if (x.request.operation.body !== 'stream') return null;
+  if (contentType(x.request.header('content-type')) !== 'multipart/form-data') {
     throw new SluiceError('bad_call', 'Send content-type: multipart/form-data with a boundary.');
   }
-  return uploadBody(x.request, {
+  return uploadBody(x.request.incoming, {
     clock: x.services.clock,
     onBytes: (bytes) => {
-      x.bytesIn += bytes;
+      x.outcome.bytesIn += bytes;
     },
   });
 }
 
 function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal, budgets: ObjectBudgets): ObjectCall {
-  const { principal, snapshot, target } = x;
+  const {
+    request: { principal, snapshot },
+    attempt: { target },
+  } = x;
   if (principal === null || snapshot === null) throw new SluiceError('internal', 'The caller is not known yet.');
   const shaping = target?.shaping ?? null;
   return {
-    id: x.id,
-    operation: x.operation.id,
+    id: x.request.id,
+    operation: x.request.operation.id,
     principal,
     snapshot,
-    params: x.params,
-    query: new URLSearchParams((x.request.url ?? '').split('?')[1] ?? ''),
-    header: (name) => x.header(name),
+    params: x.request.params,
+    query: new URLSearchParams((x.request.incoming.url ?? '').split('?')[1] ?? ''),
+    header: (name) => x.request.header(name),
     account: target === null ? null : accountOf(x, target),
     unnamed: target === null ? unnamedProvider(x, null) : null,
     managed: isManaged(x),
     async accountOf(slug) {
       const named = await namedTarget(x, slug);
-      x.target ??= named;
+      x.attempt.target ??= named;
       return accountOf(x, named);
     },
     dropParams: shaping === null ? NOTHING : new Set(shaping.dropNames),
     // What drop_params lists is left out only where a provider cannot express it: the rules of a body come first.
     shaped: (body) => (shaping === null ? body : shape(body, { ...shaping, drops: null })) as JsonObject,
-    dryRun: x.dryRun,
-    body: x.body,
+    dryRun: x.request.dryRun,
+    body: x.attempt.body,
     upload,
     signal,
     // One operation may be several calls: they are no repetitions, which `tries` counts.
     attempted(attempt) {
-      x.attempts.push(attempt);
+      x.outcome.attempts.push(attempt);
     },
     moved(sent, received) {
-      x.upstreamBytesOut += sent;
-      x.upstreamBytesIn += received;
+      x.outcome.upstreamBytesOut += sent;
+      x.outcome.upstreamBytesIn += received;
     },
     named(model) {
-      x.model = model.slice(0, 2048);
+      x.request.model = model.slice(0, 2048);
     },
     used(usage) {
-      x.usage = usage;
+      x.outcome.usage = usage;
     },
     unjudged: x.guard?.unjudged ?? null,
     limits: (account, metadata) => budgets.of(account, metadata),
     uncounted() {
-      x.uncounted = true;
+      x.outcome.uncounted = true;
     },
   };
 }
@@ -159,15 +162,19 @@ class ObjectBudgets {
 
   constructor(x: Exchange) {
     this.#x = x;
-    this.#reserved = x.operation.beginsWork ? budgetsOf(x, x.target?.stored ?? null, () => factsOf(x)) : [];
+    this.#reserved = x.request.operation.beginsWork
+      ? budgetsOf(x, x.attempt.target?.stored ?? null, () => factsOf(x))
+      : [];
   }
 
   async of(account: Account | null, options: Readonly<Record<string, string>> | null): Promise<Counted> {
     const x = this.#x;
-    const { principal, snapshot } = x;
+    const {
+      request: { principal, snapshot },
+    } = x;
     if (principal === null || snapshot === null) throw new SluiceError('internal', 'The caller is not known yet.');
     // As for a request with these headers (`metadata.ts`).
-    const all = { ...x.metadata, ...options, ...principal.defaults.metadata, ...snapshot.metadata };
+    const all = { ...x.request.metadata, ...options, ...principal.defaults.metadata, ...snapshot.metadata };
     const metadata = Object.keys(all).length === 0 ? null : all;
     const stored = account?.stored ?? null;
     const terms = budgetsOf(x, stored, () => {
@@ -176,12 +183,12 @@ class ObjectBudgets {
         ...factsOf(x),
         virtual_key: stored?.slug ?? null,
         provider: account?.provider.id ?? null,
-        model: slug === null || x.model === '' ? null : requestModel(slug, x.model),
+        model: slug === null || x.request.model === '' ? null : requestModel(slug, x.request.model),
         metadata,
       };
     });
     const fresh = terms.filter((one) => !this.#reserved.some((other) => isSame(one, other)));
-    if (fresh.length > 0 && !x.dryRun) {
+    if (fresh.length > 0 && !x.request.dryRun) {
       const demands = fresh.map((one) => ({ terms: one, amount: one.type === 'requests' ? 1 : 0, bounded: true }));
       this.#holds.push(await x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands));
     }
@@ -190,9 +197,12 @@ class ObjectBudgets {
 
   /** With the rule for unknown prices that holds now; refuses what a limit does not serve without a price. */
   #ruled(terms: Terms, account: Account | null): Terms {
-    const { services, model, time } = this.#x;
+    const {
+      services,
+      request: { model, time },
+    } = this.#x;
     const unpriced = terms.unpriced ?? services.unpriced;
-    if (terms.type === 'cost' && unpriced === 'deny' && account !== null && model !== '' && !this.#x.dryRun) {
+    if (terms.type === 'cost' && unpriced === 'deny' && account !== null && model !== '' && !this.#x.request.dryRun) {
       const { provider, stored } = account;
       const own = stored?.models.get(model.toLowerCase())?.pricing?.finetune_config;
       const price = services.pricer.price(provider.id, null, model, stored, time);
@@ -233,15 +243,15 @@ function accountOf(x: Exchange, target: Target): Account {
 async function send(x: Exchange, given: ObjectAnswer, signal: AbortSignal): Promise<void> {
   // A guardrail has failed that does not deny.
   const answer = x.guard?.failed && given.status === 200 ? { ...given, status: 246 } : given;
-  x.status = answer.status;
+  x.outcome.status = answer.status;
   // The second name is the one that OpenAI's clients show as their request id.
-  const headers = [...answer.headers, 'x-request-id', x.id];
+  const headers = [...answer.headers, 'x-request-id', x.request.id];
   gatewayHeaders(x, headers);
   // A body that was not read to its end would be taken for the next request on this connection.
-  if (hasUnreadBody(x.request)) headers.push('connection', 'close');
+  if (hasUnreadBody(x.request.incoming)) headers.push('connection', 'close');
   if (Buffer.isBuffer(answer.body)) {
     headers.push('content-length', String(answer.body.length));
-    x.ending = { kind: 'whole', status: answer.status, headers, body: [answer.body] };
+    x.outcome.ending = { kind: 'whole', status: answer.status, headers, body: [answer.body] };
     return;
   }
   await stream(x, answer, answer.body, headers, signal);
@@ -268,15 +278,15 @@ async function stream(
       size += part.length;
       if (length !== null && size > length) throw cut(length, size);
       if (held !== null) {
-        if (!x.headSent) {
-          x.ttft = x.elapsed();
+        if (!x.outcome.headSent) {
+          x.outcome.firstTokenMs = x.request.elapsed();
           if (length !== null) headers.push('content-length', String(length));
           // Reading what is stored costs nothing, which is known before it is settled.
-          if (!x.uncounted) headers.push(COST, '0');
+          if (!x.outcome.uncounted) headers.push(COST, '0');
           x.response.writeHead(answer.status, headers);
-          x.headSent = true;
+          x.outcome.headSent = true;
         }
-        x.bytesOut += held.length;
+        x.outcome.bytesOut += held.length;
         if (!x.response.write(held)) await drained(x.response, signal);
       }
       held = part;
@@ -288,12 +298,17 @@ async function stream(
   }
   if (length !== null && size !== length) throw cut(length, size);
   const last = held === null ? [] : [held];
-  if (x.headSent) {
-    x.ending = { kind: 'tail', body: last };
+  if (x.outcome.headSent) {
+    x.outcome.ending = { kind: 'tail', body: last };
     return;
   }
   headers.push('content-length', String(size));
-  x.ending = { kind: 'whole', status: answer.status, headers, body: last.length === 0 ? [Buffer.alloc(0)] : last };
+  x.outcome.ending = {
+    kind: 'whole',
+    status: answer.status,
+    headers,
+    body: last.length === 0 ? [Buffer.alloc(0)] : last,
+  };
 }
 
 function cut(length: number, size: number): SluiceError {

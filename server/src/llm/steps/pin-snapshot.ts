@@ -3,7 +3,10 @@ import type { Exchange } from '../exchange.ts';
 
 /** The one look at the workspace: what comes later reads this snapshot, whatever changes meanwhile. */
 export function pinSnapshot(x: Exchange): void | Promise<void> {
-  const { principal, services } = x;
+  const {
+    request: { principal },
+    services,
+  } = x;
   // Without a workspace `resolve` refuses.
   if (principal?.workspaceId == null) return;
   const snapshot = services.runtime.workspace(principal.organisationId, principal.workspaceId);
@@ -12,5 +15,5 @@ export function pinSnapshot(x: Exchange): void | Promise<void> {
 }
 
 function pin(x: Exchange, snapshot: WorkspaceSnapshot): void {
-  x.snapshot = snapshot;
+  x.request.snapshot = snapshot;
 }

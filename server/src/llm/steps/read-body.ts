@@ -22,37 +22,43 @@ const MAX_MODEL = 2048;
 
 /** Reads the bounded body and finds `model` and `stream` in its bytes. */
 export function readRequestBody(x: Exchange): void | Promise<void> {
-  const { operation, request, services } = x;
-  x.dryRun = isDryRun(x.header('x-gateway-dry-run'));
+  const {
+    request: { operation, incoming: request },
+    services,
+  } = x;
+  x.request.dryRun = isDryRun(x.request.header('x-gateway-dry-run'));
   if (operation.body === 'none' || operation.body === 'stream') return;
-  const type = contentType(x.header('content-type'));
+  const type = contentType(x.request.header('content-type'));
   if (operation.body === 'json' && type !== 'application/json') {
     throw new SluiceError(
       'bad_call',
-      `Send content-type: application/json; got ${JSON.stringify(x.header('content-type')?.slice(0, 100) ?? '')}.`,
+      `Send content-type: application/json; got ${JSON.stringify(x.request.header('content-type')?.slice(0, 100) ?? '')}.`,
     );
   }
   if (operation.body === 'multipart' && type !== 'multipart/form-data' && !type.startsWith('audio/')) {
     throw new SluiceError('bad_call', 'Send content-type: multipart/form-data with a boundary.');
   }
   // The console's own page has read its body already.
-  if (x.body.length > 0) return scanBody(x);
+  if (x.attempt.body.length > 0) return scanBody(x);
   return readBody(request, {
     limit: services.maxBodyBytes,
     clock: services.clock,
     budget: services.bodies,
-    holder: x.organisationId,
+    holder: x.request.organisationId,
   }).then((body) => {
-    x.body = body;
+    x.attempt.body = body;
     x.bodyHeld = body.length;
-    x.bytesIn = body.length;
+    x.outcome.bytesIn = body.length;
     return scan(x, type);
   });
 }
 
 /** Finds what the gateway looks at in a body that was read whole. */
 function scan(x: Exchange, type: string): void | Promise<void> {
-  const { operation, body } = x;
+  const {
+    request: { operation },
+    attempt: { body },
+  } = x;
   if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) return scanBody(x);
   if (operation.body === 'optional') {
     if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
@@ -81,14 +87,14 @@ export function contentType(value: string | undefined): string {
 }
 
 function scanBody(x: Exchange): void | Promise<void> {
-  if (isLargeScan(x.body))
-    return scanApart(x, x.body, WANTED).then(
+  if (isLargeScan(x.attempt.body))
+    return scanApart(x, x.attempt.body, WANTED).then(
       (found) => takeScan(x, found),
       (error: unknown) => refuseScan(x, error),
     );
   let found: ScanResult;
   try {
-    found = scanJson(x.body, WANTED);
+    found = scanJson(x.attempt.body, WANTED);
   } catch (error) {
     return refuseScan(x, error);
   }
@@ -98,39 +104,39 @@ function scanBody(x: Exchange): void | Promise<void> {
 function refuseScan(x: Exchange, error: unknown): void {
   if (!(error instanceof JsonScanError)) throw error;
   // A passed-through body need not be an object; it only has to be left alone.
-  if (x.operation.family === 'proxy' && error.reason === 'not_object') return;
+  if (x.request.operation.family === 'proxy' && error.reason === 'not_object') return;
   throw new SluiceError('bad_call', `${error.message}. Send one JSON object.`);
 }
 
 function takeScan(x: Exchange, found: ScanResult): void {
-  x.scan = found;
-  const model = x.scan.get('model');
-  if (model?.kind === 'string') x.model = decodeString(x.body, model);
+  x.attempt.scan = found;
+  const model = x.attempt.scan.get('model');
+  if (model?.kind === 'string') x.request.model = decodeString(x.attempt.body, model);
   else if (
     model !== undefined &&
     model.kind !== 'null' &&
-    x.operation.family !== 'proxy' &&
-    x.operation.family !== 'job'
+    x.request.operation.family !== 'proxy' &&
+    x.request.operation.family !== 'job'
   ) {
     throw new SluiceError('invalid_request', 'model must be a text, such as "@slug/gpt-4o".', { param: 'model' });
   }
   checkModel(x);
-  const stream = x.scan.get('stream');
-  if (stream?.kind === 'true') x.stream = true;
-  else if (stream !== undefined && stream.kind !== 'false' && stream.kind !== 'null' && x.operation.streams) {
+  const stream = x.attempt.scan.get('stream');
+  if (stream?.kind === 'true') x.attempt.stream = true;
+  else if (stream !== undefined && stream.kind !== 'false' && stream.kind !== 'null' && x.request.operation.streams) {
     throw new SluiceError('invalid_request', 'stream must be true or false.', { param: 'stream' });
   }
 }
 
 function scanForm(x: Exchange): void {
-  const fields = scanMultipart(x.body, x.header('content-type') ?? '', ['model', 'stream']);
-  x.model = fields.get('model')?.value ?? '';
+  const fields = scanMultipart(x.attempt.body, x.request.header('content-type') ?? '', ['model', 'stream']);
+  x.request.model = fields.get('model')?.value ?? '';
   checkModel(x);
-  x.stream = fields.get('stream')?.value === 'true';
+  x.attempt.stream = fields.get('stream')?.value === 'true';
 }
 
 function checkModel(x: Exchange): void {
-  if (x.model.length <= MAX_MODEL) return;
-  x.model = '';
+  if (x.request.model.length <= MAX_MODEL) return;
+  x.request.model = '';
   throw new SluiceError('invalid_request', `model must have at most ${MAX_MODEL} characters.`, { param: 'model' });
 }

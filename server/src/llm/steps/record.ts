@@ -1,3 +1,4 @@
+import type { Ending } from '../../gateway/outcome.ts';
 import { endParts } from '../../http/answer-body.ts';
 import { linger } from '../../http/linger.ts';
 import { hasUnreadBody, readInTurns } from '../../http/read-body.ts';
@@ -11,11 +12,11 @@ import { COST, costText } from '../gateway-headers.ts';
  * record in the journal, whatever kills the process afterwards.
  */
 export function record(x: Exchange): Promise<void> {
-  const ending = x.clientGone ? { kind: 'destroy' as const } : (x.ending ?? { kind: 'destroy' as const });
-  if (ending.kind !== 'destroy') for (const part of ending.body) x.bytesOut += part.length;
+  const ending = x.clientGone ? { kind: 'destroy' as const } : (x.outcome.ending ?? { kind: 'destroy' as const });
+  if (ending.kind !== 'destroy') for (const part of ending.body) x.outcome.bytesOut += part.length;
   const draft = draftOf(x);
   const { accessLog } = x.services;
-  if (accessLog !== null && (accessLog.all || x.outcome !== 'ok')) accessLog.write(entryOf(draft));
+  if (accessLog !== null && (accessLog.all || x.outcome.result !== 'ok')) accessLog.write(entryOf(draft));
   return new Promise((resolve) => {
     x.services.recorder.record(draft, () => {
       finish(x, ending);
@@ -24,7 +25,7 @@ export function record(x: Exchange): Promise<void> {
   });
 }
 
-function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
+function finish(x: Exchange, ending: Ending): void {
   const { response } = x;
   if (ending.kind === 'destroy' || response.destroyed) {
     response.destroy();
@@ -34,13 +35,16 @@ function finish(x: Exchange, ending: NonNullable<Exchange['ending']>): void {
     const cost = costText(x);
     if (cost !== null) ending.headers.push(COST, cost);
     response.writeHead(ending.status, ending.headers);
-    x.headSent = true;
+    x.outcome.headSent = true;
     // A client that waits for `100 Continue` has sent nothing: reading would invite it.
-    if (hasUnreadBody(x.request) && (x.request.headers.expect === undefined || x.bytesIn > 0)) {
+    if (
+      hasUnreadBody(x.request.incoming) &&
+      (x.request.incoming.headers.expect === undefined || x.outcome.bytesIn > 0)
+    ) {
       // The length of a whole answer stands in its head: it is complete for the client before the end is written.
       for (const part of ending.body) response.write(part);
-      readInTurns(x.request, x.services.bodies.turns, x.organisationId);
-      linger(x.request, x.services.clock, () => endParts(response, []));
+      readInTurns(x.request.incoming, x.services.bodies.turns, x.request.organisationId);
+      linger(x.request.incoming, x.services.clock, () => endParts(response, []));
       return;
     }
   }

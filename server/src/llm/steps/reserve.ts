@@ -32,7 +32,9 @@ function keyTerms(principal: Principal): Terms | null {
 
 /** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order. */
 export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () => Facts, scope?: 'request'): Terms[] {
-  const { principal, snapshot } = x;
+  const {
+    request: { principal, snapshot },
+  } = x;
   const terms: Terms[] = [];
   if (principal === null || snapshot === null) return terms;
   const own = principal.usageLimits === null ? null : keyTerms(principal);
@@ -45,11 +47,13 @@ export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () 
 
 /** An estimate is reserved under every usage limit before the call, or the request is refused. */
 export function reserve(x: Exchange): void | Promise<void> {
-  const { principal, snapshot } = x;
-  if (x.dryRun || principal === null || snapshot === null) return;
+  const {
+    request: { principal, snapshot },
+  } = x;
+  if (x.request.dryRun || principal === null || snapshot === null) return;
   const terms = termsOf(x);
   if (terms.length === 0) return;
-  if (passesJob(x) && terms.some(({ type }) => type !== 'requests')) {
+  if (passesJob(x.request) && terms.some(({ type }) => type !== 'requests')) {
     refuse(
       x,
       new SluiceError(
@@ -58,19 +62,19 @@ export function reserve(x: Exchange): void | Promise<void> {
       ),
     );
   }
-  x.limits ??= {};
-  x.limits.usage_at = stamp(x.services.storeClock.now());
+  x.limits.facts ??= {};
+  x.limits.facts.usage_at = stamp(x.services.storeClock.now());
   try {
     const estimate = estimateUse(x);
     const prices: Price[] = [];
     const demands = terms.map((one) => demandOf(x, one, estimate, prices));
-    x.limits.estimate = {
+    x.limits.facts.estimate = {
       cost: estimatedCost(estimate, prices[0] ?? estimate.price),
       tokens: estimate.input + estimate.output,
       bounded: estimate.bounded,
     };
     const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
-    x.reserved = { estimate, prices };
+    x.limits.reserved = { estimate, prices };
     if (held instanceof Promise) {
       return held.then(
         (hold) => {
@@ -91,13 +95,13 @@ export function reserve(x: Exchange): void | Promise<void> {
 
 /** Others are decided from memory while a request waits for the books: a simulation takes them in the order of decisions. */
 function decidedNow(x: Exchange): void {
-  if (x.limits !== null) x.limits.usage_at = stamp(x.services.storeClock.now());
+  if (x.limits.facts !== null) x.limits.facts.usage_at = stamp(x.services.storeClock.now());
 }
 
 /** Of a request that may go to several targets only what is the same for all. */
 function termsOf(x: Exchange): Terms[] {
   return x.walk === null
-    ? budgetsOf(x, x.target?.stored ?? null, () => factsOf(x))
+    ? budgetsOf(x, x.attempt.target?.stored ?? null, () => factsOf(x))
     : budgetsOf(x, null, () => factsOf(x), 'request');
 }
 
@@ -106,8 +110,10 @@ function termsOf(x: Exchange): Terms[] {
  * before it have used something. Throws the refusal.
  */
 export function reserveTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise<void> {
-  const { principal, snapshot } = x;
-  if (x.dryRun || principal === null || snapshot === null) return;
+  const {
+    request: { principal, snapshot },
+  } = x;
+  if (x.request.dryRun || principal === null || snapshot === null) return;
   const terms: Terms[] = [...(leg.target.stored?.budgets ?? [])];
   if (snapshot.usagePolicies !== null) {
     const own: Terms[] = [];
@@ -120,19 +126,19 @@ export function reserveTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise
       if (one.type === 'requests') leg.counts.push(id);
     }
   }
-  if (terms.length === 0 && x.held === null) return;
+  if (terms.length === 0 && x.limits.hold === null) return;
   const estimate = estimateUse(x);
   const prices: Price[] = [];
   const demands = terms.map((one) => demandOf(x, one, estimate, prices));
   // Whether they serve this model at all is asked again for each target.
-  if (x.held !== null) for (const { terms: one } of x.held.states) demandOf(x, one, estimate, prices);
-  x.reserved = { estimate, prices };
-  x.limits ??= {};
-  x.limits.usage_at ??= stamp(x.services.storeClock.now());
+  if (x.limits.hold !== null) for (const { terms: one } of x.limits.hold.states) demandOf(x, one, estimate, prices);
+  x.limits.reserved = { estimate, prices };
+  x.limits.facts ??= {};
+  x.limits.facts.usage_at ??= stamp(x.services.storeClock.now());
   expectUse(x, estimate);
   if (demands.length === 0) return;
   const taken = (error: unknown): never => {
-    if (error instanceof UsageRefused) x.exhausted = error.state;
+    if (error instanceof UsageRefused) x.limits.exhausted = error.state;
     throw error;
   };
   try {
@@ -152,7 +158,10 @@ export function reserveTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise
  * for all of it, since nobody needs that call. A request is counted once. Throws, or rejects with, the refusal.
  */
 export function reserveAnother(x: Exchange): Hold | null | false | Promise<Hold> {
-  const { principal, snapshot, held, leg } = x;
+  const {
+    request: { principal, snapshot },
+    limits: { hold: held, leg },
+  } = x;
   if (principal === null || snapshot === null) return null;
   const states = [...(held?.states ?? []), ...(leg?.held?.states ?? [])];
   const asked = states.filter(({ terms }) => terms.type !== 'requests');
@@ -165,22 +174,20 @@ export function reserveAnother(x: Exchange): Hold | null | false | Promise<Hold>
 }
 
 function keep(x: Exchange, hold: Hold, terms: readonly Terms[]): void {
-  x.held = hold;
+  x.limits.hold = hold;
   const { seen } = hold;
-  if (seen === null || x.limits === null) return;
+  if (seen === null || x.limits.facts === null) return;
   const committed: Record<string, number> = {};
   for (const [i, { ownerKind, ownerId }] of terms.entries()) {
     const before = seen[i];
     if (ownerKind === 'policy' && before !== undefined) committed[ownerId] = before;
   }
-  x.limits.committed = committed;
+  x.limits.facts.committed = committed;
 }
 
-/** Only accepted requests count in rate limits, and those came first. */
 function refuse(x: Exchange, error: unknown): never {
-  if (x.reservation !== null) x.quota = x.reservation.release();
-  x.reservation = null;
-  if (error instanceof UsageRefused) x.exhausted = error.state;
+  x.limits.release();
+  if (error instanceof UsageRefused) x.limits.exhausted = error.state;
   throw error;
 }
 
@@ -193,7 +200,7 @@ function demandOf(x: Exchange, terms: Terms, estimate: Estimate, prices: Price[]
   const rule = terms.unpriced ?? x.services.unpriced;
   if (estimate.price === null && rule === 'deny') {
     // Another target may have a model with a price: this is asked for each.
-    if (x.walk !== null && x.leg === null) return { terms, amount: 0, bounded: true };
+    if (x.walk !== null && x.limits.leg === null) return { terms, amount: 0, bounded: true };
     throw unpricedRefused(terms, modelKey(x).replace(' ', '/'));
   }
   const price = estimate.price ?? unpricedRate(x, terms);

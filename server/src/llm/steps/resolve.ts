@@ -28,43 +28,47 @@ const MAX_PLANS = 1000;
 
 /** Headers, config and model → the plan of this request. */
 export function resolve(x: Exchange): void | Promise<void> {
-  const { snapshot } = x;
+  const {
+    request: { snapshot },
+  } = x;
   if (snapshot === null) throw new SluiceError('forbidden', 'Inference needs a key bound to a workspace.');
   return plan(x, snapshot);
 }
 
 function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
-  x.metadata = readMetadata(x, snapshot);
-  const defaults = x.principal?.defaults;
-  const header = x.header('x-gateway-config');
+  x.request.metadata = readMetadata(x, snapshot);
+  const defaults = x.request.principal?.defaults;
+  const header = x.request.header('x-gateway-config');
   if (header !== undefined && defaults?.allow_config_override === false) {
     throw new SluiceError(
       'invalid_request',
       'This API key pins its config; send the request without x-gateway-config.',
     );
   }
-  x.model = x.params.deployment ?? x.model;
-  const { slug, model } = x.model.startsWith('@') ? parseModel(x.model) : { slug: null, model: x.model };
-  x.model = model;
+  x.request.model = x.request.params.deployment ?? x.request.model;
+  const { slug, model } = x.request.model.startsWith('@')
+    ? parseModel(x.request.model)
+    : { slug: null, model: x.request.model };
+  x.request.model = model;
   const reference = header ?? defaults?.config_id;
   const inline = reference?.trimStart().startsWith('{') ?? false;
 
-  const objects = x.operation.family === 'job';
+  const objects = x.request.operation.family === 'job';
   const managed = objects && isManaged(x);
   // Limits of the key belong to the caller: a plan is shared between keys that all have some, or none.
-  const limitedKey = (x.principal?.rateLimits.length ?? 0) > 0;
-  const budgetedKey = x.principal?.usageLimits != null;
+  const limitedKey = (x.request.principal?.rateLimits.length ?? 0) > 0;
+  const budgetedKey = x.request.principal?.usageLimits != null;
   const purpose = purposeFor(x);
   if (purpose === 'uses' && x.services.recorder.failing) refuseUnrecorded(x);
   // No header has a line break, and a slug and a model have any: one text must not stand for two requests.
   const memoKey =
     inline || !isNeutral(x) || managed
       ? null
-      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.operation.id}${purpose === 'uses' ? '' : ` ${purpose}`}\n${reference ?? ''}\n${x.header('x-gateway-virtual-key') ?? ''}\n${x.header('x-gateway-provider') ?? ''}\n${slug?.length ?? 0}:${slug ?? ''}${model}`;
+      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.request.operation.id}${purpose === 'uses' ? '' : ` ${purpose}`}\n${reference ?? ''}\n${x.request.header('x-gateway-virtual-key') ?? ''}\n${x.request.header('x-gateway-provider') ?? ''}\n${slug?.length ?? 0}:${slug ?? ''}${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
   if (known !== undefined && (known.target?.until ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
-    x.plan = known;
-    x.target = known.target;
+    x.request.plan = known;
+    x.attempt.target = known.target;
     addMetadata(x, known.metadata);
     return;
   }
@@ -94,8 +98,8 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
       budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, null)),
     };
     const planned = { ...ways, targets: new Map(), guards: new Map() };
-    x.plan = makePlan(x.operation, null, planned, stored, null, needs, metadata);
-    keepPlan(snapshot, memoKey, x.plan);
+    x.request.plan = makePlan(x.request.operation, null, planned, stored, null, needs, metadata);
+    keepPlan(snapshot, memoKey, x.request.plan);
     return;
   }
   const only = leaf?.kind === 'target' ? leaf : null;
@@ -109,17 +113,17 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
     modelSlug: slug,
   };
   const planFor = (target: Target | null): void => {
-    if (target !== null && !objects) target.bind(x.operation.id, target.sends(x.model), x);
+    if (target !== null && !objects) target.bind(x.request.operation.id, target.sends(x.request.model), x);
     const limited = purpose !== 'reads' && (limitedKey || snapshot.limited !== null || countsRates(snapshot, target));
     const budgeted = purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, target));
-    x.target = target;
-    const guard = guardPlan(x.operation, snapshot, config, inline);
+    x.attempt.target = target;
+    const guard = guardPlan(x.request.operation, snapshot, config, inline);
     const needs = { limits: limited, budgets: budgeted };
-    x.plan = makePlan(x.operation, target, null, stored, guard, needs, metadata);
-    if (target?.stored != null && !conditional) keepPlan(snapshot, memoKey, x.plan);
+    x.request.plan = makePlan(x.request.operation, target, null, stored, guard, needs, metadata);
+    if (target?.stored != null && !conditional) keepPlan(snapshot, memoKey, x.request.plan);
   };
   // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
-  const needsNone = managed && x.operation.body !== 'json';
+  const needsNone = managed && x.request.operation.body !== 'json';
   const found = objects ? (needsNone ? null : findTarget(x, selection)) : selectTarget(x, selection);
   if (found instanceof Promise) return found.then(planFor);
   planFor(found);
@@ -127,7 +131,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
 
 /** What a config says of its requests stands where neither they nor their key or workspace say anything else. */
 function addMetadata(x: Exchange, metadata: Plan['metadata']): void {
-  if (metadata !== null) x.metadata = { ...metadata, ...x.metadata };
+  if (metadata !== null) x.request.metadata = { ...metadata, ...x.request.metadata };
 }
 
 function keepPlan(snapshot: WorkspaceSnapshot, key: string | null, made: Plan): void {
@@ -137,7 +141,7 @@ function keepPlan(snapshot: WorkspaceSnapshot, key: string | null, made: Plan): 
 }
 
 /** What costs is not begun while its record cannot be written, unless the operator wants it served all the same. */
-function refuseUnrecorded({ dryRun, services }: Exchange): void {
+function refuseUnrecorded({ request: { dryRun }, services }: Exchange): void {
   if (dryRun || services.unrecorded === 'serve') return;
   throw new SluiceError(
     'gateway_unavailable',
@@ -146,7 +150,7 @@ function refuseUnrecorded({ dryRun, services }: Exchange): void {
   );
 }
 
-function purposeFor({ operation, request }: Exchange): Purpose {
+function purposeFor({ request: { operation, incoming: request } }: Exchange): Purpose {
   const { method = '', headers, url = '' } = request;
   if (operation.purpose !== 'path') return operation.purpose;
   const { 'content-length': length = '0', 'transfer-encoding': coding } = headers;
@@ -191,6 +195,6 @@ function inlineConfig(x: Exchange, text: string): Config {
 
 /** Text of a member of the body, for steps that look at one more field. */
 export function bodyText(x: Exchange, name: string): string | undefined {
-  const range = x.scan?.get(name);
-  return range?.kind === 'string' ? decodeString(x.body, range) : undefined;
+  const range = x.attempt.scan?.get(name);
+  return range?.kind === 'string' ? decodeString(x.attempt.body, range) : undefined;
 }

@@ -25,7 +25,7 @@ import { reserveTarget } from './reserve.ts';
 
 /** Decides where the request goes first, by which its limits are estimated. */
 export async function choose(x: Exchange): Promise<void> {
-  const plan = x.plan?.route;
+  const plan = x.request.plan?.route;
   if (plan == null) return;
   const walk = newWalk(x, plan.route, plan.place);
   x.walk = walk;
@@ -33,7 +33,7 @@ export async function choose(x: Exchange): Promise<void> {
   walk.scored = scoreTargets(x, walk, leaves, plan.modelSlug);
   for (const leaf of leaves) {
     try {
-      x.target = await targetOf(x, walk, plan, leaf);
+      x.attempt.target = await targetOf(x, walk, plan, leaf);
       return;
     } catch (error) {
       // Told when it is tried.
@@ -43,9 +43,9 @@ export async function choose(x: Exchange): Promise<void> {
 }
 
 export async function route(x: Exchange): Promise<void> {
-  const plan = x.plan?.route;
+  const plan = x.request.plan?.route;
   const { walk } = x;
-  if (plan == null || walk === null || x.ending !== null) return;
+  if (plan == null || walk === null || x.outcome.ending !== null) return;
   try {
     const result = await walkNode(
       x,
@@ -59,7 +59,7 @@ export async function route(x: Exchange): Promise<void> {
     if (result.kind !== 'done') give(x, result);
   } finally {
     // What was lent for it goes back by it.
-    x.body = walk.body;
+    x.attempt.body = walk.body;
   }
 }
 
@@ -76,7 +76,7 @@ function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target 
  * last one's error is the caller's, who would take a mistake in the config for all there is.
  */
 function atTarget(x: Exchange, leaf: Leaf, error: SluiceError): SluiceError {
-  const before = x.attempts.findLast(({ target }) => target !== leaf.path);
+  const before = x.outcome.attempts.findLast(({ target }) => target !== leaf.path);
   const failed =
     before === undefined
       ? ''
@@ -89,7 +89,7 @@ async function foundTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf)
   try {
     refuseUnexecuted(leaf.config);
     const target = await selectTarget(x, { config: leaf.config, configPath: leaf.path, saved, modelSlug });
-    target.bind(x.operation.id, target.sends(x.model), x);
+    target.bind(x.request.operation.id, target.sends(x.request.model), x);
     // A caller's own credential is this caller's.
     if (target.stored !== null && plan.shared) plan.targets.set(leaf, target);
     walk.targets.set(leaf, target);
@@ -105,17 +105,19 @@ async function foundTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf)
 async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Promise<AttemptResult> {
   const began = x.services.clock.monotonic();
   if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
-  const before = { target: x.target, path: walk.path };
+  const before = { target: x.attempt.target, path: walk.path };
   walk.path = leaf.path;
-  x.target = null;
-  x.body = walk.body;
-  x.scan = walk.scan;
-  x.stream = walk.stream;
-  x.shaped = false;
-  x.exhausted = null;
-  x.caching?.drop();
-  x.caching = null;
-  const { tries } = x;
+  x.attempt.target = null;
+  x.attempt.body = walk.body;
+  x.attempt.scan = walk.scan;
+  x.attempt.stream = walk.stream;
+  x.attempt.shaped = false;
+  x.limits.exhausted = null;
+  x.attempt.caching?.drop();
+  x.attempt.caching = null;
+  const {
+    outcome: { attemptCount: tries },
+  } = x;
   // Before anything is waited for: of requests that come together one tries a target that was left out.
   const told =
     leaf.breaker === null ? NOBODY : x.services.breakers.begin(`${walk.breakers} ${leaf.path}`, leaf.breaker);
@@ -123,16 +125,18 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     const found = targetOf(x, walk, plan, leaf);
     const target = found instanceof Promise ? await found : found;
     if (!mayFollow(x, target)) return brokenBefore(x, walk, before);
-    x.target = target;
+    x.attempt.target = target;
     const leg = beginLeg(x, target);
-    const { snapshot } = x;
+    const {
+      request: { snapshot },
+    } = x;
     if (plan.purpose !== 'reads' && snapshot !== null && countsRates(snapshot, target)) await admitTarget(x, walk, leg);
-    if (plan.purpose === 'uses' && snapshot !== null && (x.held !== null || countsUse(snapshot, target)))
+    if (plan.purpose === 'uses' && snapshot !== null && (x.limits.hold !== null || countsUse(snapshot, target)))
       await reserveTarget(x, walk, leg);
     const judges = guardOf(x, plan, leaf);
     if (judges !== null || x.guard !== null) await guardTarget(x, walk, leaf.shape, judges);
     // What was shown before this target could not be judged with what it says.
-    if (x.headSent && (x.guard?.output.length ?? 0) > 0) return brokenBefore(x, walk, before);
+    if (x.outcome.headSent && (x.guard?.output.length ?? 0) > 0) return brokenBefore(x, walk, before);
     if (target.provider.local !== undefined) walk.local = true;
     const fetching = fetchMedia(x, target);
     if (fetching !== undefined) await fetching;
@@ -140,25 +144,25 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     const prepared = made instanceof Promise ? await made : made;
     const owners = checkOwners(x, target, prepared);
     if (owners !== undefined) await owners;
-    if (x.dryRun) {
+    if (x.request.dryRun) {
       await lookInto(x, walk, plan);
       endLeg(x, walk, false);
       answerDryRun(x, target, prepared);
       return { kind: 'done' };
     }
     const result = await call(x, target, prepared);
-    if (x.tries > tries && !x.clientGone) told(outcomeFor(result, x.status));
+    if (x.outcome.attemptCount > tries && !x.clientGone) told(outcomeFor(result, x.outcome.status));
     return result;
   } catch (error) {
     endLeg(x, walk, false);
     if (!(error instanceof SluiceError) || endsAll(error)) throw error;
-    x.attempts.push({
+    x.outcome.attempts.push({
       target: leaf.path,
-      provider: x.target?.provider.id ?? leaf.config.provider ?? '',
+      provider: x.attempt.target?.provider.id ?? leaf.config.provider ?? '',
       status: null,
       error: error.code ?? error.kind,
       cause: causeOfError(error),
-      began_ms: rounded(began - x.started),
+      began_ms: rounded(began - x.request.started),
       duration_ms: rounded(x.services.clock.monotonic() - began),
     });
     return { kind: 'failed', error };
@@ -190,9 +194,11 @@ function outcomeFor(result: AttemptResult, given: number): CallResult {
 /** A target that cannot go on with what was shown changes nothing: what broke the stream is still what there is to tell. */
 function brokenBefore(x: Exchange, walk: Walk, before: { target: Target | null; path: string }): AttemptResult {
   endLeg(x, walk, false);
-  x.target = before.target;
+  x.attempt.target = before.target;
   walk.path = before.path;
-  const error = x.shown?.broken ?? new SluiceError('upstream_cut', 'The stream broke, and no target can continue it.');
+  const error =
+    x.outcome.deliveredPrefix?.broken ??
+    new SluiceError('upstream_cut', 'The stream broke, and no target can continue it.');
   return { kind: 'failed', error };
 }
 
@@ -208,21 +214,22 @@ const OF_TARGETS: ReadonlySet<string> = new Set(['provider', 'virtual-key', 'int
 function passOver(x: Exchange, walk: Walk): void {
   setAside(x);
   endLeg(x, walk, false);
-  x.ending = null;
-  x.outcome = 'ok';
-  x.errorCode = null;
-  x.errorMessage = null;
-  x.modelAnswered = null;
-  x.costMicros = null;
-  if (x.headSent) return;
-  x.status = 0;
-  x.ttft = null;
+  x.outcome.ending = null;
+  x.outcome.result = 'ok';
+  x.outcome.errorCode = null;
+  x.outcome.errorMessage = null;
+  x.outcome.modelAnswered = null;
+  x.outcome.costMicros = null;
+  if (x.outcome.headSent) return;
+  x.outcome.status = 0;
+  x.outcome.firstTokenMs = null;
 }
 
 function guardOf(x: Exchange, plan: RoutePlan, leaf: Leaf): ReturnType<typeof guardPlan> {
   let found = plan.guards.get(leaf);
   if (found === undefined) {
-    found = x.snapshot === null ? null : guardPlan(x.operation, x.snapshot, leaf.config, plan.inline);
+    found =
+      x.request.snapshot === null ? null : guardPlan(x.request.operation, x.request.snapshot, leaf.config, plan.inline);
     plan.guards.set(leaf, found);
   }
   return found;

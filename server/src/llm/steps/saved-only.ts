@@ -5,13 +5,13 @@ import { isManaged } from './objects.ts';
 
 /** Saved-only mode, judged by the headers alone and before the body is read. */
 export function savedOnly(x: Exchange): void {
-  if (x.snapshot?.blockInlineConfig === true) refuseInline(x);
+  if (x.request.snapshot?.blockInlineConfig === true) refuseInline(x);
 }
 
 /** Throws for the first violation in the order of the contract's table. */
 function refuseInline(x: Exchange): void {
-  const config = x.header('x-gateway-config');
-  const provider = x.header('x-gateway-provider');
+  const config = x.request.header('x-gateway-config');
+  const provider = x.request.header('x-gateway-provider');
   const blocked = (code: string, field: string, message: string): never => {
     throw new SluiceError('inline_blocked', message, { code, param: field });
   };
@@ -23,7 +23,7 @@ function refuseInline(x: Exchange): void {
     );
   }
   // Sluice's own store is no provider that a caller brings along.
-  const own = x.operation.family === 'job' && isManaged(x);
+  const own = x.request.operation.family === 'job' && isManaged(x);
   if (provider !== undefined && !provider.startsWith('@') && !own) {
     blocked(
       'inline_provider_blocked',
@@ -31,14 +31,14 @@ function refuseInline(x: Exchange): void {
       'This organisation allows saved providers only; send x-gateway-provider: @slug.',
     );
   }
-  if (x.header('x-gateway-custom-host') !== undefined) {
+  if (x.request.header('x-gateway-custom-host') !== undefined) {
     blocked(
       'inline_custom_host_blocked',
       'x-gateway-custom-host',
       'This organisation allows saved hosts only; save custom_host on the integration.',
     );
   }
-  const redirecting = REDIRECTING_HEADERS.find((name) => x.header(name) !== undefined);
+  const redirecting = REDIRECTING_HEADERS.find((name) => x.request.header(name) !== undefined);
   if (redirecting !== undefined) {
     blocked(
       'inline_provider_url_blocked',
@@ -46,7 +46,7 @@ function refuseInline(x: Exchange): void {
       `This organisation allows saved hosts only; remove the header ${redirecting}.`,
     );
   }
-  if (x.header('x-gateway-forward-headers') !== undefined) {
+  if (x.request.header('x-gateway-forward-headers') !== undefined) {
     blocked(
       'inline_forward_headers_blocked',
       'x-gateway-forward-headers',

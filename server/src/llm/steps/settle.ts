@@ -16,41 +16,48 @@ export function settle(x: Exchange): void | Promise<void> {
     return book(x);
   } catch (error) {
     // Whatever could not be understood, nothing stays reserved.
-    const used = { ...NOTHING, requests: x.tries > 0 ? 1 : 0 };
-    x.leg?.held?.settle(used, () => {});
-    x.held?.settle(used, () => {});
-    x.held = null;
+    const used = { ...NOTHING, requests: x.outcome.attemptCount > 0 ? 1 : 0 };
+    x.limits.leg?.held?.settle(used, () => {});
+    x.limits.hold?.settle(used, () => {});
+    x.limits.hold = null;
     throw error;
   }
 }
 
 function book(x: Exchange): void | Promise<void> {
-  x.control = null;
-  if (x.dryRun) return;
+  x.attempt.control = null;
+  if (x.request.dryRun) return;
   const parts = partsOf(x);
   // Files, batches and jobs are free to ask for: what a job or batch used is told when it is known.
-  const objects = x.operation.family === 'job';
-  if (parts.length === 0 && ((x.target !== null && x.attempts.length === 0) || (objects && !x.uncounted)))
-    x.costMicros = 0;
-  const accepted = x.tries > 0 || x.caching?.hit != null || (objects && x.outcome === 'ok');
-  const booked = bookUse(x, parts, accepted, x.outcome === 'ok');
+  const objects = x.request.operation.family === 'job';
+  if (
+    parts.length === 0 &&
+    ((x.attempt.target !== null && x.outcome.attempts.length === 0) || (objects && !x.outcome.uncounted))
+  )
+    x.outcome.costMicros = 0;
+  const accepted =
+    x.outcome.attemptCount > 0 || x.attempt.caching?.hit != null || (objects && x.outcome.result === 'ok');
+  const booked = bookUse(x, parts, accepted, x.outcome.result === 'ok');
   const { usage, used, cost, price } = booked;
-  const last = x.usage;
-  if (x.walk !== null) endLeg(x, x.walk, x.outcome === 'ok');
-  x.usage = usage;
-  x.unpriced = used.unpriced > 0;
+  const last = x.outcome.usage;
+  if (x.walk !== null) endLeg(x, x.walk, x.outcome.result === 'ok');
+  x.outcome.usage = usage;
+  x.outcome.unpriced = used.unpriced > 0;
   if (cost !== null) {
-    x.costMicros = cost.micros;
-    x.costCarry = cost.carry;
-    if (price !== null) x.price = { source: price.source, rates: cost.rates };
-  } else if (parts.length > 0) x.costMicros = null;
-  if (usage !== null && x.target !== null) x.reservation?.settle(used.tokens);
-  else if (!accepted && (x.outcome === 'refused' || x.walk !== null) && !objects) x.reservation?.release();
-  const { held, limits } = x;
+    x.outcome.costMicros = cost.micros;
+    x.outcome.costCarry = cost.carry;
+    if (price !== null) x.outcome.price = { source: price.source, rates: cost.rates };
+  } else if (parts.length > 0) x.outcome.costMicros = null;
+  if (usage !== null && x.attempt.target !== null) x.limits.reservation?.settle(used.tokens);
+  else if (!accepted && (x.outcome.result === 'refused' || x.walk !== null) && !objects)
+    x.limits.reservation?.release();
+  const {
+    limits: { hold: held, facts: limits },
+  } = x;
   if (limits !== null && limits.refused === undefined) limits.ended_at = stamp(x.services.storeClock.now());
   if (held !== null && last !== null && last.output > 0) x.services.outputs.learn(modelKey(x), last.output);
   if (held !== null && limits !== null) limits.used = used;
-  x.held = null;
+  x.limits.hold = null;
   if (x.walk === null) {
     if (held === null) return;
     // The client sees the end of its answer only when what it used will be counted, whatever kills the process.
@@ -72,8 +79,9 @@ function tellingPrice(x: Exchange, booked: Booked): Used {
       const set = chargeAt(terms);
       if (set === null) return used;
       const { micros: cost, carry, rates } = set.cost;
-      if (x.price === null && x.limits !== null) x.limits.used = { ...used, cost, carry, unpriced: 0 };
-      x.price ??= { source: set.price.source, rates };
+      if (x.outcome.price === null && x.limits.facts !== null)
+        x.limits.facts.used = { ...used, cost, carry, unpriced: 0 };
+      x.outcome.price ??= { source: set.price.source, rates };
       return { cost, carry, unpriced: 0 };
     },
   };

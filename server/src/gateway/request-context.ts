@@ -1,0 +1,79 @@
+import type { IncomingMessage } from 'node:http';
+import type { Principal } from '../auth/principal.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { uuidv7 } from '../kernel/id.ts';
+import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
+
+/** The clocks that a request is timed by. */
+export interface RequestClocks {
+  /** Of this process. */
+  readonly clock: Clock;
+  /** Of the store: records of nodes whose clocks differ have one order by it. */
+  readonly storeClock: Clock;
+}
+
+/**
+ * What is known of one request, whatever kind of traffic it is: who asks, when, and under which snapshot. The first steps
+ * fill it; later ones only read it. The constructor sets every field, so that all requests of a kind have one hidden class.
+ */
+export class RequestContext {
+  readonly incoming: IncomingMessage;
+  readonly id: string;
+  /** Wall clock of the store, milliseconds since the epoch. */
+  readonly time: number;
+  /** Monotonic clock at the start, milliseconds. */
+  readonly started: number;
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId: string | null;
+  metadata: Record<string, string> | null;
+  principal: Principal | null;
+  /** The one look at the workspace; null before it. */
+  snapshot: WorkspaceSnapshot | null;
+  readonly #clock: Clock;
+
+  constructor(incoming: IncomingMessage, { clock, storeClock }: RequestClocks) {
+    this.incoming = incoming;
+    this.id = uuidv7(clock);
+    this.time = storeClock.now();
+    this.started = clock.monotonic();
+    const traceparent = this.header('traceparent');
+    const parent = traceparent === undefined ? null : TRACEPARENT.exec(traceparent);
+    this.traceId = traceHeader(this, 'x-gateway-trace-id') ?? parent?.[1] ?? this.id;
+    this.spanId = traceHeader(this, 'x-gateway-span-id') ?? this.id;
+    this.parentSpanId = traceHeader(this, 'x-gateway-parent-span-id') ?? parent?.[2] ?? null;
+    this.metadata = null;
+    this.principal = null;
+    this.snapshot = null;
+    this.#clock = clock;
+  }
+
+  /** One request header, or undefined when absent or empty. Names in lower case. */
+  header(name: string): string | undefined {
+    const value = this.incoming.headers[name];
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  }
+
+  /** Of the caller; empty until it is known. */
+  get organisationId(): string {
+    return this.principal?.organisationId ?? '';
+  }
+
+  /** Milliseconds since the start. */
+  elapsed(): number {
+    return this.#clock.monotonic() - this.started;
+  }
+}
+
+const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
+/** An id that is safe wherever it is shown: in headers, logs, pages and spreadsheets. */
+const TRACE_ID = /^[A-Za-z0-9._:-]{1,128}$/;
+
+/**
+ * Trace context: explicit gateway headers win, then W3C `traceparent`, else the request's own id. A value
+ * that is no id is left out like a malformed `traceparent`: what only names a request must not make it fail.
+ */
+function traceHeader(request: RequestContext, name: string): string | undefined {
+  const value = request.header(name);
+  return value !== undefined && TRACE_ID.test(value) ? value : undefined;
+}
