@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { JsonObject } from '../src/kernel/json.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { type FakeUpstream, startUpstream } from './support/upstream.ts';
@@ -55,6 +55,23 @@ describe('a request that is too large for the event loop', () => {
     const small = JSON.stringify(sent());
     expect((await server.call('/messages', asking(LONG), at)).status).toBe(200);
     expect(JSON.stringify(sent()) === small.replace('"TEXT"', JSON.stringify(LONG))).toBe(true);
+  });
+
+  it('is searched by the thread alone, where its bytes are passed on', async () => {
+    answer = () => chat('Hi');
+    const searched: number[] = [];
+    for (const name of ['includes', 'indexOf'] as const) {
+      const search = Buffer.prototype[name] as (...parts: unknown[]) => never;
+      vi.spyOn(Buffer.prototype, name).mockImplementation(function (this: Buffer, ...parts: unknown[]) {
+        searched.push(this.length);
+        return search.apply(this, parts);
+      });
+    }
+    const given = await server.call('/chat/completions', asking(LONG), at);
+    vi.restoreAllMocks();
+    expect(given.status).toBe(200);
+    expect(searched.length).toBeGreaterThan(0);
+    expect(Math.max(...searched)).toBeLessThan(2 * MB);
   });
 
   it('is refused in the same words', async () => {

@@ -4,7 +4,7 @@ import { type Deadline, deadlinesOf } from '../kernel/deadlines.ts';
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import type { Turns } from '../kernel/turns.ts';
 import type { BodyBudget } from './body-budget.ts';
-import { lend } from './body-slabs.ts';
+import { giveBack, lend } from './body-slabs.ts';
 import { createDecoder, type Decoder } from './decode.ts';
 import { RateFloor } from './rate-floor.ts';
 
@@ -32,14 +32,18 @@ const EAGER_BYTES = 1024 * 1024;
 const LINGER_BYTES = 1024 * 1024;
 const LINGER_MS = 2_000;
 
-/** Bytes that are read in one turn: a socket is read up to thirty times in a row otherwise, 2 MB of each connection. */
-const TURN_BYTES = 256 * 1024;
+/** Bytes that are read at once: a socket is read up to thirty times in a row otherwise, 2 MB of each connection. */
+const FIRST_BYTES = 256 * 1024;
+/** Bytes that are read in each turn after those, which is one read of a socket: a quarter of a millisecond. */
+const TURN_BYTES = 64 * 1024;
+/** How many of a body of unknown length make room for so many times as many. */
+const GROWTH = 4;
 
 const EMPTY = Buffer.alloc(0);
 
 /** Reads the rest of a body in turns, whatever else reads it. */
 export function readInTurns(request: IncomingMessage, turns: Turns, holder: string): void {
-  let left = TURN_BYTES;
+  let left = FIRST_BYTES;
   request.on('data', (chunk: Buffer) => {
     left -= chunk.length;
     if (left > 0) return;
@@ -119,12 +123,15 @@ class Reader {
   #began = -1;
   #received = 0;
   /** Bytes that may be received before others have their turn. */
-  #until = TURN_BYTES;
+  #until = FIRST_BYTES;
   /** Bytes counted in the budget. */
   #held = 0;
+  /** What came before there was room for the whole. It is copied to its front little by little. */
   #parts: Buffer[] = NO_PARTS;
+  /** Bytes of `#parts` that are copied: of those before the first one that is left, and of that one. */
+  #copied = 0;
+  #copiedOfFirst = 0;
   #whole: Buffer | null = null;
-  #wholeAt = 0;
   #done = false;
   #decoder: Decoder | null = null;
 
@@ -203,23 +210,59 @@ class Reader {
     if (!this.#hold(this.#received)) return;
     if (chunk.length === declared) {
       this.#whole = chunk;
-      this.#wholeAt = declared;
       return;
     }
-    if (this.#whole === null && declared > 0 && (declared <= EAGER_BYTES || this.#received * 8 >= declared)) {
-      this.#whole = lend(declared);
-      for (const part of this.#parts) {
-        this.#wholeAt += part.copy(this.#whole, this.#wholeAt);
-        if (declared > EAGER_BYTES) free(part);
-      }
-      this.#parts = NO_PARTS;
-    }
-    if (this.#whole === null) this.#keep(chunk);
-    else {
-      this.#wholeAt += chunk.copy(this.#whole, this.#wholeAt);
-      if (declared > EAGER_BYTES) free(chunk);
-    }
+    this.#store(chunk, this.#received);
     if (this.#received >= this.#until) this.#giveWay();
+  }
+
+  /** Puts a chunk where it belongs. `size`: bytes of the body with it. */
+  #store(chunk: Buffer, size: number): void {
+    if (this.#whole === null || size > this.#whole.length) this.#makeRoom(size, chunk.length);
+    const whole = this.#whole;
+    if (whole === null) {
+      this.#keep(chunk);
+      return;
+    }
+    const copied = chunk.copy(whole, size - chunk.length);
+    const large = whole.length > EAGER_BYTES;
+    if (large) free(chunk);
+    this.#catchUp(large ? 2 * copied : Number.POSITIVE_INFINITY);
+  }
+
+  /** Makes room for a body of which as much has come as it takes to believe how long it is, or will be. */
+  #makeRoom(size: number, added: number): void {
+    const declared = this.#decoder === null ? this.#declared : -1;
+    if (declared > EAGER_BYTES ? size * 8 < declared : declared < 0 && size <= EAGER_BYTES) return;
+    this.#catchUp(Number.POSITIVE_INFINITY);
+    if (this.#whole !== null) this.#parts = [this.#whole.subarray(0, size - added)];
+    this.#copied = 0;
+    this.#whole = lend(declared > 0 ? declared : Math.min(this.#options.limit, GROWTH * size));
+  }
+
+  /** Copies so many bytes of what came before there was room: all 4 MB in one turn would take 4 ms. */
+  #catchUp(bytes: number): void {
+    const whole = this.#whole;
+    for (let left = bytes; whole !== null && left > 0; ) {
+      const first = this.#parts[0];
+      if (first === undefined) return;
+      const copied = first.copy(
+        whole,
+        this.#copied,
+        this.#copiedOfFirst,
+        Math.min(first.length, this.#copiedOfFirst + left),
+      );
+      left -= copied;
+      this.#copied += copied;
+      this.#copiedOfFirst += copied;
+      if (this.#copiedOfFirst < first.length) return;
+      this.#copiedOfFirst = 0;
+      this.#parts.shift();
+      if (whole.length > EAGER_BYTES) {
+        giveBack(first);
+        free(first);
+      }
+    }
   }
 
   #giveWay(): void {
@@ -251,7 +294,7 @@ class Reader {
       onData: (chunk) => {
         size += chunk.length;
         if (this.#done || !this.#hold(size)) return;
-        this.#keep(chunk);
+        this.#store(chunk, size);
       },
       onEnd: () => {
         if (this.#done) return;
@@ -282,20 +325,27 @@ class Reader {
     if (this.#done) return;
     this.#done = true;
     this.#deadline.cancel();
-    if (this.#whole !== null) this.#resolve(this.#whole);
-    else if (this.#parts.length === 1 && this.#parts[0]) this.#resolve(this.#parts[0]);
-    else if (this.#received <= EAGER_BYTES) this.#resolve(Buffer.concat(this.#parts, this.#received));
-    else {
-      const whole = lend(this.#received);
-      for (const part of this.#parts) this.#wholeAt += part.copy(whole, this.#wholeAt);
-      this.#resolve(whole);
-    }
+    const whole = this.#whole;
+    if (whole === null) {
+      const [only] = this.#parts;
+      this.#resolve(only !== undefined && this.#parts.length === 1 ? only : Buffer.concat(this.#parts, this.#received));
+    } else this.#complete(whole.length === this.#received ? whole : whole.subarray(0, this.#received));
+  }
+
+  /** Copies what is left to be copied, in turns, and gives the body. */
+  #complete(body: Buffer): void {
+    const { budget, holder = '' } = this.#options;
+    this.#catchUp(budget === undefined ? Number.POSITIVE_INFINITY : FIRST_BYTES);
+    if (this.#parts.length === 0) this.#resolve(body);
+    else budget?.turns.take(holder, () => this.#complete(body));
   }
 
   #fail(error: SluiceError, linger: boolean): void {
     if (this.#done) return;
     this.#done = true;
     this.#deadline.cancel();
+    for (const part of this.#parts) giveBack(part);
+    if (this.#whole !== null) giveBack(this.#whole);
     this.#parts = NO_PARTS;
     this.#whole = null;
     this.#options.budget?.release(this.#options.holder ?? '', this.#held);

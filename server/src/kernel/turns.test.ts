@@ -52,10 +52,25 @@ describe('Turns', () => {
     const order: string[] = [];
     turns.saw('other');
     turns.saw('light');
-    turns.take('light', () => clock.jump(2));
+    turns.take('light', () => clock.jump(0.05));
     turns.take('light', () => order.push('light'));
     await loopTurns(5);
     expect(order).toEqual(['light']);
+  });
+
+  it('counts a turn of half a millisecond: many of them hold the loop as one long one does', async () => {
+    const clock = new TestClock();
+    const turns = new Turns(clock);
+    let ran = 0;
+    turns.saw('other');
+    turns.saw('heavy');
+    turns.take('heavy', () => clock.jump(0.5));
+    turns.take('heavy', () => ran++);
+    await loopTurns(5);
+    expect(ran).toBe(0);
+    await clock.advance(1.5);
+    await loopTurns(5);
+    expect(ran).toBe(1);
   });
 
   it('counts what was done outside of its turns too', async () => {

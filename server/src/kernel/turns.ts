@@ -2,7 +2,7 @@
 import type { Clock } from './clock.ts';
 
 /** A turn of so many milliseconds is as short as any other work. */
-const SHORT_MS = 2;
+const SHORT_MS = 0.1;
 /** How many times as long as its turn an organisation waits for its next one: it has a quarter of the loop at most. */
 const REST = 3;
 /** So long after a request of somebody else there are others to wait for. */

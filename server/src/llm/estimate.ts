@@ -43,7 +43,7 @@ const AROUND = 16;
 const AROUND_TOOLS = 1024;
 /** Pictures and sound in base64 are far fewer tokens than bytes. */
 const MEDIA_TOKENS = 16_384;
-const BASE64 = 'base64';
+export const BASE64 = 'base64';
 /** Output tokens of the largest published size of one image. */
 const IMAGE_TOKENS: Readonly<Record<string, number>> = { low: 408, medium: 1584 };
 const LARGEST_IMAGE = 6240;
@@ -163,9 +163,12 @@ function mostInput(x: Exchange, body: JsonObject): number {
 /** Input tokens that a body most likely stands for. */
 export function likelyInput(x: Exchange): number {
   const tokens = x.services.pricer.estimateTokens(x.attempt.body);
-  const media = x.request.operation.body === 'multipart' || (tokens > MEDIA_TOKENS && x.attempt.body.includes(BASE64));
+  const media = x.request.operation.body === 'multipart' || (tokens > MEDIA_TOKENS && holdsBase64(x));
   return media ? Math.min(tokens, MEDIA_TOKENS) : tokens;
 }
+
+const holdsBase64 = ({ attempt: { scan, body } }: Exchange): boolean =>
+  scan?.texts?.get(BASE64) ?? body.includes(BASE64);
 
 const lengthOf = (value: unknown): number => (typeof value === 'string' ? value.length : 0);
 

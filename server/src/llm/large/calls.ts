@@ -52,10 +52,15 @@ export class SharedPieces {
   }
 }
 
-/** Like `scanJson`. Rejects with its errors, and where the client leaves. */
-export function scanApart(x: Exchange, body: Buffer, wanted: readonly string[]): Promise<ScanResult> {
+/** Like `scanJson`, and looks for `texts`, too. Rejects with its errors, and where the client leaves. */
+export function scanApart(
+  x: Exchange,
+  body: Buffer,
+  wanted: readonly string[],
+  texts: readonly string[] = [],
+): Promise<ScanResult> {
   const handed = nothing();
-  return waited(x, { kind: 'scan', body: sent(body, handed), wanted }, handed).then(scanOf);
+  return waited(x, { kind: 'scan', body: sent(body, handed), wanted, texts }, handed).then(scanOf);
 }
 
 /** Like `makeBody`. `known`: the settings of the request are remembered with the context, as its stream may ask for them. */

@@ -5,7 +5,15 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
-import { factsOf, type JsonFault, JsonScanError, type ScanFacts, scanJson, scanOf } from '../../kernel/json-scan.ts';
+import {
+  factsOf,
+  type JsonFault,
+  JsonScanError,
+  type ScanFacts,
+  scanJson,
+  scanOf,
+  withTexts,
+} from '../../kernel/json-scan.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { OperationId } from '../../operations/operation.ts';
 import { askedOf, bindingFor } from '../../providers/binding.ts';
@@ -44,6 +52,8 @@ export interface ScanJob {
   readonly kind: 'scan';
   readonly body: Bytes;
   readonly wanted: readonly string[];
+  /** Texts that are looked for in it. */
+  readonly texts?: readonly string[];
 }
 
 export interface BodyJob {
@@ -97,8 +107,10 @@ export function perform(job: Job): Reply {
 
 function doneOf(job: Job): Done<Job> {
   switch (job.kind) {
-    case 'scan':
-      return factsOf(scanJson(bufferOf(job.body), job.wanted));
+    case 'scan': {
+      const body = bufferOf(job.body);
+      return withTexts(factsOf(scanJson(body, job.wanted)), body, job.texts ?? []);
+    }
     case 'body':
       return bodyDone(job);
     case 'answer':

@@ -196,6 +196,17 @@ describe('the thread for large bodies', () => {
     }
   });
 
+  it('looks for texts, so that nobody searches 30 MB in the event loop', async () => {
+    const holds = async (text: string) =>
+      (await scanApart(exchange(), Buffer.from(`{"x":"${text}"}`), [], ['here', 'gone'])).texts;
+    expect(await holds('is here')).toEqual(
+      new Map([
+        ['here', true],
+        ['gone', false],
+      ]),
+    );
+  });
+
   it('hands the headers over that a transform has looked at', async () => {
     const provider = PROVIDERS.get('bedrock');
     if (provider === undefined) throw new Error('no provider');

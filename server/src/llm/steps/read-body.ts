@@ -2,8 +2,10 @@ import { readBody } from '../../http/read-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { decodeString, JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import { scanMultipart } from '../../kernel/multipart-scan.ts';
+import { BASE64 } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
 import { isLargeScan, scanApart } from '../large/calls.ts';
+import { EXTRA } from '../request-body.ts';
 
 /** Top-level members the gateway looks at; everything else passes unread. */
 export const WANTED = [
@@ -16,6 +18,9 @@ export const WANTED = [
   'user',
   'background',
 ] as const;
+
+/** Texts that later steps look for in the whole body. */
+const SOUGHT = [EXTRA, BASE64];
 
 /** The longest names in use are ARNs. Names are remembered and recorded, so they must have a bound. */
 const MAX_MODEL = 2048;
@@ -88,7 +93,7 @@ export function contentType(value: string | undefined): string {
 
 function scanBody(x: Exchange): void | Promise<void> {
   if (isLargeScan(x.attempt.body))
-    return scanApart(x, x.attempt.body, WANTED).then(
+    return scanApart(x, x.attempt.body, WANTED, SOUGHT).then(
       (found) => takeScan(x, found),
       (error: unknown) => refuseScan(x, error),
     );

@@ -1,4 +1,6 @@
-/** A server in a process of its own, which says how long its event loop is held: for `loop-delay.test.ts`. */
+/** A server in a process of its own, which says how long its event loop is held: for `loop-delay.test.ts` and `slow/neighbour.ts`. */
+import { Session } from 'node:inspector/promises';
+import { type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import { startServer } from '../server.ts';
 
 const { port } = JSON.parse(process.argv[2] ?? '{}') as { port: number };
@@ -15,11 +17,13 @@ const made = await server.admin(
 );
 const other = made.body as { workspace_id: string; admin_api_key: string; workspace_api_key: string };
 const { workspace_id } = other;
-const integration = { name: 'openai', slug: 'openai', ai_provider_id: 'openai', key: 'sk-other', workspace_id };
-const given = { ...integration, create_default_provider: false, configurations: { custom_host: host } };
-await server.admin('POST', '/integrations', given, other.admin_api_key);
-const provider = { name: 'openai', slug: 'openai', integration_id: 'openai', workspace_id };
-await server.admin('POST', '/providers', provider, other.admin_api_key);
+for (const id of ['openai', 'anthropic', 'google']) {
+  const integration = { name: id, slug: id, ai_provider_id: id, key: 'sk-other', workspace_id };
+  const given = { ...integration, create_default_provider: false, configurations: { custom_host: host } };
+  await server.admin('POST', '/integrations', given, other.admin_api_key);
+  const provider = { name: id, slug: id, integration_id: id, workspace_id };
+  await server.admin('POST', '/providers', provider, other.admin_api_key);
+}
 
 /** Milliseconds of CPU of this thread alone: neither other processes nor the collector's threads add to it. */
 const cpu = (): number => {
@@ -39,7 +43,33 @@ function turn(): void {
   if (watching) setImmediate(turn);
 }
 
-process.on('message', (what: 'watch' | 'tell' | 'stop') => {
+/** Samples of what the main thread does, every 100 µs, and its garbage collections by kind. */
+let session: Session | null = null;
+let collections: Record<string, number[]> = {};
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) {
+    const { kind } = (one as PerformanceEntry & { detail: { kind: number } }).detail;
+    collections[kind] = [...(collections[kind] ?? []), one.duration];
+  }
+}).observe({ entryTypes: ['gc'] });
+
+async function startProfile(): Promise<void> {
+  collections = {};
+  session = new Session();
+  session.connect();
+  await session.post('Profiler.enable');
+  await session.post('Profiler.setSamplingInterval', { interval: 100 });
+  await session.post('Profiler.start');
+  process.send?.('profiles');
+}
+
+async function endProfile(): Promise<void> {
+  const given = await session?.post('Profiler.stop');
+  session?.disconnect();
+  process.send?.({ profile: given?.profile, collections });
+}
+
+process.on('message', (what: 'watch' | 'tell' | 'stop' | 'profile' | 'profiled') => {
   if (what === 'watch') {
     globalThis.gc?.();
     longest = 0;
@@ -53,6 +83,8 @@ process.on('message', (what: 'watch' | 'tell' | 'stop') => {
     watching = false;
     turn();
     process.send?.({ longest });
-  } else void server.stop().then(() => process.exit(0));
+  } else if (what === 'profile') void startProfile();
+  else if (what === 'profiled') void endProfile();
+  else void server.stop().then(() => process.exit(0));
 });
 process.send?.({ url: server.url, key: server.first.workspace_api_key, other: other.workspace_api_key });
