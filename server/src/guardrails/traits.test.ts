@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import * as phones from 'libphonenumber-js/min';
+import phones from 'google-libphonenumber';
 import { describe, expect, it } from 'vitest';
 import { IMPERSONAL, NO_SECRETS, PERSONAL, SECRETS } from '../../test/guardrail-sets/personal.ts';
 import { PII_DETECTORS, phone } from './checks/pii.ts';

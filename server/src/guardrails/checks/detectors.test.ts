@@ -42,6 +42,17 @@ describe('gateway.pii', () => {
       }
   });
 
+  it.each([
+    ['+49 99 9999 9999', []],
+    ['+91 11111 11111', []],
+    ['+34 999 99 99 99', []],
+    ['+49 30 1234567', ['PHONE_NUMBER']],
+    ['+44 20 7946 0958', ['PHONE_NUMBER']],
+    ['+91 99999 99999', ['PHONE_NUMBER']],
+  ])('%s is a telephone number only where its country has such numbers', async (number, expected) => {
+    expect(await found('gateway.pii', { categories: ['PHONE_NUMBER'] }, `at ${number} today`)).toEqual(expected);
+  });
+
   it('redacts with numbers that are the same for the same thing in all texts', async () => {
     const { verdict, replacements, excerpts, data } = await judged(
       'gateway.pii',

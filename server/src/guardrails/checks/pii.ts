@@ -157,7 +157,7 @@ const address = matcher(
   /(?<![\p{L}\p{N}_])(?:\d{1,5}[A-Za-z]? (?:[NSEW]\.? )?(?:\p{Lu}[\p{L}'’.-]{1,25} ){1,3}(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|Lane|Ln|Drive|Dr|Court|Ct|Way|Place|Pl|Square|Sq|Terrace|Parkway|Pkwy|Highway|Hwy|Close|Crescent)(?![\p{L}\p{N}_])|(?:\p{Lu}\p{Ll}{2,25}(?:straße|strasse|str\.|weg|platz|allee|gasse|ring|damm|ufer)|(?:Rue|Avenue|Boulevard|Place|Calle|Avenida|Plaza|Paseo|Via|Piazza|Corso|Rua|Praça|Ulica) (?:(?:de|du|des|la|le|les|del|della|da|do|dos) ){0,2}(?:\p{Lu}[\p{L}'’-]{1,25} ?){1,3},?) ?\d{1,4}[a-z]?(?![\p{L}\p{N}_])|\d{1,4},? (?:rue|avenue|boulevard|place|quai|impasse) (?:(?:de|du|des|la|le|les) ){0,2}(?:(?:de |d['’]|l['’])?\p{Lu}[\p{L}'’-]{1,25} ?){1,3}(?![\p{L}\p{N}_])|P\.? ?O\.? Box \d{1,6}(?![\p{L}\p{N}_]))/gu,
 );
 
-type Phones = typeof import('libphonenumber-js/min');
+type Phones = typeof import('google-libphonenumber');
 /** Loaded with the first guardrail that looks for phone numbers. */
 let phones: Promise<Phones> | null = null;
 /** Countries whose numbers without a country code are known behind a word such as "call". */
@@ -166,12 +166,16 @@ const CUE =
   /(?:tel|phone|fax|call|mobile|cell|whatsapp|sms|text|telefon|telefono|teléfono|téléphone|handy|ring|dial|number is|reach (?:me|us) (?:at|on))\b\.?[^\d\n+]{0,12}$/i;
 
 /** Numbers that are valid in their country's plan. The library is loaded when it is needed. */
-export function phone({ parsePhoneNumberFromString }: Phones): Detector {
-  const valid = (number: string, region?: (typeof REGIONS)[number]): boolean =>
-    parsePhoneNumberFromString(
-      number,
-      region === undefined ? undefined : { defaultCountry: region, extract: false },
-    )?.isValid() === true;
+export function phone({ PhoneNumberUtil }: Phones): Detector {
+  const plans = PhoneNumberUtil.getInstance();
+  const valid = (number: string, region?: (typeof REGIONS)[number]): boolean => {
+    try {
+      return plans.isValidNumber(plans.parse(number, region));
+    } catch {
+      // What cannot be read as a number is told by an exception.
+      return false;
+    }
+  };
   return matcher(
     'PHONE_NUMBER',
     digits(7),
@@ -239,7 +243,7 @@ export const pii = check({
     const detectors = PII_DETECTORS.filter(({ kind }) => wanted.has(kind));
     let all: readonly Detector[] | null = wanted.has('PHONE_NUMBER') ? null : detectors;
     const load = async (): Promise<readonly Detector[]> => {
-      phones ??= import('libphonenumber-js/min');
+      phones ??= import('google-libphonenumber').then((module) => module.default);
       all = [...detectors, phone(await phones)];
       return all;
     };
