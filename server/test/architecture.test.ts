@@ -484,6 +484,7 @@ describe('what others wrote is weighed before it is parsed', () => {
     'resources/integrations/model-settings.ts': OWN,
     'resources/integrations/secrets.ts': OWN,
     'store/postgres/logs.ts': OWN,
+    'store/s3/identity.ts': 'what the platform under the server answers',
     'store/sql/logs.ts': OWN,
     'store/sqlite/log-insert.ts': OWN,
     'telemetry/logger.ts': OWN,

@@ -88,6 +88,14 @@ async function openBlobs(config: Config, clock: Clock, log: Log): Promise<Blobs>
     const { openDiskBlobs } = await import('../store/disk/blobs.ts');
     return openDiskBlobs({ dir: config.dataDir, clock, reserveBytes: config.diskReserve });
   }
+  const { operatorHttp } = await import('../http/operator-http.ts');
   const { openS3Blobs } = await import('../store/s3/blobs.ts');
-  return openS3Blobs({ ...config.blobs, clock, log });
+  return openS3Blobs({
+    ...config.blobs,
+    variable: cloudVariable,
+    file: readCloudFile,
+    http: operatorHttp(),
+    clock,
+    log,
+  });
 }

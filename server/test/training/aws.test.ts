@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { awsUrl, encodeStrictly } from '../../src/kernel/aws-url.ts';
+import { escapeXml, parseXml } from '../../src/kernel/xml.ts';
 import { eachAtOnce } from '../../src/providers/aws/at-once.ts';
-import { awsUrl, encodeStrictly } from '../../src/providers/aws/encode.ts';
 import { fileId, parseFileId } from '../../src/providers/aws/s3-uri.ts';
 import { type AwsScope, sha256Hex, signed } from '../../src/providers/aws/sign.ts';
-import { escapeXml, parseXml } from '../../src/providers/aws/xml.ts';
 import { signatureFault } from '../support/sigv4.ts';
 
 const KEYS = { accessKeyId: 'AKID', secretAccessKey: 'secret/+=' };

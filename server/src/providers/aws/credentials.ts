@@ -1,5 +1,6 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Secret } from '../../kernel/secret.ts';
+import { child, parseXml, textOfChild, type XmlElement } from '../../kernel/xml.ts';
 import { ambientFor, type CloudHosts } from '../ambient.ts';
 import type { Credentials } from '../provider.ts';
 import { textSetting } from '../settings.ts';
@@ -7,7 +8,6 @@ import type { AccessContext } from '../training.ts';
 import { awsFailure } from './errors.ts';
 import { AWS_HOSTS, awsRegion, domainOf, endpointOf } from './settings.ts';
 import { type AwsKeys, sha256Hex, signed } from './sign.ts';
-import { child, parseXml, textOfChild, type XmlElement } from './xml.ts';
 
 /** How calls of an account are authorised: by signature, or with a bearer key that only Bedrock itself knows. */
 export type AwsAuth = { readonly keys: AwsKeys } | { readonly bearer: Secret };

@@ -1,10 +1,10 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
+import { child, parseXml, textOfChild } from '../../kernel/xml.ts';
 import { type ProviderError, readProviderError } from '../../operations/dialects/provider-error.ts';
 import type { AdapterAnswer } from '../training.ts';
 import { providerFailure } from '../training-calls.ts';
-import { child, parseXml, textOfChild } from './xml.ts';
 
 /** The error of an AWS answer: its name without prefix and suffix, and its message. */
 interface AwsError {

@@ -5,11 +5,11 @@
  */
 import type { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
+import { escapeXml, textOfChild } from '../../kernel/xml.ts';
 import type { AdapterContext } from '../training.ts';
 import { awsErrorName } from './errors.ts';
 import { type S3Call, s3Failure, s3Send, s3Sent, s3Xml } from './s3.ts';
 import type { S3Place } from './s3-uri.ts';
-import { escapeXml, textOfChild } from './xml.ts';
 
 const MIB = 1024 * 1024;
 /** Above the 5 MiB that S3 wants of every part but the last. */

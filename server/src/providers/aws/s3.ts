@@ -1,14 +1,15 @@
 /** The few calls of S3 that files and batches need, each signed with the hash of its body. */
+
+import { awsUrl, encodeStrictly } from '../../kernel/aws-url.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import { parseXml, textOfChild, type XmlElement } from '../../kernel/xml.ts';
 import { textSetting } from '../settings.ts';
 import type { AdapterAnswer, AdapterContext, AdapterRequest } from '../training.ts';
 import { awsKeys } from './credentials.ts';
-import { awsUrl, encodeStrictly } from './encode.ts';
 import { awsError, awsFailure } from './errors.ts';
 import type { S3Place } from './s3-uri.ts';
 import { awsRegion, endpointOf } from './settings.ts';
 import { sha256Hex, signed } from './sign.ts';
-import { parseXml, textOfChild, type XmlElement } from './xml.ts';
 
 export interface S3Call {
   readonly method: AdapterRequest['method'];

@@ -1,10 +1,11 @@
 /** Calls of the Bedrock control plane: signed, or with a Bedrock API key. */
+
+import { awsUrl, encodeStrictly } from '../../kernel/aws-url.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { quoted } from '../../operations/convert/fields.ts';
 import { awsAuth } from '../aws/credentials.ts';
-import { awsUrl, encodeStrictly } from '../aws/encode.ts';
 import { awsFailure } from '../aws/errors.ts';
 import { awsRegion } from '../aws/settings.ts';
 import { sha256Hex, signed } from '../aws/sign.ts';

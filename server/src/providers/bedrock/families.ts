@@ -1,7 +1,7 @@
 /** What the name of a model tells about it: ids, inference profiles of a region and ARNs of both. */
 
+import { encodeStrictly } from '../../kernel/aws-url.ts';
 import { claudePrefill } from '../anthropic/models.ts';
-import { encodeStrictly } from '../aws/encode.ts';
 import type { CallContext, Credentials, Prefill } from '../provider.ts';
 import { textSetting } from '../settings.ts';
 

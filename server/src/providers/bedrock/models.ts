@@ -1,7 +1,8 @@
 /** What may be called in a region: foundation models, and inference profiles, system-defined and the account's own. */
+
+import { encodeStrictly } from '../../kernel/aws-url.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalidAnswer } from '../../operations/convert/fields.ts';
-import { encodeStrictly } from '../aws/encode.ts';
 import type { Binding } from '../provider.ts';
 import { epochOf } from '../training-calls.ts';
 import { isProfile } from './families.ts';

@@ -4,6 +4,7 @@ import { buffer } from 'node:stream/consumers';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { S3_KEYS, S3_REGION, type S3Server, startS3Server } from '../../../test/support/s3-server.ts';
 import { systemTenant } from '../../auth/tenant.ts';
+import { operatorHttp } from '../../http/operator-http.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { silentLog } from '../../kernel/log.ts';
@@ -17,6 +18,9 @@ const optionsFor = (server: S3Server): S3BlobsOptions => ({
   endpoint: server.url,
   pathStyle: true,
   credentials: { ...S3_KEYS, sessionToken: null },
+  variable: () => undefined,
+  file: async () => '',
+  http: operatorHttp(),
   clock: systemClock,
   log: silentLog,
 });

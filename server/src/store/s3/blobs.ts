@@ -1,9 +1,11 @@
 import { Readable } from 'node:stream';
-import type { ListMultipartUploadsCommandOutput, S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
+import { escapeXml, textOfChild, type XmlElement } from '../../kernel/xml.ts';
 import type { BlobStat, Blobs, StoredBlob, TenantContext } from '../ports.ts';
+import { S3Client, S3Error, type Send } from './client.ts';
+import { machineIdentity } from './identity.ts';
 
 /** Where the blobs lie; `config.ts` reads it from one URL and the standard AWS variables. */
 export interface S3BlobsOptions {
@@ -15,12 +17,17 @@ export interface S3BlobsOptions {
   readonly endpoint: string | null;
   /** `endpoint/bucket/key` instead of `bucket.endpoint/key`. */
   readonly pathStyle: boolean;
-  /** Null: the SDK looks for the identity of the machine, as on a container or instance with a role. */
+  /** Null: the identity of the machine, as in a cluster, or on a container or instance with a role. */
   readonly credentials: {
     readonly accessKeyId: string;
     readonly secretAccessKey: string;
     readonly sessionToken: string | null;
   } | null;
+  /** Environment variables and token files that name the identity of the machine. */
+  readonly variable: (name: string) => string | undefined;
+  readonly file: (path: string) => Promise<string>;
+  /** The way to the service, and its end. */
+  readonly http: { readonly send: Send; close(): Promise<void> };
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -33,51 +40,57 @@ const PARTS_UNDERWAY = 2;
 /** Unfinished uploads older than this belong to nobody. */
 const STALE_MS = 24 * 60 * 60_000;
 
-type Sdk = typeof import('@aws-sdk/client-s3');
-type UploadClass = typeof import('@aws-sdk/lib-storage').Upload;
-
-function statusOf(error: unknown): number | null {
-  if (typeof error !== 'object' || error === null || !('$metadata' in error)) return null;
-  const { $metadata: metadata } = error as { $metadata?: { httpStatusCode?: number } };
-  return metadata?.httpStatusCode ?? null;
-}
-
 /** The object is not there; a missing bucket is a wrong setting and no answer. */
 function isMissing(error: unknown): boolean {
-  return statusOf(error) === 404 && !(error instanceof Error && error.name === 'NoSuchBucket');
+  return error instanceof S3Error && error.status === 404 && error.code !== 'NoSuchBucket';
 }
 
+/** The body in pieces of `PART` bytes, the last one shorter; one empty piece of an empty body. */
+async function* partsOf(body: Readable): AsyncGenerator<Buffer> {
+  let held: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body as AsyncIterable<Uint8Array | string>) {
+    held.push(Buffer.from(chunk as Uint8Array));
+    bytes += held.at(-1)?.length ?? 0;
+    while (bytes > PART) {
+      const all = Buffer.concat(held, bytes);
+      yield all.subarray(0, PART);
+      held = [all.subarray(PART)];
+      bytes -= PART;
+    }
+  }
+  yield Buffer.concat(held, bytes);
+}
+
+/** Children of this name, in their order. */
+const all = (element: XmlElement, name: string) => element.children.filter((one) => one.name === name);
+
+const timeOf = (text: string | null): number => Date.parse(text ?? '') || 0;
+
 class S3Blobs implements Blobs {
-  readonly #sdk: Sdk;
-  readonly #upload: UploadClass;
   readonly #client: S3Client;
   readonly #options: S3BlobsOptions;
 
-  constructor(sdk: Sdk, upload: UploadClass, client: S3Client, options: S3BlobsOptions) {
-    this.#sdk = sdk;
-    this.#upload = upload;
+  constructor(client: S3Client, options: S3BlobsOptions) {
     this.#client = client;
     this.#options = options;
   }
 
   async put(tenant: TenantContext, key: string, body: Readable): Promise<BlobStat> {
-    let place: { Bucket: string; Key: string };
+    let place: string;
     try {
       place = this.#place(tenant, key);
     } catch (error) {
       body.destroy();
       throw error;
     }
-    // One request, or the last of several, makes the object visible: never a part of it.
-    const upload = new this.#upload({
-      client: this.#client,
-      params: { ...place, Body: body },
-      partSize: PART,
-      queueSize: PARTS_UNDERWAY,
-    });
+    const parts = partsOf(body);
     try {
-      // A failing body ends it, and it removes its parts before it says so. `abort()` would not wait for that.
-      await upload.done();
+      const first = await parts.next();
+      const second = await parts.next();
+      // One request, or the last of several, makes the object visible: never a part of it.
+      if (second.done) await this.#client.done({ method: 'PUT', key: place, body: first.value ?? Buffer.alloc(0) });
+      else await this.#upload(place, [first.value ?? Buffer.alloc(0), second.value], parts);
     } catch (error) {
       body.destroy();
       throw body.errored ?? this.#failure(error);
@@ -95,15 +108,13 @@ class S3Blobs implements Blobs {
     }
     const place = this.#place(tenant, key);
     if (end !== undefined && end < start) return (await this.stat(tenant, key)) === null ? null : Readable.from([]);
-    const wanted = range === undefined ? {} : { Range: `bytes=${start}-${end ?? ''}` };
+    const headers: Record<string, string> = range === undefined ? {} : { range: `bytes=${start}-${end ?? ''}` };
     try {
-      const { Body } = await this.#client.send(new this.#sdk.GetObjectCommand({ ...place, ...wanted }));
-      if (!(Body instanceof Readable)) throw new Error('the answer has no body');
-      return Body;
+      return (await this.#client.call({ method: 'GET', key: place, headers })).body;
     } catch (error) {
       if (isMissing(error)) return null;
       // The range begins past the end.
-      if (statusOf(error) === 416) return Readable.from([]);
+      if (error instanceof S3Error && error.status === 416) return Readable.from([]);
       throw this.#failure(error);
     }
   }
@@ -111,8 +122,8 @@ class S3Blobs implements Blobs {
   async stat(tenant: TenantContext, key: string): Promise<BlobStat | null> {
     const place = this.#place(tenant, key);
     try {
-      const found = await this.#client.send(new this.#sdk.HeadObjectCommand(place));
-      return { bytes: found.ContentLength ?? 0, createdAt: found.LastModified?.getTime() ?? 0 };
+      const { headers } = await this.#client.done({ method: 'HEAD', key: place });
+      return { bytes: Number(headers['content-length'] ?? 0), createdAt: timeOf(String(headers['last-modified'])) };
     } catch (error) {
       if (isMissing(error)) return null;
       throw this.#failure(error);
@@ -124,7 +135,7 @@ class S3Blobs implements Blobs {
     const place = this.#place(tenant, key);
     if ((await this.stat(tenant, key)) === null) return false;
     try {
-      await this.#client.send(new this.#sdk.DeleteObjectCommand(place));
+      await this.#client.done({ method: 'DELETE', key: place });
       return true;
     } catch (error) {
       throw this.#failure(error);
@@ -133,53 +144,96 @@ class S3Blobs implements Blobs {
 
   async *all(): AsyncGenerator<StoredBlob> {
     const prefix = this.#prefix();
-    let token: string | undefined;
+    let token: string | null = null;
     do {
-      const page = await this.#client
-        .send(
-          new this.#sdk.ListObjectsV2Command({
-            Bucket: this.#options.bucket,
-            Prefix: prefix,
-            ...(token === undefined ? {} : { ContinuationToken: token }),
-          }),
-        )
-        .catch((error: unknown) => {
-          throw this.#failure(error);
-        });
-      for (const { Key, LastModified } of page.Contents ?? []) {
-        const named = this.#named(Key ?? '');
-        if (named !== null) yield { ...named, createdAt: LastModified?.getTime() ?? 0 };
+      const query = { 'list-type': '2', prefix, 'continuation-token': token };
+      const page: XmlElement = await this.#client.read({ method: 'GET', key: null, query }).catch((error: unknown) => {
+        throw this.#failure(error);
+      });
+      for (const object of all(page, 'Contents')) {
+        const named = this.#named(textOfChild(object, 'Key') ?? '');
+        if (named !== null) yield { ...named, createdAt: timeOf(textOfChild(object, 'LastModified')) };
       }
-      token = page.IsTruncated ? page.NextContinuationToken : undefined;
-    } while (token !== undefined);
+      token = textOfChild(page, 'IsTruncated') === 'true' ? textOfChild(page, 'NextContinuationToken') : null;
+    } while (token !== null);
   }
 
   /** Ends the uploads a killed process left unfinished: their parts cost money and no list shows them. */
   async abandonStale(): Promise<void> {
-    const { bucket, clock, log } = this.#options;
+    const { clock, log } = this.#options;
     try {
-      let markers: { readonly KeyMarker?: string; readonly UploadIdMarker?: string } | null = {};
+      let markers: Readonly<Record<string, string>> | null = {};
       while (markers !== null) {
-        const page: ListMultipartUploadsCommandOutput = await this.#client.send(
-          new this.#sdk.ListMultipartUploadsCommand({ Bucket: bucket, Prefix: this.#prefix(), ...markers }),
-        );
-        for (const { Key, UploadId, Initiated } of page.Uploads ?? []) {
-          if (Key === undefined || UploadId === undefined || Initiated === undefined) continue;
+        const query: Record<string, string> = { uploads: '', prefix: this.#prefix(), ...markers };
+        const page: XmlElement = await this.#client.read({ method: 'GET', key: null, query });
+        for (const upload of all(page, 'Upload')) {
+          const key = textOfChild(upload, 'Key') ?? '';
+          const uploadId = textOfChild(upload, 'UploadId');
+          const initiated = timeOf(textOfChild(upload, 'Initiated'));
           // Others may use the bucket, too.
-          if (this.#named(Key) === null || Initiated.getTime() > clock.now() - STALE_MS) continue;
-          await this.#client.send(new this.#sdk.AbortMultipartUploadCommand({ Bucket: bucket, Key, UploadId }));
+          if (this.#named(key) === null || uploadId === null || initiated > clock.now() - STALE_MS) continue;
+          await this.#client.done({ method: 'DELETE', key, query: { uploadId } });
         }
-        const { NextKeyMarker: KeyMarker, NextUploadIdMarker: UploadIdMarker } = page;
-        const more = page.IsTruncated === true && KeyMarker !== undefined && UploadIdMarker !== undefined;
-        markers = more ? { KeyMarker, UploadIdMarker } : null;
+        const next = textOfChild(page, 'NextKeyMarker');
+        const id = textOfChild(page, 'NextUploadIdMarker');
+        const more: boolean = textOfChild(page, 'IsTruncated') === 'true' && next !== null && id !== null;
+        markers = more ? { 'key-marker': next ?? '', 'upload-id-marker': id ?? '' } : null;
       }
     } catch (error) {
       log.warn('unfinished uploads in the blob store could not be looked for', { error: String(error) });
     }
   }
 
-  async close(): Promise<void> {
-    this.#client.destroy();
+  close(): Promise<void> {
+    return this.#options.http.close();
+  }
+
+  /** Several parts, a few at a time. An upload that fails leaves none of them behind: each costs money, and no list shows it. */
+  async #upload(key: string, begun: readonly Buffer[], rest: AsyncGenerator<Buffer>): Promise<void> {
+    const created = await this.#client.read({ method: 'POST', key, query: { uploads: '' } });
+    const uploadId = textOfChild(created, 'UploadId') ?? '';
+    const tags: string[] = [];
+    const underway = new Set<Promise<void>>();
+    let failed: { readonly error: unknown } | null = null;
+    const start = (part: Buffer): void => {
+      const query = { partNumber: String(tags.push('')), uploadId };
+      const sending = this.#client
+        .done({ method: 'PUT', key, query, body: part })
+        .then(({ headers }) => {
+          tags[Number(query.partNumber) - 1] = String(headers.etag);
+        })
+        .catch((error: unknown) => {
+          failed ??= { error };
+        })
+        .finally(() => underway.delete(sending));
+      underway.add(sending);
+    };
+    const check = (): void => {
+      if (failed !== null) throw failed.error;
+    };
+    try {
+      for (const part of begun) start(part);
+      for (;;) {
+        while (underway.size >= PARTS_UNDERWAY) await Promise.race(underway);
+        check();
+        const part = await rest.next();
+        if (part.done) break;
+        start(part.value);
+      }
+      await Promise.all(underway);
+      check();
+      const list = tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${escapeXml(tag)}</ETag></Part>`);
+      const body = Buffer.from(
+        `<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${list.join('')}</CompleteMultipartUpload>`,
+      );
+      const headers = { 'content-type': 'application/xml' };
+      await this.#client.read({ method: 'POST', key, query: { uploadId }, headers, body });
+    } catch (error) {
+      // A part that arrives later would stay.
+      await Promise.all(underway);
+      await this.#client.done({ method: 'DELETE', key, query: { uploadId } }).catch(() => undefined);
+      throw error;
+    }
   }
 
   #prefix(): string {
@@ -192,10 +246,10 @@ class S3Blobs implements Blobs {
     return more.length > 0 || !ORGANISATION.test(organisationId) || !KEY.test(key) ? null : { organisationId, key };
   }
 
-  #place(tenant: TenantContext, key: string): { Bucket: string; Key: string } {
+  #place(tenant: TenantContext, key: string): string {
     if (!ORGANISATION.test(tenant.organisationId)) throw new RangeError('not an organisation id');
     if (!KEY.test(key)) throw new RangeError('a blob key has 1 to 200 letters, digits, dots, hyphens and underscores');
-    return { Bucket: this.#options.bucket, Key: `${this.#prefix()}${tenant.organisationId}/${key}` };
+    return `${this.#prefix()}${tenant.organisationId}/${key}`;
   }
 
   #failure(error: unknown): Error {
@@ -207,33 +261,16 @@ class S3Blobs implements Blobs {
   }
 }
 
-/**
- * Blobs as objects `prefix/<organisation>/<key>` of one bucket. The SDK opens its own connections: bucket and endpoint
- * come from the operator's configuration alone, never from a request, and are trusted by it.
- */
+/** Blobs as objects `prefix/<organisation>/<key>` of one bucket, which the operator's configuration alone names. */
 export async function openS3Blobs(options: S3BlobsOptions): Promise<Blobs> {
-  // Some 10 MB of code that only this store needs.
-  const [sdk, { Upload }] = await Promise.all([import('@aws-sdk/client-s3'), import('@aws-sdk/lib-storage')]);
-  const { region, endpoint, pathStyle, credentials } = options;
-  const client = new sdk.S3Client({
-    region,
-    forcePathStyle: pathStyle,
-    ...(endpoint === null ? {} : { endpoint }),
-    ...(credentials === null
-      ? {}
-      : {
-          credentials: {
-            accessKeyId: credentials.accessKeyId,
-            secretAccessKey: credentials.secretAccessKey,
-            ...(credentials.sessionToken === null ? {} : { sessionToken: credentials.sessionToken }),
-          },
-        }),
-    // Other services that speak S3 often lack the newer checksums.
-    requestChecksumCalculation: 'WHEN_REQUIRED',
-    responseChecksumValidation: 'WHEN_REQUIRED',
-    followRegionRedirects: false,
-  });
-  const blobs = new S3Blobs(sdk, Upload, client, options);
+  const { bucket, region, pathStyle, credentials, http, clock } = options;
+  const { send } = http;
+  const domain = region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com';
+  const endpoint = options.endpoint?.replace(/\/$/, '') ?? `https://s3.${region}.${domain}`;
+  const { accessKeyId = '', secretAccessKey = '', sessionToken = null } = credentials ?? {};
+  const given = { accessKeyId, secretAccessKey, ...(sessionToken === null ? {} : { sessionToken }) };
+  const keys = credentials === null ? machineIdentity({ ...options, domain, send }) : async () => given;
+  const blobs = new S3Blobs(new S3Client({ bucket, region, endpoint, pathStyle, keys, clock, send }), options);
   await blobs.abandonStale();
   return blobs;
 }

@@ -1,4 +1,4 @@
-import { SluiceError } from '../../kernel/errors.ts';
+import { SluiceError } from './errors.ts';
 
 /** An element of an XML answer: attributes are not kept, text is that of the element itself. */
 export interface XmlElement {
