@@ -12,25 +12,23 @@
  * counters are what their entries say; nothing is reserved; every answer is counted, nothing that was not asked for; and
  * limits are used to at least 99 %.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import type { FirstRun } from '../../src/first-run.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { rebuilt } from '../../src/limits/ledger/book.ts';
 import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import { startPostgres } from '../support/postgres-server.ts';
+import { killAll, readFirstRun, type ServerProcess, startReady, stopProcess } from '../support/process.ts';
 import { TcpProxy } from '../support/proxy.ts';
 import { startRedis } from '../support/redis.ts';
+import { watchdog } from '../support/watchdog.ts';
 
-const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const CALLERS = 64;
 /** Each takes a few hundred requests. */
 const LIMITS = { requests: 400, tokens: 20_000, cost: 4000, open: 5000 } as const;
@@ -46,6 +44,10 @@ const DRAIN_MS = 10_000;
 const BETWEEN_KILLS_MS = 5_000;
 /** Nodes give back by then what they hold and do not use. */
 const IDLE_MS = 3_000;
+/** A start takes a second or two, and is tried again while a store is away. */
+const START_MS = 60_000;
+/** Longer than any wait of a node for its stores, on a slow machine. */
+const ANSWER_MS = 30_000;
 
 const { values: options } = parseArgs({
   options: {
@@ -69,21 +71,30 @@ function drawing(lane: number): () => number {
 }
 
 interface Node {
-  readonly url: string;
+  readonly name: string;
   readonly dataDir: string;
-  readonly port: number;
-  child: ChildProcess | null;
+  server: ServerProcess | null;
   serving: boolean;
   /** Requests that it answered, refusals too. */
   answered: number;
   agent: Agent;
+  /** What is under way, with the moment it was sent. */
+  readonly pending: Map<object, { readonly kind: Kind; readonly since: number }>;
+  /** The last answers, oldest first. */
+  readonly statuses: number[];
+  /** Why the last start that failed did. */
+  failure: string;
 }
 
-const running = new Set<ChildProcess>();
-for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => process.exit(1));
-process.on('exit', () => {
-  for (const child of running) child.kill('SIGKILL');
-});
+const nodes = [makeNode('the first node'), makeNode('the second node')] as const;
+const [one] = nodes;
+const tallies: Tally[] = [];
+const faults: string[] = [];
+process.on('exit', killAll);
+const watch = watchdog('budgets', () =>
+  [...nodes.map(stateOf), ...tallies.filter((one) => !isFull(one)).map(leftOf)].join('\n'),
+);
+watch.phase('stores');
 
 const masterKey = randomBytes(32).toString('base64');
 const postgres = await startPostgres();
@@ -93,68 +104,59 @@ const proxy = await TcpProxy.start(Number(databaseUrl.port));
 const direct = databaseUrl.href;
 databaseUrl.port = String(proxy.port);
 
-function makeNode(index: number): Node {
-  const port = 20_000 + ((process.pid * 2 + index) % 12_000);
-  const dataDir = mkdtempSync(join(tmpdir(), 'sluice-budgets-'));
+function makeNode(name: string): Node {
   return {
-    url: `http://127.0.0.1:${port}`,
-    dataDir,
-    port,
-    child: null,
+    name,
+    dataDir: mkdtempSync(join(tmpdir(), 'sluice-budgets-')),
+    server: null,
     serving: false,
     answered: 0,
     agent: new Agent({ keepAlive: true }),
+    pending: new Map(),
+    statuses: [],
+    failure: '',
   };
 }
 
+function stateOf({ name, server, serving, answered, pending, statuses, failure }: Node): string {
+  const now = performance.now();
+  const oldest = Math.max(0, ...[...pending.values()].map(({ since }) => now - since));
+  const child =
+    server === null ? 'no process' : `process ${server.child.exitCode ?? server.child.signalCode ?? 'lives'}`;
+  return `${name}: ${child}, ${serving ? 'serving' : 'not serving'}, ${answered} answered, ${pending.size} under way, the oldest for ${Math.round(oldest)} ms, last answers ${statuses.join(' ')} ${failure}\n${server?.err.slice(-2000) ?? ''}`;
+}
+
+const leftOf = ({ kind, value, answers, refused, unknown }: Tally) =>
+  `${kind} ${value} is not used up: ${answers} answers, ${unknown} unknown, refused in a row ${refused.join(' and ')}`;
+
 async function start(node: Node, roles = 'gateway,jobs'): Promise<void> {
+  const until = performance.now() + START_MS;
   for (;;) {
-    const child = spawn(process.execPath, ['server/bin/sluice.mjs', 'serve'], {
-      cwd: ROOT,
-      stdio: ['ignore', 'ignore', options.verbose ? 'inherit' : 'ignore'],
-      env: {
-        ...process.env,
-        NODE_NO_WARNINGS: '1',
-        SLUICE_DATA_DIR: node.dataDir,
-        SLUICE_PORT: String(node.port),
-        SLUICE_LOG_LEVEL: 'error',
+    try {
+      node.server = await startReady(node.dataDir, {
         SLUICE_ROLES: roles,
         SLUICE_MASTER_KEY: masterKey,
         SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
         SLUICE_DATABASE_URL: databaseUrl.href,
         SLUICE_REDIS_URL: redis.url,
-      },
-    });
-    running.add(child);
-    node.child = child;
-    while (child.exitCode === null) {
-      const ready = await fetch(`${node.url}/readyz`).then(
-        (answer) => answer.ok,
-        () => false,
-      );
-      if (ready) {
-        node.serving = true;
-        return;
-      }
-      await sleep(50);
+      });
+      node.serving = true;
+      return;
+    } catch (error) {
+      // A start during an outage fails; whoever runs it starts it again.
+      node.failure = (error as Error).message;
+      if (performance.now() > until) throw new Error(`${node.name} does not start: ${node.failure}`);
     }
-    // A start during an outage fails; whoever runs it starts it again.
-    running.delete(child);
     await sleep(200);
   }
 }
 
 async function end(node: Node, signal: NodeJS.Signals): Promise<void> {
-  const { child } = node;
-  if (child === null) return;
-  const gone = new Promise((resolve) => child.once('exit', resolve));
-  if (child.exitCode === null && child.signalCode === null) {
-    child.kill(signal);
-    await gone;
-  }
+  const { server } = node;
+  if (server === null) return;
+  await stopProcess(server, signal);
   node.serving = false;
-  running.delete(child);
-  node.child = null;
+  node.server = null;
   node.agent.destroy();
   node.agent = new Agent({ keepAlive: true });
 }
@@ -181,7 +183,6 @@ interface Answered {
   readonly usage: { readonly prompt_tokens: number; readonly completion_tokens: number };
 }
 
-const faults: string[] = [];
 const outcomes = new Map<number, number>();
 const isFull = ({ refused }: Tally) => refused.every((inARow) => inARow >= FULL);
 const size = drawing(3);
@@ -204,7 +205,18 @@ function usedBy(kind: Kind, { usage: { prompt_tokens: input, completion_tokens: 
 function ask(index: number, tally: Tally): Promise<number> {
   const node = nodes[index] as Node;
   return new Promise((resolve) => {
+    const pending = {};
+    node.pending.set(pending, { kind: tally.kind, since: performance.now() });
+    const late = setTimeout(() => {
+      faults.push(`a request was not answered within ${ANSWER_MS} ms: ${tally.value} at ${stateOf(node)}`);
+      sent.destroy(new Error('late'));
+    }, ANSWER_MS);
     const end = (status: number) => {
+      clearTimeout(late);
+      node.pending.delete(pending);
+      node.statuses.push(status);
+      if (node.statuses.length > 20) node.statuses.shift();
+      if (status === 200) watch.progress();
       outcomes.set(status, (outcomes.get(status) ?? 0) + 1);
       if (status > 0) node.answered += 1;
       if (status === 412) tally.refused[index === 0 ? 0 : 1] += 1;
@@ -217,7 +229,7 @@ function ask(index: number, tally: Tally): Promise<number> {
       ...(tally.metadata === null ? {} : { 'x-gateway-metadata': tally.metadata }),
     };
     const options = { method: 'POST', headers, agent: node.agent };
-    const sent = request(`${node.url}/v1/chat/completions`, options, (answer) => {
+    const sent = request(`${node.server?.url}/v1/chat/completions`, options, (answer) => {
       let text = '';
       answer.setEncoding('utf8');
       answer.on('data', (piece) => {
@@ -245,14 +257,13 @@ function ask(index: number, tally: Tally): Promise<number> {
   });
 }
 
-const nodes = [makeNode(0), makeNode(1)] as const;
-const [one] = nodes;
+watch.phase('keys and policies');
 await start(one, 'gateway,admin');
-for (let i = 0; i < 100 && !existsSync(join(one.dataDir, 'first-run.json')); i++) await sleep(50);
-const first = JSON.parse(readFileSync(join(one.dataDir, 'first-run.json'), 'utf8')) as FirstRun;
+const first = await readFirstRun(one.dataDir);
 
 async function made(path: string, body: object): Promise<{ id: string; key: string }> {
-  const answer = await fetch(`${one.url}/v1${path}`, {
+  const answer = await fetch(`${one.server?.url}/v1${path}`, {
+    signal: AbortSignal.timeout(ANSWER_MS),
     method: 'POST',
     headers: { 'x-gateway-api-key': first.admin_api_key, 'content-type': 'application/json' },
     body: JSON.stringify({ workspace_id: first.workspace_id, ...body }),
@@ -278,10 +289,10 @@ for (const kind of GROUPED) {
     credit_limit: kind === 'requests' ? LIMITS.requests : LIMITS[kind] / 1_000_000,
   });
 }
+watch.phase('both nodes start');
 await end(one, 'SIGTERM');
 await Promise.all(nodes.map((node) => start(node)));
 
-const tallies: Tally[] = [];
 const fresh = () => ({ answers: 0, served: 0, largest: 0, unknown: 0, refused: [0, 0] as [number, number] });
 function round(n: number): readonly Tally[] {
   const mine: Tally[] = GROUPED.map((kind) => {
@@ -361,6 +372,7 @@ async function kills(node: Node, draw: () => number): Promise<void> {
     await start(node);
     await endLeases(leases, files);
     happened.kills += 1;
+    watch.progress();
     if (options.verbose)
       process.stdout.write(`${Math.round(performance.now() - began)} ms: ${JSON.stringify(happened)}\n`);
   }
@@ -372,12 +384,14 @@ const AWAY = {
     await sleep(ms);
     await redis.start();
     happened.redis += 1;
+    watch.progress();
   },
   async outages(ms: number) {
     await proxy.down();
     await sleep(ms);
     await proxy.up();
     happened.outages += 1;
+    watch.progress();
   },
 };
 
@@ -401,9 +415,10 @@ const disturbed = Promise.all([
   over = true;
 });
 for (let n = 0; !over; n++) {
+  watch.phase(`round ${n + 1}, after ${JSON.stringify(happened)}`);
   await load(round(n), () => over);
-  if (options.verbose) process.stdout.write(`round ${n}: ${JSON.stringify({ ...happened, faults: faults.length })}\n`);
 }
+watch.phase('the last of what disturbs');
 await disturbed;
 
 /** Stops all nodes with what they still have to book, and makes the leases of killed ones end. */
@@ -413,14 +428,18 @@ async function settle(): Promise<void> {
   while (await sweepBooks({ tables, clock: systemClock }));
 }
 
+watch.phase('nodes stop, leases end');
 await settle();
 // What killed nodes had in their leases is free now: the rest of every limit must be there to be used.
+watch.phase('both nodes start again');
 await Promise.all(nodes.map((node) => start(node)));
 for (let tries = 0; tries < 2; tries++) {
+  watch.phase(`what is left of the limits is used, ${tries + 1} of 2`);
   for (const { refused } of tallies) refused.fill(0);
   await load(tallies);
   await sleep(IDLE_MS);
 }
+watch.phase('nodes stop, books are compared');
 await settle();
 
 const totals = { overspend: 0, drift: 0, reserved: 0, lost: 0, invented: 0, under: 0, answers: 0, buckets: 0 };

@@ -25,6 +25,7 @@ import { tmpdir } from 'node:os';
 import { basename, delimiter, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { within } from './watchdog.ts';
 
 const PREFIX = 'sluice-postgres-';
 const START_MS = 60_000;
@@ -224,9 +225,9 @@ async function start(held: Held, kill: () => void): Promise<PostgresServer> {
       '--no-sync',
       '--no-instructions',
     ],
-    options,
+    { ...options, timeout: START_MS },
   );
-  if (init.status !== 0) throw new Error(`initdb failed: ${init.stderr}`);
+  if (init.status !== 0) throw new Error(`initdb failed: ${init.error?.message ?? ''} ${init.stderr}`);
 
   let child: ChildProcess | null = null;
   let port = 0;
@@ -281,7 +282,7 @@ async function start(held: Held, kill: () => void): Promise<PostgresServer> {
       if (!exited(running)) {
         const gone = new Promise((resolve) => running.once('exit', resolve));
         running.kill('SIGINT');
-        await gone;
+        await within(START_MS, 'the end of PostgreSQL', gone);
       }
       kill();
     },

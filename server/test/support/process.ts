@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { FirstRun } from '../../src/first-run.ts';
+import { within } from './watchdog.ts';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const BIN = join(ROOT, 'server/bin/sluice.mjs');
@@ -18,12 +19,17 @@ export interface ServerProcess {
   readonly child: ChildProcess;
   /** Where it listens, from its own banner. */
   readonly url: string;
-  /** What it printed so far on standard output. */
+  /** What it printed so far on standard output, and on standard error. */
   readonly out: string;
+  readonly err: string;
   readonly ended: Promise<Ended>;
 }
 
 const running = new Set<ChildProcess>();
+/** Until a server listens, on a machine that is busy with other things. */
+const LISTEN_MS = 60_000;
+const READY_MS = 30_000;
+const STOP_MS = 60_000;
 
 /** Ends what a failed test left behind. */
 export function killAll(): void {
@@ -71,6 +77,47 @@ export async function startProcess(dataDir: string, env: Record<string, string> 
   return listening(launch([BIN, 'serve'], settingsOf(dataDir, env), dataDir));
 }
 
+/** The same, and waits until it is ready. Rejects with what it printed when it ends before, or takes too long. */
+export async function startReady(dataDir: string, env: Record<string, string> = {}): Promise<ServerProcess> {
+  const server = await startProcess(dataDir, env);
+  const ready = async () => {
+    let state = '';
+    const late = AbortSignal.timeout(READY_MS);
+    while (!late.aborted) {
+      const { ok, text } = await fetch(`${server.url}/readyz`, { signal: late }).then(
+        async (answer) => ({ ok: answer.ok, text: await answer.text() }),
+        (error: Error) => ({ ok: false, text: error.message }),
+      );
+      if (ok) return;
+      state = text;
+      await new Promise((resolve) => setTimeout(resolve, 25));
+    }
+    throw new Error(`not ready within ${READY_MS / 1000} s: ${state} ${server.err.slice(-2000)}`);
+  };
+  const early = server.ended.then((end) => {
+    throw new Error(`ended before it was ready: ${JSON.stringify(end)}`);
+  });
+  early.catch(() => undefined);
+  try {
+    await Promise.race([ready(), early]);
+  } catch (error) {
+    server.child.kill('SIGKILL');
+    throw error;
+  }
+  return server;
+}
+
+/** Ends a server and waits until it is gone. Rejects with what it printed when it does not go. */
+export async function stopProcess(server: ServerProcess, signal: NodeJS.Signals): Promise<Ended> {
+  server.child.kill(signal);
+  try {
+    return await within(STOP_MS, `the end of a server by ${signal}`, server.ended);
+  } catch (error) {
+    server.child.kill('SIGKILL');
+    throw new Error(`${(error as Error).message}: ${server.err.slice(-2000)}`);
+  }
+}
+
 /** The same by the command of the README, `npm start`. What `ended` says is how npm ended, once the server has too. */
 export async function startByNpm(
   dataDir: string,
@@ -98,13 +145,17 @@ const settingsOf = (dataDir: string, env: Record<string, string>) => ({
 });
 
 async function listening({ child, printed, ended }: ReturnType<typeof launch>): Promise<ServerProcess> {
-  const url = await new Promise<string>((resolve, reject) => {
+  const found = new Promise<string>((resolve, reject) => {
     child.stdout.on('data', () => {
       // The banner ends with an empty line; a line of the log may follow it.
-      const found = /Sluice is listening on (http:\S+)\n[\s\S]*\n\n(?:$|\{|\d\d:)/.exec(printed.out)?.[1];
-      if (found !== undefined) resolve(found);
+      const banner = /Sluice is listening on (http:\S+)\n[\s\S]*\n\n(?:$|\{|\d\d:)/.exec(printed.out)?.[1];
+      if (banner !== undefined) resolve(banner);
     });
     void ended.then((end) => reject(new Error(`ended before it listened: ${JSON.stringify(end)}`)));
+  });
+  const url = await within(LISTEN_MS, 'the banner of a server', found).catch((error: Error) => {
+    child.kill('SIGKILL');
+    throw new Error(`${error.message} ${printed.out.slice(-2000)} ${printed.err.slice(-2000)}`);
   });
   return {
     child,
@@ -112,6 +163,9 @@ async function listening({ child, printed, ended }: ReturnType<typeof launch>): 
     ended,
     get out() {
       return printed.out;
+    },
+    get err() {
+      return printed.err;
     },
   };
 }

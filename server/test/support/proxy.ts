@@ -1,4 +1,8 @@
+import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { within } from './watchdog.ts';
+
+const LIMIT_MS = 30_000;
 
 /** A TCP proxy on loopback that can be taken down and up again on the same port, as a lost store is. */
 export class TcpProxy {
@@ -29,16 +33,23 @@ export class TcpProxy {
     this.#server = null;
     const closed = new Promise((resolve) => server.close(resolve));
     for (const socket of this.#sockets) socket.resetAndDestroy();
-    await closed;
+    await within(LIMIT_MS, `the proxy on port ${this.port} going down`, closed);
   }
 
   async up(): Promise<void> {
-    const server = createServer((socket) => this.#relay(socket));
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(this.port, '127.0.0.1', () => resolve());
-    });
-    this.#server = server;
+    const end = performance.now() + LIMIT_MS;
+    for (;;) {
+      const server = createServer((socket) => this.#relay(socket)).listen(this.port, '127.0.0.1');
+      try {
+        await once(server, 'listening');
+        this.#server = server;
+        return;
+      } catch (error) {
+        // A connection that was made meanwhile may have this very port as its end.
+        if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || performance.now() > end) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 200));
+      }
+    }
   }
 
   close(): Promise<void> {

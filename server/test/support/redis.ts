@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
+import { within } from './watchdog.ts';
 
 export interface TestRedis {
   readonly url: string;
@@ -42,22 +43,69 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
+const START_MS = 30_000;
+/** Another process may have taken the port that was free a moment ago. */
+const PORTS = 5;
+
 /** A Redis of this test's own on a free loopback port, nothing on disk; `cluster` owns every slot and checks them. */
 export async function startRedis({ cluster = false } = {}): Promise<TestRedis> {
-  const port = await freePort();
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await startOn(await freePort(), cluster);
+    } catch (error) {
+      if (attempt === PORTS) throw error;
+    }
+  }
+}
+
+async function startOn(port: number, cluster: boolean): Promise<TestRedis> {
   const dir = await mkdtemp(join(tmpdir(), 'sluice-redis-'));
   const url = `redis://127.0.0.1:${port}`;
   let child: ChildProcess | null = null;
   const client = new Redis(url, { retryStrategy: () => 20 });
   client.on('error', () => undefined);
 
-  async function start(): Promise<void> {
+  async function launch(): Promise<void> {
     const options = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', dir];
     if (cluster) options.push('--cluster-enabled', 'yes');
-    const started = spawn('redis-server', options, { stdio: 'ignore' });
+    const started = spawn('redis-server', options, { stdio: ['ignore', 'pipe', 'ignore'] });
     child = started;
+    let printed = '';
+    started.stdout.on('data', (text) => {
+      printed = `${printed}${text}`.slice(-2000);
+    });
     // A test that fails before it has the server in hand must not leave it running.
-    process.once('exit', () => started.kill('SIGKILL'));
+    const kill = () => started.kill('SIGKILL');
+    process.once('exit', kill);
+    const ended = new Promise<never>((_, reject) => {
+      started.once('close', (code, signal) => {
+        process.off('exit', kill);
+        reject(new Error(`Redis on port ${port} ended with ${code ?? signal}: ${printed}`));
+      });
+    });
+    ended.catch(() => undefined);
+    try {
+      await within(START_MS, `Redis on port ${port}`, Promise.race([connected(), ended]));
+    } catch (error) {
+      kill();
+      throw error;
+    }
+  }
+
+  /** A connection that was made meanwhile may have this very port as its end. */
+  async function start(): Promise<void> {
+    const end = performance.now() + START_MS;
+    for (;;) {
+      try {
+        return await launch();
+      } catch (error) {
+        if (!/already in use/i.test((error as Error).message) || performance.now() > end) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 200));
+      }
+    }
+  }
+
+  async function connected(): Promise<void> {
     if (client.status !== 'ready') await new Promise((resolve) => client.once('ready', resolve));
     if (!cluster) return;
     await client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383').catch(() => undefined);
@@ -72,11 +120,17 @@ export async function startRedis({ cluster = false } = {}): Promise<TestRedis> {
     if (!running || running.exitCode !== null) return;
     const lost = client.status === 'ready' ? new Promise((resolve) => client.once('close', resolve)) : null;
     running.kill('SIGKILL');
-    if (running.exitCode === null && running.signalCode === null) await once(running, 'exit');
-    await lost;
+    const gone = running.exitCode === null && running.signalCode === null ? once(running, 'exit') : null;
+    await within(START_MS, `the end of Redis on port ${port}`, Promise.all([gone, lost]));
   }
 
-  await start();
+  try {
+    await launch();
+  } catch (error) {
+    client.disconnect();
+    await rm(dir, { recursive: true, force: true });
+    throw error;
+  }
   return {
     url,
     client,
