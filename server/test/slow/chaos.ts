@@ -5,22 +5,23 @@
  * random moment and started again on the same data, many times. In the end every answer that completed has exactly one
  * record, no record is there twice, and every acknowledged write is there. Then the disk is filled (`full-disk.ts`).
  */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { systemTenant } from '../../src/auth/tenant.ts';
-import type { FirstRun } from '../../src/first-run.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { LogSink } from '../../src/store/ports.ts';
+import { killAll, readFirstRun, type ServerProcess, startReady, stopProcess } from '../support/process.ts';
 import { startUpstream } from '../support/upstream.ts';
+import { until, watchdog } from '../support/watchdog.ts';
 import { fullDisk } from './full-disk.ts';
 
-const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const CALLERS = 12;
 const WRITERS = 2;
+/** Longer than anything takes here on a slow machine. */
+const ANSWER_MS = 30_000;
+const STORED_MS = 120_000;
 
 const { values: options } = parseArgs({
   options: {
@@ -40,6 +41,10 @@ function random(start: number): () => number {
     return state / 2 ** 32;
   };
 }
+
+process.on('exit', killAll);
+const watch = watchdog('chaos', () => server?.err.slice(-2000) ?? '');
+let server: ServerProcess | null = null;
 
 const CHUNK =
   'data: {"id":"c","object":"chat.completion.chunk","model":"gpt-4o","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n';
@@ -73,48 +78,13 @@ const upstream = await startUpstream((request, response) => {
   response.on('close', () => clearInterval(timer));
 });
 
-interface Server {
-  readonly child: ChildProcess;
-  readonly url: string;
-}
-
-function start(dataDir: string, port: number, databaseUrl: string | null): Promise<Server> {
-  const child = spawn(process.execPath, ['server/bin/sluice.mjs', 'serve'], {
-    cwd: ROOT,
-    stdio: ['ignore', 'ignore', 'inherit'],
-    env: {
-      ...process.env,
-      NODE_NO_WARNINGS: '1',
-      SLUICE_DATA_DIR: dataDir,
-      SLUICE_PORT: String(port),
-      SLUICE_LOG_LEVEL: 'error',
-      SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}`,
-      SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
-      ...(databaseUrl === null ? {} : { SLUICE_DATABASE_URL: databaseUrl }),
-    },
-  });
-  const url = `http://127.0.0.1:${port}`;
-  return new Promise((resolve, reject) => {
-    child.once('exit', (code, signal) => reject(new Error(`the server ended before it was ready: ${code ?? signal}`)));
-    const poll = async () => {
-      const ready = await fetch(`${url}/readyz`).then(
-        (answer) => answer.ok,
-        () => false,
-      );
-      if (ready) {
-        child.removeAllListeners('exit');
-        resolve({ child, url });
-      } else setTimeout(() => void poll(), 50);
-    };
-    void poll();
-  });
-}
-
-function end(server: Server, signal: NodeJS.Signals): Promise<void> {
-  return new Promise((resolve) => {
-    server.child.once('exit', () => resolve());
-    server.child.kill(signal);
-  });
+function start(dataDir: string, databaseUrl: string | null): Promise<ServerProcess> {
+  const env = {
+    SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}`,
+    SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
+    ...(databaseUrl === null ? {} : { SLUICE_DATABASE_URL: databaseUrl }),
+  };
+  return startReady(dataDir, env, ['stderr']);
 }
 
 async function run(
@@ -125,19 +95,20 @@ async function run(
   const began = performance.now();
   const next = random(seed);
   const dataDir = mkdtempSync(join(tmpdir(), 'sluice-chaos-'));
-  const port = 20_000 + Math.floor(next() * 20_000);
   const completed = new Set<string>();
   const acknowledged = new Set<string>();
+  const late: string[] = [];
   let asked = 0;
-  let server = await start(dataDir, port, databaseUrl);
-  const file = join(dataDir, 'first-run.json');
-  for (let i = 0; i < 100 && !existsSync(file); i++) await new Promise((resolve) => setTimeout(resolve, 50));
-  const first = JSON.parse(readFileSync(file, 'utf8')) as FirstRun;
+  watch.phase(`${name}: start`);
+  let running = await start(dataDir, databaseUrl);
+  server = running;
+  const first = await readFirstRun(dataDir);
   const headers = { 'x-gateway-api-key': first.workspace_api_key, 'content-type': 'application/json' };
 
   const call = async (id: string, stream: boolean) => {
-    const answer = await fetch(`${server.url}/v1/chat/completions`, {
+    const answer = await fetch(`${running.url}/v1/chat/completions`, {
       method: 'POST',
+      signal: AbortSignal.timeout(ANSWER_MS),
       headers: {
         ...headers,
         'x-gateway-provider': 'openai',
@@ -156,8 +127,9 @@ async function run(
     if (answer.status === 200 && whole) completed.add(id);
   };
   const write = async (id: string) => {
-    const answer = await fetch(`${server.url}/v1/configs`, {
+    const answer = await fetch(`${running.url}/v1/configs`, {
       method: 'POST',
+      signal: AbortSignal.timeout(ANSWER_MS),
       headers,
       body: JSON.stringify({ name: id, config: { retry: { attempts: 1 } } }),
     });
@@ -165,37 +137,58 @@ async function run(
   };
 
   for (let kill = 0; kill < kills; kill++) {
-    let running = true;
-    const loop = async (work: () => Promise<void>) => {
-      while (running) await work().catch(() => undefined);
+    watch.phase(`${name}: kill ${kill + 1}`);
+    let going = true;
+    const loop = async (work: (id: string) => Promise<void>) => {
+      while (going) {
+        const id = `k${kill}-${asked++}`;
+        await work(id).catch((error: Error) => {
+          if (error.name === 'TimeoutError') late.push(id);
+        });
+      }
     };
     const loops = [
-      ...Array.from({ length: CALLERS }, (_, i) => loop(() => call(`k${kill}-${asked++}`, i % 2 === 0))),
-      ...Array.from({ length: WRITERS }, () => loop(() => write(`k${kill}-${asked++}`))),
+      ...Array.from({ length: CALLERS }, (_, i) => loop((id) => call(id, i % 2 === 0))),
+      ...Array.from({ length: WRITERS }, () => loop(write)),
     ];
-    await new Promise((resolve) => setTimeout(resolve, 150 + next() * 850));
-    const killed = end(server, 'SIGKILL');
-    running = false;
+    // Amid the work, however slow the machine.
+    const before = [completed.size, acknowledged.size] as const;
+    await until(
+      ANSWER_MS,
+      'an answer and a write',
+      () => completed.size > before[0] && acknowledged.size > before[1],
+      5,
+    );
+    await new Promise((resolve) => setTimeout(resolve, next() * 850));
+    const killed = stopProcess(running, 'SIGKILL');
+    going = false;
     await killed;
     await Promise.all(loops);
     upstream.received.length = 0;
-    server = await start(dataDir, port, databaseUrl);
+    running = await start(dataDir, databaseUrl);
+    server = running;
   }
+  watch.phase(`${name}: all records are stored and compared`);
 
   const depth = async () => {
-    const answer = await fetch(`${server.url}/v1/operator/health`, {
+    const answer = await fetch(`${running.url}/v1/operator/health`, {
       headers: { 'x-gateway-api-key': first.operator_api_key },
+      signal: AbortSignal.timeout(ANSWER_MS),
     });
     return ((await answer.json()) as { spool: { depth_bytes: number } }).spool.depth_bytes;
   };
-  while ((await depth()) > 0) await new Promise((resolve) => setTimeout(resolve, 100));
+  await until(STORED_MS, 'all records to be stored', async () => (await depth()) === 0);
 
   const missingWrites: string[] = [];
   for (const slug of acknowledged) {
-    const answer = await fetch(`${server.url}/v1/configs/${slug}`, { headers });
+    const answer = await fetch(`${running.url}/v1/configs/${slug}`, {
+      headers,
+      signal: AbortSignal.timeout(ANSWER_MS),
+    });
+    watch.progress();
     if (answer.status !== 200) missingWrites.push(slug);
   }
-  await end(server, 'SIGTERM');
+  await stopProcess(running, 'SIGTERM');
 
   const logs = await openLogs(dataDir);
   const seen = new Map<string, number>();
@@ -219,6 +212,7 @@ async function run(
   const doubled = [...seen].filter(([, count]) => count > 1).length + doublePlaces;
   const pass =
     missing.length === 0 &&
+    late.length === 0 &&
     doubled === 0 &&
     missingWrites.length === 0 &&
     completed.size > kills &&
@@ -231,6 +225,7 @@ async function run(
   line('acknowledged administration writes lost', missingWrites.length, acknowledged.size);
   line('completed answers without a record', missing.length, completed.size);
   line('records stored twice', doubled, seen.size);
+  line('requests that were not answered', late.length, asked);
   if (!pass)
     process.stdout.write(
       `missing: ${missing.slice(0, 10).join(' ')} writes: ${missingWrites.slice(0, 10).join(' ')}\n`,
@@ -257,6 +252,7 @@ if (options.store !== 'sqlite') {
   }
 }
 await upstream.stop();
+watch.phase('full disk', 300_000);
 results.push(await fullDisk(Math.min(5, Math.ceil(kills / 3))));
 const failed = results.filter((pass) => !pass).length;
 process.stdout.write(`chaos: ${results.length - failed} passed, ${failed} failed\n`);

@@ -9,28 +9,28 @@
  * end every job is in one final state with each transition told once, no job runs at a provider that ours does not know,
  * and nothing lies there that belongs to no successful job.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, request as httpRequest, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import type { FirstRun } from '../../src/first-run.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { FineTuningJob } from '../../src/operations/training.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import { openSqliteTables } from '../../src/store/sqlite/tables.ts';
+import { killAll, readFirstRun, type ServerProcess, startReady, stopProcess } from '../support/process.ts';
 import { S3_REGION, startS3Server } from '../support/s3-server.ts';
 import { AWS_KEYS, ROLE, startBedrock } from '../support/upstreams/bedrock.ts';
 import { startOpenAiObjects } from '../support/upstreams/openai.ts';
+import { watchdog } from '../support/watchdog.ts';
 
-const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const BUCKET = 'training-bucket';
 /** A round ends after so long without its call: the server is then killed wherever it is. */
-const PATIENCE_MS = 12_000;
+const PATIENCE_MS = 30_000;
 const END_MS = 300_000;
+/** Longer than any call takes here on a slow machine. */
+const ANSWER_MS = 30_000;
 /** When waiting is given up. */
 let last = Number.POSITIVE_INFINITY;
 
@@ -54,6 +54,12 @@ function next(): number {
   return state / 2 ** 32;
 }
 const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+process.on('exit', killAll);
+const watch = watchdog(
+  'jobs',
+  () => `waits for ${trap?.when} ${trap?.call}; reached ${JSON.stringify([...reached])}\n${server.err.slice(-2000)}`,
+);
 
 type When = 'before' | 'during' | 'after';
 
@@ -235,61 +241,15 @@ const POINTS: readonly (readonly [call: string, ...when: When[]])[] = [
 ];
 const traps = POINTS.flatMap(([call, ...whens]) => whens.map((when) => ({ call, when })));
 
-interface Server {
-  readonly child: ChildProcess;
-  readonly url: string;
-}
-
-function start(dataDir: string, port: number): Promise<Server> {
+function start(dataDir: string): Promise<ServerProcess> {
   const hosts = [openaiGate, bedrockGate, s3Gate].map((gate) => new URL(gate.url).host);
-  const child = spawn(process.execPath, ['server/bin/sluice.mjs', 'serve'], {
-    cwd: ROOT,
-    stdio: ['ignore', options.verbose ? 'inherit' : 'ignore', 'inherit'],
-    env: {
-      ...process.env,
-      NODE_NO_WARNINGS: '1',
-      SLUICE_DATA_DIR: dataDir,
-      SLUICE_PORT: String(port),
-      SLUICE_LOG_LEVEL: options.verbose ? 'info' : 'error',
-      SLUICE_TRUSTED_HOSTS: hosts.join(','),
-      SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
-      ...(databaseUrl === null ? {} : { SLUICE_DATABASE_URL: databaseUrl }),
-    },
-  });
-  const url = `http://127.0.0.1:${port}`;
-  return new Promise((resolve, reject) => {
-    child.once('exit', (code, signal) => reject(new Error(`the server ended before it was ready: ${code ?? signal}`)));
-    const poll = async () => {
-      const ready = await fetch(`${url}/readyz`).then(
-        (answer) => answer.ok,
-        () => false,
-      );
-      if (ready) {
-        child.removeAllListeners('exit');
-        resolve({ child, url });
-      } else setTimeout(() => void poll(), 50);
-    };
-    void poll();
-  });
-}
-
-/** The same port for every start, so that the server's address stays. */
-function freePort(): Promise<number> {
-  const probe = createServer();
-  return new Promise((resolve) =>
-    probe.listen(0, '127.0.0.1', () => {
-      const { port: free } = probe.address() as AddressInfo;
-      probe.close(() => resolve(free));
-    }),
-  );
-}
-
-function end(server: Server, signal: NodeJS.Signals): Promise<void> {
-  return new Promise((resolve) => {
-    if (server.child.exitCode !== null || server.child.signalCode !== null) return resolve();
-    server.child.once('exit', () => resolve());
-    server.child.kill(signal);
-  });
+  const env = {
+    SLUICE_LOG_LEVEL: options.verbose ? 'info' : 'error',
+    SLUICE_TRUSTED_HOSTS: hosts.join(','),
+    SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
+    ...(databaseUrl === null ? {} : { SLUICE_DATABASE_URL: databaseUrl }),
+  };
+  return startReady(dataDir, env, options.verbose ? ['stdout', 'stderr'] : ['stderr']);
 }
 
 const row = (text: string) =>
@@ -305,18 +265,15 @@ const LARGE = Array.from({ length: 90 }, (_, i) => row(`${i} ${'abcdefgh '.repea
 
 const began = performance.now();
 const dataDir = mkdtempSync(join(tmpdir(), 'sluice-jobs-'));
-const port = await freePort();
-let server = await start(dataDir, port);
-// A run that fails halfway leaves no server behind.
-process.on('exit', () => server.child.kill('SIGKILL'));
-const file = join(dataDir, 'first-run.json');
-for (let i = 0; i < 100 && !existsSync(file); i++) await sleep(50);
-const first = JSON.parse(readFileSync(file, 'utf8')) as FirstRun;
+watch.phase('start');
+let server = await start(dataDir);
+const first = await readFirstRun(dataDir);
 
 async function call<T>(method: string, path: string, body?: unknown, key = first.workspace_api_key): Promise<T> {
   const form = body instanceof FormData;
   const answer = await fetch(`${server.url}/v1${path}`, {
     method,
+    signal: AbortSignal.timeout(ANSWER_MS),
     headers: {
       'x-gateway-api-key': key,
       'x-gateway-provider': 'gateway',
@@ -401,6 +358,7 @@ let elsewhere = 0;
 for (let kill = 0; kill < kills; kill++) {
   const point = traps[(Number(options.from) + Math.floor(kill * stride)) % traps.length];
   if (point === undefined) break;
+  watch.phase(`kill ${kill + 1}, ${point.when} ${point.call}`);
   const sprung = new Promise<boolean>((resolve) => {
     trap = {
       ...point,
@@ -422,10 +380,11 @@ for (let kill = 0; kill < kills; kill++) {
     reached.set(name, (reached.get(name) ?? 0) + 1);
   } else elsewhere += 1;
   trap = null;
-  await end(server, 'SIGKILL');
-  server = await start(dataDir, port);
+  await stopProcess(server, 'SIGKILL');
+  server = await start(dataDir);
 }
 
+watch.phase('all jobs end', END_MS + 30_000);
 const tables =
   databaseUrl === null
     ? await openSqliteTables({ file: join(dataDir, 'control.db'), log: silentLog })
@@ -438,7 +397,7 @@ await Promise.all(cancelling);
 while ((await rows()).some((one) => one.step !== 'done') && performance.now() < last) await sleep(250);
 const ended = await rows();
 const events = await tables.systemRead((tx) => tx.list('training_events', {}));
-await end(server, 'SIGTERM');
+await stopProcess(server, 'SIGTERM');
 await tables.close();
 
 /** Jobs at the providers by the suffix of ours. */

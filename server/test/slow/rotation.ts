@@ -6,21 +6,23 @@
  * valid, exactly one of them without an end. Then some transitions are made to end and some keys to fall due, the server
  * is started on the same data, and every key that an answer has shown must open, and none whose transition has ended.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import type { FirstRun } from '../../src/first-run.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import { openSqliteTables } from '../../src/store/sqlite/tables.ts';
+import { killAll, readFirstRun, type ServerProcess, startReady, stopProcess } from '../support/process.ts';
+import { watchdog } from '../support/watchdog.ts';
 
-const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const EVERY_MS = 20;
 const DAY_MS = 86_400_000;
+/** Longer than any call takes here on a slow machine. */
+const ANSWER_MS = 30_000;
+/** Kills beyond those asked for, on a machine where too little happens between them. */
+const MORE_KILLS = 50;
 
 const { values: options } = parseArgs({
   options: {
@@ -56,53 +58,17 @@ interface Known {
   due: boolean;
 }
 
-interface Server {
-  readonly child: ChildProcess;
-  readonly url: string;
-}
+process.on('exit', killAll);
+const watch = watchdog('rotation', () => server?.err.slice(-2000) ?? '');
+let server: ServerProcess | null = null;
 
-const running = new Set<ChildProcess>();
-process.on('exit', () => {
-  for (const child of running) child.kill('SIGKILL');
-});
-
-async function start(dataDir: string, port: number, databaseUrl: string | null): Promise<Server> {
-  const child = spawn(process.execPath, ['server/bin/sluice.mjs', 'serve'], {
-    cwd: ROOT,
-    stdio: ['ignore', options.verbose ? 'inherit' : 'ignore', 'inherit'],
-    env: {
-      ...process.env,
-      NODE_NO_WARNINGS: '1',
-      SLUICE_DATA_DIR: dataDir,
-      SLUICE_PORT: String(port),
-      SLUICE_LOG_LEVEL: options.verbose ? 'info' : 'error',
-      SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
-      ...(databaseUrl === null ? {} : { SLUICE_DATABASE_URL: databaseUrl }),
-    },
-  });
-  running.add(child);
-  const url = `http://127.0.0.1:${port}`;
-  for (;;) {
-    if (child.exitCode !== null) throw new Error(`the server ended before it was ready: ${child.exitCode}`);
-    const ready = await fetch(`${url}/readyz`).then(
-      (answer) => answer.ok,
-      () => false,
-    );
-    if (ready) return { child, url };
-    await sleep(25);
-  }
-}
-
-function end(server: Server, signal: NodeJS.Signals): Promise<void> {
-  return new Promise((resolve) => {
-    const gone = () => {
-      running.delete(server.child);
-      resolve();
-    };
-    if (server.child.exitCode !== null || server.child.signalCode !== null) return gone();
-    server.child.once('exit', gone);
-    server.child.kill(signal);
-  });
+function start(dataDir: string, databaseUrl: string | null): Promise<ServerProcess> {
+  const env = {
+    SLUICE_LOG_LEVEL: options.verbose ? 'info' : 'error',
+    SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
+    ...(databaseUrl === null ? {} : { SLUICE_DATABASE_URL: databaseUrl }),
+  };
+  return startReady(dataDir, env, options.verbose ? ['stdout', 'stderr'] : ['stderr']);
 }
 
 async function run(
@@ -113,18 +79,18 @@ async function run(
   const began = performance.now();
   const next = random(seed);
   const dataDir = mkdtempSync(join(tmpdir(), 'sluice-rotation-'));
-  const port = 20_000 + Math.floor(next() * 20_000);
-  let server = await start(dataDir, port, databaseUrl);
-  const file = join(dataDir, 'first-run.json');
-  for (let i = 0; i < 100 && !existsSync(file); i++) await sleep(50);
-  const first = JSON.parse(readFileSync(file, 'utf8')) as FirstRun;
+  watch.phase(`${name}: start`);
+  let running = await start(dataDir, databaseUrl);
+  server = running;
+  const first = await readFirstRun(dataDir);
 
   const keys: Known[] = [];
   const faults: string[] = [];
   const totals = { rotated: 0, unanswered: 0, applied: 0, automatic: 0, collected: 0, ended: 0, looked: 0, opened: 0 };
   const made = async (method: string, path: string, body: object) => {
-    const answer = await fetch(`${server.url}/v1${path}`, {
+    const answer = await fetch(`${running.url}/v1${path}`, {
       method,
+      signal: AbortSignal.timeout(ANSWER_MS),
       headers: { 'x-gateway-api-key': first.admin_api_key, 'content-type': 'application/json' },
       body: JSON.stringify(body),
     });
@@ -217,7 +183,10 @@ async function run(
 
   async function opens(key: string): Promise<boolean> {
     totals.opened += 1;
-    const answer = await fetch(`${server.url}/v1/configs?page_size=1`, { headers: { 'x-gateway-api-key': key } });
+    const answer = await fetch(`${running.url}/v1/configs?page_size=1`, {
+      headers: { 'x-gateway-api-key': key },
+      signal: AbortSignal.timeout(ANSWER_MS),
+    });
     await answer.arrayBuffer();
     // Those that have ended are tried so often that the throttle of failed attempts answers; a key that opens never meets it.
     if (![200, 401, 429].includes(answer.status)) faults.push(`a key was answered with ${answer.status}`);
@@ -226,6 +195,7 @@ async function run(
 
   async function verify(touched: readonly Known[]): Promise<void> {
     for (const key of touched) {
+      watch.progress();
       if (!(await opens(key.current))) faults.push(`the shown secret ${key.current.slice(0, 20)} does not open`);
       for (const one of key.before.slice(-2)) {
         if ((await opens(one.key)) === one.ended) {
@@ -237,7 +207,11 @@ async function run(
     }
   }
 
-  for (let kill = 0; kill < kills && faults.length === 0; kill++) {
+  const enough = () =>
+    totals.rotated > kills && (kills < 10 || (totals.automatic + totals.collected > 0 && totals.ended > 0));
+  let kill = 0;
+  for (; (kill < kills || (kill < kills + MORE_KILLS && !enough())) && faults.length === 0; kill++) {
+    watch.phase(`${name}: kill ${kill + 1}`);
     const touched = new Set<Known>();
     let going = true;
     const calls: Promise<void>[] = [];
@@ -249,7 +223,9 @@ async function run(
       calls.push(
         call.then(
           () => {},
-          () => {},
+          (error: Error) => {
+            if (error.name === 'TimeoutError') faults.push('a request was not answered');
+          },
         ),
       );
     };
@@ -263,24 +239,24 @@ async function run(
         going = false;
       } else await sleep(EVERY_MS);
     }
-    await end(server, 'SIGKILL');
+    await stopProcess(running, 'SIGKILL');
     await Promise.all(calls);
     for (const key of keys) if (key.due || key.unanswered) touched.add(key);
     const seen = [...touched];
     await look(seen, true);
-    server = await start(dataDir, port, databaseUrl);
+    running = await start(dataDir, databaseUrl);
+    server = running;
     await verify(seen);
     if (options.verbose) process.stdout.write(`kill ${kill + 1}: ${JSON.stringify(totals)}\n`);
   }
 
+  watch.phase(`${name}: every key is looked at`);
   await verify(keys);
-  await end(server, 'SIGTERM');
+  await stopProcess(running, 'SIGTERM');
   await look(keys, false);
   rmSync(dataDir, { recursive: true, force: true });
 
-  const enough =
-    totals.rotated > kills && (kills < 10 || (totals.automatic + totals.collected > 0 && totals.ended > 0));
-  if (!enough) faults.push('too little happened to prove anything');
+  if (!enough()) faults.push('too little happened to prove anything');
   const seconds = Math.round((performance.now() - began) / 1000);
   const line = {
     id: 'rotation under kill -9: faults',
@@ -289,7 +265,7 @@ async function run(
     pass: faults.length === 0,
   };
   process.stdout.write(
-    `${JSON.stringify({ ...line, store: name, kills, keys: keys.length, ...totals, seconds, seed })}\n`,
+    `${JSON.stringify({ ...line, store: name, kills: kill, keys: keys.length, ...totals, seconds, seed })}\n`,
   );
   for (const fault of faults.slice(0, 10)) process.stdout.write(`${fault}\n`);
   return faults.length === 0;

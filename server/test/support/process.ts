@@ -77,9 +77,18 @@ export async function startProcess(dataDir: string, env: Record<string, string> 
   return listening(launch([BIN, 'serve'], settingsOf(dataDir, env), dataDir));
 }
 
-/** The same, and waits until it is ready. Rejects with what it printed when it ends before, or takes too long. */
-export async function startReady(dataDir: string, env: Record<string, string> = {}): Promise<ServerProcess> {
-  const server = await startProcess(dataDir, env);
+/**
+ * The same, and waits until it is ready. Rejects with what it printed when it ends before, or takes too long. `shown`
+ * passes on what it prints, as it prints it.
+ */
+export async function startReady(
+  dataDir: string,
+  env: Record<string, string> = {},
+  shown: readonly ('stdout' | 'stderr')[] = [],
+): Promise<ServerProcess> {
+  const launched = launch([BIN, 'serve'], settingsOf(dataDir, env), dataDir);
+  for (const name of shown) launched.child[name].on('data', (data: Buffer) => process[name].write(data));
+  const server = await listening(launched);
   const ready = async () => {
     let state = '';
     const late = AbortSignal.timeout(READY_MS);

@@ -22,7 +22,14 @@ export function watchdog(suite: string, state: () => string = () => ''): Watchdo
   let [name, limit, begun, moved] = ['start', LIMIT_MS, began, began];
   const seconds = (since: number) => `${Math.round((performance.now() - since) / 1000)} s`;
   const tell = (why: string) => {
-    process.stdout.write(`${suite}: ${why} in phase "${name}", which began ${seconds(begun)} ago\n${state()}\n`);
+    let found = '';
+    try {
+      found = state();
+    } catch (error) {
+      // Before what it tells about was made.
+      found = String(error);
+    }
+    process.stdout.write(`${suite}: ${why} in phase "${name}", which began ${seconds(begun)} ago\n${found}\n`);
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.once(signal, () => {
