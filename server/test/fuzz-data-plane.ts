@@ -13,7 +13,7 @@ import { exchange } from './support/raw-exchange.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { type FakeUpstream, sendEvents, sendJson, startUpstream } from './support/upstream.ts';
 
-const TIME_LIMIT_MS = 2_000;
+const TIME_LIMIT_MS = 10_000;
 const BATCH = 250;
 const CONCURRENCY = 8;
 const BOUNDARY = 'x-b0undary';

@@ -15,6 +15,7 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { loadTokenizer } from '../../src/operations/tokens.ts';
 import { convertDataset, countDataset, validateDataset } from '../../src/training/datasets/index.ts';
+import { watchdog } from '../support/watchdog.ts';
 
 const { values: options } = parseArgs({
   options: { rows: { type: 'string', default: '1000000' }, speeds: { type: 'string', default: 'judged' } },
@@ -58,6 +59,8 @@ function* lines(count: number): Generator<Buffer> {
   yield Buffer.from(text);
 }
 
+const watch = watchdog('datasets');
+watch.phase('files are written', 300_000);
 const folder = mkdtempSync(join(tmpdir(), 'sluice-datasets-'));
 const large = join(folder, 'large.jsonl');
 const small = join(folder, 'small.jsonl');
@@ -91,6 +94,7 @@ async function measure<T>(
   let base = 0;
   let most = 0;
   const sample = (progress: { bytes: number }) => {
+    watch.progress();
     const { rss } = process.memoryUsage();
     if (progress.bytes < bytes / 10) base = Math.max(base, rss);
     else most = Math.max(most, rss);
@@ -111,6 +115,7 @@ const STALL_MS = 100;
 // The first run warms the heap that writing the files has left behind.
 await validateDataset(createReadStream(small), context);
 
+watch.phase('validation');
 let told = 0;
 const counting: Log = {
   ...silentLog,
@@ -131,6 +136,7 @@ report('data set: validation, longest event-loop stall, ms', valid.stall, STALL_
 const expected = Math.floor(seconds / 3) - 1;
 report('data set: progress lines', told, Math.max(0, expected), told >= expected, rows);
 
+watch.phase('conversion');
 const sink = () => new Writable({ write: (_chunk, _encoding, done) => done() });
 const converted = await measure(smallBytes, async (onProgress) => {
   const { stream, report: found } = convertDataset(createReadStream(small), {
@@ -151,6 +157,7 @@ report(
   tenth,
 );
 
+watch.phase('token count', 300_000);
 const checked = await measure(smallBytes, (onProgress) =>
   validateDataset(createReadStream(small), { ...context, onProgress }),
 );

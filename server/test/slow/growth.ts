@@ -16,6 +16,7 @@ import { IN_PROCESS, LAWS, type Law } from '../growth/laws.ts';
 import { type Meter, openPostgresMeter, openSqliteMeter } from '../growth/meter.ts';
 import { openPostgres, openSqlite, SIZES, type SizeName, type Store } from '../growth/stores.ts';
 import { startPostgres } from '../support/postgres-server.ts';
+import { watchdog } from '../support/watchdog.ts';
 
 const { values } = parseArgs({
   options: {
@@ -32,6 +33,8 @@ const sizes = values.sizes.split(',').map((name): SizeName => {
 });
 const engines = (['sqlite', 'postgres'] as const).filter((name) => values.store === undefined || values.store === name);
 
+let measured = '';
+const watch = watchdog('growth', () => `measured last: ${measured}`);
 const laws = LAWS.filter(({ name }) => name.includes(values.row));
 
 const WORK = /^(select|update|delete|insert|with)\b/i;
@@ -88,16 +91,19 @@ process.stdout.write(
 );
 for (const engine of engines) {
   const server = engine === 'postgres' ? await startPostgres() : null;
-  const measured = new Map<Law, Cost[]>();
+  const costs = new Map<Law, Cost[]>();
   try {
     for (const name of sizes) {
       const dir = mkdtempSync(join(tmpdir(), 'sluice-growth-'));
       const size = SIZES[name];
+      watch.phase(`${engine}, a store of size ${name}`, 240_000);
       const store = server === null ? await openSqlite(size, dir) : await openPostgres(size, await server.database());
       try {
         const meter = server === null ? await openSqliteMeter(store) : await openPostgresMeter(store, name !== 'L');
         for (const law of laws) {
-          measured.set(law, [...(measured.get(law) ?? []), await measure(store, meter, law)]);
+          watch.progress();
+          measured = law.name;
+          costs.set(law, [...(costs.get(law) ?? []), await measure(store, meter, law)]);
         }
         await meter.close();
       } finally {
@@ -109,7 +115,7 @@ for (const engine of engines) {
     await server?.stop();
   }
   for (const law of laws) {
-    tell(law.name, law.law, engine === 'sqlite' ? 'steps' : 'rows', measured.get(law) ?? [], law.why);
+    tell(law.name, law.law, engine === 'sqlite' ? 'steps' : 'rows', costs.get(law) ?? [], law.why);
   }
 }
 for (const { name, law, why, count } of IN_PROCESS) {

@@ -23,6 +23,7 @@ import { addSession, addUser, PUBLIC_URL } from '../matrix/principals.ts';
 import { newId } from '../matrix/world.ts';
 import { type AdminHarness, type Answer, plainVault, startAdmin } from '../support/admin.ts';
 import { temporaryTables } from '../support/tables.ts';
+import { watchdog, within } from '../support/watchdog.ts';
 
 const { values: options } = parseArgs({
   options: {
@@ -40,6 +41,11 @@ if (!(Number.isInteger(rounds) && rounds > 0 && Number.isInteger(seed))) {
   process.stderr.write('--rounds must be a whole number above 0 and --seed a whole number\n');
   process.exit(2);
 }
+
+/** Longer than any round takes on a slow machine. */
+const ROUND_MS = 60_000;
+let under = '';
+const watch = watchdog('races', () => under);
 
 /** A small seeded generator. It chooses the delays; which call takes which of them is the scheduler's, so a seed alone does not replay a race. */
 let state = seed >>> 0;
@@ -575,8 +581,10 @@ async function race(it: Race, tables: Tables, admin: AdminHarness): Promise<Outc
         const slow = delayed(tables);
         const invitations = new Invitations({ tables: slow, vault: plainVault, clock: systemClock, sessions });
         try {
-          await it.run(await startRound(n, tables, admin, sessions, invitations));
+          const round = startRound(n, tables, admin, sessions, invitations).then((made) => it.run(made));
+          await within(ROUND_MS, 'answers to all calls', round);
           passed += 1;
+          watch.progress();
         } catch (error) {
           failures.push(`${it.name}, round ${n}: ${(error as Error).message}\n${admin.logged.slice(-3).join('\n')}`);
         }
@@ -587,6 +595,7 @@ async function race(it: Race, tables: Tables, admin: AdminHarness): Promise<Outc
 }
 
 async function run(name: string, tables: Tables): Promise<boolean> {
+  watch.phase(name);
   let sessions: ConsoleSessions | null = null;
   const authenticator = createAuthenticator({ tables, clock: systemClock, log: silentLog });
   let address = 0;
@@ -610,6 +619,8 @@ async function run(name: string, tables: Tables): Promise<boolean> {
   let pass = true;
   for (const it of RACES) {
     if (options.only !== undefined && !it.name.includes(options.only)) continue;
+    under = it.name;
+    watch.progress();
     const began = performance.now();
     const { passed, failures } = await race(it, tables, admin);
     const seconds = Math.round((performance.now() - began) / 100) / 10;

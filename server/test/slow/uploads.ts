@@ -4,13 +4,18 @@
  */
 import { parseArgs } from 'node:util';
 import { startLargeUploads, type Way } from '../support/large-upload.ts';
+import { killAll } from '../support/process.ts';
+import { watchdog } from '../support/watchdog.ts';
 
 const { values } = parseArgs({ options: { mib: { type: 'string', default: '1024' } } });
 const bytes = Number(values.mib) * 1024 * 1024;
 const LIMIT = 64 * 1024 * 1024;
 
+process.on('exit', killAll);
+const watch = watchdog('uploads');
 let failed = false;
 for (const way of ['purpose-first', 'file-first', 'kept'] as const satisfies readonly Way[]) {
+  watch.phase(way, 600_000);
   // A process of its own for each: memory that one way has taken is not given back for the next.
   const uploads = await startLargeUploads();
   try {
@@ -25,4 +30,4 @@ for (const way of ['purpose-first', 'file-first', 'kept'] as const satisfies rea
     await uploads.stop();
   }
 }
-process.exitCode = failed ? 1 : 0;
+process.exit(failed ? 1 : 0);
