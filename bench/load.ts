@@ -118,6 +118,7 @@ function run(job: Job): Promise<Result> {
         }
       };
       const open = () => {
+        sentAt = 0;
         socket = connect(job.port, '127.0.0.1', next);
         socket.setNoDelay(true);
         socket.setTimeout(SILENCE_MS, () => socket.destroy(new Error('silence')));
@@ -126,6 +127,8 @@ function run(job: Job): Promise<Result> {
           failures += 1;
         });
         socket.on('close', () => {
+          // Counts as a request that was sent, so that the load of a proxy that is gone ends.
+          if (sentAt === 0) started += 1;
           if (started < job.requests) open();
           else resolve();
         });

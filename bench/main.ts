@@ -15,6 +15,7 @@ import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { watchdog } from '../server/test/support/watchdog.ts';
 import type { Job, Result } from './load.ts';
 import {
   CONFIG_NAMES,
@@ -120,11 +121,18 @@ function rss(pid: number): number {
 
 const median = (values: readonly number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
+const watch = watchdog('bench');
+/** The longest job of the load on a slow machine. */
+const JOB_MS = 300_000;
+
 const loader = fork(fileURLToPath(new URL('./load.ts', import.meta.url)), { stdio: 'inherit' });
 if (canPin) execFileSync('taskset', ['-acp', '1', String(loader.pid)], { stdio: 'ignore' });
 const load = (job: Job) =>
   new Promise<Result>((resolve) => {
-    loader.once('message', (result) => resolve(result as Result));
+    loader.once('message', (result) => {
+      watch.progress();
+      resolve(result as Result);
+    });
     loader.send(job);
   });
 const job = (proxy: Contender, scenario: Scenario, requests: number): Job => ({
@@ -148,6 +156,7 @@ function bodyOf(proxy: Contender, scenario: Scenario): Pick<Job, 'body' | 'count
   return { body, count: { at: body.indexOf(PLACE), digits: PLACE.length, from: numbered } };
 }
 
+watch.phase('start');
 const upstreamProcess = start(1, [process.execPath, 'bench/upstream.ts']);
 const upstream = await portOf(upstreamProcess);
 const wanted = (name: string) => only === undefined || only.includes(name);
@@ -190,6 +199,7 @@ async function compare(): Promise<void> {
       { us: number[]; p50: number[]; p99: number[]; first: number[]; rps: number[]; failures: number }
     >();
     const warm = new Set<number>();
+    watch.phase(scenario.name, JOB_MS);
     for (const proxy of proxies) {
       if (proxy.small === true && scenario.name !== '1k') continue;
       samples.set(proxy, { us: [], p50: [], p99: [], first: [], rps: [], failures: 0 });
@@ -258,6 +268,7 @@ async function memory(requests: number): Promise<void> {
   const steps = 10;
   for (const proxy of proxies) {
     const points: string[] = [];
+    watch.phase(`memory of ${proxy.name}`, JOB_MS);
     for (let step = 0; step < steps; step++) {
       await load(job(proxy, scenario, Math.ceil(requests / steps)));
       points.push(rss(proxy.pid).toFixed(0));

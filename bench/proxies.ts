@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { within } from '../server/test/support/watchdog.ts';
 
 export interface Contender {
   readonly name: string;
@@ -25,8 +26,17 @@ const PORTKEY_VERSION = '1.15.2';
 /** With releases of its HTTP server from 1.19 on, every stream of the gateway fails ("immutable" headers). */
 const PORTKEY_SERVER_VERSION = '1.13.8';
 
-/** One core for the proxy, the other for load and upstream, where the machine lets us choose. */
-export const canPin = has('taskset');
+/** One core for the proxy, the other for load and upstream, where the machine has both and lets us choose. */
+export const canPin = has('taskset') && [0, 1].every((core) => pins(core));
+
+function pins(core: number): boolean {
+  try {
+    execFileSync('taskset', ['-c', String(core), 'true'], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 export function has(command: string): boolean {
   try {
@@ -52,7 +62,7 @@ export function start(
 }
 
 export function firstLine(child: ChildProcess): Promise<string> {
-  return new Promise((resolve, reject) => {
+  const line = new Promise<string>((resolve, reject) => {
     let text = '';
     child.stdout?.on('data', (part: Buffer) => {
       text += part.toString('utf8');
@@ -61,6 +71,7 @@ export function firstLine(child: ChildProcess): Promise<string> {
     });
     child.on('exit', (code) => reject(new Error(`ended with ${code} before it was ready`)));
   });
+  return within(60_000, `the first line of ${child.spawnargs.join(' ')}`, line);
 }
 
 export async function portOf(child: ChildProcess): Promise<number> {
