@@ -59,6 +59,7 @@ const LONG = [
   'server/test/log-sight.test.ts',
   'server/test/loop-attack.test.ts',
   'server/test/loop-delay.test.ts',
+  'server/test/loop-inputs.test.ts',
   'server/test/loop-transforms.test.ts',
   'server/test/matrix/**/*.test.ts',
   'server/test/nodes-guide.test.ts',

@@ -470,7 +470,6 @@ describe('what others wrote is weighed before it is parsed', () => {
     'limits/ledger/journal.ts': OWN,
     'llm/attempt.ts': 'a header of 16 KB',
     'llm/cache/entry.ts': OWN,
-    'llm/dry-run.ts': 'a body that was weighed, as it would be sent',
     'llm/relay/answered.ts': 'an error that Sluice has read before',
     'llm/request-body.ts': SCANNED,
     'llm/routing/facts.ts': SCANNED,

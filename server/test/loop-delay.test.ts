@@ -1,103 +1,20 @@
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type FakeUpstream, startUpstream } from './support/upstream.ts';
+import { BODY, type LoopCase, type LoopServer, MB, SMALL, startLoopServer } from './support/loop.ts';
 
-/** Milliseconds of CPU for which one turn of the event loop may last, and runs of which the best counts. */
+/** Milliseconds of CPU for which one turn of the event loop may last. */
 const BAR = 20;
-const RUNS = 5;
-const MB = 1024 * 1024;
-const BODY = 31 * MB;
 
-let upstream: FakeUpstream;
-let child: ChildProcess;
-let url = '';
-let key = '';
-
-async function told(question: string): Promise<Record<string, never>> {
-  const answer = once(child, 'message');
-  child.send(question);
-  return (await answer)[0] as Record<string, never>;
-}
-
+let loop: LoopServer;
 beforeAll(async () => {
-  upstream = await startUpstream((_request, response) => {
-    response.end();
-  });
-  child = fork(
-    fileURLToPath(new URL('./support/children/loop-server.ts', import.meta.url)),
-    [JSON.stringify({ port: upstream.port })],
-    { execArgv: ['--expose-gc', '--max-semi-space-size=8'] },
-  );
-  const [{ url: at, key: own }] = (await once(child, 'message')) as [{ url: string; key: string }];
-  url = at;
-  key = own;
+  loop = await startLoopServer();
 }, 60_000);
-
-afterAll(async () => {
-  if (child?.connected) {
-    const ended = once(child, 'exit');
-    child.send('stop');
-    await ended;
-  }
-  await upstream?.stop();
-});
-
-interface Answered {
-  readonly type?: string;
-  readonly parts: readonly (string | Buffer)[];
-}
-
-interface Case {
-  readonly title: string;
-  readonly path?: string;
-  readonly slug: string;
-  readonly body?: string | Buffer;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly answer?: () => Answered;
-}
+afterAll(async () => loop?.stop());
 
 /** What may take longer, and why. Nothing else may. */
 const EXCEPTIONS: readonly (readonly [title: RegExp, ms: number, why: string])[] = [
   [/^events of 7 MB/, 60, 'a whole event of 7 MB is read and written again'],
 ];
 const barOf = (title: string): number => EXCEPTIONS.find(([which]) => which.test(title))?.[1] ?? BAR;
-
-const SMALL = '{"model":"m","messages":[{"role":"user","content":"Hi"}],"max_tokens":9}';
-
-async function longestTurn({ path = '/messages', slug, body = SMALL, headers, answer }: Case): Promise<number> {
-  const { type = 'application/json', parts } = answer?.() ?? { parts: ['{}'] };
-  upstream.answer = async (_request, response) => {
-    response.writeHead(200, { 'content-type': type });
-    response.on('error', () => {});
-    for (const part of parts) {
-      if (response.destroyed) return;
-      if (!response.write(part)) await Promise.race([once(response, 'drain'), once(response, 'close')]);
-    }
-    response.end();
-  };
-  await told('watch');
-  const given = await fetch(`${url}/v1${path}`, {
-    method: 'POST',
-    headers: {
-      'x-gateway-api-key': key,
-      'x-gateway-provider': `@${slug}`,
-      'content-type': 'application/json',
-      ...headers,
-    },
-    body,
-  });
-  try {
-    for await (const _ of given.body ?? []) {
-      // Read to its end, or to where it is cut.
-    }
-  } catch {
-    // A cut is an answer too.
-  }
-  upstream.received.length = 0;
-  return (await told('tell')).longest as unknown as number;
-}
 
 const fill = (unit: string, bytes: number, join = ','): string =>
   Array(Math.floor(bytes / (unit.length + join.length)))
@@ -138,19 +55,11 @@ const TEXTS: Readonly<Record<string, (bytes: number) => string>> = {
 const withMembers = (text: string, members: string): string => `${text.slice(0, -1)},${members}}`;
 const all = Object.entries({ ...WORST, ...TEXTS });
 
-const measured = async (one: Case): Promise<number> => {
-  let best = Number.POSITIVE_INFINITY;
-  for (let run = 0; run < RUNS && best >= barOf(one.title); run++) best = Math.min(best, await longestTurn(one));
-  if (process.env.SLUICE_SHOW_DELAYS !== undefined)
-    process.stderr.write(`${one.title.padEnd(60)} ${best.toFixed(1)}\n`);
-  return best;
-};
-
 const CHUNK = '{"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"a"}}]}';
 const event = (data: string): string => `data: ${data}\n\n`;
 
-const cases: Case[] = [
-  ...all.flatMap(([what, make]): Case[] => [
+const cases: LoopCase[] = [
+  ...all.flatMap(([what, make]): LoopCase[] => [
     {
       title: `request passed: ${what}`,
       slug: 'openai',
@@ -163,14 +72,14 @@ const cases: Case[] = [
       slug: 'openai',
       body: withMembers(SMALL, make(0.3 * MB)),
     },
-    ...[15, 0.3].flatMap((mb): Case[] => {
+    ...[15, 0.3].flatMap((mb): LoopCase[] => {
       const answer = () => ({ parts: [withMembers('{"id":"c","choices":[]}', make(mb * MB))] });
       return [
         { title: `answer of ${mb} MB converted: ${what}`, slug: 'openai', answer },
         { title: `answer of ${mb} MB passed: ${what}`, slug: 'openai', path: '/chat/completions', answer },
       ];
     }),
-    ...[7, 0.3].flatMap((mb): Case[] => {
+    ...[7, 0.3].flatMap((mb): LoopCase[] => {
       const one = event(withMembers(CHUNK, `"usage":{},${make(mb * MB)}`));
       const answer = () => ({ type: 'text/event-stream', parts: [one, one, one, event('[DONE]')] });
       const streamed = withMembers(SMALL, '"stream":true');
@@ -186,7 +95,7 @@ const cases: Case[] = [
       ];
     }),
   ]),
-  ...[':\n\n', 'data:\n\n', '\n', '\r', 'a\n', event('{}'), event(CHUNK), event('1')].flatMap((unit): Case[] => {
+  ...[':\n\n', 'data:\n\n', '\n', '\r', 'a\n', event('{}'), event(CHUNK), event('1')].flatMap((unit): LoopCase[] => {
     const part = Buffer.from(unit.repeat(MB / unit.length));
     const answer = () => ({ type: 'text/event-stream', parts: [event(CHUNK), ...Array<Buffer>(8).fill(part)] });
     const streamed = withMembers(SMALL, '"stream":true');
@@ -202,7 +111,8 @@ describe('the event loop is not held for longer than 20 ms, or a named exception
   it.each(cases)(
     '$title',
     async (one) => {
-      expect(await measured(one)).toBeLessThan(barOf(one.title));
+      const bar = barOf(one.title);
+      expect(await loop.measured(one, bar)).toBeLessThan(bar);
     },
     120_000,
   );

@@ -1,5 +1,6 @@
 /** AWS Signature Version 4 of a whole request. */
 import { createHash } from 'node:crypto';
+import { digestInTurns, isLongDigest } from './digest.ts';
 
 /** Keys of an AWS identity; temporary ones carry a session token. */
 export interface AwsKeys {
@@ -35,7 +36,9 @@ export async function awsSigned(
   const stamp = new Date(now).toISOString().replace(/[:-]|\.\d{3}/g, '');
   const all: Record<string, string> = { ...headers, 'x-amz-date': stamp };
   if (keys.sessionToken !== undefined) all['x-amz-security-token'] = keys.sessionToken;
-  if (scope.service === 's3') all['x-amz-content-sha256'] ??= sha256(body ?? '');
+  // Every service takes the digest from the header: of a long body it is made in turns, which the signer would not.
+  if (isLongDigest(body?.length ?? 0)) all['x-amz-content-sha256'] ??= await longSha256(body ?? EMPTY);
+  else if (scope.service === 's3') all['x-amz-content-sha256'] ??= sha256(body ?? '');
   const signer = new RequestSigner(
     {
       ...scope,
@@ -55,4 +58,7 @@ export async function awsSigned(
   return { ...all, authorization: signer.authHeader() };
 }
 
+const EMPTY = Buffer.alloc(0);
+const longSha256 = async (body: Buffer): Promise<string> =>
+  (await digestInTurns(createHash('sha256'), [body])).toString('hex');
 const sha256 = (body: Buffer | string): string => createHash('sha256').update(body).digest('hex');

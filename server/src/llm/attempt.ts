@@ -13,6 +13,7 @@ import { accessOf } from './access.ts';
 import { type ApartCall, dispatchApart } from './apart.ts';
 import { usageOfParts } from './apart-usage.ts';
 import { causeOf, rounded } from './attempt-cause.ts';
+import { contextOf } from './call-context.ts';
 import type { Exchange } from './exchange.ts';
 import { HedgedCall } from './hedge.ts';
 import { isLargeBody, makeBodyApart } from './large/calls.ts';
@@ -61,25 +62,10 @@ export function prepare(x: Exchange, target: Target): Prepared | Promise<Prepare
 }
 
 function begin(x: Exchange, target: Target): Beginning {
-  const model = target.sends(x.request.model);
-  const bound = target.bind(x.request.operation.id, model);
   const seen: string[] = [];
-  const context: CallContext = {
-    operation: x.request.operation.id,
-    model,
-    stream: x.attempt.stream,
-    credentials: target.credentials,
-    pathParams: x.request.params,
-    header(name) {
-      const value = x.request.header(name) ?? x.request.header(`x-gateway-${name}`);
-      if (value !== undefined) seen.push(name, value);
-      return value;
-    },
-    strict: target.strict,
-    elsewhere: target.elsewhere,
-    now: () => x.services.clock.now(),
-    requestId: x.request.id,
-  };
+  const context = contextOf(x, target, seen);
+  const { model } = context;
+  const bound = target.bind(x.request.operation.id, model);
   const prefill = goesOnFrom(x) === null ? null : prefillOf(bound.binding, model, target.credentials);
   return { bound, context, prefill, seen };
 }

@@ -1,4 +1,5 @@
 import { isObject } from '../kernel/json.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import { type Decision, decisionOf } from '../telemetry/decision.ts';
 import type { Prepared } from './attempt.ts';
 import { draftOf } from './draft.ts';
@@ -28,7 +29,6 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
     headers[name] = VISIBLE.has(name) ? (request.headers[i + 1] ?? '') : '***';
   }
   if (prepared.signer !== null) headers.authorization = '***';
-  const text = request.body === null ? null : Buffer.concat(request.body).toString('utf8');
   const found = x.services.pricer.price(
     target.provider.id,
     target.priced ?? prepared.context.model,
@@ -45,7 +45,7 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
       method: request.method,
       url: target.provider.local === undefined ? request.origin + request.path : `in-process:${request.path}`,
       headers,
-      body: text === null ? null : bodyOf(text),
+      body: request.body === null ? null : bodyOf(request.body),
     },
     estimate: { input_tokens: x.services.pricer.estimateTokens(x.attempt.body), price },
   };
@@ -55,11 +55,19 @@ export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): v
   x.outcome.ending = { kind: 'whole', status: 200, headers: out, body: [body] };
 }
 
-function bodyOf(text: string): unknown {
+/** Bytes and weight of a body that is shown; reading and writing more would hold the event loop up. */
+const MAX_SHOWN = 1024 * 1024;
+const MAX_WEIGHT = 50_000;
+
+/** The body as JSON; of what is no JSON object, or large, its length. */
+function bodyOf(parts: readonly Buffer[]): unknown {
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  if (length > MAX_SHOWN) return `${length} bytes`;
+  const text = Buffer.concat(parts).toString('utf8');
   try {
-    const value: unknown = JSON.parse(text);
+    const value: unknown = parseJson(text, MAX_WEIGHT);
     return isObject(value) ? value : text;
   } catch {
-    return `${Buffer.byteLength(text)} bytes`;
+    return `${length} bytes`;
   }
 }

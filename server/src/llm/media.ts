@@ -5,11 +5,10 @@
 import type { Readable } from 'node:stream';
 import type { FetchAnswer } from '../http/fetcher.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
-import { parseExact } from '../kernel/json-exact.ts';
-import type { Shape } from '../operations/operation.ts';
+import { contextOf } from './call-context.ts';
 import type { Exchange } from './exchange.ts';
-import { shape } from './shaping.ts';
+import { isLargeRead, namedMediaApart, SharedPieces } from './large/calls.ts';
+import { namedMedia } from './media-names.ts';
 import type { Target } from './target.ts';
 
 const MAX_FILES = 20;
@@ -23,9 +22,6 @@ const TYPES = /^(?:image|video|audio)\/[a-z0-9.+-]{1,60}$|^(?:application\/pdf|t
 /** Shown by dry runs, which call nothing. */
 const UNREAD = 'data:image/png;base64,AAAA';
 
-/** What was fetched, as data URLs by address. */
-export type Media = ReadonlyMap<string, string>;
-
 /** Fetches what this target has to be sent and was not fetched yet; 400 when something is not there, or is too large. */
 export function fetchMedia(x: Exchange, target: Target): Promise<void> | undefined {
   const { inlines } = target.bind(x.request.operation.id, target.sends(x.request.model)).binding;
@@ -34,14 +30,11 @@ export function fetchMedia(x: Exchange, target: Target): Promise<void> | undefin
 }
 
 async function fetchNamed(x: Exchange, target: Target, inlines: (url: string) => boolean): Promise<void> {
-  const parsed = parseExact(x.attempt.body.toString('utf8'));
-  if (!isObject(parsed)) return;
-  const body = x.attempt.shaped || target.shaping === null ? parsed : shape(parsed, target.shaping);
-  const wanted = new Set<string>();
-  replaced(x.request.operation.shape, body, (url) => {
-    if (inlines(url) && x.request.media?.has(url) !== true) wanted.add(url);
-    return null;
-  });
+  const shaping = x.attempt.shaped ? null : target.shaping;
+  const named = isLargeRead(x.attempt.body.length)
+    ? await namedMediaApart(x, target, contextOf(x, target), shaping)
+    : namedMedia(x.request.operation.shape, x.attempt.body, shaping, inlines);
+  const wanted = new Set(named.filter((url) => x.request.media?.has(url) !== true));
   if (wanted.size === 0) return;
   const media = new Map(x.request.media);
   if (media.size + wanted.size > MAX_FILES)
@@ -51,18 +44,11 @@ async function fetchNamed(x: Exchange, target: Target, inlines: (url: string) =>
   x.request.media = media;
 }
 
-/** The body with what was fetched in place of its addresses. */
-export function withMedia(
-  kind: Shape,
-  body: JsonObject,
-  media: Media | null,
-  inlines: (url: string) => boolean,
-): JsonObject {
-  if (media === null) return body;
-  return replaced(kind, body, (url) => (inlines(url) ? (media.get(url) ?? null) : null));
-}
-
-async function fetchAll(x: Exchange, urls: ReadonlySet<string>, media: Map<string, string>): Promise<void> {
+async function fetchAll(
+  x: Exchange,
+  urls: ReadonlySet<string>,
+  media: Map<string, string | readonly Uint8Array[]>,
+): Promise<void> {
   const leaving = new AbortController();
   const { cancel } = x;
   x.cancel = (error) => leaving.abort(error);
@@ -78,7 +64,7 @@ async function fetchAll(x: Exchange, urls: ReadonlySet<string>, media: Map<strin
   }
 }
 
-async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<string> {
+async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<string | readonly Uint8Array[]> {
   const { trusted } = x.services.guard.check(url, {
     storedCredential: false,
     kind: 'invalid_request',
@@ -102,7 +88,7 @@ async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<s
     stream.destroy();
     throw refused(url, fault);
   }
-  const parts: Buffer[] = [];
+  const text = new Base64(`data:${type};base64,`);
   const { bodies } = x.services;
   for await (const part of whole(stream, url)) {
     const held = x.bodyHeld + Math.ceil((part.length * 4) / 3);
@@ -116,9 +102,38 @@ async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<s
       throw new SluiceError('gateway_unavailable', message, { retryAfter: 1 });
     }
     x.bodyHeld = held;
-    parts.push(part);
+    text.add(part);
   }
-  return `data:${type};base64,${Buffer.concat(parts).toString('base64')}`;
+  return text.end();
+}
+
+/** A data URL as its bytes come: 20 MB at their end would hold the event loop up. */
+class Base64 {
+  readonly #pieces = new SharedPieces();
+  #length = 0;
+  #rest: Buffer = Buffer.alloc(0);
+
+  constructor(head: string) {
+    this.#add(head);
+  }
+
+  add(part: Buffer): void {
+    const bytes = this.#rest.length === 0 ? part : Buffer.concat([this.#rest, part]);
+    const whole = bytes.length - (bytes.length % 3);
+    this.#add(bytes.toString('base64', 0, whole));
+    this.#rest = Buffer.from(bytes.subarray(whole));
+  }
+
+  end(): string | readonly Uint8Array[] {
+    this.#add(this.#rest.toString('base64'));
+    const pieces = this.#pieces.pieces();
+    return isLargeRead(this.#length) ? pieces : Buffer.concat(pieces).toString('latin1');
+  }
+
+  #add(text: string): void {
+    this.#length += text.length;
+    this.#pieces.add(Buffer.from(text, 'latin1'));
+  }
 }
 
 async function answered(x: Exchange, url: string, signal: AbortSignal): Promise<FetchAnswer> {
@@ -154,57 +169,3 @@ function refused(url: string | null, why: string): SluiceError {
     url === null ? 'The media of this request cannot be sent' : `The file at ${new URL(url).host} cannot be sent`;
   return new SluiceError('invalid_request', `${what}: ${why}. Send it as a data URL.`, { param: 'messages' });
 }
-
-type Replace = (url: string) => string | null;
-
-/** The conversation with its addresses replaced; only where media stand, so that arguments and results stay as they are. */
-function replaced(kind: Shape, body: JsonObject, replace: Replace): JsonObject {
-  const name = kind === 'responses' ? 'input' : 'messages';
-  const list = body[name];
-  if (!Array.isArray(list)) return body;
-  const next = list.map((message) => withParts(message, replace));
-  return next.every((message, i) => message === list[i]) ? body : { ...body, [name]: next };
-}
-
-/** A message, a result of a tool, or an item: its parts stand in `content` or, in results of Responses, in `output`. */
-function withParts(holder: JsonValue, replace: Replace): JsonValue {
-  if (!isObject(holder)) return holder;
-  let next = holder;
-  for (const name of ['content', 'output'] as const) {
-    const parts = holder[name];
-    if (!Array.isArray(parts)) continue;
-    const made = parts.map((part) => partWith(part, replace));
-    if (made.some((part, i) => part !== parts[i])) next = { ...next, [name]: made };
-  }
-  return next;
-}
-
-function partWith(part: JsonValue, replace: Replace): JsonValue {
-  if (!isObject(part)) return part;
-  const { type } = part;
-  if (type === 'image_url' || type === 'video_url') {
-    const given = part[type];
-    const data = urlWith(isObject(given) ? given.url : given, replace);
-    if (data === null) return part;
-    return { ...part, [type]: isObject(given) ? { ...given, url: data } : data };
-  }
-  if (type === 'input_image') {
-    const data = urlWith(part.image_url, replace);
-    return data === null ? part : { ...part, image_url: data };
-  }
-  if (type === 'input_file') {
-    const data = urlWith(part.file_url, replace);
-    const { file_url: _url, ...rest } = part;
-    return data === null ? part : { ...rest, file_data: data };
-  }
-  if (type === 'tool_result') return withParts(part, replace);
-  const { source } = part;
-  if ((type !== 'image' && type !== 'document') || !isObject(source) || source.type !== 'url') return part;
-  const data = urlWith(source.url, replace);
-  if (data === null) return part;
-  const [head = '', content = ''] = data.slice('data:'.length).split(';base64,', 2);
-  return { ...part, source: { type: 'base64', media_type: head, data: content } };
-}
-
-const urlWith = (url: JsonValue | undefined, replace: Replace): string | null =>
-  typeof url === 'string' ? replace(url) : null;

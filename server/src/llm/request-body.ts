@@ -13,7 +13,7 @@ import type { Bound } from '../providers/binding.ts';
 import type { Binding, CallContext, Prefill } from '../providers/provider.ts';
 import type { FieldChanges } from '../telemetry/decision-facts.ts';
 import { changesBetween } from './field-changes.ts';
-import { type Media, withMedia } from './media.ts';
+import { type Media, withMedia } from './media-names.ts';
 import { goingOn, withPrefill } from './relay/join.ts';
 import { type Shaping, shape } from './shaping.ts';
 import { shapingEdits } from './splice-shaping.ts';

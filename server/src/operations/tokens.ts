@@ -102,9 +102,17 @@ export function loadTokenizer(): Promise<Tokenizer> {
 /** The encoding where this thread has loaded it already, else null. */
 export const loadedTokenizer = (): Tokenizer | null => loaded;
 
-/** Tokens of `text`. Long texts are counted in slices with turns of the event loop in between. */
+/** Characters of short texts that were counted since the event loop had a turn. */
+let since = 0;
+
+/** Tokens of `text`. Long texts, and many short ones, are counted with turns of the event loop in between. */
 export async function countTokens(text: string): Promise<number> {
   const { count } = await loadTokenizer();
+  since += text.length;
+  if (since > SLICE) {
+    since = 0;
+    await turn();
+  }
   if (text.length <= SLICE) return count(text);
   let sum = 0;
   for (let from = 0; from < text.length; ) {

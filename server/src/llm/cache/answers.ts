@@ -66,7 +66,8 @@ export function createAnswers(parts: { readonly cache: Cache; readonly similar: 
       if (x.request.header('x-gateway-debug') === 'false' || isBackground(x)) return false;
       // What guardrails have to say beside the answer belongs to this request alone.
       if (x.guard !== null && (x.guard.failed || !target.strict)) return false;
-      const key = entryKey(x, target, prepared);
+      const made = entryKey(x, target, prepared);
+      const key = made instanceof Promise ? await made : made;
       const refresh = x.request.header('x-gateway-cache-force-refresh') === 'true';
       const status = refresh ? 'REFRESH' : 'MISS';
       const caching = new Caching(key, policy.maxAgeMs, status, x.services.bodies, x.request.organisationId);

@@ -4,6 +4,7 @@
  * all, so that nothing that could change an answer is forgotten here.
  */
 import { createHash, hash } from 'node:crypto';
+import { digestInTurns, isLongDigest } from '../../kernel/digest.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { Prepared } from '../attempt.ts';
@@ -27,17 +28,29 @@ export interface SimilarKey {
 
 /** Headers that tell one call from another and never change an answer. */
 const OF_THE_CALL = new Set(['x-request-id', 'x-client-request-id', 'traceparent', 'tracestate', 'baggage']);
-/** Larger bodies are compared byte for byte. */
-const MAX_PARSED = 4 * 1024 * 1024;
+/** Larger and heavier bodies are compared byte for byte: reading and writing one of this size takes 10 ms. */
+const MAX_PARSED = 512 * 1024;
+const MAX_WEIGHT = 50_000;
 /** Longer conversations and texts are looked up as they are only. */
 const MAX_MESSAGES = 4;
 const MAX_TOKENS = 8191;
 
-/** The key of the request that `prepared` would send. */
-export function entryKey(x: Exchange, target: Target, prepared: Prepared): EntryKey {
-  const body = bodyBytes(prepared);
+/** The key of the request that `prepared` would send; a promise where its body is large. */
+export function entryKey(x: Exchange, target: Target, prepared: Prepared): EntryKey | Promise<EntryKey> {
+  const parts = prepared.request.body ?? [];
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  const facts = about(x, target, prepared);
+  if (isLongDigest(length)) {
+    const hash = createHash('sha512').update(headOf(facts, length));
+    return digestInTurns(hash, parts).then((digest) => keyOf(x, digest));
+  }
+  const [only] = parts;
+  const body = parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
   const parsed = parse(body);
-  const digest = digestOf('sha512', about(x, target, prepared), parsed === null ? body : canonical(parsed));
+  return keyOf(x, digestOf('sha512', facts, parsed === null ? body : canonical(parsed)));
+}
+
+function keyOf(x: Exchange, digest: Buffer): EntryKey {
   const place = `answer:${x.request.principal?.organisationId ?? ''}:${x.request.principal?.workspaceId ?? ''}:${digest.toString('base64url', 0, 32)}`;
   return { place, secret: digest.subarray(32) };
 }
@@ -114,21 +127,17 @@ function about(x: Exchange, target: Target, prepared: Prepared): string {
  * much as the digest of a kilobyte.
  */
 function digestOf(algorithm: 'sha256' | 'sha512', facts: string, body: string | Buffer): Buffer {
-  const head = `${Buffer.byteLength(facts)}:${facts}${Buffer.byteLength(body)}:`;
+  const head = headOf(facts, Buffer.byteLength(body));
   if (typeof body === 'string') return hash(algorithm, head + body, 'buffer');
   return createHash(algorithm).update(head).update(body).digest();
 }
 
-function bodyBytes({ request: { body } }: Prepared): Buffer {
-  if (body === null) return Buffer.alloc(0);
-  const [only] = body;
-  return body.length === 1 && only !== undefined ? only : Buffer.concat([...body]);
-}
+const headOf = (facts: string, length: number): string => `${Buffer.byteLength(facts)}:${facts}${length}:`;
 
 function parse(body: Buffer): JsonObject | null {
   if (body.length > MAX_PARSED) return null;
   try {
-    const value = parseExact(body.toString('utf8'));
+    const value = parseExact(body.toString('utf8'), MAX_WEIGHT);
     return isObject(value) ? value : null;
   } catch {
     return null;

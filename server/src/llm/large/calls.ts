@@ -6,9 +6,12 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import { factsOf, type ScanResult, scanOf } from '../../kernel/json-scan.ts';
 import { askedOf, rememberAsked } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
+import type { References } from '../../runtime/references.ts';
 import type { Exchange } from '../exchange.ts';
+import type { Media } from '../media-names.ts';
 import type { AnswerOrder, ReadAnswer } from '../relay/read-answer.ts';
 import type { BodyOrder, MadeBody } from '../request-body.ts';
+import type { Shaping } from '../shaping.ts';
 import type { Target } from '../target.ts';
 import { bufferOf, type CallFacts, type Done, type Job, type SentOrder } from './jobs.ts';
 import { MAX_SETTINGS } from './settings.ts';
@@ -22,7 +25,17 @@ const LARGE_SCAN = 1024 * 1024;
 /** Bytes of an answer, of which nobody knows how heavy it is before it is read. */
 const LARGE_ANSWER = 128 * 1024;
 
-export const isLargeBody = ({ body, scan }: BodyOrder): boolean => body.length > LARGE_BODY || scan.weight > HEAVY_BODY;
+export const isLargeBody = ({ body, scan, media }: BodyOrder): boolean =>
+  body.length > LARGE_BODY || scan.weight > HEAVY_BODY || (media !== null && charactersOf(media) > LARGE_BODY);
+
+function charactersOf(media: Media): number {
+  let sum = 0;
+  for (const data of media.values())
+    sum += typeof data === 'string' ? data.length : data.reduce((all, piece) => all + piece.length, 0);
+  return sum;
+}
+
+export const isLargeRead = (bytes: number): boolean => bytes > LARGE_BODY;
 export const isLargeScan = (body: Buffer): boolean => body.length > LARGE_SCAN;
 export const isLargeAnswer = (bytes: number): boolean => bytes > LARGE_ANSWER;
 
@@ -61,6 +74,27 @@ export function scanApart(
 ): Promise<ScanResult> {
   const handed = nothing();
   return waited(x, { kind: 'scan', body: sent(body, handed), wanted, texts }, handed).then(scanOf);
+}
+
+/** Like `referencesIn`. */
+export function referencesApart(x: Exchange, parts: readonly Buffer[]): Promise<References | null> {
+  const handed = nothing();
+  const body = parts.map((part) => sent(part, handed));
+  return waited(x, { kind: 'references', body }, handed).then(({ references }) => references);
+}
+
+/** Like `namedMedia`, of the body of the request. */
+export function namedMediaApart(
+  x: Exchange,
+  target: Target,
+  context: CallContext,
+  shaping: Shaping | null,
+): Promise<readonly string[]> {
+  const handed = nothing();
+  const call = factsOfCall(x, target, context);
+  return waited(x, { kind: 'media', call, body: sent(x.attempt.body, handed), shaping }, handed).then(
+    ({ urls }) => urls,
+  );
 }
 
 /** Like `makeBody`. `known`: the settings of the request are remembered with the context, as its stream may ask for them. */

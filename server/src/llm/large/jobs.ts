@@ -15,12 +15,15 @@ import {
   withTexts,
 } from '../../kernel/json-scan.ts';
 import { Secret } from '../../kernel/secret.ts';
-import type { OperationId } from '../../operations/operation.ts';
+import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
 import { askedOf, bindingFor } from '../../providers/binding.ts';
 import { PROVIDERS } from '../../providers/catalog.ts';
 import type { CallContext } from '../../providers/provider.ts';
+import { type References, referencesIn } from '../../runtime/references.ts';
+import { namedMedia } from '../media-names.ts';
 import { type AnswerOrder, type ReadAnswer, readAnswer } from '../relay/read-answer.ts';
 import { askedBody, type BodyOrder, type MadeBody, makeBody } from '../request-body.ts';
+import type { Shaping } from '../shaping.ts';
 import { settingsOf } from './settings.ts';
 
 /** A `CallContext` as data. */
@@ -70,7 +73,21 @@ export interface AnswerJob {
   readonly asked: SentOrder | string | null;
 }
 
-export type Job = ScanJob | BodyJob | AnswerJob;
+/** What the body names of the objects at an account. */
+export interface ReferencesJob {
+  readonly kind: 'references';
+  readonly body: readonly Bytes[];
+}
+
+/** The pictures and files that the body names by addresses, of those that the provider does not read itself. */
+export interface MediaJob {
+  readonly kind: 'media';
+  readonly call: CallFacts;
+  readonly body: Bytes;
+  readonly shaping: Shaping | null;
+}
+
+export type Job = ScanJob | BodyJob | AnswerJob | ReferencesJob | MediaJob;
 
 export interface BodyDone {
   readonly made: MadeBody;
@@ -86,7 +103,24 @@ export interface AnswerDone extends Omit<ReadAnswer, 'usage' | 'made'> {
   readonly made: string | null;
 }
 
-export type Done<J extends Job> = J extends ScanJob ? ScanFacts : J extends BodyJob ? BodyDone : AnswerDone;
+/** `references` is null where the body is no JSON. */
+export interface ReferencesDone {
+  readonly references: References | null;
+}
+
+export interface MediaDone {
+  readonly urls: readonly string[];
+}
+
+export type Done<J extends Job> = J extends ScanJob
+  ? ScanFacts
+  : J extends BodyJob
+    ? BodyDone
+    : J extends AnswerJob
+      ? AnswerDone
+      : J extends ReferencesJob
+        ? ReferencesDone
+        : MediaDone;
 
 /** An error as data: what a caller or a log learns of it. */
 export type Failure =
@@ -115,6 +149,10 @@ function doneOf(job: Job): Done<Job> {
       return bodyDone(job);
     case 'answer':
       return answerDone(job);
+    case 'references':
+      return { references: referencesIn(Buffer.concat(job.body)) };
+    case 'media':
+      return mediaDone(job);
   }
 }
 
@@ -125,6 +163,12 @@ function bodyDone({ call, order: sent }: BodyJob): BodyDone {
   const made = makeBody(orderOf(sent), bound, context);
   const asked = askedOf(context);
   return { made, seen, settings: asked === undefined ? '{}' : settingsOf(asked) };
+}
+
+function mediaDone({ call, body, shaping }: MediaJob): MediaDone {
+  const { binding } = boundOf(call, contextOf(call, []));
+  const { shape } = OPERATIONS[call.operation];
+  return { urls: binding.inlines === undefined ? [] : namedMedia(shape, bufferOf(body), shaping, binding.inlines) };
 }
 
 function answerDone({ call, answer, asked }: AnswerJob): AnswerDone {

@@ -11,6 +11,7 @@ import { formReferences, type Reference, type References, referencesIn } from '.
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import type { Prepared } from '../attempt.ts';
 import type { Exchange } from '../exchange.ts';
+import { isLargeRead, referencesApart } from '../large/calls.ts';
 import type { Target } from '../target.ts';
 import { Creation } from './creation.ts';
 
@@ -67,16 +68,22 @@ function checkBody(
   }
   // Only what was scanned as JSON is known to be read by everybody as it is read here.
   if (x.request.operation.family === 'proxy' && x.attempt.scan === null) throw unread();
-  const [only] = parts;
-  const whole = parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
-  let pending: Promise<void> | undefined;
-  for (const body of apart === null ? [whole] : parts) {
-    const found = referencesIn(body);
+  const refuse = (found: References | null): Promise<void> | undefined => {
     if (found === null) throw unread();
-    const check = () => refuseForeign(x, stored, found);
+    return refuseForeign(x, stored, found);
+  };
+  let pending: Promise<void> | undefined;
+  for (const body of apart === null ? [parts] : parts.map((part) => [part])) {
+    const large = isLargeRead(body.reduce((sum, part) => sum + part.length, 0));
+    const check = () => (large ? referencesApart(x, body).then(refuse) : refuse(referencesIn(joined(body))));
     pending = pending === undefined ? check() : pending.then(check);
   }
   return pending;
+}
+
+function joined(parts: readonly Buffer[]): Buffer {
+  const [only] = parts;
+  return parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
 }
 
 function unread(): SluiceError {

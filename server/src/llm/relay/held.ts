@@ -5,6 +5,8 @@ import { isJson } from './look.ts';
 
 /** Bytes that are kept of an answer that tells of an error. */
 const KEPT_BYTES = 1024 * 1024;
+/** Members of this name that are looked at one by one; bytes with more are taken to tell of an error. */
+const MAX_LOOKED = 1_000;
 const ERROR = Buffer.from('error"');
 const [COLON, NULL, FALSE] = [0x3a, 0x6e, 0x66];
 const isBlank = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
@@ -14,7 +16,10 @@ const isBlank = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || 
  * false. Inside a text its quote would be escaped. True also where the bytes end within its name, or before its value.
  */
 function tellsError(bytes: Buffer): boolean {
+  let looked = 0;
   for (let at = bytes.indexOf(ERROR); at !== -1; at = bytes.indexOf(ERROR, at + 1)) {
+    looked += 1;
+    if (looked > MAX_LOOKED) return true;
     let next = at + ERROR.length;
     while (isBlank(bytes[next])) next++;
     if (next === bytes.length) return true;

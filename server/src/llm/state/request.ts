@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { type RequestClocks, RequestContext } from '../../gateway/request-context.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
 import type { Operation } from '../../operations/operation.ts';
-import type { Media } from '../media.ts';
+import type { Media } from '../media-names.ts';
 import type { Plan } from '../plan.ts';
 
 /** What is known of a request to a model. */

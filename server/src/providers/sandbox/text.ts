@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { countTokens, loadTokenizer, type Piece } from '../../operations/tokens.ts';
 import { LOREM_CYCLE, loremPieces, loremText } from './lorem.ts';
 
@@ -21,6 +22,8 @@ export interface Bounds {
 
 export const UNBOUND: Bounds = { limit: null, stops: [] };
 
+/** Tokens that are cut off one by one before others get a turn: some milliseconds. */
+const TOKENS_OF_TURN = 8_192;
 /** Lorem answers above this many tokens are not held in memory. */
 const LAZY_TOKENS = 16_384;
 
@@ -46,6 +49,7 @@ export async function textOf(text: string, bounds: Bounds): Promise<Text> {
       if (tokens + piece.tokens > bounds.limit) return fixed(kept, bounds.limit, true, null);
       kept += piece.text;
       tokens += piece.tokens;
+      if (tokens % TOKENS_OF_TURN < piece.tokens) await turn();
     }
     return fixed(whole, tokens, false, found?.stop ?? null);
   }

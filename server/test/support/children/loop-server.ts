@@ -7,6 +7,25 @@ const { port } = JSON.parse(process.argv[2] ?? '{}') as { port: number };
 const server = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${port}` });
 const host = `http://127.0.0.1:${port}/v1`;
 for (const id of ['openai', 'anthropic', 'google', 'groq', 'cohere']) await server.provider({ id, host, slug: id });
+const configurations = {
+  aws_auth_type: 'accessKey',
+  aws_access_key_id: 'AKIDEXAMPLE',
+  aws_secret_access_key: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY',
+  aws_region: 'us-east-1',
+};
+await server.provider({ id: 'bedrock', host: `http://127.0.0.1:${port}`, slug: 'bedrock', key: null, configurations });
+/** An account that two workspaces share: whose the objects of a body are is looked up. */
+const shared = { name: 'shared', slug: 'shared', ai_provider_id: 'openai', key: 'sk-shared' };
+await server.admin('POST', '/integrations', { ...shared, configurations: { custom_host: host } });
+const second = await server.admin('POST', '/admin/workspaces', { name: 'Second', slug: 'second' });
+const entries = [server.first.workspace_id, second.body.id].map((id) => ({
+  id,
+  enabled: true,
+  create_default_provider: false,
+}));
+await server.admin('PUT', '/integrations/shared/workspaces', { workspaces: entries });
+const bound = { name: 'shared', slug: 'shared', integration_id: 'shared', workspace_id: server.first.workspace_id };
+await server.admin('POST', '/providers', bound);
 
 /** A later organisation, which is in saved-only mode: its virtual key leads to the same upstream. */
 const made = await server.admin(
@@ -87,4 +106,10 @@ process.on('message', (what: 'watch' | 'tell' | 'stop' | 'profile' | 'profiled')
   else if (what === 'profiled') void endProfile();
   else void server.stop().then(() => process.exit(0));
 });
-process.send?.({ url: server.url, key: server.first.workspace_api_key, other: other.workspace_api_key });
+process.send?.({
+  url: server.url,
+  key: server.first.workspace_api_key,
+  other: other.workspace_api_key,
+  admin: server.first.admin_api_key,
+  workspace: server.first.workspace_id,
+});
