@@ -263,9 +263,11 @@ describe('imports point downward', () => {
 
   it('a request asks for the snapshot of its workspace in one place, once', () => {
     const asks = product.flatMap(({ path, area, text }) =>
-      area === 'llm' ? (code(text).match(/\bruntime\b[^;\n]*\.workspace\(/g) ?? []).map(() => path) : [],
+      area === 'llm' || area === 'gateway'
+        ? (code(text).match(/\bruntime\b[^;\n]*\.workspace\(/g) ?? []).map(() => path)
+        : [],
     );
-    expect(asks).toEqual(['llm/steps/pin-snapshot.ts']);
+    expect(asks).toEqual(['gateway/pin-snapshot.ts']);
   });
 
   it('resources and administration read and write as their caller, except where it is written down here', () => {
@@ -371,6 +373,7 @@ describe('what is used only at home', () => {
         'admin/handle.ts',
         'admin/invitations.ts',
         'admin/mailed-links.ts',
+        'gateway/run-call.ts',
         'llm/steps/authenticate.ts',
       ]),
     ).toEqual([]);
@@ -428,7 +431,7 @@ describe('what organisations share', () => {
   const SHARED: Readonly<Record<string, string>> = {
     'http/body-budget.ts': 'Shares: bytes of bodies',
     'admin/mailed-links.ts': 'thirty a quarter of an hour for each client',
-    'compose/data-plane.ts': 'Shares: requests under way',
+    'compose/gateway.ts': 'Shares: requests under way',
     'http/upstream.ts':
       'Shares: connection pools; sockets and waiting calls of a pool are bounded, and a pool is one organisation’s',
     'http/connection-pool.ts': 'a pool is one organisation’s',
@@ -504,6 +507,7 @@ describe('what files give to others', () => {
     'admin/console.ts CONSOLE_ROUTES',
     'admin/docs.ts DOCS_ROUTES',
     'gateway/guarded-fetch.ts createGuardedFetch',
+    'gateway/run-call.ts runCall',
     'guardrails/tool-calls.ts toolCallRefusal',
     'guardrails/tool-calls.ts toolGuardrails',
     'http/body-slabs.ts idleSlabBytes',

@@ -1,10 +1,10 @@
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { refuse } from '../admin/respond.ts';
+import type { Express } from '../gateway/plane.ts';
 import { createApp } from '../http/app.ts';
 import { KnownPaths } from '../http/known-paths.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { Express } from '../llm/routes.ts';
 import type { Common } from './common.ts';
 
 /** The listener of this process: its routes are registered before it listens. */

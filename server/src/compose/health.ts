@@ -65,7 +65,7 @@ export function healthReport(
         ...shipper.stats,
       },
       usage_spool: settlements.state,
-      in_flight: gateway.inFlight.count,
+      in_flight: gateway.services.inFlight.count,
       body_bytes: gateway.services.bodies.held,
       warnings: linksGoNowhere(config) ? [LINKS_GO_NOWHERE] : [],
       versions: { sluice: version, node: process.versions.node },

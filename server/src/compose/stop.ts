@@ -1,3 +1,4 @@
+import type { GatewayServices } from '../gateway/services.ts';
 import type { Scheduler } from '../jobs/scheduler.ts';
 import { type Clock, holdFor } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
@@ -45,7 +46,7 @@ export function stopOf({ clock, lifecycle }: Common, { front, gateway, spools, s
       const closed = closeFront(front, clock);
       clock.after(Math.max(0, drainMs - noticeMs), expire);
       await Promise.race([closed, expired]);
-      await cut(gateway, clock);
+      await cut(gateway.services, clock);
       front.app.server.closeAllConnections();
       await closed;
       await workEnded;
@@ -77,7 +78,7 @@ async function closeFront({ app }: Front, clock: Clock): Promise<void> {
 }
 
 /** Ends what still runs, and waits a moment for the records of it. */
-async function cut({ inFlight }: Gateway, clock: Clock): Promise<void> {
+async function cut({ inFlight }: GatewayServices, clock: Clock): Promise<void> {
   inFlight.cut(new SluiceError('gateway_unavailable', 'Sluice is shutting down; send the request again.'));
   const until = clock.monotonic() + CUT_MS;
   while (inFlight.count > 0 && clock.monotonic() < until) await pause(clock, LOOK_MS);

@@ -1,5 +1,7 @@
 /** The record of a request as it stands now. */
 
+import { guardsOf } from '../gateway/guardrail-state.ts';
+import { headOf, recordOf } from '../gateway/record.ts';
 import { pathOnly } from '../kernel/path-only.ts';
 import { bindingFor } from '../providers/binding.ts';
 import type { DecisionFacts } from '../telemetry/decision-facts.ts';
@@ -16,53 +18,33 @@ import { limitsAsked } from './steps/asked.ts';
 export function draftOf(x: Exchange): RecordDraft {
   const target = x.attempt.target;
   const sent = modelUnder(target?.shaping ?? null, x.request.model);
-  return {
-    id: x.request.id,
-    time: x.request.time,
-    organisation_id: x.request.principal?.organisationId ?? null,
-    workspace_id: x.request.principal?.workspaceId ?? null,
-    api_key_id: x.request.principal?.keyId ?? null,
-    user_id: x.request.principal?.userId ?? null,
-    trace_id: x.request.traceId,
-    span_id: x.request.spanId,
-    parent_span_id: x.request.parentSpanId,
-    operation: x.request.operation.id,
-    method: x.request.incoming.method ?? '',
-    path: pathOnly(x.request.incoming.url ?? ''),
+  const { request, outcome, attempt } = x;
+  return recordOf(headOf(request, outcome, x.limits), {
+    operation: request.operation.id,
+    method: request.incoming.method ?? '',
+    path: pathOnly(request.incoming.url ?? ''),
     provider: target?.provider.id ?? null,
     provider_slug: target?.stored?.slug ?? null,
-    config_slug: x.request.plan?.config?.slug ?? null,
-    model_requested: x.request.model === '' ? null : x.request.model,
-    model_sent: sent === x.request.model ? undefined : sent,
-    model_answered: x.outcome.modelAnswered,
-    stream: x.attempt.stream,
-    status: x.outcome.status,
-    outcome: x.outcome.result,
-    error_code: x.outcome.errorCode,
-    error_message: x.outcome.errorMessage,
-    usage: x.outcome.usage,
-    usage_estimated: x.outcome.usageEstimated,
-    cost_micros: x.outcome.costMicros,
-    price: x.outcome.price,
-    latency_ms: rounded(x.request.elapsed()),
-    ttft_ms: x.outcome.firstTokenMs === null ? null : rounded(x.outcome.firstTokenMs),
-    attempts: x.outcome.attempts,
-    bytes_in: x.outcome.bytesIn,
-    bytes_out: x.outcome.bytesOut,
-    upstream_bytes_out: x.outcome.upstreamBytesOut,
-    upstream_bytes_in: x.outcome.upstreamBytesIn,
-    metadata: x.request.metadata,
-    cache_status: x.attempt.caching?.status ?? 'DISABLED',
-    cache: x.attempt.caching?.hit == null ? undefined : hitFacts(x.attempt.caching.hit),
+    config_slug: request.plan?.config?.slug ?? null,
+    model_requested: request.model === '' ? null : request.model,
+    model_sent: sent === request.model ? undefined : sent,
+    model_answered: outcome.modelAnswered,
+    stream: attempt.stream,
+    usage: outcome.usage,
+    usage_estimated: outcome.usageEstimated,
+    price: outcome.price,
+    ttft_ms: outcome.firstTokenMs === null ? null : rounded(outcome.firstTokenMs),
+    attempts: outcome.attempts,
+    upstream_bytes_out: outcome.upstreamBytesOut,
+    upstream_bytes_in: outcome.upstreamBytesIn,
+    cache_status: attempt.caching?.status ?? 'DISABLED',
+    cache: attempt.caching?.hit == null ? undefined : hitFacts(attempt.caching.hit),
     decision: isExplained(x) ? decisionOf(x) : undefined,
-    limits: x.limits.facts ?? undefined,
-    guards: x.guard == null ? undefined : { input: x.guard.input.map(slugOf), output: x.guard.output.map(slugOf) },
+    guards: x.guard == null ? undefined : guardsOf(x.guard),
     guardrails: x.guard?.facts(),
-    dry_run: x.request.dryRun,
-  };
+    dry_run: request.dryRun,
+  });
 }
-
-const slugOf = ({ slug }: { readonly slug: string }): string => slug;
 
 function decisionOf(x: Exchange): DecisionFacts {
   const {

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { GuardrailState } from '../gateway/guardrail-state.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import type { Operation } from '../operations/operation.ts';
-import type { Guarded } from './guard/guarded.ts';
 import type { Walk } from './routing/walk.ts';
 import type { Services } from './services.ts';
 import { Attempt } from './state/attempt.ts';
@@ -23,7 +23,7 @@ export class Exchange {
   /** A request with several targets: what is known of them so far. Null for all others. */
   walk: Walk | null;
   /** Its guardrails; null without any. */
-  guard: Guarded | null;
+  guard: GuardrailState | null;
   /** Index in the list of requests under way (`gateway/in-flight.ts`). */
   place: number;
   /** Counted among the requests under way. */

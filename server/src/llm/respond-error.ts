@@ -1,3 +1,5 @@
+import { denying } from '../gateway/guardrail-denial.ts';
+import { hookResults } from '../gateway/guardrail-state.ts';
 import { hasUnreadBody } from '../http/read-body.ts';
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import { LimitRefused } from '../limits/refused.ts';
@@ -5,8 +7,6 @@ import { errorBody } from '../operations/dialects/errors.ts';
 import { streamErrorEvent } from '../operations/dialects/stream.ts';
 import type { Exchange } from './exchange.ts';
 import { gatewayHeaders } from './gateway-headers.ts';
-import { denying } from './guard/denial.ts';
-import { hookResults } from './guard/guarded.ts';
 import { softDenial } from './guard/soft-denial.ts';
 
 /** Kinds that mean that something failed, here or at the provider, or that the caller is gone. */

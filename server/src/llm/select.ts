@@ -2,6 +2,8 @@
  * Which target a request means: reads the routing headers, the config and the model, refuses what is
  * incomplete or contradictory with a message that says what is missing, and builds the compiled Target.
  */
+
+import { unreadHint } from '../gateway/unread-headers.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import { nearest } from '../kernel/nearest.ts';
@@ -19,7 +21,6 @@ import { headerSettings, heldSettings, KEEPS_ACCOUNT, movedPin, pinRefused } fro
 import { compileBreak, compileLimits } from './relay/rules.ts';
 import { compileShaping, modelUnder, type Shaping } from './shaping.ts';
 import { type Retry, Target } from './target.ts';
-import { unreadHint } from './unread-headers.ts';
 
 const DEFAULT_RETRY_CODES = [429, 500, 502, 503, 504, 529];
 

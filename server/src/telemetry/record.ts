@@ -1,3 +1,4 @@
+import type { JsonValue } from '../kernel/json.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { LimitFacts } from '../store/limit-types.ts';
 import type { DecisionFacts } from './decision-facts.ts';
@@ -64,6 +65,10 @@ export interface LogRecord {
   readonly guards?: { readonly input: readonly string[]; readonly output: readonly string[] } | undefined;
   /** What guardrails said; absent when none was asked. */
   readonly guardrails?: readonly GuardrailFacts[] | undefined;
+  /** The plane it came through: `mcp`; absent for requests of models. */
+  readonly source?: string | undefined;
+  /** What only this source has to say; absent where that is nothing. */
+  readonly detail?: Readonly<Record<string, JsonValue>> | undefined;
   /** True when the caller asked what would happen and nothing was called or charged. */
   readonly dry_run: boolean;
 }

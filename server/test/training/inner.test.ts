@@ -1,6 +1,7 @@
 /** A line of a batch is a request like any other: rights, limits, rules and one record, without a socket. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
+import { InFlight } from '../../src/gateway/in-flight.ts';
 import { BodyBudget } from '../../src/http/body-budget.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
@@ -88,6 +89,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
     const services: Services = {
       authenticator: createAuthenticator({ tables, clock, log: silentLog }),
       runtime: fixedRuntime(() => snapshot),
+      inFlight: new InFlight(),
       guard: null as never,
       paths: null as never,
       upstream: null as never,

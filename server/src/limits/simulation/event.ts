@@ -50,6 +50,7 @@ interface Read {
   readonly metadata: Readonly<Record<string, string>> | null;
   readonly dry_run: boolean;
   readonly limits?: LimitFacts;
+  readonly source?: string;
 }
 
 const NO_ESTIMATE = { cost: 0, tokens: 0, bounded: true };
@@ -64,6 +65,8 @@ function isCounted({ method, path, bytes_in: bytes }: Read, operation: Operation
 export function readEvent(stored: StoredLog, kind: RefusedBy['limit']): Event | null {
   const record = stored as unknown as Read;
   if (record.dry_run || record.workspace_id === null) return null;
+  // Rate policies of models count no other calls; usage policies count all.
+  if (kind === 'rate' && record.source !== undefined) return null;
   const { limits, usage } = record;
   const began = record.attempts.length > 0 || record.outcome === 'ok';
   if (limits === undefined && !began) return null;

@@ -1,5 +1,6 @@
 /** One guardrail run on what a caller sends to try it: no model is called. */
 
+import { withoutChange } from '../../gateway/guardrail-state.ts';
 import type { Subject } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import { type Change, type OutsideFactory, runGuardrails } from '../../guardrails/run.ts';
@@ -10,7 +11,6 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { OPERATIONS, type Operation } from '../../operations/operation.ts';
-import { withoutChange } from './guarded.ts';
 import {
   answerCallsTools,
   answerTexts,

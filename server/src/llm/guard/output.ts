@@ -1,5 +1,6 @@
 /** Guardrails over answers in one piece: what of them is judged, and what is sent in their place. */
 import { isUtf8 } from 'node:buffer';
+import { type GuardrailState, hookResults, withoutChange } from '../../gateway/guardrail-state.ts';
 import type { Phase, Subject, TextPart } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult, Outcome } from '../../guardrails/guardrail.ts';
 import { type Change, runGuardrails } from '../../guardrails/run.ts';
@@ -8,7 +9,6 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import type { Operation } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
 import { headerOf, isJson } from '../relay/look.ts';
-import { type Guarded, hookResults, withoutChange } from './guarded.ts';
 import {
   answerCallsTools,
   answerTexts,
@@ -19,7 +19,7 @@ import {
   type SaidPart,
 } from './texts.ts';
 
-export { denial } from './denial.ts';
+export { denial } from '../../gateway/guardrail-denial.ts';
 
 /** Largest answer that is judged; the bound of answers that are converted. */
 export const JUDGED_BYTES = 64 * 1024 * 1024;
@@ -107,7 +107,7 @@ export interface Answer {
 export type Judged = Buffer | null;
 
 /** Judges an answer in one piece. What nothing changed keeps its bytes. */
-export function judgeAnswer(x: Exchange, guard: Guarded, answer: Answer): Judged | Promise<Judged> {
+export function judgeAnswer(x: Exchange, guard: GuardrailState, answer: Answer): Judged | Promise<Judged> {
   const read = readAnswer(x.request.operation, answer);
   const list = guard.output;
   if (list.length === 0) return withResults(guard, answer, read?.json, answer.body);
@@ -140,7 +140,7 @@ export function judgeAnswer(x: Exchange, guard: Guarded, answer: Answer): Judged
 }
 
 /** Judges an answer that has passed by guardrails that run beside the request. Null: too much of it to have been kept. */
-export function judgeBeside(x: Exchange, guard: Guarded, answer: Answer | null): void {
+export function judgeBeside(x: Exchange, guard: GuardrailState, answer: Answer | null): void {
   try {
     if (answer === null) notJudged(x, guard, guard.output, 'The answer is too large to be judged after it has passed.');
     else void judgeAnswer(x, guard, answer);
@@ -160,7 +160,7 @@ interface WholeRun {
 /** Runs guardrails over a whole answer. */
 export function judgeWhole(
   x: Exchange,
-  guard: Guarded,
+  guard: GuardrailState,
   list: readonly Guardrail[],
   said: unknown,
   status: number,
@@ -208,7 +208,7 @@ export function unreadable(texts: readonly SaidPart[]): string {
 
 /** Puts what the guardrails of the answer said where answers and records find it. */
 export function takeOutcome(
-  guard: Guarded,
+  guard: GuardrailState,
   outcome: Pick<Outcome, 'failed' | 'soft'>,
   results: readonly GuardrailResult[],
 ): void {
@@ -243,7 +243,7 @@ function readAnswer({ shape }: Operation, { headers, body }: Answer): { readonly
  * Results of guardrails that could not judge: those that insist fail, others are skipped. True when one denies or would
  * have had to change what it could not.
  */
-export function notJudged(x: Exchange, guard: Guarded, list: readonly Guardrail[], why: string): boolean {
+export function notJudged(x: Exchange, guard: GuardrailState, list: readonly Guardrail[], why: string): boolean {
   const created_at = new Date(x.services.clock.now()).toISOString();
   let refused = false;
   const results: GuardrailResult[] = [];
@@ -288,7 +288,7 @@ const OPEN = 123;
 const CLOSE = 125;
 
 /** The body with `hook_results` beside what it says, where fields may be added; its other bytes stay. */
-function withResults(guard: Guarded, { strict }: Answer, json: unknown, body: Buffer): Buffer {
+function withResults(guard: GuardrailState, { strict }: Answer, json: unknown, body: Buffer): Buffer {
   if (strict || !isObject(json) || guard.before.length + guard.after.length === 0) return body;
   if ('hook_results' in json) {
     const all: JsonObject = { ...json, hook_results: hookResults(guard) };

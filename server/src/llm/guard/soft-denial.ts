@@ -1,10 +1,11 @@
 /** A refusal that is told as an ordinary answer (`soft_deny_200`), in the caller's own dialect. */
+
+import { hookResults } from '../../gateway/guardrail-state.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { conversion } from '../../operations/convert/index.ts';
 import { formatEvent, type StreamEvent } from '../../operations/stream.ts';
 import type { Exchange } from '../exchange.ts';
-import { hookResults } from './guarded.ts';
 
 const TEXT = 'The request was denied by a guardrail.';
 const DONE: StreamEvent = { event: null, data: '[DONE]' };

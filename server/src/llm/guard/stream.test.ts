@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { testExchange } from '../../../test/support/exchange.ts';
+import type { GuardrailState } from '../../gateway/guardrail-state.ts';
 import type { Judge } from '../../guardrails/check.ts';
 import { compileInline } from '../../guardrails/compile.ts';
 import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
 import { TestClock } from '../../kernel/clock.ts';
 import type { OperationId } from '../../operations/operation.ts';
-import type { Guarded } from './guarded.ts';
 import { StreamGate, wayOf } from './stream.ts';
 
 const DONE = Buffer.from('data: [DONE]\n\n');
@@ -34,7 +34,7 @@ function gated(
       throw new Error('no network here');
     },
     onAsync: (result: unknown) => asynchronous.push(result),
-  } as unknown as Guarded;
+  } as unknown as GuardrailState;
   const x = testExchange({ operation, body: Buffer.from('{}') }, { clock, storeClock: clock, bodies });
   x.request.model = 'm';
   x.outcome.modelAnswered = 'm';

@@ -3,6 +3,8 @@
  * events: held until the end (`hold`), held back by as much text as a finding can span (`window`), passed on and judged
  * at the end (`inform`), or judged beside the request (`async`).
  */
+
+import { type GuardrailState, hookResults, withoutChange } from '../../gateway/guardrail-state.ts';
 import { canonicalTail } from '../../guardrails/canonical.ts';
 import type { TextPart } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult, Outcome } from '../../guardrails/guardrail.ts';
@@ -12,7 +14,6 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import type { Exchange } from '../exchange.ts';
-import { type Guarded, hookResults, withoutChange } from './guarded.ts';
 import {
   insists,
   isEncoded,
@@ -92,7 +93,7 @@ interface Judging {
 
 export class StreamGate {
   readonly #x: Exchange;
-  readonly #guard: Guarded;
+  readonly #guard: GuardrailState;
   readonly #sink: GateSink;
   readonly #strict: boolean;
   readonly #texts: StreamTexts;
@@ -126,7 +127,7 @@ export class StreamGate {
   #sentAt: number;
   #cancelTimer: (() => void) | null = null;
 
-  constructor(x: Exchange, guard: Guarded, strict: boolean, sink: GateSink) {
+  constructor(x: Exchange, guard: GuardrailState, strict: boolean, sink: GateSink) {
     this.#x = x;
     this.#guard = guard;
     this.#sink = sink;
@@ -477,13 +478,13 @@ export class StreamGate {
   }
 
   /** Whether there is anything to do with the events. */
-  static judges(x: Exchange, guard: Guarded, headers: readonly string[], strict: boolean): boolean {
+  static judges(x: Exchange, guard: GuardrailState, headers: readonly string[], strict: boolean): boolean {
     if (!outputCovered(x.request.operation, true) || isEncoded(headers)) return false;
     return guard.output.length > 0 || (!strict && guard.before.length > 0);
   }
 
   /** Whether a stream of this operation can be judged; if not, whether it may pass all the same. */
-  static refuses(x: Exchange, guard: Guarded, headers: readonly string[]): boolean {
+  static refuses(x: Exchange, guard: GuardrailState, headers: readonly string[]): boolean {
     const list = guard.output;
     const read = outputCovered(x.request.operation, true) && !isEncoded(headers);
     return list.length > 0 && !read && notJudged(x, guard, list, 'The stream is in a form that cannot be judged.');

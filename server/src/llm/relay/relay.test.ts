@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import { testExchange } from '../../../test/support/exchange.ts';
+import { GuardrailState } from '../../gateway/guardrail-state.ts';
 import { compileInline } from '../../guardrails/compile.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
-import { Guarded } from '../guard/guarded.ts';
 import type { AttemptResult } from './answered.ts';
 import { Relay } from './relay.ts';
 
@@ -13,7 +13,7 @@ const strict = (more: object = {}) => [compileInline({ deny: true, 'default.word
 /** The relay of one answer that counts what it keeps in `bodies`. */
 function answering(bodies: BodyBudget, { output = strict(), converts = false } = {}) {
   const x = testExchange({}, { bodies, pricer: { estimateTokens: () => 0 } });
-  x.guard = new Guarded(x, { input: [], output });
+  x.guard = new GuardrailState(x.services, x.request, { input: [], output });
   let result: AttemptResult | null = null;
   const relay = new Relay({
     x,

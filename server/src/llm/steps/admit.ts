@@ -1,5 +1,5 @@
-import type { Principal } from '../../auth/principal.ts';
-import { type Left, type LimitedEntity, limitedEntity, type Quota, type Reservation } from '../../limits/admission.ts';
+import { rateLimitsOf } from '../../gateway/applied-limits.ts';
+import type { Left, LimitedEntity, Quota, Reservation } from '../../limits/admission.ts';
 import { type Facts, requestFacts } from '../../limits/policies/conditions.ts';
 import { addPolicies } from '../../limits/policies/rates.ts';
 import type { Exchange } from '../exchange.ts';
@@ -26,23 +26,9 @@ export function entitiesOf(x: Exchange, scope: 'all' | 'request'): LimitedEntity
   const {
     request: { principal, snapshot },
   } = x;
-  const entities: LimitedEntity[] = [];
-  if (principal === null || snapshot === null) return entities;
-  const owner = principal.rateLimits.length > 0 ? limitOwner(principal) : null;
-  const own = owner === null ? null : limitedEntity(owner.kind, owner.id, owner.label, principal.rateLimits);
-  if (own !== null) entities.push(own);
-  if (snapshot.limited !== null) entities.push(snapshot.limited);
-  const stored = scope === 'all' ? x.attempt.target?.stored : null;
-  if (stored) entities.push(...stored.limited);
-  if (snapshot.ratePolicies.llm !== null) addPolicies(snapshot.ratePolicies.llm, factsOf(x), entities, scope);
-  return entities;
-}
-
-/** Whom the limits that a caller brings along belong to: its key, or the subject of its token. */
-export function limitOwner(principal: Principal): { kind: 'key' | 'token'; id: string; label: string } | null {
-  if (principal.limitOwner !== undefined) return principal.limitOwner;
-  const { keyId: id } = principal;
-  return id === null ? null : { kind: 'key', id, label: principal.keyName ?? id };
+  if (principal === null || snapshot === null) return [];
+  const stored = scope === 'all' ? (x.attempt.target?.stored ?? null) : null;
+  return rateLimitsOf({ principal, snapshot, stored, facts: () => factsOf(x), scope }, snapshot.ratePolicies.llm);
 }
 
 function keep(x: Exchange, reservation: Reservation): void {

@@ -1,3 +1,4 @@
+import { GuardrailState, withoutChange } from '../../gateway/guardrail-state.ts';
 import type { Guardrail, Outcome } from '../../guardrails/guardrail.ts';
 import { runGuardrails } from '../../guardrails/run.ts';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -12,7 +13,6 @@ import {
   unseenBy,
   withoutTexts,
 } from '../guard/coverage.ts';
-import { Guarded, withoutChange } from '../guard/guarded.ts';
 import { alreadyJudged, nowJudged } from '../guard/judged.ts';
 import { denial, insists, outputCovered } from '../guard/output.ts';
 import type { GuardPlan } from '../guard/plan.ts';
@@ -35,7 +35,7 @@ export function guard(x: Exchange): void | Promise<void> {
 }
 
 function guardBy(x: Exchange, plan: GuardPlan): void | Promise<void> {
-  const guarded = new Guarded(x, plan);
+  const guarded = new GuardrailState(x.services, x.request, plan);
   x.guard = guarded;
   try {
     const pending = judge(x, guarded, plan, plan.input, (outcome, request) => take(guarded, request, outcome));
@@ -54,7 +54,7 @@ export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardP
     x.guard?.turnTo(NO_GUARDRAILS);
     return;
   }
-  x.guard ??= new Guarded(x, plan);
+  x.guard ??= new GuardrailState(x.services, x.request, plan);
   const guarded = x.guard;
   guarded.turnTo(plan);
   const {
@@ -108,7 +108,7 @@ export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardP
 /** Judges what would be sent by a list of guardrails. Throws what refuses it. */
 function judge(
   x: Exchange,
-  guarded: Guarded,
+  guarded: GuardrailState,
   plan: GuardPlan,
   input: readonly Guardrail[],
   done: (outcome: Outcome, request: GuardedRequest) => void,
@@ -159,7 +159,7 @@ function judging(list: readonly Guardrail[], view: InputView, x: Exchange): read
   return list.map((guardrail) => (readsTexts(guardrail, 'input') ? withoutTexts(guardrail) : guardrail));
 }
 
-function coverOutput(x: Exchange, guarded: Guarded, { output }: GuardPlan): void {
+function coverOutput(x: Exchange, guarded: GuardrailState, { output }: GuardPlan): void {
   if (output.length === 0) return;
   const stream = x.attempt.stream || asksForStream(x);
   if (x.request.operation.gives === 'state' || outputCovered(x.request.operation, stream)) return;
@@ -188,7 +188,7 @@ function asksForStream({ request: { operation, incoming: request } }: Exchange):
   return new URLSearchParams((request.url ?? '').split('?')[1] ?? '').get('stream') === 'true';
 }
 
-function take(guarded: Guarded, request: GuardedRequest, outcome: Outcome): void {
+function take(guarded: GuardrailState, request: GuardedRequest, outcome: Outcome): void {
   guarded.before = outcome.results;
   guarded.failed = outcome.failed;
   guarded.soft = outcome.soft;

@@ -1,8 +1,8 @@
-import type { Principal } from '../../auth/principal.ts';
 import { tenantOf } from '../../auth/tenant.ts';
+import { usageLimitsOf } from '../../gateway/applied-limits.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Demand, Hold } from '../../limits/ledger/ledger.ts';
-import { limitTerms, MAX_AMOUNT, type Terms } from '../../limits/ledger/terms.ts';
+import { MAX_AMOUNT, type Terms } from '../../limits/ledger/terms.ts';
 import type { Facts } from '../../limits/policies/conditions.ts';
 import { addBudgets } from '../../limits/policies/usage.ts';
 import { stamp } from '../../limits/stamp.ts';
@@ -15,34 +15,13 @@ import { passesJob } from '../relay/facts.ts';
 import type { Leg } from '../routing/leg.ts';
 import type { Walk } from '../routing/walk.ts';
 import { unpricedRate } from '../settle-use.ts';
-import { factsOf, limitOwner } from './admit.ts';
-
-const NO_TERMS = new WeakMap<Principal, Terms | null>();
-
-/** The limit of a key, or of a token's claims, is the same for all its requests. */
-function keyTerms(principal: Principal): Terms | null {
-  let terms = NO_TERMS.get(principal);
-  if (terms === undefined) {
-    const owner = limitOwner(principal);
-    terms = owner === null ? null : limitTerms({ ...owner, at: principal.changedAt ?? 0 }, principal.usageLimits);
-    NO_TERMS.set(principal, terms);
-  }
-  return terms;
-}
+import { factsOf } from './admit.ts';
 
 /** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order. */
 export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () => Facts, scope?: 'request'): Terms[] {
-  const {
-    request: { principal, snapshot },
-  } = x;
-  const terms: Terms[] = [];
-  if (principal === null || snapshot === null) return terms;
-  const own = principal.usageLimits === null ? null : keyTerms(principal);
-  if (own !== null) terms.push(own);
-  terms.push(...snapshot.budgets);
-  if (stored !== null) terms.push(...stored.budgets);
-  if (snapshot.usagePolicies !== null) addBudgets(snapshot.usagePolicies, facts(), terms, scope);
-  return terms;
+  const { principal, snapshot } = x.request;
+  if (principal === null || snapshot === null) return [];
+  return usageLimitsOf({ principal, snapshot, stored, facts, scope: scope ?? 'all' });
 }
 
 /** An estimate is reserved under every usage limit before the call, or the request is refused. */

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { metadataOf } from '../../gateway/metadata.ts';
 import { hostFault } from '../../http/host-fault.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
@@ -11,7 +12,6 @@ import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
 import type { Exchange } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
-import { readMetadata } from '../metadata.ts';
 import { answerModels, wantsIntegratedModels } from '../models.ts';
 import { isNeutral } from '../own-settings.ts';
 import { makePlan, type Plan } from '../plan.ts';
@@ -36,7 +36,7 @@ export function resolve(x: Exchange): void | Promise<void> {
 }
 
 function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
-  x.request.metadata = readMetadata(x, snapshot);
+  x.request.metadata = metadataOf(x.request, snapshot, bodyText(x, 'user'));
   const defaults = x.request.principal?.defaults;
   const header = x.request.header('x-gateway-config');
   if (header !== undefined && defaults?.allow_config_override === false) {

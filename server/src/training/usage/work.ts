@@ -5,6 +5,7 @@
 import type { Readable } from 'node:stream';
 import { systemTenant } from '../../auth/tenant.ts';
 import { adapterContext } from '../../gateway/account-access.ts';
+import { recordOf } from '../../gateway/record.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
@@ -53,7 +54,7 @@ export async function runUsageTurn(claim: UsageClaim, services: UsageServices): 
     case 'watch':
       return watch(claim, services);
     case 'record':
-      await services.recordOnce(`usage-${claim.row.id}`, recordOf(claim.row));
+      await services.recordOnce(`usage-${claim.row.id}`, draftOf(claim.row));
       return 'done';
     case 'done':
       return 'done';
@@ -195,47 +196,43 @@ function totalOf(batch: Batch, priced: Priced, asked: string | null): ObjectUse 
 const PICO = 1_000_000;
 
 /** The record of what an object used; the request that made it has its own. */
-function recordOf(row: UsageRow): RecordDraft {
+function draftOf(row: UsageRow): RecordDraft {
   const about = aboutOf(row);
   const use = useOf(row) ?? NOTHING_USED;
   const priced = use.unpriced === 0 || use.cost > 0;
   const path = about.operation === 'batch_create' ? '/v1/batches' : '/v1/fine_tuning/jobs';
-  return {
-    id: row.id,
-    time: row.last_updated_at,
-    organisation_id: row.organisation_id,
-    workspace_id: row.workspace_id,
-    api_key_id: about.keyId,
-    user_id: about.userId,
-    trace_id: row.object_id === '' ? about.requestId : row.object_id,
-    span_id: row.id,
-    parent_span_id: null,
-    operation: about.operation,
-    method: 'POST',
-    path: `${path}/${encodeURIComponent(row.object_id)}`,
-    provider: about.provider,
-    provider_slug: row.provider_slug,
-    config_slug: null,
-    model_requested: about.model,
-    model_answered: use.model,
-    stream: false,
-    status: 200,
-    outcome: 'ok',
-    error_code: use.note === null ? null : 'usage_unknown',
-    error_message: use.note,
-    usage: use.usage,
-    usage_estimated: use.estimated,
-    cost_micros: priced ? use.cost + Math.round(use.carry / PICO) : null,
-    price: use.price,
-    latency_ms: 0,
-    ttft_ms: null,
-    attempts: [],
-    bytes_in: 0,
-    bytes_out: 0,
-    upstream_bytes_out: 0,
-    upstream_bytes_in: 0,
-    metadata: about.metadata,
-    cache_status: 'DISABLED',
-    dry_run: false,
-  };
+  return recordOf(
+    {
+      id: row.id,
+      time: row.last_updated_at,
+      organisation_id: row.organisation_id,
+      workspace_id: row.workspace_id,
+      api_key_id: about.keyId,
+      user_id: about.userId,
+      trace_id: row.object_id === '' ? about.requestId : row.object_id,
+      span_id: row.id,
+      parent_span_id: null,
+      status: 200,
+      outcome: 'ok',
+      error_code: use.note === null ? null : 'usage_unknown',
+      error_message: use.note,
+      cost_micros: priced ? use.cost + Math.round(use.carry / PICO) : null,
+      latency_ms: 0,
+      bytes_in: 0,
+      bytes_out: 0,
+      metadata: about.metadata,
+    },
+    {
+      operation: about.operation,
+      method: 'POST',
+      path: `${path}/${encodeURIComponent(row.object_id)}`,
+      provider: about.provider,
+      provider_slug: row.provider_slug,
+      model_requested: about.model,
+      model_answered: use.model,
+      usage: use.usage,
+      usage_estimated: use.estimated,
+      price: use.price,
+    },
+  );
 }

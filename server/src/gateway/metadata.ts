@@ -2,21 +2,23 @@ import { SluiceError } from '../kernel/errors.ts';
 import { isObject } from '../kernel/json.ts';
 import { parseJson } from '../kernel/json-exact.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
-import type { Exchange } from './exchange.ts';
-import { bodyText } from './steps/resolve.ts';
+import type { RequestContext } from './request-context.ts';
 
 const MAX_VALUE = 128;
 const MAX_KEYS = 64;
 
 /**
- * Metadata of a request but for what its config adds (`steps/resolve.ts`). For the same key the workspace's defaults win
- * over the API key's, these over the request's header, and that over W3C baggage; the body's `user` fills `_user` when nothing else does.
+ * Metadata of a request. For the same key the workspace's defaults win over the API key's, these over the request's header,
+ * and that over W3C baggage; `user`, where the body names one, fills `_user` when nothing else does.
  */
-export function readMetadata(x: Exchange, snapshot: WorkspaceSnapshot): Record<string, string> | null {
-  const header = x.request.header('x-gateway-metadata');
-  const baggage = x.request.header('baggage');
-  const fromKey = x.request.principal?.defaults.metadata;
-  const user = x.attempt.scan?.get('user')?.kind === 'string' ? bodyText(x, 'user') : undefined;
+export function metadataOf(
+  request: RequestContext,
+  snapshot: WorkspaceSnapshot,
+  user: string | undefined,
+): Record<string, string> | null {
+  const header = request.header('x-gateway-metadata');
+  const baggage = request.header('baggage');
+  const fromKey = request.principal?.defaults.metadata;
   if (
     header === undefined &&
     baggage === undefined &&

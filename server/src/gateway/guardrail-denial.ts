@@ -1,7 +1,7 @@
 /** The refusal by a guardrail, with its reason where clients show it. */
-import type { CheckResult, GuardrailResult } from '../../guardrails/guardrail.ts';
-import { SluiceError } from '../../kernel/errors.ts';
-import type { Guarded } from './guarded.ts';
+import type { CheckResult, GuardrailResult } from '../guardrails/guardrail.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { GuardrailState } from './guardrail-state.ts';
 
 const SENTENCE = 'The guardrail checks failed; see hook_results.';
 /** Of kinds of findings: they come from services, too. */
@@ -12,7 +12,7 @@ const MAX_KINDS = 3;
 
 /** Those that have failed and deny, by name, with what they found. */
 export function denying(
-  guard: Guarded,
+  guard: GuardrailState,
 ): readonly { readonly name: string; readonly slug: string; readonly why: string }[] {
   const known = [...guard.input, ...guard.output];
   const named = (result: GuardrailResult, place: string | null) => ({
@@ -40,7 +40,7 @@ function reason({ id, error, excerpts }: CheckResult, place: string | null): str
  * The refusal, once the results are on `guard`: `Blocked by guardrail "No cards": CREDIT_CARD found in messages[0]. The
  * guardrail checks failed; see hook_results.`
  */
-export function denial(guard: Guarded | null): SluiceError {
+export function denial(guard: GuardrailState | null): SluiceError {
   const [first] = guard === null ? [] : denying(guard);
   const why = first === undefined ? '' : `Blocked by guardrail ${JSON.stringify(first.name)}: ${first.why}. `;
   return new SluiceError('hooks_failed', why + SENTENCE);

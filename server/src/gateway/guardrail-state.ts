@@ -1,13 +1,25 @@
-/** The guardrails of one request and what they have said so far; an exchange without any has none of this. */
-import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
-import type { OutsideFactory } from '../../guardrails/run.ts';
-import type { SluiceError } from '../../kernel/errors.ts';
-import type { JsonObject } from '../../kernel/json.ts';
-import type { GuardrailFacts } from '../../telemetry/guardrail-facts.ts';
-import type { Exchange } from '../exchange.ts';
-import type { GuardPlan } from './plan.ts';
+/** What guardrails have said of one request, whatever kind of traffic it is, and what they may use meanwhile. */
+import type { Guardrail, GuardrailResult } from '../guardrails/guardrail.ts';
+import type { OutsideFactory } from '../guardrails/run.ts';
+import type { SluiceError } from '../kernel/errors.ts';
+import type { JsonObject } from '../kernel/json.ts';
+import type { GuardrailFacts } from '../telemetry/guardrail-facts.ts';
+import type { LogRecord } from '../telemetry/record.ts';
+import type { GatewayServices } from './services.ts';
 
-export class Guarded {
+/** Which guardrails judge a request, in the order in which they run. */
+export interface GuardrailLists {
+  readonly input: readonly Guardrail[];
+  readonly output: readonly Guardrail[];
+}
+
+/** Whose request it is. */
+export interface GuardedCaller {
+  readonly id: string;
+  readonly organisationId: string;
+}
+
+export class GuardrailState {
   /** In the order in which they run, asynchronous ones among them. */
   input: readonly Guardrail[];
   output: readonly Guardrail[];
@@ -21,7 +33,8 @@ export class Guarded {
   /** For files that Sluice keeps: the refusal of those that a provider wrote and nobody has judged. */
   unjudged: SluiceError | null = null;
   readonly outside: OutsideFactory;
-  readonly #x: Exchange;
+  readonly #log: GatewayServices['log'];
+  readonly #caller: GuardedCaller;
   /** Of targets before the one under way. */
   readonly #earlier = new Set<GuardrailResult>();
   readonly #all = new Set<Guardrail>();
@@ -29,26 +42,23 @@ export class Guarded {
   #recorded = false;
   #gone: AbortController | null = null;
 
-  constructor(x: Exchange, plan: GuardPlan) {
-    this.#x = x;
-    this.input = plan.input;
-    this.output = plan.output;
+  constructor(services: Pick<GatewayServices, 'outside' | 'log'>, caller: GuardedCaller, lists: GuardrailLists) {
+    this.#log = services.log;
+    this.#caller = caller;
+    this.input = lists.input;
+    this.output = lists.output;
     this.outside = (signal) => {
       this.#gone ??= new AbortController();
-      const {
-        services,
-        request: { principal },
-      } = x;
-      return services.outside(principal?.organisationId ?? '')(AbortSignal.any([signal, this.#gone.signal]));
+      return services.outside(caller.organisationId)(AbortSignal.any([signal, this.#gone.signal]));
     };
   }
 
   /** Another target is tried: its guardrails, of which none has said anything yet. */
-  turnTo(plan: GuardPlan): void {
+  turnTo(lists: GuardrailLists): void {
     for (const result of this.before) this.#earlier.add(result);
     for (const guardrail of [...this.input, ...this.output]) this.#all.add(guardrail);
-    this.input = plan.input;
-    this.output = plan.output;
+    this.input = lists.input;
+    this.output = lists.output;
     this.before = [];
     this.after = [];
     this.failed = false;
@@ -68,11 +78,8 @@ export class Guarded {
       this.#beside.push(result);
       return;
     }
-    const { log } = this.#x.services;
-    log.info('a guardrail beside a request is done', {
-      request_id: this.#x.request.id,
-      ...this.#factsOf(result, null),
-    });
+    const { id } = this.#caller;
+    this.#log.info('a guardrail beside a request is done', { request_id: id, ...this.#factsOf(result, null) });
   };
 
   /** For the record; what comes after it goes to the log. */
@@ -122,6 +129,13 @@ export function withoutChange(results: readonly GuardrailResult[], why: string):
 }
 
 /** What answers show of guardrails. */
-export function hookResults({ before, after }: Pick<Guarded, 'before' | 'after'>): JsonObject {
+export function hookResults({ before, after }: Pick<GuardrailState, 'before' | 'after'>): JsonObject {
   return { before_request_hooks: before, after_request_hooks: after } as unknown as JsonObject;
 }
+
+/** Which guardrails judge a request, for its record. */
+export function guardsOf({ input, output }: GuardrailLists): NonNullable<LogRecord['guards']> {
+  return { input: input.map(slugOf), output: output.map(slugOf) };
+}
+
+const slugOf = ({ slug }: Guardrail): string => slug;

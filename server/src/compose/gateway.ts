@@ -1,0 +1,71 @@
+import { checkHttpClient } from '../gateway/check-http-client.ts';
+import { InFlight } from '../gateway/in-flight.ts';
+import type { GatewayServices } from '../gateway/services.ts';
+import { BodyBudget, bodyMemory, FREE_BYTES } from '../http/body-budget.ts';
+import type { EgressGuard } from '../http/egress-guard.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { Shares } from '../kernel/shares.ts';
+import { createAdmission } from '../limits/admission.ts';
+import { createLedger } from '../limits/ledger/ledger.ts';
+import type { Common } from './common.ts';
+import type { Front } from './front.ts';
+import type { Kept } from './runtime.ts';
+import type { Shared } from './shared.ts';
+import type { Spools } from './spools.ts';
+import type { Stores } from './stores.ts';
+import type { Training } from './training.ts';
+
+/** Requests of all organisations together, on the smallest machine. */
+const MIN_UNDER_WAY = 2_048;
+
+export interface GatewayParts {
+  readonly stores: Stores;
+  readonly shared: Shared;
+  readonly spools: Spools;
+  readonly kept: Kept;
+  readonly front: Front;
+  readonly guard: EgressGuard;
+  readonly training: Training;
+  /** Tests give another one than the machine's. */
+  readonly given: { readonly clock?: Clock };
+}
+
+/** What every plane of this process is given. */
+export function gatewayServices(common: Common, parts: GatewayParts): GatewayServices {
+  const { config, clock, log, notes, accessLog, lifecycle } = common;
+  const { stores, shared, spools, kept, front, guard, training, given } = parts;
+  const { tables, storeClock } = stores;
+  const { counters, share } = shared;
+  const { fetcher, tokens, ambient } = training.services;
+  const bodies = new BodyBudget(Math.max(4 * config.maxBodyBytes, bodyMemory(config.workers)), clock);
+  // As many as have room for a body that is not counted.
+  const most = Math.max(MIN_UNDER_WAY, Math.floor(bodies.shares.max / FREE_BYTES));
+  const journal = spools.settlements.open;
+  return {
+    authenticator: kept.authenticator,
+    runtime: kept.runtime,
+    guard,
+    fetcher,
+    tokens,
+    ambient: ambient ?? null,
+    recorder: spools.recorder,
+    admission: createAdmission({ counters, share, clock: storeClock, log }),
+    ledger: lifecycle.own(
+      'usage limits',
+      createLedger({ tables, journal, clock: storeClock, log, node: stores.runId }),
+    ),
+    inFlight: new InFlight(),
+    underWay: new Shares('requests under way', most),
+    bodies,
+    maxBodyBytes: config.maxBodyBytes,
+    outside: (organisationId) => checkHttpClient({ fetcher, guard, clock, organisationId }),
+    unpriced: config.unpriced,
+    unrecorded: config.unrecorded,
+    clock: given.clock ?? clock,
+    storeClock,
+    log,
+    notes,
+    accessLog,
+    paths: front.paths,
+  };
+}

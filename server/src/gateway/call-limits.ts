@@ -1,0 +1,150 @@
+/** Limits of a call that is no request of a model: what it counts under, reserves and has used. */
+import type { Principal } from '../auth/principal.ts';
+import { tenantOf } from '../auth/tenant.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Demand, Used } from '../limits/ledger/ledger.ts';
+import { MAX_AMOUNT, type Terms } from '../limits/ledger/terms.ts';
+import type { Facts } from '../limits/policies/conditions.ts';
+import { stamp } from '../limits/stamp.ts';
+import { UsageRefused, unpricedRefused } from '../limits/usage-refused.ts';
+import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
+import { rateLimitsOf, usageLimitsOf } from './applied-limits.ts';
+import type { LimitState } from './limit-state.ts';
+import type { RequestContext } from './request-context.ts';
+import type { GatewayServices } from './services.ts';
+
+/** What conditions of policies see of a call beside who makes it; what it leaves out it has nothing of. */
+export type CallFacts = Partial<
+  Pick<Facts, 'endpoint_type' | 'mcp_server' | 'mcp_tool' | 'provider' | 'model' | 'prompt'>
+>;
+
+/** What a call may use, before it is made. */
+export interface CallEstimate {
+  /** For refusals: what is called. */
+  readonly name: string;
+  /** Micro-dollars; null: no price is known. */
+  readonly cost: number | null;
+  readonly tokens: number;
+  /** Whether it cannot use more. */
+  readonly bounded: boolean;
+}
+
+/** What a call has used. */
+export interface CallUse {
+  /** Micro-dollars; null: no price is known. */
+  readonly cost: number | null;
+  readonly tokens: number;
+}
+
+/** The policies whose rates a call counts under. */
+export type PolicyTarget = keyof WorkspaceSnapshot['ratePolicies'];
+
+interface Known {
+  readonly principal: Principal;
+  readonly snapshot: WorkspaceSnapshot;
+}
+
+function knownOf({ principal, snapshot }: RequestContext): Known {
+  if (principal === null || snapshot === null)
+    throw new SluiceError('internal', 'Limits are asked before the caller is known.');
+  return { principal, snapshot };
+}
+
+function appliesTo(request: RequestContext, given: CallFacts) {
+  const { principal, snapshot } = knownOf(request);
+  const facts = (): Facts => ({
+    workspace_id: snapshot.workspaceId,
+    organisation_id: snapshot.organisationId,
+    api_key: principal.keyId,
+    virtual_key: null,
+    provider: null,
+    config: null,
+    prompt: null,
+    model: null,
+    endpoint_type: null,
+    mcp_server: null,
+    mcp_tool: null,
+    metadata: request.metadata,
+    ...given,
+  });
+  return { principal, snapshot, stored: null, facts, scope: 'all' } as const;
+}
+
+/** Counts the call under its rate limits. Rejects with the refusal of the first that is used up. */
+export async function admitCall(
+  { admission }: Pick<GatewayServices, 'admission'>,
+  request: RequestContext,
+  limits: LimitState,
+  facts: CallFacts,
+  target: PolicyTarget,
+): Promise<void> {
+  const call = appliesTo(request, facts);
+  const entities = rateLimitsOf(call, call.snapshot.ratePolicies[target]);
+  if (entities.length === 0) return;
+  const reservation = await admission.admit(call.snapshot.workspaceId, entities);
+  limits.quota = reservation.quota;
+  limits.facts = { ...limits.facts, rates_at: reservation.at };
+  if (reservation.refusal !== null) throw reservation.refusal;
+  limits.reservation = reservation;
+}
+
+/** Reserves an estimate under every usage limit of the call. Rejects with the refusal of one that has no room for it. */
+export async function reserveCall(
+  { ledger, storeClock, unpriced }: Pick<GatewayServices, 'ledger' | 'storeClock' | 'unpriced'>,
+  request: RequestContext,
+  limits: LimitState,
+  facts: CallFacts,
+  estimate: CallEstimate,
+): Promise<void> {
+  const call = appliesTo(request, facts);
+  const terms = usageLimitsOf(call);
+  if (terms.length === 0) return;
+  try {
+    const demands = terms.map((one) => demandOf(one, estimate, unpriced));
+    const { tokens, bounded } = estimate;
+    limits.facts = { ...limits.facts, estimate: { cost: estimate.cost ?? 0, tokens, bounded } };
+    limits.facts.usage_at = stamp(storeClock.now());
+    limits.hold = await ledger.reserve(tenantOf(call.principal), call.snapshot.workspaceId, demands);
+  } catch (error) {
+    limits.release();
+    if (error instanceof UsageRefused) limits.exhausted = error.state;
+    throw error;
+  }
+}
+
+function demandOf(
+  terms: Terms,
+  { name, cost, tokens, bounded }: CallEstimate,
+  rule: GatewayServices['unpriced'],
+): Demand {
+  if (terms.type === 'requests') return { terms, amount: 1, bounded: true };
+  if (terms.type === 'tokens') return { terms, amount: tokens, bounded };
+  if (cost === null && (terms.unpriced ?? rule) === 'deny') throw unpricedRefused(terms, name);
+  return { terms, amount: Math.min(MAX_AMOUNT, cost ?? 0), bounded: bounded && cost !== null };
+}
+
+/**
+ * Books what the call has used and gives back the rest; one that was refused has used nothing. Resolves when that would
+ * survive the process being killed.
+ */
+export async function settleCall(
+  { storeClock }: Pick<GatewayServices, 'storeClock'>,
+  limits: LimitState,
+  use: CallUse | null,
+): Promise<void> {
+  const { reservation, hold, facts } = limits;
+  if (use === null) limits.release();
+  else reservation?.settle(use.tokens);
+  if (facts !== null && facts.refused === undefined) facts.ended_at = stamp(storeClock.now());
+  if (hold === null) return;
+  limits.hold = null;
+  const used: Used = {
+    cost: use?.cost ?? 0,
+    carry: 0,
+    tokens: use?.tokens ?? 0,
+    requests: use === null ? 0 : 1,
+    unpriced: use !== null && use.cost === null ? 1 : 0,
+  };
+  if (facts !== null) facts.used = used;
+  await new Promise<void>((resolve) => hold.settle(used, resolve));
+}

@@ -1,0 +1,37 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { endParts } from '../http/answer-body.ts';
+import { linger } from '../http/linger.ts';
+import { hasUnreadBody, readInTurns } from '../http/read-body.ts';
+import type { Ending, Outcome } from './outcome.ts';
+import type { GatewayServices } from './services.ts';
+
+/** Sends what is left of an answer, once its record is in the journal. `trailer`: a line that the head has declared. */
+export function finish(
+  request: IncomingMessage,
+  response: ServerResponse,
+  ending: Ending,
+  outcome: Outcome,
+  { clock, bodies }: Pick<GatewayServices, 'clock' | 'bodies'>,
+  organisationId: string,
+  trailer: string | null,
+): void {
+  if (ending.kind === 'destroy' || response.destroyed) {
+    response.destroy();
+    return;
+  }
+  if (ending.kind === 'tail') {
+    endParts(response, ending.body, trailer);
+    return;
+  }
+  response.writeHead(ending.status, ending.headers);
+  outcome.headSent = true;
+  // A client that waits for `100 Continue` has sent nothing: reading would invite it.
+  if (!hasUnreadBody(request) || (request.headers.expect !== undefined && outcome.bytesIn === 0)) {
+    endParts(response, ending.body);
+    return;
+  }
+  // The length of a whole answer is in its head: it is complete for the client before the end is written.
+  for (const part of ending.body) response.write(part);
+  readInTurns(request, bodies.turns, organisationId);
+  linger(request, clock, () => endParts(response, []));
+}

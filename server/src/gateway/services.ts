@@ -1,0 +1,48 @@
+import type { Authenticator } from '../auth/authenticator.ts';
+import type { OutsideFactory } from '../guardrails/run.ts';
+import type { BodyBudget } from '../http/body-budget.ts';
+import type { KnownPaths } from '../http/known-paths.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Log } from '../kernel/log.ts';
+import type { Notes } from '../kernel/notes.ts';
+import type { Shares } from '../kernel/shares.ts';
+import type { Admission } from '../limits/admission.ts';
+import type { Ledger } from '../limits/ledger/ledger.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import type { UnpricedRule } from '../store/schema.ts';
+import type { AccessLog } from '../telemetry/access-log.ts';
+import type { Recorder } from '../telemetry/recorder.ts';
+import type { AccountServices } from './account-access.ts';
+import type { InFlight } from './in-flight.ts';
+
+/** What every plane is given. Made once in `compose/gateway.ts`. */
+export interface GatewayServices extends AccountServices {
+  readonly authenticator: Authenticator;
+  readonly runtime: Runtime;
+  readonly admission: Admission;
+  readonly ledger: Ledger;
+  readonly recorder: Recorder;
+  /** Requests of all planes that are under way on this node. */
+  readonly inFlight: InFlight;
+  /** How many of them each organisation has. */
+  readonly underWay: Shares;
+  /** Bytes of large bodies held by all requests together. */
+  readonly bodies: BodyBudget;
+  /** Largest body, bytes. */
+  readonly maxBodyBytes: number;
+  /** How guardrails of an organisation call others. */
+  readonly outside: (organisationId: string) => OutsideFactory;
+  /** What limits on cost do with what has no known price, where a limit has no rule of its own. */
+  readonly unpriced: Readonly<UnpricedRule>;
+  /** What becomes of requests while their records cannot be written. */
+  readonly unrecorded: 'refuse' | 'serve';
+  /** The store's time, by which limits go. */
+  readonly storeClock: Clock;
+  readonly log: Log;
+  /** What was refused, and why, for who runs the server. */
+  readonly notes: Notes;
+  /** Null: no request leaves a line. */
+  readonly accessLog: AccessLog | null;
+  /** What a path was meant to be, for errors. */
+  readonly paths: KnownPaths;
+}
