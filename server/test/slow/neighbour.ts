@@ -13,6 +13,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { NeighbourOrder } from '../support/children/neighbour.ts';
+import { watchdog } from '../support/watchdog.ts';
 import { heldBy, type Sampled } from './held-by.ts';
 
 const { values } = parseArgs({
@@ -31,13 +32,25 @@ const least = Number(values.least);
 const rounds = Number(values.rounds);
 const calls = Number(values.calls);
 
-const child = (name: string, args: string[] = [], execArgv: string[] = []): ChildProcess =>
-  fork(fileURLToPath(new URL(`../support/children/${name}.ts`, import.meta.url)), args, { execArgv });
+const watch = watchdog('neighbour');
+watch.phase('start');
+const children: ChildProcess[] = [];
+process.on('exit', () => {
+  for (const one of children) one.kill('SIGKILL');
+});
+
+const child = (name: string, args: string[] = [], execArgv: string[] = []): ChildProcess => {
+  const one = fork(fileURLToPath(new URL(`../support/children/${name}.ts`, import.meta.url)), args, { execArgv });
+  children.push(one);
+  return one;
+};
 
 async function told<T>(of: ChildProcess, order: string | object): Promise<T> {
   const answer = once(of, 'message');
   of.send(order);
-  return (await answer)[0] as T;
+  const [message] = await answer;
+  watch.progress();
+  return message as T;
 }
 
 const attacker = child('loop-attacker');
@@ -71,6 +84,7 @@ process.stdout.write(
   `${'ms: p50, p99, most'.padEnd(34)}${'alone'.padStart(16)}${'beside'.padStart(21)}   p99 of rounds\n`,
 );
 for (const attack of attacks.filter((name) => name.includes(values.attack))) {
+  watch.phase(attack);
   const alone: Round[] = [];
   const beside: Round[] = [];
   const seen: Record<string, number> = {};
@@ -101,4 +115,4 @@ for (const [one, order] of [
   one.send(order);
   await ended;
 }
-process.exitCode = broken === 0 ? 0 : 1;
+process.exit(broken === 0 ? 0 : 1);

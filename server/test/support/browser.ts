@@ -9,6 +9,8 @@ import { type BrowserContext, chromium as launcher } from 'playwright-core';
 const FLAGS = [
   '--no-sandbox',
   '--disable-gpu',
+  // Containers have too little shared memory for pages.
+  '--disable-dev-shm-usage',
   '--disable-quic',
   '--no-first-run',
   '--disable-background-networking',

@@ -242,6 +242,8 @@ async function start(held: Held, kill: () => void): Promise<PostgresServer> {
     synchronous_commit: 'off',
     autovacuum: 'off',
     log_min_messages: 'fatal',
+    // Containers have little shared memory: parallel queries share files in the data folder instead.
+    ...(process.platform === 'win32' ? {} : { dynamic_shared_memory_type: 'mmap' }),
   };
   for (let attempt = 0; child === null; attempt++) {
     port = await freePort();

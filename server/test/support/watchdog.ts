@@ -32,7 +32,8 @@ export function watchdog(suite: string, state: () => string = () => ''): Watchdo
     process.stdout.write(`${suite}: ${why} in phase "${name}", which began ${seconds(begun)} ago\n${found}\n`);
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    process.once(signal, () => {
+    // Comes twice, from npm and from whoever ends the whole process group.
+    process.on(signal, () => {
       tell(`ended by ${signal}`);
       process.exit(1);
     });
