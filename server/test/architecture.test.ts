@@ -7,7 +7,12 @@ import { builtinModules } from 'node:module';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { ADMIN_ERRORS } from '../src/admin/errors.ts';
 import { CHECKS } from '../src/guardrails/catalog.ts';
+import { ERROR_KINDS } from '../src/kernel/errors.ts';
+import { ANTHROPIC_ERRORS } from '../src/operations/dialects/anthropic-errors.ts';
+import { OPENAI_ERRORS } from '../src/operations/dialects/openai-errors.ts';
+import { IN_ITS_STEAD } from '../src/operations/dialects/provider-error.ts';
 import { OPERATIONS } from '../src/operations/operation.ts';
 import { PROVIDERS } from '../src/providers/catalog.ts';
 import { UNSERVED } from '../src/providers/unserved.ts';
@@ -569,6 +574,26 @@ describe('operations', () => {
   });
 });
 
+describe('errors', () => {
+  it('are told by the table of a dialect: nothing else writes the code or the type of one, and no thrower a status', () => {
+    const rows = [...Object.values(OPENAI_ERRORS), ...Object.values(ANTHROPIC_ERRORS), ...Object.values(ADMIN_ERRORS)];
+    const ofProviders = Object.values(IN_ITS_STEAD);
+    const names = new Set([...rows, ...ofProviders].flatMap(({ type, code }) => [type, code ?? type]));
+    // Kinds and reasons that a dialect calls by the same name.
+    for (const name of [...ERROR_KINDS, ...ofProviders.flatMap(({ code }) => code ?? [])]) names.delete(name);
+    // A status as a text, and a word of many meanings.
+    for (const name of names) if (!name.includes('_')) names.delete(name);
+    const written = new RegExp(`['"](?:${[...names].join('|')}|AB\\d\\d)['"]`, 'g');
+    // The dialects are at home in operations; providers read and speak their own, and pass on what they read.
+    const found = product
+      .filter(({ area, path }) => area !== 'operations' && area !== 'providers' && path !== 'admin/errors.ts')
+      .flatMap(({ path, text }) => [...uncommented(text).matchAll(written)].map(([what]) => `${path} ${what}`));
+    expect(found).toEqual([]);
+    const statuses = product.filter(({ text }) => /new SluiceError\([^;]*\bstatus: \d/.test(uncommented(text)));
+    expect(statuses.map(({ path }) => path)).toEqual([]);
+  });
+});
+
 describe('readable files', () => {
   it('no file is longer than 600 lines', () => {
     const long = sources.filter((source) => source.text.split('\n').length > 600).map((source) => source.path);
@@ -580,7 +605,6 @@ describe('readable files', () => {
   /** Where a word that also is the id of a provider says something else, or names it for good reason. */
   const NO_PROVIDER: Readonly<Record<string, string>> = {
     'guardrails/checks/hosted/bedrock.ts': 'the service that judges, as its signature names it',
-    'kernel/errors.ts': 'a shape of errors',
     'kernel/sigv4.ts': 'the service in a signature',
     'operations/convert/stream-chat-to-messages.ts': 'a shape of streams',
     'operations/convert/stream-messages-to-chat.ts': 'a shape of streams',

@@ -32,7 +32,7 @@ const config = (value: object) => ({ 'x-gateway-config': JSON.stringify(value) }
 const tooLong = `/v1/models?search=${'a'.repeat(9_000)}`;
 
 /** The three ways of asking a model for a text: `model` and `more` vary. */
-const ASKS = {
+const ASKS: Readonly<Record<string, (model: unknown, more?: object) => { path: string; body: object }>> = {
   chat: (model: unknown, more: object = {}) => ({
     path: '/v1/chat/completions',
     body: { model, messages: HI, ...more },
@@ -42,9 +42,10 @@ const ASKS = {
     body: { model, messages: HI, max_tokens: 9, ...more },
   }),
   responses: (model: unknown, more: object = {}) => ({ path: '/v1/responses', body: { model, input: 'Hi', ...more } }),
-} as const;
+};
+type Ask = (typeof ASKS)[string];
 
-const asked = (name: string, bad: (ask: (typeof ASKS)['chat']) => Bad): [string, Bad][] =>
+const asked = (name: string, bad: (ask: Ask) => Bad): [string, Bad][] =>
   Object.entries(ASKS).map(([shape, ask]) => [`${shape}: ${name}`, bad(ask)]);
 
 const MODEL_CALLS: readonly (readonly [string, Bad])[] = [
@@ -122,17 +123,15 @@ const MODEL_CALLS: readonly (readonly [string, Bad])[] = [
   })),
 ];
 
-const SAVED_ONLY: readonly (readonly [string, Bad])[] = [
+const INLINE: readonly Readonly<Record<string, string>>[] = [
   { 'x-gateway-config': '{}' },
   { 'x-gateway-provider': 'openai' },
   { 'x-gateway-custom-host': 'https://example.com' },
   { 'x-gateway-azure-resource-name': 'mine' },
   { 'x-gateway-forward-headers': 'x-a' },
-].flatMap((headers) =>
-  asked(Object.keys(headers).join(), (ask) => ({
-    ...ask('@sandbox/echo'),
-    headers: headers as Record<string, string>,
-  })),
+];
+const SAVED_ONLY: readonly (readonly [string, Bad])[] = INLINE.flatMap((headers) =>
+  asked(Object.keys(headers).join(), (ask) => ({ ...ask('@sandbox/echo'), headers })),
 );
 
 const OTHER_CALLS: readonly (readonly [string, Bad])[] = [

@@ -204,7 +204,7 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const { allowed, retryAfter } = await deps.limiter(principal);
   if (!allowed) {
     throw new SluiceError(
-      'too_many_requests',
+      'throttled',
       'Too many administration requests with this credential: wait for the seconds in Retry-After.',
       {
         retryAfter,

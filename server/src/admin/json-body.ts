@@ -16,7 +16,7 @@ const MAX_BODY_BYTES = 1_048_576;
  * reached; `timeout` and `client_closed` as `http/read-body.ts` does.
  */
 export async function readJsonBody(request: IncomingMessage, clock: Clock = systemClock): Promise<JsonObject | null> {
-  const body = await readBody(request, { limit: MAX_BODY_BYTES, clock, tooLarge: 'too_large', invalid: 'validation' });
+  const body = await readBody(request, { limit: MAX_BODY_BYTES, clock });
   if (body.length === 0) return null;
   checkContentType(request.headers['content-type']);
   return parseJsonObject(body);

@@ -24,7 +24,7 @@ describe('mails that are asked for', () => {
     for (let n = 0; n < 31; n++) {
       told.push(await kindOf(mails.admitStranger(`2001:db8:0:1::${n.toString(16)}`, `user${n}@x.example`)));
     }
-    expect(told.indexOf('too_many_requests')).toBe(30);
+    expect(told.indexOf('throttled')).toBe(30);
     expect(await kindOf(mails.admitStranger('2001:db8:0:2::1', 'other@x.example'))).toBe('admitted');
   });
 
@@ -32,7 +32,7 @@ describe('mails that are asked for', () => {
     const mails = desk();
     const told: string[] = [];
     for (let n = 0; n < 6; n++) told.push(await kindOf(mails.admitUser(`user-${n}`, 'victim@x.example')));
-    expect(told.indexOf('too_many_requests')).toBe(5);
+    expect(told.indexOf('throttled')).toBe(5);
     expect(await kindOf(mails.admitUser('user-9', 'other@x.example'))).toBe('admitted');
     expect(await kindOf(mails.admitStranger('198.51.100.1', 'victim@x.example'))).toBe('admitted');
   });

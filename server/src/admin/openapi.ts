@@ -1,7 +1,9 @@
 /** The OpenAPI 3.1 document, generated from the same rows that the handler serves. */
+
 import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { AnyAction } from '../resources/resource.ts';
+import { ADMIN_ERRORS } from './errors.ts';
 import { takesIdempotencyKey } from './idempotency.ts';
 import { operatorActions } from './operator.ts';
 import { type AdminRow, expandAll, pathsOf } from './route.ts';
@@ -43,10 +45,10 @@ const ERROR: JsonObject = {
       type: 'object',
       required: ['code', 'message', 'param', 'type'],
       properties: {
-        code: { type: ['string', 'null'], examples: ['AB01'] },
+        code: { type: ['string', 'null'], examples: [ADMIN_ERRORS.validation.code] },
         message: { type: 'string' },
         param: { type: ['string', 'null'], description: 'Dotted path of the field at fault.' },
-        type: { type: 'string', enum: ['client_error', 'server_error'] },
+        type: { type: 'string', enum: [ADMIN_ERRORS.validation.type, ADMIN_ERRORS.internal.type] },
       },
     },
     errors: {

@@ -3,10 +3,11 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
 import { systemClock } from '../kernel/clock.ts';
-import { ERRORS, SluiceError } from '../kernel/errors.ts';
+import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { Log } from '../kernel/log.ts';
 import type { AccessEntry, AccessLog } from '../telemetry/access-log.ts';
+import { ADMIN_ERRORS, loggedAs } from './errors.ts';
 
 export interface AdminAnswer {
   readonly status: number;
@@ -22,19 +23,17 @@ const INTERNAL = 'Something went wrong on our side. The request id names the ent
  */
 export function adminError(error: unknown, requestId: string, log: Log): AdminAnswer {
   const known = error instanceof SluiceError ? error : null;
-  const row = ERRORS[known?.kind ?? 'internal'];
-  // A kind of the data plane may be thrown before a request is routed; its status is right, its code is not ours.
-  const own = row.shape === 'admin';
+  const { status, code, type } = ADMIN_ERRORS[known?.kind ?? 'internal'];
   const body = {
     error: {
-      code: own && known ? known.code : codeOf(row.status),
-      message: known && row.status !== 500 ? sentence(known.message) : INTERNAL,
+      code,
+      message: known && status !== 500 ? sentence(known.message) : INTERNAL,
       param: known?.param ?? null,
-      type: row.status < 500 ? 'client_error' : 'server_error',
+      type,
     },
     ...(known?.problems == null ? null : { errors: known.problems }),
   };
-  if (row.status === 500) log.error('administration request failed', { request_id: requestId, error });
+  if (status === 500) log.error('administration request failed', { request_id: requestId, error });
   else if (known?.detail !== undefined || known?.cause !== undefined) {
     const { detail, cause } = known;
     // What the caller is told says it all; text of the database is for those who look for a fault of ours.
@@ -42,7 +41,7 @@ export function adminError(error: unknown, requestId: string, log: Log): AdminAn
     log[level]('administration request refused', { request_id: requestId, kind: known.kind, detail, cause });
   }
   return {
-    status: row.status,
+    status,
     headers: {
       ...BASE_HEADERS,
       'x-gateway-request-id': requestId,
@@ -53,20 +52,6 @@ export function adminError(error: unknown, requestId: string, log: Log): AdminAn
 }
 
 const sentence = (text: string): string => (/[.!?)]$/.test(text) ? text : `${text}.`);
-
-const CODES: Readonly<Record<number, string>> = {
-  401: 'AB05',
-  402: 'AB09',
-  403: 'AB03',
-  404: 'AB08',
-  405: 'AB08',
-  409: 'AB07',
-  429: 'AB06',
-};
-
-function codeOf(status: number): string {
-  return CODES[status] ?? (status < 500 ? 'AB01' : 'AB04');
-}
 
 export function adminSuccess(value: unknown, requestId: string): AdminAnswer {
   return { status: 200, headers: { ...BASE_HEADERS, 'x-gateway-request-id': requestId }, body: JSON.stringify(value) };
@@ -106,7 +91,7 @@ export function accessEntry(
     path: (request.url ?? '').split('?', 1)[0] ?? '',
     status: answer.status,
     duration_ms: Math.round(ms * 1000) / 1000,
-    error: answer.error instanceof SluiceError ? answer.error.kind : null,
+    error: answer.error instanceof SluiceError ? loggedAs(answer.error.kind) : null,
     organisation_id: principal?.organisationId ?? null,
     workspace_id: caller?.workspaceId ?? principal?.workspaceId ?? null,
     api_key_id: principal?.keyId ?? null,

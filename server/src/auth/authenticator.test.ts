@@ -441,11 +441,11 @@ describe('failed attempts', () => {
   };
 
   it('the eleventh wrong key of an address in a minute is 429 with Retry-After; a true key from there still works', async () => {
-    for (let i = 0; i < 11; i++) expect(await outcome(guess(), '192.0.2.1')).toMatch(/unauthenticated|too_many/);
+    for (let i = 0; i < 11; i++) expect(await outcome(guess(), '192.0.2.1')).toMatch(/unauthenticated|throttled/);
     const error = await Promise.resolve()
       .then(() => authenticator.authenticate(guess(), '192.0.2.1'))
       .catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ kind: 'too_many_requests', retryAfter: expect.any(Number) });
+    expect(error).toMatchObject({ kind: 'throttled', retryAfter: expect.any(Number) });
     authenticator.invalidateAll();
     expect(await outcome(organisation.admin_api_key, '192.0.2.1')).toMatchObject({ kind: 'organisation-service' });
   });
@@ -454,9 +454,9 @@ describe('failed attempts', () => {
     for (let i = 0; i < 11; i++) await outcome(guess(), '192.0.2.1');
     const { key } = await addKey();
     reads = 0;
-    for (let i = 0; i < 1_000; i++) expect(await outcome(guess(), '192.0.2.1')).toBe('too_many_requests');
+    for (let i = 0; i < 1_000; i++) expect(await outcome(guess(), '192.0.2.1')).toBe('throttled');
     expect(reads).toBe(250);
-    expect(await outcome(key, '192.0.2.1')).toBe('too_many_requests');
+    expect(await outcome(key, '192.0.2.1')).toBe('throttled');
     expect(await outcome(key, '192.0.2.2')).toMatchObject({ kind: 'workspace-service' });
     authenticator.invalidateAll();
     await clock.advance(1_000);

@@ -80,7 +80,7 @@ test('failed sign-ins of one address are answered 429, and never lock a true lin
   }
   for (let i = 0; i < 100; i++) {
     await expect(sessions.exchange('A'.repeat(43), '192.0.2.1')).rejects.toMatchObject({
-      kind: 'too_many_requests',
+      kind: 'throttled',
       retryAfter: expect.any(Number),
     });
   }

@@ -102,5 +102,5 @@ export class Throttle {
 
 /** The refusal of a source that failed too often. */
 export function tooMany(waitMs: number, message: string): SluiceError {
-  return new SluiceError('too_many_requests', message, { retryAfter: Math.max(1, Math.ceil(waitMs / 1000)) });
+  return new SluiceError('throttled', message, { retryAfter: Math.max(1, Math.ceil(waitMs / 1000)) });
 }

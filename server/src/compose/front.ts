@@ -5,6 +5,7 @@ import type { Express } from '../gateway/plane.ts';
 import { createApp } from '../http/app.ts';
 import { KnownPaths } from '../http/known-paths.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { unparsedBody } from '../operations/dialects/errors.ts';
 import type { Common } from './common.ts';
 
 /** The listener of this process: its routes are registered before it listens. */
@@ -27,6 +28,7 @@ export class Front {
       trustedProxies: config.trustedProxies,
       paths: this.paths,
       refuse: (request, response, error) => refuse(request, response, error, log, accessLog),
+      unparsedBody,
       draining: () => this.#draining,
     });
   }

@@ -79,7 +79,7 @@ async function closeFront({ app }: Front, clock: Clock): Promise<void> {
 
 /** Ends what still runs, and waits a moment for the records of it. */
 async function cut({ inFlight }: GatewayServices, clock: Clock): Promise<void> {
-  inFlight.cut(new SluiceError('gateway_unavailable', 'Sluice is shutting down; send the request again.'));
+  inFlight.cut(new SluiceError('out_of_service', 'Sluice is shutting down; send the request again.'));
   const until = clock.monotonic() + CUT_MS;
   while (inFlight.count > 0 && clock.monotonic() < until) await pause(clock, LOOK_MS);
 }

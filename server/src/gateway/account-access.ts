@@ -7,6 +7,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { retryHintMs } from '../kernel/retry-hint.ts';
+import { errorStatus, recordedAs } from '../operations/dialects/errors.ts';
 import { secretsOfCall, withoutSecrets } from '../providers/sent-secrets.ts';
 import { dropGrantedToken, grantedToken, setBearer, usesClientCredentials } from '../providers/sign-in.ts';
 import type {
@@ -173,7 +174,7 @@ function contextOf(
       const secrets = [...account.secrets, ...secretsOfCall(headers, request.url)];
       return new Answer(answer, secrets, bounds, options.moved);
     } catch (error) {
-      attempted(null, error instanceof SluiceError ? (error.code ?? error.kind) : 'gateway_failure');
+      attempted(null, error instanceof SluiceError ? recordedAs(error) : 'gateway_failure');
       throw error;
     }
   }
@@ -194,7 +195,7 @@ function contextOf(
         const { headers } = answer;
         if (retry.useRetryAfter) wait = retryHintMs((name) => headers[name], clock.now()) ?? wait;
       } catch (error) {
-        if (!(error instanceof SluiceError) || !retry.statusCodes.has(error.status)) throw error;
+        if (!(error instanceof SluiceError) || !retry.statusCodes.has(errorStatus(error))) throw error;
         failure = error;
       }
       waited += wait;

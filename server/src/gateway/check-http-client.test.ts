@@ -58,5 +58,5 @@ it('a call goes through the egress guard in the name of its organisation, with n
   const { made, sent } = outside(['{}']);
   await made.call(call);
   expect(sent).toMatchObject([{ organisationId: 'o', storedCredential: false, method: 'POST', headers: ['a', 'b'] }]);
-  await expect(made.call({ ...call, url: 'no url' })).rejects.toMatchObject({ kind: 'bad_call' });
+  await expect(made.call({ ...call, url: 'no url' })).rejects.toMatchObject({ kind: 'malformed_call' });
 });

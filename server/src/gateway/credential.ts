@@ -62,7 +62,10 @@ function refuseRepeated({ rawHeaders: raw }: IncomingMessage): void {
         : -1;
     if (index === -1) continue;
     if (seen & (1 << index))
-      throw new SluiceError('bad_call', `The header ${CREDENTIALS[index]} was sent more than once; send exactly one.`);
+      throw new SluiceError(
+        'malformed_call',
+        `The header ${CREDENTIALS[index]} was sent more than once; send exactly one.`,
+      );
     seen |= 1 << index;
   }
 }

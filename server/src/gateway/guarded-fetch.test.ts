@@ -201,7 +201,7 @@ it('private addresses are refused, also behind a name whose address has changed 
     'http://localhost/',
     'http://169.254.1.1/',
   ])
-    expect((await causeOf(call(url))).kind, url).toBe('bad_call');
+    expect((await causeOf(call(url))).kind, url).toBe('malformed_call');
   const resolver: DnsResolver = {
     resolve: async (_name, family) =>
       family === 6 ? [] : [{ address: asked++ === 0 ? '93.184.216.34' : '127.0.0.1', ttl: 0 }],
@@ -212,7 +212,7 @@ it('private addresses are refused, also behind a name whose address has changed 
   await parts.guard.verify(parts.guard.check(rebound, { storedCredential: false }), 'o');
   await clock.advance(60_000);
   const refusal = await causeOf(createGuardedFetch(parts, 'o', { storedCredential: false })(rebound));
-  expect(refusal.kind).toBe('bad_call');
+  expect(refusal.kind).toBe('malformed_call');
   expect(refusal.message).toContain('not a public address');
   expect(asked).toBe(2);
   expect((await causeOf(make({ trusted: '', httpsOnly: true })('http://public.example/'))).message).toContain('https');

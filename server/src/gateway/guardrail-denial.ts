@@ -43,5 +43,5 @@ function reason({ id, error, excerpts }: CheckResult, place: string | null): str
 export function denial(guard: GuardrailState | null): SluiceError {
   const [first] = guard === null ? [] : denying(guard);
   const why = first === undefined ? '' : `Blocked by guardrail ${JSON.stringify(first.name)}: ${first.why}. `;
-  return new SluiceError('hooks_failed', why + SENTENCE);
+  return new SluiceError('guardrail_denied', why + SENTENCE);
 }

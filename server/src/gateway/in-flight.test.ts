@@ -26,7 +26,7 @@ it('lists requests until they end, in whatever order, and cuts those that are le
   all[2].end();
   await runs[2];
   expect(inFlight.count).toBe(2);
-  const error = new SluiceError('gateway_unavailable', 'It stops.');
+  const error = new SluiceError('out_of_service', 'It stops.');
   inFlight.cut(error);
   await Promise.all(runs);
   expect(all.map(({ errors }) => errors)).toEqual([[], [error], [], [error]]);

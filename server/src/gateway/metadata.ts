@@ -36,7 +36,7 @@ export function metadataOf(
 }
 
 function refuse(message: string): never {
-  throw new SluiceError('bad_call', message);
+  throw new SluiceError('malformed_call', message);
 }
 
 function parseHeader(text: string): Record<string, string> {

@@ -2,6 +2,7 @@
  * The frame of a call that is no request of a model: authenticate → enter → pin the snapshot → the plane's own work →
  * settle → record → the end of the answer. Whatever fails becomes the plane's error, and every call leaves one record.
  */
+
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Principal } from '../auth/principal.ts';
 import { clientAddress } from '../http/client-address.ts';
@@ -9,6 +10,7 @@ import { hasUnreadBody } from '../http/read-body.ts';
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import { pathOnly } from '../kernel/path-only.ts';
 import { LimitRefused } from '../limits/refused.ts';
+import { recordedAs } from '../operations/dialects/errors.ts';
 import { entryOf } from '../telemetry/access-log.ts';
 import { Call, type CallKind } from './call.ts';
 import { settleCall } from './call-limits.ts';
@@ -36,7 +38,7 @@ export type CallWork = (call: Call) => Promise<CallAnswer>;
 /** Kinds that mean that something failed; by all others Sluice refuses. */
 const FAILURES: ReadonlySet<ErrorKind> = new Set([
   'internal',
-  'gateway_failure',
+  'unexpected',
   'timeout',
   'provider_error',
   'upstream_unreachable',
@@ -45,6 +47,7 @@ const FAILURES: ReadonlySet<ErrorKind> = new Set([
   'upstream_overloaded',
   'upstream_cut',
   'upstream_idle',
+  'upstream_silent',
 ]);
 const UNRECORDED_S = 2;
 
@@ -112,7 +115,7 @@ async function begin(call: Call): Promise<void> {
   if (call.snapshot !== null) call.metadata = metadataOf(call, call.snapshot, undefined);
   if (services.unrecorded === 'refuse' && services.recorder.failing) {
     throw new SluiceError(
-      'gateway_unavailable',
+      'out_of_service',
       'Sluice cannot write request records at the moment, so it takes no new requests. Try again in a few seconds.',
       { retryAfter: UNRECORDED_S, detail: 'the journal cannot be written; see spool in GET /v1/operator/health' },
     );
@@ -151,7 +154,7 @@ function fail(call: Call, thrown: unknown): void {
     thrown instanceof SluiceError
       ? thrown
       : new SluiceError(
-          'gateway_failure',
+          'unexpected',
           'Sluice failed to handle this request; the request id leads to the cause in its log.',
           { cause: thrown },
         );
@@ -160,7 +163,7 @@ function fail(call: Call, thrown: unknown): void {
     services.log.error('a call failed unexpectedly', { request_id: call.id, source: call.kind.source, error: stack });
   }
   note(call, error);
-  outcome.errorCode = error.code ?? error.kind;
+  outcome.errorCode = recordedAs(error);
   outcome.errorMessage = error.message.slice(0, 500);
   if (error instanceof LimitRefused) limits.facts = { ...limits.facts, refused: error.by };
   if (error.kind === 'client_closed') {
@@ -170,7 +173,7 @@ function fail(call: Call, thrown: unknown): void {
     return;
   }
   outcome.result = FAILURES.has(error.kind) ? 'failed' : 'refused';
-  const denied = error.kind === 'hooks_failed' && guardrails !== null;
+  const denied = error.kind === 'guardrail_denied' && guardrails !== null;
   const { status, body } = call.kind.errorBody(error, denied ? { hook_results: hookResults(guardrails) } : undefined);
   outcome.status = status;
   const retry = error.retryAfter === null ? [] : ['retry-after', String(error.retryAfter)];

@@ -7,7 +7,7 @@ type Counted = Pick<GatewayServices, 'underWay' | 'bodies'>;
 export function enterUnderWay({ underWay, bodies }: Counted, organisationId: string): void {
   if (!underWay.take(organisationId)) {
     throw new SluiceError(
-      'gateway_unavailable',
+      'out_of_service',
       `Your organisation has ${underWay.heldBy(organisationId)} requests under way on this node, all that it may have now; try again when some of them have ended.`,
       { retryAfter: 1 },
     );

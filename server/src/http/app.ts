@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import fastify, { type FastifyInstance, type onRequestHookHandler } from 'fastify';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import type { JsonObject } from '../kernel/json.ts';
 import { applyAliases, stripIngress } from './headers.ts';
 import type { KnownPaths } from './known-paths.ts';
 import { checkRequest, hardenServer } from './server-options.ts';
@@ -19,6 +20,8 @@ export interface AppOptions {
    * nearly all traffic. The router has the same routes, for every other spelling that it accepts.
    */
   readonly express: ReadonlyMap<string, (request: IncomingMessage, response: ServerResponse) => void>;
+  /** The body of the answer to what is no HTTP request. */
+  readonly unparsedBody?: (message: string) => JsonObject;
   /** True while the server drains: answers then carry `connection: close`. */
   readonly draining: () => boolean;
 }
@@ -66,7 +69,8 @@ export function createApp(options: AppOptions): FastifyInstance {
         if (express === undefined) handler(request, response);
         else express(request, response);
       });
-      hardenServer(server, { clock: options.clock, trustedProxies: options.trustedProxies });
+      const { clock, trustedProxies, unparsedBody } = options;
+      hardenServer(server, { clock, trustedProxies, unparsedBody });
       return server;
     },
   });

@@ -98,7 +98,7 @@ export function createConnect(options: {
         if (!wanted || !actual || !sameAddress(wanted, actual) || !options.mayStay(remote, hostname, port)) {
           socket.destroy();
           log.error('connected peer is not the checked address', { host: hostname, port });
-          throw new SluiceError('bad_call', `The host ${hostname} is not reachable`);
+          throw new SluiceError('malformed_call', `The host ${hostname} is not reachable`);
         }
         return socket;
       } catch (error) {

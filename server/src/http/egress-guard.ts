@@ -40,7 +40,7 @@ export interface EgressPolicy {
   readonly allowedOrigins?: readonly string[] | null;
   /** Field the URL came from, for the error's `param`. */
   readonly param?: string | null;
-  /** Kind of the error thrown; `bad_call` when absent. */
+  /** Kind of the error thrown; `malformed_call` when absent. */
   readonly kind?: ErrorKind;
 }
 
@@ -161,7 +161,7 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
 
   function check(url: string, policy: EgressPolicy): CheckedUrl {
     const refuse = (message: string): never => {
-      throw new SluiceError(policy.kind ?? 'bad_call', message, { param: policy.param ?? null });
+      throw new SluiceError(policy.kind ?? 'malformed_call', message, { param: policy.param ?? null });
     };
     if (typeof url !== 'string' || url.length === 0)
       return refuse('The URL is empty; give http(s)://host[:port][/path]');
@@ -261,7 +261,7 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
         checked.hostname,
         checked.port,
         organisationId,
-        (message) => new SluiceError(policy.kind ?? 'bad_call', message, { param: policy.param ?? null }),
+        (message) => new SluiceError(policy.kind ?? 'malformed_call', message, { param: policy.param ?? null }),
       );
     },
     connector(organisationId) {
@@ -270,7 +270,7 @@ export function createEgressGuard(options: EgressGuardOptions): EgressGuard {
         log: options.log,
         ca: options.ca,
         addresses: (hostname, port) =>
-          addresses(hostname, port, organisationId, (message) => new SluiceError('bad_call', message)),
+          addresses(hostname, port, organisationId, (message) => new SluiceError('malformed_call', message)),
         mayStay: (remote, hostname, port) => {
           const bytes = addressBytes(remote);
           return bytes !== null && addressFault(bytes, hostname, port, trust.host(hostname, port)) === null;

@@ -87,7 +87,7 @@ export function stripIngress(request: IncomingMessage, trustedProxies: readonly 
 
 /**
  * Renames headers of other prefixes to `x-gateway-*`, once, at ingress, so that every later rule sees one
- * spelling; the new name is added to `rawHeaders`. Throws `bad_call` when a header and its alias have different values
+ * spelling; the new name is added to `rawHeaders`. Throws `malformed_call` when a header and its alias have different values
  * or an alias is given twice. Prefixes are lower case.
  */
 export function applyAliases(request: IncomingMessage, prefixes: readonly string[]): void {
@@ -102,10 +102,13 @@ export function applyAliases(request: IncomingMessage, prefixes: readonly string
       delete headers[name];
       if (isStripped(target)) break;
       // Gone already: this is the second copy, which Node had joined to the first or dropped.
-      if (value === undefined) throw new SluiceError('bad_call', `The header ${name} is given twice`);
+      if (value === undefined) throw new SluiceError('malformed_call', `The header ${name} is given twice`);
       const present = headers[target];
       if (present !== undefined && present !== value) {
-        throw new SluiceError('bad_call', `The headers ${target} and ${name} have different values; send one of them`);
+        throw new SluiceError(
+          'malformed_call',
+          `The headers ${target} and ${name} have different values; send one of them`,
+        );
       }
       if (present === undefined) {
         headers[target] = value;

@@ -27,7 +27,7 @@ export function webhookPoster(options: {
   const { fetcher, clock, limitMs } = options;
   return async ({ organisationId, url, headers, body, signal }) => {
     const parsed = URL.parse(url);
-    if (parsed === null) throw new SluiceError('bad_call', 'The URL cannot be read.');
+    if (parsed === null) throw new SluiceError('malformed_call', 'The URL cannot be read.');
     const ended = new AbortController();
     const late = () => ended.abort(new SluiceError('timeout', `No answer within ${limitMs / 1000} seconds.`));
     const cancel = clock.after(limitMs, late);

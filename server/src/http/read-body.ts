@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../kernel/clock.ts';
 import { type Deadline, deadlinesOf } from '../kernel/deadlines.ts';
-import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
+import { SluiceError } from '../kernel/errors.ts';
 import type { Turns } from '../kernel/turns.ts';
 import type { BodyBudget } from './body-budget.ts';
 import { giveBack, lend } from './body-slabs.ts';
@@ -14,14 +14,10 @@ export interface ReadBodyOptions {
   readonly clock: Clock;
   /** Bytes a second the body must reach in each 10 s. Default 1024. */
   readonly minRate?: number;
-  /** Kind of the refusal of a body over the limit; `bad_call_too_large` when absent. */
-  readonly tooLarge?: ErrorKind;
   /** Where the bytes are counted while they arrive, and whose turns a large body is read in. Whoever gets the body releases its size in the end. */
   readonly budget?: BodyBudget;
   /** Whose bytes they are: the organisation of the caller. */
   readonly holder?: string;
-  /** Kind of the refusal of a content coding that is not supported or damaged; `bad_call` when absent. */
-  readonly invalid?: ErrorKind;
 }
 
 const GRACE_MS = 10_000;
@@ -65,7 +61,7 @@ export function hasUnreadBody(request: IncomingMessage): boolean {
 
 /**
  * Reads a whole request body. Rejects with a `SluiceError`: over the limit (at once when the length is declared),
- * `timeout` when it comes too slowly, `client_closed` when the client goes away, `bad_call` for a content coding other
+ * `timeout` when it comes too slowly, `client_closed` when the client goes away, `malformed_call` for a content coding other
  * than one gzip, or a damaged one. A body that came as one chunk is not copied; another may
  * be lent memory, which `giveBack` of `body-slabs.ts` returns when nobody reads it any more.
  */
@@ -81,7 +77,7 @@ export function readBody(request: IncomingMessage, options: ReadBodyOptions): Pr
     return refuseUnread(
       request,
       options.clock,
-      new SluiceError(options.invalid ?? 'bad_call', 'Send the body without content coding, or with a single gzip'),
+      new SluiceError('malformed_call', 'Send the body without content coding, or with a single gzip'),
     );
   }
   return new Promise((resolve, reject) => {
@@ -89,8 +85,8 @@ export function readBody(request: IncomingMessage, options: ReadBodyOptions): Pr
   });
 }
 
-function tooLarge({ tooLarge: kind, limit }: ReadBodyOptions): SluiceError {
-  return new SluiceError(kind ?? 'bad_call_too_large', `The body is larger than the limit of ${limit} bytes`);
+function tooLarge({ limit }: ReadBodyOptions): SluiceError {
+  return new SluiceError('too_large', `The body is larger than the limit of ${limit} bytes`);
 }
 
 const NO_PARTS: Buffer[] = [];
@@ -282,7 +278,7 @@ class Reader {
     }
     const message =
       'Too many large requests of your organisation are under way; try again when some of them have ended.';
-    this.#fail(new SluiceError('gateway_unavailable', message, { retryAfter: 1 }), true);
+    this.#fail(new SluiceError('out_of_service', message, { retryAfter: 1 }), true);
     return false;
   }
 
@@ -305,7 +301,7 @@ class Reader {
         const refusal =
           error.reason === 'limit'
             ? tooLarge(this.#options)
-            : new SluiceError(this.#options.invalid ?? 'bad_call', `${error.message}; send one complete gzip stream`);
+            : new SluiceError('malformed_call', `${error.message}; send one complete gzip stream`);
         this.#fail(refusal, true);
       },
       onPressure: (full) => {

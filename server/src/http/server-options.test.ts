@@ -5,6 +5,7 @@ import { exchange, parseAnswers, RAW_CASES } from '../../test/packs/raw-http.ts'
 import { settled, until } from '../../test/support/wire.ts';
 import { systemClock, TestClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { errorStatus } from '../operations/dialects/errors.ts';
 import { readBody } from './read-body.ts';
 import { checkRequest, type HardenOptions, hardenServer } from './server-options.ts';
 
@@ -37,7 +38,7 @@ async function start(
       seen.push({ url: request.url ?? '', body: body.toString('latin1'), request });
       send(200, request.url ?? '');
     } catch (error) {
-      if (error instanceof SluiceError && error.kind !== 'client_closed') send(error.status, error.message);
+      if (error instanceof SluiceError && error.kind !== 'client_closed') send(errorStatus(error), error.message);
     }
   });
   hardenServer(server, options);

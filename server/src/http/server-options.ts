@@ -4,6 +4,7 @@ import { type Clock, systemClock } from '../kernel/clock.ts';
 import { deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { OWN_PREFIX } from '../kernel/header-names.ts';
+import type { JsonObject } from '../kernel/json.ts';
 import { networkOf } from '../kernel/network.ts';
 import { isTrustedProxy, peerAddress } from './client-address.ts';
 import { cutStalledClients } from './stalled-clients.ts';
@@ -12,6 +13,8 @@ import { checkTarget } from './target.ts';
 /** What `node:http` accepts by default and this server does not (8.2). */
 
 export interface HardenOptions {
+  /** The body of the answer to what is no HTTP request. */
+  readonly unparsedBody?: ((message: string) => JsonObject) | undefined;
   /** Addresses and CIDRs that may open any number of connections. */
   readonly trustedProxies?: readonly string[];
   /** Connections of one peer address, and an eighth of those of an IPv6 /64. Default 256; 0 removes the cap. */
@@ -69,7 +72,9 @@ export function hardenServer(server: Server, options: HardenOptions = {}): void 
     if (!socket._httpMessage) socket.destroy();
   });
 
-  server.on('clientError', (error, socket: HttpSocket) => answerClientError(error, socket, clock));
+  server.on('clientError', (error, socket: HttpSocket) =>
+    answerClientError(error, socket, clock, options.unparsedBody),
+  );
   server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
     continueWhenRead(request, response);
     server.emit('request', request, response);
@@ -117,7 +122,12 @@ function continueWhenRead(request: IncomingMessage, response: ServerResponse): v
   };
 }
 
-function answerClientError(error: Error & { code?: string }, socket: HttpSocket, clock: Clock): void {
+function answerClientError(
+  error: Error & { code?: string },
+  socket: HttpSocket,
+  clock: Clock,
+  bodyOf: HardenOptions['unparsedBody'] = (message) => ({ error: { message } }),
+): void {
   const answer = socket._httpMessage;
   // Bytes of an answer that has begun must not be followed by another answer's head.
   if (error.code === 'ECONNRESET' || !socket.writable || answer?.headersSent) {
@@ -137,11 +147,7 @@ function answerClientError(error: Error & { code?: string }, socket: HttpSocket,
       : status === 408
         ? 'The request did not arrive in time.'
         : 'The request does not follow HTTP/1.1.';
-  const body = JSON.stringify({
-    status: 'failure',
-    message,
-    error: { message, type: 'invalid_request_error', param: null, code: null },
-  });
+  const body = JSON.stringify(bodyOf(message));
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_LINES[status]}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
@@ -151,7 +157,7 @@ function answerClientError(error: Error & { code?: string }, socket: HttpSocket,
 }
 
 function refuse(message: string): SluiceError {
-  return new SluiceError('bad_call', message);
+  return new SluiceError('malformed_call', message);
 }
 
 /** Headers that mean something else when there are two of them; Node would keep the first or join them. */

@@ -85,10 +85,10 @@ describe('checkTarget', () => {
     expect(checkTarget(target)).toBeNull();
   });
 
-  it('answers 414 past 8 KB and 400 otherwise', () => {
+  it('refuses a target of more than 8 KB as too long, and others as malformed', () => {
     expect(checkTarget(`/${'a'.repeat(8191)}`)).toBeNull();
-    expect(checkTarget(`/${'a'.repeat(8192)}`)?.status).toBe(414);
-    expect(checkTarget('http://a/x')?.status).toBe(400);
-    expect(checkTarget('')?.status).toBe(400);
+    expect(checkTarget(`/${'a'.repeat(8192)}`)?.kind).toBe('uri_too_long');
+    expect(checkTarget('http://a/x')?.kind).toBe('malformed_call');
+    expect(checkTarget('')?.kind).toBe('malformed_call');
   });
 });

@@ -10,7 +10,7 @@ for (const c of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.
   PATH[c.charCodeAt(0)] = 1;
 
 function refuse(message: string): SluiceError {
-  return new SluiceError('bad_call', message);
+  return new SluiceError('malformed_call', message);
 }
 
 /**

@@ -114,6 +114,8 @@ describe('the body of an upload', () => {
   });
 
   it('takes no content coding', async () => {
-    await expect(upload('content-length: 3\r\ncontent-encoding: gzip')).rejects.toMatchObject({ kind: 'bad_call' });
+    await expect(upload('content-length: 3\r\ncontent-encoding: gzip')).rejects.toMatchObject({
+      kind: 'malformed_call',
+    });
   });
 });

@@ -31,7 +31,7 @@ const WINDOW_MS = 60_000;
 export function uploadBody(request: IncomingMessage, options: UploadBodyOptions): Readable {
   const coding = request.headers['content-encoding'];
   if (coding !== undefined && coding !== 'identity') {
-    throw new SluiceError('bad_call', 'Send the upload without content coding.');
+    throw new SluiceError('malformed_call', 'Send the upload without content coding.');
   }
   const idleMs = options.idleMs ?? IDLE_MS;
   const minRate = options.minRate ?? 1024;

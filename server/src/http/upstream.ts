@@ -271,10 +271,10 @@ class Call implements PooledCall, WireControl {
     if (this.#done) return;
     if (this.#connection === null && !this.#hasHead) {
       const message = `No connection to the provider was there within ${this.#connectMs} ms.`;
-      this.#fail(new SluiceError('timeout', message, { code: 'connect_timeout' }), true);
+      this.#fail(new SluiceError('timeout', message, { reason: 'connect_timeout' }), true);
     } else if (!this.#hasHead) {
       const message = `The provider did not start to answer within ${this.#headersMs} ms.`;
-      this.#fail(new SluiceError('timeout', message, { code: 'first_token_timeout' }), true);
+      this.#fail(new SluiceError('timeout', message, { reason: 'first_token_timeout' }), true);
     } else if (this.#paused || this.#decoder?.full) {
       // It is we who are not reading.
       this.#deadline.reset(this.#idleMs);
@@ -289,7 +289,7 @@ class Call implements PooledCall, WireControl {
     try {
       step();
     } catch (error) {
-      this.#fail(new SluiceError('gateway_failure', 'The answer could not be passed on', { detail: error }), true);
+      this.#fail(new SluiceError('unexpected', 'The answer could not be passed on', { detail: error }), true);
     }
   }
 
@@ -320,7 +320,7 @@ function invalid(what: string, detail?: unknown): SluiceError {
   return new SluiceError('upstream_invalid', `The provider's answer ${what}`, { detail });
 }
 
-/** Request line and headers. Throws `bad_call` for what would break the request apart. */
+/** Request line and headers. Throws `malformed_call` for what would break the request apart. */
 function headOf(request: WireRequest, host: string, bodyBytes: number): string {
   const { method, path, headers, body } = request;
   if (!TOKEN.test(method) || !PATH.test(path)) throw unsendable('its method or path is not valid');
@@ -344,7 +344,7 @@ const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 
 function unsendable(what: string): SluiceError {
-  return new SluiceError('bad_call', `The request cannot be sent to the provider: ${what}`);
+  return new SluiceError('malformed_call', `The request cannot be sent to the provider: ${what}`);
 }
 
 /** Values of `content-encoding`: one, several, or none. */
@@ -420,7 +420,7 @@ class Calls implements Upstream {
       if (request.storedCredential && entry.storedFault) return new Refused(entry.storedFault, handler);
       if (entry.inFlight >= this.limits.connections + this.limits.waiting) {
         return new Refused(
-          new SluiceError('gateway_unavailable', 'Too many calls wait for this provider; try again shortly', {
+          new SluiceError('out_of_service', 'Too many calls wait for this provider; try again shortly', {
             retryAfter: 1,
           }),
           handler,
@@ -433,13 +433,13 @@ class Calls implements Upstream {
       const refusal =
         error instanceof SluiceError
           ? error
-          : new SluiceError('gateway_failure', 'The request could not be sent', { detail: error });
+          : new SluiceError('unexpected', 'The request could not be sent', { detail: error });
       return new Refused(refusal, handler);
     }
   }
 
   #entry(organisationId: string, origin: string): Entry {
-    if (this.#closed) throw new SluiceError('gateway_unavailable', 'The gateway is shutting down');
+    if (this.#closed) throw new SluiceError('out_of_service', 'The gateway is shutting down');
     let origins = this.#organisations.get(organisationId);
     const known = origins?.get(origin);
     if (known) return known;
@@ -482,7 +482,7 @@ class Calls implements Upstream {
       }
     }
     if (!candidate) {
-      throw new SluiceError('gateway_unavailable', 'Too many different providers are being called; try again shortly', {
+      throw new SluiceError('out_of_service', 'Too many different providers are being called; try again shortly', {
         retryAfter: 1,
       });
     }

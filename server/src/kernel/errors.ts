@@ -1,72 +1,103 @@
 /**
- * The one table of what can go wrong. A thrower names a kind and writes the caller's message; status, code and type
- * follow from the table. `detail` goes to the log under the request id and never to the caller. Bodies are built only
- * at the two edges: `admin/respond.ts` and `operations/dialects`.
+ * What can fail, and nothing of how it is told. A thrower names a kind and writes the caller's message. Each plane has
+ * a table of its own, total over the kinds, that says status, code and body: `admin/errors.ts` and
+ * `operations/dialects`. `detail` goes to the log under the request id and never to the caller.
  */
 
-/** How an error body is shaped on the data plane: see the docstring of each shape in `operations/dialects/errors.ts`. */
-export type ErrorShape = 'admin' | 'failure' | 'openai';
+/**
+ * Every kind of failure. Two kinds differ in what failed, not in who reads it: a new plane adds a table, and no kind.
+ */
+export const ERROR_KINDS = [
+  // What was asked.
+  /** The call cannot be understood before its fields are: URL, headers, framing, provider, config, custom host. */
+  'malformed_call',
+  /** A field, a query or a step breaks a rule of Sluice's API or of the objects that it keeps. */
+  'validation',
+  /** The operation, the provider or the account cannot do anything with a value, which other ones may take. */
+  'invalid_request',
+  /** The provider has nothing like this parameter. */
+  'unsupported_parameter',
+  /** The provider or model does not offer the operation. */
+  'unsupported_operation',
+  /** The organisation allows saved settings only, and the call brings its own. */
+  'inline_blocked',
+  /** The body of the request is above its limit. */
+  'too_large',
+  /** A file is larger than its purpose or its store allows. */
+  'file_too_large',
+  'uri_too_long',
 
-interface ErrorRow {
+  // Who asks, and for what.
+  'unauthenticated',
+  'forbidden',
+  'not_found',
+  /** A field names an object that the caller cannot use. */
+  'unknown_reference',
+  'method_not_allowed',
+  /** The object is in a state, or has a name, that does not allow this. */
+  'conflict',
+
+  // What operators limit.
+  'rate_limit_exceeded',
+  'usage_limit_exceeded',
+  'guardrail_denied',
+  /** More requests or attempts than Sluice bears from one caller, whatever operators limit. */
+  'throttled',
+
+  // Sluice.
+  /** Something holds that cannot: a fault of ours, found by a check. */
+  'internal',
+  /** Something threw that nothing expected. */
+  'unexpected',
+  /** The store, the vault, a key or a thread does not answer. */
+  'unavailable',
+  /** Sluice ends, has no room, or what is stored for this call cannot be used: it is not tried at all. */
+  'out_of_service',
+  /** A limit on time, of the request or of a call, is over. */
+  'timeout',
+  'client_closed',
+
+  // Providers.
+  /** A provider said that it failed; `provider` holds its own words. */
+  'provider_error',
+  'upstream_unreachable',
+  'upstream_tls',
+  /** The answer is not what its definition says. */
+  'upstream_invalid',
+  'upstream_overloaded',
+  /** The answer ended too early. */
+  'upstream_cut',
+  /** The answer began to be passed on and then stopped. */
+  'upstream_idle',
+  /** The answer stopped before anything of it was passed on. */
+  'upstream_silent',
+] as const;
+
+export type ErrorKind = (typeof ERROR_KINDS)[number];
+
+/** Why exactly, where callers or their programs act on it; every dialect with a place for a code writes it as it is. */
+export type ErrorReason =
+  | 'inline_config_blocked'
+  | 'inline_provider_blocked'
+  | 'inline_custom_host_blocked'
+  | 'inline_provider_url_blocked'
+  | 'inline_forward_headers_blocked'
+  | 'guardrail_not_enforced'
+  | 'invalid_api_key'
+  | 'invalid_dataset_row'
+  | 'input_file_missing'
+  | 'content_filter'
+  | 'connect_timeout'
+  | 'first_token_timeout'
+  | 'model_error'
+  | 'model_timeout';
+
+/** What a provider said of its own failure. */
+export interface ProviderSaid {
   readonly status: number;
-  /** `AB01`…`AB09` for the admin shape, the OpenAI `code` (or null) for the openai shape. */
-  readonly code: string | null;
   readonly type: string;
-  readonly shape: ErrorShape;
+  readonly code: string | null;
 }
-
-const client = (status: number, code: string): ErrorRow => ({ status, code, type: 'client_error', shape: 'admin' });
-const server = (status: number, code: string): ErrorRow => ({ status, code, type: 'server_error', shape: 'admin' });
-const openai = (status: number, type: string, code: string | null): ErrorRow => ({
-  status,
-  code,
-  type,
-  shape: 'openai',
-});
-const failure = (status: number): ErrorRow => ({ status, code: null, type: 'invalid_request_error', shape: 'failure' });
-
-export const ERRORS = {
-  validation: client(400, 'AB01'),
-  unknown_reference: client(404, 'AB02'),
-  forbidden: client(403, 'AB03'),
-  internal: server(500, 'AB04'),
-  unavailable: server(503, 'AB04'),
-  unauthenticated: client(401, 'AB05'),
-  too_many_requests: client(429, 'AB06'),
-  conflict: client(409, 'AB07'),
-  not_found: client(404, 'AB08'),
-  method_not_allowed: client(405, 'AB08'),
-  plan_exhausted: client(402, 'AB09'),
-  too_large: client(413, 'AB01'),
-  uri_too_long: client(414, 'AB01'),
-
-  /** Data plane: the call itself cannot be understood (content type, provider, config, custom host). */
-  bad_call: failure(400),
-  bad_call_too_large: failure(413),
-  /** Data plane: saved-only mode; `code` and `field` of the thrown error are sent along. */
-  inline_blocked: failure(400),
-  gateway_failure: { status: 500, code: null, type: 'api_error', shape: 'failure' },
-  gateway_unavailable: { status: 503, code: null, type: 'api_error', shape: 'failure' },
-
-  invalid_request: openai(400, 'invalid_request_error', null),
-  unsupported_parameter: openai(400, 'invalid_request_error', 'unsupported_parameter'),
-  unsupported_operation: openai(501, 'invalid_request_error', 'unsupported_operation'),
-  timeout: openai(408, 'timeout_error', null),
-  usage_limit_exceeded: openai(412, 'usage_limit_exceeded', '412'),
-  rate_limit_exceeded: openai(429, 'rate_limit_exceeded', '429'),
-  hooks_failed: openai(446, 'hooks_failed', null),
-  client_closed: openai(499, 'api_error', 'cancelled'),
-  /** What a provider answered on a call of ours; status, type and code of the thrown error are the provider's. */
-  provider_error: openai(502, 'api_error', null),
-  upstream_unreachable: openai(502, 'api_error', 'upstream_unreachable'),
-  upstream_tls: openai(502, 'api_error', 'upstream_tls_error'),
-  upstream_invalid: openai(502, 'api_error', 'upstream_invalid_response'),
-  upstream_overloaded: openai(503, 'overloaded_error', 'overloaded'),
-  upstream_cut: openai(502, 'api_error', 'upstream_stream_cut'),
-  upstream_idle: openai(504, 'timeout_error', 'upstream_idle_timeout'),
-} as const satisfies Record<string, ErrorRow>;
-
-export type ErrorKind = keyof typeof ERRORS;
 
 /** One thing wrong with an input, as a whole sentence. */
 export interface Problem {
@@ -81,17 +112,15 @@ export interface ErrorOptions {
   /** For the log only. */
   readonly detail?: unknown;
   readonly cause?: unknown;
-  /** Overrides the row's code (saved-only mode, upstream codes). */
-  readonly code?: string;
-  /** Overrides the row's status and type (`provider_error`). */
-  readonly status?: number;
-  readonly type?: string;
-  /** Whole seconds for a `Retry-After` header. */
-  readonly retryAfter?: number;
+  readonly reason?: ErrorReason | null;
+  /** Of a `provider_error`. */
+  readonly provider?: ProviderSaid | null;
+  /** Whole seconds after which the caller may try again. */
+  readonly retryAfter?: number | null;
   /** All that is wrong with an input, the message's own problem first; for inputs with more than one. */
-  readonly problems?: readonly Problem[];
-  /** `errors` list of the failure shape: `path: …, message: …`. */
-  readonly errors?: readonly string[];
+  readonly problems?: readonly Problem[] | null;
+  /** All that is wrong with a malformed call, as `path: …, message: …`. */
+  readonly errors?: readonly string[] | null;
 }
 
 /** The only error type that is thrown on purpose. `message` is for the caller and must say what to do. */
@@ -99,12 +128,11 @@ export class SluiceError extends Error {
   readonly kind: ErrorKind;
   readonly param: string | null;
   readonly detail: unknown;
-  readonly code: string | null;
+  readonly reason: ErrorReason | null;
+  readonly provider: ProviderSaid | null;
   readonly retryAfter: number | null;
   readonly errors: readonly string[] | null;
   readonly problems: readonly Problem[] | null;
-  readonly status: number;
-  readonly type: string;
 
   constructor(kind: ErrorKind, message: string, options: ErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -112,16 +140,15 @@ export class SluiceError extends Error {
     this.kind = kind;
     this.param = options.param ?? null;
     this.detail = options.detail;
-    this.code = options.code ?? ERRORS[kind].code;
+    this.reason = options.reason ?? null;
+    this.provider = options.provider ?? null;
     this.retryAfter = options.retryAfter ?? null;
     this.errors = options.errors ?? null;
     this.problems = options.problems ?? null;
-    this.status = options.status ?? ERRORS[kind].status;
-    this.type = options.type ?? ERRORS[kind].type;
   }
 
-  /** The same failure in other words. */
-  reworded(message: string): SluiceError {
-    return Object.assign(new SluiceError(this.kind, message), { ...this });
+  /** The same failure in other words, or about another field. */
+  reworded(message: string, changes: ErrorOptions = {}): SluiceError {
+    return new SluiceError(this.kind, message, { ...this, cause: this.cause, ...changes });
   }
 }

@@ -23,10 +23,10 @@ const CRLF = Buffer.from('\r\n');
 const HEADER_END = Buffer.from('\r\n\r\n');
 
 function fail(message: string): never {
-  throw new SluiceError('bad_call', `The multipart body cannot be read: ${message}`);
+  throw new SluiceError('malformed_call', `The multipart body cannot be read: ${message}`);
 }
 
-/** The boundary a content type names. Throws `bad_call` when it has none, two, or an invalid one. */
+/** The boundary a content type names. Throws `malformed_call` when it has none, two, or an invalid one. */
 export function multipartBoundary(contentType: string): string {
   const [type = '', ...rest] = splitParameters(contentType);
   if (type.trim().toLowerCase() !== 'multipart/form-data') fail('content-type must be multipart/form-data');
@@ -77,7 +77,7 @@ export interface PartHeaders {
   readonly contentType: string | null;
 }
 
-/** Reads the headers of one part, its lines parted by CRLF. Throws `bad_call` for what readers understand differently. */
+/** Reads the headers of one part, its lines parted by CRLF. Throws `malformed_call` for what readers understand differently. */
 export function readPartHeaders(text: string): PartHeaders {
   let disposition: string | null = null;
   let encoding: string | null = null;
@@ -140,7 +140,7 @@ export interface FormPart extends PartHeaders {
   readonly end: number;
 }
 
-/** The parts in order. Throws `bad_call` for a body that is not exactly well formed. */
+/** The parts in order. Throws `malformed_call` for a body that is not exactly well formed. */
 export function* multipartParts(body: Buffer, contentType: string): Generator<FormPart> {
   const boundary = multipartBoundary(contentType);
   const first = Buffer.from(`--${boundary}`, 'latin1');
@@ -169,7 +169,7 @@ export function* multipartParts(body: Buffer, contentType: string): Generator<Fo
 }
 
 /**
- * Values and byte ranges of the `wanted` text fields. Throws `bad_call` for a body that is not exactly well formed, a
+ * Values and byte ranges of the `wanted` text fields. Throws `malformed_call` for a body that is not exactly well formed, a
  * wanted field given twice or as a file, or a wanted value that is not UTF-8 or longer than 64 KB.
  */
 export function scanMultipart(

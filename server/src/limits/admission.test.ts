@@ -74,7 +74,7 @@ describe('admission', () => {
     ]);
     await admission.admit('w', limited);
     const { refusal, quota } = await admission.admit('w', limited);
-    expect(refusal).toMatchObject({ kind: 'rate_limit_exceeded', status: 429, retryAfter: 30 });
+    expect(refusal).toMatchObject({ kind: 'rate_limit_exceeded', retryAfter: 30 });
     expect(refusal?.message).toBe('Rate limit of key k-slug exceeded: 2 requests per minute. Try again in 30 s.');
     expect(quota.requests).toEqual({ limit: 2, remaining: 0, reset: 30 });
     clock.jump(30_000);

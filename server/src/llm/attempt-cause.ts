@@ -1,6 +1,8 @@
 /** Why an attempt failed, for its record. */
+
 import type { ErrorKind, SluiceError } from '../kernel/errors.ts';
 import { LimitRefused } from '../limits/refused.ts';
+import { errorCode, recordedAs } from '../operations/dialects/errors.ts';
 import type { AttemptCause } from '../telemetry/record.ts';
 import type { Exchange } from './exchange.ts';
 import type { AttemptResult } from './relay/answered.ts';
@@ -11,6 +13,7 @@ const MAX_CODE = 100;
 const KINDS: Readonly<Partial<Record<ErrorKind, AttemptCause['kind']>>> = {
   timeout: 'timeout',
   upstream_idle: 'timeout',
+  upstream_silent: 'timeout',
   upstream_unreachable: 'connection',
   upstream_tls: 'connection',
   upstream_cut: 'connection',
@@ -18,17 +21,18 @@ const KINDS: Readonly<Partial<Record<ErrorKind, AttemptCause['kind']>>> = {
   provider_error: 'answer_error',
   usage_limit_exceeded: 'limit',
   rate_limit_exceeded: 'limit',
-  hooks_failed: 'guardrail',
+  guardrail_denied: 'guardrail',
   client_closed: 'caller_left',
-  gateway_failure: 'gateway',
+  unexpected: 'gateway',
   internal: 'gateway',
 };
 
 /** What ended an attempt, or kept a target from being called. */
 export function causeOfError(error: SluiceError): AttemptCause {
   const kind = error instanceof LimitRefused ? 'limit' : (KINDS[error.kind] ?? 'target');
-  const own = error.kind === 'timeout' ? 'request_timeout' : error.kind;
-  return { kind, code: (error.code ?? own).slice(0, MAX_CODE), message: error.message.slice(0, MAX_MESSAGE) };
+  const timedOut = error.kind === 'timeout' && errorCode(error) === null;
+  const code = timedOut ? 'request_timeout' : recordedAs(error);
+  return { kind, code: code.slice(0, MAX_CODE), message: error.message.slice(0, MAX_MESSAGE) };
 }
 
 /** Undefined for an attempt that did not fail. */

@@ -6,6 +6,8 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { ScanResult } from '../kernel/json-scan.ts';
 import { multipartParts, replaceFormField } from '../kernel/multipart-scan.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
+import { recordedAs } from '../operations/dialects/errors.ts';
+import { refusesCredential } from '../operations/dialects/provider-error.ts';
 import { type Bound, prefillOf } from '../providers/binding.ts';
 import type { Binding, CallContext, FormValue, Prefill, Signer } from '../providers/provider.ts';
 import { signerOf } from '../providers/sign-in.ts';
@@ -234,7 +236,7 @@ export function forward(x: Exchange, target: Target, headers: string[]): void {
     const verdict = isForwardable(lower);
     if (verdict === 'refused')
       throw new SluiceError(
-        'bad_call',
+        'malformed_call',
         `The header ${lower} must not be forwarded; remove it from x-gateway-forward-headers.`,
       );
     const value = x.request.header(lower);
@@ -267,7 +269,7 @@ function parseNames(text: string): string[] {
     // Told below.
   }
   throw new SluiceError(
-    'bad_call',
+    'malformed_call',
     'x-gateway-forward-headers must be a comma-separated list or a JSON array of header names.',
   );
 }
@@ -311,7 +313,7 @@ function withoutParameters(query: string, names: ReadonlySet<string> | undefined
 /** What an attempt failed with, unless its status says all there is to say. */
 function errorOf(result: AttemptResult, status: number | null): string | null {
   if (result.kind === 'done') return null;
-  if (result.kind === 'failed') return result.error.code ?? result.error.kind;
+  if (result.kind === 'failed') return recordedAs(result.error);
   const hidden = status !== null && status < 300;
   return hidden ? (result.error.code ?? result.error.type).slice(0, 100) : null;
 }
@@ -349,8 +351,7 @@ async function signedAttempt(x: Exchange, target: Target, prepared: Prepared, si
   const started = clock.monotonic();
   const access = accessOf(x, target);
   const first = await send(x, target, prepared, { signer, access }, target.timeoutMs);
-  // AWS answers 403 where a session is over.
-  const refused = first.kind === 'answered' && (first.status === 401 || first.error.type === 'authentication_error');
+  const refused = first.kind === 'answered' && refusesCredential(first.status, first.error);
   if (!refused || x.outcome.headSent || x.clientGone || !access.drop()) return first;
   const left = target.timeoutMs === null ? null : target.timeoutMs - (clock.monotonic() - started);
   if (left !== null && left < 1) return first;

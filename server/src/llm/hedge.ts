@@ -3,10 +3,12 @@
  * taken. Each further call is reserved under the limits of the request before it begins, and what a call that was given up
  * has used is booked by estimate.
  */
+
 import type { SluiceError } from '../kernel/errors.ts';
 import type { WireControl, WireHandler } from '../kernel/wire.ts';
 import type { LimitedEntity, Reservation } from '../limits/admission.ts';
 import type { Hold } from '../limits/ledger/hold.ts';
+import { recordedAs } from '../operations/dialects/errors.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
 import type { AttemptCause } from '../telemetry/record.ts';
 import { causeOfError, rounded } from './attempt-cause.ts';
@@ -59,7 +61,7 @@ export class HedgedCall {
         target: target.path,
         provider: target.provider.id,
         status,
-        error: open ? 'hedge_lost' : error === null ? null : (error.code ?? error.kind),
+        error: open ? 'hedge_lost' : error === null ? null : recordedAs(error),
         cause: causeOfLost(status, error, open),
         began_ms: rounded(began - x.request.started),
         duration_ms: rounded(ms),

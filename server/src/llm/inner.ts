@@ -3,12 +3,14 @@
  * batch, with the rights the key has now. Limits, guardrails, saved-only rules and accounting are those of any request,
  * and each leaves its record.
  */
+
 import { type KeyRights, rightsOfKey } from '../auth/key-principal.ts';
 import { type Collected, InnerResponse, innerRequest } from '../http/inner-exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { retryHintMs } from '../kernel/retry-hint.ts';
+import { errorStatus, failureBody, recordedAs } from '../operations/dialects/errors.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
 import type { InnerAnswer, RunInner } from '../runtime/inner-call.ts';
 import type { Tables } from '../store/ports.ts';
@@ -71,7 +73,7 @@ function operationOf(endpoint: string): Operation {
 function tooLarge(bytes: number, most: number): SluiceError | null {
   return bytes <= most
     ? null
-    : new SluiceError('bad_call_too_large', `The body has ${bytes} bytes; at most ${most} are allowed.`);
+    : new SluiceError('too_large', `The body has ${bytes} bytes; at most ${most} are allowed.`);
 }
 
 function answerOf(x: Exchange, collected: Collected, rights: KeyRights, now: number): InnerAnswer {
@@ -83,10 +85,9 @@ function answerOf(x: Exchange, collected: Collected, rights: KeyRights, now: num
   };
   if (!collected.complete) {
     const left = x.outcome.result === 'aborted' || x.clientGone;
-    const status = left ? 499 : 502;
-    const code = left ? 'cancelled' : 'upstream_stream_cut';
     const message = x.outcome.errorMessage ?? 'The answer was cut before it was complete.';
-    return { ...common, status, body: { error: { message, type: 'api_error', param: null, code } } };
+    const failure = new SluiceError(left ? 'client_closed' : 'upstream_cut', message);
+    return { ...common, status: errorStatus(failure), body: failureBody(message, recordedAs(failure)) };
   }
   return { ...common, status: collected.status, body: bodyOf(collected.body) };
 }

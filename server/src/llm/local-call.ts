@@ -31,7 +31,7 @@ export function callLocal(
   deadline = deadlinesOf(clock).start(headersMs, () => {
     control.abort();
     const message = `The provider did not start to answer within ${headersMs} ms.`;
-    handler.onError(new SluiceError('timeout', message, { code: 'first_token_timeout' }));
+    handler.onError(new SluiceError('timeout', message, { reason: 'first_token_timeout' }));
   });
   return {
     pause: () => control.pause(),

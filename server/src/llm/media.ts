@@ -99,7 +99,7 @@ async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<s
       if (tooMuch) throw refused(url, `together they are larger than ${MAX_BYTES / 1024 / 1024} MB`);
       const message =
         'Too many large requests of your organisation are under way; try again when some of them have ended.';
-      throw new SluiceError('gateway_unavailable', message, { retryAfter: 1 });
+      throw new SluiceError('out_of_service', message, { retryAfter: 1 });
     }
     x.bodyHeld = held;
     text.add(part);

@@ -88,7 +88,7 @@ export function movedPin(
 /** @param pin the setting of the stored provider that a request asks to change */
 export function pinRefused(slug: string, pin: string): SluiceError {
   return new SluiceError(
-    'bad_call',
+    'malformed_call',
     `Provider @${slug} is stored with another ${pin}, and a request cannot change it. Leave out x-gateway-${pin.replaceAll('_', '-')}, or ${pin} in the config, or name a provider that is stored with that value.`,
     { param: pin },
   );

@@ -63,7 +63,7 @@ const INCLUDE_USAGE = Buffer.from('"stream_options":{"include_usage":true}');
 const SHORT = 64 * 1024;
 const NO_PARTS: readonly Buffer[] = [];
 
-/** Throws what conversions throw, and SluiceError('bad_call') for what is no object. */
+/** Throws what conversions throw, and SluiceError('malformed_call') for what is no object. */
 export function makeBody(order: BodyOrder, bound: Bound, context: CallContext): MadeBody {
   return editedBody(order, bound, context) ?? writtenBody(order, bound, context);
 }
@@ -138,7 +138,7 @@ export function askedBody(order: BodyOrder, bound: Bound, context: CallContext):
 
 function objectIn(body: Buffer): JsonObject {
   const parsed = parseExact(body.toString('utf8'));
-  if (!isObject(parsed)) throw new SluiceError('bad_call', 'The body must be a JSON object.');
+  if (!isObject(parsed)) throw new SluiceError('malformed_call', 'The body must be a JSON object.');
   return parsed;
 }
 

@@ -3,7 +3,7 @@ import { hookResults } from '../gateway/guardrail-state.ts';
 import { hasUnreadBody } from '../http/read-body.ts';
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import { LimitRefused } from '../limits/refused.ts';
-import { errorBody } from '../operations/dialects/errors.ts';
+import { errorBody, errorStatus, recordedAs } from '../operations/dialects/errors.ts';
 import { streamErrorEvent } from '../operations/dialects/stream.ts';
 import type { Exchange } from './exchange.ts';
 import { gatewayHeaders } from './gateway-headers.ts';
@@ -12,7 +12,7 @@ import { softDenial } from './guard/soft-denial.ts';
 /** Kinds that mean that something failed, here or at the provider, or that the caller is gone. */
 const FAILURES: ReadonlySet<ErrorKind> = new Set([
   'internal',
-  'gateway_failure',
+  'unexpected',
   'timeout',
   'client_closed',
   'provider_error',
@@ -22,9 +22,10 @@ const FAILURES: ReadonlySet<ErrorKind> = new Set([
   'upstream_overloaded',
   'upstream_cut',
   'upstream_idle',
+  'upstream_silent',
 ]);
 /** Kinds by which Sluice refuses before it asks a provider; afterwards they break an answer off. */
-const UNABLE: ReadonlySet<ErrorKind> = new Set(['unavailable', 'gateway_unavailable']);
+const UNABLE: ReadonlySet<ErrorKind> = new Set(['unavailable', 'out_of_service']);
 
 /** Whether Sluice itself refused the request. The status does not tell: a full disk is 503, a provider may answer 404. */
 function isRefusal({ outcome: { attemptCount: tries } }: Exchange, { kind }: SluiceError): boolean {
@@ -44,7 +45,7 @@ function noteRefusal(x: Exchange, error: SluiceError): void {
   };
   if (error instanceof LimitRefused)
     x.services.notes('limit', { ...caller, type: error.by.limit, owner: error.by.kind, id: error.by.id });
-  else if (error.kind === 'hooks_failed' && x.guard !== null)
+  else if (error.kind === 'guardrail_denied' && x.guard !== null)
     x.services.notes('guardrail', {
       ...caller,
       guardrails: denying(x.guard).map(({ slug, why }) => `${slug}: ${why}`),
@@ -59,7 +60,7 @@ export function respondError(x: Exchange, thrown: unknown): void {
     thrown instanceof SluiceError
       ? thrown
       : new SluiceError(
-          'gateway_failure',
+          'unexpected',
           'Sluice failed to handle this request; the request id leads to the cause in its log.',
           { cause: thrown },
         );
@@ -68,7 +69,7 @@ export function respondError(x: Exchange, thrown: unknown): void {
       request_id: x.request.id,
       error: (thrown as Error)?.stack ?? String(thrown),
     });
-  } else if (error.status >= 500 && error.detail !== undefined) {
+  } else if (errorStatus(error) >= 500 && error.detail !== undefined) {
     x.services.log.warn('a data-plane request failed', {
       request_id: x.request.id,
       kind: error.kind,
@@ -76,7 +77,7 @@ export function respondError(x: Exchange, thrown: unknown): void {
     });
   }
   noteRefusal(x, error);
-  x.outcome.errorCode = error.code ?? error.kind;
+  x.outcome.errorCode = recordedAs(error);
   x.outcome.errorMessage = error.message.slice(0, 500);
   if (error instanceof LimitRefused && x.limits.facts !== null) x.limits.facts.refused = error.by;
   if (x.clientGone || error.kind === 'client_closed') {
@@ -85,7 +86,8 @@ export function respondError(x: Exchange, thrown: unknown): void {
     x.outcome.ending = { kind: 'destroy' };
     return;
   }
-  const extra = error.kind === 'hooks_failed' && x.guard !== null ? { hook_results: hookResults(x.guard) } : undefined;
+  const extra =
+    error.kind === 'guardrail_denied' && x.guard !== null ? { hook_results: hookResults(x.guard) } : undefined;
   x.outcome.result = isRefusal(x, error) ? 'refused' : 'failed';
   if (x.outcome.headSent) {
     // The status is out already. A stream ends with an error event in the caller's dialect; anything else can only be
@@ -95,7 +97,7 @@ export function respondError(x: Exchange, thrown: unknown): void {
       : { kind: 'destroy' };
     return;
   }
-  const soft = error.kind === 'hooks_failed' && x.guard?.soft ? softDenial(x) : null;
+  const soft = error.kind === 'guardrail_denied' && x.guard?.soft ? softDenial(x) : null;
   const { status, body } =
     soft === null ? errorBody(error, x.request.operation.dialect, extra) : { status: 200, body: soft.body };
   const bytes = Buffer.from(body);

@@ -35,7 +35,7 @@ export interface Selection {
 }
 
 function bad(message: string, errors?: readonly string[]): SluiceError {
-  return new SluiceError('bad_call', message, errors ? { errors } : {});
+  return new SluiceError('malformed_call', message, errors ? { errors } : {});
 }
 
 /** Features of a config that would change what is let through: refused rather than skipped. */
@@ -217,7 +217,7 @@ function storedTarget(
     throw bad(`No provider or virtual key with the slug ${quotedName(slug)} exists in this workspace. ${hint}`);
   }
   if (stored.broken !== null || stored.provider === null) {
-    throw new SluiceError('gateway_unavailable', stored.broken ?? 'The stored provider cannot be used.');
+    throw new SluiceError('out_of_service', stored.broken ?? 'The stored provider cannot be used.');
   }
   if (stored.expiresAt !== null && stored.expiresAt <= x.services.clock.now()) {
     throw bad(`Provider ${slug} has expired; extend its expires_at or use another one.`);

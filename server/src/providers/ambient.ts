@@ -19,7 +19,7 @@ export function ambientFor(context: AccessContext, url: string, cloud: CloudHost
   const { ambient } = context;
   if (ambient === undefined || isHostOf(url, cloud) || context.trusts?.(url) === true) return ambient;
   throw new SluiceError(
-    'bad_call',
+    'malformed_call',
     `The server's own identity is sent to ${cloud.title} only; ${cloud.instead} with this host, or let the operator trust it.`,
     { param: cloud.param },
   );

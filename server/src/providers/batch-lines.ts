@@ -1,10 +1,12 @@
 /** Lines of batch files, between the OpenAI shape callers write and read and what a provider takes and gives. */
+
 import { Readable } from 'node:stream';
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { linesOf } from '../kernel/lines.ts';
 import { invalid, quoted } from '../operations/convert/fields.ts';
+import { errorCode } from '../operations/dialects/errors.ts';
 import { errorObject, readProviderError } from '../operations/dialects/provider-error.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { type Batch, type BatchRequest, FINAL_BATCH } from '../operations/training.ts';
@@ -138,7 +140,7 @@ export function resultLine(provider: Provider, batch: Batch, line: JsonObject, n
     return { id, custom_id: customId, response: { status_code: status, request_id: request, body: converted }, error };
   } catch (thrown) {
     if (!(thrown instanceof SluiceError)) throw thrown;
-    return { id, custom_id: customId, response: null, error: { code: thrown.code, message: thrown.message } };
+    return { id, custom_id: customId, response: null, error: { code: errorCode(thrown), message: thrown.message } };
   }
 }
 

@@ -2,11 +2,13 @@
  * Runs recorded cases against a provider; shared by the conformance test and by whoever records a new case. A case is a
  * pair of files `<operation>.<case>.in.<ext>` and `.out.<ext>`; the name of the case tells its kind.
  */
+
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { Secret } from '../kernel/secret.ts';
 import { formatEvent, parseEvent, SseSplitter } from '../kernel/sse.ts';
+import { errorCode } from '../operations/dialects/errors.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { bindingFor } from './binding.ts';
 import type { CallContext, Credentials, FormValue, Provider, StreamEvent } from './provider.ts';
@@ -54,7 +56,7 @@ export function contextOf(operation: OperationId, given: RequestCase, more: Part
 /** A refusal as a case records it; other errors are faults of the test. */
 function refused(error: unknown): JsonObject {
   if (!(error instanceof SluiceError)) throw error;
-  return { refused: { kind: error.kind, param: error.param, code: error.code } };
+  return { refused: { kind: error.kind, param: error.param, code: errorCode(error) } };
 }
 
 function boundOf(

@@ -1,7 +1,9 @@
 /** What image requests of several providers have in common that differs from the shape callers use. */
+
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import { asString, invalid, invalidAnswer, quoted, refuse } from '../operations/convert/fields.ts';
+import { IN_ITS_STEAD } from '../operations/dialects/provider-error.ts';
 import type { RequestQuirk } from './quirks.ts';
 
 /** Fields of OpenAI's own image models, and the values of them that ask for what happens anyway. */
@@ -88,9 +90,7 @@ export function imagesAnswer(images: readonly JsonValue[], now: number, why: str
   const made = images.filter((image) => typeof image === 'string' && image !== '');
   if (made.length === 0 && why !== null) {
     throw new SluiceError('provider_error', `The model made no image: ${why.slice(0, 200)}`, {
-      status: 400,
-      type: 'invalid_request_error',
-      code: 'content_filter',
+      provider: IN_ITS_STEAD.filtered,
     });
   }
   if (made.length === 0) throw invalidAnswer('The provider answered without images.');

@@ -12,7 +12,7 @@ export function restOfPath(rest: string): string {
   const parts = rest.split('/');
   for (const part of parts) {
     if (part === '.' || part === '..') {
-      throw new SluiceError('bad_call', 'The path must not contain "." or ".." segments.');
+      throw new SluiceError('malformed_call', 'The path must not contain "." or ".." segments.');
     }
   }
   return `/${parts.map(segment).join('/')}`;

@@ -153,7 +153,7 @@ export function finishReasons(map: Readonly<Record<string, string | (() => Sluic
 export const overloaded = (): SluiceError =>
   new SluiceError('upstream_overloaded', 'The provider ran out of capacity while it answered. Try again.');
 export const modelFailed = (): SluiceError =>
-  new SluiceError('upstream_invalid', 'The model failed while it answered. Try again.', { code: 'model_error' });
+  new SluiceError('upstream_invalid', 'The model failed while it answered. Try again.', { reason: 'model_error' });
 
 /**
  * A chat stream whose chunks pass through `apply`. Chunks that are no JSON and error chunks pass as they are; after

@@ -72,7 +72,7 @@ describe('a granted token', () => {
     'is not asked for without %s',
     async (name) => {
       const lacking = open({ [name]: undefined });
-      await expect(grantedToken(lacking)).rejects.toMatchObject({ status: 401, code: 'AB05' });
+      await expect(grantedToken(lacking)).rejects.toMatchObject({ kind: 'unauthenticated' });
       expect(lacking.calls).toEqual([]);
       await lacking.close();
     },

@@ -37,9 +37,7 @@ describe('an answer of a provider', () => {
     const failure = await failureOf(answer(429, JSON.stringify({ error }), { 'retry-after': '7' }));
     expect(failure).toMatchObject({
       kind: 'provider_error',
-      status: 429,
-      type: 'rate_limit_error',
-      code: 'rate_limit_exceeded',
+      provider: { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },
       param: 'p',
       message: 'slow down',
       retryAfter: 7,
@@ -52,11 +50,13 @@ describe('an answer of a provider', () => {
     ['<Error><Message>in XML</Message></Error>', 'in XML'],
     ['', 'The provider answered with status 500 and no message.'],
   ])('%j is read as %j', async (body, message) => {
-    expect(await failureOf(answer(500, body))).toMatchObject({ status: 500, message });
+    expect(await failureOf(answer(500, body))).toMatchObject({ provider: { status: 500 }, message });
   });
 
   it('that is 200 and only an error is that error; a redirect and a list are no answer', async () => {
-    await expect(sentObject(contextOf(answer(200, '{"error":"no"}')), request)).rejects.toMatchObject({ status: 502 });
+    await expect(sentObject(contextOf(answer(200, '{"error":"no"}')), request)).rejects.toMatchObject({
+      provider: { status: 502 },
+    });
     await expect(sentObject(contextOf(answer(302, '')), request)).rejects.toMatchObject({ kind: 'upstream_invalid' });
     await expect(sentObject(contextOf(answer(200, '[]')), request)).rejects.toMatchObject({ kind: 'upstream_invalid' });
     const failed = '{"id":"batch-1","error":"no"}';

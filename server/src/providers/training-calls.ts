@@ -16,10 +16,8 @@ export function providerFailure(error: ProviderError, retryAfter?: string): Slui
   const { status, type, code, param } = error;
   const seconds = retryAfter !== undefined && /^\d{1,6}$/.test(retryAfter) ? Number(retryAfter) : undefined;
   return new SluiceError('provider_error', error.message, {
-    status,
-    type,
+    provider: { status, type, code },
     param,
-    ...(code === null ? null : { code }),
     ...(seconds === undefined ? null : { retryAfter: seconds }),
   });
 }

@@ -11,7 +11,7 @@ export interface OpenedStored {
 
 /**
  * The credential of a stored provider, and that of one of its models. A promise while one is opened for the first time.
- * Throws `gateway_unavailable` when one does not open.
+ * Throws `out_of_service` when one does not open.
  */
 export function openAccount(
   stored: StoredProvider,
@@ -24,7 +24,7 @@ export function openAccount(
     ([opened, ofModel]) => ({ account: opened, model: ofModel }),
     () => {
       throw new SluiceError(
-        'gateway_unavailable',
+        'out_of_service',
         `The stored credential of ${stored.slug} cannot be opened; its encryption key is missing.`,
       );
     },

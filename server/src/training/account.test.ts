@@ -56,7 +56,7 @@ describe('the account of work without a request', () => {
     ['is of a kind that is not known', () => accountWith({ provider: null })],
     ['has expired', () => accountWith({ expiresAt: clock.now() })],
   ])('cannot be used any more once it %s', async (_, account) => {
-    await expect(account).rejects.toThrow(expect.objectContaining({ kind: 'gateway_unavailable' }));
+    await expect(account).rejects.toThrow(expect.objectContaining({ kind: 'out_of_service' }));
   });
 
   it('can be used until the moment it expires', async () => {

@@ -9,7 +9,7 @@ import type { TrainingServices } from './services.ts';
 
 /**
  * The account of a stored provider or virtual key for work without a request: jobs and batches under way. Rejects with
- * `gateway_unavailable` when it cannot be used (any more).
+ * `out_of_service` when it cannot be used (any more).
  */
 export async function accountOfStored(
   services: Pick<TrainingServices, 'guard' | 'clock'>,
@@ -18,13 +18,13 @@ export async function accountOfStored(
 ): Promise<Account> {
   const stored = snapshot.providers.get(slug);
   if (stored === undefined) {
-    throw new SluiceError('gateway_unavailable', `The provider ${slug} does not exist in this workspace any more.`);
+    throw new SluiceError('out_of_service', `The provider ${slug} does not exist in this workspace any more.`);
   }
   if (stored.broken !== null || stored.provider === null) {
-    throw new SluiceError('gateway_unavailable', stored.broken ?? 'The stored provider cannot be used.');
+    throw new SluiceError('out_of_service', stored.broken ?? 'The stored provider cannot be used.');
   }
   if (stored.expiresAt !== null && stored.expiresAt <= services.clock.now()) {
-    throw new SluiceError('gateway_unavailable', `Provider ${slug} has expired; extend its expires_at.`);
+    throw new SluiceError('out_of_service', `Provider ${slug} has expired; extend its expires_at.`);
   }
   const { provider } = stored;
   const { key, settings, customHost, customHeaders: named } = (await openAccount(stored, null)).account;
@@ -35,7 +35,7 @@ export async function accountOfStored(
   let base = '';
   if (provider.local === undefined) {
     if (wanted === null) {
-      throw new SluiceError('gateway_unavailable', `Provider ${slug} has no host; save a custom_host on it.`);
+      throw new SluiceError('out_of_service', `Provider ${slug} has no host; save a custom_host on it.`);
     }
     const { url } = services.guard.check(wanted, { storedCredential: true });
     base = url.origin + url.pathname.replace(/\/+$/, '');
@@ -68,7 +68,7 @@ export function checkModel(account: Account, model: string): void {
   const settings = stored.models.get(model.toLowerCase());
   if (settings ? !settings.enabled : !stored.allowAllModels) {
     throw new SluiceError(
-      'bad_call',
+      'malformed_call',
       `Model ${JSON.stringify(model.slice(0, 200))} is not enabled on the integration of provider ${stored.slug}. GET /v1/models lists those that are.`,
     );
   }

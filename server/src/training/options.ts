@@ -116,7 +116,7 @@ export function readProviderOptions<N extends string>(
 /** 400 for a job or batch of Sluice that says nowhere at which account it is to run. */
 export function unnamedAccount(): SluiceError {
   return new SluiceError(
-    'bad_call',
+    'malformed_call',
     'No provider is named for this job or batch. Send gateway_options with x-gateway-virtual-key in the body, or x-gateway-virtual-key or x-gateway-config as a header, or a model of the form @slug/model.',
   );
 }
@@ -135,7 +135,7 @@ export async function accountFor(call: ObjectCall, options: GatewayOptions | nul
     return call.accountOf(slug);
   }
   if (call.account !== null) return call.account;
-  throw call.unnamed ?? new SluiceError('bad_call', 'No provider is named; send x-gateway-provider: @slug.');
+  throw call.unnamed ?? new SluiceError('malformed_call', 'No provider is named; send x-gateway-provider: @slug.');
 }
 
 /** Gateway headers of a request, those of `gateway_options` over its own. */

@@ -63,9 +63,9 @@ export function bodyOf(call: ObjectCall): JsonObject {
   try {
     parsed = parseExact(call.body.toString('utf8'));
   } catch {
-    throw new SluiceError('bad_call', 'The body must be one JSON object.');
+    throw new SluiceError('malformed_call', 'The body must be one JSON object.');
   }
-  if (!isObject(parsed)) throw new SluiceError('bad_call', 'The body must be one JSON object.');
+  if (!isObject(parsed)) throw new SluiceError('malformed_call', 'The body must be one JSON object.');
   return call.shaped(parsed);
 }
 

@@ -23,7 +23,7 @@ const HEADER_END = Buffer.from('\r\n\r\n');
 const EMPTY = Buffer.alloc(0);
 
 function fail(message: string): SluiceError {
-  return new SluiceError('bad_call', `The multipart body cannot be read: ${message}`);
+  return new SluiceError('malformed_call', `The multipart body cannot be read: ${message}`);
 }
 
 /** Reads a form part by part; a file's bytes are handed on as they come. */
@@ -231,7 +231,7 @@ export async function openUpload(
       failed =
         error instanceof SluiceError
           ? error
-          : new SluiceError('bad_call', 'The upload could not be read.', { cause: error });
+          : new SluiceError('malformed_call', 'The upload could not be read.', { cause: error });
       throw failed;
     }
   }
@@ -261,7 +261,7 @@ function checkSize(size: number, purpose: string | null, limits: UploadLimits): 
   const limit = purpose === 'batch' ? Math.min(limits.maxBatchBytes, limits.maxUploadBytes) : limits.maxUploadBytes;
   if (size <= limit) return;
   const what = purpose === 'batch' ? 'A file for a batch' : 'A file';
-  throw new SluiceError('too_large', `${what} may have at most ${limit} bytes.`, { param: 'file' });
+  throw new SluiceError('file_too_large', `${what} may have at most ${limit} bytes.`, { param: 'file' });
 }
 
 /** The last segment of what the client called the file; nothing that could be read as a path or a header line. */
@@ -306,7 +306,7 @@ export async function readUpload(
   needsBytes: boolean,
   takesFields = false,
 ): Promise<Upload> {
-  if (call.upload === null) throw new SluiceError('bad_call', 'Send the file as multipart/form-data.');
+  if (call.upload === null) throw new SluiceError('malformed_call', 'Send the file as multipart/form-data.');
   const declared = sizeAhead(call, services);
   const opened = await openUpload(
     call.upload,

@@ -1,4 +1,5 @@
 /** The clouds of governments and of China, and endpoints that are given by name and region. */
+
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -10,6 +11,7 @@ import { adapterContext } from '../support/adapter-context.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 import { type StrictUpstream, startStrictUpstream } from '../support/strict-upstream.ts';
 import { sendJson } from '../support/upstream.ts';
+import { refusal } from '../training/support.ts';
 
 const VARIABLES: Record<string, string> = {
   AZURE_FEDERATED_TOKEN_FILE: '/token',
@@ -106,7 +108,9 @@ describe('endpoints by name', () => {
     [{ azure_endpoint_name: 'e', azure_region: 'eastus2', azure_deployment_type: 'other' }, 'azure_deployment_type'],
     [{ azure_endpoint_name: 'e', azure_region: 'eastus2', azure_cloud: 'moon' }, 'azure_cloud'],
   ])('%o is refused by name', (settings, param) => {
-    expect(() => azureAi.baseUrl({ key: null, settings })).toThrow(expect.objectContaining({ status: 400, param }));
+    expect(() => azureAi.baseUrl({ key: null, settings })).toThrow(
+      expect.objectContaining({ kind: 'malformed_call', param }),
+    );
   });
 
   it('never get the identity of the server: customers run them', async () => {
@@ -116,7 +120,7 @@ describe('endpoints by name', () => {
       azure_deployment_type: 'managed',
       azure_auth_mode: 'managed',
     };
-    await expect(asked(azureAi, settings)).rejects.toMatchObject({ status: 400, param: 'azure_auth_mode' });
+    expect(await refusal(() => asked(azureAi, settings))).toMatchObject({ status: 400, param: 'azure_auth_mode' });
   });
 });
 

@@ -9,14 +9,18 @@ import type { Phase, Replacement, Subject } from '../../src/guardrails/check.ts'
 import { SluiceError } from '../../src/kernel/errors.ts';
 import { isObject, type JsonObject } from '../../src/kernel/json.ts';
 import { parseJson } from '../../src/kernel/json-exact.ts';
+import { errorStatus, recordedAs } from '../../src/operations/dialects/errors.ts';
 
 const ECHO: CallKind = {
   source: 'echo',
   operation: 'echo',
   scope: 'completions.write',
   errorBody(error, extra) {
-    const { message, code, kind } = error;
-    return { status: error.status, body: JSON.stringify({ error: { message, code: code ?? kind }, ...extra }) };
+    const { message } = error;
+    return {
+      status: errorStatus(error),
+      body: JSON.stringify({ error: { message, code: recordedAs(error) }, ...extra }),
+    };
   },
 };
 /** What an echo costs: a dollar, in micro-dollars. */

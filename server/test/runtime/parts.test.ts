@@ -293,7 +293,7 @@ describe.each(['sqlite', 'postgres'] as const)('a change on %s', (engine) => {
       return stored === undefined ? null : openAccount(stored, null);
     };
     await expect(open('lost')).rejects.toMatchObject({
-      kind: 'gateway_unavailable',
+      kind: 'out_of_service',
       message: `The stored credential of lost-${engine} cannot be opened; its encryption key is missing.`,
     });
     expect((await open('found'))?.account.key?.reveal()).toBe(`sk-found-${engine}`);

@@ -1,4 +1,5 @@
 /** Where the server's own cloud identity goes: what it signs in with would let whoever receives it act as the server. */
+
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { s3Send } from '../../src/providers/aws/s3.ts';
 import { azureOpenAi } from '../../src/providers/azure-openai/azure-openai.ts';
@@ -11,6 +12,7 @@ import { vertexAi } from '../../src/providers/vertex-ai/vertex-ai.ts';
 import { adapterContext } from '../support/adapter-context.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 import { type FakeUpstream, sendJson, startUpstream } from '../support/upstream.ts';
+import { refusal } from '../training/support.ts';
 
 const REGION = { aws_region: 'eu-central-1' };
 const ROLE = { aws_auth_type: 'assumedRole', aws_role_arn: 'arn:aws:iam::123456789012:role/r' };
@@ -106,7 +108,10 @@ const ELSEWHERE = [
 describe.each(WAYS)('%s', (_name, provider, settings) => {
   it.each(ELSEWHERE)('is refused for %s before anything is asked', async (base) => {
     const signing = signedFor(provider, settings, base);
-    await expect(signing).rejects.toMatchObject({ status: 400, message: expect.stringContaining('let the operator') });
+    expect(await refusal(() => signing)).toMatchObject({
+      status: 400,
+      message: expect.stringContaining('let the operator'),
+    });
   });
 
   it('goes where the operator trusts the host', async () => {
@@ -140,7 +145,9 @@ describe('hosts of a cloud', () => {
 
   it('do not include an STS of the account: a role is asked for with the identity of the server at AWS only', async () => {
     const settings = { ...REGION, ...ROLE, aws_sts_endpoint: 'https://sts.collector.example' };
-    await expect(signedFor(bedrock, settings, 'https://bedrock.eu-central-1.amazonaws.com')).rejects.toMatchObject({
+    expect(
+      await refusal(() => signedFor(bedrock, settings, 'https://bedrock.eu-central-1.amazonaws.com')),
+    ).toMatchObject({
       status: 400,
       param: 'aws_auth_type',
     });
@@ -164,7 +171,7 @@ describe('files and jobs', () => {
     ['objects of Google', { vertex_auth_type: 'wif' }, (context) => googleHeaders(context)],
   ])('are refused like calls of models: %s', async (_what, settings, send) => {
     const context = adapterContext({ base: 'https://collector.example', key: null, settings, trustedHost: false });
-    await expect(send({ ...context, ambient: AMBIENT })).rejects.toMatchObject({
+    expect(await refusal(() => send({ ...context, ambient: AMBIENT }))).toMatchObject({
       status: 400,
       message: expect.stringContaining("The server's own identity is sent to"),
     });

@@ -6,6 +6,7 @@
  * meet at ever different places. Then the answers must be those of some order of the calls one after another, the loser's
  * a 4xx and nobody's a 5xx, and what the store holds must keep the rule that the race is about.
  */
+
 import assert from 'node:assert/strict';
 import { parseArgs } from 'node:util';
 import { Invitations } from '../../src/admin/invitations.ts';
@@ -14,6 +15,7 @@ import { ConsoleSessions } from '../../src/auth/console-session.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import { silentLog } from '../../src/kernel/log.ts';
+import { errorStatus } from '../../src/operations/dialects/errors.ts';
 import { type CreatedOrganisation, createOrganisation } from '../../src/resources/organisations.ts';
 import { workspaceRow } from '../../src/store/conformance/rows.ts';
 import type { SystemTx, Tables } from '../../src/store/ports.ts';
@@ -506,7 +508,7 @@ async function accept(round: Round, link: string): Promise<Answer> {
     const body = await round.invitations.accept({ token, first_name: 'Ada', last_name: 'New' }, request as never);
     return { status: 200, headers: new Headers(), body, text: 'accepted' };
   } catch (error) {
-    const status = error instanceof SluiceError ? error.status : 500;
+    const status = error instanceof SluiceError ? errorStatus(error) : 500;
     return { status, headers: new Headers(), body: {}, text: String(error) };
   }
 }

@@ -250,7 +250,7 @@ export async function batchWorld(
         query: new URLSearchParams(parts.query ?? ''),
         header: (name) => parts.headers?.[name],
         account: null,
-        unnamed: new SluiceError('bad_call', 'No provider is named.'),
+        unnamed: new SluiceError('malformed_call', 'No provider is named.'),
         managed: true,
         accountOf: (slug) => accountOfStored({ guard: null as never, clock }, snapshot, slug),
         dropParams: new Set(),

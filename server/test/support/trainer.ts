@@ -1,4 +1,5 @@
 /** A provider that trains, in memory, and what else a gateway-managed job needs beside the store. */
+
 import { Readable } from 'node:stream';
 import type { Principal } from '../../src/auth/principal.ts';
 import { createScheduler, type Scheduler } from '../../src/jobs/scheduler.ts';
@@ -6,6 +7,7 @@ import type { Clock } from '../../src/kernel/clock.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
+import { IN_ITS_STEAD } from '../../src/operations/dialects/provider-error.ts';
 import type { OperationId } from '../../src/operations/operation.ts';
 import {
   FINAL_JOB,
@@ -38,7 +40,7 @@ async function bytesOf(stream: Readable): Promise<Buffer> {
 }
 
 export const missing = (): SluiceError =>
-  new SluiceError('provider_error', 'no such object', { status: 404, type: 'not_found_error' });
+  new SluiceError('provider_error', 'no such object', { provider: IN_ITS_STEAD.missing });
 export const down = (): SluiceError => new SluiceError('upstream_unreachable', 'The provider could not be reached.');
 
 interface UpstreamJob {
@@ -154,8 +156,7 @@ export class Trainer {
     const { job } = this.get(id);
     if (FINAL_JOB.has(job.status)) {
       throw new SluiceError('provider_error', `the job is ${job.status}`, {
-        status: 400,
-        type: 'invalid_request_error',
+        provider: { status: 400, type: 'invalid_request_error', code: null },
       });
     }
     this.become(id, 'cancelled');
@@ -404,7 +405,7 @@ export function objectCall(
     query: new URLSearchParams(given.query ?? {}),
     header: (name) => given.headers?.[name],
     account: null,
-    unnamed: new SluiceError('bad_call', 'No provider is named.'),
+    unnamed: new SluiceError('malformed_call', 'No provider is named.'),
     managed: true,
     accountOf: (slug) => accountOfStored(node.services, snapshot, slug),
     dropParams: new Set(given.dropParams ?? []),

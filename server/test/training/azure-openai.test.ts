@@ -428,7 +428,7 @@ describe('signing in to Azure', () => {
     const settings = { ...SETTINGS.v1, azure_auth_mode: 'managed', azure_managed_client_id: 'client-3' };
     const one = signedIn(settings);
     const refused = await refusal(() => list(one));
-    expect(refused).toMatchObject({ status: 503, kind: 'gateway_unavailable', param: 'azure_auth_mode' });
+    expect(refused).toMatchObject({ status: 503, kind: 'out_of_service', param: 'azure_auth_mode' });
     expect(one.calls).toEqual([]);
     const platform = ambient({ IDENTITY_ENDPOINT: `${entra.url}/msi/token`, IDENTITY_HEADER: 'platform-secret' });
     await list({ ...one, ambient: platform });
@@ -484,7 +484,7 @@ describe('the host and the surface of an Azure account', () => {
         try {
           url = base({ azure_resource_name: name });
         } catch (error) {
-          expect(error).toMatchObject({ kind: 'bad_call', param: 'azure_resource_name' });
+          expect(error).toMatchObject({ kind: 'malformed_call', param: 'azure_resource_name' });
           return;
         }
         if (url === null) expect(name).toBe('');

@@ -1,4 +1,5 @@
 /** What the dispatcher promises for any provider, with adapters of its own over calls that never leave the process. */
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,6 +13,7 @@ import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
+import { IN_ITS_STEAD } from '../../src/operations/dialects/provider-error.ts';
 import type { OperationId } from '../../src/operations/operation.ts';
 import type { FileObject, FineTuningJob } from '../../src/operations/training.ts';
 import { account as accountOf } from '../../src/providers/account.ts';
@@ -26,6 +28,7 @@ import type { Tables } from '../../src/store/ports.ts';
 import { createTraining } from '../../src/training/handler.ts';
 import type { TrainingServices } from '../../src/training/services.ts';
 import { temporaryTables } from '../support/tables.ts';
+import { refusal } from './support.ts';
 
 const HYPERPARAMETERS = { n_epochs: 1, learning_rate_multiplier: 1, batch_size: 1 };
 const JOB = {
@@ -291,14 +294,17 @@ describe('objects in a bucket that workspaces share', () => {
     expect(await answerOf(create('w1', { training_file: 's3://bucket/nobodys.jsonl' }))).toMatchObject({ id: 'job-1' });
     await upload('w2', 'theirs.jsonl');
     for (const id of ['s3://bucket/theirs.jsonl', 's3%3A%2F%2Fbucket%2Ftheirs.jsonl']) {
-      await expect(create('w1', { training_file: id })).rejects.toMatchObject({ status: 404, param: 'training_file' });
+      expect(await refusal(() => create('w1', { training_file: id }))).toMatchObject({
+        status: 404,
+        param: 'training_file',
+      });
     }
     asked.length = 0;
-    await expect(create('w2', { training_file: 's3%3A%2F%2Fbucket%2Ftheirs.jsonl' })).rejects.toMatchObject({
+    expect(await refusal(() => create('w2', { training_file: 's3%3A%2F%2Fbucket%2Ftheirs.jsonl' }))).toMatchObject({
       status: 409,
     });
     expect(asked).toEqual(['create']);
-    await expect(create('w1', { training_file: 'bucket/theirs.jsonl' })).rejects.toMatchObject({ status: 404 });
+    expect(await refusal(() => create('w1', { training_file: 'bucket/theirs.jsonl' }))).toMatchObject({ status: 404 });
   });
 
   it('of others are not reached by another spelling, a folder or a pattern', async () => {
@@ -312,11 +318,14 @@ describe('objects in a bucket that workspaces share', () => {
       's3://bucket/h?dden.jsonl',
       's3%3A%2F%2Fbucket%2F%2A',
     ]) {
-      await expect(create('w1', { training_file })).rejects.toMatchObject({ status: 404, param: 'training_file' });
+      expect(await refusal(() => create('w1', { training_file }))).toMatchObject({
+        status: 404,
+        param: 'training_file',
+      });
     }
     await upload('w2', 'hidden.jsonl', { account: { ...account, provider: inFolder } });
     for (const training_file of ['s3://bucket/deep/', 's3://bucket/deep', 's3%3a%2f%2fbucket%2fdeep%2f']) {
-      await expect(create('w1', { training_file })).rejects.toMatchObject({ status: 404 });
+      expect(await refusal(() => create('w1', { training_file }))).toMatchObject({ status: 404 });
     }
     expect(asked).toEqual(['upload']);
     expect(await answerOf(create('w1', { training_file: 's3://bucket/deeper/' }))).toMatchObject({ id: 'job-1' });
@@ -335,10 +344,10 @@ describe('objects in a bucket that workspaces share', () => {
     });
     const first = upload('w1', 'raced.jsonl');
     await started;
-    await expect(upload('w2', 'raced.jsonl')).rejects.toMatchObject({ status: 409 });
+    expect(await refusal(() => upload('w2', 'raced.jsonl'))).toMatchObject({ status: 409 });
     release();
     expect(await answerOf(first)).toMatchObject({ id: 's3://bucket/raced.jsonl' });
-    await expect(upload('w2', 'raced.jsonl')).rejects.toMatchObject({ status: 409 });
+    expect(await refusal(() => upload('w2', 'raced.jsonl'))).toMatchObject({ status: 409 });
   });
 
   it('are free for others again after an upload that failed', async () => {
@@ -346,10 +355,10 @@ describe('objects in a bucket that workspaces share', () => {
       onUpload = async () => {};
       throw new SluiceError('upstream_unreachable', 'gone');
     };
-    await expect(upload('w1', 'failed.jsonl')).rejects.toMatchObject({ status: 502 });
-    await expect(
-      training.handle(call('file', 'w1', { params: { file_id: 's3://bucket/failed.jsonl' } })),
-    ).rejects.toMatchObject({ status: 404 });
+    expect(await refusal(() => upload('w1', 'failed.jsonl'))).toMatchObject({ status: 502 });
+    expect(
+      await refusal(() => training.handle(call('file', 'w1', { params: { file_id: 's3://bucket/failed.jsonl' } }))),
+    ).toMatchObject({ status: 404 });
     expect(await answerOf(upload('w2', 'failed.jsonl'))).toMatchObject({ id: 's3://bucket/failed.jsonl' });
   });
 
@@ -363,37 +372,40 @@ describe('objects in a bucket that workspaces share', () => {
 
   it('are not taken from a provider that answers before it has read the file', async () => {
     await expect(upload('w1', 'unread.jsonl')).rejects.toMatchObject({ kind: 'upstream_invalid' });
-    await expect(
-      training.handle(call('file', 'w1', { params: { file_id: 's3://bucket/unread.jsonl' } })),
-    ).rejects.toMatchObject({ status: 404 });
+    expect(
+      await refusal(() => training.handle(call('file', 'w1', { params: { file_id: 's3://bucket/unread.jsonl' } }))),
+    ).toMatchObject({ status: 404 });
   });
 
   it('are never written over by another workspace, and again by their own', async () => {
     await upload('w1', 'mine.jsonl');
     asked.length = 0;
-    await expect(upload('w2', 'mine.jsonl')).rejects.toMatchObject({ status: 409 });
+    expect(await refusal(() => upload('w2', 'mine.jsonl'))).toMatchObject({ status: 409 });
     expect(asked).toEqual([]);
     expect(await answerOf(upload('w1', 'mine.jsonl'))).toMatchObject({ id: 's3://bucket/mine.jsonl' });
   });
 
   it('are told to nobody else when a provider answers a creation with what another workspace made', async () => {
     await create('w1');
-    await expect(create('w2')).rejects.toMatchObject({ status: 409, message: expect.not.stringContaining('job-1') });
+    expect(await refusal(() => create('w2'))).toMatchObject({
+      status: 409,
+      message: expect.not.stringContaining('job-1'),
+    });
   });
 
   it('belong to the workspace whose job wrote them, written plainly or encoded', async () => {
-    await expect(
-      training.handle(call('file', 'w2', { params: { file_id: 's3://bucket/out.csv' } })),
-    ).rejects.toMatchObject({ status: 404 });
+    expect(
+      await refusal(() => training.handle(call('file', 'w2', { params: { file_id: 's3://bucket/out.csv' } }))),
+    ).toMatchObject({ status: 404 });
     await create('w1');
     for (const id of ['s3://bucket/out.csv', encodeURIComponent('s3://bucket/out.csv')]) {
       asked.length = 0;
       await training.handle(call('file', 'w1', { params: { file_id: id } }));
       expect(asked).toEqual(['retrieve s3://bucket/out.csv']);
     }
-    await expect(
-      training.handle(call('file', 'w2', { params: { file_id: 's3://bucket/out.csv' } })),
-    ).rejects.toMatchObject({ status: 404 });
+    expect(
+      await refusal(() => training.handle(call('file', 'w2', { params: { file_id: 's3://bucket/out.csv' } }))),
+    ).toMatchObject({ status: 404 });
   });
 });
 
@@ -470,14 +482,16 @@ describe('a create request', () => {
   it('is checked by the adapter before anything is looked up or sent', async () => {
     asked.length = 0;
     await expect(create('w1', { training_file: 'unknown', seed: 1 })).rejects.toMatchObject({
-      code: 'unsupported_parameter',
+      kind: 'unsupported_parameter',
       param: 'seed',
     });
     expect(asked).toEqual([]);
   });
 
   it('may not name a model in provider_options that the account does not allow', async () => {
-    await expect(create('w1', { provider_options: { model: 'forbidden' } })).rejects.toMatchObject({ status: 400 });
+    expect(await refusal(() => create('w1', { provider_options: { model: 'forbidden' } }))).toMatchObject({
+      status: 400,
+    });
   });
 
   it('may not name such a model for a batch either', async () => {
@@ -487,9 +501,9 @@ describe('a create request', () => {
       completion_window: '24h',
       model: 'forbidden',
     };
-    await expect(
-      training.handle(call('batch_create', 'w1', { body: Buffer.from(JSON.stringify(batch)) })),
-    ).rejects.toMatchObject({ status: 400, message: expect.stringContaining('not enabled') });
+    expect(
+      await refusal(() => training.handle(call('batch_create', 'w1', { body: Buffer.from(JSON.stringify(batch)) }))),
+    ).toMatchObject({ status: 400, message: expect.stringContaining('not enabled') });
   });
 
   it('may not leave the account that the key’s own config pins', async () => {
@@ -497,9 +511,11 @@ describe('a create request', () => {
       ...call('finetune_create', 'w1').principal,
       defaults: { config_id: 'pc-x', allow_config_override: false },
     };
-    await expect(
-      create('w1', { gateway_options: { 'x-gateway-virtual-key': 'other' } }, { principal: principal as Principal }),
-    ).rejects.toMatchObject({ status: 400, param: 'gateway_options' });
+    expect(
+      await refusal(() =>
+        create('w1', { gateway_options: { 'x-gateway-virtual-key': 'other' } }, { principal: principal as Principal }),
+      ),
+    ).toMatchObject({ status: 400, param: 'gateway_options' });
     expect(
       await answerOf(
         create('w1', { gateway_options: { 'x-gateway-virtual-key': 'cloud' } }, { principal: principal as Principal }),
@@ -530,20 +546,26 @@ describe('cancelling', () => {
       // It accepts and does nothing.
       () => job('succeeded'),
       () => {
-        throw new SluiceError('provider_error', 'conflict', { status: 409 });
+        throw new SluiceError('provider_error', 'conflict', {
+          provider: { status: 409, type: 'api_error', code: null },
+        });
       },
     ];
-    for (const refusal of refusals) {
-      onCancel = refusal;
-      await expect(cancel()).rejects.toMatchObject({ status: 400, code: 'AB01' });
+    for (const refused of refusals) {
+      onCancel = refused;
+      expect(await refusal(() => cancel())).toMatchObject({ status: 400, code: 'AB01' });
     }
   });
 
   it('passes on every other refusal, without the credential', async () => {
     onCancel = () => {
-      throw new SluiceError('provider_error', 'top-secret-key may not', { status: 403, type: 'permission_error' });
+      throw new SluiceError('provider_error', 'top-secret-key may not', { provider: IN_ITS_STEAD.forbidden });
     };
-    await expect(cancel()).rejects.toMatchObject({ status: 403, type: 'permission_error', message: '*** may not' });
+    expect(await refusal(() => cancel())).toMatchObject({
+      status: 403,
+      type: 'permission_error',
+      message: '*** may not',
+    });
     onCancel = () => job('cancelled');
     expect(await answerOf(cancel())).toMatchObject({ status: 'cancelled' });
   });

@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { SluiceError } from '../../src/kernel/errors.ts';
 import type { JsonObject } from '../../src/kernel/json.ts';
+import { errorStatus } from '../../src/operations/dialects/errors.ts';
 import type { BatchRequest } from '../../src/operations/training.ts';
 import { outputLines } from '../../src/providers/bedrock/batch-lines.ts';
 import { bedrock } from '../../src/providers/bedrock/bedrock.ts';
@@ -508,7 +510,7 @@ describe('lines of a batch', () => {
           try {
             expect(line(body as JsonObject)).toHaveProperty('modelInput');
           } catch (error) {
-            expect(error).toMatchObject({ status: 400 });
+            expect(errorStatus(error as SluiceError)).toBe(400);
           }
         },
       ),

@@ -185,7 +185,7 @@ describe('a data set is converted', () => {
         () => null,
         (thrown: unknown) => thrown,
       );
-      expect(error).toMatchObject({ kind: 'invalid_request', param: 'training_file', code: 'invalid_dataset_row' });
+      expect(error).toMatchObject({ kind: 'invalid_request', param: 'training_file', reason: 'invalid_dataset_row' });
       const { message } = error as SluiceError;
       for (let line = 21; line <= 30; line++) expect(message).toContain(`line ${line}: `);
       expect(message).not.toContain('line 31');

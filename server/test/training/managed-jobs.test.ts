@@ -513,9 +513,7 @@ describe.each(ENGINES)('gateway-managed jobs on %s', (engine) => {
       around: (name, when) => {
         if (name === 'create' && when === 'before') {
           throw new SluiceError('provider_error', `no such model for key ${PROVIDER_KEY}`, {
-            status: 400,
-            type: 'invalid_request_error',
-            code: 'model_not_found',
+            provider: { status: 400, type: 'invalid_request_error', code: 'model_not_found' },
           });
         }
       },

@@ -260,7 +260,7 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
       batches: {
         async retrieve(id: string) {
           state.looks += 1;
-          if (state.status === 'failed') throw new SluiceError('gateway_unavailable', 'away');
+          if (state.status === 'failed') throw new SluiceError('out_of_service', 'away');
           return {
             id,
             object: 'batch',

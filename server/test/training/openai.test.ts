@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import type { JsonObject } from '../../src/kernel/json.ts';
 import { parseExact } from '../../src/kernel/json-exact.ts';
+import { errorStatus } from '../../src/operations/dialects/errors.ts';
 import type { BatchRequest, FineTuningJob, JobRequest } from '../../src/operations/training.ts';
 import { openai } from '../../src/providers/openai/openai.ts';
 import { toFile } from '../../src/providers/openai/training-files.ts';
@@ -473,7 +474,7 @@ describe('answers of any content', () => {
       return make();
     } catch (error) {
       expect(error).toBeInstanceOf(SluiceError);
-      expect((error as SluiceError).status).toBe(502);
+      expect(errorStatus(error as SluiceError)).toBe(502);
       return null;
     }
   };

@@ -1,6 +1,8 @@
 /** What the tests of training adapters share. */
+
 import type { Readable } from 'node:stream';
-import type { SluiceError } from '../../src/kernel/errors.ts';
+import type { ProviderSaid, SluiceError } from '../../src/kernel/errors.ts';
+import { said } from '../../src/operations/dialects/errors.ts';
 import type { Page, PageRequest } from '../../src/operations/training.ts';
 
 /** The value at a dotted path. */
@@ -19,12 +21,12 @@ export async function textOf(stream: Readable): Promise<string> {
 /** What was thrown, by what a caller sees of it. */
 export async function refusal(
   call: () => unknown,
-): Promise<Pick<SluiceError, 'status' | 'kind' | 'type' | 'param' | 'code' | 'message' | 'retryAfter'>> {
+): Promise<Pick<SluiceError, 'kind' | 'param' | 'message' | 'retryAfter'> & ProviderSaid> {
   try {
     await call();
   } catch (error) {
-    const { status, kind, type, param, code, message, retryAfter } = error as SluiceError;
-    return { status, kind, type, param, code, message, retryAfter };
+    const { kind, param, message, retryAfter } = error as SluiceError;
+    return { ...said(error as SluiceError), kind, param, message, retryAfter };
   }
   throw new Error('nothing was refused');
 }

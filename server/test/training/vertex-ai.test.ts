@@ -1,7 +1,9 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { SluiceError } from '../../src/kernel/errors.ts';
 import type { JsonObject } from '../../src/kernel/json.ts';
+import { errorStatus } from '../../src/operations/dialects/errors.ts';
 import type { BatchRequest, JobRequest } from '../../src/operations/training.ts';
 import type { UploadRequest } from '../../src/providers/training.ts';
 import { vertexAi } from '../../src/providers/vertex-ai/vertex-ai.ts';
@@ -854,7 +856,8 @@ describe('lines of a batch', () => {
         try {
           expect(inputLine(line(given as JsonObject), batch()).custom_id).toBe('row-1');
         } catch (error) {
-          expect(error).toMatchObject({ name: 'SluiceError', status: 400 });
+          expect(error).toBeInstanceOf(SluiceError);
+          expect(errorStatus(error as SluiceError)).toBe(400);
         }
       }),
     );

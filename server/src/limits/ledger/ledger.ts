@@ -30,7 +30,7 @@ export type { Charge, Demand, Hold, LimitState, Used } from './hold.ts';
 export interface Ledger extends Closable {
   /**
    * Reserves for every demand or for none, all of one workspace. Throws `usage_limit_exceeded`. While the books cannot be
-   * reached and a lease is spent, `onOutage` decides: `gateway_unavailable` (one such limit is enough), or the request is
+   * reached and a lease is spent, `onOutage` decides: `out_of_service` (one such limit is enough), or the request is
    * served and what it used is booked when they are back.
    */
   reserve(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Hold | Promise<Hold>;
@@ -111,7 +111,7 @@ class NodeLedger implements Ledger, Holder {
   }
 
   reserve(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Hold | Promise<Hold> {
-    if (this.#closed) throw new SluiceError('gateway_unavailable', 'Sluice is shutting down; send the request again.');
+    if (this.#closed) throw new SluiceError('out_of_service', 'Sluice is shutting down; send the request again.');
     if (this.#journal?.failing) throw unrecordable();
     const now = this.#options.clock.now();
     const monotonic = this.#options.clock.monotonic();

@@ -99,7 +99,7 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
       await tx.insert('workspaces', workspaceRow(other.organisation, other.workspace));
     });
     const refused = hold(node, [soft({ label: 'poisoned \u0000', onOutage: 'refuse' })]);
-    await expect(refused).rejects.toMatchObject({ kind: 'gateway_unavailable' });
+    await expect(refused).rejects.toMatchObject({ kind: 'out_of_service' });
     const tenant = systemTenant(other.organisation, other.workspace);
     const own = [soft({ ownerId: 'policy-2', onOutage: 'refuse' })];
     await end(await node.ledger.reserve(tenant, other.workspace, own), used(70));
@@ -133,8 +133,8 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     state.away = true;
     // 1/256 of the limit was drawn ahead: two more requests.
     const spent = [await hold(node, [strict, soft()]), await hold(node, [strict, soft()])];
-    await expect((async () => hold(node, [strict]))()).rejects.toMatchObject({ kind: 'gateway_unavailable' });
-    await expect((async () => hold(node, [soft(), strict]))()).rejects.toMatchObject({ kind: 'gateway_unavailable' });
+    await expect((async () => hold(node, [strict]))()).rejects.toMatchObject({ kind: 'out_of_service' });
+    await expect((async () => hold(node, [soft(), strict]))()).rejects.toMatchObject({ kind: 'out_of_service' });
     for (const one of spent) await end(one, used(150));
     state.away = false;
     clock.jump(31_000);

@@ -48,7 +48,7 @@ function secondsTo(at: number | null, now: number): number | null {
 
 export function unrecordable(detail?: unknown): SluiceError {
   return new SluiceError(
-    'gateway_unavailable',
+    'out_of_service',
     'Usage cannot be recorded at the moment, and this request has a usage limit.',
     { detail, retryAfter: AWAY_S },
   );
@@ -56,7 +56,7 @@ export function unrecordable(detail?: unknown): SluiceError {
 
 export function unreachable(detail: unknown): SluiceError {
   return new SluiceError(
-    'gateway_unavailable',
+    'out_of_service',
     'The usage limits of this request cannot be read at the moment; try again in a few seconds.',
     { detail, retryAfter: AWAY_S },
   );

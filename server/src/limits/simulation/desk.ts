@@ -25,7 +25,7 @@ export function createSimulationDesk(records: Records): SimulationDesk {
       const own = running.filter((one) => one === organisationId).length;
       if (running.length >= AT_ONCE || own >= EACH) {
         throw new SluiceError(
-          'too_many_requests',
+          'throttled',
           `${own >= EACH ? EACH : AT_ONCE} simulations run on this node already; try again in ${AGAIN_S} seconds.`,
           { retryAfter: AGAIN_S },
         );

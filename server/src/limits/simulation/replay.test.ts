@@ -271,7 +271,7 @@ describe('a simulation', () => {
     const ends: (() => void)[] = [];
     const runs = (organisation: string) =>
       desk.run(organisation, () => new Promise<void>((resolve) => void ends.push(resolve)));
-    const refused = { kind: 'too_many_requests', retryAfter: 5 };
+    const refused = { kind: 'throttled', retryAfter: 5 };
     const first = runs('one');
     const second = desk.run('one', () => Promise.reject(new SluiceError('internal', 'failed')));
     await expect(desk.run('one', async () => 1)).rejects.toMatchObject(refused);

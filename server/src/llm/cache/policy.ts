@@ -40,6 +40,6 @@ function olderForm(x: Exchange): NonNullable<Config['cache']> | undefined {
   const mode = x.request.header('x-gateway-cache');
   if (mode === undefined) return undefined;
   if (mode !== 'simple' && mode !== 'semantic')
-    throw new SluiceError('bad_call', 'x-gateway-cache must be simple or semantic.');
+    throw new SluiceError('malformed_call', 'x-gateway-cache must be simple or semantic.');
   return { mode };
 }

@@ -70,7 +70,7 @@ function soundsLike(body: Buffer): boolean {
   return /[\0-\x08\x0e-\x1f]/.test(head) && !/^\s*["[{]/.test(head);
 }
 
-const REFUSED = { code: 'guardrail_not_enforced' } as const;
+const REFUSED = { reason: 'guardrail_not_enforced' } as const;
 
 /** The refusal of what a guardrail that must read it cannot look at. */
 export function notCovered({ slug, actions }: Guardrail, what: string): SluiceError {

@@ -98,7 +98,7 @@ function named(name: string, place: string, mutator: boolean, { guardrails }: Wo
   const found = guardrails.byName.get(name) ?? guardrails.byName.get(name.toLowerCase());
   if (found === undefined) {
     throw new SluiceError(
-      'bad_call',
+      'malformed_call',
       `The config names the guardrail ${quotedName(name)} in ${place}, which is no active guardrail of this workspace or its organisation with the target llm.`,
     );
   }

@@ -122,7 +122,7 @@ export async function makeBodyApart(
 
 function tooManySettings(): SluiceError {
   const message = `Instructions, tools, metadata and the format of the answer together are larger than ${MAX_SETTINGS} bytes, which is more than is repeated in the events of a stream. Send a smaller request, or one with stream false.`;
-  return new SluiceError('bad_call_too_large', message);
+  return new SluiceError('too_large', message);
 }
 
 /**

@@ -232,9 +232,9 @@ function failureOf(error: unknown): Failure {
     return { of: 'scan', reason, offset, message };
   }
   if (error instanceof SluiceError) {
-    const { kind, message, param, code, status, type, retryAfter, errors, problems } = error;
+    const { kind, message, param, reason, provider, retryAfter, errors, problems } = error;
     const detail = error.detail === undefined ? undefined : String(error.detail);
-    return { of: 'sluice', error: { kind, message, param, code, status, type, retryAfter, errors, problems, detail } };
+    return { of: 'sluice', error: { kind, message, param, reason, provider, retryAfter, errors, problems, detail } };
   }
   return { of: 'other', message: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }

@@ -80,8 +80,8 @@ async function outcome(run: () => unknown): Promise<unknown> {
   } catch (error) {
     if (error instanceof JsonScanError) return { scan: error.reason, offset: error.offset, message: error.message };
     if (!(error instanceof SluiceError)) throw error;
-    const { kind, message, param, code, status, type } = error;
-    return { refused: { kind, message, param, code, status, type } };
+    const { kind, message, param, reason, provider } = error;
+    return { refused: { kind, message, param, reason, provider } };
   }
 }
 
@@ -233,7 +233,7 @@ describe('a client that leaves', () => {
     await expect(second).rejects.toMatchObject({ kind: 'client_closed' });
     expect(posted).toEqual(['scan']);
     await bodies.close();
-    await expect(first).rejects.toMatchObject({ kind: 'gateway_unavailable' });
+    await expect(first).rejects.toMatchObject({ kind: 'out_of_service' });
     x.clientGone = true;
     await expect(scanApart(x, Buffer.from('{}'), [])).rejects.toMatchObject({ kind: 'client_closed' });
   });
@@ -294,7 +294,7 @@ describe('a thread that fails', () => {
     const next = new Promise((resolve) => {
       bodies.run('p', { ...SCAN, job: { ...SCAN.job, wanted: ['a'] } }, resolve);
     });
-    expect(await failed).toMatchObject({ kind: 'gateway_unavailable', status: 503, retryAfter: 1 });
+    expect(await failed).toMatchObject({ kind: 'out_of_service', retryAfter: 1 });
     expect(await next).toBe('again');
     await bodies.close();
   });
@@ -306,7 +306,7 @@ describe('a thread that fails', () => {
     const failed = run(bodies);
     clock.advance(29_999);
     clock.advance(1);
-    expect(await failed).toMatchObject({ kind: 'gateway_unavailable', detail: 'a large body took longer than 30 s' });
+    expect(await failed).toMatchObject({ kind: 'out_of_service', detail: 'a large body took longer than 30 s' });
     await bodies.close();
   });
 
@@ -315,7 +315,7 @@ describe('a thread that fails', () => {
     const bodies = new LargeBodies(systemClock, silentLog, startThread(systemClock, silentLog, path(silent)));
     const all = [run(bodies), run(bodies)];
     await bodies.close();
-    for (const one of await Promise.all(all)) expect(one).toMatchObject({ kind: 'gateway_unavailable' });
+    for (const one of await Promise.all(all)) expect(one).toMatchObject({ kind: 'out_of_service' });
   });
 
   it('does not do what was dropped before its turn', async () => {

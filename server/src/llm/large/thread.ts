@@ -26,7 +26,7 @@ export class LargeBodies implements Closable {
 
   constructor(clock: Clock, log: Log, start: StartThread<Posted, Reply> = startThread(clock, log), limits = LIMITS) {
     const tooMany = () =>
-      new SluiceError('gateway_unavailable', 'Too many large bodies wait to be worked on. Try again shortly.', {
+      new SluiceError('out_of_service', 'Too many large bodies wait to be worked on. Try again shortly.', {
         retryAfter: 1,
       });
     this.#pool = new ThreadPool(start, limits, { endsDropped: false, tooMany });
@@ -34,7 +34,7 @@ export class LargeBodies implements Closable {
 
   /**
    * Does a job for an organisation and gives what drops it. `settle` is called once, unless it is dropped: with the result, the
-   * error that the job threw, or SluiceError('gateway_unavailable') where the thread could not do it.
+   * error that the job threw, or SluiceError('out_of_service') where the thread could not do it.
    */
   run<J extends Job>(
     owner: string,
@@ -54,9 +54,9 @@ export class LargeBodies implements Closable {
 }
 
 function unavailable(cause: Error): SluiceError {
-  if (cause instanceof SluiceError && cause.kind === 'gateway_unavailable') return cause;
+  if (cause instanceof SluiceError && cause.kind === 'out_of_service') return cause;
   const message = 'A body of this request is large, and the thread that works on large bodies failed. Try again.';
-  return new SluiceError('gateway_unavailable', message, { retryAfter: 1, cause, detail: cause.message });
+  return new SluiceError('out_of_service', message, { retryAfter: 1, cause, detail: cause.message });
 }
 
 /** Starts the thread of `worker.ts`. */

@@ -88,7 +88,7 @@ function joined(parts: readonly Buffer[]): Buffer {
 
 function unread(): SluiceError {
   return new SluiceError(
-    'bad_call',
+    'malformed_call',
     'Send one JSON object with content-type: application/json; the account is shared, and the objects that a body names are checked.',
   );
 }

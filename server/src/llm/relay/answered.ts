@@ -1,6 +1,8 @@
 /** How an attempt can end, and the answers that the provider's errors become. */
+
 import { filterUpstreamHeaders } from '../../http/headers.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
+import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
 import { errorObject, type ProviderError, providerErrorBody } from '../../operations/dialects/provider-error.ts';
 import type { Shape } from '../../operations/operation.ts';
 import { SHAPES } from '../../operations/shapes/index.ts';
@@ -27,7 +29,9 @@ export type AttemptResult =
 
 /** Status and code by which lists of statuses know a failed attempt. */
 export function outcomeOf(result: Exclude<AttemptResult, { kind: 'done' }>): [status: number, code: string | null] {
-  return result.kind === 'answered' ? [result.status, result.error.code] : [result.error.status, result.error.code];
+  return result.kind === 'answered'
+    ? [result.status, result.error.code]
+    : [errorStatus(result.error), errorCode(result.error)];
 }
 
 /** Head of the answer to the client: the upstream's headers that may pass, then ours. */

@@ -1,22 +1,13 @@
 /** What fails an answer, or counts as its failure. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
-import type { ProviderError } from '../../operations/dialects/provider-error.ts';
+import { type ProviderError, UNNAMED } from '../../operations/dialects/provider-error.ts';
 import type { Operation } from '../../operations/operation.ts';
-
-/** The error as which a filtered answer counts. */
-export const filtered: ProviderError = {
-  status: 400,
-  message: 'The provider filtered the answer.',
-  type: 'invalid_request_error',
-  param: null,
-  code: 'content_filter',
-};
 
 /** What made a whole answer fail that came with a status of success, as Responses do; null for any other. */
 export function failureIn({ wire }: Operation, body: JsonObject): ProviderError | null {
   if (!wire.hasFailed(body)) return null;
   const told = { response: body };
-  return named(wire.errorIn(told), told) ?? unnamed;
+  return named(wire.errorIn(told), told) ?? UNNAMED;
 }
 
 /** With the provider's own name for it, where the table of errors has none. */
@@ -27,14 +18,6 @@ export function named(error: ProviderError | null, body: JsonObject): ProviderEr
   const own = typeof code === 'string' && code !== '' ? code : type;
   return typeof own === 'string' && own !== '' ? { ...error, code: own } : error;
 }
-
-const unnamed: ProviderError = {
-  status: 502,
-  message: 'The provider failed to answer and did not say why.',
-  type: 'api_error',
-  param: null,
-  code: null,
-};
 
 /**
  * Whether providers say errors of this operation inside an answer with a status of success: those that must hold what was

@@ -40,7 +40,7 @@ it('answers that are kept to be judged are counted with all bodies, and one too 
   one.relay.onData(Buffer.alloc(600 * KB, 32));
   expect(bodies.held).toBe(600 * KB);
   two.relay.onData(Buffer.alloc(600 * KB, 32));
-  expect(two.said()).toMatchObject({ kind: 'failed', error: { kind: 'hooks_failed' } });
+  expect(two.said()).toMatchObject({ kind: 'failed', error: { kind: 'guardrail_denied' } });
   expect(two.x.guard?.after).toMatchObject([{ verdict: false, checks: [{ error: { name: 'NotJudged' } }] }]);
   one.relay.onError({ kind: 'upstream_cut' } as never);
   expect(bodies.held).toBe(0);
@@ -51,7 +51,7 @@ it('answers that are kept to be converted are counted, and one too many is told 
   const [one, two] = [answering(bodies, { converts: true }), answering(bodies, { converts: true })];
   one.relay.onData(Buffer.alloc(600 * KB, 32));
   two.relay.onData(Buffer.alloc(600 * KB, 32));
-  expect(two.said()).toMatchObject({ kind: 'failed', error: { kind: 'gateway_unavailable', retryAfter: 1 } });
+  expect(two.said()).toMatchObject({ kind: 'failed', error: { kind: 'out_of_service', retryAfter: 1 } });
   expect([one.said(), bodies.held]).toEqual([null, 600 * KB]);
 });
 

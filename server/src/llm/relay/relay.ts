@@ -244,7 +244,7 @@ export class Relay implements WireHandler {
     this.#pendingBytes += chunk.length;
     if (this.#mode === 'json' && this.#pendingBytes <= limit && !this.#holds()) {
       const message = 'Too many large answers are under way; try again shortly.';
-      this.#fail(new SluiceError('gateway_unavailable', message, { retryAfter: 1 }));
+      this.#fail(new SluiceError('out_of_service', message, { retryAfter: 1 }));
     } else if (this.#pendingBytes <= limit) {
       if (this.#json === null) this.#pending.push(chunk);
       else this.#json.add(chunk);

@@ -1,5 +1,7 @@
 /** What a config says of attempts and their streams, compiled: how long they may take, and what follows a break. */
+
 import type { WireTimeouts } from '../../http/upstream.ts';
+import { OPENAI_ERRORS } from '../../operations/dialects/openai-errors.ts';
 import type { Config } from '../../resources/configs/schema.ts';
 import type { Retry } from '../target.ts';
 
@@ -87,7 +89,11 @@ export function compileBreak(stream: Config['stream']): BreakRules | null {
 }
 
 /** Codes of the limits that are not the request's own: they are also what a gateway calls 504. */
-const LIMITS: ReadonlySet<string | null> = new Set(['connect_timeout', 'first_token_timeout', 'upstream_idle_timeout']);
+const LIMITS: ReadonlySet<string | null> = new Set([
+  'connect_timeout',
+  'first_token_timeout',
+  OPENAI_ERRORS.upstream_silent.code,
+]);
 
 /** Whether a list of statuses names a failed attempt: by its status, and timeouts within it by 504 too. */
 export function namesStatus(codes: ReadonlySet<number>, status: number, code: string | null): boolean {

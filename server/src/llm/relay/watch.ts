@@ -3,17 +3,18 @@
  * may be shown. While another attempt may follow, nothing is shown before the first content, or before as much of it as the
  * config holds back; an attempt that fails until then has not been seen by anybody.
  */
+
 import { type Deadline, deadlinesOf } from '../../kernel/deadlines.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
-import type { ProviderError } from '../../operations/dialects/provider-error.ts';
+import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
+import { FILTERED, type ProviderError } from '../../operations/dialects/provider-error.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
-import { filtered } from './content.ts';
 import { EVENT_WEIGHT, isSilent, piecesOf } from './look.ts';
 import { type BreakRules, isFollowed } from './rules.ts';
 import type { Times } from './times.ts';
@@ -121,10 +122,10 @@ export class StreamWatch {
       this.#note(body);
     }
     if (this.#filtered && followed)
-      return isFollowed(this.#x.attempt, filtered.status, filtered.code) ? filtered : null;
+      return isFollowed(this.#x.attempt, FILTERED.status, FILTERED.code) ? FILTERED : null;
     if (failed || (this.#known && !this.#content && !this.#told)) {
       const error = new SluiceError('upstream_invalid', 'The provider ended the stream without an answer.');
-      return !failed || isFollowed(this.#x.attempt, error.status, error.code) ? error : null;
+      return !failed || isFollowed(this.#x.attempt, errorStatus(error), errorCode(error)) ? error : null;
     }
     return null;
   }
@@ -137,9 +138,7 @@ export class StreamWatch {
       if (error === null || !isFollowed(this.#x.attempt, error.status, error.code)) continue;
       const { message, status, type, code } = error;
       return new SluiceError('provider_error', withoutSecrets(message, this.#target.sent), {
-        status,
-        type,
-        ...(code === null ? {} : { code }),
+        provider: { status, type, code },
       });
     }
     return null;
@@ -197,7 +196,7 @@ export class StreamWatch {
     else
       this.#expire(
         new SluiceError('timeout', `The provider's stream had no content within ${firstTokenMs} ms.`, {
-          code: 'first_token_timeout',
+          reason: 'first_token_timeout',
         }),
       );
   };
@@ -205,15 +204,13 @@ export class StreamWatch {
 
 /** A stream that was begun and then said nothing for `ms`. */
 export function silent(ms: number, shown: boolean): SluiceError {
-  return new SluiceError('upstream_idle', `The provider's answer stopped for ${ms} ms before it was complete.`, {
-    // Nobody has seen a status yet: it is that of every limit on time.
-    ...(shown ? {} : { status: 408 }),
-  });
+  const kind = shown ? 'upstream_idle' : 'upstream_silent';
+  return new SluiceError(kind, `The provider's answer stopped for ${ms} ms before it was complete.`);
 }
 
 /** What failed the call, as it stands to the answer. */
 export function asSeen(x: Exchange, { limits }: Target, error: SluiceError): SluiceError {
-  if (error.kind === 'upstream_idle')
+  if (error.kind === 'upstream_idle' || error.kind === 'upstream_silent')
     return silent((x.attempt.stream ? limits.stream : limits.whole).idleMs, x.outcome.headSent);
   if (!x.outcome.headSent || error.kind !== 'upstream_unreachable') return error;
   return new SluiceError('upstream_cut', 'The provider cut the connection before the answer was complete.', {

@@ -1,14 +1,16 @@
 /** What is wrong with an answer in one piece that began as a success. */
+
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact, parseJson, UnreadJsonError } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
-import type { ProviderError } from '../../operations/dialects/provider-error.ts';
+import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
+import { FILTERED, type ProviderError } from '../../operations/dialects/provider-error.ts';
 import type { Operation } from '../../operations/operation.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
-import { failureIn, filtered, named } from './content.ts';
+import { failureIn, named } from './content.ts';
 import { parsed } from './look.ts';
 import { isFollowed } from './rules.ts';
 
@@ -38,11 +40,11 @@ export function flawsOf(operation: Operation, body: JsonObject): Flaws {
 export function unfit(x: Exchange, flaws: Flaws): ProviderError | SluiceError | null {
   if (flaws.missing !== null) {
     const error = new SluiceError('upstream_invalid', `The provider's answer has no "${flaws.missing}".`);
-    if (isFollowed(x.attempt, error.status, error.code)) return error;
+    if (isFollowed(x.attempt, errorStatus(error), errorCode(error))) return error;
   }
   const { failure } = flaws;
   if (failure !== null) return isFollowed(x.attempt, failure.status, failure.code) ? failure : null;
-  return flaws.filtered && isFollowed(x.attempt, filtered.status, filtered.code) ? filtered : null;
+  return flaws.filtered && isFollowed(x.attempt, FILTERED.status, FILTERED.code) ? FILTERED : null;
 }
 
 /** The answer goes to the caller as it came, and the provider failed: so says the record. `null`: it did not say why. */

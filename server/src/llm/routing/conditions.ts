@@ -147,7 +147,7 @@ function matches(operand: unknown): Test {
     searched.work += size * text.length;
     if (searched.work > MAX_WORK) {
       throw new SluiceError(
-        'bad_call',
+        'malformed_call',
         'The conditions of the config search too long in this request; use fewer or smaller $regex, or send shorter values.',
       );
     }

@@ -177,7 +177,7 @@ function goesOn(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> |
   if (result.kind === 'failed') {
     const { kind } = result.error;
     // Told as an answer, a refusal is one.
-    if (kind === 'client_closed' || (kind === 'hooks_failed' && x.guard?.soft === true)) return false;
+    if (kind === 'client_closed' || (kind === 'guardrail_denied' && x.guard?.soft === true)) return false;
   }
   return asksForNext(codes, ...outcomeOf(result));
 }
@@ -255,7 +255,7 @@ function selected(x: Exchange, node: ConditionalNode): RouteNode {
   const found = node.targets.find((target) => target.name === name);
   if (found === undefined) {
     throw new SluiceError(
-      'gateway_failure',
+      'unexpected',
       `The config routes to the target ${JSON.stringify(name)}, which it does not have.`,
     );
   }

@@ -80,7 +80,10 @@ function checkIds(params: Readonly<Record<string, string>>): void {
     for (const form of [id, text]) {
       const dots = form.split('/').some((part) => part === '.' || part === '..');
       if (dots || form.includes('\\') || hasControls(form)) {
-        throw new SluiceError('bad_call', 'The id in the path must not contain dot segments or control characters.');
+        throw new SluiceError(
+          'malformed_call',
+          'The id in the path must not contain dot segments or control characters.',
+        );
       }
     }
   }
@@ -89,7 +92,7 @@ function checkIds(params: Readonly<Record<string, string>>): void {
 function openUpload(x: Exchange): Readable | null {
   if (x.request.operation.body !== 'stream') return null;
   if (contentType(x.request.header('content-type')) !== 'multipart/form-data') {
-    throw new SluiceError('bad_call', 'Send content-type: multipart/form-data with a boundary.');
+    throw new SluiceError('malformed_call', 'Send content-type: multipart/form-data with a boundary.');
   }
   return uploadBody(x.request.incoming, {
     clock: x.services.clock,

@@ -36,12 +36,12 @@ export function readRequestBody(x: Exchange): void | Promise<void> {
   const type = contentType(x.request.header('content-type'));
   if (operation.body === 'json' && type !== 'application/json') {
     throw new SluiceError(
-      'bad_call',
+      'malformed_call',
       `Send content-type: application/json; got ${JSON.stringify(x.request.header('content-type')?.slice(0, 100) ?? '')}.`,
     );
   }
   if (operation.body === 'multipart' && type !== 'multipart/form-data' && !type.startsWith('audio/')) {
-    throw new SluiceError('bad_call', 'Send content-type: multipart/form-data with a boundary.');
+    throw new SluiceError('malformed_call', 'Send content-type: multipart/form-data with a boundary.');
   }
   // The console's own page has read its body already.
   if (x.attempt.body.length > 0) return scanBody(x);
@@ -66,11 +66,11 @@ function scan(x: Exchange, type: string): void | Promise<void> {
   } = x;
   if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) return scanBody(x);
   if (operation.body === 'optional') {
-    if (body.length > 0) throw new SluiceError('bad_call', 'Send no body, or content-type: application/json.');
+    if (body.length > 0) throw new SluiceError('malformed_call', 'Send no body, or content-type: application/json.');
   } else if (type === 'multipart/form-data') scanForm(x);
   else if (operation.family === 'proxy' && type === '' && body.length > 0) {
     throw new SluiceError(
-      'bad_call',
+      'malformed_call',
       'Send a content-type header with the body, such as content-type: application/json.',
     );
   }
@@ -110,7 +110,7 @@ function refuseScan(x: Exchange, error: unknown): void {
   if (!(error instanceof JsonScanError)) throw error;
   // A passed-through body need not be an object; it only has to be left alone.
   if (x.request.operation.family === 'proxy' && error.reason === 'not_object') return;
-  throw new SluiceError('bad_call', `${error.message}. Send one JSON object.`);
+  throw new SluiceError('malformed_call', `${error.message}. Send one JSON object.`);
 }
 
 function takeScan(x: Exchange, found: ScanResult): void {

@@ -144,7 +144,7 @@ function keepPlan(snapshot: WorkspaceSnapshot, key: string | null, made: Plan): 
 function refuseUnrecorded({ request: { dryRun }, services }: Exchange): void {
   if (dryRun || services.unrecorded === 'serve') return;
   throw new SluiceError(
-    'gateway_unavailable',
+    'out_of_service',
     'Sluice cannot write request records at the moment, so it takes no new requests. Try again in a few seconds.',
     { retryAfter: UNRECORDED_S, detail: 'the journal cannot be written; see spool in GET /v1/operator/health' },
   );
@@ -163,9 +163,9 @@ function storedConfig(snapshot: WorkspaceSnapshot, reference: string, ofKey: boo
     const remedy = ofKey
       ? 'it is the default of your API key: change defaults.config_id of the key'
       : 'send the slug of a saved config (pc-…) or a JSON object';
-    throw new SluiceError('bad_call', `No config ${quotedName(reference)} exists in this workspace; ${remedy}.`);
+    throw new SluiceError('malformed_call', `No config ${quotedName(reference)} exists in this workspace; ${remedy}.`);
   }
-  if (found.broken !== null) throw new SluiceError('gateway_unavailable', found.broken);
+  if (found.broken !== null) throw new SluiceError('out_of_service', found.broken);
   return found;
 }
 
@@ -175,7 +175,7 @@ function inlineConfig(x: Exchange, text: string): Config {
     value = parseJson(text);
   } catch {
     throw new SluiceError(
-      'bad_call',
+      'malformed_call',
       'x-gateway-config is not valid JSON; send the slug of a saved config or a JSON object.',
     );
   }
@@ -186,7 +186,7 @@ function inlineConfig(x: Exchange, text: string): Config {
     const [first, ...more] = issues;
     const fault = `${first?.path || 'it'} ${first?.message}`;
     const others = more.length === 0 ? '' : '; see errors for the others';
-    throw new SluiceError('bad_call', `x-gateway-config is not a valid config: ${fault}${others}.`, {
+    throw new SluiceError('malformed_call', `x-gateway-config is not a valid config: ${fault}${others}.`, {
       errors: issues.map((issue) => `path: ${issue.path}, message: ${issue.message}`),
     });
   }

@@ -1,6 +1,8 @@
 /** Tries the targets of a config until one gives the answer, each with its own limits, guardrails and retries. */
-import { SluiceError } from '../../kernel/errors.ts';
+
+import { type ErrorKind, SluiceError } from '../../kernel/errors.ts';
 import { LimitRefused } from '../../limits/refused.ts';
+import { errorStatus, recordedAs } from '../../operations/dialects/errors.ts';
 import { prepare, setAside } from '../attempt.ts';
 import { causeOfError, rounded } from '../attempt-cause.ts';
 import { answerDryRun } from '../dry-run.ts';
@@ -160,7 +162,7 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
       target: leaf.path,
       provider: x.attempt.target?.provider.id ?? leaf.config.provider ?? '',
       status: null,
-      error: error.code ?? error.kind,
+      error: recordedAs(error),
       cause: causeOfError(error),
       began_ms: rounded(began - x.request.started),
       duration_ms: rounded(x.services.clock.monotonic() - began),
@@ -184,11 +186,13 @@ async function lookInto(x: Exchange, walk: Walk, plan: RoutePlan): Promise<void>
 
 const NOBODY = () => {};
 
+const LATE: ReadonlySet<ErrorKind> = new Set(['timeout', 'upstream_idle', 'upstream_silent']);
+
 /** A call as a breaker sees it: what guardrails say of an answer is not the provider's failure. */
 function outcomeFor(result: AttemptResult, given: number): CallResult {
   if (result.kind !== 'failed') return { status: result.kind === 'done' ? given : result.status, late: false };
-  const { kind, status } = result.error;
-  return { status: kind === 'hooks_failed' ? 200 : status, late: kind === 'timeout' || kind === 'upstream_idle' };
+  const { kind } = result.error;
+  return { status: kind === 'guardrail_denied' ? 200 : errorStatus(result.error), late: LATE.has(kind) };
 }
 
 /** A target that cannot go on with what was shown changes nothing: what broke the stream is still what there is to tell. */

@@ -1,4 +1,4 @@
-import { SluiceError } from '../../kernel/errors.ts';
+import { type ErrorReason, SluiceError } from '../../kernel/errors.ts';
 import type { Exchange } from '../exchange.ts';
 import { REDIRECTING_HEADERS } from '../provider-headers.ts';
 import { isManaged } from './objects.ts';
@@ -12,8 +12,8 @@ export function savedOnly(x: Exchange): void {
 function refuseInline(x: Exchange): void {
   const config = x.request.header('x-gateway-config');
   const provider = x.request.header('x-gateway-provider');
-  const blocked = (code: string, field: string, message: string): never => {
-    throw new SluiceError('inline_blocked', message, { code, param: field });
+  const blocked = (reason: ErrorReason, field: string, message: string): never => {
+    throw new SluiceError('inline_blocked', message, { reason, param: field });
   };
   if (config?.trimStart().startsWith('{')) {
     blocked(

@@ -112,8 +112,12 @@ class Gathered {
 /** A Responses answer as a chat completion. */
 export function responsesAnswerToChat(body: JsonObject, context: ConvertContext, target: ConvertTarget): JsonObject {
   if (body.status === 'failed') {
-    const { message, ...options } = failureOf(asObject(body.error));
-    throw new SluiceError('provider_error', message, { ...options, code: options.code ?? 'model_error' });
+    const { message, param, status, type, code } = failureOf(asObject(body.error));
+    throw new SluiceError('provider_error', message, {
+      param,
+      provider: { status, type, code },
+      reason: 'model_error',
+    });
   }
   if (!Array.isArray(body.output)) throw invalidAnswer('The provider answered without output.');
   const all = new Gathered();

@@ -213,7 +213,7 @@ describe('chat completion to Messages answer', () => {
     for (const text of ['{"a":', '[1]', '"x"']) {
       const tool_calls = [{ id: 'c', type: 'function', function: { name: 'f', arguments: text } }];
       expect(() => toMessages(completion({ tool_calls }))).toThrow(
-        expect.objectContaining({ kind: 'upstream_invalid', code: 'model_error' }),
+        expect.objectContaining({ kind: 'upstream_invalid', reason: 'model_error' }),
       );
     }
   });

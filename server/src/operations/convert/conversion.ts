@@ -80,12 +80,7 @@ export function underNames<T>(convert: Conversion, body: JsonObject, run: () => 
     const [field = ''] = error.param.split(/[.[]/, 1);
     const name = convert.nameOf?.(field, body) ?? null;
     if (name === null) throw error;
-    const { kind, message, param, code, detail } = error;
-    throw new SluiceError(kind, message.replace(`"${param}"`, `"${name}"`), {
-      param: name,
-      detail,
-      ...(code === null ? null : { code }),
-    });
+    throw error.reworded(error.message.replace(`"${error.param}"`, `"${name}"`), { param: name });
   }
 }
 

@@ -18,7 +18,7 @@ export function invalid(param: string, message: string): never {
 
 /** 502 for an upstream answer that cannot be read. */
 export function invalidAnswer(message: string): SluiceError {
-  return new SluiceError('upstream_invalid', message, { code: 'model_error' });
+  return new SluiceError('upstream_invalid', message, { reason: 'model_error' });
 }
 
 /**

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ERRORS, type ErrorKind, SluiceError } from '../../kernel/errors.ts';
+import { ERROR_KINDS, SluiceError } from '../../kernel/errors.ts';
 import type { Dialect } from '../operation.ts';
 import { errorBody } from './errors.ts';
 import { embeddedError, providerErrorBody, readProviderError } from './provider-error.ts';
@@ -18,7 +18,9 @@ describe('errorBody', () => {
   });
 
   it('answers calls it cannot understand with status failure, the list of errors and the error object', () => {
-    const error = new SluiceError('bad_call', 'The config is not valid.', { errors: ['path: retry, message: no'] });
+    const error = new SluiceError('malformed_call', 'The config is not valid.', {
+      errors: ['path: retry, message: no'],
+    });
     expect(json(errorBody(error, 'openai').body)).toEqual({
       status: 'failure',
       error: { message: 'The config is not valid.', type: 'invalid_request_error', param: null, code: null },
@@ -27,18 +29,18 @@ describe('errorBody', () => {
     });
   });
 
-  it.each(Object.keys(ERRORS) as ErrorKind[])(
-    '%s carries its message where each official client looks for it',
-    (kind) => {
-      for (const dialect of ['openai', 'responses', 'anthropic'] as const)
-        expect(json(errorBody(new SluiceError(kind, 'No.'), dialect).body)).toMatchObject({
-          error: { message: 'No.' },
-        });
-    },
-  );
+  it.each(ERROR_KINDS)('%s carries its message where each official client looks for it', (kind) => {
+    for (const dialect of ['openai', 'responses', 'anthropic'] as const)
+      expect(json(errorBody(new SluiceError(kind, 'No.'), dialect).body)).toMatchObject({
+        error: { message: 'No.' },
+      });
+  });
 
   it('names code and field of a saved-only refusal', () => {
-    const error = new SluiceError('inline_blocked', 'Save it first.', { code: 'inline_config_blocked', param: 'x-y' });
+    const error = new SluiceError('inline_blocked', 'Save it first.', {
+      reason: 'inline_config_blocked',
+      param: 'x-y',
+    });
     expect(json(errorBody(error, 'openai').body)).toEqual({
       status: 'failure',
       error: { code: 'inline_config_blocked', message: 'Save it first.', field: 'x-y' },
@@ -56,7 +58,7 @@ describe('errorBody', () => {
   });
 
   it('marks every shape as an error for Anthropic callers and keeps the documented keys', () => {
-    for (const kind of ['unauthenticated', 'bad_call', 'inline_blocked', 'usage_limit_exceeded'] as const) {
+    for (const kind of ['unauthenticated', 'malformed_call', 'inline_blocked', 'usage_limit_exceeded'] as const) {
       const error = new SluiceError(kind, 'No.');
       const { error: _, ...plain } = json(errorBody(error, 'openai').body) as { error: object };
       const marked = json(errorBody(error, 'anthropic').body) as { error: { message: string } };
@@ -66,7 +68,7 @@ describe('errorBody', () => {
   });
 
   it('adds documented extra keys', () => {
-    const { body } = errorBody(new SluiceError('hooks_failed', 'Denied.'), 'openai', { hook_results: {} });
+    const { body } = errorBody(new SluiceError('guardrail_denied', 'Denied.'), 'openai', { hook_results: {} });
     expect(json(body)).toMatchObject({ hook_results: {}, error: { type: 'hooks_failed' } });
   });
 

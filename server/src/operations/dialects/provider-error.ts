@@ -1,3 +1,4 @@
+import type { ProviderSaid } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import type { Dialect } from '../operation.ts';
@@ -58,6 +59,36 @@ function snakeCase(code: JsonValue | undefined): string | null {
     .replace(/([a-z0-9])([A-Z])/g, '$1_$2')
     .replace(/[^A-Za-z0-9]+/g, '_')
     .toLowerCase();
+}
+
+/** What a provider would say, where Sluice finds it in its stead. */
+export const IN_ITS_STEAD = {
+  filtered: { status: 400, type: 'invalid_request_error', code: 'content_filter' },
+  unauthenticated: { status: 401, type: 'authentication_error', code: 'invalid_api_key' },
+  forbidden: { status: 403, type: 'permission_error', code: null },
+  missing: { status: 404, type: 'not_found_error', code: null },
+  conflict: { status: 409, type: 'conflict_error', code: null },
+  busy: { status: 429, type: 'api_error', code: null },
+  failed: { status: 502, type: 'api_error', code: null },
+} as const satisfies Readonly<Record<string, ProviderSaid>>;
+
+/** The error as which an answer counts that its provider filtered. */
+export const FILTERED: ProviderError = {
+  ...IN_ITS_STEAD.filtered,
+  message: 'The provider filtered the answer.',
+  param: null,
+};
+
+/** A provider said that it failed, and nothing more. */
+export const UNNAMED: ProviderError = {
+  ...IN_ITS_STEAD.failed,
+  message: 'The provider failed to answer and did not say why.',
+  param: null,
+};
+
+/** Whether a provider refused the credential. AWS answers 403 where a session is over. */
+export function refusesCredential(status: number, { type }: ProviderError): boolean {
+  return status === 401 || type === IN_ITS_STEAD.unauthenticated.type;
 }
 
 interface Found {

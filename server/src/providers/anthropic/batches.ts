@@ -2,10 +2,12 @@
  * Message batches. A batch is created by one request that holds all lines, from no file; chat lines are
  * converted as single calls are. Nothing upstream remembers what the caller's file or endpoint was.
  */
+
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, quoted, without } from '../../operations/convert/fields.ts';
+import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
 import { anthropicErrorStatus } from '../../operations/dialects/provider-error.ts';
 import type { Batch, BatchRequest, BatchStatus } from '../../operations/training.ts';
 import {
@@ -135,10 +137,7 @@ function batchOf(body: JsonObject): Batch {
 /** The error of a line with the line's number, which is what the caller can look up. */
 function atLine(number: number, error: unknown): unknown {
   if (!(error instanceof SluiceError)) return error;
-  return new SluiceError(error.kind, `Line ${number} of the batch file: ${error.message}`, {
-    param: error.param,
-    ...(error.code === null ? null : { code: error.code }),
-  });
+  return error.reworded(`Line ${number} of the batch file: ${error.message}`);
 }
 
 const tooLarge = (what: string): SluiceError =>
@@ -157,7 +156,7 @@ function resultOf(provider: Provider, batch: Batch, line: JsonObject, now: () =>
       return { ...base, response: { status_code: 200, request_id: null, body }, error: null };
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
-      return { ...base, response: null, error: { code: error.code, message: error.message } };
+      return { ...base, response: null, error: { code: errorCode(error), message: error.message } };
     }
   }
   if (result.type === 'errored') {
@@ -284,7 +283,7 @@ export function batchesOf(provider: () => Provider, headers: (context: AdapterCo
         const { data, has_more: more } = await sentObject(context, jsonRequest('GET', url, headers(context)));
         return { data: asArray(data).filter(isObject).map(batchOf), has_more: more === true };
       } catch (error) {
-        if (page.after !== null && error instanceof SluiceError && error.status === 404) throw unknownAfter();
+        if (page.after !== null && error instanceof SluiceError && errorStatus(error) === 404) throw unknownAfter();
         throw error;
       }
     },

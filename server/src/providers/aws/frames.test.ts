@@ -48,14 +48,12 @@ describe('AwsFrames', () => {
       awsEvent('messageStop', { stopReason: 'end_turn' }),
     ]);
     expect(out).toHaveLength(1);
-    // A failure of the provider has no code of its own: that of its kind stands in.
-    expect(frames.broken).toMatchObject({ kind: 'provider_error', status, message });
-    expect(frames.broken?.code ?? null).toBe(code);
+    expect(frames.broken).toMatchObject({ kind: 'provider_error', provider: { status, code }, message });
   });
 
   it('ends with a fault of the service as an error with its message', () => {
     const { frames } = events([awsFault('InternalError', 'An internal server error occurred')]);
-    expect(frames.broken).toMatchObject({ status: 502, message: 'An internal server error occurred' });
+    expect(frames.broken).toMatchObject({ provider: { status: 502 }, message: 'An internal server error occurred' });
   });
 
   it('ends with an error where bytes cannot be read, after the events before them', () => {

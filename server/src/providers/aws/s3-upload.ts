@@ -6,6 +6,7 @@
 import type { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { escapeXml, textOfChild } from '../../kernel/xml.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
 import type { AdapterContext } from '../training.ts';
 import { awsErrorName } from './errors.ts';
 import { type S3Call, s3Failure, s3Send, s3Sent, s3Xml } from './s3.ts';
@@ -161,7 +162,9 @@ async function sendParts(
         number++;
         part.began();
         if (number > MAX_PARTS) {
-          throw new SluiceError('too_large', 'The file is larger than the largest object S3 holds.', { param: 'file' });
+          throw new SluiceError('file_too_large', 'The file is larger than the largest object S3 holds.', {
+            param: 'file',
+          });
         }
         total += body.length;
         const sending: Promise<void> = send(body, number).then(
@@ -217,13 +220,13 @@ async function aborted(context: AdapterContext, place: S3Place, id: string, erro
     return error;
   } catch (problem) {
     const base = error instanceof SluiceError ? error : null;
-    return new SluiceError(base?.kind ?? 'upstream_invalid', base?.message ?? 'The upload to S3 failed.', {
-      param: base?.param ?? null,
-      cause: error,
-      detail: { openUpload: id, bucket: place.bucket, key: place.key, abort: String(problem), before: base?.detail },
-      ...(base === null ? null : { status: base.status, type: base.type }),
-      ...(base?.code == null ? null : { code: base.code }),
-    });
+    return (base ?? new SluiceError('upstream_invalid', 'The upload to S3 failed.')).reworded(
+      base?.message ?? 'The upload to S3 failed.',
+      {
+        cause: error,
+        detail: { openUpload: id, bucket: place.bucket, key: place.key, abort: String(problem), before: base?.detail },
+      },
+    );
   }
 }
 
@@ -233,7 +236,8 @@ export async function s3Abort(context: AdapterContext, place: S3Place, id: strin
     const answer = await patient(context, { method: 'DELETE', place, query: { uploadId: id }, cleanup: true });
     answer.stream.destroy();
   } catch (error) {
-    if (awsErrorName(error) !== 'NoSuchUpload' && !(error instanceof SluiceError && error.status === 404)) throw error;
+    if (awsErrorName(error) !== 'NoSuchUpload' && !(error instanceof SluiceError && errorStatus(error) === 404))
+      throw error;
   }
 }
 

@@ -44,7 +44,7 @@ function placeOf(credentials: Credentials): Place | null {
   const url = URL.parse(text);
   if (url === null || url.search !== '' || url.hash !== '') {
     throw new SluiceError(
-      'bad_call',
+      'malformed_call',
       'azure_foundry_url must be an address without a query, such as https://my-resource.services.ai.azure.com/models.',
       { param: 'azure_foundry_url' },
     );
@@ -70,7 +70,7 @@ function endpointOf(credentials: Credentials): Place | null {
   const type = textSetting(credentials, 'azure_deployment_type') ?? 'serverless';
   if (name === undefined) return null;
   const region = textSetting(credentials, 'azure_region') ?? '';
-  const wrong = (param: string, message: string) => new SluiceError('bad_call', message, { param });
+  const wrong = (param: string, message: string) => new SluiceError('malformed_call', message, { param });
   if (!ENDPOINT.test(name)) {
     throw wrong('azure_endpoint_name', 'azure_endpoint_name must be the name alone: letters, digits and hyphens.');
   }
@@ -105,7 +105,7 @@ function inferencePath(operation: OperationId): Binding['path'] {
     if (api === 'managed') return plain(context);
     const version = textSetting(context.credentials, 'azure_api_version') ?? VERSION;
     if (!VERSION_FORM.test(version)) {
-      throw new SluiceError('bad_call', 'azure_api_version must be a version such as 2024-05-01-preview.', {
+      throw new SluiceError('malformed_call', 'azure_api_version must be a version such as 2024-05-01-preview.', {
         param: 'azure_api_version',
       });
     }
@@ -172,7 +172,7 @@ function authorizeManaged(headers: string[], context: CallContext): void {
   const deployment = textSetting(context.credentials, 'azure_deployment_name');
   if (deployment === undefined) return;
   if (!headerValue.safeParse(deployment).success) {
-    throw new SluiceError('bad_call', 'azure_deployment_name must be the name of a deployment.', {
+    throw new SluiceError('malformed_call', 'azure_deployment_name must be the name of a deployment.', {
       param: 'azure_deployment_name',
     });
   }
@@ -191,7 +191,7 @@ const EXTRAS: ReadonlySet<string> = new Set(['pass-through', 'drop', 'error']);
 function extras({ credentials }: CallContext): string {
   const given = textSetting(credentials, 'azure_extra_params') ?? 'pass-through';
   if (EXTRAS.has(given)) return given;
-  throw new SluiceError('bad_call', 'azure_extra_params must be pass-through, drop or error.', {
+  throw new SluiceError('malformed_call', 'azure_extra_params must be pass-through, drop or error.', {
     param: 'azure_extra_params',
   });
 }

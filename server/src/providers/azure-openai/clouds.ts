@@ -29,7 +29,9 @@ export function cloudOf(credentials: Credentials): AzureCloud {
   if (named !== undefined) {
     const cloud = CLOUDS.get(named);
     if (cloud !== undefined) return cloud;
-    throw new SluiceError('bad_call', 'azure_cloud must be public, government or china.', { param: 'azure_cloud' });
+    throw new SluiceError('malformed_call', 'azure_cloud must be public, government or china.', {
+      param: 'azure_cloud',
+    });
   }
   const host = URL.parse(textSetting(credentials, 'azure_foundry_url') ?? '')?.hostname ?? '';
   return [GOVERNMENT, CHINA].find(({ suffix }) => host.endsWith(`.${suffix}`)) ?? PUBLIC;

@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
+import { IN_ITS_STEAD } from '../../operations/dialects/provider-error.ts';
 import { ambientFor, type CloudHosts } from '../ambient.ts';
 import type { CallContext, Credentials, Signer } from '../provider.ts';
 import { textSetting } from '../settings.ts';
@@ -80,7 +81,7 @@ function keyHeaders(context: AccessContext): string[] {
 
 const missingKey = () =>
   new SluiceError(
-    'bad_call',
+    'malformed_call',
     'Azure OpenAI needs the API key of the resource; send it, or use an account that has one.',
   );
 
@@ -95,7 +96,7 @@ function accessToken(mode: string, context: AccessContext, audience: Audience): 
     case 'managed':
       return managedToken(context, audience);
     default:
-      throw new SluiceError('bad_call', `azure_auth_mode must be one of ${AUTH_MODES.join(', ')}.`, {
+      throw new SluiceError('malformed_call', `azure_auth_mode must be one of ${AUTH_MODES.join(', ')}.`, {
         param: 'azure_auth_mode',
       });
   }
@@ -105,14 +106,14 @@ function accessToken(mode: string, context: AccessContext, audience: Audience): 
 function scopeOf({ credentials }: AccessContext, audience: Audience): string {
   const scope = textSetting(credentials, 'azure_entra_scope') ?? `${audienceOf(credentials, audience)}/.default`;
   if (SCOPE.test(scope)) return scope;
-  throw new SluiceError('bad_call', 'azure_entra_scope must be a scope such as https://ai.azure.com/.default.', {
+  throw new SluiceError('malformed_call', 'azure_entra_scope must be a scope such as https://ai.azure.com/.default.', {
     param: 'azure_entra_scope',
   });
 }
 
 function required(context: AccessContext, name: string): string {
   const value = textSetting(context.credentials, name);
-  if (value === undefined) throw new SluiceError('bad_call', `The Azure account lacks ${name}.`, { param: name });
+  if (value === undefined) throw new SluiceError('malformed_call', `The Azure account lacks ${name}.`, { param: name });
   return value;
 }
 
@@ -125,7 +126,7 @@ function tokenUrl({ credentials }: AccessContext, tenant: string, param: string)
     const url = new URL(`/${tenant}/oauth2/v2.0/token`, authority);
     if (url.origin === authority && url.pathname === `/${tenant}/oauth2/v2.0/token`) return url;
   }
-  throw new SluiceError('bad_call', `${param} must be the id or the domain of a tenant.`, { param });
+  throw new SluiceError('malformed_call', `${param} must be the id or the domain of a tenant.`, { param });
 }
 
 function entraToken(context: AccessContext, secret: string, scope: string): Promise<string> {
@@ -197,7 +198,7 @@ function managedToken(context: AccessContext, audience: Audience): Promise<strin
 
 function unavailable(what: string, instead: string): SluiceError {
   return new SluiceError(
-    'gateway_unavailable',
+    'out_of_service',
     `The Azure account signs in with ${what}; ${instead}, or use an API key or azure_auth_mode entra.`,
     { param: 'azure_auth_mode' },
   );
@@ -249,8 +250,12 @@ async function token(context: AccessContext, request: AdapterRequest): Promise<T
     refused
       ? `Azure refused to sign the account in (${said}); check its tenant, client and secret.`
       : `Azure could not sign the account in (status ${answer.status}, ${said}).`,
-    refused
-      ? { status: 401, type: 'authentication_error', code: 'invalid_api_key' }
-      : { status: answer.status === 429 ? 429 : 502 },
+    {
+      provider: refused
+        ? IN_ITS_STEAD.unauthenticated
+        : answer.status === 429
+          ? IN_ITS_STEAD.busy
+          : IN_ITS_STEAD.failed,
+    },
   );
 }

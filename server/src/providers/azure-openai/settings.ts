@@ -87,7 +87,7 @@ export function surfaceOf(credentials: Credentials): Surface {
   if (version === undefined || version === 'v1') return { dated: false, version: null };
   if (!API_VERSION.test(version)) {
     throw new SluiceError(
-      'bad_call',
+      'malformed_call',
       'azure_api_version must be v1, preview or a date such as 2025-04-01-preview; correct the account or the header x-gateway-azure-api-version.',
       { param: 'azure_api_version' },
     );
@@ -108,7 +108,7 @@ export function azureBase(credentials: Credentials): string | null {
   const url = RESOURCE_NAME.test(resource) ? URL.parse(`https://${host}/`) : null;
   if (url === null || url.hostname !== host || url.port !== '') {
     throw new SluiceError(
-      'bad_call',
+      'malformed_call',
       'azure_resource_name must be the name of the resource alone: 1 to 63 letters, digits and hyphens.',
       { param: 'azure_resource_name' },
     );

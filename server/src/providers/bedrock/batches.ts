@@ -1,8 +1,11 @@
 /** Model invocation jobs of Bedrock as batches. */
+
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { asArray, asObject, quoted } from '../../operations/convert/fields.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
+import { IN_ITS_STEAD } from '../../operations/dialects/provider-error.ts';
 import type { Batch, BatchRequest, BatchStatus } from '../../operations/training.ts';
 import { eachAtOnce } from '../aws/at-once.ts';
 import { awsErrorName } from '../aws/errors.ts';
@@ -145,7 +148,8 @@ async function tagged(arn: string, context: AdapterContext): Promise<Tagged> {
     answer = await bedrockCall(context, { method: 'POST', path: '/listTagsForResource', body: { resourceARN: arn } });
   } catch (error) {
     // Tags are a right of their own that an account may lack.
-    if (error instanceof SluiceError && error.status === 403) return { endpoint: DEFAULT_ENDPOINT, metadata: null };
+    if (error instanceof SluiceError && errorStatus(error) === 403)
+      return { endpoint: DEFAULT_ENDPOINT, metadata: null };
     throw error;
   }
   let endpoint = DEFAULT_ENDPOINT;
@@ -249,7 +253,7 @@ function listOf(context: AdapterContext): TokenList {
         if (arn === null || Number.isNaN(created)) throw invalidAnswer('a batch with ARN and time');
         return { arn, created };
       } catch (error) {
-        if (error instanceof SluiceError && error.status === 404) return null;
+        if (error instanceof SluiceError && errorStatus(error) === 404) return null;
         throw error;
       }
     },
@@ -310,8 +314,7 @@ export const batches: BatchesAdapter = {
         'provider_error',
         `The output lies in the bucket ${folder.bucket}, which this account may not read.`,
         {
-          status: 403,
-          type: 'permission_error',
+          provider: IN_ITS_STEAD.forbidden,
         },
       );
     }

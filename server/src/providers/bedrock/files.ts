@@ -1,6 +1,9 @@
 /** Files of Bedrock: objects in a bucket of the account. */
+
 import { SluiceError } from '../../kernel/errors.ts';
 import { quoted } from '../../operations/convert/fields.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
+import { IN_ITS_STEAD } from '../../operations/dialects/provider-error.ts';
 import type { FileObject } from '../../operations/training.ts';
 import { eachAtOnce } from '../aws/at-once.ts';
 import { s3List, s3Send, s3Sent } from '../aws/s3.ts';
@@ -51,8 +54,7 @@ function otherBucket(bucket: string): SluiceError {
     'provider_error',
     `The bucket ${bucket} is not the one this request may use; name it in ${BUCKET}.`,
     {
-      status: 403,
-      type: 'permission_error',
+      provider: IN_ITS_STEAD.forbidden,
     },
   );
 }
@@ -132,8 +134,7 @@ async function mustBeOurs(place: S3Place, context: AdapterContext): Promise<void
   answer.stream.destroy();
   if (answer.status !== 200 || answer.headers[PURPOSE] !== undefined) return;
   throw new SluiceError('provider_error', `The bucket holds an object ${quoted(place.key)} already.`, {
-    status: 409,
-    type: 'conflict_error',
+    provider: IN_ITS_STEAD.conflict,
     param: context.header(KEY) === undefined ? NAME : KEY,
   });
 }
@@ -194,7 +195,7 @@ export const files: FilesAdapter = {
     const all = await eachAtOnce(rows, HEADS_AT_ONCE, async ({ key }) =>
       // Deleted since the list was made.
       head({ bucket, key }, context).catch((error: unknown) => {
-        if (error instanceof SluiceError && error.status === 404) return null;
+        if (error instanceof SluiceError && errorStatus(error) === 404) return null;
         throw error;
       }),
     );

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
 import { bindingFor } from '../binding.ts';
 import { providerById } from '../catalog.ts';
 import { contextOf } from '../conformance.ts';
@@ -57,7 +58,7 @@ function isClear(step: () => void, most: number): boolean {
     step();
     return true;
   } catch (error) {
-    return error instanceof SluiceError && error.status < most;
+    return error instanceof SluiceError && errorStatus(error) < most;
   }
 }
 

@@ -1,8 +1,10 @@
 /** Images over InvokeModel: Titan and Nova Canvas, and the models of Stability. */
+
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import { asArray, asString, invalid, invalidAnswer, quoted, refuse } from '../../operations/convert/fields.ts';
 import { refuseUnknown } from '../../operations/convert/request-chat-to-messages.ts';
+import { IN_ITS_STEAD } from '../../operations/dialects/provider-error.ts';
 import type { Binding, CallContext } from '../provider.ts';
 import { modelBehind, modelPath } from './families.ts';
 import { runtimeBase } from './hosts.ts';
@@ -94,9 +96,7 @@ function response(answer: JsonObject, context: CallContext): JsonObject {
   if (images.length === 0 && typeof reason === 'string') {
     // A reason in the place of an image: the filters of the model refused what was asked for.
     throw new SluiceError('provider_error', `The model made no image: ${reason.slice(0, 200)}`, {
-      status: 400,
-      type: 'invalid_request_error',
-      code: 'content_filter',
+      provider: IN_ITS_STEAD.filtered,
     });
   }
   if (images.length === 0) throw invalidAnswer('The provider answered without images.');

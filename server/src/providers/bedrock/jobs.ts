@@ -1,8 +1,10 @@
 /** Model customization jobs of Bedrock as fine-tuning jobs. */
+
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, quoted } from '../../operations/convert/fields.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
 import type { FineTuningJob, JobEvent, JobRequest, JobStatus, RowFormat } from '../../operations/training.ts';
 import { eachAtOnce } from '../aws/at-once.ts';
 import { awsErrorName } from '../aws/errors.ts';
@@ -192,7 +194,7 @@ function jobOf(job: JsonObject): FineTuningJob {
 const get = (id: string, context: AdapterContext): Promise<JsonObject> =>
   bedrockCall(context, { method: 'GET', path: `${PATH}/${identifierSegment(id, KIND, context)}` });
 
-const isMissing = (error: unknown): boolean => error instanceof SluiceError && error.status === 404;
+const isMissing = (error: unknown): boolean => error instanceof SluiceError && errorStatus(error) === 404;
 
 function listOf(context: AdapterContext): TokenList {
   return {
@@ -322,7 +324,7 @@ export const jobs: JobsAdapter = {
       try {
         return jobOf(await get(textOf(row.jobArn) ?? '', context));
       } catch (error) {
-        if (!(error instanceof SluiceError) || (error.status !== 429 && error.status < 500)) throw error;
+        if (!(error instanceof SluiceError) || (errorStatus(error) !== 429 && errorStatus(error) < 500)) throw error;
         return jobOf(row);
       }
     });

@@ -24,7 +24,7 @@ const FINISH: Readonly<Record<string, string>> = {
 export function finishOf(reason: string, calls: number, said: JsonValue | undefined): string {
   if (reason === 'TIMEOUT') {
     throw new SluiceError('upstream_invalid', 'The model took too long to answer. Try again.', {
-      code: 'model_timeout',
+      reason: 'model_timeout',
     });
   }
   if (reason === 'ERROR') {

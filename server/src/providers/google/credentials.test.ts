@@ -104,9 +104,11 @@ describe('a service account', () => {
   it('that Google refuses is a 401, one that it cannot judge now keeps its status', async () => {
     const context = contextWith({ vertex_service_account_json: KEY_FILE });
     answers = [{ status: 400, body: { error: 'invalid_grant', error_description: 'Invalid JWT Signature.' } }];
-    await expect(googleToken(context)).rejects.toMatchObject({ status: 401, type: 'authentication_error' });
+    await expect(googleToken(context)).rejects.toMatchObject({
+      provider: { status: 401, type: 'authentication_error' },
+    });
     answers = [{ status: 503, body: { error: 'backend_error' } }];
-    await expect(googleToken(context)).rejects.toMatchObject({ status: 503 });
+    await expect(googleToken(context)).rejects.toMatchObject({ provider: { status: 503 } });
   });
 
   it.each([
@@ -121,7 +123,7 @@ describe('a service account', () => {
   ])('with %s is a 400 that names the setting and shows nothing of the key', async (_what, file) => {
     const context = contextWith({ vertex_auth_type: 'serviceAccount', vertex_service_account_json: file });
     const error = await googleToken(context).catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ status: 400, param: 'vertex_service_account_json' });
+    expect(error).toMatchObject({ kind: 'invalid_request', param: 'vertex_service_account_json' });
     expect(String((error as Error).stack)).not.toMatch(/CANARY|BEGIN RSA/);
     expect(calls).toEqual([]);
   });
@@ -136,8 +138,10 @@ describe('a service account', () => {
 describe('other ways of signing in', () => {
   it('send the provider key itself as the token', async () => {
     expect(await googleToken(contextWith({ vertex_auth_type: 'basic' }, { key: 'ya29.key' }))).toBe('ya29.key');
-    await expect(googleToken(contextWith({}))).rejects.toMatchObject({ status: 400 });
-    await expect(googleToken(contextWith({ vertex_auth_type: 'other' }))).rejects.toMatchObject({ status: 400 });
+    await expect(googleToken(contextWith({}))).rejects.toMatchObject({ kind: 'malformed_call' });
+    await expect(googleToken(contextWith({ vertex_auth_type: 'other' }))).rejects.toMatchObject({
+      kind: 'malformed_call',
+    });
     expect(calls).toEqual([]);
   });
 
@@ -202,7 +206,7 @@ describe('other ways of signing in', () => {
     ],
   ])('are refused without a call when %s', async (_why, ambient) => {
     const context = contextWith({ vertex_auth_type: 'wif' }, ambient === undefined ? {} : { ambient });
-    await expect(googleToken(context)).rejects.toMatchObject({ status: 400, param: 'vertex_auth_type' });
+    await expect(googleToken(context)).rejects.toMatchObject({ kind: 'malformed_call', param: 'vertex_auth_type' });
     expect(calls).toEqual([]);
   });
 });

@@ -117,7 +117,7 @@ export async function googleToken(context: AccessContext): Promise<string> {
     case 'basic': {
       if (credentials.key === null) {
         throw new SluiceError(
-          'bad_call',
+          'malformed_call',
           'Google Cloud needs an access token as the provider key, or vertex_auth_type "serviceAccount" with a key file.',
         );
       }
@@ -132,7 +132,7 @@ export async function googleToken(context: AccessContext): Promise<string> {
     case 'wif':
       return federatedToken(context);
     default:
-      throw new SluiceError('bad_call', 'vertex_auth_type must be "basic", "serviceAccount" or "wif".');
+      throw new SluiceError('malformed_call', 'vertex_auth_type must be "basic", "serviceAccount" or "wif".');
   }
 }
 

@@ -35,7 +35,9 @@ interface External {
 }
 
 function wrong(why: string): SluiceError {
-  return new SluiceError('bad_call', `vertex_auth_type "wif" cannot be used: ${why}`, { param: 'vertex_auth_type' });
+  return new SluiceError('malformed_call', `vertex_auth_type "wif" cannot be used: ${why}`, {
+    param: 'vertex_auth_type',
+  });
 }
 
 function parsed(text: string): JsonObject {

@@ -140,7 +140,7 @@ function answer(
   if (images.length === 0) {
     if (filtered === null) throw invalidAnswer('The provider answered without an image.');
     throw new SluiceError('invalid_request', `The provider filtered the images: ${filtered}`, {
-      code: 'content_filter',
+      reason: 'content_filter',
       param: 'prompt',
     });
   }

@@ -1,7 +1,10 @@
 /** Cloud Storage through its JSON API v1: objects of one bucket, uploads and contents streamed. */
+
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
+import { IN_ITS_STEAD } from '../../operations/dialects/provider-error.ts';
 import type { AdapterAnswer, AdapterContext, AdapterRequest } from '../training.ts';
 import { epochOf, failureOf, integerOf, invalidAnswer, sent, sentJson, textOf, urlOf } from '../training-calls.ts';
 import { googleHeaders } from './credentials.ts';
@@ -73,8 +76,7 @@ export function insideBucket(context: AdapterContext, bucket: string, param: str
   const named = namedBucket(context);
   if (named === null || named === bucket) return;
   throw new SluiceError('provider_error', `The object is not in the bucket that ${BUCKET_HEADER} names.`, {
-    status: 403,
-    type: 'permission_error',
+    provider: IN_ITS_STEAD.forbidden,
     param,
   });
 }
@@ -129,8 +131,7 @@ async function send(context: AdapterContext, request: Omit<AdapterRequest, 'head
 /** The bucket holds something else under the name. */
 export function occupied(place: ObjectPlace): SluiceError {
   return new SluiceError('provider_error', `The bucket holds an object ${JSON.stringify(place.name)} already.`, {
-    status: 409,
-    type: 'conflict_error',
+    provider: IN_ITS_STEAD.conflict,
     param: 'x-gateway-provider-file-name',
   });
 }
@@ -213,7 +214,7 @@ export async function findObject(context: AdapterContext, place: ObjectPlace): P
   try {
     return await readObject(context, place);
   } catch (error) {
-    if (error instanceof SluiceError && error.status === 404) return null;
+    if (error instanceof SluiceError && errorStatus(error) === 404) return null;
     throw error;
   }
 }

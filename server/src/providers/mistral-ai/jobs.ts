@@ -2,9 +2,11 @@
  * Fine-tuning at Mistral, by the last definition that was published: the vendor has declared the routes
  * deprecated. Where they are gone callers get 501, like everywhere that does not train.
  */
+
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject } from '../../operations/convert/fields.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
 import {
   FINAL_JOB,
   type FineTuningJob,
@@ -183,7 +185,8 @@ function jobOf(body: JsonObject): FineTuningJob {
 /** A route that is gone answers like every path the server never had; an object that is missing says what is missing. */
 function isGone(error: unknown): boolean {
   if (!(error instanceof SluiceError) || error.kind !== 'provider_error') return false;
-  return error.status === 410 || (error.status === 404 && /^(not found|no route\b.*)\.?$/i.test(error.message));
+  const status = errorStatus(error);
+  return status === 410 || (status === 404 && /^(not found|no route\b.*)\.?$/i.test(error.message));
 }
 
 async function send(context: AdapterContext, request: AdapterRequest): Promise<JsonObject> {
@@ -242,7 +245,7 @@ export const jobs: JobsAdapter = {
     try {
       last = jobOf(await detail(page.after, context));
     } catch (error) {
-      if (error instanceof SluiceError && error.status === 404) throw unknownAfter();
+      if (error instanceof SluiceError && errorStatus(error) === 404) throw unknownAfter();
       throw error;
     }
     // Jobs of the same second are asked for too: the one named is among them and those before it are skipped.

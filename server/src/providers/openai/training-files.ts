@@ -1,8 +1,10 @@
 /** Files as OpenAI defines them (OpenAPI 2.3.0): streamed in one multipart body, or in parts when they are large. */
+
 import { pipeline, Readable, Transform } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
+import { IN_ITS_STEAD } from '../../operations/dialects/provider-error.ts';
 import type { FileObject } from '../../operations/training.ts';
 import { multipartBody } from '../multipart.ts';
 import type { AdapterContext, AdapterRequest, FilesAdapter, UploadRequest } from '../training.ts';
@@ -91,7 +93,7 @@ export function openAiFiles(options: FilesOptions): FilesAdapter {
     async retrieve(id, context) {
       const raw = await object(api, context, 'GET', `/files/${idSegment(id)}`);
       if (GONE.has(raw.status)) {
-        throw new SluiceError('provider_error', `No such file: ${id}`, { status: 404, type: 'not_found_error' });
+        throw new SluiceError('provider_error', `No such file: ${id}`, { provider: IN_ITS_STEAD.missing });
       }
       return toFile(raw);
     },

@@ -1,8 +1,10 @@
 /** Rows of Vertex AI batches, in and out. */
+
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { asArray, asObject, invalid, refuse } from '../../operations/convert/fields.ts';
+import { errorCode } from '../../operations/dialects/errors.ts';
 import type { Batch, BatchRequest } from '../../operations/training.ts';
 import { failedResponse, type ResultLine, readInputLine } from '../batch-lines.ts';
 import { geminiToChat } from '../google/gemini-answer.ts';
@@ -121,6 +123,6 @@ export function outputLine(line: JsonObject, batch: Batch, row: number): ResultL
   } catch (error) {
     // An answer nobody can read is the failure of its line, not of those after it.
     if (!(error instanceof SluiceError)) throw error;
-    return { id, custom_id: customId, response: null, error: { code: error.code, message: error.message } };
+    return { id, custom_id: customId, response: null, error: { code: errorCode(error), message: error.message } };
   }
 }

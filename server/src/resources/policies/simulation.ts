@@ -148,7 +148,7 @@ export async function within<T>(field: string, run: () => T | Promise<T>): Promi
     return await run();
   } catch (error) {
     if (!(error instanceof SluiceError) || error.param === null || error.param === 'workspace_id') throw error;
-    throw new SluiceError(error.kind, `${field}.${error.message}`, { param: `${field}.${error.param}` });
+    throw error.reworded(`${field}.${error.message}`, { param: `${field}.${error.param}` });
   }
 }
 

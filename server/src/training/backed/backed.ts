@@ -20,7 +20,7 @@ export interface Backed {
 /** The account a request names; throws what the caller has to do when it names none. */
 export function namedAccount(call: ObjectCall): Account {
   if (call.account !== null) return call.account;
-  throw call.unnamed ?? new SluiceError('bad_call', 'No provider is named; send x-gateway-provider: @slug.');
+  throw call.unnamed ?? new SluiceError('malformed_call', 'No provider is named; send x-gateway-provider: @slug.');
 }
 
 export function backed(

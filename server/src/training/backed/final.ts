@@ -1,4 +1,5 @@
 import { SluiceError } from '../../kernel/errors.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
 import type { PageRequest } from '../../operations/training.ts';
 import { isMissing } from '../errors.ts';
 import { unknownAfter } from '../paging.ts';
@@ -21,7 +22,8 @@ export async function finalState<T extends { readonly status: S }, S extends str
   } catch (error) {
     if (!(error instanceof SluiceError) || error.kind !== 'provider_error') throw error;
     // Not what a refusal for the state looks like: the credential, the quota, the object, the provider.
-    if ([401, 403, 404, 429].includes(error.status) || error.status >= 500) throw error;
+    const said = errorStatus(error);
+    if ([401, 403, 404, 429].includes(said) || said >= 500) throw error;
     const state = await status().catch(() => null);
     throw state !== null && final.has(state) ? ended(state) : error;
   }

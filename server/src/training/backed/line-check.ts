@@ -1,6 +1,8 @@
 /** Batch files at accounts that several workspaces share: judged when they are uploaded, and again when a batch reads them. */
+
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
 import type { BatchRequest } from '../../operations/training.ts';
 import type { FileContent } from '../../providers/training.ts';
 import { referencesOf } from '../../runtime/references.ts';
@@ -59,7 +61,7 @@ export async function checkLines({ adapter, context, ledger }: Backed, batch: Ba
     content = await adapter.files.content(batch.input_file_id, context);
   } catch (error) {
     if (isMissing(error)) throw notFound('file', PARAM);
-    if (error instanceof SluiceError && (error.status === 400 || error.status === 403)) {
+    if (error instanceof SluiceError && [400, 403].includes(errorStatus(error))) {
       throw closed(PARAM, `the provider did not give them: ${error.message}`);
     }
     throw error;

@@ -108,7 +108,7 @@ async function* records(
     `The batch cannot be used: ${faults.join(' ')} Correct these lines and send the file again.`,
     {
       param: 'file',
-      code: 'invalid_dataset_row',
+      reason: 'invalid_dataset_row',
     },
   );
 }

@@ -123,6 +123,6 @@ export function datasetError(report: DatasetReport, param: string): SluiceError 
   return new SluiceError(
     'invalid_request',
     `The data set cannot be used: ${problemsText(report)}. Correct these lines and send the file again.`,
-    { param, code: 'invalid_dataset_row' },
+    { param, reason: 'invalid_dataset_row' },
   );
 }

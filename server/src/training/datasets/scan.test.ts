@@ -278,7 +278,7 @@ describe('the report', () => {
     const report = scan(lines(GOOD, ...Array.from({ length: 13 }, () => '{}')));
     expect(isValid(report)).toBe(false);
     const error = datasetError(report, 'file');
-    expect(error).toMatchObject({ kind: 'invalid_request', param: 'file', code: 'invalid_dataset_row' });
+    expect(error).toMatchObject({ kind: 'invalid_request', param: 'file', reason: 'invalid_dataset_row' });
     expect(error.message.match(/line \d+:/g)).toHaveLength(10);
     expect(error.message).toContain('; and 3 more problems. Correct');
     expect(problemsText(scan(lines(GOOD, '{}')))).toMatch(/^line 2: the row has neither/);

@@ -172,7 +172,7 @@ function tooComplex(cause: unknown): SluiceError {
     'invalid_request',
     'A row of the data set takes too much memory to be read; make it smaller.',
     {
-      code: 'invalid_dataset_row',
+      reason: 'invalid_dataset_row',
       cause,
     },
   );

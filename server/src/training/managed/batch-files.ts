@@ -56,7 +56,7 @@ export const GONE = 'input_file_missing';
 export function goneInput(): SluiceError {
   return new SluiceError('not_found', 'The input file was deleted or changed before all of its requests were run.', {
     param: 'input_file_id',
-    code: GONE,
+    reason: GONE,
   });
 }
 

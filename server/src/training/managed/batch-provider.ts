@@ -6,9 +6,11 @@
  * for what is there already: the file by its name, the batch by `findByName` or by the file it reads. A provider that
  * lists neither gets a second upload, never a second batch of the same file.
  */
+
 import { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
+import { errorStatus, recordedAs } from '../../operations/dialects/errors.ts';
 import { type Batch, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
 import type { BatchesAdapter, FilesAdapter } from '../../providers/training.ts';
@@ -55,10 +57,8 @@ const note = (claim: BatchClaim, patch: Partial<BatchProgress>, more: Partial<Ba
 /** The caller's mistakes do not pass with time; everything else may. */
 function isFinalFault(error: unknown): error is SluiceError {
   if (!(error instanceof SluiceError)) return false;
-  return (
-    (error.status >= 400 && error.status < 500 && ![408, 409, 425, 429, 499].includes(error.status)) ||
-    error.status === 501
-  );
+  const status = errorStatus(error);
+  return (status >= 400 && status < 500 && ![408, 409, 425, 429, 499].includes(status)) || status === 501;
 }
 
 /** Ends the batch when a step can never work, or has been tried often enough; else throws, to be tried again. */
@@ -73,7 +73,7 @@ async function giveUp(
   const error = cleaned(thrown, secrets);
   const often = claim.row.failures + 1 >= settingsOf(services).attempts;
   if (!(error instanceof SluiceError) || (!isFinalFault(error) && !often)) throw error;
-  const code = error.code ?? error.kind;
+  const code = recordedAs(error);
   const fault = { code, message: error.message, param: error.param, line: null };
   await claim.write(async (_tx, row, now) => ({
     step: 'done',
@@ -109,10 +109,7 @@ async function* providerLines(
       sent = convert === undefined ? given : convert(given, request);
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
-      throw new SluiceError(error.kind, `Line ${line.number}: ${error.message}`, {
-        param: error.param,
-        ...(error.code === null ? {} : { code: error.code }),
-      });
+      throw error.reworded(`Line ${line.number}: ${error.message}`);
     }
     await objects?.line(line.number, sent);
     yield sent;

@@ -62,7 +62,7 @@ export async function runBatchTurn(given: BatchClaim, services: TurnServices): P
     return await turn(claim, services);
   } catch (error) {
     if (error instanceof Ended) return 'done';
-    if (claim.signal.aborted || !(error instanceof SluiceError) || error.code !== GONE) throw error;
+    if (claim.signal.aborted || !(error instanceof SluiceError) || error.reason !== GONE) throw error;
     const fault: BatchFault = { code: GONE, message: error.message, param: 'input_file_id', line: null };
     if (claim.row.step !== 'run' && claim.row.step !== 'write') return fail(claim, 'failed', [fault], 1);
     return conclude(claim, { status: 'failed', unrun: { code: 'batch_failed', message: error.message }, fault });

@@ -46,7 +46,7 @@ export interface TurnServices extends BatchServices {
 }
 
 /**
- * The account of a batch as it is now, without a request; throws `gateway_unavailable` when it cannot be used any more.
+ * The account of a batch as it is now, without a request; throws `out_of_service` when it cannot be used any more.
  * What is uploaded is named after the batch, and ids the adapter asks for are the same each time, so that providers that
  * know a request again by its token do so after a restart, too.
  */

@@ -412,7 +412,7 @@ function mustKnow(call: ObjectCall, reference: string): void {
   if (known === undefined) {
     throw invalid(param, `No config ${quotedName(reference)} exists in this workspace.`);
   }
-  if (known.broken !== null) throw new SluiceError('gateway_unavailable', known.broken);
+  if (known.broken !== null) throw new SluiceError('out_of_service', known.broken);
 }
 
 /** The one stored provider a config names and nothing besides; null when the config does more than that. */

@@ -63,13 +63,13 @@ describe.each(ENGINES)('room for files on %s', (engine) => {
       Array.from({ length: 12 }, (_, i) => upload(nodes[i % 2] as FileSpace, 400, `w${(i % 2) + 1}`)),
     );
     expect(await stored()).toBeLessThanOrEqual(1_000);
-    for (const one of all) if (one.status === 'rejected') expect(one.reason).toMatchObject({ status: 413 });
+    for (const one of all) if (one.status === 'rejected') expect(one.reason).toMatchObject({ kind: 'too_large' });
     await empty();
     const first = await upload(nodes[0] as FileSpace, 600);
-    await expect(upload(nodes[1] as FileSpace, 600)).rejects.toMatchObject({ status: 413 });
+    await expect(upload(nodes[1] as FileSpace, 600)).rejects.toMatchObject({ kind: 'too_large' });
     await store.tables.systemWrite((tx) => removeFile(tx, first));
     await upload(nodes[1] as FileSpace, 1_000);
-    await expect(upload(nodes[1] as FileSpace, 10)).rejects.toMatchObject({ status: 413 });
+    await expect(upload(nodes[1] as FileSpace, 10)).rejects.toMatchObject({ kind: 'too_large' });
     await upload(new FileSpace(store.tables, 0), 5_000);
     await empty();
   });
@@ -83,7 +83,7 @@ describe.each(ENGINES)('room for files on %s', (engine) => {
       (async () => {
         for await (const chunk of stream as AsyncIterable<Buffer>) received += chunk.length;
       })(),
-    ).rejects.toMatchObject({ status: 413 });
+    ).rejects.toMatchObject({ kind: 'too_large' });
     expect(received).toBeLessThanOrEqual(100);
     room.close();
   });
@@ -91,7 +91,7 @@ describe.each(ENGINES)('room for files on %s', (engine) => {
   it('an organisation has so many uploads under way and no more', async () => {
     const space = new FileSpace(store.tables, 0);
     const rooms = await Promise.all(Array.from({ length: UPLOADS_AT_ONCE }, () => space.open('o1')));
-    await expect(space.open('o1')).rejects.toMatchObject({ status: 429 });
+    await expect(space.open('o1')).rejects.toMatchObject({ kind: 'rate_limit_exceeded' });
     await (await space.open('o2')).close();
     rooms[0]?.close();
     rooms[0]?.close();

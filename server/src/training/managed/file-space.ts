@@ -93,7 +93,7 @@ export class FileSpace {
 
   #noRoom(): SluiceError {
     return new SluiceError(
-      'bad_call_too_large',
+      'too_large',
       `The files of the organisation may have ${this.#quota} bytes together (SLUICE_FILES_QUOTA), and this one does not fit; delete some.`,
       { param: 'file' },
     );

@@ -264,14 +264,14 @@ describe('an upload that fails leaves nothing behind', () => {
 
   it('when it is larger than a file may be', async () => {
     files = filesWith({ maxUploadBytes: 100 });
-    await expect(files.upload(uploadOf(ROWS))).rejects.toMatchObject({ kind: 'too_large', param: 'file' });
+    await expect(files.upload(uploadOf(ROWS))).rejects.toMatchObject({ kind: 'file_too_large', param: 'file' });
     await nothing();
   });
 
   it('when it is larger than a file of a batch may be, also when that is known last', async () => {
     files = filesWith({ maxBatchBytes: 100 });
     for (const last of [false, true])
-      await expect(files.upload(uploadOf(ROWS, 'batch', { last }))).rejects.toMatchObject({ kind: 'too_large' });
+      await expect(files.upload(uploadOf(ROWS, 'batch', { last }))).rejects.toMatchObject({ kind: 'file_too_large' });
     await nothing();
     expect(await uploaded(ROWS, 'fine-tune')).toMatchObject({ status: 'uploaded' });
   });
@@ -287,7 +287,7 @@ describe('an upload that fails leaves nothing behind', () => {
 
   it('when the form ends before the file does', async () => {
     const upload = Readable.from([Buffer.from(purposePart('fine-tune') + filePart(ROWS, 'x').slice(0, -20))]);
-    await expect(files.upload(uploadOf('', '', { upload }))).rejects.toMatchObject({ kind: 'bad_call' });
+    await expect(files.upload(uploadOf('', '', { upload }))).rejects.toMatchObject({ kind: 'malformed_call' });
     await nothing();
   });
 
@@ -433,10 +433,10 @@ it('what does not fit into the quota is refused with 413 and leaves nothing; del
   files = filesWith({ filesQuota: ROWS.length + 10 });
   const file = await uploaded();
   await expect(uploaded()).rejects.toMatchObject({
-    status: 413,
+    kind: 'too_large',
     message: expect.stringContaining('SLUICE_FILES_QUOTA'),
   });
-  await expect(uploaded(ROWS, 'fine-tune', { workspace: 'w2' })).rejects.toMatchObject({ status: 413 });
+  await expect(uploaded(ROWS, 'fine-tune', { workspace: 'w2' })).rejects.toMatchObject({ kind: 'too_large' });
   await files.settled();
   expect(stored().length).toBe(1);
   await files.remove(callOf({ params: { file_id: file.id } }));

@@ -108,7 +108,7 @@ export class ManagedFiles implements ManagedFilesPort {
   async upload(call: ObjectCall): Promise<ObjectAnswer> {
     queryOf(call.query, []);
     const { upload: body } = call;
-    if (body === null) throw new SluiceError('bad_call', 'Send the file as multipart/form-data.');
+    if (body === null) throw new SluiceError('malformed_call', 'Send the file as multipart/form-data.');
     // Streams into the store as it comes: the purpose may stand behind the file in the form.
     const upload = await openUpload(
       body,
@@ -131,7 +131,7 @@ export class ManagedFiles implements ManagedFilesPort {
         if (call.signal.aborted) throw reasonOf(call.signal);
         const purpose = upload.purpose();
         if (!upload.complete() || purpose === null) {
-          throw upload.failed() ?? new SluiceError('bad_call', 'The upload ended before the whole file came.');
+          throw upload.failed() ?? new SluiceError('malformed_call', 'The upload ended before the whole file came.');
         }
         const { filename, contentType } = upload;
         return { filename, purpose, contentType, createdBy: call.principal.keyId, status: 'uploaded' };
@@ -273,7 +273,7 @@ export class ManagedFiles implements ManagedFilesPort {
 
   /** Ends the checks; their files stay `uploaded` until a sweep. */
   async close(): Promise<void> {
-    this.#stopped.abort(new SluiceError('gateway_unavailable', 'Sluice is shutting down.'));
+    this.#stopped.abort(new SluiceError('out_of_service', 'Sluice is shutting down.'));
     await this.settled();
   }
 
@@ -378,7 +378,7 @@ export class ManagedFiles implements ManagedFilesPort {
       report = await validateDataset(stream, { kinds, clock, log, signal, name: row.id, owner: row.organisation_id });
     } catch (error) {
       // The content is at fault, and would be again.
-      if (error instanceof SluiceError && error.code === 'invalid_dataset_row') return error.message;
+      if (error instanceof SluiceError && error.reason === 'invalid_dataset_row') return error.message;
       throw error;
     }
     if (isValid(report)) return null;

@@ -131,5 +131,5 @@ export async function converted(...given: Parameters<typeof inspect>): Promise<R
 
 /** Whether a conversion failed for what the rows hold. */
 export function refusedRows(error: unknown): error is SluiceError {
-  return error instanceof SluiceError && error.code === 'invalid_dataset_row';
+  return error instanceof SluiceError && error.reason === 'invalid_dataset_row';
 }

@@ -3,10 +3,12 @@
  * collect → clean. What a turn has done is in the row before the next begins, and each step can be begun again: a worker
  * that is killed is followed by one that looks first what is there already.
  */
+
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { reserveLate } from '../../limits/ledger/late.ts';
+import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
 import {
   FINAL_JOB,
   type FineTuningJob,
@@ -510,22 +512,21 @@ const PASSING: ReadonlySet<number> = new Set([408, 409, 425, 429]);
 export function verdictOf(error: unknown): Verdict {
   if (error instanceof GivenUp) return 'rejected';
   if (!(error instanceof SluiceError)) return 'internal';
+  const status = errorStatus(error);
   switch (error.kind) {
     case 'unsupported_operation':
       return 'rejected';
-    case 'gateway_unavailable':
+    case 'out_of_service':
     case 'unauthenticated':
-    case 'bad_call':
+    case 'malformed_call':
       return 'refused';
     case 'internal':
       return 'internal';
     case 'provider_error':
-      if (error.status === 401 || error.status === 402 || error.status === 403) return 'refused';
-      return error.status >= 500 || PASSING.has(error.status) ? 'unreachable' : 'rejected';
+      if (status === 401 || status === 402 || status === 403) return 'refused';
+      return status >= 500 || PASSING.has(status) ? 'unreachable' : 'rejected';
     default:
-      return error.status >= 500 || PASSING.has(error.status) || error.kind === 'client_closed'
-        ? 'unreachable'
-        : 'rejected';
+      return status >= 500 || PASSING.has(status) || error.kind === 'client_closed' ? 'unreachable' : 'rejected';
   }
 }
 
@@ -536,7 +537,7 @@ function messageOf(error: unknown, connection: Connection | null): string {
 
 /** Codes of failed jobs; a provider's own code says more than ours. */
 function codeOf(error: unknown): string {
-  return (error instanceof SluiceError ? error.code : null) ?? 'provider_error';
+  return (error instanceof SluiceError ? errorCode(error) : null) ?? 'provider_error';
 }
 
 function upstreamId(row: JobRow): string {

@@ -448,15 +448,7 @@ function headersOf(call: ObjectCall, given: GatewayOptions | null): Record<strin
 /** A header the caller could only send inside `gateway_options` is named by that. */
 function underOptions(error: unknown): unknown {
   if (!(error instanceof SluiceError) || !error.param?.startsWith('x-gateway-')) return error;
-  const { kind, message, status, type, code, detail, cause } = error;
-  return new SluiceError(kind, message, {
-    param: 'gateway_options',
-    status,
-    type,
-    detail,
-    cause,
-    ...(code === null ? null : { code }),
-  });
+  return error.reworded(error.message, { param: 'gateway_options', cause: error.cause });
 }
 
 /** 400 `AB01`. */

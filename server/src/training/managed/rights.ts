@@ -23,7 +23,7 @@ export async function mayStillBegin(
     throw new SluiceError(
       'invalid_request',
       `The guardrail ${judge.slug} became a default after this was requested, and the provider would not run it. Send the request again.`,
-      { code: 'guardrail_not_enforced' },
+      { reason: 'guardrail_not_enforced' },
     );
   }
   if (keyId === null) return;
@@ -37,6 +37,6 @@ export async function mayStillBegin(
     (principal.scopes.has('completions.write') ? null : 'The API key has lost the scope completions.write.');
   if (reason === null) return;
   throw new SluiceError('forbidden', `The API key that asked for it may not call any more: ${reason}`, {
-    code: 'invalid_api_key',
+    reason: 'invalid_api_key',
   });
 }

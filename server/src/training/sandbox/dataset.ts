@@ -49,7 +49,7 @@ async function scanned(
     return { report, fault: isValid(report) ? null : `${problemsText(report)}.` };
   } catch (error) {
     // The content is at fault, and would be again.
-    if (error instanceof SluiceError && error.code === 'invalid_dataset_row')
+    if (error instanceof SluiceError && error.reason === 'invalid_dataset_row')
       return { report: null, fault: error.message };
     throw error;
   }

@@ -1,6 +1,7 @@
 import type { Clock } from '../../kernel/clock.ts';
-import type { SluiceError } from '../../kernel/errors.ts';
+import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonValue } from '../../kernel/json.ts';
+import { failureBody, recordedAs } from '../../operations/dialects/errors.ts';
 import { createLocal } from '../../providers/sandbox/local.ts';
 
 export interface LocalResult {
@@ -27,7 +28,7 @@ function standing(now: number): Clock {
 const failure = (status: number, message: string, code: string): LocalResult => ({
   status,
   requestId: '',
-  body: { error: { message, type: 'api_error', param: null, code }, system_fingerprint: 'sandbox' },
+  body: { ...failureBody(message, code), system_fingerprint: 'sandbox' },
 });
 
 /** Asks the sandbox provider one request after the other, as if all were asked at `now`. */
@@ -69,12 +70,14 @@ export function localRunner(organisationId: string, now: number): (path: string,
             try {
               resolve({ status, requestId, body: JSON.parse(text) as JsonValue });
             } catch {
-              resolve(
-                failure(502, 'The provider sent an answer that cannot be understood.', 'upstream_invalid_response'),
+              const unread = new SluiceError(
+                'upstream_invalid',
+                'The provider sent an answer that cannot be understood.',
               );
+              resolve(failure(502, unread.message, recordedAs(unread)));
             }
           },
-          onError: (error: SluiceError) => resolve(failure(502, error.message, error.code ?? error.kind)),
+          onError: (error: SluiceError) => resolve(failure(502, error.message, recordedAs(error))),
         },
         clock,
       );

@@ -2,6 +2,7 @@
  * One turn at a row of `object_usage`: looks whether a provider's batch or job has ended, books what it used and writes
  * its one record. Any node may do it, one at a time; a node that is killed anywhere is followed by another.
  */
+
 import type { Readable } from 'node:stream';
 import { systemTenant } from '../../auth/tenant.ts';
 import { adapterContext } from '../../gateway/account-access.ts';
@@ -10,6 +11,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { linesOf } from '../../kernel/lines.ts';
+import { errorStatus } from '../../operations/dialects/errors.ts';
 import { type Batch, FINAL_BATCH, FINAL_JOB } from '../../operations/training.ts';
 import { readUsage } from '../../operations/usage.ts';
 import { costMicros } from '../../pricing/cost.ts';
@@ -128,7 +130,7 @@ async function watch(claim: UsageClaim, services: UsageServices): Promise<Turn> 
   }
 }
 
-const gone = () => new SluiceError('gateway_unavailable', 'The provider does not run such objects any more.');
+const gone = () => new SluiceError('out_of_service', 'The provider does not run such objects any more.');
 
 async function pause(claim: UsageClaim, services: UsageServices): Promise<Turn> {
   const { row } = claim;
@@ -152,7 +154,8 @@ async function batchUse(
   try {
     output = await batches.output(batch.id, context);
   } catch (error) {
-    const final = error instanceof SluiceError && error.status >= 400 && error.status < 500 && error.status !== 429;
+    const status = error instanceof SluiceError ? errorStatus(error) : 0;
+    const final = status >= 400 && status < 500 && status !== 429;
     if (!final) throw error;
     return useWithoutOutput(batch, priced, asked);
   }
