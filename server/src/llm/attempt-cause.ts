@@ -4,8 +4,8 @@ import type { ErrorKind, SluiceError } from '../kernel/errors.ts';
 import { LimitRefused } from '../limits/refused.ts';
 import { errorCode, recordedAs } from '../operations/dialects/errors.ts';
 import type { AttemptCause } from '../telemetry/record.ts';
-import type { Exchange } from './exchange.ts';
 import type { AttemptResult } from './relay/answered.ts';
+import type { LlmOutcome } from './state/outcome.ts';
 
 const MAX_MESSAGE = 300;
 const MAX_CODE = 100;
@@ -36,7 +36,7 @@ export function causeOfError(error: SluiceError): AttemptCause {
 }
 
 /** Undefined for an attempt that did not fail. */
-export function causeOf(x: Exchange, result: AttemptResult, status: number | null): AttemptCause | undefined {
+export function causeOf(outcome: LlmOutcome, result: AttemptResult, status: number | null): AttemptCause | undefined {
   if (result.kind === 'failed') return causeOfError(result.error);
   if (result.kind === 'answered') {
     const { code, type, message } = result.error;
@@ -48,11 +48,11 @@ export function causeOf(x: Exchange, result: AttemptResult, status: number | nul
     };
   }
   // The answer went to the caller as it came, and said itself that it had failed.
-  if (x.outcome.result !== 'failed') return undefined;
+  if (outcome.result !== 'failed') return undefined;
   return {
     kind: 'answer_error',
-    code: x.outcome.errorCode,
-    message: (x.outcome.errorMessage ?? '').slice(0, MAX_MESSAGE),
+    code: outcome.errorCode,
+    message: (outcome.errorMessage ?? '').slice(0, MAX_MESSAGE),
   };
 }
 

@@ -16,7 +16,7 @@ import { type ApartCall, dispatchApart } from './apart.ts';
 import { usageOfParts } from './apart-usage.ts';
 import { causeOf, rounded } from './attempt-cause.ts';
 import { contextOf } from './call-context.ts';
-import type { Exchange } from './exchange.ts';
+import type { Exchange, Uses } from './exchange.ts';
 import { HedgedCall } from './hedge.ts';
 import { isLargeBody, makeBodyApart } from './large/calls.ts';
 import { callLocal } from './local-call.ts';
@@ -27,23 +27,9 @@ import { Relay } from './relay/relay.ts';
 import { goesOnFrom } from './relay/rescue.ts';
 import { type BodyOrder, editedBody, isEditedQuickly, type MadeBody, makeBody, partsOf } from './request-body.ts';
 import { modelUnder } from './shaping.ts';
+import type { Prepared } from './state/prepared.ts';
+import type { LlmRequest } from './state/request.ts';
 import type { Target } from './target.ts';
-
-/** The request as it would go upstream, also for a dry run. */
-export interface Prepared {
-  readonly request: WireRequest;
-  readonly bound: Bound;
-  readonly context: CallContext;
-  readonly stripUsage: boolean;
-  /** Signs each attempt; null for accounts whose headers are complete. */
-  readonly signer: Signer | null;
-  /** Headers of the caller that were looked at for it, `name, value`; null when there were none. */
-  readonly seen: readonly string[] | null;
-  /** The calls that the request is made in; null: one. */
-  readonly apart: readonly ApartCall[] | null;
-  /** What a thread has made its body of, where that is asked for by its answer and not known in this thread. */
-  readonly order: BodyOrder | null;
-}
 
 /** What is prepared for one target before its body is made. */
 interface Beginning {
@@ -55,7 +41,10 @@ interface Beginning {
 }
 
 /** A promise where a thread makes the body. */
-export function prepare(x: Exchange, target: Target): Prepared | Promise<Prepared> {
+export function prepare(
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request' | 'walk', 'clock' | 'guard' | 'large'>,
+  target: Target,
+): Prepared | Promise<Prepared> {
   const begun = begin(x, target);
   const body = buildBody(x, target, begun);
   return body instanceof Promise
@@ -63,16 +52,21 @@ export function prepare(x: Exchange, target: Target): Prepared | Promise<Prepare
     : complete(x, target, begun, body);
 }
 
-function begin(x: Exchange, target: Target): Beginning {
+function begin(x: Uses<'attempt' | 'outcome' | 'request', 'clock'>, target: Target): Beginning {
   const seen: string[] = [];
   const context = contextOf(x, target, seen);
   const { model } = context;
   const bound = target.bind(x.request.operation.id, model);
-  const prefill = goesOnFrom(x) === null ? null : prefillOf(bound.binding, model, target.credentials);
+  const prefill = goesOnFrom(x.outcome) === null ? null : prefillOf(bound.binding, model, target.credentials);
   return { bound, context, prefill, seen };
 }
 
-function complete(x: Exchange, target: Target, begun: Beginning, body: BuiltBody): Prepared {
+function complete(
+  x: Uses<'attempt' | 'request', 'guard'>,
+  target: Target,
+  begun: Beginning,
+  body: BuiltBody,
+): Prepared {
   const { bound, context, prefill, seen } = begun;
   const signer = signerOf(target.provider, context);
   const headers: string[] = [];
@@ -85,11 +79,11 @@ function complete(x: Exchange, target: Target, begun: Beginning, body: BuiltBody
   if (body.headers !== undefined) headers.push(...body.headers);
   target.provider.authorize(headers, context);
   pushCustom(headers, target.customHeaders);
-  forward(x, target, headers);
+  forward(x.request, target, headers);
   const path =
     x.request.operation.family === 'proxy'
-      ? proxyPath(x, bound.binding, context)
-      : withQuery(x, bound.binding, context);
+      ? proxyPath(x.request, bound.binding, context)
+      : withQuery(x.request, bound.binding, context);
   const storedCredential = target.stored !== null && (target.credentials.key !== null || signer !== null);
   const place = bound.binding.base === undefined ? target : placeOf(x, target, bound.binding, storedCredential);
   const prefix = prefill?.prefix?.(place.prefix) ?? place.prefix;
@@ -127,7 +121,7 @@ const streamType = ({ framing }: Binding): string =>
 
 /** Where an operation lies that has a base URL of its own; a custom host of the account stands for all of them. */
 function placeOf(
-  x: Exchange,
+  x: Uses<never, 'guard'>,
   target: Target,
   binding: Binding,
   storedCredential: boolean,
@@ -155,7 +149,11 @@ interface BuiltBody {
   readonly order?: BodyOrder | null;
 }
 
-function buildBody(x: Exchange, target: Target, begun: Beginning): BuiltBody | Promise<BuiltBody> {
+function buildBody(
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request' | 'walk', 'large'>,
+  target: Target,
+  begun: Beginning,
+): BuiltBody | Promise<BuiltBody> {
   const { bound, context } = begun;
   const { binding } = bound;
   if (x.attempt.body.length === 0) return { parts: null, converted: false, stripUsage: false };
@@ -181,9 +179,14 @@ function buildBody(x: Exchange, target: Target, begun: Beginning): BuiltBody | P
   }));
 }
 
-function orderOf(x: Exchange, target: Target, scan: ScanResult, { prefill }: Beginning): BodyOrder {
-  const shown = goesOnFrom(x);
-  const explained = isExplained(x);
+function orderOf(
+  x: Uses<'attempt' | 'outcome' | 'request' | 'walk'>,
+  target: Target,
+  scan: ScanResult,
+  { prefill }: Beginning,
+): BodyOrder {
+  const shown = goesOnFrom(x.outcome);
+  const explained = isExplained(x.request);
   return {
     operation: x.request.operation.id,
     body: x.attempt.body,
@@ -201,13 +204,13 @@ function orderOf(x: Exchange, target: Target, scan: ScanResult, { prefill }: Beg
   };
 }
 
-function asBuilt(x: Exchange, made: MadeBody): BuiltBody {
+function asBuilt(x: Uses<'attempt' | 'outcome'>, made: MadeBody): BuiltBody {
   if (made.changes !== null) x.outcome.fieldChanges = made.changes;
   const { edits, stripUsage, headers, apart } = made;
   return { parts: partsOf(made, x.attempt.body), converted: edits === null, stripUsage, headers, apart };
 }
 
-function formOf(x: Exchange): FormValue[] {
+function formOf(x: Uses<'attempt' | 'request'>): FormValue[] {
   const parts = [...multipartParts(x.attempt.body, x.request.header('content-type') ?? '')];
   return parts.map(({ name, filename, contentType, start, end }) => ({
     name,
@@ -218,7 +221,7 @@ function formOf(x: Exchange): FormValue[] {
 }
 
 /** The record of a request under a config tells what became of its body. */
-export function isExplained({ request: { plan, incoming: request } }: Exchange): boolean {
+export function isExplained({ plan, incoming: request }: LlmRequest): boolean {
   return plan?.config != null || request.headers['x-gateway-config'] !== undefined;
 }
 
@@ -226,8 +229,8 @@ export function isExplained({ request: { plan, incoming: request } }: Exchange):
 const GATEWAY_KEY = /slc_(?:org|wks|usr|opr|dep)_/;
 
 /** Headers the request or the config names to pass on; never over a credential, a hop-by-hop or a gateway header. */
-export function forward(x: Exchange, target: Target, headers: string[]): void {
-  const fromRequest = x.request.header('x-gateway-forward-headers');
+export function forward(request: LlmRequest, target: Target, headers: string[]): void {
+  const fromRequest = request.header('x-gateway-forward-headers');
   if (fromRequest === undefined && target.forwardHeaders.length === 0) return;
   const taken = new Set<string>();
   for (let i = 0; i < headers.length; i += 2) taken.add(headers[i] ?? '');
@@ -239,10 +242,9 @@ export function forward(x: Exchange, target: Target, headers: string[]): void {
         'malformed_call',
         `The header ${lower} must not be forwarded; remove it from x-gateway-forward-headers.`,
       );
-    const value = x.request.header(lower);
+    const value = request.header(lower);
     // A stored credential is never replaced; with the caller's own, the header would only repeat what is sent anyway.
-    if (verdict === 'never' || lower === x.request.credentialHeader || taken.has(lower) || value === undefined)
-      continue;
+    if (verdict === 'never' || lower === request.credentialHeader || taken.has(lower) || value === undefined) continue;
     if (GATEWAY_KEY.test(value)) continue;
     const pin = target.stored === null ? undefined : pinOf(lower);
     const held = pin === undefined ? undefined : target.credentials.settings[pin];
@@ -278,8 +280,8 @@ function parseNames(text: string): string[] {
  * Path and query after `/v1`, unchanged save for parameters that the binding decides on; `/v1/proxy` forces pass-through of
  * what follows it.
  */
-function proxyPath(x: Exchange, binding: Binding, context: CallContext): string {
-  const given = (x.request.incoming.url ?? '').slice('/v1'.length);
+function proxyPath(request: LlmRequest, binding: Binding, context: CallContext): string {
+  const given = (request.incoming.url ?? '').slice('/v1'.length);
   const url = given.startsWith('/proxy/') ? given.slice('/proxy'.length) : given;
   if (binding.ownParameters === undefined) return url;
   const [path = '', query = ''] = url.split('?', 2);
@@ -289,13 +291,13 @@ function proxyPath(x: Exchange, binding: Binding, context: CallContext): string 
 }
 
 /** The path of a binding with the caller's query behind it, or behind the one that the path has. */
-function withQuery(x: Exchange, binding: Binding, context: CallContext): string {
+function withQuery(request: LlmRequest, binding: Binding, context: CallContext): string {
   const path = binding.path(context);
-  const url = x.request.incoming.url ?? '';
+  const url = request.incoming.url ?? '';
   const at = url.indexOf('?');
   if (at === -1 || binding.ownQuery === true) return path;
   // A version that clients of Azure OpenAI send means nothing to other providers.
-  const own = binding.ownParameters ?? (x.request.params.deployment === undefined ? undefined : API_VERSION);
+  const own = binding.ownParameters ?? (request.params.deployment === undefined ? undefined : API_VERSION);
   const query = withoutParameters(url.slice(at + 1), own);
   return query === '' ? path : `${path}${path.includes('?') ? '&' : '?'}${query}`;
 }
@@ -319,7 +321,7 @@ function errorOf(result: AttemptResult, status: number | null): string | null {
 }
 
 /** What the attempt before used stays on the account of the target that it was sent to. */
-export function setAside(x: Exchange): void {
+export function setAside(x: Uses<'attempt' | 'outcome' | 'request'>): void {
   const {
     outcome: { usage },
     attempt: { target },
@@ -404,7 +406,7 @@ function send(
           provider: target.provider.id,
           status: relay.status,
           error: errorOf(result, relay.status),
-          cause: causeOf(x, result, relay.status),
+          cause: causeOf(x.outcome, result, relay.status),
           began_ms: rounded(started - x.request.started),
           ...relay.times.since(started),
           duration_ms: rounded(services.clock.monotonic() - started),

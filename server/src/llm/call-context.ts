@@ -1,5 +1,5 @@
 import type { CallContext } from '../providers/provider.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import type { Target } from './target.ts';
 
 /**
@@ -7,7 +7,7 @@ import type { Target } from './target.ts';
  *
  * @param seen grows by the headers of the caller that are looked at, `name, value`
  */
-export function contextOf(x: Exchange, target: Target, seen: string[] = []): CallContext {
+export function contextOf(x: Uses<'attempt' | 'request', 'clock'>, target: Target, seen: string[] = []): CallContext {
   const { request } = x;
   return {
     operation: request.operation.id,

@@ -10,12 +10,12 @@ import type { RecordDraft } from '../telemetry/recorder.ts';
 import { isExplained } from './attempt.ts';
 import { rounded } from './attempt-cause.ts';
 import type { Hit } from './cache/caching.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import { countOf } from './routing/scores.ts';
 import { modelUnder } from './shaping.ts';
 import { limitsAsked } from './steps/asked.ts';
 
-export function draftOf(x: Exchange): RecordDraft {
+export function draftOf(x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'walk'>): RecordDraft {
   const target = x.attempt.target;
   const sent = modelUnder(target?.shaping ?? null, x.request.model);
   const { request, outcome, attempt } = x;
@@ -39,14 +39,14 @@ export function draftOf(x: Exchange): RecordDraft {
     upstream_bytes_in: outcome.upstreamBytesIn,
     cache_status: attempt.caching?.status ?? 'DISABLED',
     cache: attempt.caching?.hit == null ? undefined : hitFacts(attempt.caching.hit),
-    decision: isExplained(x) ? decisionOf(x) : undefined,
+    decision: isExplained(x.request) ? decisionOf(x) : undefined,
     guards: x.guard == null ? undefined : guardsOf(x.guard),
     guardrails: x.guard?.facts(),
     dry_run: request.dryRun,
   });
 }
 
-function decisionOf(x: Exchange): DecisionFacts {
+function decisionOf(x: Uses<'attempt' | 'outcome' | 'request' | 'walk'>): DecisionFacts {
   const {
     request: { plan, snapshot, operation },
     attempt: { target },

@@ -1,10 +1,10 @@
 import { isObject } from '../kernel/json.ts';
 import { parseJson } from '../kernel/json-exact.ts';
 import { type Decision, decisionOf } from '../telemetry/decision.ts';
-import type { Prepared } from './attempt.ts';
 import { draftOf } from './draft.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import { gatewayHeaders } from './gateway-headers.ts';
+import type { Prepared } from './state/prepared.ts';
 import type { Target } from './target.ts';
 
 const VISIBLE = new Set([
@@ -21,7 +21,11 @@ const VISIBLE = new Set([
  * Answers what would have been sent, and an estimate of its price, in the shape in which a record tells of a request; nothing
  * is called, nothing is charged.
  */
-export function answerDryRun(x: Exchange, target: Target, prepared: Prepared): void {
+export function answerDryRun(
+  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'walk', 'pricer' | 'storeClock'>,
+  target: Target,
+  prepared: Prepared,
+): void {
   const { request } = prepared;
   const headers: Record<string, string> = {};
   for (let i = 0; i < request.headers.length; i += 2) {

@@ -9,28 +9,11 @@ import { parseJson } from '../kernel/json-exact.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
 import { costMicros, mostMicros } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';
-import type { Exchange } from './exchange.ts';
+import type { Exchange, Uses } from './exchange.ts';
 import { modelUnder, shape } from './shaping.ts';
+import type { Attempt } from './state/attempt.ts';
+import type { Estimate } from './state/limits.ts';
 import { isTextOnly } from './text-only.ts';
-
-export interface Estimate {
-  /** Tokens. */
-  readonly input: number;
-  readonly output: number;
-  /** Whether it cannot become more. */
-  readonly bounded: boolean;
-  /** Of the model as it was asked for; null when none is known. */
-  readonly price: Price | null;
-  /** Nothing is charged for it, by whatever model. */
-  readonly free: boolean;
-}
-
-/** What was reserved for a request that runs. */
-export interface Reserved {
-  readonly estimate: Estimate;
-  /** The price of its model, or those that its limits set for it. */
-  readonly prices: readonly Price[];
-}
 
 /** Larger bodies are not parsed for it: they count four bytes a token and have no bound. */
 const MAX_PARSED = 256 * 1024;
@@ -50,12 +33,15 @@ const LARGEST_IMAGE = 6240;
 
 const FREE: Estimate = { input: 0, output: 0, bounded: true, price: null, free: true };
 
-export function modelKey(x: Exchange): string {
+export function modelKey(x: Uses<'attempt' | 'request'>): string {
   return `${x.attempt.target?.provider.id ?? ''} ${modelUnder(x.attempt.target?.shaping ?? null, x.request.model)}`;
 }
 
 /** Whether it goes on at the provider after its answer: no request tells later what it has used. */
-export function isBackground({ request: { operation }, attempt: { scan, target } }: Exchange): boolean {
+export function isBackground({
+  request: { operation },
+  attempt: { scan, target },
+}: Uses<'attempt' | 'request'>): boolean {
   if (operation.shape !== 'responses') return false;
   const { overrides, defaults } = target?.shaping ?? {};
   return scan?.get('background')?.kind === 'true' || overrides?.background === true || defaults?.background === true;
@@ -68,7 +54,7 @@ export function estimateUse(x: Exchange): Estimate {
   if (target === null || x.request.operation.free) return FREE;
   const model = modelUnder(target.shaping, x.request.model);
   const price = x.services.pricer.price(target.provider.id, target.priced, model, target.stored, x.request.time);
-  const body = bodyOf(x);
+  const body = bodyOf(x.attempt);
   const sized = body === null ? null : size(x, body);
   if (sized !== null) return { ...sized, price, free: false };
   const expected = x.request.operation.shape === 'images' ? LARGEST_IMAGE : x.services.outputs.expected(modelKey(x));
@@ -89,7 +75,7 @@ const GROW_PART = 0.25;
  * A stream has written `output` tokens, which is more than was reserved for: more is reserved, so that others are refused
  * in time. It is never cut itself. Tells at how many tokens to ask again.
  */
-export function growReservation(x: Exchange, output: number): number {
+export function growReservation(x: Uses<'limits' | 'walk'>, output: number): number {
   if (x.limits.reserved === null) return Number.POSITIVE_INFINITY;
   const next = output + Math.max(GROW_TOKENS, Math.ceil(output * GROW_PART));
   expectUse(x, { ...x.limits.reserved.estimate, output: next });
@@ -97,7 +83,7 @@ export function growReservation(x: Exchange, output: number): number {
 }
 
 /** Reserves what a request is expected to use by now, beside what its earlier targets have used. */
-export function expectUse(x: Exchange, estimate: Estimate): void {
+export function expectUse(x: Uses<'limits' | 'walk'>, estimate: Estimate): void {
   const {
     limits: { hold: held, leg, reserved },
     walk,
@@ -110,17 +96,17 @@ export function expectUse(x: Exchange, estimate: Estimate): void {
 }
 
 /** The body as it will go to the provider, as far as its config changes it; null when it is too large to parse, or no JSON object. */
-function bodyOf(x: Exchange): JsonObject | null {
-  if (x.attempt.scan === null || x.attempt.body.length > MAX_PARSED) return null;
-  const parsed: unknown = parseJson(x.attempt.body.toString('utf8'));
+function bodyOf(attempt: Attempt): JsonObject | null {
+  if (attempt.scan === null || attempt.body.length > MAX_PARSED) return null;
+  const parsed: unknown = parseJson(attempt.body.toString('utf8'));
   if (!isObject(parsed)) return null;
-  const shaping = x.attempt.shaped ? null : (x.attempt.target?.shaping ?? null);
+  const shaping = attempt.shaped ? null : (attempt.target?.shaping ?? null);
   return shaping === null ? parsed : shape(parsed, shaping);
 }
 
 function size(x: Exchange, body: JsonObject): Pick<Estimate, 'input' | 'output' | 'bounded'> | null {
   const text = isTextOnly(body);
-  const input = text ? mostInput(x, body) : likelyInput(x);
+  const input = text ? mostInput(x.attempt, body) : likelyInput(x);
   switch (x.request.operation.shape) {
     case 'chat':
     case 'messages':
@@ -154,10 +140,10 @@ function size(x: Exchange, body: JsonObject): Pick<Estimate, 'input' | 'output' 
 }
 
 /** No text has more tokens than bytes, in any encoding that works on bytes. */
-function mostInput(x: Exchange, body: JsonObject): number {
-  const shaped = x.attempt.target?.shaping == null ? 0 : Buffer.byteLength(JSON.stringify(body));
+function mostInput(attempt: Attempt, body: JsonObject): number {
+  const shaped = attempt.target?.shaping == null ? 0 : Buffer.byteLength(JSON.stringify(body));
   const tools = body.tools == null && body.functions == null && body.response_format == null ? 0 : AROUND_TOOLS;
-  return Math.max(x.attempt.body.length, shaped) + AROUND + tools;
+  return Math.max(attempt.body.length, shaped) + AROUND + tools;
 }
 
 /** Input tokens that a body most likely stands for. */

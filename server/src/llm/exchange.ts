@@ -1,13 +1,28 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { GuardrailState } from '../gateway/guardrail-state.ts';
+import type { GatewayServices } from '../gateway/services.ts';
+import type { Upstream } from '../http/upstream.ts';
 import type { SluiceError } from '../kernel/errors.ts';
+import type { Random } from '../kernel/random.ts';
+import type { Outputs } from '../limits/ledger/outputs.ts';
 import type { Operation } from '../operations/operation.ts';
-import type { Walk } from './routing/walk.ts';
-import type { Services } from './services.ts';
+import type { Pricer } from '../pricing/price.ts';
+import type { AmbientIdentity } from '../providers/training.ts';
+import type { ObjectHandler } from '../runtime/object-call.ts';
+import type { Owners } from '../runtime/owners.ts';
+import type { Cache } from '../store/ports.ts';
+import type { Caching } from './cache/caching.ts';
+import type { CachePolicy } from './cache/policy.ts';
+import type { LargeBodies } from './large/thread.ts';
+import type { DefaultLimits } from './relay/rules.ts';
+import type { Breakers } from './routing/breaker.ts';
 import { Attempt } from './state/attempt.ts';
 import { LlmLimits } from './state/limits.ts';
 import { LlmOutcome } from './state/outcome.ts';
+import type { Prepared } from './state/prepared.ts';
 import { LlmRequest } from './state/request.ts';
+import type { Walk } from './state/walk.ts';
+import type { Target } from './target.ts';
 
 /**
  * One data-plane request from its head to its record: what is known of it, what limits hold of it, the target that is tried,
@@ -58,4 +73,43 @@ export class Exchange {
     this.cancel = null;
     this.clientGone = false;
   }
+}
+
+/** Of an exchange the parts that a function uses, and of the services those that it uses. */
+export type Uses<Parts extends keyof Exchange, Used extends keyof Services = never> = Pick<Exchange, Parts> & {
+  readonly services: Pick<Services, Used>;
+};
+
+/** The cache of answers, as steps use it. */
+export interface AnswerCache {
+  /** Answers the request from the cache (true), or has its answer kept when it is complete. */
+  look(x: Exchange, target: Target, prepared: Prepared, policy: CachePolicy): Promise<boolean>;
+  /** At the end of a request whose answer was to be kept. */
+  keep(x: Exchange, caching: Caching): void;
+}
+
+/** What the steps of the data plane may use beside what every plane has. Made once in `compose/data-plane.ts`. */
+export interface Services extends GatewayServices {
+  readonly upstream: Upstream;
+  readonly ambient: AmbientIdentity | null;
+  readonly pricer: Pricer;
+  readonly outputs: Outputs;
+  /** Answers that are given again. */
+  readonly answers: AnswerCache;
+  /** Which target a session goes to. */
+  readonly cache: Cache;
+  readonly breakers: Breakers;
+  /** Runs a request that Sluice makes itself, from an exchange made for it. */
+  readonly runInner: (x: Exchange) => Promise<void>;
+  /** Whose objects at shared accounts are. */
+  readonly owners: Owners;
+  /** Files, batches and fine-tuning jobs. */
+  readonly objects: ObjectHandler;
+  readonly random: Random;
+  /** The thread that reads and converts what is large. */
+  readonly large: LargeBodies;
+  /** Forced for every organisation by the environment. */
+  readonly blockInlineConfig: boolean;
+  /** How long attempts may take whose config does not say. */
+  readonly timeouts: DefaultLimits;
 }

@@ -1,7 +1,8 @@
 import type { Left, Quota } from '../limits/admission.ts';
 import type { LimitState } from '../limits/ledger/ledger.ts';
 import type { Hit } from './cache/caching.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
+import type { LlmOutcome } from './state/outcome.ts';
 
 const MICROS = 1_000_000;
 
@@ -9,7 +10,11 @@ const MICROS = 1_000_000;
  * Pushes Sluice's own response headers onto a flat list. `exhausted` says that every allowed try failed,
  * which the attempt count tells as -1.
  */
-export function gatewayHeaders(x: Exchange, into: string[], exhausted = false): void {
+export function gatewayHeaders(
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
+  into: string[],
+  exhausted = false,
+): void {
   into.push(
     'x-gateway-request-id',
     x.request.id,
@@ -48,7 +53,7 @@ export const COST = 'x-gateway-cost';
  * What the request has cost, for `x-gateway-cost`: US dollars as an exact decimal, `0.00001275`. Null where the price or the usage
  * is not known. Known once the request is settled.
  */
-export function costText({ outcome: { costMicros, costCarry, unpriced, uncounted } }: Exchange): string | null {
+export function costText({ costMicros, costCarry, unpriced, uncounted }: LlmOutcome): string | null {
   if (costMicros === null) return unpriced || uncounted ? null : '0';
   if (costMicros === 0 && costCarry === 0) return '0';
   // A carry below zero was rounded up.
@@ -69,7 +74,7 @@ function savings({ facts }: Hit, into: string[]): void {
 }
 
 /** Further calls of the target under way after its first. */
-export function retriesOf({ outcome: { attemptCount: tries }, limits: { leg } }: Exchange): number {
+export function retriesOf({ outcome: { attemptCount: tries }, limits: { leg } }: Uses<'limits' | 'outcome'>): number {
   return Math.max(0, tries - (leg?.triesBefore ?? 0) - 1);
 }
 
@@ -79,7 +84,7 @@ function quotaHeaders(quota: Quota, into: string[]): void {
 }
 
 /** Limits on cost, tokens and requests used: of each type the one with the least left. Dollars with at most six decimals. */
-function usageHeaders(x: Exchange, states: readonly LimitState[], into: string[]): void {
+function usageHeaders(x: Uses<never, 'storeClock'>, states: readonly LimitState[], into: string[]): void {
   for (const type of ['cost', 'tokens', 'requests'] as const) {
     let least: LimitState | null = null;
     for (const state of states) {

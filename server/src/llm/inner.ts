@@ -14,8 +14,8 @@ import { errorStatus, failureBody, recordedAs } from '../operations/dialects/err
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
 import type { InnerAnswer, RunInner } from '../runtime/inner-call.ts';
 import type { Tables } from '../store/ports.ts';
+import type { Services, Uses } from './exchange.ts';
 import { Exchange } from './exchange.ts';
-import type { Services } from './services.ts';
 
 /** Largest answer that is kept. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
@@ -76,7 +76,12 @@ function tooLarge(bytes: number, most: number): SluiceError | null {
     : new SluiceError('too_large', `The body has ${bytes} bytes; at most ${most} are allowed.`);
 }
 
-function answerOf(x: Exchange, collected: Collected, rights: KeyRights, now: number): InnerAnswer {
+function answerOf(
+  x: Uses<'clientGone' | 'outcome' | 'request'>,
+  collected: Collected,
+  rights: KeyRights,
+  now: number,
+): InnerAnswer {
   const common = {
     requestId: x.request.id,
     retryAfterMs: retryHintMs((name) => collected.headers[name], now),

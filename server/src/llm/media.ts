@@ -2,11 +2,12 @@
  * Pictures and files that a conversation names by their addresses, for providers that read none themselves: fetched like
  * every other outbound call, without any credential, and sent along.
  */
+
 import type { Readable } from 'node:stream';
 import type { FetchAnswer } from '../http/fetcher.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { contextOf } from './call-context.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import { isLargeRead, namedMediaApart, SharedPieces } from './large/calls.ts';
 import { namedMedia } from './media-names.ts';
 import type { Target } from './target.ts';
@@ -23,13 +24,26 @@ const TYPES = /^(?:image|video|audio)\/[a-z0-9.+-]{1,60}$|^(?:application\/pdf|t
 const UNREAD = 'data:image/png;base64,AAAA';
 
 /** Fetches what this target has to be sent and was not fetched yet; 400 when something is not there, or is too large. */
-export function fetchMedia(x: Exchange, target: Target): Promise<void> | undefined {
+export function fetchMedia(
+  x: Uses<
+    'attempt' | 'bodyHeld' | 'cancel' | 'clientGone' | 'request',
+    'bodies' | 'clock' | 'fetcher' | 'guard' | 'large'
+  >,
+  target: Target,
+): Promise<void> | undefined {
   const { inlines } = target.bind(x.request.operation.id, target.sends(x.request.model)).binding;
   if (inlines === undefined || x.attempt.scan === null || x.attempt.body.indexOf(HTTP) === -1) return undefined;
   return fetchNamed(x, target, inlines);
 }
 
-async function fetchNamed(x: Exchange, target: Target, inlines: (url: string) => boolean): Promise<void> {
+async function fetchNamed(
+  x: Uses<
+    'attempt' | 'bodyHeld' | 'cancel' | 'clientGone' | 'request',
+    'bodies' | 'clock' | 'fetcher' | 'guard' | 'large'
+  >,
+  target: Target,
+  inlines: (url: string) => boolean,
+): Promise<void> {
   const shaping = x.attempt.shaped ? null : target.shaping;
   const named = isLargeRead(x.attempt.body.length)
     ? await namedMediaApart(x, target, contextOf(x, target), shaping)
@@ -45,7 +59,7 @@ async function fetchNamed(x: Exchange, target: Target, inlines: (url: string) =>
 }
 
 async function fetchAll(
-  x: Exchange,
+  x: Uses<'bodyHeld' | 'cancel' | 'request', 'bodies' | 'clock' | 'fetcher' | 'guard'>,
   urls: ReadonlySet<string>,
   media: Map<string, string | readonly Uint8Array[]>,
 ): Promise<void> {
@@ -64,7 +78,11 @@ async function fetchAll(
   }
 }
 
-async function fetched(x: Exchange, url: string, signal: AbortSignal): Promise<string | readonly Uint8Array[]> {
+async function fetched(
+  x: Uses<'bodyHeld' | 'request', 'bodies' | 'fetcher' | 'guard'>,
+  url: string,
+  signal: AbortSignal,
+): Promise<string | readonly Uint8Array[]> {
   const { trusted } = x.services.guard.check(url, {
     storedCredential: false,
     kind: 'invalid_request',
@@ -136,7 +154,7 @@ class Base64 {
   }
 }
 
-async function answered(x: Exchange, url: string, signal: AbortSignal): Promise<FetchAnswer> {
+async function answered(x: Uses<'request', 'fetcher'>, url: string, signal: AbortSignal): Promise<FetchAnswer> {
   try {
     return await x.services.fetcher.send({
       method: 'GET',

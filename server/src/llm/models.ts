@@ -1,24 +1,25 @@
 import { SluiceError } from '../kernel/errors.ts';
 import type { Config } from '../resources/configs/schema.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import { gatewayHeaders } from './gateway-headers.ts';
+import type { LlmRequest } from './state/request.ts';
 
 /** Whether `GET /models` is answered from the catalogue instead of by a provider. */
-export function wantsIntegratedModels(x: Exchange, config: Config | null): boolean {
-  if (!x.request.operation.catalogue) return false;
-  const endpoint = x.request.header('x-gateway-models-endpoint');
+export function wantsIntegratedModels(request: LlmRequest, config: Config | null): boolean {
+  if (!request.operation.catalogue) return false;
+  const endpoint = request.header('x-gateway-models-endpoint');
   if (endpoint === 'provider') return false;
   if (
     endpoint === 'integrated' ||
-    x.request.header('x-gateway-fetch-integrated-models') === 'true' ||
+    request.header('x-gateway-fetch-integrated-models') === 'true' ||
     (config !== null && asksForCatalogue(config))
   )
     return true;
   return (
     config === null &&
-    x.request.header('x-gateway-provider') === undefined &&
-    x.request.header('x-gateway-virtual-key') === undefined
+    request.header('x-gateway-provider') === undefined &&
+    request.header('x-gateway-virtual-key') === undefined
   );
 }
 
@@ -43,7 +44,11 @@ const SORTS: Readonly<Record<string, (model: Listed) => string>> = {
 };
 
 /** The models this workspace may call, over all its stored providers: `@slug/model` each. */
-export function answerModels(x: Exchange, snapshot: WorkspaceSnapshot, config: Config | null): void {
+export function answerModels(
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'pricer' | 'storeClock'>,
+  snapshot: WorkspaceSnapshot,
+  config: Config | null,
+): void {
   const query = new URLSearchParams((x.request.incoming.url ?? '').split('?')[1] ?? '');
   for (const name of query.keys()) {
     if (query.getAll(name).length > 1)
@@ -77,7 +82,7 @@ export function answerModels(x: Exchange, snapshot: WorkspaceSnapshot, config: C
   x.outcome.ending = { kind: 'whole', status: 200, headers, body: [body] };
 }
 
-function modelsOf(x: Exchange, stored: StoredProvider): Listed[] {
+function modelsOf(x: Uses<never, 'pricer'>, stored: StoredProvider): Listed[] {
   const { provider } = stored;
   if (provider === null || stored.broken !== null) return [];
   const names = new Set<string>(stored.allowAllModels ? x.services.pricer.modelsOf(provider.id) : []);

@@ -1,5 +1,6 @@
 /** What a request says beside its body about how it is to be called. */
-import type { Exchange } from './exchange.ts';
+
+import type { LlmRequest } from './state/request.ts';
 
 /** Request headers that do not change where a call goes: a request with only these may use a memoised plan. */
 const NEUTRAL: ReadonlySet<string> = new Set([
@@ -20,15 +21,15 @@ const NEUTRAL: ReadonlySet<string> = new Set([
 ]);
 
 /** Whether the request has no gateway header but those that change nothing about the call. */
-export function isNeutral(x: Exchange): boolean {
-  const raw = x.request.incoming.rawHeaders;
+export function isNeutral(request: LlmRequest): boolean {
+  const raw = request.incoming.rawHeaders;
   for (let i = 0; i < raw.length; i += 2) if (isSetting(raw[i] ?? '')) return false;
   return true;
 }
 
 /** The other gateway headers, `name: value`, in the order of their names. */
-export function ownSettings(x: Exchange): string[] {
-  const raw = x.request.incoming.rawHeaders;
+export function ownSettings(request: LlmRequest): string[] {
+  const raw = request.incoming.rawHeaders;
   const found: string[] = [];
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i] ?? '';

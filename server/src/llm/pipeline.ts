@@ -2,11 +2,13 @@
  * THE TABLE: the order of the data plane, written once. Each step is a verb in `steps/`; a row says for which families
  * of operations it runs and when a plan needs it. What is not configured adds no step.
  */
+
 import type { ServerResponse } from 'node:http';
 import { giveBack } from '../http/body-slabs.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Family } from '../operations/operation.ts';
-import type { Exchange } from './exchange.ts';
+import type { Exchange, Uses } from './exchange.ts';
+import type { Features } from './plan.ts';
 import { respondError } from './respond-error.ts';
 import { admit } from './steps/admit.ts';
 import { authenticate } from './steps/authenticate.ts';
@@ -27,16 +29,6 @@ import { settle } from './steps/settle.ts';
 
 /** Returns nothing when it finished synchronously, so a warm request awaits only what really waits. */
 export type Step = (x: Exchange) => void | Promise<void>;
-
-/** What a plan asks for; a row's condition reads it. */
-export interface Features {
-  readonly limits: boolean;
-  /** Usage limits. */
-  readonly budgets: boolean;
-  readonly guardrails: boolean;
-  /** Several targets. */
-  readonly route: boolean;
-}
 
 interface StepRow {
   readonly step: Step;
@@ -69,14 +61,22 @@ export const TABLE: readonly StepRow[] = [
 /** Run in `finally`, also after a refusal, a failure and a client abort, in this order. */
 export const TAIL: readonly Step[] = [settle, keepAnswer, noteOwner, record];
 
-const memo = new Map<string, readonly Step[]>();
+/** By family, then by the bits of `features`. */
+const memo = new Map<Family, (readonly Step[] | undefined)[]>();
 
+/** The optional and the usual steps between head and tail, in their order. */
 export function stepsFor(family: Family, features: Features): readonly Step[] {
-  const key = `${family} ${Object.values(features).join(' ')}`;
-  let steps = memo.get(key);
+  const { limits, budgets, guardrails, route: routed } = features;
+  const bits = (limits ? 1 : 0) | (budgets ? 2 : 0) | (guardrails ? 4 : 0) | (routed ? 8 : 0);
+  let known = memo.get(family);
+  if (known === undefined) {
+    known = new Array<undefined>(16);
+    memo.set(family, known);
+  }
+  let steps = known[bits];
   if (steps === undefined) {
     steps = TABLE.filter((entry) => entry.families.has(family) && entry.when(features)).map((entry) => entry.step);
-    memo.set(key, steps);
+    known[bits] = steps;
   }
   return steps;
 }
@@ -101,7 +101,7 @@ function watchClient(x: Exchange): void {
   response.on('close', onClose);
 }
 
-function unwatchClient(x: Exchange): void {
+function unwatchClient(x: Uses<'response'>): void {
   const response: Watched = x.response;
   response[EXCHANGE] = undefined;
 }
@@ -115,7 +115,8 @@ export async function run(x: Exchange): Promise<void> {
       const pending = HEAD[i]?.(x);
       if (pending) await pending;
     }
-    const steps = x.request.plan?.steps ?? NO_STEPS;
+    const { plan, operation } = x.request;
+    const steps = plan === null ? NO_STEPS : stepsFor(operation.family, plan.features);
     for (let i = 0; i < steps.length; i++) {
       const pending = steps[i]?.(x);
       if (pending) await pending;

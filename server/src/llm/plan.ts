@@ -1,10 +1,18 @@
 import type { Purpose } from '../limits/purpose.ts';
-import type { Operation } from '../operations/operation.ts';
 import type { KeptPlan, StoredConfig } from '../runtime/snapshot.ts';
 import type { GuardPlan } from './guard/plan.ts';
-import { type Features, type Step, stepsFor } from './pipeline.ts';
 import type { Leaf, Route } from './routing/route.ts';
 import type { Target } from './target.ts';
+
+/** What a plan asks for; a row's condition reads it. */
+export interface Features {
+  readonly limits: boolean;
+  /** Usage limits. */
+  readonly budgets: boolean;
+  readonly guardrails: boolean;
+  /** Several targets. */
+  readonly route: boolean;
+}
 
 /** What a request will go through, decided once per (config, target, operation) and memoised on the snapshot, which the next one may take over. */
 export interface Plan extends KeptPlan {
@@ -16,7 +24,8 @@ export interface Plan extends KeptPlan {
   readonly config: StoredConfig | null;
   /** Null without any guardrail. */
   readonly guard: GuardPlan | null;
-  readonly steps: readonly Step[];
+  /** Which optional steps its requests need. */
+  readonly features: Features;
   /** What the config adds to the metadata of its requests; null without any. */
   readonly metadata: Readonly<Record<string, string>> | null;
 }
@@ -41,7 +50,6 @@ export interface RoutePlan {
 }
 
 export function makePlan(
-  operation: Operation,
   target: Target | null,
   route: RoutePlan | null,
   config: StoredConfig | null,
@@ -49,6 +57,6 @@ export function makePlan(
   features: Pick<Features, 'limits' | 'budgets'>,
   metadata: Plan['metadata'] = null,
 ): Plan {
-  const steps = stepsFor(operation.family, { ...features, guardrails: guard !== null, route: route !== null });
-  return { target, route, config, guard, steps, metadata };
+  const all = { ...features, guardrails: guard !== null, route: route !== null };
+  return { target, route, config, guard, features: all, metadata };
 }

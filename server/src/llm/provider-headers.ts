@@ -2,7 +2,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { RequestField } from '../providers/account.ts';
 import { ALL_FIELDS } from '../providers/accounts.ts';
 import type { Provider } from '../providers/provider.ts';
-import type { Exchange } from './exchange.ts';
+import type { LlmRequest } from './state/request.ts';
 
 /** A setting that requests may say, and its header `x-gateway-<name>`. */
 interface Said extends RequestField {
@@ -95,11 +95,11 @@ export function pinRefused(slug: string, pin: string): SluiceError {
 }
 
 /** Settings from request headers. With a stored credential only those that cannot move it to another host count. */
-export function headerSettings(x: Exchange, own: boolean): Record<string, string> {
+export function headerSettings(request: LlmRequest, own: boolean): Record<string, string> {
   const out: Record<string, string> = {};
-  if (!own && x.request.snapshot?.blockInlineConfig) return out;
+  if (!own && request.snapshot?.blockInlineConfig) return out;
   for (const { header, setting } of own ? SAID : BESIDE_STORED) {
-    const value = x.request.header(header);
+    const value = request.header(header);
     if (value !== undefined) out[setting] = value;
   }
   return out;

@@ -5,9 +5,10 @@ import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import { LimitRefused } from '../limits/refused.ts';
 import { errorBody, errorStatus, recordedAs } from '../operations/dialects/errors.ts';
 import { streamErrorEvent } from '../operations/dialects/stream.ts';
-import type { Exchange } from './exchange.ts';
+import type { Exchange, Uses } from './exchange.ts';
 import { gatewayHeaders } from './gateway-headers.ts';
 import { softDenial } from './guard/soft-denial.ts';
+import type { LlmOutcome } from './state/outcome.ts';
 
 /** Kinds that mean that something failed, here or at the provider, or that the caller is gone. */
 const FAILURES: ReadonlySet<ErrorKind> = new Set([
@@ -28,12 +29,12 @@ const FAILURES: ReadonlySet<ErrorKind> = new Set([
 const UNABLE: ReadonlySet<ErrorKind> = new Set(['unavailable', 'out_of_service']);
 
 /** Whether Sluice itself refused the request. The status does not tell: a full disk is 503, a provider may answer 404. */
-function isRefusal({ outcome: { attemptCount: tries } }: Exchange, { kind }: SluiceError): boolean {
+function isRefusal({ attemptCount: tries }: LlmOutcome, { kind }: SluiceError): boolean {
   return !FAILURES.has(kind) && (tries === 0 || !UNABLE.has(kind));
 }
 
 /** A line for operators of what callers will ask about. Nothing of the request's contents is in it. */
-function noteRefusal(x: Exchange, error: SluiceError): void {
+function noteRefusal(x: Uses<'guard' | 'request', 'notes'>, error: SluiceError): void {
   const {
     request: { principal },
   } = x;
@@ -88,7 +89,7 @@ export function respondError(x: Exchange, thrown: unknown): void {
   }
   const extra =
     error.kind === 'guardrail_denied' && x.guard !== null ? { hook_results: hookResults(x.guard) } : undefined;
-  x.outcome.result = isRefusal(x, error) ? 'refused' : 'failed';
+  x.outcome.result = isRefusal(x.outcome, error) ? 'refused' : 'failed';
   if (x.outcome.headSent) {
     // The status is out already. A stream ends with an error event in the caller's dialect; anything else can only be
     // cut, so that the client's own framing check sees it was not complete.

@@ -4,9 +4,9 @@ import type { InFlight } from '../gateway/in-flight.ts';
 import type { Plane, PlaneHandler } from '../gateway/plane.ts';
 import { pathOnly } from '../kernel/path-only.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
+import type { Services } from './exchange.ts';
 import { Exchange } from './exchange.ts';
 import { run } from './pipeline.ts';
-import type { Services } from './services.ts';
 
 const PROXY_METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
 

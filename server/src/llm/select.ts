@@ -15,12 +15,14 @@ import { accountSettings, accountValue, type Config, SECRET_KEYS } from '../reso
 import { type OpenedStored, openAccount } from '../runtime/opened-account.ts';
 import type { StoredProvider } from '../runtime/snapshot.ts';
 import { cachePolicy } from './cache/policy.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import { misspelt } from './misspelt.ts';
 import { headerSettings, heldSettings, KEEPS_ACCOUNT, movedPin, pinRefused } from './provider-headers.ts';
+import type { Retry } from './relay/rules.ts';
 import { compileBreak, compileLimits } from './relay/rules.ts';
 import { compileShaping, modelUnder, type Shaping } from './shaping.ts';
-import { type Retry, Target } from './target.ts';
+import type { LlmRequest } from './state/request.ts';
+import { Target } from './target.ts';
 
 const DEFAULT_RETRY_CODES = [429, 500, 502, 503, 504, 529];
 
@@ -52,7 +54,10 @@ export function refuseUnexecuted(config: Config): void {
  * Builds the target of a request, or answers null when it names no provider at all. A promise only while the credential
  * of an account is opened for the first time; the egress rules that need DNS act when the socket is opened.
  */
-export function findTarget(x: Exchange, selection: Selection): Target | Promise<Target> | null {
+export function findTarget(
+  x: Uses<'request', 'clock' | 'guard' | 'timeouts'>,
+  selection: Selection,
+): Target | Promise<Target> | null {
   const provider = x.request.header('x-gateway-provider');
   const header = {
     // For files, batches and jobs the name of Sluice itself, and of no account.
@@ -91,7 +96,11 @@ export function findTarget(x: Exchange, selection: Selection): Target | Promise<
 }
 
 /** A passthrough target is what the request itself names: the header comes before the model. */
-function passedThrough(x: Exchange, selection: Selection, provider: string | undefined): Target | Promise<Target> {
+function passedThrough(
+  x: Uses<'request', 'clock' | 'guard' | 'timeouts'>,
+  selection: Selection,
+  provider: string | undefined,
+): Target | Promise<Target> {
   const slug = provider?.startsWith('@') ? provider.slice(1) : selection.modelSlug;
   if (slug === null || slug === '') {
     throw bad(
@@ -107,14 +116,17 @@ function passedThrough(x: Exchange, selection: Selection, provider: string | und
 }
 
 /** As `findTarget`; a request that names no provider is refused. */
-export function selectTarget(x: Exchange, selection: Selection): Target | Promise<Target> {
+export function selectTarget(
+  x: Uses<'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
+  selection: Selection,
+): Target | Promise<Target> {
   const target = findTarget(x, selection);
   if (target === null) throw unnamedProvider(x, selection.config);
   return target;
 }
 
 /** What to tell a caller that named no provider: what was sent, and what of it is missing. */
-export function unnamedProvider(x: Exchange, config: Config | null): SluiceError {
+export function unnamedProvider(x: Uses<'request', 'paths'>, config: Config | null): SluiceError {
   if (x.request.header('x-gateway-custom-host') !== undefined)
     return bad('x-gateway-custom-host also needs x-gateway-provider and Authorization: Bearer <provider token>.');
   if (config !== null) {
@@ -129,13 +141,14 @@ export function unnamedProvider(x: Exchange, config: Config | null): SluiceError
   }
   const remedy = ' To pass it on to a provider, name one: send x-gateway-provider: @slug.';
   return (
-    misspelt(x, remedy) ?? bad(`No provider is named. ${unnamedRemedy(x)}${unreadHint(x.request.incoming.headers)}`)
+    misspelt(x, remedy) ??
+    bad(`No provider is named. ${unnamedRemedy(x.request)}${unreadHint(x.request.incoming.headers)}`)
   );
 }
 
 const LISTED = 'GET /v1/providers lists the slugs.';
 
-function unnamedRemedy({ request: { model, operation, snapshot } }: Exchange): string {
+function unnamedRemedy({ model, operation, snapshot }: LlmRequest): string {
   // Files, batches and jobs may be Sluice's own, whatever model a job trains.
   const own =
     operation.family === 'job' ? ', or x-gateway-provider: gateway for files, batches and jobs that Sluice keeps' : '';
@@ -158,14 +171,14 @@ function unnamedRemedy({ request: { model, operation, snapshot } }: Exchange): s
 
 /** Whom a config, else the request, names: a stored provider or a base one. Nothing is looked up or refused. */
 export function namedBy(
-  x: Exchange,
+  request: LlmRequest,
   config: Config,
   modelSlug: string | null,
 ): { slug: string | null; raw: string | null } {
   const own = config.passthrough === true ? null : namedByConfig(config);
   if (own !== null) return own;
-  const header = x.request.header('x-gateway-provider');
-  const key = config.passthrough === true ? undefined : x.request.header('x-gateway-virtual-key');
+  const header = request.header('x-gateway-provider');
+  const key = config.passthrough === true ? undefined : request.header('x-gateway-virtual-key');
   if (key !== undefined) return { slug: key, raw: null };
   if (header?.startsWith('@')) return { slug: header.slice(1), raw: null };
   if (header === undefined || config.passthrough === true) return { slug: modelSlug, raw: null };
@@ -193,13 +206,16 @@ function knownProvider(id: string): Provider {
 }
 
 /** The target of a stored provider or virtual key that a body names (`gateway_options`). */
-export function namedTarget(x: Exchange, slug: string): Target | Promise<Target> {
+export function namedTarget(
+  x: Uses<'request', 'clock' | 'guard' | 'timeouts'>,
+  slug: string,
+): Target | Promise<Target> {
   return storedTarget(x, { config: null, configPath: 'gateway_options', saved: false, modelSlug: null }, slug, null);
 }
 
 /** A stored provider or virtual key: Sluice's own credential travels, so only its own hosts may be reached. */
 function storedTarget(
-  x: Exchange,
+  x: Uses<'request', 'clock' | 'guard' | 'timeouts'>,
   selection: Selection,
   slug: string,
   customHost: string | null,
@@ -245,14 +261,14 @@ interface StoredCall extends OpenedStored {
   readonly customHost: string | null;
 }
 
-function accountTarget(x: Exchange, selection: Selection, call: StoredCall): Target {
+function accountTarget(x: Uses<'request', 'guard' | 'timeouts'>, selection: Selection, call: StoredCall): Target {
   const { stored, provider, asked, customHost, account, model: sealed } = call;
   const { slug } = stored;
   const model = stored.models.get(asked.toLowerCase());
   const saved = model?.customHost ?? account.customHost;
   // Beside a key of the model nothing else of the account travels: they may go to another host than the account's.
   const own = sealed?.key == null ? account : { key: sealed.key, settings: {}, customHeaders: {} };
-  const wished = { ...headerSettings(x, false), ...configSettings(selection.config, false) };
+  const wished = { ...headerSettings(x.request, false), ...configSettings(selection.config, false) };
   const held = heldSettings(provider, own.settings, { ...own.customHeaders, ...sealed?.customHeaders });
   const pin = movedPin(held, wished);
   if (pin !== null) throw pinRefused(slug, pin);
@@ -297,7 +313,12 @@ function placeOf(host: string): string {
 }
 
 /** A raw provider name: the caller brings the token itself. */
-function callerTarget(x: Exchange, selection: Selection, name: string, customHost: string | null): Target {
+function callerTarget(
+  x: Uses<'request', 'guard' | 'timeouts'>,
+  selection: Selection,
+  name: string,
+  customHost: string | null,
+): Target {
   const provider = knownProvider(name);
   const key = selection.config?.api_key ?? x.request.callerToken;
   if (key === null && provider.needsKey) {
@@ -317,7 +338,7 @@ function callerTarget(x: Exchange, selection: Selection, name: string, customHos
       'x-gateway-custom-host cannot be sent with a saved config that holds a credential; save custom_host in the config, or send your own provider token.',
     );
   }
-  const settings = { ...headerSettings(x, !sealed), ...configSettings(selection.config, true) };
+  const settings = { ...headerSettings(x.request, !sealed), ...configSettings(selection.config, true) };
   for (const [name, value] of Object.entries(settings)) {
     // Providers parse these, and the text is to be judged before: parsing makes an ordinary host of an odd one.
     if (typeof value === 'string' && /^https?:/i.test(value)) {
@@ -360,7 +381,7 @@ const configSettings = (config: Config | null, own: boolean): Record<string, unk
   config === null ? {} : accountSettings(config, own ? null : KEEPS_ACCOUNT);
 
 function build(
-  x: Exchange,
+  x: Uses<'request', 'guard' | 'timeouts'>,
   selection: Selection,
   provider: Provider,
   stored: StoredProvider | null,
@@ -385,7 +406,7 @@ function build(
       param: 'x-gateway-custom-host',
     }).url;
   }
-  const timeout = config?.request_timeout ?? headerTimeout(x);
+  const timeout = config?.request_timeout ?? headerTimeout(x.request);
   return new Target({
     path: selection.configPath,
     provider,
@@ -402,8 +423,8 @@ function build(
     limits: compileLimits(config?.timeouts, timeout, x.services.timeouts),
     onBreak: compileBreak(config?.stream),
     hedge: config?.hedge ? { delayMs: config.hedge.delay, max: config.hedge.max ?? 1 } : null,
-    retry: compileRetry(config, x),
-    cache: cachePolicy(x, config),
+    retry: compileRetry(config, x.request),
+    cache: cachePolicy(x.request, config),
     strict: config?.strict_open_ai_compliance ?? x.request.header('x-gateway-strict-open-ai-compliance') !== 'false',
   });
 }
@@ -421,16 +442,16 @@ function shapingOf(config: Config | null): Shaping | null {
   });
 }
 
-function headerTimeout(x: Exchange): number | null {
-  const text = x.request.header('x-gateway-request-timeout');
+function headerTimeout(request: LlmRequest): number | null {
+  const text = request.header('x-gateway-request-timeout');
   if (text === undefined) return null;
   if (!/^[1-9]\d{0,8}$/.test(text))
     throw bad('x-gateway-request-timeout must be a whole number of milliseconds, at least 1.');
   return Number(text);
 }
 
-function compileRetry(config: Config | null, x: Exchange): Retry | null {
-  const text = x.request.header('x-gateway-retry-count');
+function compileRetry(config: Config | null, request: LlmRequest): Retry | null {
+  const text = request.header('x-gateway-retry-count');
   if (text !== undefined && !/^[0-5]$/.test(text))
     throw bad('x-gateway-retry-count must be a whole number from 0 to 5.');
   const retry = config?.retry ?? (text === undefined ? undefined : { attempts: Number(text) });

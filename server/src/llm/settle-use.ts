@@ -1,11 +1,12 @@
 /** What attempts used, priced: each at the price of the target that made it. */
+
 import type { Used } from '../limits/ledger/hold.ts';
 import type { Terms } from '../limits/ledger/terms.ts';
 import { type TokenUsage, totalUsage, wholeUsage } from '../operations/usage.ts';
 import { type Cost, costMicros, sumOfCosts } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';
 import { setPrice } from '../pricing/set-price.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import { modelUnder } from './shaping.ts';
 import type { Spent } from './state/outcome.ts';
 
@@ -18,7 +19,7 @@ export function partsOf({
   outcome: { usage, spent, modelAnswered },
   attempt: { target },
   request: { model },
-}: Exchange): readonly Part[] {
+}: Uses<'attempt' | 'outcome' | 'request'>): readonly Part[] {
   if (usage === null) return spent === null ? NOTHING : spent.map(whole);
   const asked = modelUnder(target?.shaping ?? null, model);
   const last = whole({ usage, target, model: asked, answered: modelAnswered });
@@ -48,7 +49,12 @@ export interface Booked {
  * @param accepted whether anything was called, or begun
  * @param answered whether there is an answer that the caller gets
  */
-export function bookUse(x: Exchange, parts: readonly Part[], accepted: boolean, answered: boolean): Booked {
+export function bookUse(
+  x: Uses<'outcome' | 'request', 'pricer' | 'unpriced'>,
+  parts: readonly Part[],
+  accepted: boolean,
+  answered: boolean,
+): Booked {
   const known: Cost[] = [];
   const unknown: TokenUsage[] = [];
   let price: Price | null = null;
@@ -87,14 +93,14 @@ function sumOf([first, ...rest]: readonly Cost[]): Cost | null {
   return first === undefined ? null : sumOfCosts(first, rest);
 }
 
-function priceOf(x: Exchange, { target, model, answered }: Part): Price | null {
+function priceOf(x: Uses<'request', 'pricer'>, { target, model, answered }: Part): Price | null {
   return target === null
     ? null
     : x.services.pricer.price(target.provider.id, answered ?? target.priced, model, target.stored, x.request.time);
 }
 
 /** The price that a limit, or else the installation, sets for models whose price is not known; null where it serves them unpriced. */
-export function unpricedRate(x: Exchange, terms: Terms): Price | null {
+export function unpricedRate(x: Uses<never, 'unpriced'>, terms: Terms): Price | null {
   const rule = terms.unpriced ?? x.services.unpriced;
   return typeof rule === 'object' ? setPrice(rule) : null;
 }

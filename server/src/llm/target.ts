@@ -5,14 +5,9 @@ import type { Credentials, Provider } from '../providers/provider.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { CachePolicy } from './cache/policy.ts';
-import type { Exchange } from './exchange.ts';
-import { meantPath } from './misspelt.ts';
 import type { Hedge } from './relay/race.ts';
-import type { AttemptLimits, BreakRules } from './relay/rules.ts';
+import type { AttemptLimits, BreakRules, Retry } from './relay/rules.ts';
 import { modelUnder, type Shaping } from './shaping.ts';
-
-/** Characters of an unknown path that an error repeats. */
-const MAX_SHOWN_PATH = 100;
 
 /** Where a call may go, compiled: what an attempt needs without another look at the config. */
 export class Target {
@@ -107,28 +102,21 @@ export class Target {
   }
 
   /**
-   * How this target serves an operation with a model; `unsupported_operation` (501, no call) when it does not. `passing`: the
-   * request whose path would be passed through, for the error.
+   * How this target serves an operation with a model; `unsupported_operation` (501, no call) when it does not. `passed` says
+   * at which path a request is passed through, for the error.
    */
-  bind(operation: OperationId, model: string, passing?: Exchange): Bound {
+  bind(operation: OperationId, model: string, passed?: () => string): Bound {
     const bound = bindingFor(this.provider, operation, model, this.credentials);
     if (bound === null) {
       throw new SluiceError(
         'unsupported_operation',
-        passing !== undefined && operation === 'proxy'
-          ? `Provider ${this.provider.id} has no operation at /v1/${passing.request.params['*']?.slice(0, MAX_SHOWN_PATH) ?? ''}. ${meantPath(passing) ?? 'Check the path, and that your base URL ends where your client expects it; docs/guides/providers.md lists the operations of each provider.'}`
+        passed !== undefined && operation === 'proxy'
+          ? `Provider ${this.provider.id} has no operation at ${passed()}`
           : `Provider ${this.provider.id} does not offer the operation ${operation}.`,
       );
     }
     return bound;
   }
-}
-
-export interface Retry {
-  /** Further attempts after the first, 0–5. */
-  readonly attempts: number;
-  readonly statusCodes: ReadonlySet<number>;
-  readonly useRetryAfter: boolean;
 }
 
 /** Whether rate limits may count a request by where it goes: its provider and integration, or a policy. */

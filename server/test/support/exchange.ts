@@ -1,8 +1,8 @@
 /** A request without a socket, for tests of what it goes through. */
 import { InnerResponse, innerRequest } from '../../src/http/inner-exchange.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
+import type { Services } from '../../src/llm/exchange.ts';
 import { Exchange } from '../../src/llm/exchange.ts';
-import type { Services } from '../../src/llm/services.ts';
 import { OPERATIONS, type OperationId } from '../../src/operations/operation.ts';
 
 /** An exchange with real parts; `services` are those that the tested step may use, beside a clock. */

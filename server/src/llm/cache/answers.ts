@@ -3,30 +3,28 @@
  * when it is complete and has been given. Nothing waits for the cache longer than for a look-up, and a cache that is away
  * is a miss.
  */
+
 import { tenantOf } from '../../auth/tenant.ts';
 import type { Log } from '../../kernel/log.ts';
 import { estimateTokens } from '../../operations/tokens.ts';
 import type { Cache } from '../../store/ports.ts';
-import type { Prepared } from '../attempt.ts';
 import { isBackground } from '../estimate.ts';
-import type { Exchange } from '../exchange.ts';
+import type { AnswerCache, Exchange, Uses } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
+import type { Prepared } from '../state/prepared.ts';
 import type { Target } from '../target.ts';
 import { Caching } from './caching.ts';
 import { embed } from './embed.ts';
-import { type Entry, openEntry, sealEntry } from './entry.ts';
-import { type EntryKey, entryKey, similarKey } from './key.ts';
+import { type Entry, type EntryKey, openEntry, sealEntry } from './entry.ts';
+import { entryKey, similarKey } from './key.ts';
 import type { CachePolicy } from './policy.ts';
 import type { Similar } from './similar.ts';
 
-export interface Answers {
-  /** Answers the request from the cache (true), or has its answer kept when it is complete. */
-  look(x: Exchange, target: Target, prepared: Prepared, policy: CachePolicy): Promise<boolean>;
-  /** At the end of a request whose answer was to be kept. */
-  keep(x: Exchange, caching: Caching): void;
-}
-
-export function createAnswers(parts: { readonly cache: Cache; readonly similar: Similar; readonly log: Log }): Answers {
+export function createAnswers(parts: {
+  readonly cache: Cache;
+  readonly similar: Similar;
+  readonly log: Log;
+}): AnswerCache {
   const { cache, similar, log } = parts;
 
   async function read(key: EntryKey, maxAgeMs: number, now: number): Promise<Entry | null> {
@@ -130,7 +128,11 @@ function ownEmbedding({ stored, provider }: Target): CachePolicy['embedding'] {
   return { slug: stored.slug, model: provider.embeddingModel };
 }
 
-function give(x: Exchange, { hit }: Caching, { facts, body }: Entry): void {
+function give(
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'clock' | 'storeClock'>,
+  { hit }: Caching,
+  { facts, body }: Entry,
+): void {
   x.outcome.status = 200;
   x.attempt.stream = facts.stream;
   x.outcome.modelAnswered = facts.model;

@@ -1,7 +1,6 @@
 /** What the cache does for one request: what it found, or what it keeps of the answer. */
 import type { BodyBudget } from '../../http/body-budget.ts';
-import type { EntryFacts } from './entry.ts';
-import type { EntryKey } from './key.ts';
+import type { EntryFacts, EntryKey } from './entry.ts';
 
 export type CacheStatus = 'HIT' | 'SEMANTIC HIT' | 'MISS' | 'SEMANTIC MISS' | 'REFRESH';
 

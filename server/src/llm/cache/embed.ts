@@ -14,7 +14,7 @@ const MAX_DIMENSIONS = 8192;
  * request is then answered as if nothing similar was there.
  */
 export async function embed(
-  x: Exchange,
+  x: Pick<Exchange, 'cancel' | 'request' | 'services'>,
   { slug, model }: { readonly slug: string; readonly model: string },
   text: string,
 ): Promise<Float32Array | null> {

@@ -56,3 +56,11 @@ export function openEntry(bytes: Buffer, secret: Buffer): Entry | null {
     return null;
   }
 }
+
+/** Where an answer lies, and what opens it. */
+export interface EntryKey {
+  /** Where the answer lies. */
+  readonly place: string;
+  /** 32 bytes that open it: whoever sees the cache but not the request cannot read the answer. */
+  readonly secret: Buffer;
+}

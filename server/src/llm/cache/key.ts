@@ -3,20 +3,16 @@
  * sent to one account in the same words. What would be sent is part of the key as it would be sent, credential and
  * all, so that nothing that could change an answer is forgotten here.
  */
+
 import { createHash, hash } from 'node:crypto';
 import { digestInTurns, isLongDigest } from '../../kernel/digest.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
-import type { Prepared } from '../attempt.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
+import type { Prepared } from '../state/prepared.ts';
+import type { LlmRequest } from '../state/request.ts';
 import type { Target } from '../target.ts';
-
-export interface EntryKey {
-  /** Where the answer lies. */
-  readonly place: string;
-  /** 32 bytes that open it: whoever sees the cache but not the request cannot read the answer. */
-  readonly secret: Buffer;
-}
+import type { EntryKey } from './entry.ts';
 
 /** A request of which some texts may differ. */
 export interface SimilarKey {
@@ -36,22 +32,26 @@ const MAX_MESSAGES = 4;
 const MAX_TOKENS = 8191;
 
 /** The key of the request that `prepared` would send; a promise where its body is large. */
-export function entryKey(x: Exchange, target: Target, prepared: Prepared): EntryKey | Promise<EntryKey> {
+export function entryKey(
+  x: Uses<'guard' | 'request'>,
+  target: Target,
+  prepared: Prepared,
+): EntryKey | Promise<EntryKey> {
   const parts = prepared.request.body ?? [];
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   const facts = about(x, target, prepared);
   if (isLongDigest(length)) {
     const hash = createHash('sha512').update(headOf(facts, length));
-    return digestInTurns(hash, parts).then((digest) => keyOf(x, digest));
+    return digestInTurns(hash, parts).then((digest) => keyOf(x.request, digest));
   }
   const [only] = parts;
   const body = parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
   const parsed = parse(body);
-  return keyOf(x, digestOf('sha512', facts, parsed === null ? body : canonical(parsed)));
+  return keyOf(x.request, digestOf('sha512', facts, parsed === null ? body : canonical(parsed)));
 }
 
-function keyOf(x: Exchange, digest: Buffer): EntryKey {
-  const place = `answer:${x.request.principal?.organisationId ?? ''}:${x.request.principal?.workspaceId ?? ''}:${digest.toString('base64url', 0, 32)}`;
+function keyOf(request: LlmRequest, digest: Buffer): EntryKey {
+  const place = `answer:${request.principal?.organisationId ?? ''}:${request.principal?.workspaceId ?? ''}:${digest.toString('base64url', 0, 32)}`;
   return { place, secret: digest.subarray(32) };
 }
 
@@ -60,7 +60,7 @@ function keyOf(x: Exchange, digest: Buffer): EntryKey {
  * has more than text in it.
  */
 export function similarKey(
-  x: Exchange,
+  x: Uses<'attempt' | 'guard' | 'request'>,
   target: Target,
   prepared: Prepared,
   system: 'ignore' | 'match',
@@ -80,7 +80,7 @@ export function similarKey(
 }
 
 /** All that the answer depends on beside the body. */
-function about(x: Exchange, target: Target, prepared: Prepared): string {
+function about(x: Uses<'guard' | 'request'>, target: Target, prepared: Prepared): string {
   const {
     request: { principal, plan },
     guard,

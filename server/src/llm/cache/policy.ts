@@ -1,7 +1,9 @@
 /** What a config says about the cache, with every default filled in. */
+
+import type { RequestContext } from '../../gateway/request-context.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import type { Operation } from '../../operations/operation.ts';
 import type { Config } from '../../resources/configs/schema.ts';
-import type { Exchange } from '../exchange.ts';
 
 export interface CachePolicy {
   readonly mode: 'simple' | 'semantic';
@@ -14,15 +16,17 @@ export interface CachePolicy {
   readonly system: 'ignore' | 'match';
 }
 
+type Asking = Pick<RequestContext, 'snapshot' | 'header'> & { readonly operation: Pick<Operation, 'cached'> };
+
 const DEFAULT_AGE_S = 604_800;
 const DEFAULT_THRESHOLD = 0.95;
 
 /** The cache of a target, or null where it has none. An organisation's own age is the default and the upper bound. */
-export function cachePolicy(x: Exchange, config: Config | null): CachePolicy | null {
-  if (!x.request.operation.cached) return null;
-  const cache = config?.cache ?? olderForm(x);
+export function cachePolicy(request: Asking, config: Config | null): CachePolicy | null {
+  if (!request.operation.cached) return null;
+  const cache = config?.cache ?? olderForm(request);
   if (cache === undefined) return null;
-  const most = x.request.snapshot?.cacheMaxAge ?? null;
+  const most = request.snapshot?.cacheMaxAge ?? null;
   const asked = cache.max_age ?? most ?? DEFAULT_AGE_S;
   return {
     mode: cache.mode,
@@ -36,8 +40,8 @@ export function cachePolicy(x: Exchange, config: Config | null): CachePolicy | n
   };
 }
 
-function olderForm(x: Exchange): NonNullable<Config['cache']> | undefined {
-  const mode = x.request.header('x-gateway-cache');
+function olderForm(request: Asking): NonNullable<Config['cache']> | undefined {
+  const mode = request.header('x-gateway-cache');
   if (mode === undefined) return undefined;
   if (mode !== 'simple' && mode !== 'semantic')
     throw new SluiceError('malformed_call', 'x-gateway-cache must be simple or semantic.');

@@ -8,7 +8,7 @@ import type { Log } from '../../kernel/log.ts';
 import { Lru } from '../../kernel/lru.ts';
 import type { Tables, TenantContext } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
-import type { EntryKey } from './key.ts';
+import type { EntryKey } from './entry.ts';
 
 /** Questions compared with one: the newest. */
 const MAX_OF_SCOPE = 500;

@@ -1,5 +1,6 @@
 /** What the address of a request says: some APIs take their words, and the names of models, there. */
-import type { Exchange } from '../exchange.ts';
+
+import type { LlmRequest } from '../state/request.ts';
 import { isPlain, isWord, memberPath } from './texts/names.ts';
 import type { SaidPart } from './texts.ts';
 
@@ -17,7 +18,7 @@ const NO_TEXTS: readonly SaidPart[] = [];
  * Values of the query, and parts of a path that passes through, that are more than names. A single word is one where the
  * path passes through, and a setting where it does not: parameters of operations that are known say nothing.
  */
-export function addressTexts({ request: { operation, incoming: request } }: Exchange): readonly SaidPart[] {
+export function addressTexts({ operation, incoming: request }: LlmRequest): readonly SaidPart[] {
   const url = request.url ?? '';
   const proxy = operation.family === 'proxy';
   const at = url.indexOf('?');
@@ -52,7 +53,7 @@ const VERB =
   /(?:\/(?:invoke|converse|invoke-with-response-stream|converse-stream|predictions|predict|versions|chat|completions|embeddings|generate|v1))+\/?$/;
 
 /** The model that the path of a request names which passes through; null where it names none. */
-export function addressModel({ request: { operation, incoming: request } }: Exchange): string | null {
+export function addressModel({ operation, incoming: request }: LlmRequest): string | null {
   if (operation.family !== 'proxy') return null;
   const path = (request.url ?? '').split('?', 1)[0] ?? '';
   const named = DEPLOYMENT.exec(path)?.[1] ?? MODEL.exec(path)?.[1]?.replace(VERB, '');

@@ -1,10 +1,12 @@
 /** What of a request guardrails cannot look at: who denies or redacts refuses it, rather than letting it pass. */
+
 import { isUtf8 } from 'node:buffer';
 import type { Phase } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailCheck, GuardrailResult } from '../../guardrails/guardrail.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import type { Exchange } from '../exchange.ts';
-import { isManaged } from '../steps/objects.ts';
+import type { Uses } from '../exchange.ts';
+import { isManaged } from '../managed.ts';
+import type { LlmRequest } from '../state/request.ts';
 import { contentType } from '../steps/read-body.ts';
 import { addressTexts } from './address.ts';
 
@@ -26,7 +28,7 @@ export function withoutTexts(guardrail: Guardrail): Guardrail {
 }
 
 /** What of the request a guardrail that denies would have to look at and cannot; null for nothing. */
-export function unseenBy(guardrail: Guardrail, view: InputView, { request: { operation } }: Exchange): string | null {
+export function unseenBy(guardrail: Guardrail, view: InputView, { operation }: LlmRequest): string | null {
   if (!mustSee(guardrail)) return null;
   if (view === 'unseen' && readsTexts(guardrail, 'input')) return `what ${operation.id} sends to a provider`;
   if (!guardrail.actions.deny) return null;
@@ -40,7 +42,7 @@ export function unseenBy(guardrail: Guardrail, view: InputView, { request: { ope
 /** `texts`: all that is said to a model is read. `none`: nothing is. `unseen`: something is that cannot be read. */
 export type InputView = 'texts' | 'none' | 'unseen';
 
-export function inputView(x: Exchange): InputView {
+export function inputView(x: Uses<'attempt' | 'request'>): InputView {
   const {
     request: { operation },
   } = x;
@@ -50,11 +52,11 @@ export function inputView(x: Exchange): InputView {
     case 'dataset':
       return 'unseen';
     case 'kept':
-      return isManaged(x) ? 'none' : 'unseen';
+      return isManaged(x.request) ? 'none' : 'unseen';
     case 'text':
       break;
   }
-  if (x.attempt.body.length === 0) return addressTexts(x).length > 0 ? 'texts' : 'none';
+  if (x.attempt.body.length === 0) return addressTexts(x.request).length > 0 ? 'texts' : 'none';
   const type = contentType(x.request.header('content-type'));
   if (type === 'application/json' || x.attempt.scan !== null) return 'texts';
   if (type === 'multipart/form-data') return 'texts';

@@ -1,26 +1,8 @@
 /** What guardrails have said of a request that goes to several targets, so that the same body is judged once. */
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
+import type { Judged, Said } from '../state/walk.ts';
 import { needsNoTexts } from './coverage.ts';
-
-interface Said {
-  /** Null for one that runs beside the request. */
-  readonly result: GuardrailResult | null;
-  /** Provider and model that it was told. */
-  readonly asked: string;
-}
-
-/** A body, as the config of a target makes it, after the guardrails that have judged it. */
-export interface Judged {
-  /** In the order in which they ran. */
-  readonly list: readonly Guardrail[];
-  readonly said: ReadonlyMap<Guardrail, Said>;
-  readonly denied: Guardrail | null;
-  readonly body: Buffer;
-  readonly scan: ScanResult | null;
-  /** The body is no longer the caller's. */
-  readonly changed: boolean;
-}
 
 /**
  * How many guardrails at the start of a list need not judge again. A check that asks for the model does so for each; after a

@@ -1,4 +1,5 @@
 /** Guardrails over answers in one piece: what of them is judged, and what is sent in their place. */
+
 import { isUtf8 } from 'node:buffer';
 import { type GuardrailState, hookResults, withoutChange } from '../../gateway/guardrail-state.ts';
 import type { Phase, Subject, TextPart } from '../../guardrails/check.ts';
@@ -7,7 +8,7 @@ import { type Change, runGuardrails } from '../../guardrails/run.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { Operation } from '../../operations/operation.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { headerOf, isJson } from '../relay/look.ts';
 import {
   answerCallsTools,
@@ -45,7 +46,7 @@ export const insists = (guardrail: Guardrail): boolean =>
 
 /** The subject of an answer. `texts` may be a window of it. */
 export function outputSubject(
-  x: Exchange,
+  x: Uses<'attempt' | 'request'>,
   parts: {
     readonly texts: readonly TextPart[];
     readonly window: Subject['window'];
@@ -107,7 +108,11 @@ export interface Answer {
 export type Judged = Buffer | null;
 
 /** Judges an answer in one piece. What nothing changed keeps its bytes. */
-export function judgeAnswer(x: Exchange, guard: GuardrailState, answer: Answer): Judged | Promise<Judged> {
+export function judgeAnswer(
+  x: Uses<'attempt' | 'request', 'clock'>,
+  guard: GuardrailState,
+  answer: Answer,
+): Judged | Promise<Judged> {
   const read = readAnswer(x.request.operation, answer);
   const list = guard.output;
   if (list.length === 0) return withResults(guard, answer, read?.json, answer.body);
@@ -140,7 +145,11 @@ export function judgeAnswer(x: Exchange, guard: GuardrailState, answer: Answer):
 }
 
 /** Judges an answer that has passed by guardrails that run beside the request. Null: too much of it to have been kept. */
-export function judgeBeside(x: Exchange, guard: GuardrailState, answer: Answer | null): void {
+export function judgeBeside(
+  x: Uses<'attempt' | 'request', 'clock' | 'log'>,
+  guard: GuardrailState,
+  answer: Answer | null,
+): void {
   try {
     if (answer === null) notJudged(x, guard, guard.output, 'The answer is too large to be judged after it has passed.');
     else void judgeAnswer(x, guard, answer);
@@ -159,7 +168,7 @@ interface WholeRun {
 
 /** Runs guardrails over a whole answer. */
 export function judgeWhole(
-  x: Exchange,
+  x: Uses<'attempt' | 'request', 'clock'>,
   guard: GuardrailState,
   list: readonly Guardrail[],
   said: unknown,
@@ -243,7 +252,12 @@ function readAnswer({ shape }: Operation, { headers, body }: Answer): { readonly
  * Results of guardrails that could not judge: those that insist fail, others are skipped. True when one denies or would
  * have had to change what it could not.
  */
-export function notJudged(x: Exchange, guard: GuardrailState, list: readonly Guardrail[], why: string): boolean {
+export function notJudged(
+  x: Uses<never, 'clock'>,
+  guard: GuardrailState,
+  list: readonly Guardrail[],
+  why: string,
+): boolean {
   const created_at = new Date(x.services.clock.now()).toISOString();
   let refused = false;
   const results: GuardrailResult[] = [];

@@ -15,11 +15,12 @@ const bare = { guardrails: { input: [], output: [], byName: new Map() } } as unk
 describe('without a guardrail', () => {
   it.each(Object.values(OPERATIONS))('$id has no step that judges, and the steps are shared', (operation) => {
     for (const config of [null, {}]) expect(guardPlan(operation, bare, config, false)).toBeNull();
-    const plan = makePlan(operation, null, null, null, null, NOTHING);
+    const plan = makePlan(null, null, null, null, NOTHING);
     expect(plan.guard).toBeNull();
-    expect(plan.steps).not.toContain(guard);
+    const steps = stepsFor(operation.family, plan.features);
+    expect(steps).not.toContain(guard);
     // Nothing is made for it either: every plan has the very same list.
-    expect(makePlan(operation, null, null, null, null, NOTHING).steps).toBe(plan.steps);
+    expect(stepsFor(operation.family, makePlan(null, null, null, null, NOTHING).features)).toBe(steps);
   });
 
   it.each(['chat', 'text', 'binary', 'read', 'job', 'proxy'] satisfies Family[])(

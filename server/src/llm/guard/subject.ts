@@ -1,4 +1,5 @@
 /** What guardrails of the input phase judge: the request as the provider would get it. */
+
 import { isUtf8 } from 'node:buffer';
 import type { Subject } from '../../guardrails/check.ts';
 import type { Change } from '../../guardrails/run.ts';
@@ -6,7 +7,7 @@ import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import { estimateUse, expectUse } from '../estimate.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Uses } from '../exchange.ts';
 import { modelUnder, shape } from '../shaping.ts';
 import { contentType, WANTED } from '../steps/read-body.ts';
 import { addressModel, addressTexts } from './address.ts';
@@ -67,7 +68,7 @@ export class GuardedRequest {
       window: null,
       // Checks of requests ask for none.
       get texts() {
-        texts ??= messages === 'last' ? said() : [...said(), ...addressTexts(x)];
+        texts ??= messages === 'last' ? said() : [...said(), ...addressTexts(x.request)];
         return texts;
       },
       latest: () => (this.#reads ? latestRequestText(x.request.operation, body) : ''),
@@ -142,7 +143,7 @@ function pinned(body: Record<string, unknown>, base: Record<string, unknown>): R
 }
 
 /** As it is sent: with what the config adds and takes away, which a caller's own config may. */
-function bodyOf(x: Exchange): unknown {
+function bodyOf(x: Uses<'attempt' | 'request'>): unknown {
   if (x.attempt.body.length === 0) return undefined;
   const type = contentType(x.request.header('content-type'));
   if (x.request.operation.body === 'multipart' || (type === 'multipart/form-data' && x.attempt.scan === null)) {
@@ -166,16 +167,16 @@ function looseJson(body: Buffer): unknown {
 }
 
 /** Beside that: what the address names, and a deployment of the caller's choice. */
-function otherModels(x: Exchange): readonly string[] {
+function otherModels(x: Uses<'attempt' | 'request'>): readonly string[] {
   const {
     attempt: { target },
   } = x;
-  const named = [addressModel(x), target?.chosen ?? null];
+  const named = [addressModel(x.request), target?.chosen ?? null];
   return named.filter((name) => name !== null);
 }
 
 /** The model that will be asked: a config may name another than the request. */
-function modelOf(x: Exchange): string | null {
+function modelOf(x: Uses<'attempt' | 'request'>): string | null {
   const model = modelUnder(x.attempt.target?.shaping ?? null, x.request.model);
   return model === '' ? null : model;
 }

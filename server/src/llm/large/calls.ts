@@ -1,4 +1,5 @@
 /** What the data plane gives to the thread for large bodies, and how it takes the results. */
+
 import { keep } from '../../http/body-slabs.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
@@ -7,11 +8,12 @@ import { factsOf, type ScanResult, scanOf } from '../../kernel/json-scan.ts';
 import { askedOf, rememberAsked } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import type { References } from '../../runtime/references.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import type { Media } from '../media-names.ts';
 import type { AnswerOrder, ReadAnswer } from '../relay/read-answer.ts';
 import type { BodyOrder, MadeBody } from '../request-body.ts';
 import type { Shaping } from '../shaping.ts';
+import type { LlmRequest } from '../state/request.ts';
 import type { Target } from '../target.ts';
 import { bufferOf, type CallFacts, type Done, type Job, type SentOrder } from './jobs.ts';
 import { MAX_SETTINGS } from './settings.ts';
@@ -67,7 +69,7 @@ export class SharedPieces {
 
 /** Like `scanJson`, and looks for `texts`, too. Rejects with its errors, and where the client leaves. */
 export function scanApart(
-  x: Exchange,
+  x: Uses<'cancel' | 'clientGone' | 'request', 'large'>,
   body: Buffer,
   wanted: readonly string[],
   texts: readonly string[] = [],
@@ -77,7 +79,10 @@ export function scanApart(
 }
 
 /** Like `referencesIn`. */
-export function referencesApart(x: Exchange, parts: readonly Buffer[]): Promise<References | null> {
+export function referencesApart(
+  x: Uses<'cancel' | 'clientGone' | 'request', 'large'>,
+  parts: readonly Buffer[],
+): Promise<References | null> {
   const handed = nothing();
   const body = parts.map((part) => sent(part, handed));
   return waited(x, { kind: 'references', body }, handed).then(({ references }) => references);
@@ -85,13 +90,13 @@ export function referencesApart(x: Exchange, parts: readonly Buffer[]): Promise<
 
 /** Like `namedMedia`, of the body of the request. */
 export function namedMediaApart(
-  x: Exchange,
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>,
   target: Target,
   context: CallContext,
   shaping: Shaping | null,
 ): Promise<readonly string[]> {
   const handed = nothing();
-  const call = factsOfCall(x, target, context);
+  const call = factsOfCall(x.request, target, context);
   return waited(x, { kind: 'media', call, body: sent(x.attempt.body, handed), shaping }, handed).then(
     ({ urls }) => urls,
   );
@@ -99,14 +104,14 @@ export function namedMediaApart(
 
 /** Like `makeBody`. `known`: the settings of the request are remembered with the context, as its stream may ask for them. */
 export async function makeBodyApart(
-  x: Exchange,
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>,
   target: Target,
   context: CallContext,
   order: BodyOrder,
   seen: string[],
 ): Promise<{ readonly made: MadeBody; readonly known: boolean }> {
   const handed = nothing();
-  const call = factsOfCall(x, target, context);
+  const call = factsOfCall(x.request, target, context);
   const done = await waited(x, { kind: 'body', call, order: sentOrder(order, handed) }, handed);
   seen.push(...done.seen);
   if (done.settings !== null) rememberAsked(context, parseExact(done.settings) as JsonObject);
@@ -131,7 +136,7 @@ function tooManySettings(): SluiceError {
  * @param made what a thread has made the request of
  */
 export function readAnswerApart(
-  x: Exchange,
+  x: Uses<'request', 'large'>,
   target: Target,
   context: CallContext,
   made: BodyOrder | null,
@@ -141,7 +146,7 @@ export function readAnswerApart(
   const handed = nothing();
   const given = context.body ?? askedOf(context);
   const asked = made !== null ? sentOrder(made, handed) : given === undefined ? null : JSON.stringify(given);
-  const call = factsOfCall(x, target, context);
+  const call = factsOfCall(x.request, target, context);
   const answer = { ...order, raw: order.raw.map((piece) => sent(piece, handed)) };
   return run(x, { kind: 'answer', call, answer, asked }, handed, (done) => {
     if (done instanceof Error) settle(done);
@@ -190,9 +195,9 @@ function sentOrder(order: BodyOrder, handed: Handed): SentOrder {
   };
 }
 
-function factsOfCall(x: Exchange, target: Target, context: CallContext): CallFacts {
+function factsOfCall(request: LlmRequest, target: Target, context: CallContext): CallFacts {
   const headers: Record<string, string> = {};
-  for (const [name, value] of Object.entries(x.request.incoming.headers))
+  for (const [name, value] of Object.entries(request.incoming.headers))
     if (typeof value === 'string') headers[name] = value;
   const { credentials, pathParams } = context;
   return {
@@ -213,7 +218,7 @@ function factsOfCall(x: Exchange, target: Target, context: CallContext): CallFac
 
 /** A job that is dropped may still be under way: what it was lent is then left to the garbage collector. */
 function run<J extends Job>(
-  x: Exchange,
+  x: Uses<'request', 'large'>,
   job: J,
   { memory, drops }: Handed,
   settle: (done: Done<J> | Error) => void,
@@ -225,7 +230,11 @@ function run<J extends Job>(
 }
 
 /** The result, for as long as the client waits for it. */
-function waited<J extends Job>(x: Exchange, job: J, handed: Handed): Promise<Done<J>> {
+function waited<J extends Job>(
+  x: Uses<'cancel' | 'clientGone' | 'request', 'large'>,
+  job: J,
+  handed: Handed,
+): Promise<Done<J>> {
   return new Promise((resolve, reject) => {
     if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
     const { cancel } = x;

@@ -3,15 +3,16 @@
  * base URL, whatever it was called by, and the objects that its body names. Accounts of one workspace, and callers with a
  * provider token of their own, are not asked anything.
  */
+
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isOfTraining, madeBy, readAsked, readsForms } from '../../runtime/asked-paths.ts';
 import { noSuch } from '../../runtime/owners.ts';
 import { formReferences, type Reference, type References, referencesIn } from '../../runtime/references.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
-import type { Prepared } from '../attempt.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { isLargeRead, referencesApart } from '../large/calls.ts';
+import type { Prepared } from '../state/prepared.ts';
 import type { Target } from '../target.ts';
 import { Creation } from './creation.ts';
 
@@ -19,7 +20,11 @@ import { Creation } from './creation.ts';
  * Called before anything is sent; throws 403 for what the account does not do for one of several workspaces, 404 for objects
  * that are not the workspace's. Returns a promise only where owners have to be looked up.
  */
-export function checkOwners(x: Exchange, target: Target, prepared: Prepared): void | Promise<void> {
+export function checkOwners(
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large' | 'owners'>,
+  target: Target,
+  prepared: Prepared,
+): void | Promise<void> {
   const { stored, provider } = target;
   x.attempt.creation = null;
   const proxied = x.request.operation.family === 'proxy';
@@ -49,7 +54,7 @@ export function checkOwners(x: Exchange, target: Target, prepared: Prepared): vo
 }
 
 function checkBody(
-  x: Exchange,
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large' | 'owners'>,
   stored: StoredProvider,
   { request, apart }: Prepared,
   prefix: number,
@@ -102,12 +107,20 @@ const isMultipart = (type: string): boolean => /^\s*multipart\/form-data/i.test(
 const isForm = (type: string): boolean => isMultipart(type) || /^\s*audio\//i.test(type);
 
 /** Throws 403 for what has no known owner; looks up owners only where something is named. */
-function refuseForeign(x: Exchange, stored: StoredProvider, found: References): Promise<void> | undefined {
+function refuseForeign(
+  x: Uses<'request', 'owners'>,
+  stored: StoredProvider,
+  found: References,
+): Promise<void> | undefined {
   if (found.unknown !== null) throw closed(stored, `a request with ${found.unknown}`);
   return found.objects.length > 0 || found.uris.length > 0 ? mustAll(x, stored, found) : undefined;
 }
 
-async function mustAll(x: Exchange, stored: StoredProvider, { objects, uris }: References): Promise<void> {
+async function mustAll(
+  x: Uses<'request', 'owners'>,
+  stored: StoredProvider,
+  { objects, uris }: References,
+): Promise<void> {
   if (objects.length > 0) await must(x, stored, objects);
   const {
     request: { principal },
@@ -119,7 +132,7 @@ async function mustAll(x: Exchange, stored: StoredProvider, { objects, uris }: R
   if (foreign !== null) throw notFound('file', uris.find(({ uri }) => uri === foreign)?.param ?? '');
 }
 
-async function must(x: Exchange, stored: StoredProvider, wanted: readonly Reference[]): Promise<void> {
+async function must(x: Uses<'request', 'owners'>, stored: StoredProvider, wanted: readonly Reference[]): Promise<void> {
   const {
     request: { principal },
     services,

@@ -7,7 +7,7 @@ import { errorObject, type ProviderError, providerErrorBody } from '../../operat
 import type { Shape } from '../../operations/operation.ts';
 import { SHAPES } from '../../operations/shapes/index.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
@@ -36,7 +36,7 @@ export function outcomeOf(result: Exclude<AttemptResult, { kind: 'done' }>): [st
 
 /** Head of the answer to the client: the upstream's headers that may pass, then ours. */
 export function answerHead(
-  x: Exchange,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
   target: Target,
   headers: readonly string[],
   length: number | null,
@@ -62,7 +62,7 @@ function withRetryHint(headers: string[], { retryAfter }: ProviderError): string
 
 /** An answer with a status of failure, in the caller's dialect. */
 export function refusedAnswer(
-  x: Exchange,
+  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
   target: Target,
   shape: Shape,
   status: number,
@@ -93,7 +93,7 @@ export function refusedAnswer(
 
 /** An error found inside an answer that began as a success. */
 export function errorAnswer(
-  x: Exchange,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
   target: Target,
   headers: readonly string[],
   found: ProviderError,

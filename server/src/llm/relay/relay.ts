@@ -101,7 +101,7 @@ export class Relay implements WireHandler {
     this.#firstData = parts.firstData;
     this.#settle = parts.settle;
     this.#started = parts.x.services.clock.monotonic();
-    const shown = goesOnFrom(parts.x);
+    const shown = goesOnFrom(parts.x.outcome);
     this.#joint = shown === null ? null : new Joint(parts.x.request.operation, shown, parts.x.outcome.spentUsage());
     this.#meter = new Meter(parts.x, parts.bound);
     this.#client = new ClientSide(parts.x, parts.target);
@@ -374,7 +374,7 @@ export class Relay implements WireHandler {
   }
 
   #isUnfit(flaws: Flaws): boolean {
-    const found = unfit(this.#x, flaws);
+    const found = unfit(this.#x.attempt, flaws);
     if (found === null) return false;
     this.#takeUsage();
     if (found instanceof SluiceError) this.#finish({ kind: 'failed', error: found });
@@ -383,7 +383,7 @@ export class Relay implements WireHandler {
   }
 
   #noteFailure(error: ProviderError | null): void {
-    if (error !== null) recordFailure(this.#x, this.#target, error);
+    if (error !== null) recordFailure(this.#x.outcome, this.#target, error);
   }
 
   /** Null: not all of it is at hand. */
@@ -543,7 +543,7 @@ export class Relay implements WireHandler {
 
   #complete(failed: boolean, tail: readonly Buffer[]): void {
     this.#takeUsage(failed);
-    if (failed) recordFailure(this.#x, this.#target, errorAmong(this.#x, tail));
+    if (failed) recordFailure(this.#x.outcome, this.#target, errorAmong(this.#x.request, tail));
     if (this.#gate === null) this.#endWith(joined(tail));
     else this.#gate.end(tail, failed);
   }

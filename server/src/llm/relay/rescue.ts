@@ -1,6 +1,8 @@
 /** Whether, and how, another attempt may take the place of one that failed. */
+
 import { prefillOf } from '../../providers/binding.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
+import type { LlmOutcome } from '../state/outcome.ts';
 import type { Target } from '../target.ts';
 import type { AttemptResult } from './answered.ts';
 import { Shown } from './shown.ts';
@@ -15,7 +17,7 @@ export const MAX_ATTEMPTS = 200;
  * Whether an attempt at this target may follow: nobody has seen anything yet, or the target takes what was seen as the
  * beginning of its answer.
  */
-export function mayFollow(x: Exchange, target: Target): boolean {
+export function mayFollow(x: Uses<'clientGone' | 'outcome' | 'request'>, target: Target): boolean {
   if (!x.outcome.headSent) return true;
   if (x.outcome.deliveredPrefix === null || !x.outcome.deliveredPrefix.continuable || x.clientGone) return false;
   const model = target.sends(x.request.model);
@@ -23,19 +25,19 @@ export function mayFollow(x: Exchange, target: Target): boolean {
 }
 
 /** What the next attempt goes on from; null: it begins. */
-export function goesOnFrom(x: Exchange): Shown | null {
-  return x.outcome.headSent ? x.outcome.deliveredPrefix : null;
+export function goesOnFrom(outcome: LlmOutcome): Shown | null {
+  return outcome.headSent ? outcome.deliveredPrefix : null;
 }
 
 /** Follows what the caller sees, where the config wants a break to be gone on from, something can, and nothing judges it. */
-export function followShown(x: Exchange, target: Target): void {
+export function followShown(x: Uses<'attempt' | 'guard' | 'outcome' | 'request'>, target: Target): void {
   if (x.outcome.deliveredPrefix !== null || x.outcome.headSent || target.onBreak?.onBreak !== 'continue') return;
   if (!x.attempt.mayBeFollowed || (x.guard?.output.length ?? 0) > 0) return;
   x.outcome.deliveredPrefix = new Shown(x.request.operation.shape);
 }
 
 /** An attempt has failed. Remembers what broke a stream that was begun: it is what the caller is told in the end. */
-export function noteBreak(x: Exchange, result: AttemptResult): void {
-  if (x.outcome.deliveredPrefix !== null && x.outcome.headSent && result.kind === 'failed')
-    x.outcome.deliveredPrefix.broken ??= result.error;
+export function noteBreak(outcome: LlmOutcome, result: AttemptResult): void {
+  if (outcome.deliveredPrefix !== null && outcome.headSent && result.kind === 'failed')
+    outcome.deliveredPrefix.broken ??= result.error;
 }

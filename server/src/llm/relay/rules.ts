@@ -3,7 +3,14 @@
 import type { WireTimeouts } from '../../http/upstream.ts';
 import { OPENAI_ERRORS } from '../../operations/dialects/openai-errors.ts';
 import type { Config } from '../../resources/configs/schema.ts';
-import type { Retry } from '../target.ts';
+
+/** Further calls of one target. */
+export interface Retry {
+  /** Further attempts after the first, 0–5. */
+  readonly attempts: number;
+  readonly statusCodes: ReadonlySet<number>;
+  readonly useRetryAfter: boolean;
+}
 
 /** What holds where a config says nothing, milliseconds. */
 export interface DefaultLimits {

@@ -12,7 +12,7 @@ import { parseEvent } from '../../kernel/sse.ts';
 import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
 import { FILTERED, type ProviderError } from '../../operations/dialects/provider-error.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Uses } from '../exchange.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
 import { EVENT_WEIGHT, isSilent, piecesOf } from './look.ts';
@@ -209,7 +209,7 @@ export function silent(ms: number, shown: boolean): SluiceError {
 }
 
 /** What failed the call, as it stands to the answer. */
-export function asSeen(x: Exchange, { limits }: Target, error: SluiceError): SluiceError {
+export function asSeen(x: Uses<'attempt' | 'outcome'>, { limits }: Target, error: SluiceError): SluiceError {
   if (error.kind === 'upstream_idle' || error.kind === 'upstream_silent')
     return silent((x.attempt.stream ? limits.stream : limits.whole).idleMs, x.outcome.headSent);
   if (!x.outcome.headSent || error.kind !== 'upstream_unreachable') return error;

@@ -8,7 +8,9 @@ import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
 import { FILTERED, type ProviderError } from '../../operations/dialects/provider-error.ts';
 import type { Operation } from '../../operations/operation.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Attempt } from '../state/attempt.ts';
+import type { LlmOutcome } from '../state/outcome.ts';
+import type { LlmRequest } from '../state/request.ts';
 import type { Target } from '../target.ts';
 import { failureIn, named } from './content.ts';
 import { parsed } from './look.ts';
@@ -37,29 +39,29 @@ export function flawsOf(operation: Operation, body: JsonObject): Flaws {
  * Why an answer is one that the next attempt takes the place of, or null: it lacks what it should hold, or its provider has
  * failed or filtered it. Where no attempt follows, it is the caller who judges it.
  */
-export function unfit(x: Exchange, flaws: Flaws): ProviderError | SluiceError | null {
+export function unfit(attempt: Attempt, flaws: Flaws): ProviderError | SluiceError | null {
   if (flaws.missing !== null) {
     const error = new SluiceError('upstream_invalid', `The provider's answer has no "${flaws.missing}".`);
-    if (isFollowed(x.attempt, errorStatus(error), errorCode(error))) return error;
+    if (isFollowed(attempt, errorStatus(error), errorCode(error))) return error;
   }
   const { failure } = flaws;
-  if (failure !== null) return isFollowed(x.attempt, failure.status, failure.code) ? failure : null;
-  return flaws.filtered && isFollowed(x.attempt, FILTERED.status, FILTERED.code) ? FILTERED : null;
+  if (failure !== null) return isFollowed(attempt, failure.status, failure.code) ? failure : null;
+  return flaws.filtered && isFollowed(attempt, FILTERED.status, FILTERED.code) ? FILTERED : null;
 }
 
 /** The answer goes to the caller as it came, and the provider failed: so says the record. `null`: it did not say why. */
-export function recordFailure(x: Exchange, target: Target, error: ProviderError | null): void {
+export function recordFailure(outcome: LlmOutcome, target: Target, error: ProviderError | null): void {
   const found = error === null ? null : withoutSecrets(error.message, target.sent);
-  x.outcome.result = 'failed';
-  x.outcome.errorCode = (error?.code ?? 'upstream_stream_error').slice(0, 100);
-  x.outcome.errorMessage = (found ?? 'The provider ended the stream with an error event.').slice(0, 500);
+  outcome.result = 'failed';
+  outcome.errorCode = (error?.code ?? 'upstream_stream_error').slice(0, 100);
+  outcome.errorMessage = (found ?? 'The provider ended the stream with an error event.').slice(0, 500);
 }
 
 /** The error that the last events of a stream tell. */
-export function errorAmong(x: Exchange, events: readonly Buffer[]): ProviderError | null {
+export function errorAmong(request: LlmRequest, events: readonly Buffer[]): ProviderError | null {
   for (const event of events) {
     const body = parsed(parseEvent(event));
-    const error = body === null ? null : named(x.request.operation.wire.errorIn(body), body);
+    const error = body === null ? null : named(request.operation.wire.errorIn(body), body);
     if (error !== null) return error;
   }
   return null;

@@ -1,7 +1,8 @@
 /** Which target of a load balancer a request goes to. */
+
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { factsOf } from './facts.ts';
 import type { BalanceNode, RouteNode, Sticky } from './route.ts';
 
@@ -34,7 +35,7 @@ export interface Drawn {
  * @param mayCall whether a target is not left out
  */
 export function balance(
-  x: Exchange,
+  x: Uses<'attempt' | 'request' | 'walk', 'cache' | 'clock' | 'log' | 'random'>,
   node: BalanceNode,
   place: string,
   mayCall: (target: RouteNode) => boolean,
@@ -47,7 +48,7 @@ export function balance(
 }
 
 async function stuck(
-  x: Exchange,
+  x: Uses<'request', 'cache' | 'clock' | 'log'>,
   node: BalanceNode,
   targets: readonly RouteNode[],
   place: string,
@@ -74,7 +75,7 @@ async function stuck(
 }
 
 /** Null when the request has none of the values: there is nothing to keep together. */
-function valuesOf(x: Exchange, { reads, params }: Sticky): string | null {
+function valuesOf(x: Uses<'attempt' | 'request' | 'walk'>, { reads, params }: Sticky): string | null {
   const facts = factsOf(x, params);
   const values = reads.map((read) => read(facts) ?? null);
   return values.every((value) => value === null) ? null : JSON.stringify(values);

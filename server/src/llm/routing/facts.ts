@@ -1,8 +1,9 @@
 /** What conditions and sessions see of a request. */
+
 import { isCredentialHeader, SIGN_IN_HEADERS } from '../../kernel/header-names.ts';
 import { decodeString, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import { pathOnly } from '../../kernel/path-only.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import type { Primitive, QueryFacts } from './conditions.ts';
 
 const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
@@ -11,7 +12,7 @@ const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
  * `params`: the members of the body that may be asked for. They are looked for once, when the first is asked for, in the
  * body as it came.
  */
-export function factsOf(x: Exchange, params: readonly string[]): QueryFacts {
+export function factsOf(x: Uses<'attempt' | 'request' | 'walk'>, params: readonly string[]): QueryFacts {
   const {
     request: { metadata },
   } = x;

@@ -1,23 +1,10 @@
-/** What one target of several is counted in by itself: limits of its provider, and of policies that ask for it. */
-import type { Reservation } from '../../limits/admission.ts';
-import type { Hold } from '../../limits/ledger/ledger.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { bookUse, partsOf, usedUnder } from '../settle-use.ts';
+import type { Leg } from '../state/limits.ts';
+import type { Walk } from '../state/walk.ts';
 import type { Target } from '../target.ts';
-import type { Walk } from './walk.ts';
 
-export interface Leg {
-  readonly target: Target;
-  reservation: Reservation | null;
-  held: Hold | null;
-  /** Counters of policies that this target counts the request in. */
-  readonly counts: string[];
-  /** How much of `Exchange.spent`, and how many calls, there were before it. */
-  readonly spentBefore: number;
-  readonly triesBefore: number;
-}
-
-export function beginLeg(x: Exchange, target: Target): Leg {
+export function beginLeg(x: Uses<'limits' | 'outcome'>, target: Target): Leg {
   const leg: Leg = {
     target,
     reservation: null,
@@ -35,7 +22,11 @@ export function beginLeg(x: Exchange, target: Target): Leg {
  *
  * @param answered whether the caller gets its answer
  */
-export function endLeg(x: Exchange, walk: Walk, answered: boolean): void {
+export function endLeg(
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>,
+  walk: Walk,
+  answered: boolean,
+): void {
   const {
     limits: { leg },
   } = x;

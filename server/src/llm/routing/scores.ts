@@ -1,11 +1,13 @@
 /** How the targets of a config stood when a request was decided, for its record. */
+
 import type { JsonObject } from '../../kernel/json.ts';
 import type { ScoredTarget } from '../../telemetry/decision-facts.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { namedBy } from '../select.ts';
 import { modelUnder } from '../shaping.ts';
+import type { LlmRequest } from '../state/request.ts';
+import type { Walk } from '../state/walk.ts';
 import type { Leaf, Route, RouteNode } from './route.ts';
-import type { Walk } from './walk.ts';
 
 /** A config may have thousands. */
 const MAX_SCORED = 50;
@@ -26,7 +28,7 @@ export function countOf(route: Route): number {
 
 /** Those that would be tried come first, in their order. */
 export function scoreTargets(
-  x: Exchange,
+  x: Uses<'request', 'breakers'>,
   walk: Walk,
   planned: readonly Leaf[],
   modelSlug: string | null,
@@ -55,7 +57,7 @@ export function scoreTargets(
 }
 
 function scored(
-  x: Exchange,
+  x: Uses<'request', 'breakers'>,
   walk: Walk,
   leaf: Leaf,
   order: number | null,
@@ -63,11 +65,11 @@ function scored(
   modelSlug: string | null,
 ): ScoredTarget {
   const { config, breaker, path, weight } = leaf;
-  const { slug, raw } = namedBy(x, config, modelSlug);
+  const { slug, raw } = namedBy(x.request, config, modelSlug);
   const stored = slug === null ? undefined : x.request.snapshot?.providers.get(slug);
   const health = breaker === null ? null : x.services.breakers.healthOf(`${walk.place} ${path}`, breaker);
   const left = health?.state === 'open' && why === 'not_drawn' ? 'breaker_open' : why;
-  const model = modelOf(x, config);
+  const model = modelOf(x.request, config);
   return {
     path,
     provider: stored?.provider?.id ?? raw,
@@ -80,9 +82,9 @@ function scored(
   };
 }
 
-function modelOf(x: Exchange, config: Leaf['config']): string {
+function modelOf(request: LlmRequest, config: Leaf['config']): string {
   const overrides = (config.override_params ?? null) as JsonObject | null;
   const defaults = (config.default_params ?? null) as JsonObject | null;
-  const model = modelUnder({ overrides, defaults, drops: null, dropNames: [] }, x.request.model);
+  const model = modelUnder({ overrides, defaults, drops: null, dropNames: [] }, request.model);
   return model.startsWith('@') ? model.slice(model.indexOf('/') + 1) : model;
 }

@@ -2,63 +2,27 @@
  * The way of one request through the targets of its config: which leaf is next, and whether what a target made of it is
  * final. What a target needs to be tried is given by `steps/route.ts`.
  */
+
 import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
-import type { ScanResult } from '../../kernel/json-scan.ts';
-import type { Quota } from '../../limits/admission.ts';
-import type { RouteDecision, ScoredTarget } from '../../telemetry/decision-facts.ts';
-import type { Exchange } from '../exchange.ts';
-import type { Judged } from '../guard/judged.ts';
+import type { RouteDecision } from '../../telemetry/decision-facts.ts';
+import type { Uses } from '../exchange.ts';
 import { ownSettings } from '../own-settings.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
 import { MAX_ATTEMPTS } from '../relay/rescue.ts';
 import { namesStatus } from '../relay/rules.ts';
-import type { Target } from '../target.ts';
+import type { LlmOutcome } from '../state/outcome.ts';
+import type { LlmRequest } from '../state/request.ts';
+import type { Walk } from '../state/walk.ts';
 import { balance, type Drawn } from './balance.ts';
-import type { Searched } from './conditions.ts';
 import { factsOf } from './facts.ts';
 import type { BalanceNode, ConditionalNode, FallbackNode, Leaf, Route, RouteNode } from './route.ts';
 
-/** What a request with several targets knows of them so far. */
-export interface Walk {
-  readonly route: Route;
-  /** Of the config, for what is remembered of its targets. */
-  readonly place: string;
-  /** Where the breakers of its targets are kept for this request. */
-  readonly breakers: string;
-  /** As it came; targets shape it anew. */
-  readonly body: Buffer;
-  readonly scan: ScanResult | null;
-  readonly stream: boolean;
-  /** Drawn once for a request. */
-  readonly picks: Map<BalanceNode | ConditionalNode, RouteNode>;
-  readonly targets: Map<Leaf, Target>;
-  /** What guardrails said of bodies, by the shape of the target. */
-  readonly judged: Map<string, Judged>;
-  /** Where the target under way stands in the config. */
-  path: string;
-  /** Some target ran inside the process, and may still read the body. */
-  local: boolean;
-  /** What is left of limits that are not a target's own. */
-  quota: Quota | null;
-  /** Counters of policies that ask for targets and have counted the request already. */
-  readonly counted: Set<string>;
-  /** By targets that are done with: micro-dollars and tokens. */
-  used: { readonly cost: number; readonly tokens: number };
-  /** How the targets stood when it was decided, for the record; null before. */
-  scored: ScoredTarget[] | null;
-  /** What was decided, for the record. */
-  readonly decisions: RouteDecision[];
-  readonly searched: Searched;
-  /** Bookings on their way to the journal. */
-  readonly settling: Promise<void>[];
-}
-
-export function newWalk(x: Exchange, route: Route, place: string): Walk {
+export function newWalk(x: Uses<'attempt' | 'request'>, route: Route, place: string): Walk {
   return {
     route,
     place,
-    breakers: breakersAt(x, route, place),
+    breakers: breakersAt(x.request, route, place),
     body: x.attempt.body,
     scan: x.attempt.scan,
     stream: x.attempt.stream,
@@ -84,12 +48,12 @@ const MAX_LOOKS = 3;
  * Requests that are called alike share breakers. One that brings its own time limit, host, account or token fails for what it
  * brought: that must not keep others from a target that answers them.
  */
-function breakersAt(x: Exchange, route: Route, place: string): string {
+function breakersAt(request: LlmRequest, route: Route, place: string): string {
   if (!route.hasBreakers) return place;
-  const own = ownSettings(x);
-  if (own.length === 0 && x.request.callerToken === null) return place;
+  const own = ownSettings(request);
+  if (own.length === 0 && request.callerToken === null) return place;
   return `${place} ${createHash('sha256')
-    .update(JSON.stringify([own, x.request.callerToken]))
+    .update(JSON.stringify([own, request.callerToken]))
     .digest('base64url')}`;
 }
 
@@ -100,7 +64,15 @@ export interface Walker {
   passOver(result: AttemptResult): void;
 }
 
-export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: RouteNode): Promise<AttemptResult> {
+export async function walkNode(
+  x: Uses<
+    'attempt' | 'clientGone' | 'guard' | 'outcome' | 'request' | 'walk',
+    'breakers' | 'cache' | 'clock' | 'log' | 'notes' | 'random'
+  >,
+  walk: Walk,
+  walker: Walker,
+  node: RouteNode,
+): Promise<AttemptResult> {
   if (node.kind === 'target') return walker.run(node);
   if (node.kind === 'loadbalance') {
     // A target that was left out is tried by one request: from here to its call nothing is waited for, or others that came
@@ -139,7 +111,7 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
         path: node.path,
         mode: node.kind,
         chosen: child.path,
-        why: reasonOf(x, result, targets[i - 1]?.path),
+        why: reasonOf(x.outcome, result, targets[i - 1]?.path),
       });
       walker.passOver(result);
     }
@@ -169,7 +141,11 @@ export async function walkNode(x: Exchange, walk: Walk, walker: Walker, node: Ro
  * Whether the next target is tried. Nothing the client has seen is taken back, at most gone on with, and a request that has
  * to end ends.
  */
-function goesOn(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> | null): boolean {
+function goesOn(
+  x: Uses<'clientGone' | 'guard' | 'outcome' | 'request'>,
+  result: AttemptResult,
+  codes: ReadonlySet<number> | null,
+): boolean {
   if (x.clientGone || (x.outcome.headSent && x.outcome.deliveredPrefix?.continuable !== true)) return false;
   if (x.outcome.attempts.length >= MAX_ATTEMPTS) return false;
   if (result.kind === 'done')
@@ -183,7 +159,11 @@ function goesOn(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> |
 }
 
 /** Why a failure is not followed by the next target, in words; null for an answer that went well. */
-function stoppedBy(x: Exchange, result: AttemptResult, codes: ReadonlySet<number> | null): string | null {
+function stoppedBy(
+  x: Uses<'clientGone' | 'outcome' | 'request'>,
+  result: AttemptResult,
+  codes: ReadonlySet<number> | null,
+): string | null {
   if (x.request.dryRun || (result.kind === 'done' && x.outcome.status < 400)) return null;
   if (x.clientGone) return 'the caller left';
   if (x.outcome.headSent && x.outcome.deliveredPrefix?.continuable !== true)
@@ -200,7 +180,12 @@ function asksForNext(codes: ReadonlySet<number> | null, status: number, code: st
 }
 
 /** The leaves in the order in which they would be tried. */
-export async function plannedLeaves(x: Exchange, walk: Walk, node: RouteNode, into: Leaf[] = []): Promise<Leaf[]> {
+export async function plannedLeaves(
+  x: Uses<'attempt' | 'request' | 'walk', 'breakers' | 'cache' | 'clock' | 'log' | 'notes' | 'random'>,
+  walk: Walk,
+  node: RouteNode,
+  into: Leaf[] = [],
+): Promise<Leaf[]> {
   if (node.kind === 'target') into.push(node);
   else if (node.kind === 'loadbalance') await plannedLeaves(x, walk, await picked(x, walk, node), into);
   else if (node.kind === 'conditional') await plannedLeaves(x, walk, selected(x, node), into);
@@ -209,13 +194,13 @@ export async function plannedLeaves(x: Exchange, walk: Walk, node: RouteNode, in
 }
 
 /** Targets that are not left out; all of them, where all would be. */
-function ableOf(x: Exchange, walk: Walk, { targets }: FallbackNode): readonly RouteNode[] {
+function ableOf(x: Uses<never, 'breakers'>, walk: Walk, { targets }: FallbackNode): readonly RouteNode[] {
   const able = targets.filter((target) => mayCall(x, walk, target));
   return able.length === 0 ? targets : able;
 }
 
 /** Whether a breaker lets some target of a node be called. */
-function mayCall(x: Exchange, walk: Walk, node: RouteNode): boolean {
+function mayCall(x: Uses<never, 'breakers'>, walk: Walk, node: RouteNode): boolean {
   if (node.kind === 'conditional') return true;
   if (node.kind !== 'target') return node.targets.some((target) => mayCall(x, walk, target));
   const { breaker } = node;
@@ -223,14 +208,18 @@ function mayCall(x: Exchange, walk: Walk, node: RouteNode): boolean {
 }
 
 /** The target that was drawn, or another one when it has been found to fail since. */
-function picked(x: Exchange, walk: Walk, node: BalanceNode): RouteNode | Promise<RouteNode> {
+function picked(
+  x: Uses<'attempt' | 'request' | 'walk', 'breakers' | 'cache' | 'clock' | 'log' | 'notes' | 'random'>,
+  walk: Walk,
+  node: BalanceNode,
+): RouteNode | Promise<RouteNode> {
   const before = walk.picks.get(node);
   if (before !== undefined && (mayCall(x, walk, before) || !mayCall(x, walk, node))) return before;
   const drawn = balance(x, node, walk.place, (target) => mayCall(x, walk, target));
   return drawn instanceof Promise ? drawn.then((one) => keep(x, walk, node, one)) : keep(x, walk, node, drawn);
 }
 
-function keep(x: Exchange, walk: Walk, node: BalanceNode, { pick, by }: Drawn): RouteNode {
+function keep(x: Uses<'request', 'breakers' | 'notes'>, walk: Walk, node: BalanceNode, { pick, by }: Drawn): RouteNode {
   walk.picks.set(node, pick);
   walk.decisions.push({
     path: node.path,
@@ -245,7 +234,7 @@ function keep(x: Exchange, walk: Walk, node: BalanceNode, { pick, by }: Drawn): 
   return pick;
 }
 
-function selected(x: Exchange, node: ConditionalNode): RouteNode {
+function selected(x: Uses<'attempt' | 'request' | 'walk'>, node: ConditionalNode): RouteNode {
   // Asked before the request is estimated, and again when it is sent.
   const before = x.walk?.picks.get(node);
   if (before !== undefined) return before;
@@ -270,7 +259,7 @@ function selected(x: Exchange, node: ConditionalNode): RouteNode {
 }
 
 /** Targets that are not called because they failed too often. */
-function leftOut(x: Exchange, targets: readonly RouteNode[]): Pick<RouteDecision, 'left_out'> {
+function leftOut(x: Uses<'request', 'notes'>, targets: readonly RouteNode[]): Pick<RouteDecision, 'left_out'> {
   if (targets.length === 0) return {};
   const out = targets.map(({ path }) => path);
   const {
@@ -287,8 +276,8 @@ function leftOut(x: Exchange, targets: readonly RouteNode[]): Pick<RouteDecision
 }
 
 /** Why what a target answered is not given; `path` is the target's. */
-function reasonOf(x: Exchange, result: AttemptResult, path = ''): string {
-  const [status, code] = result.kind === 'done' ? [x.outcome.status, null] : outcomeOf(result);
+function reasonOf(outcome: LlmOutcome, result: AttemptResult, path = ''): string {
+  const [status, code] = result.kind === 'done' ? [outcome.status, null] : outcomeOf(result);
   return `${path} failed with status ${status}${code === null ? '' : ` (${code})`}`;
 }
 
@@ -296,7 +285,7 @@ function reasonOf(x: Exchange, result: AttemptResult, path = ''): string {
  * Where files, batches and jobs of a config with several targets go: always to the same one, or what was made could not be
  * found again. Conditions decide, else it is the first target.
  */
-export function objectLeaf(x: Exchange, node: RouteNode): Leaf {
+export function objectLeaf(x: Uses<'attempt' | 'request' | 'walk'>, node: RouteNode): Leaf {
   if (node.kind === 'target') return node;
   const next = node.kind === 'conditional' ? selected(x, node) : node.targets[0];
   if (next === undefined) throw new SluiceError('internal', 'A group of the config has no targets.');

@@ -2,7 +2,8 @@ import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { WireControl } from '../../kernel/wire.ts';
 import type { Caching } from '../cache/caching.ts';
 import type { Creation } from '../ownership/creation.ts';
-import type { Retry, Target } from '../target.ts';
+import type { Retry } from '../relay/rules.ts';
+import type { Target } from '../target.ts';
 
 const EMPTY = Buffer.alloc(0);
 

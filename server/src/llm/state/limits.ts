@@ -1,6 +1,40 @@
 import { LimitState } from '../../gateway/limit-state.ts';
-import type { Reserved } from '../estimate.ts';
-import type { Leg } from '../routing/leg.ts';
+import type { Reservation } from '../../limits/admission.ts';
+import type { Hold } from '../../limits/ledger/ledger.ts';
+import type { Price } from '../../pricing/price.ts';
+import type { Target } from '../target.ts';
+
+/** What a request may use at most, or will most likely use. */
+export interface Estimate {
+  /** Tokens. */
+  readonly input: number;
+  readonly output: number;
+  /** Whether it cannot become more. */
+  readonly bounded: boolean;
+  /** Of the model as it was asked for; null when none is known. */
+  readonly price: Price | null;
+  /** Nothing is charged for it, by whatever model. */
+  readonly free: boolean;
+}
+
+/** What was reserved for a request that runs. */
+export interface Reserved {
+  readonly estimate: Estimate;
+  /** The price of its model, or those that its limits set for it. */
+  readonly prices: readonly Price[];
+}
+
+/** What one target of several is counted in by itself. */
+export interface Leg {
+  readonly target: Target;
+  reservation: Reservation | null;
+  held: Hold | null;
+  /** Counters of policies that this target counts the request in. */
+  readonly counts: string[];
+  /** How much of `Exchange.spent`, and how many calls, there were before it. */
+  readonly spentBefore: number;
+  readonly triesBefore: number;
+}
 
 /** What limits hold of a request to a model. */
 export class LlmLimits extends LimitState {

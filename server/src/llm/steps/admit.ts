@@ -2,16 +2,16 @@ import { rateLimitsOf } from '../../gateway/applied-limits.ts';
 import type { Left, LimitedEntity, Quota, Reservation } from '../../limits/admission.ts';
 import { type Facts, requestFacts } from '../../limits/policies/conditions.ts';
 import { addPolicies } from '../../limits/policies/rates.ts';
-import type { Exchange } from '../exchange.ts';
-import type { Leg } from '../routing/leg.ts';
-import type { Walk } from '../routing/walk.ts';
+import type { Uses } from '../exchange.ts';
 import { modelUnder } from '../shaping.ts';
+import type { Leg } from '../state/limits.ts';
+import type { Walk } from '../state/walk.ts';
 
 /**
  * Rate limits of the key, the workspace, the provider, its integration and the policies, in this order. Of a
  * request that may go to several targets only what is the same for all: `admitTarget` asks for the rest.
  */
-export function admit(x: Exchange): void | Promise<void> {
+export function admit(x: Uses<'attempt' | 'limits' | 'request' | 'walk', 'admission'>): void | Promise<void> {
   const {
     request: { principal, snapshot },
   } = x;
@@ -22,7 +22,7 @@ export function admit(x: Exchange): void | Promise<void> {
 }
 
 /** `request`: without what only one target of several is limited by. */
-export function entitiesOf(x: Exchange, scope: 'all' | 'request'): LimitedEntity[] {
+export function entitiesOf(x: Uses<'attempt' | 'request'>, scope: 'all' | 'request'): LimitedEntity[] {
   const {
     request: { principal, snapshot },
   } = x;
@@ -31,7 +31,7 @@ export function entitiesOf(x: Exchange, scope: 'all' | 'request'): LimitedEntity
   return rateLimitsOf({ principal, snapshot, stored, facts: () => factsOf(x), scope }, snapshot.ratePolicies.llm);
 }
 
-function keep(x: Exchange, reservation: Reservation): void {
+function keep(x: Uses<'limits' | 'walk'>, reservation: Reservation): void {
   x.limits.quota = reservation.quota;
   if (x.walk !== null) x.walk.quota = reservation.quota;
   x.limits.facts = { rates_at: reservation.at };
@@ -43,7 +43,11 @@ function keep(x: Exchange, reservation: Reservation): void {
  * Rate limits of one target of several: of its provider and integration for each target that is tried, of a policy once for
  * the request. Throws the refusal.
  */
-export function admitTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise<void> {
+export function admitTarget(
+  x: Uses<'attempt' | 'limits' | 'request', 'admission'>,
+  walk: Walk,
+  leg: Leg,
+): void | Promise<void> {
   const {
     request: { snapshot },
   } = x;
@@ -79,7 +83,7 @@ function tighter(a: Quota | null, b: Quota): Quota {
 }
 
 /** What policies see of a request before it is sent. */
-export function factsOf(x: Exchange): Facts {
+export function factsOf(x: Uses<'attempt' | 'request'>): Facts {
   const {
     request: { principal, snapshot },
     attempt: { target },

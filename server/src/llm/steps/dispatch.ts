@@ -1,15 +1,17 @@
 import { retryHintMs } from '../../kernel/retry-hint.ts';
-import { attempt, type Prepared, prepare } from '../attempt.ts';
+import { attempt, prepare } from '../attempt.ts';
 import { answerDryRun } from '../dry-run.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Uses } from '../exchange.ts';
 import { gatewayHeaders, retriesOf } from '../gateway-headers.ts';
 import { fetchMedia } from '../media.ts';
 import { checkOwners } from '../ownership/check.ts';
 import { type AttemptResult, outcomeOf } from '../relay/answered.ts';
 import { headerOf } from '../relay/look.ts';
 import { goesOnFrom, MAX_ATTEMPTS, mayFollow, noteBreak } from '../relay/rescue.ts';
+import type { Retry } from '../relay/rules.ts';
 import { namesStatus } from '../relay/rules.ts';
-import type { Retry, Target } from '../target.ts';
+import type { Prepared } from '../state/prepared.ts';
+import type { Target } from '../target.ts';
 
 const DONE: AttemptResult = { kind: 'done' };
 /** Of one hint, and of all waits of one request. */
@@ -43,9 +45,9 @@ export async function call(x: Exchange, target: Target, prepared: Prepared): Pro
   for (let tries = 0; ; tries++) {
     x.attempt.retriesLeft = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
     // What was shown by then belongs to what is asked for next.
-    const result = await attempt(x, target, goesOnFrom(x) === null ? prepared : await prepare(x, target));
+    const result = await attempt(x, target, goesOnFrom(x.outcome) === null ? prepared : await prepare(x, target));
     if (result.kind === 'done') return result;
-    noteBreak(x, result);
+    noteBreak(x.outcome, result);
     const wait = mayFollow(x, target) ? retryDelay(x, target.retry, result, tries) : null;
     if (wait === null) return result;
     x.outcome.backoffMs += wait;
@@ -54,7 +56,12 @@ export async function call(x: Exchange, target: Target, prepared: Prepared): Pro
 }
 
 /** Milliseconds until the next try, or null when this result is final. */
-function retryDelay(x: Exchange, retry: Retry | null, result: AttemptResult, tries: number): number | null {
+function retryDelay(
+  x: Uses<'clientGone' | 'outcome', 'clock' | 'random'>,
+  retry: Retry | null,
+  result: AttemptResult,
+  tries: number,
+): number | null {
   if (retry === null || tries >= retry.attempts || x.clientGone || x.outcome.attempts.length >= MAX_ATTEMPTS)
     return null;
   if (result.kind === 'done' || !namesStatus(retry.statusCodes, ...outcomeOf(result))) return null;
@@ -69,7 +76,7 @@ function retryDelay(x: Exchange, retry: Retry | null, result: AttemptResult, tri
   return x.outcome.backoffMs + wait > MAX_WAIT_MS ? null : wait;
 }
 
-function pause(x: Exchange, ms: number): Promise<void> {
+function pause(x: Uses<'cancel', 'clock'>, ms: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const cancel = x.services.clock.after(ms, () => {
       x.cancel = null;
@@ -83,7 +90,10 @@ function pause(x: Exchange, ms: number): Promise<void> {
 }
 
 /** The last result becomes the answer. */
-export function give(x: Exchange, result: Exclude<AttemptResult, { kind: 'done' }>): void {
+export function give(
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
+  result: Exclude<AttemptResult, { kind: 'done' }>,
+): void {
   if (x.outcome.deliveredPrefix !== null && x.outcome.deliveredPrefix.broken !== null)
     throw x.outcome.deliveredPrefix.broken;
   if (result.kind === 'failed') throw result.error;

@@ -2,7 +2,7 @@ import { GuardrailState, withoutChange } from '../../gateway/guardrail-state.ts'
 import type { Guardrail, Outcome } from '../../guardrails/guardrail.ts';
 import { runGuardrails } from '../../guardrails/run.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Uses } from '../exchange.ts';
 import {
   type InputView,
   inputView,
@@ -19,9 +19,11 @@ import type { GuardPlan } from '../guard/plan.ts';
 import { GuardedRequest } from '../guard/subject.ts';
 import { ReplacementError, type SaidPart } from '../guard/texts.ts';
 import { largeTurn } from '../large/turn.ts';
-import type { Walk } from '../routing/walk.ts';
+import { isManaged } from '../managed.ts';
 import { modelUnder } from '../shaping.ts';
-import { isManaged } from './objects.ts';
+import type { LlmLimits } from '../state/limits.ts';
+import type { LlmRequest } from '../state/request.ts';
+import type { Walk } from '../state/walk.ts';
 
 /**
  * Judges the request before it is sent (after limits and budgets). A guardrail that denies or redacts and
@@ -39,9 +41,9 @@ function guardBy(x: Exchange, plan: GuardPlan): void | Promise<void> {
   x.guard = guarded;
   try {
     const pending = judge(x, guarded, plan, plan.input, (outcome, request) => take(guarded, request, outcome));
-    return pending?.catch((error: unknown) => refuse(x, error));
+    return pending?.catch((error: unknown) => refuse(x.limits, error));
   } catch (error) {
-    refuse(x, error);
+    refuse(x.limits, error);
   }
 }
 
@@ -115,7 +117,7 @@ function judge(
 ): void | Promise<void> {
   const view = inputView(x);
   coverOutput(x, guarded, plan);
-  const list = input.length === 0 ? input : judging(input, view, x);
+  const list = input.length === 0 ? input : judging(input, view, x.request);
   if (list.length === 0) return;
   const request = new GuardedRequest(
     x,
@@ -150,24 +152,24 @@ function judge(
 const NO_GUARDRAILS: GuardPlan = { input: [], output: [] };
 
 /** Guardrails that judge this request, with the checks that can. */
-function judging(list: readonly Guardrail[], view: InputView, x: Exchange): readonly Guardrail[] {
+function judging(list: readonly Guardrail[], view: InputView, request: LlmRequest): readonly Guardrail[] {
   if (view === 'texts') return list;
   for (const guardrail of list) {
-    const unseen = unseenBy(guardrail, view, x);
+    const unseen = unseenBy(guardrail, view, request);
     if (unseen !== null) throw notCovered(guardrail, unseen);
   }
   return list.map((guardrail) => (readsTexts(guardrail, 'input') ? withoutTexts(guardrail) : guardrail));
 }
 
-function coverOutput(x: Exchange, guarded: GuardrailState, { output }: GuardPlan): void {
+function coverOutput(x: Uses<'attempt' | 'request'>, guarded: GuardrailState, { output }: GuardPlan): void {
   if (output.length === 0) return;
-  const stream = x.attempt.stream || asksForStream(x);
+  const stream = x.attempt.stream || asksForStream(x.request);
   if (x.request.operation.gives === 'state' || outputCovered(x.request.operation, stream)) return;
   const refusing = output.find((guardrail) => insists(guardrail) && readsTexts(guardrail, 'output'));
   if (refusing === undefined) return;
   const refusal = notCovered(refusing, `what ${x.request.operation.id} answers${stream ? ' as a stream' : ''}`);
   // Of what Sluice keeps, the lines that it ran itself were judged.
-  if (x.request.operation.family !== 'job' || !isManaged(x)) throw refusal;
+  if (x.request.operation.family !== 'job' || !isManaged(x.request)) throw refusal;
   guarded.unjudged = refusal;
 }
 
@@ -183,7 +185,7 @@ function readable(list: readonly Guardrail[], request: GuardedRequest): void {
 }
 
 /** What has no body, as a stored response, is asked for as a stream by its address. */
-function asksForStream({ request: { operation, incoming: request } }: Exchange): boolean {
+function asksForStream({ operation, incoming: request }: LlmRequest): boolean {
   if (!operation.streams || operation.body !== 'none') return false;
   return new URLSearchParams((request.url ?? '').split('?')[1] ?? '').get('stream') === 'true';
 }
@@ -202,7 +204,7 @@ function take(guarded: GuardrailState, request: GuardedRequest, outcome: Outcome
   }
 }
 
-function refuse(x: Exchange, error: unknown): never {
-  x.limits.release();
+function refuse(limits: LlmLimits, error: unknown): never {
+  limits.release();
   throw error;
 }

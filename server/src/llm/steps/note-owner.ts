@@ -1,11 +1,11 @@
 import { tenantOf } from '../../auth/tenant.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 
 /**
  * Notes whose the objects are that the answer tells to have been made. Where others share the account, the answer ends when
  * that is in the store: its reader may name the object at once. Else it is written behind, for the day the account is shared.
  */
-export function noteOwner(x: Exchange): void | Promise<void> {
+export function noteOwner(x: Uses<'attempt' | 'request', 'log' | 'owners'>): void | Promise<void> {
   const {
     attempt: { creation, target },
     request: { principal },

@@ -1,4 +1,5 @@
 /** Files, batches and fine-tuning jobs: builds the call for `training/` and sends what it answers. */
+
 import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { tenantOf } from '../../auth/tenant.ts';
@@ -13,25 +14,18 @@ import { requestModel } from '../../limits/policies/conditions.ts';
 import { unpricedRefused } from '../../limits/usage-refused.ts';
 import type { Account, Counted, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
 import { forward } from '../attempt.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Uses } from '../exchange.ts';
 import { COST, gatewayHeaders } from '../gateway-headers.ts';
+import { isManaged } from '../managed.ts';
 import { namedTarget, unnamedProvider } from '../select.ts';
 import { shape } from '../shaping.ts';
+import type { LlmRequest } from '../state/request.ts';
 import type { Target } from '../target.ts';
 import { factsOf } from './admit.ts';
 import { contentType } from './read-body.ts';
 import { budgetsOf } from './reserve.ts';
 
-/** Ids that Sluice gave itself, whatever provider the headers name. */
-const OWN_ID = /^gw_(?:file|ftjob|batch)_/;
 const NOTHING: ReadonlySet<string> = new Set();
-
-/** Whether the request is about Sluice's own files, jobs and batches by its headers or by the id in its path. */
-export function isManaged(x: Exchange): boolean {
-  if (x.request.header('x-gateway-provider') === 'gateway') return true;
-  for (const value of Object.values(x.request.params)) if (OWN_ID.test(value)) return true;
-  return false;
-}
 
 /** Hands the request to `training/` and streams the answer; its end waits for the record like every other. */
 export async function answerObject(x: Exchange): Promise<void> {
@@ -89,7 +83,7 @@ function checkIds(params: Readonly<Record<string, string>>): void {
   }
 }
 
-function openUpload(x: Exchange): Readable | null {
+function openUpload(x: Uses<'outcome' | 'request', 'clock'>): Readable | null {
   if (x.request.operation.body !== 'stream') return null;
   if (contentType(x.request.header('content-type')) !== 'multipart/form-data') {
     throw new SluiceError('malformed_call', 'Send content-type: multipart/form-data with a boundary.');
@@ -102,7 +96,12 @@ function openUpload(x: Exchange): Readable | null {
   });
 }
 
-function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal, budgets: ObjectBudgets): ObjectCall {
+function callOf(
+  x: Uses<'attempt' | 'guard' | 'outcome' | 'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
+  upload: Readable | null,
+  signal: AbortSignal,
+  budgets: ObjectBudgets,
+): ObjectCall {
   const {
     request: { principal, snapshot },
     attempt: { target },
@@ -117,13 +116,13 @@ function callOf(x: Exchange, upload: Readable | null, signal: AbortSignal, budge
     params: x.request.params,
     query: new URLSearchParams((x.request.incoming.url ?? '').split('?')[1] ?? ''),
     header: (name) => x.request.header(name),
-    account: target === null ? null : accountOf(x, target),
+    account: target === null ? null : accountOf(x.request, target),
     unnamed: target === null ? unnamedProvider(x, null) : null,
-    managed: isManaged(x),
+    managed: isManaged(x.request),
     async accountOf(slug) {
       const named = await namedTarget(x, slug);
       x.attempt.target ??= named;
-      return accountOf(x, named);
+      return accountOf(x.request, named);
     },
     dropParams: shaping === null ? NOTHING : new Set(shaping.dropNames),
     // What drop_params lists is left out only where a provider cannot express it: the rules of a body come first.
@@ -166,7 +165,7 @@ class ObjectBudgets {
   constructor(x: Exchange) {
     this.#x = x;
     this.#reserved = x.request.operation.beginsWork
-      ? budgetsOf(x, x.attempt.target?.stored ?? null, () => factsOf(x))
+      ? budgetsOf(x.request, x.attempt.target?.stored ?? null, () => factsOf(x))
       : [];
   }
 
@@ -180,7 +179,7 @@ class ObjectBudgets {
     const all = { ...x.request.metadata, ...options, ...principal.defaults.metadata, ...snapshot.metadata };
     const metadata = Object.keys(all).length === 0 ? null : all;
     const stored = account?.stored ?? null;
-    const terms = budgetsOf(x, stored, () => {
+    const terms = budgetsOf(x.request, stored, () => {
       const slug = stored?.slug ?? account?.provider.id ?? null;
       return {
         ...factsOf(x),
@@ -225,9 +224,9 @@ function isSame(a: Terms, b: Terms): boolean {
   return a.ownerKind === b.ownerKind && a.ownerId === b.ownerId && a.bucketKey === b.bucketKey;
 }
 
-function accountOf(x: Exchange, target: Target): Account {
+function accountOf(request: LlmRequest, target: Target): Account {
   const customHeaders = [...target.customHeaders];
-  forward(x, target, customHeaders);
+  forward(request, target, customHeaders);
   const { provider, credentials } = target;
   const base = provider.local === undefined ? target.origin + target.prefix : '';
   return {
@@ -243,7 +242,11 @@ function accountOf(x: Exchange, target: Target): Account {
   };
 }
 
-async function send(x: Exchange, given: ObjectAnswer, signal: AbortSignal): Promise<void> {
+async function send(
+  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'response' | 'walk', 'storeClock'>,
+  given: ObjectAnswer,
+  signal: AbortSignal,
+): Promise<void> {
   // A guardrail has failed that does not deny.
   const answer = x.guard?.failed && given.status === 200 ? { ...given, status: 246 } : given;
   x.outcome.status = answer.status;
@@ -262,7 +265,7 @@ async function send(x: Exchange, given: ObjectAnswer, signal: AbortSignal): Prom
 
 /** Sends all but the last chunk; nothing is sent before there are two, so that an early failure is a proper error. */
 async function stream(
-  x: Exchange,
+  x: Uses<'outcome' | 'request' | 'response'>,
   answer: ObjectAnswer,
   body: Readable,
   headers: string[],

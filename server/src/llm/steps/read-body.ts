@@ -3,9 +3,10 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { decodeString, JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import { scanMultipart } from '../../kernel/multipart-scan.ts';
 import { BASE64 } from '../estimate.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { isLargeScan, scanApart } from '../large/calls.ts';
 import { EXTRA } from '../request-body.ts';
+import type { LlmRequest } from '../state/request.ts';
 
 /** Top-level members the gateway looks at; everything else passes unread. */
 export const WANTED = [
@@ -26,7 +27,12 @@ const SOUGHT = [EXTRA, BASE64];
 const MAX_MODEL = 2048;
 
 /** Reads the bounded body and finds `model` and `stream` in its bytes. */
-export function readRequestBody(x: Exchange): void | Promise<void> {
+export function readRequestBody(
+  x: Uses<
+    'attempt' | 'bodyHeld' | 'cancel' | 'clientGone' | 'outcome' | 'request',
+    'bodies' | 'clock' | 'large' | 'maxBodyBytes'
+  >,
+): void | Promise<void> {
   const {
     request: { operation, incoming: request },
     services,
@@ -59,7 +65,7 @@ export function readRequestBody(x: Exchange): void | Promise<void> {
 }
 
 /** Finds what the gateway looks at in a body that was read whole. */
-function scan(x: Exchange, type: string): void | Promise<void> {
+function scan(x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>, type: string): void | Promise<void> {
   const {
     request: { operation },
     attempt: { body },
@@ -91,29 +97,29 @@ export function contentType(value: string | undefined): string {
   return (semicolon === -1 ? value : value.slice(0, semicolon)).trim().toLowerCase();
 }
 
-function scanBody(x: Exchange): void | Promise<void> {
+function scanBody(x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>): void | Promise<void> {
   if (isLargeScan(x.attempt.body))
     return scanApart(x, x.attempt.body, WANTED, SOUGHT).then(
       (found) => takeScan(x, found),
-      (error: unknown) => refuseScan(x, error),
+      (error: unknown) => refuseScan(x.request, error),
     );
   let found: ScanResult;
   try {
     found = scanJson(x.attempt.body, WANTED);
   } catch (error) {
-    return refuseScan(x, error);
+    return refuseScan(x.request, error);
   }
   takeScan(x, found);
 }
 
-function refuseScan(x: Exchange, error: unknown): void {
+function refuseScan(request: LlmRequest, error: unknown): void {
   if (!(error instanceof JsonScanError)) throw error;
   // A passed-through body need not be an object; it only has to be left alone.
-  if (x.request.operation.family === 'proxy' && error.reason === 'not_object') return;
+  if (request.operation.family === 'proxy' && error.reason === 'not_object') return;
   throw new SluiceError('malformed_call', `${error.message}. Send one JSON object.`);
 }
 
-function takeScan(x: Exchange, found: ScanResult): void {
+function takeScan(x: Uses<'attempt' | 'request'>, found: ScanResult): void {
   x.attempt.scan = found;
   const model = x.attempt.scan.get('model');
   if (model?.kind === 'string') x.request.model = decodeString(x.attempt.body, model);
@@ -125,7 +131,7 @@ function takeScan(x: Exchange, found: ScanResult): void {
   ) {
     throw new SluiceError('invalid_request', 'model must be a text, such as "@slug/gpt-4o".', { param: 'model' });
   }
-  checkModel(x);
+  checkModel(x.request);
   const stream = x.attempt.scan.get('stream');
   if (stream?.kind === 'true') x.attempt.stream = true;
   else if (stream !== undefined && stream.kind !== 'false' && stream.kind !== 'null' && x.request.operation.streams) {
@@ -133,15 +139,15 @@ function takeScan(x: Exchange, found: ScanResult): void {
   }
 }
 
-function scanForm(x: Exchange): void {
+function scanForm(x: Uses<'attempt' | 'request'>): void {
   const fields = scanMultipart(x.attempt.body, x.request.header('content-type') ?? '', ['model', 'stream']);
   x.request.model = fields.get('model')?.value ?? '';
-  checkModel(x);
+  checkModel(x.request);
   x.attempt.stream = fields.get('stream')?.value === 'true';
 }
 
-function checkModel(x: Exchange): void {
-  if (x.request.model.length <= MAX_MODEL) return;
-  x.request.model = '';
+function checkModel(request: LlmRequest): void {
+  if (request.model.length <= MAX_MODEL) return;
+  request.model = '';
   throw new SluiceError('invalid_request', `model must have at most ${MAX_MODEL} characters.`, { param: 'model' });
 }

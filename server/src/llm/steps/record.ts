@@ -9,7 +9,12 @@ import { COST, costText } from '../gateway-headers.ts';
  * Writes the one record of the request, then lets the answer complete: an answer that a client saw whole has its
  * record in the journal, whatever kills the process afterwards.
  */
-export function record(x: Exchange): Promise<void> {
+export function record(
+  x: Pick<
+    Exchange,
+    'attempt' | 'clientGone' | 'guard' | 'limits' | 'outcome' | 'request' | 'response' | 'services' | 'walk'
+  >,
+): Promise<void> {
   const ending = x.clientGone ? { kind: 'destroy' as const } : (x.outcome.ending ?? { kind: 'destroy' as const });
   if (ending.kind !== 'destroy') for (const part of ending.body) x.outcome.bytesOut += part.length;
   const draft = draftOf(x);
@@ -24,9 +29,9 @@ export function record(x: Exchange): Promise<void> {
 }
 
 /** The cost is known by now: a whole answer tells it in its head, a stream in its trailer. */
-function end(x: Exchange, ending: Ending): void {
+function end(x: Pick<Exchange, 'outcome' | 'request' | 'response' | 'services'>, ending: Ending): void {
   const { services, request, response, outcome } = x;
-  const cost = ending.kind === 'destroy' ? null : costText(x);
+  const cost = ending.kind === 'destroy' ? null : costText(x.outcome);
   if (cost !== null && ending.kind === 'whole') ending.headers.push(COST, cost);
   const trailer = cost !== null && ending.kind === 'tail' ? `${COST}: ${cost}` : null;
   finish(request.incoming, response, ending, outcome, services, request.organisationId, trailer);

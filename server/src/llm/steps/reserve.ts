@@ -9,17 +9,23 @@ import { stamp } from '../../limits/stamp.ts';
 import { UsageRefused, unpricedRefused } from '../../limits/usage-refused.ts';
 import type { Price } from '../../pricing/price.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
-import { type Estimate, estimatedCost, estimateUse, expectUse, modelKey } from '../estimate.ts';
-import type { Exchange } from '../exchange.ts';
+import { estimatedCost, estimateUse, expectUse, modelKey } from '../estimate.ts';
+import type { Exchange, Uses } from '../exchange.ts';
 import { passesJob } from '../relay/facts.ts';
-import type { Leg } from '../routing/leg.ts';
-import type { Walk } from '../routing/walk.ts';
 import { unpricedRate } from '../settle-use.ts';
+import type { Estimate, Leg, LlmLimits } from '../state/limits.ts';
+import type { LlmRequest } from '../state/request.ts';
+import type { Walk } from '../state/walk.ts';
 import { factsOf } from './admit.ts';
 
 /** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order. */
-export function budgetsOf(x: Exchange, stored: StoredProvider | null, facts: () => Facts, scope?: 'request'): Terms[] {
-  const { principal, snapshot } = x.request;
+export function budgetsOf(
+  request: LlmRequest,
+  stored: StoredProvider | null,
+  facts: () => Facts,
+  scope?: 'request',
+): Terms[] {
+  const { principal, snapshot } = request;
   if (principal === null || snapshot === null) return [];
   return usageLimitsOf({ principal, snapshot, stored, facts, scope: scope ?? 'all' });
 }
@@ -34,7 +40,7 @@ export function reserve(x: Exchange): void | Promise<void> {
   if (terms.length === 0) return;
   if (passesJob(x.request) && terms.some(({ type }) => type !== 'requests')) {
     refuse(
-      x,
+      x.limits,
       new SluiceError(
         'invalid_request',
         'Under a usage limit, send batches and jobs to /v1/batches and /v1/fine_tuning/jobs, where Sluice counts their usage.',
@@ -58,30 +64,30 @@ export function reserve(x: Exchange): void | Promise<void> {
       return held.then(
         (hold) => {
           decidedNow(x);
-          keep(x, hold, terms);
+          keep(x.limits, hold, terms);
         },
         (error: unknown) => {
           decidedNow(x);
-          refuse(x, error);
+          refuse(x.limits, error);
         },
       );
     }
-    keep(x, held, terms);
+    keep(x.limits, held, terms);
   } catch (error) {
-    refuse(x, error);
+    refuse(x.limits, error);
   }
 }
 
 /** Others are decided from memory while a request waits for the books: a simulation takes them in the order of decisions. */
-function decidedNow(x: Exchange): void {
+function decidedNow(x: Uses<'limits', 'storeClock'>): void {
   if (x.limits.facts !== null) x.limits.facts.usage_at = stamp(x.services.storeClock.now());
 }
 
 /** Of a request that may go to several targets only what is the same for all. */
-function termsOf(x: Exchange): Terms[] {
+function termsOf(x: Uses<'attempt' | 'request' | 'walk'>): Terms[] {
   return x.walk === null
-    ? budgetsOf(x, x.attempt.target?.stored ?? null, () => factsOf(x))
-    : budgetsOf(x, null, () => factsOf(x), 'request');
+    ? budgetsOf(x.request, x.attempt.target?.stored ?? null, () => factsOf(x))
+    : budgetsOf(x.request, null, () => factsOf(x), 'request');
 }
 
 /**
@@ -152,26 +158,31 @@ export function reserveAnother(x: Exchange): Hold | null | false | Promise<Hold>
   return x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
 }
 
-function keep(x: Exchange, hold: Hold, terms: readonly Terms[]): void {
-  x.limits.hold = hold;
+function keep(limits: LlmLimits, hold: Hold, terms: readonly Terms[]): void {
+  limits.hold = hold;
   const { seen } = hold;
-  if (seen === null || x.limits.facts === null) return;
+  if (seen === null || limits.facts === null) return;
   const committed: Record<string, number> = {};
   for (const [i, { ownerKind, ownerId }] of terms.entries()) {
     const before = seen[i];
     if (ownerKind === 'policy' && before !== undefined) committed[ownerId] = before;
   }
-  x.limits.facts.committed = committed;
+  limits.facts.committed = committed;
 }
 
-function refuse(x: Exchange, error: unknown): never {
-  x.limits.release();
-  if (error instanceof UsageRefused) x.limits.exhausted = error.state;
+function refuse(limits: LlmLimits, error: unknown): never {
+  limits.release();
+  if (error instanceof UsageRefused) limits.exhausted = error.state;
   throw error;
 }
 
 /** What one limit is asked for. `prices` gains the price its cost was told by. */
-function demandOf(x: Exchange, terms: Terms, estimate: Estimate, prices: Price[]): Demand {
+function demandOf(
+  x: Uses<'attempt' | 'limits' | 'request' | 'walk', 'unpriced'>,
+  terms: Terms,
+  estimate: Estimate,
+  prices: Price[],
+): Demand {
   const { input, output, bounded, free } = estimate;
   if (terms.type === 'requests') return { terms, amount: 1, bounded: true };
   if (terms.type === 'tokens') return { terms, amount: input + output, bounded };

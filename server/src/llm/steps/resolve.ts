@@ -10,16 +10,19 @@ import { type Purpose, purposeOf } from '../../limits/purpose.ts';
 import { parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
+import { isManaged } from '../managed.ts';
+import { passedPath } from '../misspelt.ts';
 import { answerModels, wantsIntegratedModels } from '../models.ts';
 import { isNeutral } from '../own-settings.ts';
 import { makePlan, type Plan } from '../plan.ts';
 import { routeOf } from '../routing/route.ts';
 import { objectLeaf } from '../routing/walk.ts';
 import { findTarget, refuseUnexecuted, selectTarget } from '../select.ts';
+import type { Attempt } from '../state/attempt.ts';
+import type { LlmRequest } from '../state/request.ts';
 import { countsRates, countsUse, type Target } from '../target.ts';
-import { isManaged } from './objects.ts';
 
 /** A disk that is full is tried again every second: what refused callers wait, in seconds. */
 const UNRECORDED_S = 2;
@@ -27,7 +30,12 @@ const UNRECORDED_S = 2;
 const MAX_PLANS = 1000;
 
 /** Headers, config and model → the plan of this request. */
-export function resolve(x: Exchange): void | Promise<void> {
+export function resolve(
+  x: Uses<
+    'attempt' | 'limits' | 'outcome' | 'request' | 'walk',
+    'clock' | 'guard' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
+  >,
+): void | Promise<void> {
   const {
     request: { snapshot },
   } = x;
@@ -35,8 +43,14 @@ export function resolve(x: Exchange): void | Promise<void> {
   return plan(x, snapshot);
 }
 
-function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
-  x.request.metadata = metadataOf(x.request, snapshot, bodyText(x, 'user'));
+function plan(
+  x: Uses<
+    'attempt' | 'limits' | 'outcome' | 'request' | 'walk',
+    'clock' | 'guard' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
+  >,
+  snapshot: WorkspaceSnapshot,
+): void | Promise<void> {
+  x.request.metadata = metadataOf(x.request, snapshot, bodyText(x.attempt, 'user'));
   const defaults = x.request.principal?.defaults;
   const header = x.request.header('x-gateway-config');
   if (header !== undefined && defaults?.allow_config_override === false) {
@@ -54,33 +68,33 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
   const inline = reference?.trimStart().startsWith('{') ?? false;
 
   const objects = x.request.operation.family === 'job';
-  const managed = objects && isManaged(x);
+  const managed = objects && isManaged(x.request);
   // Limits of the key belong to the caller: a plan is shared between keys that all have some, or none.
   const limitedKey = (x.request.principal?.rateLimits.length ?? 0) > 0;
   const budgetedKey = x.request.principal?.usageLimits != null;
-  const purpose = purposeFor(x);
+  const purpose = purposeFor(x.request);
   if (purpose === 'uses' && x.services.recorder.failing) refuseUnrecorded(x);
   // No header has a line break, and a slug and a model have any: one text must not stand for two requests.
   const memoKey =
-    inline || !isNeutral(x) || managed
+    inline || !isNeutral(x.request) || managed
       ? null
       : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.request.operation.id}${purpose === 'uses' ? '' : ` ${purpose}`}\n${reference ?? ''}\n${x.request.header('x-gateway-virtual-key') ?? ''}\n${x.request.header('x-gateway-provider') ?? ''}\n${slug?.length ?? 0}:${slug ?? ''}${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
   if (known !== undefined && (known.target?.until ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.request.plan = known;
     x.attempt.target = known.target;
-    addMetadata(x, known.metadata);
+    addMetadata(x.request, known.metadata);
     return;
   }
 
   const stored = reference === undefined || inline ? null : storedConfig(snapshot, reference, header === undefined);
   const root = inline ? inlineConfig(x, reference ?? '') : (stored?.config ?? null);
-  if (wantsIntegratedModels(x, root)) {
+  if (wantsIntegratedModels(x.request, root)) {
     answerModels(x, snapshot, root);
     return;
   }
   const metadata = root?.metadata ?? null;
-  addMetadata(x, metadata);
+  addMetadata(x.request, metadata);
   const route = root === null ? null : routeOf(root);
   const leaf = route === null ? null : objects ? objectLeaf(x, route.root) : route.root;
   const conditional = objects && route !== null && route.root.kind !== 'target';
@@ -98,7 +112,7 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
       budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, null)),
     };
     const planned = { ...ways, targets: new Map(), guards: new Map() };
-    x.request.plan = makePlan(x.request.operation, null, planned, stored, null, needs, metadata);
+    x.request.plan = makePlan(null, planned, stored, null, needs, metadata);
     keepPlan(snapshot, memoKey, x.request.plan);
     return;
   }
@@ -113,13 +127,14 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
     modelSlug: slug,
   };
   const planFor = (target: Target | null): void => {
-    if (target !== null && !objects) target.bind(x.request.operation.id, target.sends(x.request.model), x);
+    if (target !== null && !objects)
+      target.bind(x.request.operation.id, target.sends(x.request.model), () => passedPath(x));
     const limited = purpose !== 'reads' && (limitedKey || snapshot.limited !== null || countsRates(snapshot, target));
     const budgeted = purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, target));
     x.attempt.target = target;
     const guard = guardPlan(x.request.operation, snapshot, config, inline);
     const needs = { limits: limited, budgets: budgeted };
-    x.request.plan = makePlan(x.request.operation, target, null, stored, guard, needs, metadata);
+    x.request.plan = makePlan(target, null, stored, guard, needs, metadata);
     if (target?.stored != null && !conditional) keepPlan(snapshot, memoKey, x.request.plan);
   };
   // What Sluice keeps itself needs no account, but a job or a batch that it runs does.
@@ -130,8 +145,8 @@ function plan(x: Exchange, snapshot: WorkspaceSnapshot): void | Promise<void> {
 }
 
 /** What a config says of its requests stands where neither they nor their key or workspace say anything else. */
-function addMetadata(x: Exchange, metadata: Plan['metadata']): void {
-  if (metadata !== null) x.request.metadata = { ...metadata, ...x.request.metadata };
+function addMetadata(request: LlmRequest, metadata: Plan['metadata']): void {
+  if (metadata !== null) request.metadata = { ...metadata, ...request.metadata };
 }
 
 function keepPlan(snapshot: WorkspaceSnapshot, key: string | null, made: Plan): void {
@@ -141,7 +156,7 @@ function keepPlan(snapshot: WorkspaceSnapshot, key: string | null, made: Plan): 
 }
 
 /** What costs is not begun while its record cannot be written, unless the operator wants it served all the same. */
-function refuseUnrecorded({ request: { dryRun }, services }: Exchange): void {
+function refuseUnrecorded({ request: { dryRun }, services }: Uses<'request', 'unrecorded'>): void {
   if (dryRun || services.unrecorded === 'serve') return;
   throw new SluiceError(
     'out_of_service',
@@ -150,7 +165,7 @@ function refuseUnrecorded({ request: { dryRun }, services }: Exchange): void {
   );
 }
 
-function purposeFor({ request: { operation, incoming: request } }: Exchange): Purpose {
+function purposeFor({ operation, incoming: request }: LlmRequest): Purpose {
   const { method = '', headers, url = '' } = request;
   if (operation.purpose !== 'path') return operation.purpose;
   const { 'content-length': length = '0', 'transfer-encoding': coding } = headers;
@@ -169,7 +184,7 @@ function storedConfig(snapshot: WorkspaceSnapshot, reference: string, ofKey: boo
   return found;
 }
 
-function inlineConfig(x: Exchange, text: string): Config {
+function inlineConfig(x: Uses<never, 'guard'>, text: string): Config {
   let value: unknown;
   try {
     value = parseJson(text);
@@ -193,8 +208,8 @@ function inlineConfig(x: Exchange, text: string): Config {
   return parsed.config;
 }
 
-/** Text of a member of the body, for steps that look at one more field. */
-export function bodyText(x: Exchange, name: string): string | undefined {
-  const range = x.attempt.scan?.get(name);
-  return range?.kind === 'string' ? decodeString(x.attempt.body, range) : undefined;
+/** Text of a member of the body. */
+function bodyText(attempt: Attempt, name: string): string | undefined {
+  const range = attempt.scan?.get(name);
+  return range?.kind === 'string' ? decodeString(attempt.body, range) : undefined;
 }

@@ -6,9 +6,10 @@ import { errorStatus, recordedAs } from '../../operations/dialects/errors.ts';
 import { prepare, setAside } from '../attempt.ts';
 import { causeOfError, rounded } from '../attempt-cause.ts';
 import { answerDryRun } from '../dry-run.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Uses } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import { fetchMedia } from '../media.ts';
+import { passedPath } from '../misspelt.ts';
 import { checkOwners } from '../ownership/check.ts';
 import type { RoutePlan } from '../plan.ts';
 import type { AttemptResult } from '../relay/answered.ts';
@@ -17,8 +18,11 @@ import type { CallResult } from '../routing/breaker.ts';
 import { beginLeg, endLeg } from '../routing/leg.ts';
 import type { Leaf } from '../routing/route.ts';
 import { scoreTargets } from '../routing/scores.ts';
-import { newWalk, plannedLeaves, type Walk, walkNode } from '../routing/walk.ts';
+import { newWalk, plannedLeaves, walkNode } from '../routing/walk.ts';
 import { refuseUnexecuted, selectTarget } from '../select.ts';
+import type { LlmOutcome } from '../state/outcome.ts';
+import type { LlmRequest } from '../state/request.ts';
+import type { Walk } from '../state/walk.ts';
 import { countsRates, countsUse, type Target } from '../target.ts';
 import { admitTarget } from './admit.ts';
 import { call, give } from './dispatch.ts';
@@ -26,7 +30,12 @@ import { guardTarget } from './guard.ts';
 import { reserveTarget } from './reserve.ts';
 
 /** Decides where the request goes first, by which its limits are estimated. */
-export async function choose(x: Exchange): Promise<void> {
+export async function choose(
+  x: Uses<
+    'attempt' | 'outcome' | 'request' | 'walk',
+    'breakers' | 'cache' | 'clock' | 'guard' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
+  >,
+): Promise<void> {
   const plan = x.request.plan?.route;
   if (plan == null) return;
   const walk = newWalk(x, plan.route, plan.place);
@@ -66,7 +75,12 @@ export async function route(x: Exchange): Promise<void> {
 }
 
 /** A promise only while a target is found that was not called before. */
-function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target | Promise<Target> {
+function targetOf(
+  x: Uses<'outcome' | 'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
+  walk: Walk,
+  plan: RoutePlan,
+  leaf: Leaf,
+): Target | Promise<Target> {
   const target = walk.targets.get(leaf) ?? plan.targets.get(leaf);
   if (target === undefined || target.until <= x.services.clock.now()) return foundTarget(x, walk, plan, leaf);
   walk.targets.set(leaf, target);
@@ -77,8 +91,8 @@ function targetOf(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Target 
  * The fault of a target that could not be called at all. It says which one, and what failed before: of several targets the
  * last one's error is the caller's, who would take a mistake in the config for all there is.
  */
-function atTarget(x: Exchange, leaf: Leaf, error: SluiceError): SluiceError {
-  const before = x.outcome.attempts.findLast(({ target }) => target !== leaf.path);
+function atTarget(outcome: LlmOutcome, leaf: Leaf, error: SluiceError): SluiceError {
+  const before = outcome.attempts.findLast(({ target }) => target !== leaf.path);
   const failed =
     before === undefined
       ? ''
@@ -86,12 +100,17 @@ function atTarget(x: Exchange, leaf: Leaf, error: SluiceError): SluiceError {
   return error.reworded(`${leaf.path}: ${error.message}${failed}`);
 }
 
-async function foundTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Promise<Target> {
+async function foundTarget(
+  x: Uses<'outcome' | 'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
+  walk: Walk,
+  plan: RoutePlan,
+  leaf: Leaf,
+): Promise<Target> {
   const { saved, modelSlug } = plan;
   try {
     refuseUnexecuted(leaf.config);
     const target = await selectTarget(x, { config: leaf.config, configPath: leaf.path, saved, modelSlug });
-    target.bind(x.request.operation.id, target.sends(x.request.model), x);
+    target.bind(x.request.operation.id, target.sends(x.request.model), () => passedPath(x));
     // A caller's own credential is this caller's.
     if (target.stored !== null && plan.shared) plan.targets.set(leaf, target);
     walk.targets.set(leaf, target);
@@ -100,7 +119,7 @@ async function foundTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf)
     const scored = walk.scored?.find(({ path }) => path === leaf.path);
     if (!(error instanceof SluiceError)) throw error;
     if (scored !== undefined) scored.problem = error.message;
-    throw atTarget(x, leaf, error);
+    throw atTarget(x.outcome, leaf, error);
   }
 }
 
@@ -135,7 +154,7 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     if (plan.purpose !== 'reads' && snapshot !== null && countsRates(snapshot, target)) await admitTarget(x, walk, leg);
     if (plan.purpose === 'uses' && snapshot !== null && (x.limits.hold !== null || countsUse(snapshot, target)))
       await reserveTarget(x, walk, leg);
-    const judges = guardOf(x, plan, leaf);
+    const judges = guardOf(x.request, plan, leaf);
     if (judges !== null || x.guard !== null) await guardTarget(x, walk, leaf.shape, judges);
     // What was shown before this target could not be judged with what it says.
     if (x.outcome.headSent && (x.guard?.output.length ?? 0) > 0) return brokenBefore(x, walk, before);
@@ -174,7 +193,14 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
 }
 
 /** Finds out which of the targets that would be tried cannot be called. */
-async function lookInto(x: Exchange, walk: Walk, plan: RoutePlan): Promise<void> {
+async function lookInto(
+  x: Uses<
+    'attempt' | 'outcome' | 'request' | 'walk',
+    'breakers' | 'cache' | 'clock' | 'guard' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
+  >,
+  walk: Walk,
+  plan: RoutePlan,
+): Promise<void> {
   for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
     try {
       await targetOf(x, walk, plan, leaf);
@@ -196,7 +222,11 @@ function outcomeFor(result: AttemptResult, given: number): CallResult {
 }
 
 /** A target that cannot go on with what was shown changes nothing: what broke the stream is still what there is to tell. */
-function brokenBefore(x: Exchange, walk: Walk, before: { target: Target | null; path: string }): AttemptResult {
+function brokenBefore(
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>,
+  walk: Walk,
+  before: { target: Target | null; path: string },
+): AttemptResult {
   endLeg(x, walk, false);
   x.attempt.target = before.target;
   walk.path = before.path;
@@ -215,7 +245,7 @@ function endsAll(error: SluiceError): boolean {
 const OF_TARGETS: ReadonlySet<string> = new Set(['provider', 'virtual-key', 'integration']);
 
 /** Another target is tried: what this one answered is nobody's, what it used is counted. */
-function passOver(x: Exchange, walk: Walk): void {
+function passOver(x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>, walk: Walk): void {
   setAside(x);
   endLeg(x, walk, false);
   x.outcome.ending = null;
@@ -229,11 +259,10 @@ function passOver(x: Exchange, walk: Walk): void {
   x.outcome.firstTokenMs = null;
 }
 
-function guardOf(x: Exchange, plan: RoutePlan, leaf: Leaf): ReturnType<typeof guardPlan> {
+function guardOf(request: LlmRequest, plan: RoutePlan, leaf: Leaf): ReturnType<typeof guardPlan> {
   let found = plan.guards.get(leaf);
   if (found === undefined) {
-    found =
-      x.request.snapshot === null ? null : guardPlan(x.request.operation, x.request.snapshot, leaf.config, plan.inline);
+    found = request.snapshot === null ? null : guardPlan(request.operation, request.snapshot, leaf.config, plan.inline);
     plan.guards.set(leaf, found);
   }
   return found;

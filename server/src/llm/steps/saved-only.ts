@@ -1,17 +1,18 @@
 import { type ErrorReason, SluiceError } from '../../kernel/errors.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
+import { isManaged } from '../managed.ts';
 import { REDIRECTING_HEADERS } from '../provider-headers.ts';
-import { isManaged } from './objects.ts';
+import type { LlmRequest } from '../state/request.ts';
 
 /** Saved-only mode, judged by the headers alone and before the body is read. */
-export function savedOnly(x: Exchange): void {
-  if (x.request.snapshot?.blockInlineConfig === true) refuseInline(x);
+export function savedOnly(x: Uses<'request'>): void {
+  if (x.request.snapshot?.blockInlineConfig === true) refuseInline(x.request);
 }
 
 /** Throws for the first violation in the order of the contract's table. */
-function refuseInline(x: Exchange): void {
-  const config = x.request.header('x-gateway-config');
-  const provider = x.request.header('x-gateway-provider');
+function refuseInline(request: LlmRequest): void {
+  const config = request.header('x-gateway-config');
+  const provider = request.header('x-gateway-provider');
   const blocked = (reason: ErrorReason, field: string, message: string): never => {
     throw new SluiceError('inline_blocked', message, { reason, param: field });
   };
@@ -23,7 +24,7 @@ function refuseInline(x: Exchange): void {
     );
   }
   // Sluice's own store is no provider that a caller brings along.
-  const own = x.request.operation.family === 'job' && isManaged(x);
+  const own = request.operation.family === 'job' && isManaged(request);
   if (provider !== undefined && !provider.startsWith('@') && !own) {
     blocked(
       'inline_provider_blocked',
@@ -31,14 +32,14 @@ function refuseInline(x: Exchange): void {
       'This organisation allows saved providers only; send x-gateway-provider: @slug.',
     );
   }
-  if (x.request.header('x-gateway-custom-host') !== undefined) {
+  if (request.header('x-gateway-custom-host') !== undefined) {
     blocked(
       'inline_custom_host_blocked',
       'x-gateway-custom-host',
       'This organisation allows saved hosts only; save custom_host on the integration.',
     );
   }
-  const redirecting = REDIRECTING_HEADERS.find((name) => x.request.header(name) !== undefined);
+  const redirecting = REDIRECTING_HEADERS.find((name) => request.header(name) !== undefined);
   if (redirecting !== undefined) {
     blocked(
       'inline_provider_url_blocked',
@@ -46,7 +47,7 @@ function refuseInline(x: Exchange): void {
       `This organisation allows saved hosts only; remove the header ${redirecting}.`,
     );
   }
-  if (x.request.header('x-gateway-forward-headers') !== undefined) {
+  if (request.header('x-gateway-forward-headers') !== undefined) {
     blocked(
       'inline_forward_headers_blocked',
       'x-gateway-forward-headers',

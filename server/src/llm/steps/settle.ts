@@ -1,7 +1,7 @@
 import type { Used } from '../../limits/ledger/ledger.ts';
 import { stamp } from '../../limits/stamp.ts';
 import { modelKey } from '../estimate.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { endLeg } from '../routing/leg.ts';
 import { type Booked, bookUse, partsOf, usedUnder } from '../settle-use.ts';
 
@@ -11,7 +11,9 @@ const NOTHING: Used = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 }
  * Prices what was used and books it: by the answer, and by attempts before it that were broken off. A refused request used
  * nothing; a known usage of an unknown price stays null in the record, whatever a limit was charged for it.
  */
-export function settle(x: Exchange): void | Promise<void> {
+export function settle(
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'outputs' | 'pricer' | 'storeClock' | 'unpriced'>,
+): void | Promise<void> {
   try {
     return book(x);
   } catch (error) {
@@ -24,7 +26,9 @@ export function settle(x: Exchange): void | Promise<void> {
   }
 }
 
-function book(x: Exchange): void | Promise<void> {
+function book(
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'outputs' | 'pricer' | 'storeClock' | 'unpriced'>,
+): void | Promise<void> {
   x.attempt.control = null;
   if (x.request.dryRun) return;
   const parts = partsOf(x);
@@ -69,7 +73,7 @@ function book(x: Exchange): void | Promise<void> {
 }
 
 /** Where no price is known, a limit on cost is charged by the price that it sets, and the record names the first of them. */
-function tellingPrice(x: Exchange, booked: Booked): Used {
+function tellingPrice(x: Uses<'limits' | 'outcome'>, booked: Booked): Used {
   const { used, chargeAt } = booked;
   const under = usedUnder(booked);
   if (under.charge === undefined) return used;

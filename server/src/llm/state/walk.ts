@@ -1,0 +1,62 @@
+import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
+import type { ScanResult } from '../../kernel/json-scan.ts';
+import type { Quota } from '../../limits/admission.ts';
+import type { RouteDecision, ScoredTarget } from '../../telemetry/decision-facts.ts';
+import type { Searched } from '../routing/conditions.ts';
+import type { BalanceNode, ConditionalNode, Leaf, Route, RouteNode } from '../routing/route.ts';
+import type { Target } from '../target.ts';
+
+/** What a guardrail has said of a body. */
+export interface Said {
+  /** Null for one that runs beside the request. */
+  readonly result: GuardrailResult | null;
+  /** Provider and model that it was told. */
+  readonly asked: string;
+}
+
+/** A body, as the config of a target makes it, after the guardrails that have judged it. */
+export interface Judged {
+  /** In the order in which they ran. */
+  readonly list: readonly Guardrail[];
+  readonly said: ReadonlyMap<Guardrail, Said>;
+  readonly denied: Guardrail | null;
+  readonly body: Buffer;
+  readonly scan: ScanResult | null;
+  /** The body is no longer the caller's. */
+  readonly changed: boolean;
+}
+
+/** What a request with several targets knows of them so far. */
+export interface Walk {
+  readonly route: Route;
+  /** Of the config, for what is remembered of its targets. */
+  readonly place: string;
+  /** Where the breakers of its targets are kept for this request. */
+  readonly breakers: string;
+  /** As it came; targets shape it anew. */
+  readonly body: Buffer;
+  readonly scan: ScanResult | null;
+  readonly stream: boolean;
+  /** Drawn once for a request. */
+  readonly picks: Map<BalanceNode | ConditionalNode, RouteNode>;
+  readonly targets: Map<Leaf, Target>;
+  /** What guardrails said of bodies, by the shape of the target. */
+  readonly judged: Map<string, Judged>;
+  /** Where the target under way stands in the config. */
+  path: string;
+  /** Some target ran inside the process, and may still read the body. */
+  local: boolean;
+  /** What is left of limits that are not a target's own. */
+  quota: Quota | null;
+  /** Counters of policies that ask for targets and have counted the request already. */
+  readonly counted: Set<string>;
+  /** By targets that are done with: micro-dollars and tokens. */
+  used: { readonly cost: number; readonly tokens: number };
+  /** How the targets stood when it was decided, for the record; null before. */
+  scored: ScoredTarget[] | null;
+  /** What was decided, for the record. */
+  readonly decisions: RouteDecision[];
+  readonly searched: Searched;
+  /** Bookings on their way to the journal. */
+  readonly settling: Promise<void>[];
+}
