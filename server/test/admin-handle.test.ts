@@ -5,7 +5,7 @@ import { createAdminLimiter } from '../src/admin/rate-limit.ts';
 import { ConsoleSessions, createLink } from '../src/auth/console-session.ts';
 import { systemClock, TestClock } from '../src/kernel/clock.ts';
 import { silentLog } from '../src/kernel/log.ts';
-import type { AnyAction, Call } from '../src/resources/resource.ts';
+import { type AnyAction, action, type Call } from '../src/resources/resource.ts';
 import { memoryCounters } from '../src/store/memory/counters.ts';
 import type { Tables } from '../src/store/ports.ts';
 import { type AdminHarness, emptyTables, startAdmin } from './support/admin.ts';
@@ -21,7 +21,7 @@ const SECRET_TEXT = 'SELECT secret FROM /etc/passwd';
 
 /** A write that renames the default workspace and then does what `finish` says. */
 function write(id: string, finish: (call: Call) => unknown): AnyAction {
-  return {
+  return action({
     id,
     method: 'POST',
     path: `/test/${id}`,
@@ -41,7 +41,7 @@ function write(id: string, finish: (call: Call) => unknown): AnyAction {
       call.tx.changed({ workspaceId: null, topic: 'workspaces', entityId: 'x' });
       return (await finish(call)) as { ok: true };
     },
-  };
+  });
 }
 
 const rows = [
@@ -51,7 +51,7 @@ const rows = [
     throw new Error(SECRET_TEXT);
   }),
   write('late', (call) => {
-    call.afterCommit(() => {
+    call.onCommit(() => {
       throw new Error('after the commit');
     });
     return { ok: true };

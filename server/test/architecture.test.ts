@@ -467,6 +467,7 @@ describe('what others wrote is weighed before it is parsed', () => {
   const PARSERS: Readonly<Record<string, string>> = {
     'admin/json-body.ts': 'one megabyte at most, which is scanned first',
     'admin/redact.ts': OWN,
+    'admin/respond.ts': OWN,
     'cli/help.ts': OWN,
     'cli/openapi.ts': OWN,
     'compose.ts': OWN,

@@ -2,6 +2,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../src/kernel/clock.ts';
 import { createGuardrailDesk } from '../src/llm/guard/desk.ts';
+import { TRIALS } from '../src/resources/guardrails/invoke.ts';
+import { Services } from '../src/resources/services.ts';
 import { type AdminHarness, type Answer, emptyTables, startAdmin } from './support/admin.ts';
 import { actionsWith, type Call, type Answer as HookAnswer, outsideOf } from './support/guardrails.ts';
 
@@ -23,7 +25,9 @@ describe.each(['sqlite', 'postgres'] as const)('guardrails.invoke on %s', (engin
         signal,
       }),
     });
-    admin = await startAdmin(await emptyTables(engine), { admin: { guardrails } });
+    admin = await startAdmin(await emptyTables(engine), {
+      admin: { services: new Services().provide(TRIALS, guardrails) },
+    });
   });
 
   beforeEach(() => {

@@ -4,6 +4,8 @@ import { z } from 'zod';
 import { roleScopes, roleSight } from '../src/auth/scopes.ts';
 import { SECURITY_DEFAULTS, SECURITY_KEYS, type SecuritySettings } from '../src/auth/security-settings.ts';
 import { ACTIONS } from '../src/resources/catalog.ts';
+import { RECORDS } from '../src/resources/logs/index.ts';
+import { Services } from '../src/resources/services.ts';
 import { tenantRows } from '../src/store/conformance/rows.ts';
 import type { StoredLog } from '../src/store/ports.ts';
 import { refused } from './support/accounts.ts';
@@ -17,7 +19,7 @@ let on: Organisation;
 let record: Record<string, unknown>;
 beforeAll(async () => {
   on = await startOrganisation('sqlite', {
-    admin: { records: { find: async () => record as unknown as StoredLog } },
+    admin: { services: new Services().provide(RECORDS, { find: async () => record as unknown as StoredLog }) },
   });
 });
 afterAll(() => on.admin.close());

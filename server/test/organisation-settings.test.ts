@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { systemTenant } from '../src/auth/tenant.ts';
 import { organisationDefaults } from '../src/resources/admin/organisation/defaults.ts';
-import type { GuardrailName } from '../src/resources/ports.ts';
+import type { GuardrailName } from '../src/resources/guardrails/rules.ts';
 import type { AnyAction } from '../src/resources/resource.ts';
 import { ok, onBothStores, refused } from './support/accounts.ts';
 import { emptyTables, startAdmin } from './support/admin.ts';

@@ -11,7 +11,7 @@ import { categoryOf, OVERRIDE_CATEGORIES, SECURITY_DEFAULTS, SECURITY_KEYS } fro
 import { systemClock, TestClock } from '../src/kernel/clock.ts';
 import { SluiceError } from '../src/kernel/errors.ts';
 import { uuidv7 } from '../src/kernel/id.ts';
-import type { Action } from '../src/resources/resource.ts';
+import { action } from '../src/resources/resource.ts';
 import { checkWorkspaceSecurity } from '../src/resources/settings/settings.ts';
 import { apiKeyRow, secretRow, workspaceRow } from '../src/store/conformance/rows.ts';
 import { ok, refused } from './support/accounts.ts';
@@ -114,7 +114,7 @@ const OF_CATEGORY = [
 const words = (text: string) => text.split(' ').filter((word) => word !== '');
 
 /** Answers the scopes that the call came with; every role but nobody may ask. */
-const echo: Action = {
+const echo = action({
   id: 'test.scopes',
   method: 'GET',
   path: '/test/scopes',
@@ -130,7 +130,7 @@ const echo: Action = {
   writes: false,
   audit: null,
   run: async ({ principal }) => [...principal.scopes].sort(),
-};
+});
 
 interface Person {
   readonly role: Role;

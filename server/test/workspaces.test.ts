@@ -2,9 +2,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../src/kernel/clock.ts';
 import { silentLog } from '../src/kernel/log.ts';
-import { workspaceReferences } from '../src/resources/admin/workspaces/defaults.ts';
+import { REFERENCES } from '../src/resources/catalog.ts';
 import type { ReferredTo } from '../src/resources/references.ts';
 import { createRuntime } from '../src/runtime/runtime.ts';
+import type { TenantTx } from '../src/store/ports.ts';
 import type { Row } from '../src/store/schema.ts';
 import { type Answer, plainVault } from './support/admin.ts';
 import { type Organisation, startOrganisation } from './support/organisation.ts';
@@ -35,11 +36,14 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
     on = await startOrganisation(engine, {
       admin: {
         references: [
-          workspaceReferences,
-          async (_tx, to) =>
-            shared
-              .filter((one) => one.to === to.table && one.id === to.id)
-              .map((one) => ({ kind: 'shared prompt', id: NOWHERE, name: one.name })),
+          ...REFERENCES.filter(({ to }) => to === 'configs'),
+          ...(['workspaces', 'configs'] as const).map((table) => ({
+            to: table,
+            find: async (_tx: TenantTx, to: ReferredTo) =>
+              shared
+                .filter((one) => one.to === to.table && one.id === to.id)
+                .map((one) => ({ kind: 'shared prompt', id: NOWHERE, name: one.name })),
+          })),
         ],
       },
     });

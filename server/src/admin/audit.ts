@@ -38,7 +38,7 @@ export interface Trail {
   organisationId: string | null;
 }
 
-/** The row of a call that was carried out (`status` 200) or refused. */
+/** The row of a call that was carried out (`status` below 400) or refused. */
 export function auditRow(
   deps: EntryDeps,
   row: AdminRow,
@@ -66,7 +66,7 @@ export function auditRow(
     resource_id: trail.resourceId,
     action: row.audit?.action ?? 'manage',
     // A call that was refused has changed nothing, however far it came.
-    ...(status === 200 ? maskedChange(trail.change, mark) : { before: null, after: null }),
+    ...(status < 400 ? maskedChange(trail.change, mark) : { before: null, after: null }),
   };
 }
 

@@ -18,23 +18,31 @@ import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
-import type { SimulationDesk } from '../limits/simulation/desk.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
-import { isNotFound } from '../resources/define.ts';
-import type { Mails } from '../resources/ports.ts';
-import { type FindReferences, findReferences } from '../resources/references.ts';
-import type { AnyAction, AnyOperatorAction, Call, Later } from '../resources/resource.ts';
+import { isNotFound } from '../resources/look-up.ts';
+import { findReferences, type Refers } from '../resources/references.ts';
+import type { AnyAction, AnyOperatorAction, Call } from '../resources/resource.ts';
+import { AfterCommit, Services, type Work } from '../resources/services.ts';
 import type { CheckHost } from '../resources/shapes.ts';
 import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
 import type { AccessLog } from '../telemetry/access-log.ts';
 import { auditRow, joinChanges, organisationIn, recordRefusal, type Trail } from './audit.ts';
 import { fingerprintOf, Once, Replay, readIdempotencyKey, takesIdempotencyKey } from './idempotency.ts';
-import { readJsonBody } from './json-body.ts';
+import { readFormBody, readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
-import { type AdminAnswer, accessEntry, adminError, adminReplay, adminSuccess, send } from './respond.ts';
+import {
+  type AdminAnswer,
+  accessEntry,
+  adminError,
+  adminReplay,
+  adminSuccess,
+  JSON_OK,
+  send,
+  statusOf,
+} from './respond.ts';
 import { type AdminRow, checkTable, missingText, pathsOf, RESERVED_AREAS, scopesFor } from './route.ts';
 import { validate, withoutRepeated } from './validate.ts';
 import { mayUse, resolveWorkspace } from './workspace.ts';
@@ -58,22 +66,12 @@ export interface AdminDeps {
   readonly checkHost: CheckHost;
   /** SLUICE_PUBLIC_URL; a function because a free port is known only after listening. */
   readonly publicUrl: () => string;
-  /** Null or absent: no mail server is configured. */
-  readonly mails?: Mails | null;
   /** What can stand in the way of a delete; the catalogue's when absent. */
-  readonly references?: readonly FindReferences[];
+  readonly references?: readonly Refers[];
   /** Waits until this node acts on every change committed so far, so that a caller sees its own write take effect. */
   readonly caughtUp?: () => Promise<unknown>;
-  /** For policies that are tried on stored records; without it such a request is answered with 503. */
-  readonly simulations?: SimulationDesk;
-  /** For guardrails that are run directly; without it such a request is answered with 503. */
-  readonly guardrails?: Later['guardrails'];
-  /** For what is told of single requests; without it such a request is answered with 503. */
-  readonly records?: Later['records'];
-  /** For pings of deployments; without it such a request is answered with 503. */
-  readonly gateways?: Later['gateways'];
-  /** For what lies at provider accounts; without it such a request is answered with 503. */
-  readonly accounts?: Later['accounts'];
+  /** What actions need beyond their transaction. One whose service is missing is answered with 503. */
+  readonly services?: Services;
 }
 
 /** Registers every action of the catalogue on `app`. Throws when the table is not complete. */
@@ -98,6 +96,7 @@ export function registerRows(
   const serving: Serving = {
     ...deps,
     limiter: deps.limiter ?? createLocalLimiter(deps.clock, deps.requestsPerMinute ?? 300),
+    services: deps.services ?? new Services(),
   };
   const methods = new Map<string, Set<HTTPMethods>>();
   for (const row of rows) {
@@ -150,6 +149,7 @@ export function registerRows(
 
 interface Serving extends AdminDeps {
   readonly limiter: AdminLimiter;
+  readonly services: Services;
 }
 
 async function unreachable(): Promise<never> {
@@ -183,7 +183,9 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
   };
   try {
     const made = await perform(deps, row, request, trail);
-    const answer = made instanceof Replay ? adminReplay(made, trail.requestId) : adminSuccess(made, trail.requestId);
+    const form = row.answers ?? JSON_OK;
+    const answer =
+      made instanceof Replay ? adminReplay(form, made, trail.requestId) : adminSuccess(form, made, trail.requestId);
     return send(reply, note(answer));
   } catch (thrown) {
     const error = isNotFound(thrown) ? thrown.reworded(missingText(row, deps.paths)) : thrown;
@@ -223,7 +225,7 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   trail.query = parseQuery(request.raw.url ?? '', row.lists);
   const asked = withoutRepeated(row.query, trail.query, request.params);
   const query: unknown = row.query === null ? noParameters(asked) : validate(row.query, { ...asked });
-  trail.body = await readJsonBody(request.raw, deps.clock);
+  trail.body = await (row.takes === 'form' ? readFormBody : readJsonBody)(request.raw, deps.clock);
   const sent = withoutRepeated(row.body, trail.body ?? {}, request.params);
   const body: unknown = row.body === null ? noBody(sent) : validate(row.body, sent);
   const input = { params, query, body };
@@ -300,21 +302,19 @@ async function act(
     checkHost: deps.checkHost,
     requestId: trail.requestId,
     publicUrl: deps.publicUrl().replace(/\/+$/, ''),
-    mails: deps.mails ?? null,
-    audited: (resourceId, change, workspaceId) => {
+    service: (wanted) => wanted.find(deps.services),
+    audit: (resourceId, change, workspaceId) => {
       trail.resourceId = resourceId;
       trail.workspaceId ??= workspaceId ?? null;
       trail.change = joinChanges(trail.change, change);
     },
     references: (to) => findReferences(deps.references ?? REFERENCES, tx, to),
-    afterCommit: (step) => after.push(step),
-    later: <R>(work: (later: Later) => Promise<R>) => new Deferred(work) as R,
+    onCommit: (step) => after.push(step),
     asked,
   });
-  const { ahead } = row;
-  if (ahead !== undefined) {
-    const found = await deps.tables.read(tenant, (tx) => ahead.find(callOf(tx)));
-    if (found !== null) asked = await carryOn(deps, request, new Deferred((later) => ahead.ask(later, found)));
+  if (row.ahead !== undefined) {
+    const work = await deps.tables.read(tenant, async (tx) => row.ahead?.(callOf(tx)) ?? null);
+    if (work !== null) asked = await carryOn(deps, request, work);
   }
   const run = async (tx: TenantTx): Promise<unknown> => {
     // The store may run this again after a serialisation conflict: nothing of the lost attempt may survive.
@@ -328,12 +328,16 @@ async function act(
       ? watched(tx, (change) => changes.push({ ...change, organisationId: tenant.organisationId }))
       : tx;
     const answer = await row.run(callOf(watching));
-    if (answer instanceof Deferred) return answer;
-    const checked = checkAnswer(row, answer);
-    if (row.writes) {
-      await appendAudit(tx, deps.vault, auditRow(deps, row, request, trail, tenant.organisationId, 200));
+    if (answer instanceof AfterCommit) {
+      if (row.writes) throw new Error(`${row.id} writes: its answer must be there when its transaction ends`);
+      return answer;
     }
-    await once?.keep(tx, 200, checked, trail.resourceId);
+    const checked = checkAnswer(row, answer);
+    const status = statusOf(row.answers);
+    if (row.writes) {
+      await appendAudit(tx, deps.vault, auditRow(deps, row, request, trail, tenant.organisationId, status));
+    }
+    await once?.keep(tx, status, checked, trail.resourceId);
     return checked;
   };
   if (row.writes) await deps.vault.ensureKey?.(tenant.organisationId);
@@ -342,50 +346,18 @@ async function act(
   const answer =
     once === null ? await carryOut() : await once.answer(carryOut, (find) => deps.tables.read(tenant, find));
   await committed(deps, answer instanceof Replay ? null : changes, after);
-  if (answer instanceof Deferred) return checkAnswer(row, await carryOn(deps, request, answer));
+  if (answer instanceof AfterCommit) return checkAnswer(row, await carryOn(deps, request, answer.work));
   return answer;
 }
 
-/** What an action does when its transaction has ended. */
-class Deferred {
-  readonly work: (later: Later) => Promise<unknown>;
-
-  constructor(work: (later: Later) => Promise<unknown>) {
-    this.work = work;
-  }
-}
-
-async function carryOn(deps: Serving, request: FastifyRequest, { work }: Deferred): Promise<unknown> {
-  const has = <T>(what: T | undefined, name: string): T => {
-    if (what === undefined) throw new SluiceError('unavailable', `This node has no ${name}.`);
-    return what;
-  };
+/** Does the work of an action with the services that the action needs, outside any transaction. */
+async function carryOn(deps: Serving, request: FastifyRequest, work: Work<unknown>): Promise<unknown> {
   const gone = new AbortController();
   const { socket } = request.raw;
   const leave = () => gone.abort();
   socket.once('close', leave);
   try {
-    return await work({
-      signal: gone.signal,
-      get simulations() {
-        return has(deps.simulations, 'store of request records');
-      },
-      get guardrails() {
-        return has(deps.guardrails, 'way to run guardrails');
-      },
-      get records() {
-        return has(deps.records, 'store of request records');
-      },
-      get accounts() {
-        return has(deps.accounts, 'way to ask providers');
-      },
-      get gateways() {
-        return has(deps.gateways, 'way to call gateways');
-      },
-      get mails() {
-        return has(deps.mails ?? undefined, 'mail server');
-      },
-    });
+    return await work.run(deps.services, gone.signal);
   } finally {
     socket.off('close', leave);
   }
@@ -413,19 +385,20 @@ async function actAsOperator(
       tx: row.writes ? watched(tx, (change) => changes.push(change)) : tx,
       clock: deps.clock,
       requestId: trail.requestId,
-      audited: (organisationId, change) => {
+      audit: (organisationId, change) => {
         trail.organisationId = organisationId;
         trail.resourceId = organisationId;
         trail.change = joinChanges(trail.change, change);
       },
-      afterCommit: (step) => after.push(step),
+      onCommit: (step) => after.push(step),
     });
     const checked = checkAnswer(row, answer);
     const { organisationId } = trail;
+    const status = statusOf(row.answers);
     if (row.writes && organisationId !== null) {
-      await appendAudit(tx, deps.vault, auditRow(deps, row, request, trail, organisationId, 200));
+      await appendAudit(tx, deps.vault, auditRow(deps, row, request, trail, organisationId, status));
     }
-    await once?.keep(tx, 200, checked, organisationId);
+    await once?.keep(tx, status, checked, organisationId);
     return checked;
   };
   if (row.standalone) return run(NO_TRANSACTION);

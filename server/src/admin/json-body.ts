@@ -1,4 +1,4 @@
-/** Request bodies of the administration API: bounded while reading, strict while parsing. */
+/** Request bodies of the administration API, JSON and forms: bounded while reading, strict while parsing. */
 import type { IncomingMessage } from 'node:http';
 import { readBody } from '../http/read-body.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
@@ -22,10 +22,35 @@ export async function readJsonBody(request: IncomingMessage, clock: Clock = syst
   return parseJsonObject(body);
 }
 
+/**
+ * The fields of an `application/x-www-form-urlencoded` body as an object of strings, or null when it has no body. Throws as
+ * `readJsonBody` does, and `validation` for a field that is sent twice.
+ */
+export async function readFormBody(request: IncomingMessage, clock: Clock = systemClock): Promise<JsonObject | null> {
+  const body = await readBody(request, { limit: MAX_BODY_BYTES, clock });
+  if (body.length === 0) return null;
+  if (!isUtf8(request.headers['content-type'], FORM)) {
+    throw new SluiceError('validation', `Send the body as a form in UTF-8, with Content-Type: ${FORM}.`);
+  }
+  const fields = new Map<string, string>();
+  for (const [name, value] of new URLSearchParams(body.toString('utf8'))) {
+    if (fields.has(name)) throw refuse(name, 'must be sent once');
+    fields.set(name, value);
+  }
+  const value: JsonObject = Object.fromEntries(fields);
+  checkText(value, '');
+  return value;
+}
+
+const FORM = 'application/x-www-form-urlencoded';
+
+function isUtf8(header: string | undefined, wanted: string): boolean {
+  const [type = '', ...parameters] = (header ?? '').split(';').map((part) => part.trim().toLowerCase());
+  return type === wanted && parameters.every((parameter) => /^charset="?utf-8"?$/.test(parameter));
+}
+
 function checkContentType(value: string | undefined): void {
-  const [type = '', ...parameters] = (value ?? '').split(';').map((part) => part.trim().toLowerCase());
-  const plain = parameters.every((parameter) => /^charset="?utf-8"?$/.test(parameter));
-  if (type !== 'application/json' || !plain) {
+  if (!isUtf8(value, 'application/json')) {
     throw new SluiceError('validation', 'Send the body as JSON in UTF-8, with Content-Type: application/json.');
   }
 }

@@ -4,7 +4,7 @@ import { tooMany } from '../auth/throttle.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import { networkOf } from '../kernel/network.ts';
-import type { Mails } from '../resources/ports.ts';
+import type { Mails } from '../resources/admin/mails.ts';
 import type { Counters } from '../store/ports.ts';
 
 const WINDOW_MS = 15 * 60_000;

@@ -6,6 +6,7 @@ import type { AnyAction } from '../resources/resource.ts';
 import { ADMIN_ERRORS } from './errors.ts';
 import { takesIdempotencyKey } from './idempotency.ts';
 import { operatorActions } from './operator.ts';
+import { JSON_OK, statusOf } from './respond.ts';
 import { type AdminRow, expandAll, pathsOf } from './route.ts';
 
 const DESCRIPTION = [
@@ -134,8 +135,6 @@ function tagsOf(item: JsonObject): JsonValue[] {
 
 function operation(row: AdminRow): JsonObject {
   const body = row.body === null ? null : schemaOf(row.body, 'input');
-  const response: JsonObject = { schema: schemaOf(row.response, 'output') };
-  if (row.example?.response !== undefined) response.example = row.example.response as JsonValue;
   const content: JsonObject = { schema: body ?? {} };
   if (row.example?.body !== undefined) content.example = row.example.body as JsonValue;
   const once = takesIdempotencyKey(row);
@@ -151,19 +150,32 @@ function operation(row: AdminRow): JsonObject {
       ...parametersOf(row.query, 'query'),
       ...(once ? [{ $ref: '#/components/parameters/IdempotencyKey' }] : []),
     ],
-    ...(body === null ? {} : { requestBody: { required, content: { 'application/json': content } } }),
+    ...(body === null ? {} : { requestBody: { required, content: { [bodyType(row)]: content } } }),
     responses: {
-      '200': {
+      [statusOf(row.answers)]: {
         description: 'Done.',
         headers: {
           'x-gateway-request-id': { schema: { type: 'string' } },
           ...(once ? { 'idempotency-replayed': { schema: { type: 'string', enum: ['true'] } } } : {}),
+          ...(row.answers?.as === 'redirect' ? { location: { schema: { type: 'string', format: 'uri' } } } : {}),
         },
-        content: { 'application/json': response },
+        ...contentOf(row),
       },
       ...problemsOf(row),
     },
   };
+}
+
+const bodyType = (row: AdminRow) => (row.takes === 'form' ? 'application/x-www-form-urlencoded' : 'application/json');
+
+/** The body of a successful answer; nothing of one that has none. */
+function contentOf(row: AdminRow): JsonObject {
+  const { as } = row.answers ?? JSON_OK;
+  if (as === 'nothing' || as === 'redirect') return {};
+  const content: JsonObject = { schema: schemaOf(row.response, 'output') };
+  if (row.example?.response !== undefined) content.example = row.example.response as JsonValue;
+  const type = row.answers?.as === 'text' ? row.answers.contentType.split(';', 1)[0] : 'application/json';
+  return { content: { [type ?? '']: content } };
 }
 
 const scopeNames = (row: AdminRow): string[] => row.scopes.flatMap((scope) => expandAll(scope, row.params));

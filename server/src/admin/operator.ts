@@ -1,10 +1,12 @@
 /** Routes of whoever runs the installation (product.md, "Several organisations"). They read no organisation's content. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import { changedColumns, emptyAnswer, listOf, notFound, pageFields, pageOf } from '../resources/define.ts';
+import { changedColumns, emptyAnswer } from '../resources/define.ts';
 import { isUuid, userEmail } from '../resources/fields.ts';
+import { listOf, pageFields, pageOf } from '../resources/kinds/lists.ts';
+import { notFound } from '../resources/look-up.ts';
 import { createOrganisation } from '../resources/organisations.ts';
-import type { AnyOperatorAction, OperatorAction } from '../resources/resource.ts';
+import { type AnyOperatorAction, operatorAction } from '../resources/resource.ts';
 import { name, text, toIso } from '../resources/shapes.ts';
 import { type AdminDeps, registerRows } from './handle.ts';
 
@@ -38,7 +40,7 @@ const common = {
   body: null,
 };
 
-const create: OperatorAction<unknown, unknown, z.infer<typeof createBody>> = {
+const create = operatorAction({
   ...common,
   id: 'operator.organisations.create',
   method: 'POST',
@@ -58,21 +60,21 @@ const create: OperatorAction<unknown, unknown, z.infer<typeof createBody>> = {
   writes: true,
   secretAnswer: true,
   audit: { action: 'create', resource: 'organisation' },
-  run: async ({ body, tx, clock, audited }) => {
+  run: async ({ body, tx, clock, audit }) => {
     const created = await createOrganisation(tx, { ...body, blockInlineConfig: true, clock });
     const after = await tx.find('organisations', { id: created.organisation_id });
-    audited(created.organisation_id, { before: null, after: after ?? null, table: 'organisations' });
+    audit(created.organisation_id, { before: null, after: after ?? null, table: 'organisations' });
     return created;
   },
-};
+});
 
-const list: OperatorAction<unknown, Record<string, unknown>> = {
+const list = operatorAction({
   ...common,
   id: 'operator.organisations.list',
   method: 'GET',
   path: '/operator/organisations',
   summary: 'List organisations',
-  query: z.strictObject(pageFields(100)) as z.ZodType<Record<string, unknown>>,
+  query: z.strictObject(pageFields(100)),
   response: listOf(organisationAnswer),
   writes: false,
   audit: null,
@@ -91,9 +93,9 @@ const list: OperatorAction<unknown, Record<string, unknown>> = {
     }));
     return { object: 'list', total, data };
   },
-};
+});
 
-const update: OperatorAction<{ id: string }, unknown, z.infer<typeof updateBody>> = {
+const update = operatorAction({
   ...common,
   id: 'operator.organisations.update',
   method: 'PUT',
@@ -105,31 +107,32 @@ const update: OperatorAction<{ id: string }, unknown, z.infer<typeof updateBody>
   response: emptyAnswer,
   writes: true,
   audit: { action: 'update', resource: 'organisation' },
-  run: async ({ params, body, tx, clock, audited }) => {
+  run: async ({ params, body, tx, clock, audit }) => {
     const id = params.id.toLowerCase();
     const row = isUuid(id) ? await tx.find('organisations', { id }) : undefined;
     if (!row) throw notFound();
     const patch = { name: body.name ?? row.name, status: body.status ?? row.status };
-    audited(id, changedColumns('organisations', row, patch));
+    audit(id, changedColumns('organisations', row, patch));
     await tx.update('organisations', { id }, { ...patch, last_updated_at: clock.now() });
     tx.changed({ organisationId: id, workspaceId: null, topic: 'organisations', entityId: id });
     return {};
   },
-};
-
-const health = (report: HealthReport): OperatorAction => ({
-  ...common,
-  id: 'operator.health',
-  method: 'GET',
-  path: '/operator/health',
-  summary: 'State of this node',
-  description: 'Store, counters, change feed, journal and versions. Answers also while the store is lost.',
-  response: z.looseObject({ object: z.literal('health') }),
-  writes: false,
-  standalone: true,
-  audit: null,
-  run: async () => ({ object: 'health', ...(await report()) }),
 });
+
+const health = (report: HealthReport) =>
+  operatorAction({
+    ...common,
+    id: 'operator.health',
+    method: 'GET',
+    path: '/operator/health',
+    summary: 'State of this node',
+    description: 'Store, counters, change feed, journal and versions. Answers also while the store is lost.',
+    response: z.looseObject({ object: z.literal('health') }),
+    writes: false,
+    standalone: true,
+    audit: null,
+    run: async () => ({ object: 'health', ...(await report()) }),
+  });
 
 /** The operator's rows of the administration table. */
 export function operatorActions(report: HealthReport): readonly AnyOperatorAction[] {

@@ -5,7 +5,9 @@ import type { Principal } from '../auth/principal.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
+import type { JsonValue } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
+import type { AnswerForm } from '../resources/resource.ts';
 import type { AccessEntry, AccessLog } from '../telemetry/access-log.ts';
 import { ADMIN_ERRORS, loggedAs } from './errors.ts';
 
@@ -53,17 +55,40 @@ export function adminError(error: unknown, requestId: string, log: Log): AdminAn
 
 const sentence = (text: string): string => (/[.!?)]$/.test(text) ? text : `${text}.`);
 
-export function adminSuccess(value: unknown, requestId: string): AdminAnswer {
-  return { status: 200, headers: { ...BASE_HEADERS, 'x-gateway-request-id': requestId }, body: JSON.stringify(value) };
+/** Of actions that say nothing else. */
+export const JSON_OK: AnswerForm = { as: 'json', status: 200 };
+
+/** The status of a successful answer. */
+export function statusOf(form: AnswerForm = JSON_OK): number {
+  if (form.as === 'nothing') return 204;
+  return form.as === 'text' ? 200 : form.status;
+}
+
+/** A successful answer. `value` is what the action returned; with `text` and `redirect` a string. */
+export function adminSuccess(form: AnswerForm, value: unknown, requestId: string): AdminAnswer {
+  return written(form, JSON.stringify(value), { 'x-gateway-request-id': requestId });
 }
 
 /** The answer of an earlier request with the same `Idempotency-Key`, under the id of this one. */
 export function adminReplay(
+  form: AnswerForm,
   replay: { readonly status: number; readonly body: string },
   requestId: string,
 ): AdminAnswer {
-  const headers = { ...BASE_HEADERS, 'x-gateway-request-id': requestId, 'idempotency-replayed': 'true' };
-  return { status: replay.status, headers, body: replay.body };
+  const headers = { 'x-gateway-request-id': requestId, 'idempotency-replayed': 'true' };
+  return { ...written(form, replay.body, headers), status: replay.status };
+}
+
+/** @param json what the action returned, as JSON text */
+function written(form: AnswerForm, json: string, own: AdminAnswer['headers']): AdminAnswer {
+  const status = statusOf(form);
+  const { 'content-type': _json, ...base } = BASE_HEADERS;
+  const headers = { ...base, ...own };
+  if (form.as === 'json') return { status, headers: { ...BASE_HEADERS, ...own }, body: json };
+  if (form.as === 'nothing') return { status, headers, body: '' };
+  const text = String(JSON.parse(json) as JsonValue);
+  if (form.as === 'redirect') return { status, headers: { ...headers, location: text }, body: '' };
+  return { status, headers: { 'content-type': form.contentType, ...headers }, body: text };
 }
 
 const BASE_HEADERS = {

@@ -77,12 +77,14 @@ export function checkTable(rows: readonly AdminRow[]): void {
     for (const scope of row.scopes) {
       if (!expandAll(scope, row.params).some((name) => SCOPES.has(name))) throw refuse(`unknown scope ${scope}`);
     }
-    const reads = row.method === 'GET' || (row.method === 'POST' && row.asks === true);
+    const reads = row.method === 'GET' || (row.method === 'POST' && row.readOnly === true);
     // A GET that asks others may keep what it found out.
-    const keeps = row.method === 'GET' && row.ahead !== undefined;
+    const keeps = row.method === 'GET' && 'ahead' in row && row.ahead !== undefined;
     if (row.writes === reads && !keeps) throw refuse('GET reads and every other method writes');
     if (row.standalone && (row.writes || row.auth !== 'operator'))
       throw refuse('only an operator read can stand alone');
+    if (row.answers?.as === 'text' && !row.answers.contentType.includes('/')) throw refuse('its content type is none');
+    if (row.takes === 'form' && row.body === null) throw refuse('a form needs a schema of its body');
     if (row.writes && row.audit === null) throw refuse('a write needs an audit action');
     const named = [...row.path.matchAll(/:(\w+)/g)].map((match) => match[1]);
     const declared = row.params instanceof z.ZodObject ? Object.keys(row.params.shape) : [];

@@ -19,7 +19,14 @@ import type { DataPlane } from '../llm/routes.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import { openOutbox } from '../mail/outbox.ts';
 import { OPERATIONS } from '../operations/operation.ts';
+import { MAILS } from '../resources/admin/mails.ts';
 import { ACTIONS } from '../resources/catalog.ts';
+import { GATEWAYS } from '../resources/deployments/gateways.ts';
+import { TRIALS } from '../resources/guardrails/invoke.ts';
+import { ACCOUNTS } from '../resources/integrations/accounts.ts';
+import { RECORDS } from '../resources/logs/index.ts';
+import { SIMULATIONS } from '../resources/policies/simulation.ts';
+import { Services } from '../resources/services.ts';
 import { memoryCounters } from '../store/memory/counters.ts';
 import type { Common } from './common.ts';
 import type { Gateway } from './data-plane.ts';
@@ -61,12 +68,12 @@ function openMails({ clock, log, lifecycle }: Common, { stores, shared, mailer }
   return new MailDesk({ counters, local: share?.counters ?? counters, clock: stores.storeClock, log, post });
 }
 
-function adminDeps({ config, clock, log, accessLog }: Common, parts: Parts, mails: MailDesk | null): AdminDeps {
-  const { stores, shared, spools, kept, front, gateway, training } = parts;
-  const { tables, vault, storeClock, logs } = stores;
-  const { guard, outside, fetcher } = gateway.services;
+function adminDeps(common: Common, parts: Parts, mails: MailDesk | null): AdminDeps {
+  const { config, log, accessLog } = common;
+  const { stores, shared, kept, front, gateway } = parts;
+  const { tables, vault, storeClock } = stores;
+  const { guard } = gateway.services;
   return {
-    mails,
     accessLog,
     paths: front.paths,
     tables,
@@ -82,19 +89,27 @@ function adminDeps({ config, clock, log, accessLog }: Common, parts: Parts, mail
       await kept.watch.catchUp();
       kept.runtime.settle();
     },
-    guardrails: createGuardrailDesk({ outside, clock }),
-    gateways: gatewayPings({ fetcher, clock }),
-    accounts: { unowned: async (...asked) => (await training.open()).unowned(...asked) },
-    records: {
+    services: servicesOf(common, parts, mails),
+  };
+}
+
+function servicesOf({ clock }: Common, { stores, spools, gateway, training }: Parts, mails: MailDesk | null): Services {
+  const { logs } = stores;
+  const { outside, fetcher } = gateway.services;
+  const services = new Services()
+    .provide(TRIALS, createGuardrailDesk({ outside, clock }))
+    .provide(GATEWAYS, gatewayPings({ fetcher, clock }))
+    .provide(ACCOUNTS, { unowned: async (...asked) => (await training.open()).unowned(...asked) })
+    .provide(RECORDS, {
       async find(tenant, id) {
         const found = await logs.find(tenant, id);
         if (found !== null) return found;
         await spools.shipper.drain();
         return logs.find(tenant, id);
       },
-    },
-    simulations: createSimulationDesk({ logs, countersFor: (time) => memoryCounters({ clock: time }) }),
-  };
+    })
+    .provide(SIMULATIONS, createSimulationDesk({ logs, countersFor: (time) => memoryCounters({ clock: time }) }));
+  return mails === null ? services : services.provide(MAILS, mails);
 }
 
 function consoleDeps({ clock, log }: Common, parts: Parts, mails: MailDesk | null): ConsoleDeps {

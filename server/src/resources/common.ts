@@ -6,8 +6,8 @@ import type { TenantTx, Where } from '../store/ports.ts';
 import type { Row, SecretMapping, TenantTable } from '../store/schema.ts';
 import { isUuid } from './fields.ts';
 import { furtherIssues, type Issue, problemsOf, sentenceOf } from './issues.ts';
-import type { ReferencePorts } from './ports.ts';
 import type { Call } from './resource.ts';
+import { missingSecretReferences } from './secret-references.ts';
 
 /** A change of a row while it is being put together. */
 export type Patch<N extends TenantTable> = { -readonly [K in keyof Row<N>]?: Row<N>[K] };
@@ -42,7 +42,7 @@ export function unknownReference(param: string, what: string): SluiceError {
 }
 
 /** The workspace a write goes to. Throws 400 when an organisation-wide caller named none. */
-export function requireWorkspace(call: Call<unknown, unknown, unknown>): string {
+export function requireWorkspace(call: Call): string {
   const { workspaceId } = call.tenant;
   if (workspaceId !== null) return workspaceId;
   throw new SluiceError('validation', 'workspace_id is required: your credential is not bound to a workspace.', {
@@ -60,7 +60,7 @@ export async function findWorkspace(tx: TenantTx, name: string): Promise<Row<'wo
  * The workspace the caller works in, or null for the whole organisation. For routes that are organisation-wide,
  * because an organisation's own objects have no workspace; the handler has checked already that the name may be used.
  */
-export async function workspaceOf(call: Call<never, never, never> | Call): Promise<string | null> {
+export async function workspaceOf(call: Call): Promise<string | null> {
   const bound = call.principal.workspaceId ?? call.tenant.workspaceId;
   if (bound !== null) return bound;
   const named = nameIn(call.query) ?? nameIn(call.body);
@@ -126,7 +126,6 @@ export async function freeSlug(tx: TenantTx, base: string): Promise<string> {
 
 /** Refuses mappings to unknown fields (400) and to unknown references (404). Answers the names that are mapped. */
 export async function checkMappings(
-  ports: ReferencePorts,
   tx: TenantTx,
   workspaceId: string | null,
   mappings: readonly SecretMapping[] | null | undefined,
@@ -143,7 +142,7 @@ export async function checkMappings(
     mapped.add(field);
   }
   const names = [...new Set(mappings.map((mapping) => mapping.secret_reference_id))];
-  const missing = new Set(await ports.missingSecretReferences(tx, workspaceId, names));
+  const missing = new Set(await missingSecretReferences(tx, workspaceId, names));
   const index = mappings.findIndex((mapping) => missing.has(mapping.secret_reference_id));
   if (index >= 0) throw unknownReference(`secret_mappings[${index}].secret_reference_id`, 'secret reference');
   return mapped;

@@ -1,155 +1,182 @@
 /**
- * Turns a declared resource into the actions of its five verbs. What is the same for all resources
- * lives here once: look-up by UUID or slug, paging, archiving, the change feed, the audit name.
+ * Turns a declared resource into the actions of its five verbs, of its versions, and of what is done to one object. What is
+ * the same for all resources lives here once: look-up by UUID or slug, levels, versions, paging, archiving, the change
+ * feed, the audit log.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { SluiceError } from '../kernel/errors.ts';
 import type { Query, Where } from '../store/ports.ts';
-import { type Row, SCHEMA, type TableName, type TenantTable } from '../store/schema.ts';
-import { isUuid, organisationTenantFields, queryInteger, tenantFields } from './fields.ts';
-import type {
-  Action,
-  AnyAction,
-  AuditAction,
-  AuditedChange,
-  Call,
-  Filter,
-  ItemVerb,
-  Later,
-  ResourceSpec,
-} from './resource.ts';
-
-/** Offset of the last row a list reaches: beyond it a page costs more than it is worth. */
-const MAX_OFFSET = 10_000_000;
-
-/** The one answer for a path object that is missing, foreign or in another workspace. */
-export function notFound(): SluiceError {
-  return new SluiceError('not_found', NO_SUCH);
-}
-
-const NO_SUCH = 'There is no such object, or your credential cannot see it.';
-
-/** Whether an error says no more than `notFound`: the handler knows which path it is about. */
-export const isNotFound = (error: unknown): error is SluiceError =>
-  error instanceof SluiceError && error.kind === 'not_found' && error.message === NO_SUCH;
+import type { Row, TableName, TenantTable } from '../store/schema.ts';
+import { organisationTenantFields, tenantFields } from './fields.ts';
+import { levelOf } from './kinds/levels.ts';
+import { HAS_MORE, LIST, listOf, pagingFields, sliceOf } from './kinds/lists.ts';
+import { addVersion, insertVersion, type VersionTable, versionInPath } from './kinds/versions.ts';
+import { alternatives, type Conditions, findRow, idOf, merge, workspaceIdOf } from './look-up.ts';
+import { type Refers, refuseWhileReferredTo } from './references.ts';
+import { type Action, type AnyAction, type AuditedChange, action, type Call } from './resource.ts';
+import { AfterCommit } from './services.ts';
+import type { Changed, Described, ItemAction, ItemVerb, LooseCall, ResourceSpec } from './spec.ts';
 
 /** Answer of updates and deletes: `{}`. */
 export const emptyAnswer = z.strictObject({});
 
-type LooseRow = Record<string, unknown>;
+type Verb = ItemVerb | 'list' | 'create';
 
-export function defineResource<N extends TenantTable, C, U>(spec: ResourceSpec<N, C, U>): AnyAction[] {
+/** What the catalogue lists. */
+export interface Resource {
+  readonly actions: readonly AnyAction[];
+  /** Where its objects name those of others. */
+  readonly refers?: readonly Refers[];
+}
+
+export function defineResource<N extends TenantTable, C, U, V extends VersionTable = never>(
+  spec: ResourceSpec<N, C, U, V>,
+): Resource {
   const actions: AnyAction[] = [];
   if (spec.list) actions.push(listAction(spec, spec.list));
   if (spec.create) actions.push(createAction(spec, spec.create));
   actions.push(getAction(spec));
   if (spec.update) actions.push(updateAction(spec, spec.update));
   if (spec.remove) actions.push(removeAction(spec, spec.remove));
-  return [...actions, ...(spec.actions ?? [])];
+  if (spec.versions?.routes) actions.push(...versionActions(spec, spec.versions, spec.versions.routes));
+  actions.push(...(spec.actions ?? []));
+  return { actions, ...(spec.refers === undefined ? {} : { refers: spec.refers }) };
 }
 
-function listAction<N extends TenantTable, C, U>(
-  spec: ResourceSpec<N, C, U>,
-  list: NonNullable<ResourceSpec<N, C, U>['list']>,
+function listAction<N extends TenantTable, C, U, V extends VersionTable>(
+  spec: ResourceSpec<N, C, U, V>,
+  list: NonNullable<ResourceSpec<N, C, U, V>['list']>,
 ): AnyAction {
-  const camel = list.style === 'camel';
-  const query = list.query.extend({ ...tenantFieldsOf(spec), ...pageFields(list.maxPageSize, camel) }).strict();
-  return {
-    ...common(spec, 'list', 'GET', `List ${plural(spec)}`),
+  const { paging = 'page' } = list;
+  const envelope = list.envelope ?? (paging === 'cursor' ? HAS_MORE : LIST);
+  const query = list.query.extend({ ...tenantFieldsOf(spec), ...pagingFields(paging, list.maxPageSize) }).strict();
+  const newest = [[paging === 'cursor' ? 'id' : 'created_at', 'desc']] as unknown as NonNullable<Query<N>['orderBy']>;
+  return action<unknown, Readonly<Record<string, unknown>>, unknown, unknown>({
+    ...common(spec, 'list', 'GET', list, `List ${plural(spec)}`),
     query,
     ...(list.lists === undefined ? {} : { lists: list.lists }),
-    response: listOf(list.item),
-    run: async (call: Call<unknown, Record<string, unknown>>) => {
+    response: envelope.schema(list.item),
+    run: async (given) => {
+      const call = given as LooseCall;
       const { defaultPageSize: size } = list;
-      const page = pageOf(call.query, typeof size === 'number' ? size : size(call.query));
+      const page = sliceOf(paging, call.query, typeof size === 'number' ? size : size(call.query));
       const own = await spec.visible?.(call, 'list');
       const where = merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined);
       const wanted = (await list.where?.(call)) as Conditions | undefined;
       // A filter on status decides itself about archived rows; everything else only narrows.
       if (wanted && 'status' in wanted && !(own?.where && 'status' in own.where)) delete where.status;
       const filter = {
-        where: merge(where, wanted) as Where<N>,
+        where: merge(merge(where, wanted), page.after === undefined ? {} : { id: { lt: page.after } }) as Where<N>,
         ...alternatives<N>(own?.anyOf, list.anyOf?.(call)),
       };
-      const total = await call.tx.count(spec.table, filter);
+      const { limit, offset } = page;
+      const total = paging === 'cursor' ? 0 : await call.tx.count(spec.table, filter);
       const rows = await call.tx.list(spec.table, {
         ...filter,
-        orderBy: list.orderBy ?? ([['created_at', 'desc']] as unknown as NonNullable<Query<N>['orderBy']>),
-        limit: page.limit,
-        offset: page.offset,
+        orderBy: list.orderBy ?? newest,
+        // One more says whether there are more.
+        ...(limit === undefined ? {} : { limit: paging === 'cursor' ? limit + 1 : limit }),
+        ...(offset === undefined ? {} : { offset }),
       });
+      const hasMore = paging === 'cursor' && limit !== undefined && rows.length > limit;
+      const shown = hasMore ? rows.slice(0, limit) : rows;
       const data = list.presentAll
-        ? await list.presentAll(rows, call)
-        : await Promise.all(rows.map((row) => spec.present(row, call, false)));
-      return { object: 'list' as const, total, data };
+        ? await list.presentAll(shown, call)
+        : await Promise.all(shown.map((row) => spec.present(row, call, false)));
+      return envelope.wrap({ data, total, hasMore });
     },
-  };
+  });
 }
 
-function createAction<N extends TenantTable, C, U>(
-  spec: ResourceSpec<N, C, U>,
-  create: NonNullable<ResourceSpec<N, C, U>['create']>,
+function createAction<N extends TenantTable, C, U, V extends VersionTable>(
+  spec: ResourceSpec<N, C, U, V>,
+  create: NonNullable<ResourceSpec<N, C, U, V>['create']>,
 ): AnyAction {
-  return {
-    ...common(spec, 'create', 'POST', `Create ${one(spec)}`),
+  return action<unknown, unknown, C, unknown>({
+    ...common(spec, 'create', 'POST', create, `Create ${one(spec)}`),
+    ...(create.tenant === undefined ? {} : { tenant: create.tenant }),
+    query: create.query ?? null,
     body: create.body,
     response: create.response,
+    ...(create.answers === undefined ? {} : { answers: create.answers }),
     ...(create.secretAnswer === true ? { secretAnswer: true } : {}),
-    run: async (call: Call<unknown, unknown, C>) => {
-      const { row, answer } = await create.run(call);
+    run: async (call) => {
+      const { row, version, answer } = await create.run(call);
       await call.tx.insert(spec.table, row);
-      call.audited(idOf(row), { before: null, after: row as LooseRow, table: spec.table });
+      const content =
+        spec.versions === undefined || version === undefined
+          ? {}
+          : await insertVersion(call, spec.versions, row, version, 1);
+      const table = spec.audits === 'whole' ? {} : { table: spec.table };
+      call.audit(
+        idOf(row),
+        { before: null, after: { ...(row as Conditions), ...content }, ...table },
+        homeOf(spec, row),
+      );
       const more = await create.after?.(call, row);
       announce(spec, call, row);
       return more === undefined ? answer : { ...(answer as object), ...more };
     },
-  };
+  });
 }
 
-function getAction<N extends TenantTable, C, U>(spec: ResourceSpec<N, C, U>): AnyAction {
-  return {
-    ...common(spec, 'read', 'GET', `Get ${one(spec)}`),
+function getAction<N extends TenantTable, C, U, V extends VersionTable>(spec: ResourceSpec<N, C, U, V>): AnyAction {
+  return action<unknown, unknown, unknown, unknown>({
+    ...common(spec, 'read', 'GET', spec.get ?? {}, `Get ${one(spec)}`),
     query: itemQuery(spec, spec.get?.query),
     response: spec.detail,
-    run: async (call: Call<LooseRow, LooseRow>) => {
-      const row = await findRow(spec, call, 'read', spec.get?.where?.(call));
+    run: async (given) => {
+      const call = given as LooseCall;
+      const seen = spec.get?.archivedToo === true ? { ...spec, archives: false } : spec;
+      const row = await find(seen, call, 'read', spec.get?.where?.(call));
       return spec.present(row, call, true);
     },
-  };
+  });
 }
 
-function updateAction<N extends TenantTable, C, U>(
-  spec: ResourceSpec<N, C, U>,
-  update: NonNullable<ResourceSpec<N, C, U>['update']>,
+function updateAction<N extends TenantTable, C, U, V extends VersionTable>(
+  spec: ResourceSpec<N, C, U, V>,
+  update: NonNullable<ResourceSpec<N, C, U, V>['update']>,
 ): AnyAction {
-  return {
-    ...common(spec, 'update', 'PUT', `Update ${one(spec)}`),
+  const { method = 'PUT', own, ahead } = update;
+  return action<unknown, unknown, U, unknown, unknown>({
+    ...common(spec, 'update', method, update, `Update ${one(spec)}`),
     query: itemQuery(spec, undefined),
     body: update.body,
     response: update.response,
-    run: async (call: Call<LooseRow, unknown, U>) => {
-      const row = await findRow(spec, call, 'update');
-      const { patch, answer } = await update.run(call, row);
-      await change(spec, call, row, patch);
+    ...(own === undefined ? {} : { own }),
+    ...(ahead === undefined ? {} : { ahead: (call) => ahead(call as LooseCall<U>) }),
+    run: async (call) => {
+      const seen = update.archivedToo === true ? { ...spec, archives: false } : spec;
+      const row = await find(seen, call, 'update');
+      const { answer, ...made } = await update.run(call, row);
+      await change(spec, call, row, made);
       return answer;
     },
-  };
+  });
 }
 
-function removeAction<N extends TenantTable, C, U>(
-  spec: ResourceSpec<N, C, U>,
-  remove: NonNullable<ResourceSpec<N, C, U>['remove']>,
+function removeAction<N extends TenantTable, C, U, V extends VersionTable>(
+  spec: ResourceSpec<N, C, U, V>,
+  remove: NonNullable<ResourceSpec<N, C, U, V>['remove']>,
 ): AnyAction {
-  return {
-    ...common(spec, 'delete', 'DELETE', `Delete ${one(spec)}`),
+  return action<unknown, unknown, unknown, unknown>({
+    ...common(spec, 'delete', 'DELETE', remove, `Delete ${one(spec)}`),
     query: itemQuery(spec, remove.query),
+    body: remove.body ?? null,
     response: emptyAnswer,
-    run: async (call: Call<LooseRow>) => {
-      const row = await findRow(spec, call, 'delete');
+    run: async (given) => {
+      const call = given as LooseCall;
+      const row = await find(spec, call, 'delete');
       await remove.check?.(call, row);
+      if (remove.referred) await refuseWhileReferredTo(call, referredTo(spec, row), remove.referred);
       await remove.clean?.(call, row);
-      call.audited(idOf(row), { before: row as LooseRow, after: null, table: spec.table });
+      if (remove.patch) {
+        await change(spec, call, row, { patch: await remove.patch(call, row) });
+        return {};
+      }
+      const table = spec.audits === 'whole' ? {} : { table: spec.table };
+      call.audit(idOf(row), { before: row as Conditions, after: null, ...table });
       const where = { id: idOf(row) } as unknown as Where<N>;
       if (spec.archives) {
         const patch = { status: 'archived', last_updated_at: call.clock.now() } as unknown as Partial<Row<N>>;
@@ -160,168 +187,205 @@ function removeAction<N extends TenantTable, C, U>(
       announce(spec, call, row);
       return {};
     },
-  };
+  });
 }
 
-/** A further action on one object, which is looked up as the verb's own action does. */
-export interface ItemAction<N extends TenantTable, B, R> {
-  /** Last part of the id and of the path: `ping` is `GET /deployments/:id/ping`. */
-  readonly name: string;
-  readonly method: Action['method'];
-  readonly summary: string;
-  readonly description: string;
-  /** Whose scope it needs, and who sees the object. */
-  readonly verb: ItemVerb;
-  readonly body: z.ZodType<B> | null;
-  readonly response: z.ZodType<R>;
-  readonly example?: Action['example'];
-  /** Null: it only reads. */
-  readonly audit: AuditAction | null;
-  /** As `Action.ahead`, with the row. */
-  readonly ahead?: {
-    find(call: Call<LooseRow, LooseRow, B>, row: Row<N>): Promise<unknown>;
-    ask(later: Later, found: unknown): Promise<unknown>;
+/** Turns a further action on one object into an Action: path, scopes, tenant, look-up, level, change, feed and audit as in the five verbs. */
+export function itemAction<
+  N extends TenantTable,
+  C,
+  U,
+  V extends VersionTable,
+  B,
+  R,
+  Q = Readonly<Record<string, unknown>>,
+  A = null,
+>(spec: ResourceSpec<N, C, U, V>, own: ItemAction<N, V, Q, B, R, A>): AnyAction {
+  const base = common(spec, own.verb, own.method, own, own.summary);
+  const below = own.path ?? `/${own.name}`;
+  const seen = {
+    ...spec,
+    ...(own.visible === undefined ? {} : { visible: own.visible }),
+    ...(own.archivedToo === true ? { archives: false } : {}),
+    ...(own.scopes === undefined ? {} : { levels: undefined }),
   };
-  /** The patch is written like that of an update. */
-  readonly run: (
-    call: Call<LooseRow, LooseRow, B>,
-    row: Row<N>,
-  ) => Promise<{ readonly patch?: Partial<Row<N>>; readonly answer: R }>;
-}
-
-/** Turns a further action on one object into an Action: path, scopes, tenant, look-up, patch, feed and audit as in the five verbs. */
-export function itemAction<N extends TenantTable, C, U, B, R>(
-  spec: ResourceSpec<N, C, U>,
-  own: ItemAction<N, B, R>,
-): AnyAction {
-  const { ahead } = own;
-  const base = common(spec, own.verb, own.method, own.summary);
-  return {
+  const query = own.query === undefined ? (itemQuery(spec, undefined) as unknown as z.ZodType<Q>) : own.query;
+  const params = Object.fromEntries(paramsIn(base.path + below).map((name) => [name, z.string()]));
+  return action<Readonly<Record<string, string>>, Q, B, R, A>({
     ...base,
-    id: `${spec.name}.${own.name}`,
-    path: `${base.path}/${own.name}`,
-    aliases: base.aliases.map((alias) => `${alias}/${own.name}`),
-    description: own.description,
-    ...(own.example === undefined ? {} : { example: own.example }),
-    query: itemQuery(spec, undefined),
-    body: own.body,
+    id: own.id ?? `${spec.name}.${own.name}`,
+    path: `${base.path}${below}`,
+    aliases: [
+      ...(own.alsoAt ?? []).flatMap((also) => ['/v1', '/v2'].map((prefix) => `${prefix}${base.path}${also}`)),
+      ...base.aliases.flatMap((alias) => [below, ...(own.alsoAt ?? [])].map((path) => `${alias}${path}`)),
+    ],
+    ...(own.tag === undefined ? {} : { tag: own.tag }),
+    ...(own.scopes === undefined ? {} : { scopes: own.scopes }),
+    ...(own.tenant === undefined ? {} : { tenant: own.tenant }),
+    params: z.strictObject(params),
+    query,
+    body: own.body ?? null,
+    ...(own.takes === undefined ? {} : { takes: own.takes }),
     response: own.response,
+    ...(own.answers === undefined ? {} : { answers: own.answers }),
+    ...(own.secretAnswer === true ? { secretAnswer: true } : {}),
     writes: own.audit !== null,
-    audit: own.audit === null ? null : { action: own.audit, resource: spec.name },
-    ...(ahead === undefined
+    ...(own.audit === null && own.method !== 'GET' ? { readOnly: true } : {}),
+    audit: typeof own.audit === 'string' ? { action: own.audit, resource: spec.name } : own.audit,
+    ...(own.ahead === undefined
       ? {}
-      : {
-          ahead: {
-            find: async (call: Call<LooseRow, LooseRow, B>) => ahead.find(call, await findRow(spec, call, own.verb)),
-            ask: ahead.ask,
-          },
-        }),
-    run: async (call: Call<LooseRow, LooseRow, B>) => {
-      const row = await findRow(spec, call, own.verb);
-      const { patch, answer } = await own.run(call, row);
-      if (patch !== undefined) await change(spec, call, row, patch);
+      : { ahead: async (call) => own.ahead?.(call, await find(seen, call, own.verb)) ?? null }),
+    run: async (call) => {
+      const row = await find(seen, call, own.verb);
+      const outcome = await own.run(call, row);
+      if (outcome instanceof AfterCommit) return outcome;
+      const { answer, ...made } = outcome;
+      await change(spec, call, row, made);
       return answer;
     },
-  };
+  });
 }
 
-/** Writes a patch, stamped and audited, and announces it. */
-async function change<N extends TenantTable, C, U>(
-  spec: ResourceSpec<N, C, U>,
-  call: Call<never, never, never> | Call,
+function versionActions<N extends TenantTable, C, U, V extends VersionTable>(
+  spec: ResourceSpec<N, C, U, V>,
+  versions: NonNullable<ResourceSpec<N, C, U, V>['versions']>,
+  routes: NonNullable<NonNullable<ResourceSpec<N, C, U, V>['versions']>['routes']>,
+): AnyAction[] {
+  const { maxPageSize, defaultPageSize } = routes;
+  const path = '/versions/:versionId';
+  return [
+    itemAction(spec, {
+      name: 'versions',
+      method: 'GET',
+      summary: `List the versions of ${one(spec)}, newest first`,
+      verb: 'read',
+      query: itemQuery(spec, z.object(pagingFields('page', maxPageSize))),
+      response: listOf(routes.item) as z.ZodType,
+      audit: null,
+      run: async (call, row) => {
+        const where = { [versions.of]: idOf(row) } as Where<V>;
+        const page = sliceOf('page', call.query, defaultPageSize);
+        const total = await call.tx.count(versions.table, { where });
+        const orderBy = [['number', 'desc']] as unknown as NonNullable<Query<V>['orderBy']>;
+        const rows = await call.tx.list(versions.table, { where, orderBy, ...page });
+        const data = await Promise.all(rows.map((version) => routes.present(row, version, call)));
+        return { answer: LIST.wrap({ data, total, hasMore: false }) };
+      },
+    }),
+    itemAction(spec, {
+      name: 'version',
+      path,
+      method: 'GET',
+      summary: `Get one version of ${one(spec)}`,
+      verb: 'read',
+      response: routes.item as z.ZodType,
+      audit: null,
+      run: async (call, row) => ({ answer: await routes.present(row, await versionInPath(call, versions, row), call) }),
+    }),
+    itemAction(spec, {
+      name: 'restore',
+      path: `${path}/restore`,
+      method: 'POST',
+      summary: `Make a former version of ${one(spec)} the current one`,
+      description: routes.restoreDescription,
+      verb: 'update',
+      archivedToo: spec.update?.archivedToo === true,
+      response: routes.restored as z.ZodType,
+      audit: 'update',
+      run: async (call, row) => routes.restore(call, row, await versionInPath(call, versions, row)),
+    }),
+  ];
+}
+
+/** The row of the path, which the caller may see and, of a resource with levels, has the scope for. */
+async function find<N extends TenantTable>(
+  spec: Parameters<typeof findRow<N>>[0] & Pick<ResourceSpec<N, never, never>, 'levels'>,
+  call: Call,
+  verb: ItemVerb,
+  wanted?: Where<N>,
+): Promise<Row<N>> {
+  const row = await findRow(spec, call, verb, wanted);
+  spec.levels?.require(call, levelOf({ workspace_id: workspaceIdOf(row) }), verb);
+  return row;
+}
+
+/** Writes what becomes of a row, stamped and audited, and announces it. */
+async function change<N extends TenantTable, C, U, V extends VersionTable>(
+  spec: ResourceSpec<N, C, U, V>,
+  call: Call,
   row: Row<N>,
-  patch: Partial<Row<N>>,
+  { patch: given, version }: Changed<N, V>,
 ): Promise<void> {
-  if (Object.keys(patch).length > 0) {
-    call.audited(idOf(row), changedColumns(spec.table, row, patch));
-    const stamped = { last_updated_at: call.clock.now(), ...patch } as Partial<Row<N>>;
-    await call.tx.update(spec.table, { id: idOf(row) } as unknown as Where<N>, stamped);
-  }
+  if (given === undefined && version === undefined) return;
+  const patch = version === undefined ? { ...given } : { ...given, version_id: version.id };
+  if (spec.versions && version) await addVersion(call, spec.versions, row, version);
+  const stamped = { last_updated_at: call.clock.now(), ...patch } as unknown as Partial<Row<N>>;
+  const changes = Object.keys(patch).length > 0;
+  if (spec.audits === 'whole') {
+    call.audit(idOf(row), { before: row as Conditions, after: { ...row, ...(changes ? stamped : {}) } });
+  } else if (changes) call.audit(idOf(row), changedColumns(spec.table, row, patch as Partial<Row<N>>));
+  if (changes) await call.tx.update(spec.table, { id: idOf(row) } as unknown as Where<N>, stamped);
   announce(spec, call, row);
 }
 
-/** What the five verbs share. Item verbs of a workspace resource take the workspace as a narrowing, not as a need. */
-function common<N extends TenantTable, C, U>(
-  spec: ResourceSpec<N, C, U>,
-  verb: ItemVerb | 'list' | 'create',
+/** What the verbs share. Item verbs of a workspace resource take the workspace as a narrowing, not as a need. */
+function common<N extends TenantTable, C, U, V extends VersionTable>(
+  spec: ResourceSpec<N, C, U, V>,
+  verb: Verb,
   method: Action['method'],
+  described: Described,
   summary: string,
 ) {
   const item = verb !== 'list' && verb !== 'create';
   const suffix = item ? `/:${spec.param}` : '';
   const writes = verb === 'create' || verb === 'update' || verb === 'delete';
+  const bound: Pick<Action, 'tenant' | 'workspace'> =
+    spec.isWorkspace !== true
+      ? { tenant: item && spec.tenant === 'workspace' ? 'workspace_optional' : spec.tenant }
+      : item
+        ? { tenant: 'workspace', workspace: { param: spec.param } }
+        : { tenant: spec.tenant, workspace: 'joined' };
   return {
     id: `${spec.name}.${verb}`,
     method,
     path: `${spec.path}${suffix}`,
     aliases: (spec.aliases ?? []).map((base) => `${base}${suffix}`),
-    summary,
+    summary: described.summary ?? summary,
+    ...(described.description === undefined ? {} : { description: described.description }),
+    ...(described.example === undefined ? {} : { example: described.example }),
     tag: spec.tag,
     auth: spec.auth ?? ('key_or_login' as const),
     scopes: spec.scopes.map((prefix) => `${prefix}.${verb}`),
-    tenant: item && spec.tenant === 'workspace' ? ('workspace_optional' as const) : spec.tenant,
+    ...bound,
     params: item ? z.strictObject({ [spec.param]: z.string() }) : null,
     query: null,
     body: null,
     writes,
     audit: writes ? { action: verb, resource: spec.name } : null,
-  };
+  } satisfies Partial<Action>;
 }
 
-function itemQuery(spec: Pick<Action, 'tenant'>, own: z.ZodObject | undefined) {
+const paramsIn = (path: string): string[] => [...path.matchAll(/:(\w+)/g)].map((match) => match[1] ?? '');
+
+function itemQuery(spec: Pick<Action, 'tenant'> & { readonly isWorkspace?: boolean }, own: z.ZodObject | undefined) {
   return (own ?? z.strictObject({})).extend(tenantFieldsOf(spec)).strict();
 }
 
-function tenantFieldsOf({ tenant }: Pick<Action, 'tenant'>) {
+/** The workspace of an object that is one is in the path. */
+function tenantFieldsOf({ tenant, isWorkspace }: Pick<Action, 'tenant'> & { readonly isWorkspace?: boolean }) {
+  if (isWorkspace === true) return { organisation_id: tenantFields.organisation_id };
   return tenant === 'organisation' ? organisationTenantFields : tenantFields;
 }
-
-/**
- * The row that the path names, among those the caller may see. For further actions on one object: `param` is read from
- * `call.params`. `wanted` stands in place of a condition on the same column, such as that of archived rows; it must not
- * name what decides who sees a row. Throws the one 404 otherwise.
- */
-export async function findRow<N extends TenantTable>(
-  spec: Pick<ResourceSpec<N, never, never>, 'table' | 'param' | 'archives' | 'pathPrefix' | 'self'> & {
-    readonly visible?: (call: Call, verb: ItemVerb | 'list') => Filter<N> | Promise<Filter<N>>;
-  },
-  call: Call<LooseRow>,
-  verb: ItemVerb,
-  wanted?: Where<N>,
-): Promise<Row<N>> {
-  const given = call.params[spec.param];
-  if (typeof given !== 'string' || !/^[A-Za-z0-9_-]{1,255}$/.test(given)) throw notFound();
-  const value = given === 'self' && spec.self ? spec.self(call) : withoutPrefix(given, spec.pathPrefix);
-  const own = await spec.visible?.(call, verb);
-  const base = {
-    ...merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined),
-    ...wanted,
-  };
-  const names = [...(isUuid(value) ? ['id'] : []), ...('slug' in SCHEMA[spec.table].columns ? ['slug'] : [])];
-  for (const name of names) {
-    const key = name === 'id' ? value.toLowerCase() : value;
-    const where = merge(base, { [name]: key }) as Where<N>;
-    const [row] = await call.tx.list(spec.table, { where, ...alternatives<N>(own?.anyOf), limit: 1 });
-    if (row) {
-      call.audited(idOf(row), undefined, workspaceOf(row));
-      return row;
-    }
-  }
-  throw notFound();
-}
-
-const withoutPrefix = (text: string, prefix: string | undefined): string =>
-  prefix !== undefined && text.startsWith(prefix) ? text.slice(prefix.length) : text;
 
 /**
  * What an update changes, for the audit log: `id`, and of the row as it was and as it is the columns whose values differ.
  * When that happened is the time of the audit row, so `last_updated_at` is left out.
  */
 export function changedColumns<N extends TableName>(table: N, row: Row<N>, patch: Partial<Row<N>>): AuditedChange {
-  const before: LooseRow = { id: idOf(row) };
-  const after: LooseRow = { id: idOf(row) };
-  for (const [name, value] of Object.entries(patch as LooseRow)) {
-    const former = (row as LooseRow)[name];
+  const before: Conditions = { id: idOf(row) };
+  const after: Conditions = { id: idOf(row) };
+  for (const [name, value] of Object.entries(patch as Conditions)) {
+    const former = (row as Conditions)[name];
     if (name === 'last_updated_at' || value === undefined || isDeepStrictEqual(former, value)) continue;
     before[name] = former;
     after[name] = value;
@@ -329,93 +393,26 @@ export function changedColumns<N extends TableName>(table: N, row: Row<N>, patch
   return { before, after, table };
 }
 
-function announce<N extends TenantTable, C, U>(
-  spec: ResourceSpec<N, C, U>,
-  call: Call<never, never, never> | Call,
+/** The row as one that others may refer to. */
+export function referredTo<N extends TenantTable>(
+  spec: { readonly table: N; readonly isWorkspace?: boolean },
   row: Row<N>,
+) {
+  const { slug } = row as { readonly slug?: unknown };
+  return { table: spec.table, id: idOf(row), slug: String(slug ?? ''), workspaceId: homeOf(spec, row) };
+}
+
+const homeOf = (spec: { readonly isWorkspace?: boolean }, row: unknown): string | null =>
+  spec.isWorkspace === true ? idOf(row) : workspaceIdOf(row);
+
+function announce(
+  spec: Pick<ResourceSpec<TenantTable, never, never>, 'topic' | 'table' | 'isWorkspace'>,
+  call: Call,
+  row: unknown,
 ): void {
   const id = idOf(row);
-  call.audited(id);
-  call.tx.changed({ workspaceId: workspaceOf(row), topic: spec.topic ?? spec.table, entityId: id });
-}
-
-function workspaceOf(row: unknown): string | null {
-  const { workspace_id } = row as LooseRow;
-  return typeof workspace_id === 'string' ? workspace_id : null;
-}
-
-function idOf(row: unknown): string {
-  return String((row as LooseRow).id);
-}
-
-/** Query parameters of a page. */
-export function pageFields(maxPageSize: number, camel = false) {
-  const size = queryInteger(1, maxPageSize).optional();
-  const current = queryInteger(0, MAX_OFFSET).optional().describe('0-indexed.');
-  const snake = { page_size: size, current_page: current };
-  return camel ? { ...snake, pageSize: size, currentPage: current } : snake;
-}
-
-/** Limit and offset of the page that a validated query asks for. */
-export function pageOf(query: Record<string, unknown>, defaultPageSize: number): { limit: number; offset: number } {
-  const limit = numberOf(query, 'page_size', 'pageSize') ?? defaultPageSize;
-  const current = numberOf(query, 'current_page', 'currentPage') ?? 0;
-  if (limit * current > MAX_OFFSET) {
-    throw new SluiceError('validation', `current_page times page_size must be at most ${MAX_OFFSET}.`, {
-      param: 'current_page',
-    });
-  }
-  return { limit, offset: limit * current };
-}
-
-function numberOf(query: Record<string, unknown>, name: string, camel: string): number | undefined {
-  const [first, second] = [query[name], query[camel]];
-  if (first !== undefined && second !== undefined && first !== second) {
-    throw new SluiceError('validation', `Send ${name} or ${camel}, not both.`, { param: camel });
-  }
-  const value = first ?? second;
-  return typeof value === 'number' ? value : undefined;
-}
-
-/** The list envelope. */
-export function listOf(item: z.ZodType) {
-  return z.object({ object: z.literal('list'), total: z.int().min(0), data: z.array(item) });
-}
-
-type Conditions = Record<string, unknown>;
-
-const isPlain = (value: unknown): value is Conditions =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-/** Both sets of conditions at once: a filter of the caller can narrow what is visible and never widen it. */
-function merge(a: Conditions | undefined, b: Conditions | undefined): Conditions {
-  const out: Conditions = { ...a };
-  for (const [column, condition] of Object.entries(b ?? {})) {
-    if (condition === undefined) continue;
-    out[column] = column in out ? both(column, out[column], condition) : condition;
-  }
-  return out;
-}
-
-function both(column: string, a: unknown, b: unknown): Conditions {
-  const left: Conditions = isPlain(a) ? a : { in: [a] };
-  const right: Conditions = isPlain(b) ? b : { in: [b] };
-  const out: Conditions = { ...left, ...right };
-  for (const operator of Object.keys(left)) {
-    if (!(operator in right) || left[operator] === right[operator]) continue;
-    if (operator !== 'in') throw new Error(`two different conditions "${operator}" on ${column}`);
-    const allowed = new Set(right.in as unknown[]);
-    out.in = (left.in as unknown[]).filter((value) => allowed.has(value));
-  }
-  return out;
-}
-
-function alternatives<N extends TenantTable>(
-  a: readonly Where<N>[] | undefined,
-  b?: readonly Where<N>[],
-): { anyOf?: readonly Where<N>[] } {
-  if (!a || !b) return a || b ? { anyOf: a ?? b ?? [] } : {};
-  return { anyOf: a.flatMap((x) => b.map((y) => merge(x as Conditions, y as Conditions) as Where<N>)) };
+  call.audit(id);
+  call.tx.changed({ workspaceId: homeOf(spec, row), topic: spec.topic ?? spec.table, entityId: id });
 }
 
 type Named = { readonly object: string; readonly noun?: string };

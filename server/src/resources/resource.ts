@@ -1,26 +1,34 @@
 import type { z } from 'zod';
 import type { Principal } from '../auth/principal.ts';
-import type { GuardrailDesk } from '../guardrails/trial.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { SimulationDesk } from '../limits/simulation/desk.ts';
-import type { LogSink, Query, SystemTx, TenantContext, TenantTx, Where } from '../store/ports.ts';
-import type { Row, TableName, TenantTable } from '../store/schema.ts';
+import type { SystemTx, TenantContext, TenantTx } from '../store/ports.ts';
+import type { TableName } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
-import type { Gateways, Mails, ProviderAccounts } from './ports.ts';
 import type { Reference, ReferredTo } from './references.ts';
+import type { AfterCommit, Service, Work } from './services.ts';
 import type { CheckHost } from './shapes.ts';
 
-export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 export type AuditAction = 'create' | 'update' | 'delete' | 'publish' | 'export' | 'rotate' | 'manage' | 'duplicate';
 
 /** Who may come in: a key, a console session, either whatever its scopes, the operator key, or nobody in particular. */
 export type RouteAuth = 'public' | 'key' | 'key_or_login' | 'any_credential' | 'login' | 'operator';
 
+/** How an answer is written. */
+export type AnswerForm =
+  | { readonly as: 'json'; readonly status: 200 | 201 | 202 }
+  /** 204, whatever `run` returns. */
+  | { readonly as: 'nothing' }
+  /** `run` returns the text. */
+  | { readonly as: 'text'; readonly contentType: string }
+  /** `run` returns the URL. */
+  | { readonly as: 'redirect'; readonly status: 302 | 303 };
+
 /**
  * One administration operation, declared. `admin/handle.ts` is the one handler over all of them: it authenticates,
  * checks scopes, validates what comes in and what goes out, opens one transaction and writes the audit row in it.
  */
-export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
+export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown, A = unknown> {
   /** Operation id, unique: `configs.create`. */
   readonly id: string;
   readonly method: Method;
@@ -57,11 +65,16 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
   /** Query parameters that may be sent several times: the schema gets their values joined by commas. */
   readonly lists?: readonly string[];
   readonly body: z.ZodType<B> | null;
-  readonly response: z.ZodType<R>;
+  /** Content type of the body; JSON when absent. */
+  readonly takes?: 'form';
+  /** The answer, which may be an input of the schema: what it does not name is left out. */
+  readonly response: z.ZodType<unknown, R>;
+  /** JSON with the status 200 when absent. */
+  readonly answers?: AnswerForm;
   /** Writes run in a write transaction and leave an audit row; reads do not. A GET writes only what `ahead` found out. */
   readonly writes: boolean;
   /** A POST that only reads: neither audited nor kept for an `Idempotency-Key`. */
-  readonly asks?: boolean;
+  readonly readOnly?: boolean;
   /** Runs outside any transaction, also when the store is lost; `call.tx` must not be touched. Reads only. */
   readonly standalone?: boolean;
   readonly audit: { readonly action: AuditAction; readonly resource: string } | null;
@@ -75,18 +88,27 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown> {
    */
   readonly own?: { readonly param: string; readonly fields: readonly string[] };
   /**
-   * What an action has to ask of others: no transaction may wait for them. `find` reads what is needed for it, null for nothing;
-   * `ask` runs outside any transaction, and what it answers is `call.asked`.
+   * What an action has to ask of others before its transaction, which may not wait for them. Reads what is needed for it
+   * and answers the work, null for nothing; what that answers is `call.asked`.
    */
-  readonly ahead?: {
-    find(call: Call<P, Q, B>): Promise<unknown>;
-    ask(later: Later, found: unknown): Promise<unknown>;
-  };
-  run(call: Call<P, Q, B>): Promise<R>;
+  ahead?(call: Call<P, Q, B>): Promise<Work<A> | null>;
+  /** The answer, or with `afterCommit` how it is made when the transaction has ended; a write has its answer at once. */
+  run(call: Call<P, Q, B, A>): Promise<R | AfterCommit<R>>;
+}
+
+declare const declared: unique symbol;
+
+/** A declared action, as the handler and the OpenAPI generator see it: `action` has tied its types together. */
+export type AnyAction = Action & { readonly [declared]: true };
+
+/** Declares an action: what its schemas say is what `run` gets and answers. */
+export function action<P, Q, B, R, A = null>(own: Action<P, Q, B, R, A>): AnyAction {
+  // The handler gives `run` nothing but what the schemas of the same action have let through.
+  return own as unknown as AnyAction;
 }
 
 /** What an action gets: never headers, never HTTP, never SQL. */
-export interface Call<P = unknown, Q = unknown, B = unknown> {
+export interface Call<P = unknown, Q = unknown, B = unknown, A = unknown> {
   readonly principal: Principal;
   readonly tenant: TenantContext;
   readonly params: P;
@@ -100,37 +122,21 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly requestId: string;
   /** SLUICE_PUBLIC_URL without a trailing slash, for links that are handed out. */
   readonly publicUrl: string;
-  /** Null: no mail server is configured. */
-  readonly mails: Mails | null;
+  /** A service that this node may have; null where it has none. Waiting for it belongs in `ahead` or after the commit. */
+  service<T>(wanted: Service<T>): T | null;
   /**
    * Names the object in the audit row, and the object as it was and as it is: rows or answers, whose secrets the audit
    * masks by column and by name. `defineResource` does this for its five verbs; what a rule adds is put beside it, so an
    * action may call this several times. Not for anything that is larger than its object: texts are cut at 64 KiB.
    * The workspace of the object counts where the call has named none.
    */
-  audited(resourceId: string, change?: AuditedChange, workspaceId?: string | null): void;
+  audit(resourceId: string, change?: AuditedChange, workspaceId?: string | null): void;
   /** What still refers to an object, asked of every resource that has something to say (`resources/references.ts`). */
   references(to: ReferredTo): Promise<readonly Reference[]>;
-  /**
-   * For reads that take long: `work` runs when the transaction has ended, and what it returns is the answer of the
-   * action, which returns what this returns. `signal` is aborted when the client has gone.
-   */
-  later<R>(work: (later: Later) => Promise<R>): R;
   /** What `ahead` has found out; null without it. */
-  readonly asked: unknown;
+  readonly asked: A | null;
   /** Runs after the commit (cache invalidation on this node and the like); failures are logged, not answered. */
-  afterCommit(run: () => void | Promise<void>): void;
-}
-
-export interface Later {
-  readonly signal: AbortSignal;
-  readonly simulations: SimulationDesk;
-  readonly guardrails: GuardrailDesk;
-  /** Records of requests, one at a time; those of this node are there as soon as they are written. */
-  readonly records: Pick<LogSink, 'find'>;
-  readonly accounts: ProviderAccounts;
-  readonly mails: Mails;
-  readonly gateways: Gateways;
+  onCommit(run: () => void | Promise<void>): void;
 }
 
 /** An object before and after a write; null where there was or is none. */
@@ -141,138 +147,29 @@ export interface AuditedChange {
   readonly table?: TableName;
 }
 
-/** Conditions of a query: `where` must hold, and one of `anyOf` when given. */
-export interface Filter<N extends TenantTable> {
-  readonly where?: Where<N>;
-  readonly anyOf?: readonly Where<N>[];
-}
-
-/** What is done to one object; further actions count as the verb that their scope is most like. */
-export type ItemVerb = 'read' | 'update' | 'delete';
-
-/**
- * A declared resource: list, get, create, update, delete and what else `actions` names. `defineResource` turns it into
- * Actions. In the one transaction of a write it inserts, patches, archives or removes the row, sets `last_updated_at`,
- * and appends to the change feed under `topic`; rules only check and build.
- */
-export interface ResourceSpec<N extends TenantTable, C, U> {
-  readonly name: string;
-  readonly tag: string;
-  readonly table: N;
-  /** `/configs`. */
-  readonly path: string;
-  /** Further complete base paths, version prefix included: `/v2/workspaces`. */
-  readonly aliases?: readonly string[];
-  /** Name of the path parameter, `slug` or `id`; the value may be the UUID or the slug when the table has one. */
-  readonly param: string;
-  /** What a path may put before the UUID or slug; no slug begins with it. */
-  readonly pathPrefix?: string;
-  /** Id of the object that `self` names in a path. Throws for a caller that is none; no slug may be `self` then. */
-  readonly self?: (call: Call) => string;
-  /** Scope prefix: `configs` gives `configs.list` … Several prefixes mean any of them. */
-  readonly scopes: readonly string[];
-  /** For list and create. Get, update and delete of a `workspace` resource take `workspace_optional`: slugs are unique in the organisation. */
-  readonly tenant: Action['tenant'];
-  /** Default `key_or_login`. */
-  readonly auth?: Action['auth'];
-  /** Value of `object` in answers. */
-  readonly object: string;
-  /** What the API reference calls one, where that is not `object`. */
-  readonly noun?: string;
-  /** Rows a delete leaves behind with `status: archived` are hidden from list and get. */
-  readonly archives: boolean;
-  /** Topic in the change feed; default the table's name. */
-  readonly topic?: TableName;
-  /** What of the tenant's rows this caller may see at all; applies to list, get, update and delete. */
-  readonly visible?: (call: Call, verb: ItemVerb | 'list') => Filter<N> | Promise<Filter<N>>;
-  readonly list: {
-    /** The filters only: paging, `workspace_id` and `organisation_id` are added, unknown parameters refused. */
-    readonly query: z.ZodObject;
-    /** Filters that may be sent several times (`Action.lists`). */
-    readonly lists?: readonly string[];
-    readonly where?: (call: Call<unknown, Record<string, unknown>>) => Where<N> | Promise<Where<N>>;
-    /** Alternatives beside `where`. */
-    readonly anyOf?: (call: Call<unknown, Record<string, unknown>>) => readonly Where<N>[] | undefined;
-    readonly orderBy?: Query<N>['orderBy'];
-    readonly defaultPageSize: number | ((query: Readonly<Record<string, unknown>>) => number);
-    readonly maxPageSize: number;
-    /** `camel`: `currentPage` and `pageSize` beside the snake-case names. */
-    readonly style?: 'page' | 'camel';
-    readonly item: z.ZodType;
-    /** Presents a whole page at once, where one by one would need a query per row. */
-    readonly presentAll?: (rows: readonly Row<N>[], call: Call) => Promise<unknown[]>;
-  } | null;
-  readonly get?: {
-    /** Query parameters beside `workspace_id` and `organisation_id`. */
-    readonly query?: z.ZodObject;
-    /** A condition on status, in place of the one that hides archived rows. */
-    readonly where?: (call: Call<Record<string, unknown>, Record<string, unknown>>) => Where<N>;
-  };
-  readonly detail: z.ZodType;
-  /** Row to answer. `full` is true for get, false in lists. */
-  readonly present: (row: Row<N>, call: Call, full: boolean) => unknown | Promise<unknown>;
-  readonly create: {
-    readonly body: z.ZodType<C>;
-    readonly response: z.ZodType;
-    /** The answer shows a secret that is shown once (`Action.secretAnswer`). */
-    readonly secretAnswer?: boolean;
-    /** Checks rules and builds the row; answers what the caller sees. Rows of other tables that need this one belong in `after`. */
-    readonly run: (call: Call<unknown, unknown, C>) => Promise<{ row: Row<N>; answer: unknown }>;
-    /** Runs in the same transaction, once the row stands; what it answers is added to the answer. */
-    readonly after?: (call: Call<unknown, unknown, C>, row: Row<N>) => Promise<object | undefined>;
-  } | null;
-  readonly update: {
-    readonly body: z.ZodType<U>;
-    readonly response: z.ZodType;
-    readonly run: (
-      call: Call<unknown, unknown, U>,
-      row: Row<N>,
-    ) => Promise<{ patch: Partial<Row<N>>; answer: unknown }>;
-  } | null;
-  readonly remove: {
-    readonly query?: z.ZodObject;
-    /** Throws when the row is still used. */
-    readonly check?: (call: Call, row: Row<N>) => Promise<void>;
-    /** Removes what hangs on the row, in the same transaction, before the row itself goes. */
-    readonly clean?: (call: Call, row: Row<N>) => Promise<void>;
-  } | null;
-  // biome-ignore lint/suspicious/noExplicitAny: a list of actions of different inputs
-  readonly actions?: readonly Action<any, any, any, any>[];
-}
-
-/** An action whose input types no longer matter: what the handler and the OpenAPI generator see. */
-// biome-ignore lint/suspicious/noExplicitAny: a list of actions of different inputs
-export type AnyAction = Action<any, any, any, any>;
-
 /**
  * An operation of whoever runs the installation (`/operator/*`): opened by the operator key only, over all
  * organisations, of which it reads no content.
  */
 export interface OperatorAction<P = unknown, Q = unknown, B = unknown, R = unknown>
-  extends Omit<Action<P, Q, B, R>, 'auth' | 'run'> {
+  extends Omit<Action<P, Q, B, R>, 'auth' | 'run' | 'ahead'> {
   readonly auth: 'operator';
   run(call: OperatorCall<P, Q, B>): Promise<R>;
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: a list of actions of different inputs
-export type AnyOperatorAction = OperatorAction<any, any, any, any>;
+export type AnyOperatorAction = OperatorAction & { readonly [declared]: true };
+
+/** Declares an operation of the operator, as `action` does. */
+export function operatorAction<P, Q, B, R>(own: OperatorAction<P, Q, B, R>): AnyOperatorAction {
+  return own as unknown as AnyOperatorAction;
+}
 
 export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
   extends Omit<
     Call<P, Q, B>,
-    | 'principal'
-    | 'tenant'
-    | 'tx'
-    | 'audited'
-    | 'vault'
-    | 'checkHost'
-    | 'publicUrl'
-    | 'mails'
-    | 'references'
-    | 'later'
-    | 'asked'
+    'principal' | 'tenant' | 'tx' | 'audit' | 'vault' | 'checkHost' | 'publicUrl' | 'service' | 'references' | 'asked'
   > {
   readonly tx: SystemTx;
   /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */
-  audited(organisationId: string, change?: AuditedChange): void;
+  audit(organisationId: string, change?: AuditedChange): void;
 }

@@ -1,9 +1,9 @@
 /** Small answers for programs that set a client up. */
 import { z } from 'zod';
-import { emptyAnswer } from './define.ts';
-import type { AnyAction } from './resource.ts';
+import { emptyAnswer, type Resource } from './define.ts';
+import { action } from './resource.ts';
 
-const testAuth: AnyAction = {
+const testAuth = action({
   id: 'utils.test-auth',
   method: 'GET',
   path: '/utils/test-auth',
@@ -20,6 +20,6 @@ const testAuth: AnyAction = {
   writes: false,
   audit: null,
   run: async () => ({}),
-};
+});
 
-export const utils: readonly AnyAction[] = [testAuth];
+export const utils: Resource = { actions: [testAuth] };

@@ -7,6 +7,9 @@ import type { AdminRow } from '../../src/admin/route.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
+import { GATEWAYS } from '../../src/resources/deployments/gateways.ts';
+import { RECORDS } from '../../src/resources/logs/index.ts';
+import { Services } from '../../src/resources/services.ts';
 import { logRecord } from '../../src/store/conformance/logs.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openSqliteLogs } from '../../src/store/sqlite/logs.ts';
@@ -46,7 +49,7 @@ export interface Matrix {
 }
 
 /** Every gateway is well. */
-const GATEWAYS = { ping: async () => ({ version: '1', outboundError: null, inboundError: null }) };
+const NO_PINGS = { ping: async () => ({ version: '1', outboundError: null, inboundError: null }) };
 const UNDONE = new Error('undone');
 const WRITES = new Set(['insert', 'update', 'remove', 'updateOrganisation']);
 const AUDIT = new Set(['audit_log', 'audit_heads']);
@@ -113,7 +116,12 @@ export async function startMatrix(
   const records = await openSqliteLogs({ file: join(logsDir, 'logs.db'), log: silentLog });
   await records.migrate();
   const admin = await startAdmin(base, {
-    admin: { tables, authenticator, sessions, records, gateways: GATEWAYS },
+    admin: {
+      tables,
+      authenticator,
+      sessions,
+      services: new Services().provide(RECORDS, records).provide(GATEWAYS, NO_PINGS),
+    },
     rows: rows(base),
   });
   const tenants = {

@@ -1,9 +1,9 @@
 /** Routes that break the rules on purpose, behind the store's back, to see that the matrix finds each kind of leak. */
 import { z } from 'zod';
 import type { AdminRow } from '../../src/admin/route.ts';
-import { notFound } from '../../src/resources/define.ts';
 import { isUuid } from '../../src/resources/fields.ts';
-import type { Call } from '../../src/resources/resource.ts';
+import { notFound } from '../../src/resources/look-up.ts';
+import { action, type Call } from '../../src/resources/resource.ts';
 import type { SystemTx, Tables } from '../../src/store/ports.ts';
 import type { Row } from '../../src/store/schema.ts';
 
@@ -35,35 +35,39 @@ export const LEAK_NAMES = Object.keys(LEAKS);
 export const leakId = (name: string) => `planted.${LEAK_NAMES.indexOf(name)}`;
 
 export function plantedRows(tables: Pick<Tables, 'systemWrite'>): AdminRow[] {
-  return Object.entries(LEAKS).map(([name, leak]) => ({
-    id: leakId(name),
-    method: 'GET',
-    path: `/configs/:slug/${leakId(name)}`,
-    prefixes: ['/v1'],
-    summary: name,
-    tag: 'Planted',
-    auth: 'key_or_login',
-    scopes: ['configs.read'],
-    tenant: 'workspace_optional',
-    params: z.strictObject({ slug: z.string() }),
-    query: null,
-    body: null,
-    response: z.looseObject({}),
-    writes: false,
-    audit: null,
-    run: async (call: Call<{ slug: string }>) => {
-      const { slug } = call.params;
-      let refused: unknown = null;
-      const answer = await tables.systemWrite(async (tx) => {
-        const found = await tx.find('configs', isUuid(slug) ? { id: slug } : { slug });
-        // The error is thrown outside, so that what was written stays.
-        return leak(call, tx, found, found?.organisation_id === call.tenant.organisationId).catch((error: unknown) => {
-          refused = error;
-          return {};
+  return Object.entries(LEAKS).map(([name, leak]) =>
+    action({
+      id: leakId(name),
+      method: 'GET',
+      path: `/configs/:slug/${leakId(name)}`,
+      prefixes: ['/v1'],
+      summary: name,
+      tag: 'Planted',
+      auth: 'key_or_login',
+      scopes: ['configs.read'],
+      tenant: 'workspace_optional',
+      params: z.strictObject({ slug: z.string() }),
+      query: null,
+      body: null,
+      response: z.looseObject({}),
+      writes: false,
+      audit: null,
+      run: async (call) => {
+        const { slug } = call.params;
+        let refused: unknown = null;
+        const answer = await tables.systemWrite(async (tx) => {
+          const found = await tx.find('configs', isUuid(slug) ? { id: slug } : { slug });
+          // The error is thrown outside, so that what was written stays.
+          return leak(call, tx, found, found?.organisation_id === call.tenant.organisationId).catch(
+            (error: unknown) => {
+              refused = error;
+              return {};
+            },
+          );
         });
-      });
-      if (refused !== null) throw refused;
-      return answer;
-    },
-  }));
+        if (refused !== null) throw refused;
+        return answer;
+      },
+    }),
+  );
 }

@@ -14,7 +14,11 @@ import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
 import { createSimulationDesk } from '../../src/limits/simulation/desk.ts';
 import { createGuardrailDesk } from '../../src/llm/guard/desk.ts';
+import { TRIALS } from '../../src/resources/guardrails/invoke.ts';
+import { RECORDS } from '../../src/resources/logs/index.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';
+import { SIMULATIONS } from '../../src/resources/policies/simulation.ts';
+import { Services } from '../../src/resources/services.ts';
 import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
@@ -74,6 +78,18 @@ export interface AdminHarness {
   close(): Promise<void>;
 }
 
+/** The services that a test has not provided itself. */
+function withDefaults(services: Services, clock: Clock): Services {
+  const simulations = createSimulationDesk({
+    logs: { walk: async () => [] },
+    countersFor: (time) => memoryCounters({ clock: time }),
+  });
+  if (SIMULATIONS.find(services) === null) services.provide(SIMULATIONS, simulations);
+  if (RECORDS.find(services) === null) services.provide(RECORDS, { find: async () => null });
+  const trials = createGuardrailDesk({ clock, outside: () => () => outsideOf() });
+  return TRIALS.find(services) === null ? services.provide(TRIALS, trials) : services;
+}
+
 export async function startAdmin(
   tables: Tables,
   options: {
@@ -127,13 +143,8 @@ export async function startAdmin(
     requestsPerMinute: 1_000_000,
     checkHost: (url) => (url.startsWith('https://') ? null : 'must start with https://'),
     publicUrl: () => 'https://sluice.example',
-    simulations: createSimulationDesk({
-      logs: { walk: async () => [] },
-      countersFor: (time) => memoryCounters({ clock: time }),
-    }),
-    records: { find: async () => null },
-    guardrails: createGuardrailDesk({ clock, outside: () => () => outsideOf() }),
     ...options.admin,
+    services: withDefaults(options.admin?.services ?? new Services(), clock),
   };
   registerAdmin(app, deps);
   registerRows(app, options.rows ?? [], deps);

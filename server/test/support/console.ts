@@ -9,7 +9,7 @@ import type { Principal } from '../../src/auth/principal.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import type { Mails } from '../../src/resources/ports.ts';
+import type { Mails } from '../../src/resources/admin/mails.ts';
 import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { StoredLog, Tables } from '../../src/store/ports.ts';
 import { plainVault } from './admin.ts';

@@ -4,7 +4,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import { actorId } from '../common.ts';
-import type { Action, Call } from '../resource.ts';
+import { action, type Call } from '../resource.ts';
 import { usageLimitOf } from '../shapes.ts';
 import { boundsNew, checkMayAdd, liftBounds, mayLoosen } from './bounds.ts';
 import { policyColumns } from './rotation.ts';
@@ -128,7 +128,7 @@ async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<Ke
   };
 }
 
-export const createKey: Action<CreateParams, unknown, CreateBody> = {
+export const createKey = action({
   id: 'api-keys.create',
   method: 'POST',
   path: '/api-keys/:type/:subType',
@@ -150,7 +150,7 @@ export const createKey: Action<CreateParams, unknown, CreateBody> = {
     const row = await keyRow(call);
     const key = await insertKey(call.tx, row);
     await liftBounds(call.tx, call.principal, row);
-    call.audited(row.id, { before: null, after: row, table: 'api_keys' });
-    return { id: row.id, key, object: 'api-key' };
+    call.audit(row.id, { before: null, after: row, table: 'api_keys' });
+    return { id: row.id, key, object: 'api-key' as const };
   },
-};
+});

@@ -3,10 +3,11 @@ import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Where } from '../../store/ports.ts';
 import { cancelInvites } from '../admin/invites/cancel.ts';
-import { defineResource, emptyAnswer, findRow } from '../define.ts';
-import { queryBoolean, queryList, tenantFields, uuid } from '../fields.ts';
-import type { Action, AnyAction, Call, ItemVerb } from '../resource.ts';
+import { defineResource, emptyAnswer, itemAction } from '../define.ts';
+import { queryBoolean, queryList, uuid } from '../fields.ts';
+import type { Call } from '../resource.ts';
 import { toIsoOrNull, usageLimitOf } from '../shapes.ts';
+import type { ItemAction, ItemVerb, ResourceSpec } from '../spec.ts';
 import { followPatch } from '../usage.ts';
 import { boundsChanged, checkTightens, mayLoosen } from './bounds.ts';
 import { createKey } from './create.ts';
@@ -133,86 +134,84 @@ async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow
   return patch;
 }
 
-const rotate: Action<{ id: string }, unknown, RotateBody> = {
-  id: 'api-keys.rotate',
+const rotate: ItemAction<
+  'api_keys',
+  never,
+  Readonly<Record<string, unknown>>,
+  RotateBody,
+  z.input<typeof rotateAnswer>
+> = {
+  name: 'rotate',
   method: 'POST',
-  path: '/api-keys/:id/rotate',
   summary: 'Rotate an API key',
   description:
     'Returns a new key and keeps the previous one valid until `key_transition_expires_at`. While that runs, 409. After an automatic rotation (`uncollected_key`), hands out the new key instead, once. Id, limits and usage stay.',
-  tag: 'API keys',
-  auth: 'key_or_login',
+  example: { body: { key_transition_period_ms: 3_600_000 } },
+  verb: 'update',
   scopes: Object.values(PREFIXES).map((prefix) => `${prefix}.rotate`),
-  tenant: 'workspace_optional',
-  params: z.strictObject({ id: z.string() }),
-  query: z.strictObject(tenantFields),
+  visible: (call) => visible(call, 'rotate'),
   body: rotateBody,
   response: rotateAnswer,
-  writes: true,
   secretAnswer: true,
-  audit: { action: 'rotate', resource: 'api-keys' },
-  example: { body: { key_transition_period_ms: 3_600_000 } },
-  run: async (call) => {
-    const keys = { table: 'api_keys', param: 'id', archives: true } as const;
-    const row = await findRow({ ...keys, visible: (own) => visible(own, 'rotate') }, call, 'update');
+  audit: 'rotate',
+  run: async (call, row) => {
     checkVerb(call, row, 'rotate');
     checkHolds(call.principal, row, 'rotate');
     await checkMayGet(call, row);
     const { key, transitionExpiresAt, facts } = await rotateKey(call.tx, row, call.body.key_transition_period_ms);
-    call.audited(row.id, { before: null, after: facts });
-    return { id: row.id, key, key_transition_expires_at: toIsoOrNull(transitionExpiresAt), object: 'api-key' };
+    call.audit(row.id, { before: null, after: facts });
+    const answer = { id: row.id, key, key_transition_expires_at: toIsoOrNull(transitionExpiresAt) };
+    return { answer: { ...answer, object: 'api-key' as const } };
   },
 };
 
-export const apiKeys: readonly AnyAction[] = [
-  ...defineResource({
-    name: 'api-keys',
-    tag: 'API keys',
-    table: 'api_keys',
-    path: '/api-keys',
-    param: 'id',
-    scopes: Object.values(PREFIXES),
-    tenant: 'workspace_optional',
-    object: 'api-key',
-    archives: true,
-    visible,
-    list: {
-      query: z.object({ ids: queryList(uuid, 100).optional(), status: queryList(statuses, 3).optional() }),
-      where: ({ query }) => (query.ids === undefined ? {} : { id: { in: query.ids as string[] } }),
-      anyOf: ({ query, clock }) =>
-        (query.status as Status[] | undefined)?.flatMap((status) => whereStatus(status, clock.now())),
-      // Whoever asks for ids wants all of them.
-      defaultPageSize: ({ ids }) => (ids === undefined ? 50 : 100),
-      maxPageSize: 100,
-      item: keyAnswer,
-      presentAll: presentKeys,
+const spec: ResourceSpec<'api_keys', never, UpdateBody> = {
+  name: 'api-keys',
+  tag: 'API keys',
+  table: 'api_keys',
+  path: '/api-keys',
+  param: 'id',
+  scopes: Object.values(PREFIXES),
+  tenant: 'workspace_optional',
+  object: 'api-key',
+  archives: true,
+  visible,
+  list: {
+    query: z.object({ ids: queryList(uuid, 100).optional(), status: queryList(statuses, 3).optional() }),
+    where: ({ query }) => (query.ids === undefined ? {} : { id: { in: query.ids as string[] } }),
+    anyOf: ({ query, clock }) =>
+      (query.status as Status[] | undefined)?.flatMap((status) => whereStatus(status, clock.now())),
+    // Whoever asks for ids wants all of them.
+    defaultPageSize: ({ ids }) => (ids === undefined ? 50 : 100),
+    maxPageSize: 100,
+    item: keyAnswer,
+    presentAll: presentKeys,
+  },
+  get: { query: z.object({ include_usage: queryBoolean.optional() }) },
+  detail: keyDetail,
+  present: presentDetail,
+  create: null,
+  update: {
+    body: updateBody,
+    response: emptyAnswer,
+    run: async (call, row) => {
+      checkVerb(call, row, 'update');
+      const patch = await updatePatch(call, row);
+      if (patch.scopes !== undefined && !patch.scopes.includes(INVITES)) await cancelInvites(call, row.id);
+      return { patch, answer: {} };
     },
-    get: { query: z.object({ include_usage: queryBoolean.optional() }) },
-    detail: keyDetail,
-    present: presentDetail,
-    create: null,
-    update: {
-      body: updateBody,
-      response: emptyAnswer,
-      run: async (call, row) => {
-        checkVerb(call, row, 'update');
-        const patch = await updatePatch(call, row);
-        if (patch.scopes !== undefined && !patch.scopes.includes(INVITES)) await cancelInvites(call, row.id);
-        return { patch, answer: {} };
-      },
+  },
+  remove: {
+    check: async (call, row) => checkVerb(call, row, 'delete'),
+    // Its row stays as archived; nothing is due any more.
+    clean: async (call, row) => {
+      const { tx } = call;
+      await cancelInvites(call, row.id);
+      // What an administrator revokes bounds its owner no more; what the owner revokes does.
+      const bounded_by = mayLoosen(call.principal, row.type) ? null : row.bounded_by;
+      await tx.update('api_keys', { id: row.id }, { rotation_due_at: null, version: row.version + 1, bounded_by });
     },
-    remove: {
-      check: async (call, row) => checkVerb(call, row, 'delete'),
-      // Its row stays as archived; nothing is due any more.
-      clean: async (call, row) => {
-        const { tx } = call;
-        await cancelInvites(call, row.id);
-        // What an administrator revokes bounds its owner no more; what the owner revokes does.
-        const bounded_by = mayLoosen(call.principal, row.type) ? null : row.bounded_by;
-        await tx.update('api_keys', { id: row.id }, { rotation_due_at: null, version: row.version + 1, bounded_by });
-      },
-    },
-  }),
-  createKey,
-  rotate,
-];
+  },
+};
+
+export const apiKeys = defineResource({ ...spec, actions: [createKey, itemAction(spec, rotate)] });

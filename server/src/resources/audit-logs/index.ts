@@ -4,14 +4,15 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { refuse } from '../common.ts';
-import { pageFields, pageOf } from '../define.ts';
+import type { Resource } from '../define.ts';
 import { isUuid, queryInteger, reference, tenantFields } from '../fields.ts';
-import type { Action, AnyAction } from '../resource.ts';
+import { pageFields, pageOf } from '../kinds/lists.ts';
+import { action } from '../resource.ts';
 import { isoDate, text, toIso, toMillis } from '../shapes.ts';
 import { resourceType } from './chain.ts';
 
 const DEFAULT_PAGE_SIZE = 50;
-const METHODS = ['POST', 'PUT', 'DELETE'] as const;
+const METHODS = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
 const ACTIONS = ['create', 'update', 'delete', 'publish', 'export', 'rotate', 'manage', 'duplicate'] as const;
 
 const exact = text(2_048, 1).optional();
@@ -70,7 +71,7 @@ const record = z.object({
   hash: z.string().nullable().describe('Proof of the row and of all before it; see `sluice audit verify`.'),
 });
 
-const list: Action<unknown, AuditQuery> = {
+const list = action({
   id: 'audit-logs.list',
   method: 'GET',
   path: '/audit-logs',
@@ -108,9 +109,9 @@ const list: Action<unknown, AuditQuery> = {
             ],
             ...page,
           });
-    return { object: 'list', total, records: await named(tx, rows) };
+    return { object: 'list' as const, total, records: await named(tx, rows) };
   },
-};
+});
 
 async function conditions(tx: TenantTx, asked: AuditQuery): Promise<Where<'audit_log'>> {
   const [start, end] = [toMillis(asked.start_time), toMillis(asked.end_time)];
@@ -183,4 +184,4 @@ function present(row: Row<'audit_log'>): Omit<z.input<typeof record>, 'actor_nam
   };
 }
 
-export const auditLogs: readonly AnyAction[] = [list];
+export const auditLogs: Resource = { actions: [list] };

@@ -6,8 +6,9 @@ import { z } from 'zod';
 import { BATCH_STAMPS, BATCH_STATUSES, mayBecome } from '../../operations/batch-states.ts';
 import { type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { refuse, unknownReference } from '../common.ts';
-import { changedColumns, notFound } from '../define.ts';
-import type { Action, AnyAction } from '../resource.ts';
+import { changedColumns, type Resource } from '../define.ts';
+import { notFound } from '../look-up.ts';
+import { action } from '../resource.ts';
 import { text } from '../shapes.ts';
 
 const params = z.strictObject({ id: text(255, 1) });
@@ -42,7 +43,7 @@ const body = z
 
 const FILES = ['internal_output_file_id', 'input_file_id', 'output_file_id', 'error_file_id'] as const;
 
-const update: Action<z.infer<typeof params>, unknown, z.infer<typeof body>> = {
+const update = action({
   id: 'batches.update',
   method: 'PUT',
   path: '/batches/:id',
@@ -84,7 +85,7 @@ const update: Action<z.infer<typeof params>, unknown, z.infer<typeof body>> = {
       ...(errors === undefined ? {} : { errors: { ...errors, object: 'list' } }),
       ...(stamp === undefined ? {} : { [stamp]: Math.floor(now / 1000) }),
     };
-    call.audited(row.id, changedColumns('batches', row, { status, batch }));
+    call.audit(row.id, changedColumns('batches', row, { status, batch }));
     await tx.update(
       'batches',
       { id: row.id },
@@ -100,6 +101,6 @@ const update: Action<z.infer<typeof params>, unknown, z.infer<typeof body>> = {
     if (FINAL_BATCH.has(status)) await tx.update('object_usage', { id: row.id, step: 'wait' }, { due_at: 0 });
     return {};
   },
-};
+});
 
-export const batches: readonly AnyAction[] = [update];
+export const batches: Resource = { actions: [update] };

@@ -1,6 +1,5 @@
 /** Configs and their versions. */
 import { z } from 'zod';
-import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
 import type { JsonValue } from '../../kernel/json.ts';
 import { itemsOf, MAX_ITEMS } from '../../kernel/json-items.ts';
@@ -9,14 +8,16 @@ import { quotedName } from '../../kernel/quoted.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { actorId, type Patch, refuse, refuseIssues, requireWorkspace } from '../common.ts';
-import { changedColumns, defineResource, findRow, listOf, notFound, pageFields, pageOf } from '../define.ts';
+import { defineResource, referredTo } from '../define.ts';
 import { queryBoolean, tenantFields } from '../fields.ts';
 import { isNameOf, missingGuardrails } from '../guardrails/rules.ts';
 import { formatPath } from '../issues.ts';
-import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
-import type { FindReferences, Reference } from '../references.ts';
-import type { AnyAction, Call } from '../resource.ts';
+import { currentVersion } from '../kinds/versions.ts';
+import { notFound } from '../look-up.ts';
+import { type Reference, type ReferredTo, refuseWhileReferredTo } from '../references.ts';
+import type { Call } from '../resource.ts';
 import { name, toIso } from '../shapes.ts';
+import type { ResourceSpec } from '../spec.ts';
 import { type ConfigWarning, lintConfig } from './lint.ts';
 import { type Config, guardrailSlugs, parseConfig, providerSlugs } from './schema.ts';
 import { maskConfig, openConfig, sealConfig } from './secrets.ts';
@@ -84,9 +85,6 @@ const updated = z.object({ version_id: z.string(), warnings });
 
 type CreateBody = z.output<typeof createBody>;
 type UpdateBody = z.output<typeof updateBody>;
-type PathCall<B = unknown> = Call<Record<string, unknown>, Record<string, unknown>, B>;
-
-const target = { table: 'configs', param: 'slug', archives: true } as const;
 
 function presentRow(row: Row<'configs'>) {
   return {
@@ -106,7 +104,7 @@ function presentRow(row: Row<'configs'>) {
 }
 
 /** The answer's warnings; nothing where there are none. */
-async function warned(
+async function warningsOf(
   tx: TenantTx,
   workspaceId: string,
   config: Config,
@@ -148,82 +146,143 @@ async function presentVersion(row: Row<'configs'>, version: Row<'config_versions
   };
 }
 
-function configsResource(ports: ReferencePorts): AnyAction[] {
-  /** The checked config of a body. Throws 400 with `param: config.<path>`. */
-  async function readConfig(
-    call: Call<never, never, never> | Call,
-    workspaceId: string,
-    input: unknown,
-  ): Promise<Config> {
-    const parsed = parseConfig(typeof input === 'string' ? parseText(input) : input, {
-      checkHost: call.checkHost,
-      saved: true,
-    });
-    if (!parsed.ok) throw refuseIssues('config', parsed.issues);
-    await checkGuardrails(call, workspaceId, parsed.config);
-    return parsed.config;
-  }
+/** The checked config of a body. Throws 400 with `param: config.<path>`. */
+async function readConfig(call: Call, workspaceId: string, input: unknown): Promise<Config> {
+  const parsed = parseConfig(typeof input === 'string' ? parseText(input) : input, {
+    checkHost: call.checkHost,
+    saved: true,
+  });
+  if (!parsed.ok) throw refuseIssues('config', parsed.issues);
+  await checkGuardrails(call, workspaceId, parsed.config);
+  return parsed.config;
+}
 
-  /**
-   * Guardrails must exist when a config is saved, or brought back. Slugs of providers and virtual keys may not: they are
-   * looked up at request time, so a config can be prepared before its accounts and survives their replacement.
-   */
-  async function checkGuardrails(call: Call<never, never, never> | Call, workspaceId: string, config: Config) {
-    const named = guardrailSlugs(config);
-    if (named.length === 0) return;
-    const slugs = [...new Set(named.map((one) => one.slug))];
-    const missing = new Set(await ports.missingGuardrails(call.tx, workspaceId, slugs));
-    const first = named.find((one) => missing.has(one.slug));
-    if (first)
-      throw refuse(
-        formatPath(first.path, 'config'),
-        'names no active guardrail of this workspace or its organisation with the target llm; GET /v1/guardrails lists them',
-      );
-  }
+/**
+ * Guardrails must exist when a config is saved, or brought back. Slugs of providers and virtual keys may not: they are
+ * looked up at request time, so a config can be prepared before its accounts and survives their replacement.
+ */
+async function checkGuardrails(call: Call, workspaceId: string, config: Config) {
+  const named = guardrailSlugs(config);
+  if (named.length === 0) return;
+  const slugs = [...new Set(named.map((one) => one.slug))];
+  const missing = new Set(await missingGuardrails(call.tx, workspaceId, slugs));
+  const first = named.find((one) => missing.has(one.slug));
+  if (first)
+    throw refuse(
+      formatPath(first.path, 'config'),
+      'names no active guardrail of this workspace or its organisation with the target llm; GET /v1/guardrails lists them',
+    );
+}
 
-  async function insertVersion(
-    call: Call<never, never, never> | Call,
-    row: Pick<Row<'configs'>, 'id' | 'version_id' | 'organisation_id'>,
-    number: number,
-    config: Config,
-    former: Row<'config_versions'> | null,
-  ): Promise<Row<'config_versions'>['config']> {
-    const sealed = await sealConfig(call.vault, call.tenant, row.version_id, config, former);
-    await call.tx.insert('config_versions', {
-      id: row.version_id,
-      organisation_id: row.organisation_id,
-      config_id: row.id,
-      number,
-      config: sealed,
-      created_by: actorId(call.principal),
-      created_at: call.clock.now(),
-    });
-    return sealed;
-  }
+/** A version with this config. What is left masked in it keeps the secrets of `former`. */
+async function versionOf(call: Call, config: Config, former: Row<'config_versions'> | null) {
+  const id = uuidv7(call.clock);
+  return { id, config: await sealConfig(call.vault, call.tenant, id, config, former) };
+}
 
-  /** A further version of a config, which the caller makes the current one; answers its id. */
-  async function addVersion(
-    call: Call<never, never, never> | Call,
-    row: Row<'configs'>,
-    config: Config,
-  ): Promise<string> {
-    const [last] = await call.tx.list('config_versions', {
-      where: { config_id: row.id },
-      orderBy: [['number', 'desc']],
-      limit: 1,
-    });
-    const next = { ...row, version_id: uuidv7(call.clock) };
-    const former = (await call.tx.find('config_versions', { id: row.version_id })) ?? null;
-    const sealed = await insertVersion(call, next, (last?.number ?? 0) + 1, config, former);
-    call.audited(row.id, { before: { config: former?.config ?? null }, after: { config: sealed } });
-    return next.version_id;
+async function create(call: Call<unknown, unknown, CreateBody>) {
+  const workspaceId = requireWorkspace(call);
+  const config = await readConfig(call, workspaceId, call.body.config);
+  const now = call.clock.now();
+  const id = uuidv7(call.clock);
+  const version = await versionOf(call, config, null);
+  const row: Row<'configs'> = {
+    id,
+    organisation_id: call.tenant.organisationId,
+    workspace_id: workspaceId,
+    slug: slugify(call.body.name, 'pc-'),
+    name: call.body.name,
+    is_default: call.body.isDefault === 1,
+    status: 'active',
+    owner_id: actorId(call.principal),
+    updated_by: null,
+    version_id: version.id,
+    created_at: now,
+    last_updated_at: now,
+  };
+  if (row.is_default) {
+    await call.tx.update('configs', { workspace_id: workspaceId, is_default: true }, { is_default: false });
   }
+  const warned = await warningsOf(call.tx, workspaceId, config);
+  return { row, version, answer: { id, slug: row.slug, version_id: version.id, object: 'config', ...warned } };
+}
 
-  const create: AnyAction = {
-    id: 'configs.create',
-    method: 'POST',
-    path: '/configs',
-    summary: 'Create a config',
+async function update(call: Call<unknown, unknown, UpdateBody>, row: Row<'configs'>) {
+  const { body } = call;
+  // An archived config is gone for every caller, except for the one call that brings it back.
+  if (row.status === 'archived' && body.status !== 'active') throw notFound();
+  if (body.status === 'archived') await refuseWhileReferredTo(call, referredTo({ table: 'configs' }, row), stillUsed);
+  const former = (await call.tx.find('config_versions', { id: row.version_id })) ?? null;
+  if (row.status === 'archived' && body.config === undefined && former !== null) {
+    await checkGuardrails(call, row.workspace_id, former.config as Config);
+  }
+  const patch: Patch<'configs'> = { updated_by: actorId(call.principal), last_updated_at: call.clock.now() };
+  if (body.name !== undefined) patch.name = body.name;
+  if (body.status !== undefined) patch.status = body.status;
+  if (body.config === undefined) return { patch, answer: { version_id: row.version_id } };
+  return saved(call, row, patch, await readConfig(call, row.workspace_id, body.config), former);
+}
+
+async function restore(call: Call, row: Row<'configs'>, former: Row<'config_versions'>) {
+  if (row.status === 'archived') throw notFound();
+  const opened = await openConfig(call.vault, call.tenant, former.id, former.config);
+  // The rules may have become stricter since it was saved.
+  const config = await readConfig(call, row.workspace_id, opened);
+  const patch = { updated_by: actorId(call.principal), last_updated_at: call.clock.now() };
+  const current = (await call.tx.find('config_versions', { id: row.version_id })) ?? null;
+  return saved(call, row, patch, config, current);
+}
+
+async function saved(
+  call: Call,
+  row: Row<'configs'>,
+  patch: Partial<Row<'configs'>>,
+  config: Config,
+  former: Row<'config_versions'> | null,
+) {
+  const version = await versionOf(call, config, former);
+  const warned = await warningsOf(call.tx, row.workspace_id, config);
+  return { patch, version, answer: { version_id: version.id, ...warned } };
+}
+
+const spec: ResourceSpec<'configs', CreateBody, UpdateBody, 'config_versions'> = {
+  name: 'configs',
+  tag: 'Configs',
+  table: 'configs',
+  path: '/configs',
+  param: 'slug',
+  scopes: ['configs'],
+  tenant: 'workspace_optional',
+  object: 'config',
+  archives: true,
+  versions: {
+    table: 'config_versions',
+    of: 'config_id',
+    routes: {
+      item: detail,
+      // A version in a list: with the time and the author of that version.
+      present: async (row, version) => {
+        const shown = await presentVersion(row, version);
+        return { ...shown, updated_by: version.created_by, last_updated_at: toIso(version.created_at) };
+      },
+      maxPageSize: 100,
+      defaultPageSize: 50,
+      restored: updated,
+      restoreDescription:
+        'Its content becomes a new version, so no version is lost. Everything it names must still exist. Its credentials come along.',
+      restore,
+    },
+  },
+  list: {
+    query: z.object({ return_last_used: queryBoolean.optional() }),
+    defaultPageSize: 50,
+    maxPageSize: 100,
+    item,
+  },
+  detail,
+  present: async (row, call, full) =>
+    full ? presentVersion(row, await currentVersion(call, 'config_versions', row)) : presentRow(row),
+  create: {
     description: 'Returns the slug that requests name in `x-gateway-config`. Guardrails named in it must exist.',
     example: {
       body: {
@@ -231,237 +290,24 @@ function configsResource(ports: ReferencePorts): AnyAction[] {
         config: { provider: '@openai-prod', retry: { attempts: 3 }, cache: { mode: 'simple', max_age: 3600 } },
       },
     },
-    tag: 'Configs',
-    auth: 'key_or_login',
-    scopes: ['configs.create'],
     tenant: 'workspace',
-    params: null,
-    query: null,
     body: createBody,
     response: created,
-    writes: true,
-    audit: { action: 'create', resource: 'configs' },
-    run: async (call: PathCall<CreateBody>) => {
-      const workspaceId = requireWorkspace(call);
-      const config = await readConfig(call, workspaceId, call.body.config);
-      const now = call.clock.now();
-      const row: Row<'configs'> = {
-        id: uuidv7(call.clock),
-        organisation_id: call.tenant.organisationId,
-        workspace_id: workspaceId,
-        slug: slugify(call.body.name, 'pc-'),
-        name: call.body.name,
-        is_default: call.body.isDefault === 1,
-        status: 'active',
-        owner_id: actorId(call.principal),
-        updated_by: null,
-        version_id: uuidv7(call.clock),
-        created_at: now,
-        last_updated_at: now,
-      };
-      if (row.is_default) {
-        await call.tx.update('configs', { workspace_id: workspaceId, is_default: true }, { is_default: false });
-      }
-      await call.tx.insert('configs', row);
-      const sealed = await insertVersion(call, row, 1, config, null);
-      call.audited(row.id, { before: null, after: { ...row, config: sealed }, table: 'configs' });
-      call.tx.changed({ workspaceId, topic: 'configs', entityId: row.id });
-      return {
-        id: row.id,
-        slug: row.slug,
-        version_id: row.version_id,
-        object: 'config',
-        ...(await warned(call.tx, workspaceId, config)),
-      };
-    },
-  };
-
-  const update: AnyAction = {
-    id: 'configs.update',
-    method: 'PUT',
-    path: '/configs/:slug',
-    summary: 'Update a config',
+    run: create,
+  },
+  update: {
     description: 'A config in the body replaces the old one in full and becomes a new version.',
-    tag: 'Configs',
-    auth: 'key_or_login',
-    scopes: ['configs.update'],
-    tenant: 'workspace_optional',
-    params: z.strictObject({ slug: z.string() }),
-    query: z.strictObject({ ...tenantFields }),
+    archivedToo: true,
     body: updateBody,
     response: updated,
-    writes: true,
-    audit: { action: 'update', resource: 'configs' },
-    run: async (call: PathCall<UpdateBody>) => {
-      const { body } = call;
-      // An archived config is gone for every caller, except for the one call that brings it back.
-      const row = await findRow({ ...target, archives: false }, call, 'update');
-      if (row.status === 'archived' && body.status !== 'active') throw notFound();
-      if (body.status === 'archived') await refuseWhileUsed(call, row);
-      if (row.status === 'archived' && body.config === undefined) {
-        const version = await call.tx.find('config_versions', { id: row.version_id });
-        if (version) await checkGuardrails(call, row.workspace_id, version.config as Config);
-      }
-      let saved: Config | null = null;
-      const patch: Patch<'configs'> = { updated_by: actorId(call.principal), last_updated_at: call.clock.now() };
-      if (body.name !== undefined) patch.name = body.name;
-      if (body.status !== undefined) patch.status = body.status;
-      if (body.config !== undefined) {
-        saved = await readConfig(call, row.workspace_id, body.config);
-        patch.version_id = await addVersion(call, row, saved);
-      }
-      call.audited(row.id, changedColumns('configs', row, patch));
-      await call.tx.update('configs', { id: row.id }, patch);
-      call.tx.changed({ workspaceId: row.workspace_id, topic: 'configs', entityId: row.id });
-      return {
-        version_id: patch.version_id ?? row.version_id,
-        ...(saved === null ? {} : await warned(call.tx, row.workspace_id, saved)),
-      };
-    },
-  };
+    run: update,
+  },
+  remove: { referred: stillUsed },
+};
 
-  const versions: AnyAction = {
-    id: 'configs.versions',
-    method: 'GET',
-    path: '/configs/:slug/versions',
-    summary: 'List the versions of a config, newest first',
-    tag: 'Configs',
-    auth: 'key_or_login',
-    scopes: ['configs.read'],
-    tenant: 'workspace_optional',
-    params: z.strictObject({ slug: z.string() }),
-    query: z.strictObject({ ...tenantFields, ...pageFields(100) }),
-    body: null,
-    response: listOf(detail),
-    writes: false,
-    audit: null,
-    run: async (call: PathCall) => {
-      const row = await findRow(target, call, 'read');
-      const page = pageOf(call.query, 50);
-      const where = { config_id: row.id };
-      const total = await call.tx.count('config_versions', { where });
-      const rows = await call.tx.list('config_versions', { where, orderBy: [['number', 'desc']], ...page });
-      const data = await Promise.all(rows.map((version) => presentOld(row, version)));
-      return { object: 'list', total, data };
-    },
-  };
-
-  const version: AnyAction = {
-    id: 'configs.version',
-    method: 'GET',
-    path: '/configs/:slug/versions/:versionId',
-    summary: 'Get one version of a config',
-    tag: 'Configs',
-    auth: 'key_or_login',
-    scopes: ['configs.read'],
-    tenant: 'workspace_optional',
-    params: z.strictObject({ slug: z.string(), versionId: z.string() }),
-    query: z.strictObject({ ...tenantFields }),
-    body: null,
-    response: detail,
-    writes: false,
-    audit: null,
-    run: async (call: PathCall) => {
-      const row = await findRow(target, call, 'read');
-      return presentOld(row, await findVersion(call, row));
-    },
-  };
-
-  const restore: AnyAction = {
-    id: 'configs.restore',
-    method: 'POST',
-    path: '/configs/:slug/versions/:versionId/restore',
-    summary: 'Make a former version of a config the current one',
-    description:
-      'Its content becomes a new version, so no version is lost. Everything it names must still exist. Its credentials come along.',
-    tag: 'Configs',
-    auth: 'key_or_login',
-    scopes: ['configs.update'],
-    tenant: 'workspace_optional',
-    params: z.strictObject({ slug: z.string(), versionId: z.string() }),
-    query: z.strictObject({ ...tenantFields }),
-    body: null,
-    response: updated,
-    writes: true,
-    audit: { action: 'update', resource: 'configs' },
-    run: async (call: PathCall) => {
-      const row = await findRow({ ...target, archives: false }, call, 'update');
-      if (row.status === 'archived') throw notFound();
-      const former = await findVersion(call, row);
-      const opened = await openConfig(call.vault, call.tenant, former.id, former.config);
-      // The rules may have become stricter since it was saved.
-      const config = await readConfig(call, row.workspace_id, opened);
-      const patch: Patch<'configs'> = {
-        version_id: await addVersion(call, row, config),
-        updated_by: actorId(call.principal),
-        last_updated_at: call.clock.now(),
-      };
-      call.audited(row.id, changedColumns('configs', row, patch));
-      await call.tx.update('configs', { id: row.id }, patch);
-      call.tx.changed({ workspaceId: row.workspace_id, topic: 'configs', entityId: row.id });
-      return { version_id: patch.version_id, ...(await warned(call.tx, row.workspace_id, config)) };
-    },
-  };
-
-  return defineResource<'configs', never, never>({
-    name: 'configs',
-    tag: 'Configs',
-    table: 'configs',
-    path: '/configs',
-    param: 'slug',
-    scopes: ['configs'],
-    tenant: 'workspace_optional',
-    object: 'config',
-    archives: true,
-    list: {
-      query: z.object({ return_last_used: queryBoolean.optional() }),
-      defaultPageSize: 50,
-      maxPageSize: 100,
-      item,
-    },
-    detail,
-    present: async (row, call, full) => {
-      if (!full) return presentRow(row);
-      const current = await call.tx.find('config_versions', { id: row.version_id });
-      if (!current) throw new SluiceError('internal', 'The config has no current version.', { detail: row.id });
-      return presentVersion(row, current);
-    },
-    create: null,
-    update: null,
-    remove: { check: refuseWhileUsed },
-    actions: [create, update, versions, version, restore],
-  });
-}
-
-/** The version that the path names. */
-async function findVersion(call: PathCall, row: Row<'configs'>): Promise<Row<'config_versions'>> {
-  const id = String(call.params.versionId).toLowerCase();
-  const found = /^[0-9a-f-]{36}$/.test(id)
-    ? await call.tx.find('config_versions', { id, config_id: row.id })
-    : undefined;
-  if (!found) throw notFound();
-  return found;
-}
-
-/** A version in a list: with the time and the author of that version. */
-async function presentOld(row: Row<'configs'>, version: Row<'config_versions'>) {
-  const shown = await presentVersion(row, version);
-  return { ...shown, updated_by: version.created_by, last_updated_at: toIso(version.created_at) };
-}
-
-/** 409 while something hands this config out, as a workspace does to its users' keys: requests would lose their routing. */
-async function refuseWhileUsed(call: Call<never, never, never> | Call, row: Row<'configs'>): Promise<void> {
-  const [used] = await call.references({
-    table: 'configs',
-    id: row.id,
-    slug: row.slug,
-    workspaceId: row.workspace_id,
-  });
-  if (used === undefined) return;
-  throw new SluiceError(
-    'conflict',
-    `This config is still used: ${used.kind} of ${used.name}. Clear it there first (defaults.user_api_key_config of the workspace).`,
-  );
+/** While something hands this config out, as a workspace does to its users' keys, requests would lose their routing. */
+function stillUsed({ kind, name: by }: Reference): string {
+  return `This config is still used: ${kind} of ${by}. Clear it there first (defaults.user_api_key_config of the workspace).`;
 }
 
 /** JSON text as strictly as a body: duplicate keys, depth and size are refused. */
@@ -482,8 +328,7 @@ function parseText(text: string): unknown {
 const PAGE = 200;
 
 /** Active configs whose current version names a guardrail. */
-export const configReferences: FindReferences = async (tx, to) => {
-  if (to.table !== 'guardrails') return [];
+async function naming(tx: TenantTx, to: ReferredTo): Promise<Reference[]> {
   const found: Reference[] = [];
   const place = to.workspaceId === null ? {} : { workspace_id: to.workspaceId };
   for (let after = ''; ; ) {
@@ -491,16 +336,16 @@ export const configReferences: FindReferences = async (tx, to) => {
     const rows = await tx.list('configs', { where, orderBy: [['id', 'asc']], limit: PAGE });
     const ids = rows.map((row) => row.version_id);
     const versions = await tx.list('config_versions', { where: { id: { in: ids } } });
-    const naming = new Set(
+    const those = new Set(
       versions
         .filter(({ config }) => guardrailSlugs(config as Config).some(({ slug }) => isNameOf(slug, to)))
         .map(({ config_id }) => config_id),
     );
-    for (const { id, slug } of rows) if (naming.has(id)) found.push({ kind: 'config', id, name: slug });
+    for (const { id, slug } of rows) if (those.has(id)) found.push({ kind: 'config', id, name: slug });
     const last = rows.at(-1);
     if (rows.length < PAGE || last === undefined) return found;
     after = last.id;
   }
-};
+}
 
-export const configs: readonly AnyAction[] = configsResource({ ...NO_REFERENCES, missingGuardrails });
+export const configs = defineResource({ ...spec, refers: [{ to: 'guardrails', find: naming }] });

@@ -6,7 +6,8 @@ import { slugify, uuidv7 } from '../../kernel/id.ts';
 import { actorId, type Patch, refuse } from '../common.ts';
 import { defineResource, itemAction } from '../define.ts';
 import { queryBoolean } from '../fields.ts';
-import type { AnyAction, Call, ResourceSpec } from '../resource.ts';
+import type { Call } from '../resource.ts';
+import type { ResourceSpec } from '../spec.ts';
 import { ping, verifyPing } from './ping.ts';
 import {
   checkOthers,
@@ -151,8 +152,4 @@ const spec: ResourceSpec<'deployments', CreateBody, UpdateBody> = {
   remove: {},
 };
 
-export const deployments: readonly AnyAction[] = [
-  ...defineResource(spec),
-  itemAction(spec, ping),
-  itemAction(spec, verifyPing),
-];
+export const deployments = defineResource({ ...spec, actions: [itemAction(spec, ping), itemAction(spec, verifyPing)] });

@@ -3,9 +3,11 @@ import { createHash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { refuse } from '../common.ts';
-import { emptyAnswer, type ItemAction } from '../define.ts';
-import type { PingedAnswer, PingedGateway } from '../ports.ts';
+import { emptyAnswer } from '../define.ts';
+import { withServices } from '../services.ts';
 import { text } from '../shapes.ts';
+import type { ItemAction } from '../spec.ts';
+import { GATEWAYS, type PingedAnswer } from './gateways.ts';
 
 const leg = { success: z.boolean(), error: z.string().nullable() };
 
@@ -30,34 +32,36 @@ const NO_CALL =
  * The code is known to this call and to the gateway only, and the call-back, on whichever node, leaves its digest in the
  * row: so the two find each other without anything shared but the store.
  */
-export const ping: ItemAction<'deployments', unknown, z.input<typeof answer>> = {
+export const ping: ItemAction<
+  'deployments',
+  never,
+  Readonly<Record<string, unknown>>,
+  unknown,
+  z.input<typeof answer>,
+  Asked
+> = {
   name: 'ping',
   method: 'GET',
   summary: 'Ping a deployment',
   description:
     'Asks `{gateway_base_url}/v1/health`, then sends `{code, callback_url}` to `{gateway_base_url}/v1/verify-ping`. Within 10 seconds the gateway must answer both, and call `callback_url` back with the code and its `client_auth`. Sets `connection_status`.',
   verb: 'read',
-  body: null,
   response: answer,
   audit: 'manage',
-  ahead: {
-    find: async ({ publicUrl, tenant }, row): Promise<PingedGateway> => {
-      const { gateway_base_url: baseUrl } = row.auth_settings;
-      if (baseUrl === null) throw refuse('auth_settings.gateway_base_url', 'is not set: set it before a ping');
-      return {
-        organisationId: tenant.organisationId,
-        baseUrl,
-        callbackUrl: `${publicUrl}/v1/deployments/self/verify-ping`,
-        code: randomBytes(32).toString('hex'),
-      };
-    },
-    ask: async ({ gateways, signal }, found): Promise<Asked> => {
-      const gateway = found as PingedGateway;
-      return { ...(await gateways.ping(gateway, signal)), code: gateway.code };
-    },
+  ahead: async ({ publicUrl, tenant }, row) => {
+    const { gateway_base_url: baseUrl } = row.auth_settings;
+    if (baseUrl === null) throw refuse('auth_settings.gateway_base_url', 'is not set: set it before a ping');
+    const code = randomBytes(32).toString('hex');
+    const callbackUrl = `${publicUrl}/v1/deployments/self/verify-ping`;
+    const gateway = { organisationId: tenant.organisationId, baseUrl, callbackUrl, code };
+    return withServices({ gateways: GATEWAYS }, async ({ gateways, signal }) => ({
+      ...(await gateways.ping(gateway, signal)),
+      code,
+    }));
   },
-  run: async (call, row) => {
-    const { version, outboundError, inboundError, code } = call.asked as Asked;
+  run: async ({ asked }, row) => {
+    if (asked === null) throw new Error('a ping has no answer');
+    const { version, outboundError, inboundError, code } = asked;
     const heard = row.ping_digest === digestOf(code);
     const error = inboundError ?? (heard ? null : NO_CALL);
     const healthy = outboundError === null && error === null;
@@ -66,13 +70,19 @@ export const ping: ItemAction<'deployments', unknown, z.input<typeof answer>> = 
       answer: {
         outbound: { success: outboundError === null, version, error: outboundError },
         inbound: { success: error === null, error },
-        object: 'deployment-ping',
+        object: 'deployment-ping' as const,
       },
     };
   },
 };
 
-export const verifyPing: ItemAction<'deployments', z.output<typeof callback>, object> = {
+export const verifyPing: ItemAction<
+  'deployments',
+  never,
+  Readonly<Record<string, unknown>>,
+  z.output<typeof callback>,
+  object
+> = {
   name: 'verify-ping',
   method: 'POST',
   summary: 'Call back for a ping',

@@ -1,19 +1,21 @@
 /** Guardrails and their versions. */
 import type { z } from 'zod';
 import { checksSchema } from '../../guardrails/catalog.ts';
-import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
 import type { Where } from '../../store/ports.ts';
 import type { Row, StoredCheck } from '../../store/schema.ts';
-import { actorId, type Patch, refuse, refuseIssues, workspaceOf } from '../common.ts';
-import { defineResource } from '../define.ts';
+import { actorId, refuse, refuseIssues } from '../common.ts';
+import { defineResource, itemAction } from '../define.ts';
 import { isUuid } from '../fields.ts';
 import { issuesOf } from '../issues.ts';
-import type { AnyAction, Call } from '../resource.ts';
+import { currentVersion } from '../kinds/versions.ts';
+import type { Reference } from '../references.ts';
+import type { Call } from '../resource.ts';
 import { toIso } from '../shapes.ts';
+import type { ResourceSpec } from '../spec.ts';
 import { invoke } from './invoke.ts';
 import { mappingActions, mappingsOf } from './mappings.ts';
-import { type Guardrail, levelOf, PATH_PREFIX, PREFIXES, requireLevel, visible } from './rules.ts';
+import { type Guardrail, LEVELS, visible } from './rules.ts';
 import {
   type CheckInput,
   type CreateBody,
@@ -30,8 +32,6 @@ import {
   updated,
 } from './schema.ts';
 import { maskCheck, sealChecks, urlFaults } from './secrets.ts';
-
-type AnyCall = Call<never, never, never> | Call;
 
 const PREFIX = 'pg-';
 
@@ -54,7 +54,7 @@ function present(row: Guardrail) {
 }
 
 async function presentDetail(row: Guardrail, call: Call) {
-  const version = await versionOf(call, row);
+  const version = await currentVersion(call, 'guardrail_versions', row);
   const checks = version.checks.map((check, i) => maskCheck(call.vault, call.tenant, version.id, i, check));
   return {
     ...present(row),
@@ -63,12 +63,6 @@ async function presentDetail(row: Guardrail, call: Call) {
     version_id: version.id,
     ...(row.target === 'mcp_tools' ? { mcp_server_mappings: await mappingsOf(call.tx, row.id) } : {}),
   };
-}
-
-async function versionOf(call: AnyCall, row: Guardrail): Promise<Row<'guardrail_versions'>> {
-  const version = await call.tx.find('guardrail_versions', { id: row.version_id });
-  if (!version) throw new SluiceError('internal', 'The guardrail has no current version.', { detail: row.id });
-  return version;
 }
 
 /** Checks of a body under the catalogue's rules. Throws 400 whose `param` is the path of the fault. */
@@ -85,11 +79,7 @@ function checked({ checkHost }: Pick<Call, 'checkHost'>, given: readonly CheckIn
 
 async function create(call: Call<unknown, unknown, CreateBody>) {
   const { body, clock } = call;
-  const workspaceId = await workspaceOf(call);
-  if (workspaceId === null && body.organisation_id === undefined) {
-    throw refuse('workspace_id', 'is required, or organisation_id for a guardrail of the whole organisation');
-  }
-  requireLevel(call, workspaceId === null ? 'organisation' : 'workspace', 'create');
+  const workspaceId = await LEVELS.place(call, 'a guardrail');
   const target = body.target ?? 'llm';
   const stored = checked(call, body.checks, target);
   const now = clock.now();
@@ -108,98 +98,48 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     last_updated_at: now,
   };
   const checks = await sealChecks(call.vault, call.tenant, row.version_id, stored, null);
-  return { row, checks, actions: mergeActions(null, body.actions) };
+  const { id, slug, version_id, created_at, owner_id } = row;
+  return {
+    row,
+    version: { id: version_id, checks, actions: mergeActions(null, body.actions) },
+    answer: { id, slug, version_id, created_at: toIso(created_at), created_by: owner_id },
+  };
 }
-
-function newVersion(
-  row: Guardrail,
-  number: number,
-  by: string,
-  content: Pick<Row<'guardrail_versions'>, 'checks' | 'actions'>,
-) {
-  const { version_id: id, organisation_id, id: guardrail_id, last_updated_at: created_at } = row;
-  return { id, organisation_id, guardrail_id, number, ...content, created_by: by, created_at };
-}
-
-const createAction: AnyAction = {
-  id: 'guardrails.create',
-  method: 'POST',
-  path: '/guardrails',
-  summary: 'Create a guardrail',
-  description:
-    'Returns the slug that configs, defaults and requests name. Without a workspace, and with `organisation_id`, it is a ' +
-    'guardrail of the organisation.',
-  example: {
-    body: {
-      name: 'No card numbers',
-      checks: [{ id: 'gateway.pii', parameters: { categories: ['CREDIT_CARD'] } }],
-      actions: { deny: true },
-    },
-  },
-  tag: 'Guardrails',
-  auth: 'key_or_login',
-  scopes: PREFIXES.map((prefix) => `${prefix}.create`),
-  tenant: 'organisation',
-  params: null,
-  query: null,
-  body: createBody,
-  response: created,
-  writes: true,
-  audit: { action: 'create', resource: 'guardrails' },
-  run: async (call: Call<unknown, unknown, CreateBody>) => {
-    const { row, checks, actions } = await create(call);
-    await call.tx.insert('guardrails', row);
-    const version = newVersion(row, 1, row.owner_id, { checks, actions });
-    await call.tx.insert('guardrail_versions', version);
-    call.audited(row.id, { before: null, after: { ...row, checks, actions }, table: 'guardrails' }, row.workspace_id);
-    call.tx.changed({ workspaceId: row.workspace_id, topic: 'guardrails', entityId: row.id });
-    const { id, slug, version_id, created_at, owner_id } = row;
-    return { id, slug, version_id, created_at: toIso(created_at), created_by: owner_id };
-  },
-};
 
 async function update(call: Call<unknown, unknown, UpdateBody>, row: Guardrail) {
-  const { body, clock, tx } = call;
-  requireLevel(call, levelOf(row), 'update');
-  const former = await versionOf(call, row);
-  const by = actorId(call.principal);
-  const next: Guardrail = {
-    ...row,
-    name: body.name ?? row.name,
-    version_id: uuidv7(clock),
-    updated_by: by,
-    last_updated_at: clock.now(),
-  };
+  const { body, clock } = call;
+  const former = await currentVersion(call, 'guardrail_versions', row);
+  const id = uuidv7(clock);
   const stored = body.checks === undefined ? await reopened(call, former) : checked(call, body.checks, row.target);
-  const checks = await sealChecks(call.vault, call.tenant, next.version_id, stored, former);
-  const actions = mergeActions(former.actions, body.actions);
-  await tx.insert('guardrail_versions', newVersion(next, former.number + 1, by, { checks, actions }));
-  call.audited(row.id, {
-    before: { checks: former.checks, actions: former.actions },
-    after: { checks, actions },
-  });
-  const patch: Patch<'guardrails'> = {
-    name: next.name,
-    version_id: next.version_id,
-    updated_by: by,
-    last_updated_at: next.last_updated_at,
+  const checks = await sealChecks(call.vault, call.tenant, id, stored, former);
+  return {
+    patch: {
+      name: body.name ?? row.name,
+      version_id: id,
+      updated_by: actorId(call.principal),
+      last_updated_at: clock.now(),
+    },
+    version: { id, checks, actions: mergeActions(former.actions, body.actions) },
+    answer: { id: row.id, slug: row.slug, version_id: id },
   };
-  return { patch, answer: { id: row.id, slug: row.slug, version_id: next.version_id } };
 }
 
 /** The checks of a version as a body would send them: masks stand for what is sealed, and keep it. */
-function reopened(call: AnyCall, version: Row<'guardrail_versions'>): Promise<StoredCheck[]> {
+function reopened(call: Call, version: Row<'guardrail_versions'>): Promise<StoredCheck[]> {
   return Promise.all(version.checks.map((check, i) => maskCheck(call.vault, call.tenant, version.id, i, check)));
 }
 
-export const guardrails: readonly AnyAction[] = defineResource<'guardrails', CreateBody, UpdateBody>({
+const spec: ResourceSpec<'guardrails', CreateBody, UpdateBody, 'guardrail_versions'> = {
   name: 'guardrails',
   tag: 'Guardrails',
   table: 'guardrails',
   path: '/guardrails',
   param: 'guardrailId',
-  pathPrefix: PATH_PREFIX,
-  scopes: [...PREFIXES],
+  // Older descriptions write `guard_<id>` in paths.
+  pathPrefix: 'guard_',
+  scopes: LEVELS.scopes,
+  levels: LEVELS,
+  versions: { table: 'guardrail_versions', of: 'guardrail_id' },
   tenant: 'organisation',
   object: 'guardrail',
   archives: true,
@@ -221,24 +161,29 @@ export const guardrails: readonly AnyAction[] = defineResource<'guardrails', Cre
     item,
   },
   detail,
-  present: (row, call, full) => {
-    if (!full) return present(row);
-    requireLevel(call, levelOf(row), 'read');
-    return presentDetail(row, call);
+  present: (row, call, full) => (full ? presentDetail(row, call) : present(row)),
+  create: {
+    description:
+      'Returns the slug that configs, defaults and requests name. Without a workspace, and with `organisation_id`, it is a ' +
+      'guardrail of the organisation.',
+    example: {
+      body: {
+        name: 'No card numbers',
+        checks: [{ id: 'gateway.pii', parameters: { categories: ['CREDIT_CARD'] } }],
+        actions: { deny: true },
+      },
+    },
+    body: createBody,
+    response: created,
+    run: create,
   },
-  create: null,
   update: { body: updateBody, response: updated, run: update },
   remove: {
-    check: async (call, row) => {
-      requireLevel(call, levelOf(row), 'delete');
-      const { id, slug, workspace_id: workspaceId } = row;
-      const [used] = await call.references({ table: 'guardrails', id, slug, workspaceId });
-      if (used === undefined) return;
-      throw new SluiceError(
-        'conflict',
-        `This guardrail is still used: ${used.kind} ${used.name}. Take it out there first.`,
-      );
-    },
+    referred: ({ kind, name }: Reference) => `This guardrail is still used: ${kind} ${name}. Take it out there first.`,
   },
-  actions: [createAction, invoke, ...mappingActions],
+};
+
+export const guardrails = defineResource({
+  ...spec,
+  actions: [itemAction(spec, invoke), ...mappingActions.map((one) => one(spec))],
 });

@@ -2,18 +2,20 @@
 import { z } from 'zod';
 import { compileGuardrail } from '../../guardrails/compile.ts';
 import type { Guardrail } from '../../guardrails/guardrail.ts';
-import type { Tried } from '../../guardrails/trial.ts';
-import { SluiceError } from '../../kernel/errors.ts';
+import type { GuardrailDesk, Tried } from '../../guardrails/trial.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { OPERATIONS } from '../../operations/operation.ts';
 import type { Row } from '../../store/schema.ts';
 import { refuse, requireWorkspace } from '../common.ts';
-import { findRow } from '../define.ts';
 import { tenantFields } from '../fields.ts';
-import type { Action, Call } from '../resource.ts';
+import { currentVersion } from '../kinds/versions.ts';
+import type { Call } from '../resource.ts';
+import { afterCommit, Service } from '../services.ts';
 import { text } from '../shapes.ts';
-import { PATH_PREFIX } from './rules.ts';
+import type { ItemAction } from '../spec.ts';
 import { openParameters } from './secrets.ts';
+
+export const TRIALS = new Service<GuardrailDesk>('way to run guardrails');
 
 const MAX_CHARACTERS = 200_000;
 const REQUEST_TYPES = [...new Set(Object.values(OPERATIONS).map(({ requestType }) => requestType))];
@@ -75,8 +77,7 @@ function triedOf(given: Body, target: Guardrail['target']): Tried {
 }
 
 async function compiled(call: Call, row: Row<'guardrails'>): Promise<Guardrail> {
-  const version = await call.tx.find('guardrail_versions', { id: row.version_id });
-  if (!version) throw new SluiceError('internal', 'The guardrail has no current version.', { detail: row.id });
+  const version = await currentVersion(call, 'guardrail_versions', row);
   const checks = version.checks.map(async (check, index) => {
     const { id, is_enabled } = check;
     try {
@@ -90,43 +91,29 @@ async function compiled(call: Call, row: Row<'guardrails'>): Promise<Guardrail> 
   return compileGuardrail({ id, slug, name, target, actions: version.actions, checks: await Promise.all(checks) });
 }
 
-/** Those that requests of the workspace can meet: its own and the organisation's. */
-const target = {
-  table: 'guardrails',
-  param: 'guardrailId',
-  pathPrefix: PATH_PREFIX,
-  archives: true,
-  visible: (call: Call) => ({ anyOf: [{ workspace_id: requireWorkspace(call) }, { workspace_id: null }] }),
-} as const;
-
-export const invoke: Action = {
-  id: 'guardrails.invoke',
+export const invoke: ItemAction<'guardrails', never, unknown, Body, unknown> = {
+  name: 'invoke',
   method: 'POST',
-  path: '/guardrails/:guardrailId/invoke',
   summary: 'Run a guardrail on a text, a request or an answer',
   description:
     'Returns the guardrail’s verdict without calling a model: nothing is charged, recorded or refused. Checks that call ' +
     'others, such as webhooks, do call them.',
   example: { body: { phase: 'input', text: 'My card is 4111 1111 1111 1111.' } },
-  tag: 'Guardrails',
-  auth: 'key_or_login',
+  verb: 'read',
   scopes: ['guardrails.invoke'],
   tenant: 'workspace',
-  params: z.strictObject({ guardrailId: z.string() }),
+  // Those that requests of the workspace can meet: its own and the organisation's.
+  visible: (call) => ({ anyOf: [{ workspace_id: requireWorkspace(call) }, { workspace_id: null }] }),
   query: null,
   body,
   response: answer,
-  writes: false,
-  asks: true,
   audit: null,
-  run: async (call: Call<Record<string, unknown>, unknown, Body>) => {
-    const own = call as unknown as Call<Record<string, unknown>>;
-    const row = await findRow(target, own, 'read');
+  run: async (call, row) => {
     const tried = triedOf(call.body, row.target);
-    const guardrail = await compiled(own, row);
+    const guardrail = await compiled(call, row);
     const { phase, model = null, request_type: requestType = 'chatComplete', metadata = {}, headers = {} } = call.body;
-    return call.later(async ({ guardrails, signal }) => {
-      const { result, changed } = await guardrails.run({
+    return afterCommit({ trials: TRIALS }, async ({ trials, signal }) => {
+      const { result, changed } = await trials.run({
         organisationId: call.tenant.organisationId,
         guardrail,
         phase,
@@ -138,7 +125,7 @@ export const invoke: Action = {
         signal,
       });
       const transformed_data = changed === null ? null : { [tried.form]: changed };
-      return { object: 'guardrail_result', ...result, transformed_data };
+      return { object: 'guardrail_result' as const, ...result, transformed_data };
     });
   },
-} as unknown as Action;
+};

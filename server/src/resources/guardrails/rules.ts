@@ -1,49 +1,22 @@
-/** Who may see and change which guardrail: those of the organisation and those of a workspace have scopes of their own. */
-import { SluiceError } from '../../kernel/errors.ts';
+/** Who may see which guardrail, and who may attach it. */
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { workspaceOf } from '../common.ts';
 import { isUuid } from '../fields.ts';
-import type { GuardrailName, ReferencePorts } from '../ports.ts';
-import type { FindReferences, Reference } from '../references.ts';
-import type { Call, ItemVerb } from '../resource.ts';
+import { Levels, type LevelVerb } from '../kinds/levels.ts';
+import type { Reference, ReferredTo } from '../references.ts';
+import type { Call } from '../resource.ts';
 import { part } from '../settings/settings.ts';
 
-type AnyCall = Call<never, never, never> | Call;
 export type Guardrail = Row<'guardrails'>;
-export type Verb = ItemVerb | 'list' | 'create';
-export type Level = 'organisation' | 'workspace';
 
-export const PREFIXES = ['guardrails', 'organisation_guardrails'] as const;
-/** Older descriptions write `guard_<id>` in paths. */
-export const PATH_PREFIX = 'guard_';
-
-const scopeOf = (level: Level, verb: Verb) => `${level === 'organisation' ? 'organisation_' : ''}guardrails.${verb}`;
-
-export const levelOf = (row: Pick<Guardrail, 'workspace_id'>): Level =>
-  row.workspace_id === null ? 'organisation' : 'workspace';
-
-export function holds(call: AnyCall, level: Level, verb: Verb): boolean {
-  return call.principal.scopes.has(scopeOf(level, verb));
-}
-
-/** 403 unless the caller holds the scope for this level: the route admits the scope of either level. */
-export function requireLevel(call: AnyCall, level: Level, verb: Verb): void {
-  if (holds(call, level, verb)) return;
-  throw new SluiceError(
-    'forbidden',
-    `This needs the scope ${scopeOf(level, verb)}, which your credential does not have.`,
-  );
-}
+export const LEVELS = new Levels({ workspace: 'guardrails', organisation: 'organisation_guardrails' });
 
 /** In a workspace its own guardrails and nothing else; without one all of the organisation. */
-export async function visible(call: Call, verb: Verb) {
+export async function visible(call: Call, verb: LevelVerb) {
   const workspaceId = await workspaceOf(call);
   if (workspaceId !== null) return { where: { workspace_id: workspaceId } };
-  if (verb !== 'list') return {};
-  const [organisation, workspace] = [holds(call, 'organisation', verb), holds(call, 'workspace', verb)];
-  if (organisation && workspace) return {};
-  return { where: organisation ? { workspace_id: null } : { workspace_id: { not: null } } };
+  return verb === 'list' ? { where: LEVELS.held(call, verb) } : {};
 }
 
 /** Whether `name`, as a caller wrote it, is the id or the slug of a guardrail. */
@@ -66,12 +39,25 @@ async function attachable(
 }
 
 /** Names of `names` that a workspace cannot attach. */
-export const missingGuardrails: ReferencePorts['missingGuardrails'] = async (tx, workspaceId, names) => {
+export async function missingGuardrails(
+  tx: TenantTx,
+  workspaceId: string,
+  names: readonly string[],
+): Promise<readonly string[]> {
   const found = await attachable(tx, workspaceId, names);
   return names.filter((name) => !found.some((one) => isNameOf(name, one)));
-};
+}
 
-/** Guardrails that may stand for the whole organisation (`DefaultGuardrails`). */
+/** How a guardrail is named in answers. */
+export interface GuardrailName {
+  readonly id: string;
+  readonly slug: string;
+}
+
+/**
+ * Those of `names` (ids or slugs) that may be a default of the organisation: active, its own and not a workspace's, with the
+ * target `llm`. Names of anything else are left out.
+ */
 export async function organisationGuardrails(
   tx: TenantTx,
   names: readonly string[],
@@ -84,19 +70,18 @@ const DIRECTIONS = ['input_guardrails', 'output_guardrails'] as const;
 const names = (list: unknown, to: { readonly id: string; readonly slug: string }): boolean =>
   Array.isArray(list) && list.some((name) => isNameOf(name, to));
 
-/** Defaults of the organisation and of workspaces that name a guardrail. */
-export const defaultReferences: FindReferences = async (tx, to) => {
-  if (to.table !== 'guardrails') return [];
-  const found: Reference[] = [];
+/** The default of the organisation that names a guardrail. */
+export async function organisationDefault(tx: TenantTx, to: ReferredTo): Promise<Reference[]> {
   const organisation = await tx.organisation();
   const defaults = part(organisation.settings, 'defaults');
-  if (DIRECTIONS.some((key) => names(defaults[key], to))) {
-    found.push({ kind: 'default of the organisation', id: organisation.id, name: organisation.name });
-  }
+  if (!DIRECTIONS.some((key) => names(defaults[key], to))) return [];
+  return [{ kind: 'default of the organisation', id: organisation.id, name: organisation.name }];
+}
+
+/** Defaults of workspaces that name a guardrail. */
+export async function workspaceDefaults(tx: TenantTx, to: ReferredTo): Promise<Reference[]> {
   const where = { status: 'active', ...(to.workspaceId === null ? {} : { id: to.workspaceId }) } as const;
-  for (const workspace of await tx.list('workspaces', { where })) {
-    if (!DIRECTIONS.some((key) => names(workspace.defaults?.[key], to))) continue;
-    found.push({ kind: 'default of the workspace', id: workspace.id, name: workspace.slug });
-  }
-  return found;
-};
+  return (await tx.list('workspaces', { where }))
+    .filter((workspace) => DIRECTIONS.some((key) => names(workspace.defaults?.[key], to)))
+    .map((workspace) => ({ kind: 'default of the workspace', id: workspace.id, name: workspace.slug }));
+}

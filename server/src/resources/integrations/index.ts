@@ -2,27 +2,18 @@
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
-import type { Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
-import { actorId, hasTags, type Patch, readTagsFilter, workspaceOf } from '../common.ts';
+import { actorId, hasTags, type Patch, readTagsFilter } from '../common.ts';
 import { defineResource } from '../define.ts';
 import { queryBoolean } from '../fields.ts';
-import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
-import type { AnyAction, Call } from '../resource.ts';
+import { levelOf } from '../kinds/levels.ts';
+import type { Call } from '../resource.ts';
 import { maskOf, toIso } from '../shapes.ts';
+import type { ResourceSpec } from '../spec.ts';
 import { checkModelHosts } from './model-settings.ts';
 import { modelActions } from './models.ts';
 import { objectActions } from './objects.ts';
-import {
-  checkAccount,
-  checkUnused,
-  createDefaultProvider,
-  holds,
-  type Integration,
-  levelOf,
-  requireLevel,
-  visible,
-} from './rules.ts';
+import { checkAccount, checkUnused, createDefaultProvider, type Integration, LEVELS, visible } from './rules.ts';
 import { type CreateBody, createBody, detail, item, type UpdateBody, updateBody } from './schema.ts';
 import { type AccountPlace, maskSettings, openSettings, sealKey, sealSettings } from './secrets.ts';
 import { countWorkspaces, presentAccess, readPassthrough, workspaceActions } from './workspaces.ts';
@@ -64,176 +55,167 @@ async function presentDetail(row: Integration, call: Call) {
   };
 }
 
-function integrationsResource(ports: ReferencePorts): AnyAction[] {
-  return defineResource<'integrations', CreateBody, UpdateBody>({
-    name: 'integrations',
-    tag: 'Integrations',
-    table: 'integrations',
-    path: '/integrations',
-    param: 'slug',
-    scopes: ['organisation_integrations', 'workspace_integrations'],
-    tenant: 'organisation',
-    object: 'integration',
-    archives: true,
-    visible,
-    list: {
-      query: z.object({
-        type: z.enum(['workspace', 'organisation', 'all']).optional(),
-        tags: z.string().max(8192).optional().describe('JSON object of strings: all of them must match.'),
-      }),
-      where: async (call) => {
-        const { type, tags } = call.query as { type?: string; tags?: string };
-        const levels = (['organisation', 'workspace'] as const).filter(
-          (level) => holds(call, level, 'list') && (type === undefined || type === 'all' || type === level),
-        );
-        const where: { -readonly [K in keyof Where<'integrations'>]: Where<'integrations'>[K] } = {};
-        if (levels.length === 0) where.id = { in: [] };
-        else if (levels.length === 1) where.workspace_id = levels[0] === 'organisation' ? null : { not: null };
-        if (tags !== undefined && tags !== '' && levels.length > 0) {
-          const wanted = readTagsFilter(tags);
-          const rows = await call.tx.list('integrations', { where: { ...where, status: 'active' } });
-          where.id = { in: rows.filter((row) => hasTags(row.tags, wanted)).map((row) => row.id) };
-        }
-        return where;
-      },
-      defaultPageSize: 100,
-      maxPageSize: 1000,
-      item,
+const spec: ResourceSpec<'integrations', CreateBody, UpdateBody> = {
+  name: 'integrations',
+  tag: 'Integrations',
+  table: 'integrations',
+  path: '/integrations',
+  param: 'slug',
+  scopes: LEVELS.scopes,
+  levels: LEVELS,
+  tenant: 'organisation',
+  object: 'integration',
+  archives: true,
+  visible,
+  list: {
+    query: z.object({
+      type: z.enum(['workspace', 'organisation', 'all']).optional(),
+      tags: z.string().max(8192).optional().describe('JSON object of strings: all of them must match.'),
+    }),
+    where: async (call) => {
+      const { type, tags } = call.query as { type?: string; tags?: string };
+      const only = type === 'organisation' || type === 'workspace' ? type : null;
+      const where = LEVELS.held(call, 'list', only);
+      if (tags === undefined || tags === '' || where.id !== undefined) return where;
+      const wanted = readTagsFilter(tags);
+      const rows = await call.tx.list('integrations', { where: { ...where, status: 'active' } });
+      return { ...where, id: { in: rows.filter((row) => hasTags(row.tags, wanted)).map((row) => row.id) } };
     },
-    get: { query: z.object({ include_configurations: queryBoolean.optional() }) },
-    detail,
-    present: (row, call, full) => {
-      if (!full) return presentItem(row);
-      requireLevel(call, levelOf(row), 'read');
-      if ((call.query as { include_configurations?: boolean }).include_configurations === true) {
-        throw new SluiceError(
-          'forbidden',
-          'include_configurations=true opens secrets and is for the gateway itself; leave it out.',
-        );
-      }
-      return presentDetail(row, call);
-    },
-    create: {
-      body: createBody,
-      response: z.object({
-        id: z.string(),
-        slug: z.string(),
-        provider_slug: z
-          .string()
-          .nullable()
-          .describe(
-            'The provider that was made with it, as requests name it: `@slug`. Another slug than its own where that is taken.',
-          ),
-      }),
-      run: async (call) => {
-        const { body } = call;
-        const workspaceId = await workspaceOf(call);
-        requireLevel(call, workspaceId === null ? 'organisation' : 'workspace', 'create');
-        const checked = await checkAccount(ports, call, workspaceId, {
-          provider: body.ai_provider_id,
-          configurations: body.configurations ?? {},
-          mappings: body.secret_mappings,
-          hasKey: body.key !== undefined,
+    defaultPageSize: 100,
+    maxPageSize: 1000,
+    item,
+  },
+  get: { query: z.object({ include_configurations: queryBoolean.optional() }) },
+  detail,
+  present: (row, call, full) => {
+    if (!full) return presentItem(row);
+    if ((call.query as { include_configurations?: boolean }).include_configurations === true) {
+      throw new SluiceError(
+        'forbidden',
+        'include_configurations=true opens secrets and is for the gateway itself; leave it out.',
+      );
+    }
+    return presentDetail(row, call);
+  },
+  create: {
+    body: createBody,
+    response: z.object({
+      id: z.string(),
+      slug: z.string(),
+      provider_slug: z
+        .string()
+        .nullable()
+        .describe(
+          'The provider that was made with it, as requests name it: `@slug`. Another slug than its own where that is taken.',
+        ),
+    }),
+    run: async (call) => {
+      const { body } = call;
+      const workspaceId = await LEVELS.place(call);
+      const checked = await checkAccount(call, workspaceId, {
+        provider: body.ai_provider_id,
+        configurations: body.configurations ?? {},
+        mappings: body.secret_mappings,
+        hasKey: body.key !== undefined,
+      });
+      const slug = body.slug ?? slugify(body.name);
+      if ((await call.tx.count('integrations', { where: { slug, status: 'active' } })) > 0) {
+        throw new SluiceError('conflict', `slug is taken: the organisation has an integration named ${slug}.`, {
+          param: 'slug',
         });
-        const slug = body.slug ?? slugify(body.name);
-        if ((await call.tx.count('integrations', { where: { slug, status: 'active' } })) > 0) {
-          throw new SluiceError('conflict', `slug is taken: the organisation has an integration named ${slug}.`, {
-            param: 'slug',
-          });
-        }
-        const id = uuidv7(call.clock);
-        const now = call.clock.now();
-        const row: Row<'integrations'> = {
-          id,
-          organisation_id: call.tenant.organisationId,
-          workspace_id: workspaceId,
-          slug,
-          name: body.name,
-          description: body.description ?? null,
-          ai_provider_id: body.ai_provider_id,
-          status: 'active',
-          key: body.key === undefined ? null : await sealKey(call.vault, call.tenant, place(id), body.key),
-          configurations: checked.plain,
-          secret_configurations: await sealSettings(call.vault, call.tenant, place(id), checked.secrets),
-          secret_mappings: body.secret_mappings ?? null,
-          pricing_adjustments: body.pricing_adjustments ?? null,
-          allow_all_models: true,
-          global_workspace_access: null,
-          passthrough: await readPassthrough(call, workspaceId, body.passthrough),
-          tags: body.tags ?? null,
-          created_by: actorId(call.principal),
-          created_at: now,
-          last_updated_at: now,
-        };
-        return { row, answer: { id, slug, provider_slug: null } };
-      },
-      after: async (call, row) => {
-        if (row.workspace_id === null || call.body.create_default_provider === false) return undefined;
-        const slug = await createDefaultProvider(
-          call,
-          row,
-          row.workspace_id,
-          call.body.default_provider_slug,
-          'default_provider_slug',
-        );
-        return { provider_slug: slug };
-      },
+      }
+      const id = uuidv7(call.clock);
+      const now = call.clock.now();
+      const row: Row<'integrations'> = {
+        id,
+        organisation_id: call.tenant.organisationId,
+        workspace_id: workspaceId,
+        slug,
+        name: body.name,
+        description: body.description ?? null,
+        ai_provider_id: body.ai_provider_id,
+        status: 'active',
+        key: body.key === undefined ? null : await sealKey(call.vault, call.tenant, place(id), body.key),
+        configurations: checked.plain,
+        secret_configurations: await sealSettings(call.vault, call.tenant, place(id), checked.secrets),
+        secret_mappings: body.secret_mappings ?? null,
+        pricing_adjustments: body.pricing_adjustments ?? null,
+        allow_all_models: true,
+        global_workspace_access: null,
+        passthrough: await readPassthrough(call, workspaceId, body.passthrough),
+        tags: body.tags ?? null,
+        created_by: actorId(call.principal),
+        created_at: now,
+        last_updated_at: now,
+      };
+      return { row, answer: { id, slug, provider_slug: null } };
     },
-    update: {
-      body: updateBody,
-      response: z.strictObject({}),
-      run: async (call, row) => {
-        const { body } = call;
-        requireLevel(call, levelOf(row), 'update');
-        const patch: Patch<'integrations'> = {};
-        if (body.name !== undefined) patch.name = body.name;
-        if (body.description !== undefined) patch.description = body.description;
-        if (body.pricing_adjustments !== undefined) patch.pricing_adjustments = body.pricing_adjustments;
-        if (body.tags !== undefined) patch.tags = body.tags;
-        if (body.passthrough !== undefined) {
-          patch.passthrough = await readPassthrough(call, row.workspace_id, body.passthrough);
-        }
-        if (body.key !== undefined) {
-          patch.key = body.key === null ? null : await sealKey(call.vault, call.tenant, place(row.id), body.key);
-        }
-        if (body.configurations !== undefined || body.secret_mappings !== undefined || body.key === null) {
-          const mappings = body.secret_mappings === undefined ? row.secret_mappings : body.secret_mappings;
-          const kept = await openSettings(call.vault, call.tenant, place(row.id), row.secret_configurations);
-          const checked = await checkAccount(ports, call, row.workspace_id, {
-            provider: row.ai_provider_id,
-            configurations: body.configurations ?? row.configurations,
-            mappings,
-            hasKey: body.key === undefined ? row.key !== null : body.key !== null,
-            stored: {
-              plain: row.configurations,
-              secrets: kept,
-              sealed: row.secret_configurations,
-              keyStays: row.key !== null && body.key === undefined,
-            },
-          });
-          patch.secret_mappings = mappings;
-          if (body.configurations !== undefined) {
-            patch.configurations = checked.plain;
-            patch.secret_configurations = await sealSettings(call.vault, call.tenant, place(row.id), checked.secrets);
-          }
-        }
-        if (body.key !== undefined || body.configurations !== undefined) {
-          await checkModelHosts(call, row, { ...row, ...patch }, body.key == null ? 'configurations' : 'key');
-        }
-        return { patch, answer: {} };
-      },
+    after: async (call, row) => {
+      if (row.workspace_id === null || call.body.create_default_provider === false) return undefined;
+      const slug = await createDefaultProvider(
+        call,
+        row,
+        row.workspace_id,
+        call.body.default_provider_slug,
+        'default_provider_slug',
+      );
+      return { provider_slug: slug };
     },
-    remove: {
-      query: z.object({
-        force: queryBoolean.optional().describe('Delete it although providers use it: their requests fail then.'),
-      }),
-      check: async (call, row) => {
-        requireLevel(call, levelOf(row), 'delete');
-        if ((call.query as { force?: boolean }).force !== true) await checkUnused(call.tx, row);
-      },
+  },
+  update: {
+    body: updateBody,
+    response: z.strictObject({}),
+    run: async (call, row) => {
+      const { body } = call;
+      const patch: Patch<'integrations'> = {};
+      if (body.name !== undefined) patch.name = body.name;
+      if (body.description !== undefined) patch.description = body.description;
+      if (body.pricing_adjustments !== undefined) patch.pricing_adjustments = body.pricing_adjustments;
+      if (body.tags !== undefined) patch.tags = body.tags;
+      if (body.passthrough !== undefined) {
+        patch.passthrough = await readPassthrough(call, row.workspace_id, body.passthrough);
+      }
+      if (body.key !== undefined) {
+        patch.key = body.key === null ? null : await sealKey(call.vault, call.tenant, place(row.id), body.key);
+      }
+      if (body.configurations !== undefined || body.secret_mappings !== undefined || body.key === null) {
+        const mappings = body.secret_mappings === undefined ? row.secret_mappings : body.secret_mappings;
+        const kept = await openSettings(call.vault, call.tenant, place(row.id), row.secret_configurations);
+        const checked = await checkAccount(call, row.workspace_id, {
+          provider: row.ai_provider_id,
+          configurations: body.configurations ?? row.configurations,
+          mappings,
+          hasKey: body.key === undefined ? row.key !== null : body.key !== null,
+          stored: {
+            plain: row.configurations,
+            secrets: kept,
+            sealed: row.secret_configurations,
+            keyStays: row.key !== null && body.key === undefined,
+          },
+        });
+        patch.secret_mappings = mappings;
+        if (body.configurations !== undefined) {
+          patch.configurations = checked.plain;
+          patch.secret_configurations = await sealSettings(call.vault, call.tenant, place(row.id), checked.secrets);
+        }
+      }
+      if (body.key !== undefined || body.configurations !== undefined) {
+        await checkModelHosts(call, row, { ...row, ...patch }, body.key == null ? 'configurations' : 'key');
+      }
+      return { patch, answer: {} };
     },
-    actions: [...modelActions(), ...workspaceActions(), ...objectActions()],
-  });
-}
+  },
+  remove: {
+    query: z.object({
+      force: queryBoolean.optional().describe('Delete it although providers use it: their requests fail then.'),
+    }),
+    check: async (call, row) => {
+      if ((call.query as { force?: boolean }).force !== true) await checkUnused(call.tx, row);
+    },
+  },
+};
 
-export const integrations: readonly AnyAction[] = integrationsResource(NO_REFERENCES);
+export const integrations = defineResource({
+  ...spec,
+  actions: [...modelActions(spec), ...workspaceActions(spec), ...objectActions(spec)],
+});

@@ -1,31 +1,20 @@
 /** Models of an integration: switched on and off, priced, and custom ones with a host of their own. */
 import { z } from 'zod';
 import type { Row } from '../../store/schema.ts';
-import { emptyAnswer, findRow } from '../define.ts';
+import { emptyAnswer, itemAction } from '../define.ts';
 import { queryList, tenantFields } from '../fields.ts';
+import { childList } from '../kinds/child.ts';
+import { upsert } from '../kinds/upsert.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { text } from '../shapes.ts';
+import type { ResourceSpec } from '../spec.ts';
 import { presentModelSettings, sealModelSettings } from './model-settings.ts';
-import { levelOf, requireLevel, visible } from './rules.ts';
-import { type ModelsBody, modelsAnswer, modelsBody } from './schema.ts';
-
-const target = { table: 'integrations', param: 'slug', archives: true, visible } as const;
-
-const shared = {
-  path: '/integrations/:slug/models',
-  aliases: ['/v1/integrations/:slug/integration-models', '/v2/integrations/:slug/integration-models'],
-  tag: 'Integrations',
-  auth: 'key_or_login',
-  tenant: 'organisation',
-  params: z.strictObject({ slug: z.string() }),
-} as const;
-
-const scopes = (verb: string) => [`organisation_integrations.${verb}`, `workspace_integrations.${verb}`];
+import { type CreateBody, MODELS, type ModelsBody, modelAnswer, modelsBody, type UpdateBody } from './schema.ts';
 
 type ModelRow = Row<'integration_models'>;
-type PathCall<Q = unknown, B = unknown> = Call<Record<string, unknown>, Q, B>;
+type Spec = ResourceSpec<'integrations', CreateBody, UpdateBody>;
 
-async function present(row: ModelRow, call: PathCall) {
+async function present(row: ModelRow, call: Call) {
   return {
     slug: row.slug,
     name: row.name ?? row.slug,
@@ -39,128 +28,101 @@ async function present(row: ModelRow, call: PathCall) {
   };
 }
 
-export function modelActions(): AnyAction[] {
+/** The model as it is to be: what the body leaves out stays, or gets its default. */
+async function modelOf(
+  call: Call,
+  row: Row<'integrations'>,
+  given: ModelsBody['models'][number],
+  before: ModelRow | undefined,
+  param: string,
+): Promise<ModelRow> {
+  const now = call.clock.now();
+  return {
+    organisation_id: row.organisation_id,
+    integration_id: row.id,
+    slug: given.slug,
+    name: given.name ?? before?.name ?? null,
+    description: given.description ?? before?.description ?? null,
+    enabled: given.enabled,
+    is_custom: given.is_custom ?? before?.is_custom ?? false,
+    is_finetune: given.is_finetune ?? before?.is_finetune ?? false,
+    base_model_slug: given.base_model_slug === undefined ? (before?.base_model_slug ?? null) : given.base_model_slug,
+    pricing_config: given.pricing_config ?? before?.pricing_config ?? null,
+    configurations: given.configurations
+      ? await sealModelSettings(call, row, given.slug, given.configurations, before, param)
+      : (before?.configurations ?? null),
+    created_at: before?.created_at ?? now,
+    last_updated_at: now,
+  };
+}
+
+export function modelActions(spec: Spec): AnyAction[] {
+  const shared = { path: '/models', alsoAt: ['/integration-models'] } as const;
   return [
-    {
+    childList(spec, {
       ...shared,
-      id: 'integrations.models',
-      method: 'GET',
+      name: 'models',
       summary: 'List the models of an integration',
-      scopes: scopes('read'),
-      query: z.strictObject({ ...tenantFields }),
-      body: null,
-      response: modelsAnswer,
-      writes: false,
-      audit: null,
-      run: async (call: PathCall) => {
-        const row = await findRow(target, call, 'read');
-        requireLevel(call, levelOf(row), 'read');
-        const models = await call.tx.list('integration_models', {
-          where: { integration_id: row.id },
-          orderBy: [['slug', 'asc']],
-        });
-        return {
-          total: models.length,
-          models: await Promise.all(models.map((model) => present(model, call))),
-          allow_all_models: row.allow_all_models,
-        };
-      },
-    },
-    {
+      table: 'integration_models',
+      where: (row) => ({ integration_id: row.id }),
+      orderBy: [['slug', 'asc']],
+      item: modelAnswer,
+      envelope: MODELS,
+      present: (models, call) => Promise.all(models.map((model) => present(model, call))),
+      beside: (row) => ({ allow_all_models: row.allow_all_models }),
+    }),
+    itemAction(spec, {
       ...shared,
-      id: 'integrations.models.update',
+      name: 'models.update',
       method: 'PUT',
       summary: 'Add or change models of an integration',
       description: 'Models that are not named stay as they are.',
-      scopes: scopes('update'),
-      query: z.strictObject({ ...tenantFields }),
+      verb: 'update',
       body: modelsBody,
       response: emptyAnswer,
-      writes: true,
-      audit: { action: 'update', resource: 'integrations' },
-      run: async (call: PathCall<unknown, ModelsBody>) => {
-        const { body } = call;
-        const row = await findRow(target, call, 'update');
-        requireLevel(call, levelOf(row), 'update');
-        const now = call.clock.now();
-        const known = await call.tx.list('integration_models', { where: { integration_id: row.id } });
+      audit: 'update',
+      run: async (call, row) => {
+        const { body, tx } = call;
+        const known = await tx.list('integration_models', { where: { integration_id: row.id } });
         const old = new Map(known.map((model) => [model.slug, model]));
-        for (const [index, model] of body.models.entries()) {
-          const before = old.get(model.slug);
-          const next: ModelRow = {
-            organisation_id: row.organisation_id,
-            integration_id: row.id,
-            slug: model.slug,
-            name: model.name ?? before?.name ?? null,
-            description: model.description ?? before?.description ?? null,
-            enabled: model.enabled,
-            is_custom: model.is_custom ?? before?.is_custom ?? false,
-            is_finetune: model.is_finetune ?? before?.is_finetune ?? false,
-            base_model_slug:
-              model.base_model_slug === undefined ? (before?.base_model_slug ?? null) : model.base_model_slug,
-            pricing_config: model.pricing_config ?? before?.pricing_config ?? null,
-            configurations: model.configurations
-              ? await sealModelSettings(
-                  call,
-                  row,
-                  model.slug,
-                  model.configurations,
-                  before,
-                  `models[${index}].configurations`,
-                )
-              : (before?.configurations ?? null),
-            created_at: before?.created_at ?? now,
-            last_updated_at: now,
-          };
-          if (!before) await call.tx.insert('integration_models', next);
-          else await call.tx.update('integration_models', { integration_id: row.id, slug: model.slug }, next);
+        const wanted: ModelRow[] = [];
+        for (const [index, given] of body.models.entries()) {
+          wanted.push(await modelOf(call, row, given, old.get(given.slug), `models[${index}].configurations`));
         }
-        if (body.allow_all_models !== undefined) {
-          await call.tx.update(
-            'integrations',
-            { id: row.id },
-            { allow_all_models: body.allow_all_models, last_updated_at: now },
-          );
-        }
+        await upsert(tx, 'integration_models', ['integration_id', 'slug'], known, wanted, { others: 'stay' });
         const slugs = body.models.map((model) => model.slug);
-        call.audited(row.id, {
+        const where = { integration_id: row.id, slug: { in: slugs } };
+        const { allow_all_models = row.allow_all_models } = body;
+        if (body.allow_all_models !== undefined) {
+          await tx.update('integrations', { id: row.id }, { allow_all_models, last_updated_at: call.clock.now() });
+        }
+        call.audit(row.id, {
           before: {
             models: known.filter((model) => slugs.includes(model.slug)),
             allow_all_models: row.allow_all_models,
           },
-          after: {
-            models: await call.tx.list('integration_models', {
-              where: { integration_id: row.id, slug: { in: slugs } },
-            }),
-            allow_all_models: body.allow_all_models ?? row.allow_all_models,
-          },
+          after: { models: await tx.list('integration_models', { where }), allow_all_models },
         });
-        call.tx.changed({ workspaceId: row.workspace_id, topic: 'integrations', entityId: row.id });
-        return {};
+        return { patch: {}, answer: {} };
       },
-    },
-    {
+    }),
+    itemAction(spec, {
       ...shared,
-      id: 'integrations.models.delete',
+      name: 'models.delete',
       method: 'DELETE',
       summary: 'Remove custom models of an integration',
       description: 'Models that are not custom stay: switch them off instead.',
-      scopes: scopes('update'),
+      verb: 'update',
       query: z.strictObject({ ...tenantFields, slugs: queryList(text(255, 1).toLowerCase(), 1000) }),
-      body: null,
       response: emptyAnswer,
-      writes: true,
       audit: { action: 'delete', resource: 'integrations' },
-      run: async (call: PathCall<{ slugs: string[] }>) => {
-        const row = await findRow(target, call, 'update');
-        requireLevel(call, levelOf(row), 'update');
+      run: async (call, row) => {
         const where = { integration_id: row.id, slug: { in: call.query.slugs }, is_custom: true };
         const models = await call.tx.list('integration_models', { where });
         await call.tx.remove('integration_models', where);
-        call.audited(row.id, { before: { models }, after: { models: [] } });
-        call.tx.changed({ workspaceId: row.workspace_id, topic: 'integrations', entityId: row.id });
-        return {};
+        call.audit(row.id, { before: { models }, after: { models: [] } });
+        return { patch: {}, answer: {} };
       },
-    },
+    }),
   ];
 }

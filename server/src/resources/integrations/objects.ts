@@ -4,21 +4,23 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Row } from '../../store/schema.ts';
 import { OWNED_KINDS } from '../../store/training-tables.ts';
 import { actorId, findWorkspace, refuse, unknownReference } from '../common.ts';
-import { findRow, pageOf } from '../define.ts';
+import { itemAction } from '../define.ts';
 import { isUuid, reference, tenantFields } from '../fields.ts';
+import { levelOf } from '../kinds/levels.ts';
+import { pageOf } from '../kinds/lists.ts';
 import { isOpenTo } from '../openable.ts';
-import { LISTED_KINDS, type ListedKind, type ProviderAccount } from '../ports.ts';
-import type { AnyAction, Call, Later } from '../resource.ts';
+import type { AnyAction, Call } from '../resource.ts';
+import { afterCommit, type Work, withServices } from '../services.ts';
 import { text, toIso } from '../shapes.ts';
-import { type Integration, levelOf, requireLevel, visible } from './rules.ts';
-
-const target = { table: 'integrations', param: 'slug', archives: true, visible } as const;
+import type { ResourceSpec } from '../spec.ts';
+import { ACCOUNTS, LISTED_KINDS, type ListedKind, type ProviderAccount, type ProviderAccounts } from './accounts.ts';
+import { type Integration, LEVELS } from './rules.ts';
+import type { CreateBody, UpdateBody } from './schema.ts';
 
 /** Of one call. */
 const MOST = 1000;
 
 const kind = z.enum(OWNED_KINDS);
-const params = z.strictObject({ slug: z.string() });
 
 const listQuery = z.strictObject({
   organisation_id: tenantFields.organisation_id,
@@ -68,66 +70,55 @@ const adoptAnswer = z.object({
   more: z.boolean().describe('There are more than one call takes: send the same request again.'),
 });
 
-type ListCall = Call<{ slug: string }, ListQuery, unknown>;
-type AdoptCall = Call<{ slug: string }, unknown, AdoptBody>;
+type ListCall = Call<unknown, ListQuery>;
+type AdoptCall = Call<unknown, unknown, AdoptBody, Asked>;
 
-export function objectActions(): AnyAction[] {
-  const shared = {
-    tag: 'Integrations',
-    auth: 'key_or_login',
-    tenant: 'organisation',
-    params,
-  } as const;
+export function objectActions(spec: ResourceSpec<'integrations', CreateBody, UpdateBody>): AnyAction[] {
   return [
-    {
-      ...shared,
-      id: 'integrations.objects',
+    itemAction(spec, {
+      name: 'objects',
       method: 'GET',
-      path: '/integrations/:slug/objects',
       summary: 'List the objects at the account of an integration',
       description:
         'Files, batches, jobs, responses and other objects by the workspace that owns them. With `unowned=true` the provider is asked for those that no workspace owns.',
+      verb: 'read',
       scopes: ['organisation_integrations.read'],
       query: listQuery,
-      body: null,
       response: listAnswer,
-      writes: false,
       audit: null,
       run: listObjects,
-    },
-    {
-      ...shared,
-      id: 'integrations.objects.adopt',
+    }),
+    itemAction(spec, {
+      name: 'objects.adopt',
+      path: '/objects/adopt',
       method: 'POST',
-      path: '/integrations/:slug/objects/adopt',
       summary: 'Give objects at the account of an integration to a workspace',
       description:
         'For objects that were not made through Sluice, and to hand objects over. Name `ids`, or send `all`. Send `plan: true` first: the answer lists what would change. At most 1,000 objects at a time.',
       example: { body: { workspace: 'search', kinds: ['file'], all: true, plan: true } },
+      verb: 'update',
       scopes: ['organisation_integrations.update'],
       query: null,
       body: adoptBody,
       response: adoptAnswer,
-      writes: true,
-      audit: { action: 'update', resource: 'integrations' },
-      ahead: { find: toAsk, ask },
+      audit: 'update',
+      ahead,
       run: adopt,
-    },
+    }),
   ];
 }
 
-async function ofOrganisation(call: ListCall | AdoptCall, verb: 'read' | 'update'): Promise<Integration> {
-  const row = await findRow(target, call as never, verb);
-  requireLevel(call as never, levelOf(row), verb);
-  if (row.workspace_id === null) return row;
+function checkOfOrganisation(call: Call, row: Integration, verb: 'read' | 'update'): void {
+  LEVELS.require(call, levelOf(row), verb);
+  if (row.workspace_id === null) return;
   throw new SluiceError(
     'validation',
     'This integration belongs to one workspace, which owns everything in its account.',
   );
 }
 
-async function listObjects(call: ListCall) {
-  const row = await ofOrganisation(call, 'read');
+async function listObjects(call: ListCall, row: Integration) {
+  checkOfOrganisation(call, row, 'read');
   const { query, tx } = call;
   const workspace = query.workspace === undefined ? undefined : await named(call, 'workspace', query.workspace);
   if (query.unowned === 'true') {
@@ -136,7 +127,7 @@ async function listObjects(call: ListCall) {
       throw refuse('kind', 'must be file, job or batch with unowned=true: providers list no others');
     if (workspace !== undefined) throw refuse('workspace', 'cannot be sent with unowned=true');
     const account = await accountOf(call, row);
-    return call.later(async ({ accounts }) => {
+    return afterCommit({ accounts: ACCOUNTS }, async ({ accounts }) => {
       const found = await accounts.unowned(account, wanted, query.after ?? null, query.page_size ?? 100);
       const data = found.data.map(({ id, created_at }) => ({
         kind: wanted,
@@ -161,7 +152,7 @@ async function listObjects(call: ListCall) {
     ],
     ...pageOf(query, 100),
   });
-  return {
+  const answer = {
     object: 'list' as const,
     total: await tx.count('object_owners', { where }),
     data: rows.map((one) => ({
@@ -173,9 +164,10 @@ async function listObjects(call: ListCall) {
     })),
     after: null,
   };
+  return { answer };
 }
 
-async function named(call: ListCall | AdoptCall, param: string, name: string): Promise<Row<'workspaces'>> {
+async function named(call: Call, param: string, name: string): Promise<Row<'workspaces'>> {
   const workspace = await findWorkspace(call.tx, name);
   if (!workspace) throw unknownReference(param, 'workspace');
   return workspace;
@@ -188,7 +180,7 @@ async function formerOwner(call: AdoptCall, name: string): Promise<Row<'workspac
 }
 
 /** A stored provider by which the account can be asked. Throws 400 while no workspace has one. */
-async function accountOf(call: ListCall | AdoptCall, { id, organisation_id }: Integration): Promise<ProviderAccount> {
+async function accountOf(call: Call, { id, organisation_id }: Integration): Promise<ProviderAccount> {
   const rows = await call.tx.list('providers', { where: { integration_id: id, status: 'active' } });
   const ids = rows.map((row) => row.workspace_id);
   const where = { id: { in: ids }, status: 'active' } as const;
@@ -200,20 +192,21 @@ async function accountOf(call: ListCall | AdoptCall, { id, organisation_id }: In
   return { organisationId: organisation_id, workspaceId: workspace.id, slug: provider.slug, account: id };
 }
 
-interface Asking {
-  readonly account: ProviderAccount;
-  readonly kinds: readonly ListedKind[];
-}
-
 interface Listed {
   readonly kind: ListedKind;
   readonly id: string;
 }
 
-/** What the provider has to be asked: nothing where the body names the objects, or the workspace that has them. */
-async function toAsk(call: AdoptCall): Promise<Asking | null> {
+/** What the provider said it has; `more`: not all was asked for. */
+interface Asked {
+  readonly listed: readonly Listed[];
+  readonly more: boolean;
+}
+
+/** Asks the provider what it has: nothing where the body names the objects, or the workspace that has them. */
+async function ahead(call: Call<unknown, unknown, AdoptBody>, row: Integration): Promise<Work<Asked> | null> {
   const { body } = call;
-  const row = await ofOrganisation(call, 'update');
+  checkOfOrganisation(call, row, 'update');
   if ((body.ids === undefined) === (body.all !== true)) throw refuse('ids', 'or all is needed, and not both');
   if (body.ids !== undefined && body.kinds.length > 1) throw refuse('kinds', 'must be one kind where ids are named');
   if (body.all !== true || body.from !== undefined) return null;
@@ -224,11 +217,12 @@ async function toAsk(call: AdoptCall): Promise<Asking | null> {
       `may be file, job and batch only with all: no provider lists objects of the kind ${unlisted}, so name their ids`,
     );
   }
-  return { account: await accountOf(call, row), kinds: LISTED_KINDS.filter((one) => body.kinds.includes(one)) };
+  const account = await accountOf(call, row);
+  const kinds = LISTED_KINDS.filter((one) => body.kinds.includes(one));
+  return withServices({ accounts: ACCOUNTS }, ({ accounts }) => ask(accounts, account, kinds));
 }
 
-async function ask({ accounts }: Later, found: unknown): Promise<{ listed: Listed[]; more: boolean }> {
-  const { account, kinds } = found as Asking;
+async function ask(accounts: ProviderAccounts, account: ProviderAccount, kinds: readonly ListedKind[]): Promise<Asked> {
   const listed: Listed[] = [];
   for (const one of kinds) {
     let after: string | null = null;
@@ -242,17 +236,16 @@ async function ask({ accounts }: Later, found: unknown): Promise<{ listed: Liste
   return { listed, more: false };
 }
 
-async function adopt(call: AdoptCall) {
-  const { body, tx, clock } = call;
-  const row = await ofOrganisation(call, 'update');
+async function adopt(call: AdoptCall, row: Integration) {
+  const { body, tx, clock, asked } = call;
+  checkOfOrganisation(call, row, 'update');
   const workspace = await named(call, 'workspace', body.workspace);
   const own = await tx.find('integration_workspaces', { integration_id: row.id, workspace_id: workspace.id });
   if (!isOpenTo(row, own ?? null)) throw refuse('workspace', 'cannot use this integration; give it access first');
   const from = body.from === undefined ? null : await formerOwner(call, body.from);
-  const asked = call.asked as Awaited<ReturnType<typeof ask>> | null;
   const [only] = body.kinds;
 
-  let wanted: { kind: Row<'object_owners'>['kind']; id: string }[] = asked?.listed ?? [];
+  let wanted: readonly { kind: Row<'object_owners'>['kind']; id: string }[] = asked?.listed ?? [];
   let more = asked?.more === true;
   if (body.ids !== undefined && only !== undefined) wanted = [...new Set(body.ids)].map((id) => ({ kind: only, id }));
   else if (from !== null) {
@@ -297,18 +290,12 @@ async function adopt(call: AdoptCall) {
         });
     }
     const change = { workspace_id: workspace.id, objects };
-    call.audited(
+    call.audit(
       row.id,
       { before: { objects: objects.filter((one) => one.from !== null) }, after: change },
       workspace.id,
     );
-  } else call.audited(row.id);
-  return {
-    object: 'adoption' as const,
-    plan: body.plan === true,
-    workspace_id: workspace.id,
-    objects,
-    unchanged,
-    more,
-  };
+  } else call.audit(row.id);
+  const plan = body.plan === true;
+  return { answer: { object: 'adoption' as const, plan, workspace_id: workspace.id, objects, unchanged, more } };
 }

@@ -5,31 +5,14 @@ import { accountKind, storableProviders } from '../../providers/accounts.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row, SecretMapping } from '../../store/schema.ts';
 import { checkMappings, freeSlug, refuse, refuseIssues, slugTaken, workspaceOf } from '../common.ts';
+import { Levels } from '../kinds/levels.ts';
 import { isOpenTo } from '../openable.ts';
-import type { ReferencePorts } from '../ports.ts';
-import type { Call, ItemVerb } from '../resource.ts';
+import type { Call } from '../resource.ts';
 import { checkSettings, fieldNames, type StoredAccount } from './configurations.ts';
 
-type AnyCall = Call<never, never, never> | Call;
 export type Integration = Row<'integrations'>;
 
-export type Verb = ItemVerb | 'list' | 'create';
-
-export function holds(call: AnyCall, level: 'organisation' | 'workspace', verb: Verb): boolean {
-  return call.principal.scopes.has(`${level}_integrations.${verb}`);
-}
-
-/** 403 unless the caller holds the scope for this level: the route admits the scope of either level. */
-export function requireLevel(call: AnyCall, level: 'organisation' | 'workspace', verb: Verb): void {
-  if (holds(call, level, verb)) return;
-  throw new SluiceError(
-    'forbidden',
-    `This needs the scope ${level}_integrations.${verb}, which your credential does not have.`,
-  );
-}
-
-export const levelOf = (row: Pick<Integration, 'workspace_id'>) =>
-  row.workspace_id === null ? 'organisation' : 'workspace';
+export const LEVELS = new Levels({ organisation: 'organisation_integrations', workspace: 'workspace_integrations' });
 
 /** Ids of the organisation's integrations that a workspace may use. */
 async function openIntegrations(tx: TenantTx, workspaceId: string): Promise<string[]> {
@@ -57,15 +40,10 @@ export interface AccountInput {
 }
 
 /** Checks provider, settings, mappings and key of an account together. Throws 400, or 404 for unknown references. */
-export async function checkAccount(
-  ports: ReferencePorts,
-  call: AnyCall,
-  workspaceId: string | null,
-  input: AccountInput,
-) {
+export async function checkAccount(call: Call, workspaceId: string | null, input: AccountInput) {
   checkProvider('ai_provider_id', input.provider);
   const fields = fieldNames(input.provider);
-  const mapped = await checkMappings(ports, call.tx, workspaceId, input.mappings, 'configurations', fields);
+  const mapped = await checkMappings(call.tx, workspaceId, input.mappings, 'configurations', fields);
   const checked = checkSettings(input.provider, input.configurations, {
     checkHost: call.checkHost,
     mapped,
@@ -87,7 +65,7 @@ export function checkProvider(param: string, id: string): void {
  * without one the integration's own slug is used when it is free, else it with a random tail. Answers the slug.
  */
 export async function createDefaultProvider(
-  call: AnyCall,
+  call: Call,
   integration: Pick<Integration, 'id' | 'slug' | 'name' | 'organisation_id'>,
   workspaceId: string,
   wanted: string | undefined,

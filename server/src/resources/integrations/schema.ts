@@ -1,6 +1,7 @@
 /** Bodies and answers of integrations, their models and their workspaces. */
 import { z } from 'zod';
 import { reference, tenantFields } from '../fields.ts';
+import type { Envelope } from '../kinds/lists.ts';
 import {
   atMostOneRateLimit,
   atMostOneUsageLimit,
@@ -197,23 +198,22 @@ export const modelsBody = z.strictObject({
 
 export type ModelsBody = z.output<typeof modelsBody>;
 
-export const modelsAnswer = z.object({
-  total: z.int(),
-  models: z.array(
-    z.object({
-      slug: z.string(),
-      name: z.string(),
-      description: z.string().nullable(),
-      enabled: z.boolean(),
-      is_custom: z.boolean(),
-      is_finetune: z.boolean(),
-      base_model_slug: z.string().nullable(),
-      pricing_config: z.record(z.string(), z.unknown()).nullable(),
-      configurations: z.record(z.string(), z.unknown()).nullable(),
-    }),
-  ),
-  allow_all_models: z.boolean(),
+export const modelAnswer = z.object({
+  slug: z.string(),
+  name: z.string(),
+  description: z.string().nullable(),
+  enabled: z.boolean(),
+  is_custom: z.boolean(),
+  is_finetune: z.boolean(),
+  base_model_slug: z.string().nullable(),
+  pricing_config: z.record(z.string(), z.unknown()).nullable(),
+  configurations: z.record(z.string(), z.unknown()).nullable(),
 });
+
+export const MODELS: Envelope = {
+  schema: (item) => z.object({ total: z.int(), models: z.array(item), allow_all_models: z.boolean() }),
+  wrap: ({ total, data }) => ({ total, models: data }),
+};
 
 export const workspacesBody = z.strictObject({
   organisation_id: tenantFields.organisation_id,
@@ -245,7 +245,9 @@ export const workspacesBody = z.strictObject({
 
 export type WorkspacesBody = z.output<typeof workspacesBody>;
 
-export const workspacesAnswer = z.object({
-  total: z.int(),
-  workspaces: z.array(access.extend({ id: z.string(), slug: z.string() })),
-});
+export const workspaceAnswer = access.extend({ id: z.string(), slug: z.string() });
+
+export const WORKSPACES: Envelope = {
+  schema: (item) => z.object({ total: z.int(), workspaces: z.array(item) }),
+  wrap: ({ total, data }) => ({ total, workspaces: data }),
+};

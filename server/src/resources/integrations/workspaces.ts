@@ -7,18 +7,26 @@ import { z } from 'zod';
 import type { TenantTx } from '../../store/ports.ts';
 import type { RateLimit, Row, UsageLimit } from '../../store/schema.ts';
 import { findWorkspace, refuse, unknownReference } from '../common.ts';
-import { emptyAnswer, findRow } from '../define.ts';
+import { emptyAnswer, itemAction } from '../define.ts';
 import { tenantFields } from '../fields.ts';
+import { childList } from '../kinds/child.ts';
+import { upsert } from '../kinds/upsert.ts';
 import { isOpenTo } from '../openable.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { usageLimitsOf } from '../shapes.ts';
+import type { ResourceSpec } from '../spec.ts';
 import { accessUsage, followUpdate, presentUsage } from '../usage.ts';
-import { createDefaultProvider, type Integration, levelOf, requireLevel, visible } from './rules.ts';
-import { type WorkspacesBody, workspacesAnswer, workspacesBody } from './schema.ts';
+import { createDefaultProvider, type Integration } from './rules.ts';
+import {
+  type CreateBody,
+  type UpdateBody,
+  WORKSPACES,
+  type WorkspacesBody,
+  workspaceAnswer,
+  workspacesBody,
+} from './schema.ts';
 
-const target = { table: 'integrations', param: 'slug', archives: true, visible } as const;
-
-type PathCall<B = unknown> = Call<Record<string, unknown>, unknown, B>;
+type PathCall<B = unknown> = Call<unknown, unknown, B>;
 
 interface Access {
   readonly enabled?: unknown;
@@ -71,65 +79,55 @@ export async function readPassthrough(
   return [...ids];
 }
 
-export function workspaceActions(): AnyAction[] {
-  const shared = {
-    path: '/integrations/:slug/workspaces',
-    tag: 'Integrations',
-    auth: 'key_or_login',
-    tenant: 'organisation',
-    params: z.strictObject({ slug: z.string() }),
-    query: z.strictObject({ organisation_id: tenantFields.organisation_id }),
-  } as const;
+type Spec = ResourceSpec<'integrations', CreateBody, UpdateBody>;
+
+export function workspaceActions(spec: Spec): AnyAction[] {
   return [
-    {
-      ...shared,
-      id: 'integrations.workspaces',
-      method: 'GET',
+    childList(spec, {
+      name: 'workspaces',
       summary: 'List the workspaces of an integration',
-      scopes: ['organisation_integrations.read', 'workspace_integrations.read'],
-      body: null,
-      response: workspacesAnswer,
-      writes: false,
-      audit: null,
-      run: async (call: PathCall) => {
-        const row = await findRow(target, call, 'read');
-        requireLevel(call, levelOf(row), 'read');
-        const access = await call.tx.list('integration_workspaces', { where: { integration_id: row.id } });
-        const ids = access.map((entry) => entry.workspace_id);
-        const workspaces = ids.length === 0 ? [] : await call.tx.list('workspaces', { where: { id: { in: ids } } });
-        const slugs = new Map(workspaces.map((workspace) => [workspace.id, workspace.slug]));
-        const counted = await accessUsage(call.tx, row.id);
-        const data = access.map((entry) => ({
-          id: entry.workspace_id,
-          slug: slugs.get(entry.workspace_id) ?? '',
-          ...presentAccess(entry),
-          usage_limits: (entry.usage_limits ?? []).map((limit) =>
-            presentUsage(limit, counted(entry.workspace_id, limit), { exhausted: false, lastResetAt: null }),
-          ),
-        }));
-        return { total: data.length, workspaces: data };
-      },
-    },
-    {
-      ...shared,
-      id: 'integrations.workspaces.update',
+      withoutWorkspace: true,
+      table: 'integration_workspaces',
+      where: (row) => ({ integration_id: row.id }),
+      item: workspaceAnswer,
+      envelope: WORKSPACES,
+      present: presentAll,
+    }),
+    itemAction(spec, {
+      name: 'workspaces.update',
+      path: '/workspaces',
       method: 'PUT',
       summary: 'Set which workspaces may use an integration',
+      verb: 'update',
       scopes: ['organisation_integrations.update'],
+      query: z.strictObject({ organisation_id: tenantFields.organisation_id }),
       body: workspacesBody,
       response: emptyAnswer,
-      writes: true,
-      audit: { action: 'update', resource: 'integrations' },
-      run: async (call: PathCall<WorkspacesBody>) => {
-        const row = await findRow(target, call, 'update');
+      audit: 'update',
+      run: async (call, row) => {
         if (row.workspace_id !== null) {
           throw refuse('workspaces', 'cannot be set: this integration belongs to one workspace');
         }
         await setAccess(call, row);
-        return {};
+        return { answer: {} };
       },
-    },
+    }),
   ];
+}
+
+async function presentAll(access: readonly Row<'integration_workspaces'>[], { tx }: Call, row: Integration) {
+  const ids = access.map((entry) => entry.workspace_id);
+  const workspaces = ids.length === 0 ? [] : await tx.list('workspaces', { where: { id: { in: ids } } });
+  const slugs = new Map(workspaces.map((workspace) => [workspace.id, workspace.slug]));
+  const counted = await accessUsage(tx, row.id);
+  return access.map((entry) => ({
+    id: entry.workspace_id,
+    slug: slugs.get(entry.workspace_id) ?? '',
+    ...presentAccess(entry),
+    usage_limits: (entry.usage_limits ?? []).map((limit) =>
+      presentUsage(limit, counted(entry.workspace_id, limit), { exhausted: false, lastResetAt: null }),
+    ),
+  }));
 }
 
 async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Promise<void> {
@@ -139,22 +137,15 @@ async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Prom
 
   const existing = await tx.list('integration_workspaces', { where: { integration_id: row.id } });
   const old = new Map(existing.map((entry) => [entry.workspace_id, entry]));
-  if (body.override_existing_workspace_access === true) {
-    const named = new Set(entries.map(({ workspace }) => workspace.id));
-    for (const { workspace_id } of existing) {
-      if (named.has(workspace_id)) continue;
-      await tx.remove('integration_workspaces', { integration_id: row.id, workspace_id });
-    }
-  }
   const global = globalAccess(body, now) ?? (row.global_workspace_access === null ? { enabled: false } : null);
   await tx.update(
     'integrations',
     { id: row.id },
     { ...(global === null ? {} : { global_workspace_access: global }), last_updated_at: now },
   );
-  for (const [index, { entry, workspace }] of entries.entries()) {
+  const wanted = entries.map(({ entry, workspace }): Row<'integration_workspaces'> => {
     const before = old.get(workspace.id);
-    const next: Row<'integration_workspaces'> = {
+    return {
       organisation_id: row.organisation_id,
       integration_id: row.id,
       workspace_id: workspace.id,
@@ -164,8 +155,10 @@ async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Prom
       created_at: before?.created_at ?? now,
       last_updated_at: now,
     };
-    if (!before) await tx.insert('integration_workspaces', next);
-    else await tx.update('integration_workspaces', { integration_id: row.id, workspace_id: workspace.id }, next);
+  });
+  const others = body.override_existing_workspace_access === true ? 'go' : 'stay';
+  await upsert(tx, 'integration_workspaces', ['integration_id', 'workspace_id'], existing, wanted, { others });
+  for (const [index, { entry, workspace }] of entries.entries()) {
     await settleProviders(call, row, workspace.id, entry, index);
   }
   const workspaces = await tx.list('integration_workspaces', { where: { integration_id: row.id } });
@@ -176,7 +169,7 @@ async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Prom
     workspaces,
     global: global as Access | null,
   });
-  call.audited(row.id, {
+  call.audit(row.id, {
     before: { workspaces: existing, global_workspace_access: row.global_workspace_access },
     after: { workspaces, global_workspace_access: global ?? row.global_workspace_access },
   });

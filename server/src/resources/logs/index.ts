@@ -1,14 +1,19 @@
 /** What is told of single requests: `GET /logs/{id}/decision`. */
 import { z } from 'zod';
+import type { LogSink } from '../../store/ports.ts';
 import { decisionOf, decisionSchema } from '../../telemetry/decision.ts';
-import { notFound } from '../define.ts';
+import type { Resource } from '../define.ts';
 import { tenantFields } from '../fields.ts';
-import type { AnyAction, Call } from '../resource.ts';
+import { notFound } from '../look-up.ts';
+import { action } from '../resource.ts';
+import { afterCommit, Service } from '../services.ts';
 import { isSeen, sightOf, withoutMetadata } from './sight.ts';
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-const decision: AnyAction = {
+export const RECORDS = new Service<Pick<LogSink, 'find'>>('store of request records');
+
+const decision = action({
   id: 'logs.decision',
   method: 'GET',
   path: '/logs/:logId/decision',
@@ -25,17 +30,17 @@ const decision: AnyAction = {
   response: decisionSchema,
   writes: false,
   audit: null,
-  run: async (call: Call<{ logId: string }, never, never>) => {
+  run: async (call) => {
     const id = call.params.logId.toLowerCase();
     if (!ID.test(id)) throw notFound();
     const { tenant, principal } = call;
     const sight = await sightOf(call, tenant.workspaceId);
-    return call.later(async ({ records }) => {
+    return afterCommit({ records: RECORDS }, async ({ records }) => {
       const record = await records.find(tenant, id);
       if (record === null || !isSeen(sight, principal.userId, record)) throw notFound();
       return withoutMetadata(sight, record, decisionOf(record));
     });
   },
-};
+});
 
-export const logs: readonly AnyAction[] = [decision];
+export const logs: Resource = { actions: [decision] };

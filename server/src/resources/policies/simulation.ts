@@ -1,9 +1,10 @@
 /** What trying a policy on stored requests takes and answers, for policies of either kind. */
+
 import { z } from 'zod';
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Place } from '../../limits/policies/conditions.ts';
-import type { Records } from '../../limits/simulation/desk.ts';
+import type { Records, SimulationDesk } from '../../limits/simulation/desk.ts';
 import { type Engine, type Replayed, replay, type Value } from '../../limits/simulation/replay.ts';
 import type { StoredLog } from '../../store/ports.ts';
 import type { LimitType, Row } from '../../store/schema.ts';
@@ -11,7 +12,10 @@ import { refuse } from '../common.ts';
 import { tenantFields, uuid } from '../fields.ts';
 import { checkSeesAll } from '../logs/sight.ts';
 import type { Call } from '../resource.ts';
+import { Service } from '../services.ts';
 import { isoDate, toIso, toIsoOrNull, toMillis } from '../shapes.ts';
+
+export const SIMULATIONS = new Service<SimulationDesk>('store of request records');
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

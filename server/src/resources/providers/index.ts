@@ -19,8 +19,7 @@ import { queryBoolean, tenantFields } from '../fields.ts';
 import { fieldNames } from '../integrations/configurations.ts';
 import { limitPatch, presentLimits, resets } from '../limits.ts';
 import { isOpenTo, loadProviders } from '../openable.ts';
-import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
-import type { AnyAction, Call } from '../resource.ts';
+import { action, type Call } from '../resource.ts';
 import { followPatch, type UsageOf, usageOf } from '../usage.ts';
 import { answer, type CreateBody, catalogueAnswer, createBody, saved, type UpdateBody, updateBody } from './schema.ts';
 
@@ -60,95 +59,8 @@ async function usableIntegration(call: AnyCall, workspaceId: string, name: strin
   return found;
 }
 
-function providersResource(ports: ReferencePorts): AnyAction[] {
-  return defineResource<'providers', CreateBody, UpdateBody>({
-    name: 'providers',
-    tag: 'Providers',
-    table: 'providers',
-    path: '/providers',
-    param: 'slug',
-    scopes: ['providers'],
-    tenant: 'workspace',
-    object: 'provider',
-    archives: true,
-    list: {
-      query: z.object({
-        tags: z.string().max(8192).optional().describe('JSON object of strings: all of them must match.'),
-        return_last_used: queryBoolean.optional(),
-      }),
-      where: async (call) => {
-        const { tags } = call.query as { tags?: string };
-        if (tags === undefined || tags === '') return {};
-        const wanted = readTagsFilter(tags);
-        const here = { workspace_id: requireWorkspace(call), status: { not: 'archived' } } as const;
-        const rows = await call.tx.list('providers', { where: here });
-        return { id: { in: rows.filter((row) => hasTags(row.tags, wanted)).map((row) => row.id) } };
-      },
-      defaultPageSize: 50,
-      maxPageSize: 100,
-      item: answer,
-      presentAll,
-    },
-    get: { query: z.object({ include_configurations: queryBoolean.optional() }) },
-    detail: answer,
-    present: async (row, call) => {
-      if ((call.query as { include_configurations?: boolean }).include_configurations === true) {
-        throw new SluiceError('forbidden', 'include_configurations=true is for the gateway itself; leave it out.');
-      }
-      const [shown] = await presentAll([row], call);
-      return shown;
-    },
-    create: {
-      body: createBody,
-      response: saved,
-      run: async (call) => {
-        const { body, tx } = call;
-        const workspaceId = requireWorkspace(call);
-        const integration = await usableIntegration(call, workspaceId, body.integration_id);
-        const slug = body.slug === undefined ? await freeSlug(tx, slugify(body.name)) : await claimSlug(tx, body.slug);
-        const fields = fieldNames(integration.ai_provider_id);
-        await checkMappings(ports, tx, workspaceId, body.secret_mappings, 'configurations', fields);
-        const now = call.clock.now();
-        const row: ProviderRow = {
-          id: uuidv7(call.clock),
-          organisation_id: call.tenant.organisationId,
-          workspace_id: workspaceId,
-          integration_id: integration.id,
-          slug,
-          name: body.name,
-          note: body.note ?? null,
-          status: 'active',
-          usage_limits: null,
-          rate_limits: null,
-          expires_at: null,
-          tags: null,
-          secret_mappings: body.secret_mappings ?? null,
-          last_reset_at: null,
-          created_at: now,
-          last_updated_at: now,
-          ...limitPatch(body, 'active', now),
-        };
-        return { row, answer: { id: row.id, slug } };
-      },
-    },
-    update: {
-      body: updateBody,
-      response: saved,
-      run: async (call, row) => {
-        const patch: Patch<'providers'> = limitPatch(call.body, row.status, call.clock.now());
-        if (call.body.name !== undefined) patch.name = call.body.name;
-        if (call.body.note !== undefined) patch.note = call.body.note;
-        await followPatch(call, 'provider', { ...row, label: row.slug }, patch, resets(call.body));
-        return { patch, answer: { id: row.id, slug: row.slug } };
-      },
-    },
-    remove: {},
-    actions: [catalogue],
-  });
-}
-
 /** `GET /providers/models`: the models that are named on the workspace's integrations. */
-const catalogue: AnyAction = {
+const catalogue = action({
   id: 'providers.models',
   method: 'GET',
   path: '/providers/models',
@@ -164,7 +76,7 @@ const catalogue: AnyAction = {
   response: catalogueAnswer,
   writes: false,
   audit: null,
-  run: async (call: Call) => {
+  run: async (call) => {
     const usable = await loadProviders(call.tx, requireWorkspace(call));
     const data = usable
       .flatMap(({ row, models }) =>
@@ -174,12 +86,95 @@ const catalogue: AnyAction = {
             id: `@${row.slug}/${model.slug}`,
             slug: model.slug,
             canonical_slug: model.base_model_slug ?? model.slug,
-            object: 'model',
+            object: 'model' as const,
           })),
       )
       .sort((a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0));
-    return { object: 'list', total_count: data.length, data };
+    return { object: 'list' as const, total_count: data.length, data };
   },
-};
+});
 
-export const providers: readonly AnyAction[] = providersResource(NO_REFERENCES);
+export const providers = defineResource<'providers', CreateBody, UpdateBody>({
+  name: 'providers',
+  tag: 'Providers',
+  table: 'providers',
+  path: '/providers',
+  param: 'slug',
+  scopes: ['providers'],
+  tenant: 'workspace',
+  object: 'provider',
+  archives: true,
+  list: {
+    query: z.object({
+      tags: z.string().max(8192).optional().describe('JSON object of strings: all of them must match.'),
+      return_last_used: queryBoolean.optional(),
+    }),
+    where: async (call) => {
+      const { tags } = call.query as { tags?: string };
+      if (tags === undefined || tags === '') return {};
+      const wanted = readTagsFilter(tags);
+      const here = { workspace_id: requireWorkspace(call), status: { not: 'archived' } } as const;
+      const rows = await call.tx.list('providers', { where: here });
+      return { id: { in: rows.filter((row) => hasTags(row.tags, wanted)).map((row) => row.id) } };
+    },
+    defaultPageSize: 50,
+    maxPageSize: 100,
+    item: answer,
+    presentAll,
+  },
+  get: { query: z.object({ include_configurations: queryBoolean.optional() }) },
+  detail: answer,
+  present: async (row, call) => {
+    if ((call.query as { include_configurations?: boolean }).include_configurations === true) {
+      throw new SluiceError('forbidden', 'include_configurations=true is for the gateway itself; leave it out.');
+    }
+    const [shown] = await presentAll([row], call);
+    return shown;
+  },
+  create: {
+    body: createBody,
+    response: saved,
+    run: async (call) => {
+      const { body, tx } = call;
+      const workspaceId = requireWorkspace(call);
+      const integration = await usableIntegration(call, workspaceId, body.integration_id);
+      const slug = body.slug === undefined ? await freeSlug(tx, slugify(body.name)) : await claimSlug(tx, body.slug);
+      const fields = fieldNames(integration.ai_provider_id);
+      await checkMappings(tx, workspaceId, body.secret_mappings, 'configurations', fields);
+      const now = call.clock.now();
+      const row: ProviderRow = {
+        id: uuidv7(call.clock),
+        organisation_id: call.tenant.organisationId,
+        workspace_id: workspaceId,
+        integration_id: integration.id,
+        slug,
+        name: body.name,
+        note: body.note ?? null,
+        status: 'active',
+        usage_limits: null,
+        rate_limits: null,
+        expires_at: null,
+        tags: null,
+        secret_mappings: body.secret_mappings ?? null,
+        last_reset_at: null,
+        created_at: now,
+        last_updated_at: now,
+        ...limitPatch(body, 'active', now),
+      };
+      return { row, answer: { id: row.id, slug } };
+    },
+  },
+  update: {
+    body: updateBody,
+    response: saved,
+    run: async (call, row) => {
+      const patch: Patch<'providers'> = limitPatch(call.body, row.status, call.clock.now());
+      if (call.body.name !== undefined) patch.name = call.body.name;
+      if (call.body.note !== undefined) patch.note = call.body.note;
+      await followPatch(call, 'provider', { ...row, label: row.slug }, patch, resets(call.body));
+      return { patch, answer: { id: row.id, slug: row.slug } };
+    },
+  },
+  remove: {},
+  actions: [catalogue],
+});

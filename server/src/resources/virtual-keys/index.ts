@@ -28,24 +28,13 @@ import {
   sealSettings,
 } from '../integrations/secrets.ts';
 import { limitPatch, presentLimits, resets } from '../limits.ts';
-import { NO_REFERENCES, type ReferencePorts } from '../ports.ts';
-import type { AnyAction, Call } from '../resource.ts';
+import { action, type Call } from '../resource.ts';
 import { maskOf } from '../shapes.ts';
 import { followPatch, moveUsage, type UsageOf, usageOf } from '../usage.ts';
-import {
-  type CreateBody,
-  createBody,
-  detail,
-  item,
-  type MigrateBody,
-  migrateBody,
-  type UpdateBody,
-  updateBody,
-} from './schema.ts';
+import { type CreateBody, createBody, detail, item, migrateBody, type UpdateBody, updateBody } from './schema.ts';
 import { givenSettings, settingNames, shownName, shownPath, storedName, toShown, toStored } from './settings.ts';
 
 type KeyRow = Row<'virtual_keys'>;
-type AnyCall = Call<never, never, never> | Call;
 
 const place = (row: string): AccountPlace => ({ table: 'virtual_keys', column: 'secret_model_config', row });
 
@@ -89,124 +78,28 @@ async function presentDetail(row: KeyRow, call: Call) {
   };
 }
 
-function virtualKeysResource(ports: ReferencePorts): AnyAction[] {
-  /** Checks an account's settings (stored names) with its mappings and key. Throws 400 under the caller's names. */
-  async function checkAccount(
-    call: AnyCall,
-    provider: string,
-    settings: Readonly<Record<string, unknown>>,
-    more: { mappings: KeyRow['secret_mappings'] | undefined; hasKey: boolean; stored?: StoredAccount },
-  ) {
-    const workspaceId = call.tenant.workspaceId;
-    const mapped = await checkMappings(ports, call.tx, workspaceId, more.mappings, 'model_config', settingNames);
-    const checked = checkSettings(provider, settings, {
-      checkHost: call.checkHost,
-      mapped: new Set([...mapped].map(storedName)),
-      ...(more.stored ? { stored: more.stored } : {}),
-    });
-    if (!checked.ok) {
-      throw refuseIssues(
-        '',
-        checked.issues.map((issue) => ({ ...issue, path: shownPath(issue.path) })),
-      );
-    }
-    if (checked.needsKey && !more.hasKey && !mapped.has('key')) throw refuse('key', 'is required with this provider');
-    return checked;
-  }
-
-  return defineResource<'virtual_keys', CreateBody, UpdateBody>({
-    name: 'virtual_keys',
-    tag: 'Virtual keys',
-    table: 'virtual_keys',
-    path: '/virtual-keys',
-    param: 'slug',
-    scopes: ['virtual_keys'],
-    tenant: 'workspace_optional',
-    object: 'virtual-key',
-    archives: true,
-    list: {
-      query: z.object({ return_last_used: queryBoolean.optional() }),
-      defaultPageSize: 50,
-      maxPageSize: 100,
-      item,
-      presentAll,
-    },
-    detail,
-    present: presentDetail,
-    create: {
-      body: createBody,
-      response: z.object({ slug: z.string() }),
-      run: async (call) => {
-        const { body, tx, vault, tenant } = call;
-        const workspaceId = requireWorkspace(call);
-        checkProvider('provider', body.provider);
-        const checked = await checkAccount(call, body.provider, toStored(body.provider, body), {
-          mappings: body.secret_mappings,
-          hasKey: body.key !== undefined,
-        });
-        const slug = body.slug === undefined ? await freeSlug(tx, slugify(body.name)) : await claimSlug(tx, body.slug);
-        const id = uuidv7(call.clock);
-        const now = call.clock.now();
-        const row: KeyRow = {
-          id,
-          organisation_id: tenant.organisationId,
-          workspace_id: workspaceId,
-          slug,
-          name: body.name,
-          note: body.note ?? null,
-          ai_provider_id: body.provider,
-          integration_id: null,
-          status: 'active',
-          key: body.key === undefined ? null : await sealKey(vault, tenant, place(id), body.key),
-          model_config: checked.plain,
-          secret_model_config: await sealSettings(vault, tenant, place(id), checked.secrets),
-          secret_mappings: body.secret_mappings ?? null,
-          usage_limits: null,
-          rate_limits: null,
-          expires_at: null,
-          tags: null,
-          last_reset_at: null,
-          created_at: now,
-          last_updated_at: now,
-          ...limitPatch(body, 'active', now),
-        };
-        return { row, answer: { slug } };
-      },
-    },
-    update: {
-      body: updateBody,
-      response: z.strictObject({}),
-      run: async (call, row) => {
-        const { body, vault, tenant } = call;
-        refuseMigrated(row);
-        const patch: Patch<'virtual_keys'> = limitPatch(body, row.status, call.clock.now());
-        await followPatch(call, 'virtual-key', { ...row, label: row.slug }, patch, resets(body));
-        if (body.name !== undefined) patch.name = body.name;
-        if (body.note !== undefined) patch.note = body.note;
-        if (body.key !== undefined) patch.key = await sealKey(vault, tenant, place(row.id), body.key);
-        const given = givenSettings(body);
-        if (Object.keys(given).length > 0 || body.secret_mappings !== undefined) {
-          const settings = { ...row.model_config, ...given };
-          const mappings = body.secret_mappings === undefined ? row.secret_mappings : body.secret_mappings;
-          const checked = await checkAccount(call, row.ai_provider_id, settings, {
-            mappings,
-            hasKey: row.key !== null || body.key !== undefined,
-            stored: {
-              plain: row.model_config,
-              secrets: await openSettings(vault, tenant, place(row.id), row.secret_model_config),
-              sealed: row.secret_model_config,
-              keyStays: row.key !== null && body.key === undefined,
-            },
-          });
-          patch.model_config = checked.plain;
-          patch.secret_mappings = mappings;
-        }
-        return { patch, answer: {} };
-      },
-    },
-    remove: {},
-    actions: [migrate],
+/** Checks an account's settings (stored names) with its mappings and key. Throws 400 under the caller's names. */
+async function checkAccount(
+  call: Call,
+  provider: string,
+  settings: Readonly<Record<string, unknown>>,
+  more: { mappings: KeyRow['secret_mappings'] | undefined; hasKey: boolean; stored?: StoredAccount },
+) {
+  const workspaceId = call.tenant.workspaceId;
+  const mapped = await checkMappings(call.tx, workspaceId, more.mappings, 'model_config', settingNames);
+  const checked = checkSettings(provider, settings, {
+    checkHost: call.checkHost,
+    mapped: new Set([...mapped].map(storedName)),
+    ...(more.stored ? { stored: more.stored } : {}),
   });
+  if (!checked.ok) {
+    throw refuseIssues(
+      '',
+      checked.issues.map((issue) => ({ ...issue, path: shownPath(issue.path) })),
+    );
+  }
+  if (checked.needsKey && !more.hasKey && !mapped.has('key')) throw refuse('key', 'is required with this provider');
+  return checked;
 }
 
 /** 409: changing a migrated virtual key would change nothing, its provider serves the slug. */
@@ -219,7 +112,7 @@ function refuseMigrated(row: KeyRow): void {
  * Turns a virtual key into an integration of its workspace and a provider with the same slug, so that requests
  * that name it go on working. The virtual key stays in the list and points to the integration.
  */
-const migrate: AnyAction = {
+const migrate = action({
   id: 'virtual_keys.migrate',
   method: 'POST',
   path: '/virtual-keys/migrate',
@@ -234,7 +127,7 @@ const migrate: AnyAction = {
   response: z.strictObject({}),
   writes: true,
   audit: { action: 'manage', resource: 'virtual_keys' },
-  run: async (call: Call<unknown, unknown, MigrateBody>) => {
+  run: async (call) => {
     const { tx, vault, tenant, body } = call;
     const row = await findNamed(tx, 'virtual_keys', body.virtual_key_id, { status: { not: 'archived' } });
     if (!row) throw unknownReference('virtual_key_id', 'virtual key');
@@ -246,7 +139,7 @@ const migrate: AnyAction = {
     }
     const now = call.clock.now();
     const id = uuidv7(call.clock);
-    call.audited(row.id, { before: { integration_id: null }, after: { integration_id: id } });
+    call.audit(row.id, { before: { integration_id: null }, after: { integration_id: id } });
     const there: AccountPlace = { table: 'integrations', column: 'secret_configurations', row: id };
     const key = await openKey(vault, tenant, place(row.id), row.key);
     const secrets = await openSettings(vault, tenant, place(row.id), row.secret_model_config);
@@ -303,7 +196,7 @@ const migrate: AnyAction = {
     tx.changed({ workspaceId: row.workspace_id, topic: 'providers', entityId: provider.id });
     return {};
   },
-};
+});
 
 function integrationMappings(mappings: KeyRow['secret_mappings']): KeyRow['secret_mappings'] {
   return (
@@ -317,4 +210,96 @@ function integrationMappings(mappings: KeyRow['secret_mappings']): KeyRow['secre
   );
 }
 
-export const virtualKeys: readonly AnyAction[] = virtualKeysResource(NO_REFERENCES);
+export const virtualKeys = defineResource<'virtual_keys', CreateBody, UpdateBody>({
+  name: 'virtual_keys',
+  tag: 'Virtual keys',
+  table: 'virtual_keys',
+  path: '/virtual-keys',
+  param: 'slug',
+  scopes: ['virtual_keys'],
+  tenant: 'workspace_optional',
+  object: 'virtual-key',
+  archives: true,
+  list: {
+    query: z.object({ return_last_used: queryBoolean.optional() }),
+    defaultPageSize: 50,
+    maxPageSize: 100,
+    item,
+    presentAll,
+  },
+  detail,
+  present: presentDetail,
+  create: {
+    body: createBody,
+    response: z.object({ slug: z.string() }),
+    run: async (call) => {
+      const { body, tx, vault, tenant } = call;
+      const workspaceId = requireWorkspace(call);
+      checkProvider('provider', body.provider);
+      const checked = await checkAccount(call, body.provider, toStored(body.provider, body), {
+        mappings: body.secret_mappings,
+        hasKey: body.key !== undefined,
+      });
+      const slug = body.slug === undefined ? await freeSlug(tx, slugify(body.name)) : await claimSlug(tx, body.slug);
+      const id = uuidv7(call.clock);
+      const now = call.clock.now();
+      const row: KeyRow = {
+        id,
+        organisation_id: tenant.organisationId,
+        workspace_id: workspaceId,
+        slug,
+        name: body.name,
+        note: body.note ?? null,
+        ai_provider_id: body.provider,
+        integration_id: null,
+        status: 'active',
+        key: body.key === undefined ? null : await sealKey(vault, tenant, place(id), body.key),
+        model_config: checked.plain,
+        secret_model_config: await sealSettings(vault, tenant, place(id), checked.secrets),
+        secret_mappings: body.secret_mappings ?? null,
+        usage_limits: null,
+        rate_limits: null,
+        expires_at: null,
+        tags: null,
+        last_reset_at: null,
+        created_at: now,
+        last_updated_at: now,
+        ...limitPatch(body, 'active', now),
+      };
+      return { row, answer: { slug } };
+    },
+  },
+  update: {
+    body: updateBody,
+    response: z.strictObject({}),
+    run: async (call, row) => {
+      const { body, vault, tenant } = call;
+      refuseMigrated(row);
+      const patch: Patch<'virtual_keys'> = limitPatch(body, row.status, call.clock.now());
+      await followPatch(call, 'virtual-key', { ...row, label: row.slug }, patch, resets(body));
+      if (body.name !== undefined) patch.name = body.name;
+      if (body.note !== undefined) patch.note = body.note;
+      if (body.key !== undefined) patch.key = await sealKey(vault, tenant, place(row.id), body.key);
+      const given = givenSettings(body);
+      if (Object.keys(given).length > 0 || body.secret_mappings !== undefined) {
+        const settings = { ...row.model_config, ...given };
+        const mappings = body.secret_mappings === undefined ? row.secret_mappings : body.secret_mappings;
+        const checked = await checkAccount(call, row.ai_provider_id, settings, {
+          mappings,
+          hasKey: row.key !== null || body.key !== undefined,
+          stored: {
+            plain: row.model_config,
+            secrets: await openSettings(vault, tenant, place(row.id), row.secret_model_config),
+            sealed: row.secret_model_config,
+            keyStays: row.key !== null && body.key === undefined,
+          },
+        });
+        patch.model_config = checked.plain;
+        patch.secret_mappings = mappings;
+      }
+      return { patch, answer: {} };
+    },
+  },
+  remove: {},
+  actions: [migrate],
+});

@@ -6,9 +6,10 @@ import { z } from 'zod';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { refuse } from '../common.ts';
-import { emptyAnswer } from '../define.ts';
+import { emptyAnswer, type Resource } from '../define.ts';
 import { reference, tenantFields } from '../fields.ts';
-import type { Action, AnyAction, Call } from '../resource.ts';
+import { singleton } from '../kinds/singleton.ts';
+import type { AnyAction, Call } from '../resource.ts';
 
 type Direction = Row<'guardrail_exclusions'>['direction'];
 
@@ -91,64 +92,50 @@ async function apply(call: Call<unknown, unknown, Body>, direction: Direction): 
   }
 }
 
-function actionsOf(direction: Direction): AnyAction[] {
-  const common = {
-    path: `/workspace-exclusions/${direction}-guardrails`,
+const actionsOf = (direction: Direction): AnyAction[] =>
+  singleton({
+    name: `workspace-exclusions.${direction}`,
     tag: 'Workspace exclusions',
+    path: `/workspace-exclusions/${direction}-guardrails`,
     // Exemptions are the organisation's to give: with an organisation-service key, not with a role.
     auth: 'key',
-    tenant: 'organisation',
-    params: null,
-  } as const;
-  const list: Action = {
-    ...common,
-    id: `workspace-exclusions.${direction}.list`,
-    method: 'GET',
-    summary: `List workspaces without the organisation's ${direction} guardrails`,
-    scopes: ['organisation_exclusions.list'],
+    scopes: 'organisation_exclusions',
     query: z.strictObject({ organisation_id }),
-    body: null,
-    response: answer,
-    writes: false,
-    audit: null,
-    run: async ({ tx }) => {
-      const workspaces = (await exempt(tx, direction)).map((workspace) => ({
-        workspace_id: workspace.id,
-        workspace_slug: workspace.slug,
-        excluded: true as const,
-      }));
-      return { object: 'list' as const, total: workspaces.length, workspaces };
+    resource: 'workspace_exclusions',
+    read: {
+      verb: 'list',
+      summary: `List workspaces without the organisation's ${direction} guardrails`,
+      response: answer,
+      run: async ({ tx }) => {
+        const workspaces = (await exempt(tx, direction)).map((workspace) => ({
+          workspace_id: workspace.id,
+          workspace_slug: workspace.slug,
+          excluded: true as const,
+        }));
+        return { object: 'list' as const, total: workspaces.length, workspaces };
+      },
     },
-  };
-  const update: Action<unknown, unknown, Body> = {
-    ...common,
-    id: `workspace-exclusions.${direction}.update`,
-    method: 'PUT',
-    summary: `Exempt workspaces from the organisation's ${direction} guardrails`,
-    description:
-      'Each entry gives or ends the exemption of one workspace and the others keep theirs; with override_existing the ' +
-      'entries become the whole list. All of a body is done, or nothing.',
-    scopes: ['organisation_exclusions.update'],
-    query: null,
-    body,
-    example: { body: { workspaces: [{ workspace_id: 'ws-research', excluded: true }] }, response: {} },
-    response: emptyAnswer,
-    writes: true,
-    audit: { action: 'update', resource: 'workspace_exclusions' },
-    run: async (call) => {
-      const { tx, tenant } = call;
-      const slugs = async () => (await exempt(tx, direction)).map((workspace) => workspace.slug);
-      const before = await slugs();
-      await apply(call, direction);
-      tx.changed({ workspaceId: null, topic: 'guardrail_exclusions', entityId: tenant.organisationId });
-      call.audited(tenant.organisationId, {
-        before: { [`excluded_${direction}`]: before },
-        after: { [`excluded_${direction}`]: await slugs() },
-      });
-      return {};
+    update: {
+      summary: `Exempt workspaces from the organisation's ${direction} guardrails`,
+      description:
+        'Each entry gives or ends the exemption of one workspace and the others keep theirs; with override_existing the ' +
+        'entries become the whole list. All of a body is done, or nothing.',
+      body,
+      example: { body: { workspaces: [{ workspace_id: 'ws-research', excluded: true }] }, response: {} },
+      response: emptyAnswer,
+      run: async (call) => {
+        const { tx, tenant } = call;
+        const slugs = async () => (await exempt(tx, direction)).map((workspace) => workspace.slug);
+        const before = await slugs();
+        await apply(call, direction);
+        tx.changed({ workspaceId: null, topic: 'guardrail_exclusions', entityId: tenant.organisationId });
+        call.audit(tenant.organisationId, {
+          before: { [`excluded_${direction}`]: before },
+          after: { [`excluded_${direction}`]: await slugs() },
+        });
+        return {};
+      },
     },
-  };
-  return [list, update];
-}
+  });
 
-export const workspaceExclusions: readonly AnyAction[] = [...actionsOf('input'), ...actionsOf('output')];
+export const workspaceExclusions: Resource = { actions: [...actionsOf('input'), ...actionsOf('output')] };

@@ -8,12 +8,13 @@ import type { InvitedKey, Row } from '../../../store/schema.ts';
 import { checkScopes } from '../../api-keys/rules.ts';
 import { metadata } from '../../api-keys/schema.ts';
 import { actorId } from '../../common.ts';
-import { defineResource, emptyAnswer, findRow } from '../../define.ts';
+import { defineResource, itemAction } from '../../define.ts';
 import { organisationTenantFields, queryList, tenantFields, userEmail } from '../../fields.ts';
-import type { Action, AnyAction, Call } from '../../resource.ts';
+import type { Call } from '../../resource.ts';
 import { applyMetadataSchema } from '../../settings/metadata.ts';
 import { metadataSchemaOf } from '../../settings/settings.ts';
 import { name, text } from '../../shapes.ts';
+import type { ItemAction, ResourceSpec } from '../../spec.ts';
 import { checkGives, checkGivesIn } from '../give.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
@@ -134,169 +135,127 @@ async function claimAddress(tx: TenantTx, address: string, now: number): Promise
   await tx.update('invites', { id: open.id }, { status: 'expired', last_updated_at: now });
 }
 
-const common = {
-  tag: 'Users',
-  auth: 'key_or_login',
-  tenant: 'organisation',
-  query: z.strictObject(organisationTenantFields),
-  writes: true,
-} as const;
+async function create(call: Call<unknown, unknown, CreateBody>) {
+  const { body, principal, tenant, tx, clock } = call;
+  const now = await tx.now();
+  await checkGives(call, body.role, 'role');
+  const details = body.workspace_api_key_details;
+  checkInvitedKey(principal, details);
+  await checkInvitedMetadata(tx, details);
+  const workspaces = await readWorkspaceRoles(tx, body.workspaces);
+  for (const [index, given] of workspaces.entries()) await checkGivesIn(call, given, `workspaces[${index}].role`);
+  await claimAddress(tx, body.email, now);
+  const link = newLink(call.publicUrl);
+  const row: InviteRow = {
+    id: uuidv7(clock),
+    organisation_id: tenant.organisationId,
+    email: body.email,
+    role: body.role,
+    workspaces,
+    api_key_details: details === undefined ? null : { ...details, scopes: [...new Set(details.scopes)] },
+    status: 'pending',
+    token_digest: link.digest,
+    expires_at: now + INVITE_TTL_MS,
+    accepted_at: null,
+    invited_by: actorId(principal),
+    created_at: now,
+    last_updated_at: now,
+  };
+  return { row, answer: { id: row.id, invite_link: link.url } };
+}
 
-const create: Action<unknown, unknown, CreateBody> = {
-  ...common,
-  id: 'invites.create',
+/** The time of a change. Throws 409 unless the invite is pending: the other states are final. */
+async function checkPending(tx: TenantTx, row: InviteRow): Promise<number> {
+  const now = await tx.now();
+  const status = inviteStatus(row, now);
+  if (status === 'pending') return now;
+  throw new SluiceError('conflict', `This invite is ${status}, and that is final. Invite the address anew.`);
+}
+
+const resend: ItemAction<
+  'invites',
+  never,
+  Readonly<Record<string, unknown>>,
+  unknown,
+  { readonly inviteLink: string }
+> = {
+  name: 'resend',
   method: 'POST',
-  path: '/admin/users/invites',
-  summary: 'Invite somebody',
-  description: 'Nothing is sent: hand the link over yourself. It works once, for seven days, and is shown only here.',
-  scopes: ['organisation_users.create'],
-  params: null,
-  body: createBody,
-  response: z.object({ id: z.string(), invite_link: z.string() }),
-  audit: { action: 'create', resource: 'invites' },
-  secretAnswer: true,
-  example: { body: { email: 'ada@example.com', role: 'member', workspaces: [{ id: 'ws-default', role: 'member' }] } },
-  run: async (call) => {
-    const { body, principal, tenant, tx, clock } = call;
-    const now = await tx.now();
-    await checkGives(call, body.role, 'role');
-    const details = body.workspace_api_key_details;
-    checkInvitedKey(principal, details);
-    await checkInvitedMetadata(tx, details);
-    const workspaces = await readWorkspaceRoles(tx, body.workspaces);
-    for (const [index, given] of workspaces.entries()) await checkGivesIn(call, given, `workspaces[${index}].role`);
-    await claimAddress(tx, body.email, now);
-    const link = newLink(call.publicUrl);
-    const row: InviteRow = {
-      id: uuidv7(clock),
-      organisation_id: tenant.organisationId,
-      email: body.email,
-      role: body.role,
-      workspaces,
-      api_key_details: details === undefined ? null : { ...details, scopes: [...new Set(details.scopes)] },
-      status: 'pending',
-      token_digest: link.digest,
-      expires_at: now + INVITE_TTL_MS,
-      accepted_at: null,
-      invited_by: actorId(principal),
-      created_at: now,
-      last_updated_at: now,
-    };
-    await tx.insert('invites', row);
-    announce(call, null, row);
-    return { id: row.id, invite_link: link.url };
-  },
-};
-
-const found = { table: 'invites', param: 'inviteId', archives: false } as const;
-const params = z.strictObject({ inviteId: z.string() });
-
-const cancel: Action<{ inviteId: string }> = {
-  ...common,
-  id: 'invites.delete',
-  method: 'DELETE',
-  path: '/admin/users/invites/:inviteId',
-  summary: 'Cancel an invite',
-  description: 'Its link stops working at once. The invite stays in the list as `cancelled`.',
-  scopes: ['organisation_users.delete'],
-  params,
-  body: null,
-  response: emptyAnswer,
-  audit: { action: 'delete', resource: 'invites' },
-  run: async (call) => {
-    const row = await findRow<'invites'>(found, call, 'delete');
-    checkRank(await rankOf(call), row.role, null);
-    await change(call, row, { status: 'cancelled' });
-    return {};
-  },
-};
-
-const resend: Action<{ inviteId: string }> = {
-  ...common,
-  id: 'invites.resend',
-  method: 'POST',
-  path: '/admin/users/invites/:inviteId/resend',
   summary: 'Make a new link for an invite',
   description: 'Valid for seven more days. The previous link stops working at once.',
+  verb: 'update',
   scopes: ['organisation_users.create'],
-  params,
-  body: null,
   response: z.object({ inviteLink: z.string() }),
-  audit: { action: 'update', resource: 'invites' },
   secretAnswer: true,
-  run: async (call) => {
-    const row = await findRow<'invites'>(found, call, 'update');
+  audit: 'update',
+  run: async (call, row) => {
     // The link hands role, workspaces and key out again.
     await checkGives(call, row.role, null);
     for (const given of row.workspaces) await checkGivesIn(call, given, null);
     checkInvitedKey(call.principal, row.api_key_details);
     const link = newLink(call.publicUrl);
-    await change(call, row, { token_digest: link.digest, expires_at: (await call.tx.now()) + INVITE_TTL_MS });
-    return { inviteLink: link.url };
+    const now = await checkPending(call.tx, row);
+    const patch = { token_digest: link.digest, expires_at: now + INVITE_TTL_MS, last_updated_at: now };
+    return { patch, answer: { inviteLink: link.url } };
   },
 };
 
-/** Changes a pending invite; the other states are final (409). */
-async function change(call: Call, row: InviteRow, patch: Partial<InviteRow>): Promise<void> {
-  const now = await call.tx.now();
-  const status = inviteStatus(row, now);
-  if (status !== 'pending') {
-    throw new SluiceError('conflict', `This invite is ${status}, and that is final. Invite the address anew.`);
-  }
-  const stamped = { ...patch, last_updated_at: now };
-  await call.tx.update('invites', { id: row.id }, stamped);
-  announce(call, row, { ...row, ...stamped });
-}
+const spec: ResourceSpec<'invites', CreateBody, never> = {
+  name: 'invites',
+  tag: 'Users',
+  table: 'invites',
+  path: '/admin/users/invites',
+  param: 'inviteId',
+  scopes: ['organisation_users'],
+  tenant: 'organisation',
+  object: 'invite',
+  archives: false,
+  audits: 'whole',
+  list: {
+    query: z.object({
+      role: z.enum(['admin', 'member']).optional(),
+      email: userEmail.optional().describe('The whole address.'),
+      status: queryList(statuses, 4).optional(),
+      search: text(254, 1).optional().describe('Part of the address.'),
+    }),
+    where: ({ query }) => ({
+      ...(query.role === undefined ? {} : { role: query.role as InviteRow['role'] }),
+      ...(query.email === undefined && query.search === undefined
+        ? {}
+        : {
+            email: {
+              ...(query.email === undefined ? {} : { in: [query.email as string] }),
+              ...(query.search === undefined ? {} : { contains: (query.search as string).toLowerCase() }),
+            },
+          }),
+    }),
+    anyOf: ({ query, clock }) =>
+      (query.status as Status[] | undefined)?.flatMap((status) => whereStatus(status, clock.now())),
+    defaultPageSize: 50,
+    maxPageSize: 100,
+    paging: 'camel',
+    item: inviteAnswer,
+    presentAll,
+  },
+  detail: inviteAnswer,
+  present: async (row, call) => (await presentAll([row], call))[0],
+  create: {
+    summary: 'Invite somebody',
+    description: 'Nothing is sent: hand the link over yourself. It works once, for seven days, and is shown only here.',
+    example: { body: { email: 'ada@example.com', role: 'member', workspaces: [{ id: 'ws-default', role: 'member' }] } },
+    query: z.strictObject(organisationTenantFields),
+    body: createBody,
+    response: z.object({ id: z.string(), invite_link: z.string() }),
+    secretAnswer: true,
+    run: create,
+  },
+  update: null,
+  remove: {
+    summary: 'Cancel an invite',
+    description: 'Its link stops working at once. The invite stays in the list as `cancelled`.',
+    check: async (call, row) => checkRank(await rankOf(call), row.role, null),
+    patch: async ({ tx }, row) => ({ status: 'cancelled', last_updated_at: await checkPending(tx, row) }),
+  },
+};
 
-function announce(call: Call<unknown, unknown, unknown>, before: InviteRow | null, after: InviteRow): void {
-  call.audited(after.id, { before, after });
-  call.tx.changed({ workspaceId: null, topic: 'invites', entityId: after.id });
-}
-
-export const invites: readonly AnyAction[] = [
-  ...defineResource<'invites', never, never>({
-    name: 'invites',
-    tag: 'Users',
-    table: 'invites',
-    path: '/admin/users/invites',
-    param: 'inviteId',
-    scopes: ['organisation_users'],
-    tenant: 'organisation',
-    object: 'invite',
-    archives: false,
-    list: {
-      query: z.object({
-        role: z.enum(['admin', 'member']).optional(),
-        email: userEmail.optional().describe('The whole address.'),
-        status: queryList(statuses, 4).optional(),
-        search: text(254, 1).optional().describe('Part of the address.'),
-      }),
-      where: ({ query }) => ({
-        ...(query.role === undefined ? {} : { role: query.role as InviteRow['role'] }),
-        ...(query.email === undefined && query.search === undefined
-          ? {}
-          : {
-              email: {
-                ...(query.email === undefined ? {} : { in: [query.email as string] }),
-                ...(query.search === undefined ? {} : { contains: (query.search as string).toLowerCase() }),
-              },
-            }),
-      }),
-      anyOf: ({ query, clock }) =>
-        (query.status as Status[] | undefined)?.flatMap((status) => whereStatus(status, clock.now())),
-      defaultPageSize: 50,
-      maxPageSize: 100,
-      style: 'camel',
-      item: inviteAnswer,
-      presentAll,
-    },
-    detail: inviteAnswer,
-    present: async (row, call) => (await presentAll([row], call))[0],
-    create: null,
-    update: null,
-    remove: null,
-  }),
-  create,
-  cancel,
-  resend,
-];
+export const invites = defineResource({ ...spec, actions: [itemAction(spec, resend)] });

@@ -4,8 +4,9 @@ import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { refuse } from '../../common.ts';
 import { reference, tenantFields } from '../../fields.ts';
-import type { DefaultGuardrails, GuardrailName } from '../../ports.ts';
-import type { Action, AnyAction, Call } from '../../resource.ts';
+import type { GuardrailName, organisationGuardrails } from '../../guardrails/rules.ts';
+import { singleton } from '../../kinds/singleton.ts';
+import type { AnyAction } from '../../resource.ts';
 import { part } from '../../settings/settings.ts';
 
 const MAX_GUARDRAILS = 100;
@@ -35,16 +36,10 @@ function storedDefaults(organisation: Row<'organisations'>): Stored {
   return { input_guardrails: ids('input_guardrails'), output_guardrails: ids('output_guardrails') };
 }
 
-const common = {
-  path: '/admin/organisation/defaults',
-  tag: 'Organisation',
-  auth: 'key_or_login',
-  tenant: 'organisation',
-  params: null,
-  response: answer,
-} as const;
-
-export function organisationDefaults(guardrails: DefaultGuardrails): AnyAction[] {
+/** @param guardrails says which guardrails may stand for a whole organisation */
+export function organisationDefaults(guardrails: {
+  readonly organisationGuardrails: typeof organisationGuardrails;
+}): AnyAction[] {
   /** The stored ids as they are now; a guardrail that has gone since is left out. */
   async function present(tx: TenantTx, stored: Stored) {
     const found = await guardrails.organisationGuardrails(tx, [
@@ -58,7 +53,7 @@ export function organisationDefaults(guardrails: DefaultGuardrails): AnyAction[]
         return entry === undefined ? [] : [{ id: entry.id, slug: entry.slug }];
       });
     return {
-      object: 'organisation-defaults',
+      object: 'organisation-defaults' as const,
       input_guardrails: names(stored.input_guardrails),
       output_guardrails: names(stored.output_guardrails),
     };
@@ -80,48 +75,41 @@ export function organisationDefaults(guardrails: DefaultGuardrails): AnyAction[]
     return ids;
   }
 
-  const read: Action = {
-    ...common,
-    id: 'organisation.defaults.read',
-    method: 'GET',
-    summary: 'Get the default guardrails of the organisation',
-    scopes: ['organisation_settings.read'],
+  return singleton({
+    name: 'organisation.defaults',
+    tag: 'Organisation',
+    path: '/admin/organisation/defaults',
+    scopes: 'organisation_settings',
     query: z.strictObject({ organisation_id }),
-    body: null,
-    writes: false,
-    audit: null,
-    run: async ({ tx }) => present(tx, storedDefaults(await tx.organisation())),
-  };
-
-  const update: Action<unknown, unknown, z.output<typeof body>> = {
-    ...common,
-    id: 'organisation.defaults.update',
-    method: 'PUT',
-    summary: 'Set the default guardrails of the organisation',
-    description:
-      'A list in the body replaces the stored one; a list that is left out stays. Workspaces can be exempted ' +
-      'with /workspace-exclusions.',
-    scopes: ['organisation_settings.update'],
-    query: null,
-    body,
-    writes: true,
-    audit: { action: 'update', resource: 'organisation_defaults' },
-    run: async (call: Call<unknown, unknown, z.output<typeof body>>) => {
-      const { tx } = call;
-      const organisation = await tx.organisation();
-      const before = storedDefaults(organisation);
-      const after = { ...before };
-      for (const field of DIRECTIONS) {
-        const names = call.body[field];
-        if (names !== undefined) after[field] = await resolve(tx, field, names);
-      }
-      const settings = { ...organisation.settings, defaults: after };
-      await tx.updateOrganisation({ settings, last_updated_at: call.clock.now() });
-      tx.changed({ workspaceId: null, topic: 'organisations', entityId: organisation.id });
-      const shown = await present(tx, after);
-      call.audited(organisation.id, { before: await present(tx, before), after: shown });
-      return shown;
+    resource: 'organisation_defaults',
+    read: {
+      summary: 'Get the default guardrails of the organisation',
+      response: answer,
+      run: async ({ tx }) => present(tx, storedDefaults(await tx.organisation())),
     },
-  };
-  return [read, update];
+    update: {
+      summary: 'Set the default guardrails of the organisation',
+      description:
+        'A list in the body replaces the stored one; a list that is left out stays. Workspaces can be exempted ' +
+        'with /workspace-exclusions.',
+      body,
+      response: answer,
+      run: async (call) => {
+        const { tx } = call;
+        const organisation = await tx.organisation();
+        const before = storedDefaults(organisation);
+        const after = { ...before };
+        for (const field of DIRECTIONS) {
+          const names = call.body[field];
+          if (names !== undefined) after[field] = await resolve(tx, field, names);
+        }
+        const settings = { ...organisation.settings, defaults: after };
+        await tx.updateOrganisation({ settings, last_updated_at: call.clock.now() });
+        tx.changed({ workspaceId: null, topic: 'organisations', entityId: organisation.id });
+        const shown = await present(tx, after);
+        call.audit(organisation.id, { before: await present(tx, before), after: shown });
+        return shown;
+      },
+    },
+  });
 }

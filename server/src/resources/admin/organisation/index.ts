@@ -1,13 +1,11 @@
 /** What an organisation decides for all of its workspaces. */
-import { organisationGuardrails } from '../../guardrails/rules.ts';
-import type { AnyAction } from '../../resource.ts';
+import type { Resource } from '../../define.ts';
+import { organisationDefault, organisationGuardrails } from '../../guardrails/rules.ts';
 import { organisationDefaults } from './defaults.ts';
-import { read, update } from './settings.ts';
+import { settings } from './settings.ts';
 import { makeWebhookSecret } from './webhook-secret.ts';
 
-export const organisation: readonly AnyAction[] = [
-  read,
-  update,
-  makeWebhookSecret,
-  ...organisationDefaults({ organisationGuardrails }),
-];
+export const organisation: Resource = {
+  actions: [...settings(), makeWebhookSecret, ...organisationDefaults({ organisationGuardrails })],
+  refers: [{ to: 'guardrails', find: organisationDefault }],
+};

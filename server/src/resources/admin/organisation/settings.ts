@@ -13,7 +13,8 @@ import type { Row } from '../../../store/schema.ts';
 import { refuse } from '../../common.ts';
 import { emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
-import type { Action, Call } from '../../resource.ts';
+import { singleton } from '../../kinds/singleton.ts';
+import type { AnyAction, Call } from '../../resource.ts';
 import { alertSettingsAnswer, presentAlerts, storedAlerts } from '../../settings/alerts.ts';
 import { EXPORT_FIELDS, type OrganisationSettings, organisationSettings } from '../../settings/schema.ts';
 import {
@@ -100,75 +101,61 @@ function present(organisation: Row<'organisations'>) {
   };
 }
 
-const common = {
-  path: '/admin/organisation/settings',
-  tag: 'Organisation',
-  auth: 'key_or_login',
-  tenant: 'organisation',
-  params: null,
-} as const;
-
 const { organisation_id } = tenantFields;
-
-export const read: Action = {
-  ...common,
-  id: 'organisation.settings.read',
-  method: 'GET',
-  summary: 'Get the settings of the organisation',
-  scopes: ['organisation_settings.read'],
-  query: z.strictObject({ organisation_id }),
-  body: null,
-  response: answer,
-  writes: false,
-  audit: null,
-  run: async ({ tx }) => present(await tx.organisation()),
-};
-
 const body = organisationSettings.extend({ organisation_id });
 
-export const update: Action<unknown, unknown, z.output<typeof body>> = {
-  ...common,
-  id: 'organisation.settings.update',
-  method: 'PUT',
-  summary: 'Change the settings of the organisation',
-  description:
-    'Fields that are left out keep their values, also inside a section. Null restores the default; block_inline_config and ' +
-    'the categories of workspace_overrides take true or false only. A change holds on every node within a second. Opening export_settings or data_plane_security_settings to the workspaces copies the ' +
-    'organisation’s values to them.',
-  scopes: ['organisation_settings.update'],
-  query: null,
-  body,
-  example: {
-    body: {
-      session_settings: { max_session_ttl: 28_800 },
-      user_api_key_rotation_period: 'monthly',
-      workspace_overrides: { logs: true },
-      security_settings: { membersViewLogs: false },
+async function update(call: Call<unknown, unknown, z.output<typeof body>>) {
+  const { tx, clock } = call;
+  const before = await tx.organisation();
+  const { organisation_id: _own, data_plane_security_settings: dataPlane, ...patch } = call.body;
+  const alerts = await storedAlerts(call, patch.alerts, before.settings, 'alerts');
+  // This one stands beside the sections, where it stood before there were any.
+  const { block_inline_config = before.settings.block_inline_config } = dataPlane ?? {};
+  const merged = mergeSettings(before.settings, { ...patch, ...checkUrls(call, patch), ...alerts });
+  const settings = { ...merged, block_inline_config };
+  checkUserKeySettings(patch, settings);
+  const after = { ...before, settings };
+  checkLifted(call.principal, before, after);
+  await tx.updateOrganisation({ settings, last_updated_at: clock.now() });
+  await copyDown(call, before, after);
+  tx.changed({ workspaceId: null, topic: 'organisations', entityId: before.id });
+  call.audit(before.id, { before: present(before), after: present(after) });
+  return {};
+}
+
+export const settings = (): AnyAction[] =>
+  singleton({
+    name: 'organisation.settings',
+    tag: 'Organisation',
+    path: '/admin/organisation/settings',
+    scopes: 'organisation_settings',
+    query: z.strictObject({ organisation_id }),
+    resource: 'organisation_settings',
+    read: {
+      summary: 'Get the settings of the organisation',
+      response: answer as z.ZodType,
+      run: async ({ tx }) => present(await tx.organisation()),
     },
-    response: {},
-  },
-  response: emptyAnswer,
-  writes: true,
-  audit: { action: 'update', resource: 'organisation_settings' },
-  run: async (call) => {
-    const { tx, clock } = call;
-    const before = await tx.organisation();
-    const { organisation_id: _own, data_plane_security_settings: dataPlane, ...patch } = call.body;
-    const alerts = await storedAlerts(call, patch.alerts, before.settings, 'alerts');
-    // This one stands beside the sections, where it stood before there were any.
-    const { block_inline_config = before.settings.block_inline_config } = dataPlane ?? {};
-    const merged = mergeSettings(before.settings, { ...patch, ...checkUrls(call, patch), ...alerts });
-    const settings = { ...merged, block_inline_config };
-    checkUserKeySettings(patch, settings);
-    const after = { ...before, settings };
-    checkLifted(call.principal, before, after);
-    await tx.updateOrganisation({ settings, last_updated_at: clock.now() });
-    await copyDown(call, before, after);
-    tx.changed({ workspaceId: null, topic: 'organisations', entityId: before.id });
-    call.audited(before.id, { before: present(before), after: present(after) });
-    return {};
-  },
-};
+    update: {
+      summary: 'Change the settings of the organisation',
+      description:
+        'Fields that are left out keep their values, also inside a section. Null restores the default; block_inline_config and ' +
+        'the categories of workspace_overrides take true or false only. A change holds on every node within a second. Opening export_settings or data_plane_security_settings to the workspaces copies the ' +
+        'organisation’s values to them.',
+      example: {
+        body: {
+          session_settings: { max_session_ttl: 28_800 },
+          user_api_key_rotation_period: 'monthly',
+          workspace_overrides: { logs: true },
+          security_settings: { membersViewLogs: false },
+        },
+        response: {},
+      },
+      body,
+      response: emptyAnswer,
+      run: update,
+    },
+  });
 
 /**
  * What the organisation withholds from its admins they must not give back to themselves, nor through a key that they can

@@ -1,14 +1,14 @@
 /** `POST /admin/organisation/webhook-secret`: what receivers of webhooks check signatures with. */
 import { z } from 'zod';
 import { tenantFields } from '../../fields.ts';
-import type { Action } from '../../resource.ts';
+import { action } from '../../resource.ts';
 import { nextSigningSecret } from '../../settings/webhook-secret.ts';
 import { toIsoOrNull } from '../../shapes.ts';
 
 const { organisation_id } = tenantFields;
 const query = z.strictObject({ organisation_id });
 
-export const makeWebhookSecret: Action<unknown, z.output<typeof query>> = {
+export const makeWebhookSecret = action({
   id: 'organisation.webhook_secret.create',
   method: 'POST',
   path: '/admin/organisation/webhook-secret',
@@ -35,7 +35,7 @@ export const makeWebhookSecret: Action<unknown, z.output<typeof query>> = {
     const { secret, previousUntil } = await nextSigningSecret(tx, vault, clock.now());
     tx.changed({ workspaceId: null, topic: 'organisations', entityId: tenant.organisationId });
     const shown = { object: 'webhook-secret' as const, previous_valid_until: toIsoOrNull(previousUntil) };
-    call.audited(tenant.organisationId, { before: null, after: shown });
+    call.audit(tenant.organisationId, { before: null, after: shown });
     return { ...shown, secret };
   },
-};
+});

@@ -1,4 +1,5 @@
 /** The address of a user: the one place that changes it, and the link that a user confirms a new one with. */
+
 import { timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import type { Clock } from '../../../kernel/clock.ts';
@@ -7,6 +8,7 @@ import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import type { Macs } from '../../../store/vault.ts';
 import type { Call } from '../../resource.ts';
+import { MAILS } from '../mails.ts';
 
 /** Throws 409 when another user of the organisation has this address. */
 async function checkFree(tx: TenantTx, email: string, param: string | null = null): Promise<void> {
@@ -64,11 +66,12 @@ export type Confirmation = z.output<typeof confirmation>;
  * transaction. Throws 403 for another user's address, 400 without a mail server, and 409 as `checkFree`.
  */
 export async function askForAddress(
-  call: Pick<Call, 'principal' | 'tx' | 'clock' | 'vault' | 'mails' | 'publicUrl' | 'afterCommit'>,
+  call: Pick<Call, 'principal' | 'tx' | 'clock' | 'vault' | 'service' | 'publicUrl' | 'onCommit'>,
   user: Row<'users'>,
   email: string,
 ): Promise<number> {
-  const { principal, tx, clock, vault, mails, publicUrl } = call;
+  const { principal, tx, clock, vault, publicUrl } = call;
+  const mails = call.service(MAILS);
   const command = `npm run sluice -- user-email ${user.email} ${email}`;
   const param = 'email';
   if (principal.kind !== 'user' || principal.userId !== user.id) {
@@ -95,7 +98,7 @@ export async function askForAddress(
     `${publicUrl}/console/email#${payload}.${keyId}.${digest.toString('base64url')}`,
     'The link works once, for an hour. If you did not ask for it, do nothing.\n',
   ].join('\n\n');
-  call.afterCommit(() => mails.post({ to: email, subject: 'Confirm your address for Sluice', text }));
+  call.onCommit(() => mails.post({ to: email, subject: 'Confirm your address for Sluice', text }));
   return asOf;
 }
 

@@ -5,11 +5,15 @@ import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { archiveKeys } from '../../api-keys/archive.ts';
 import { actorId } from '../../common.ts';
-import { defineResource, emptyAnswer, notFound } from '../../define.ts';
+import { defineResource, emptyAnswer, itemAction, type Resource } from '../../define.ts';
 import { userEmail } from '../../fields.ts';
-import type { AnyAction, Call } from '../../resource.ts';
+import { notFound } from '../../look-up.ts';
+import { action, type Call } from '../../resource.ts';
+import { withServices } from '../../services.ts';
+import type { ResourceSpec } from '../../spec.ts';
 import { checkGives, checkGivesIn } from '../give.ts';
 import { cancelInvites } from '../invites/cancel.ts';
+import { MAILS } from '../mails.ts';
 import { personName } from '../person-name.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
@@ -109,7 +113,7 @@ async function setWorkspaces(call: Call<unknown, unknown, unknown>, userId: stri
   }
 }
 
-const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody>({
+const spec: ResourceSpec<'users', never, UpdateBody> = {
   name: 'users',
   tag: 'Users',
   table: 'users',
@@ -130,7 +134,7 @@ const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody
     }),
     defaultPageSize: 50,
     maxPageSize: 100,
-    style: 'camel',
+    paging: 'camel',
     item: userAnswer,
     presentAll,
   },
@@ -138,6 +142,13 @@ const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody
   present: async (row, call) => (await presentAll([row], call))[0],
   create: null,
   update: {
+    own: { param: 'userId', fields: ['first_name', 'last_name', 'email'] },
+    // A mail to an address that anybody may name is counted, before the transaction.
+    ahead: async ({ body: { email }, params, principal: { userId }, service }) => {
+      if (service(MAILS) === null || email === undefined || userId === null) return null;
+      if (userId !== params.userId?.toLowerCase()) return null;
+      return withServices({ mails: MAILS }, ({ mails }) => mails.admitUser(userId, email));
+    },
     body: updateBody,
     response: emptyAnswer,
     run: async (call, row) => {
@@ -184,44 +195,26 @@ const resource: readonly AnyAction[] = defineResource<'users', never, UpdateBody
       await cancelInvites(call, row.id);
     },
   },
-});
-
-/** A mail to an address that anybody may name is counted, before the transaction. */
-const countsMails: Pick<AnyAction, 'own' | 'ahead'> = {
-  own: { param: 'userId', fields: ['first_name', 'last_name', 'email'] },
-  ahead: {
-    find: async ({ body, params, principal, mails }: Call<{ userId: string }, unknown, UpdateBody>) =>
-      body.email !== undefined && mails !== null && principal.userId === params.userId.toLowerCase()
-        ? { userId: principal.userId, email: body.email }
-        : null,
-    ask: (later, found) => {
-      const { userId, email } = found as { readonly userId: string; readonly email: string };
-      return later.mails.admitUser(userId, email);
-    },
-  },
 };
 
+const resource = defineResource({ ...spec, actions: [itemAction(spec, signInLink), itemAction(spec, handOver)] });
+
 /** The list under the paths of an organisation's members. */
-function members(): AnyAction[] {
-  return resource
-    .filter(({ id }) => id === 'users.list')
-    .map((list) => ({
+const members = resource.actions
+  .filter(({ id }) => id === 'users.list')
+  .map(({ run, ahead: _none, ...list }) =>
+    action<{ organisationId: string }, unknown, unknown, unknown>({
       ...list,
       id: 'organisation-members.list',
       path: '/organisations/:organisationId/members',
       aliases: ['/v1/organisation/:organisationId/members', '/v2/organisation/:organisationId/members'],
       summary: 'List the members of an organisation',
       params: z.strictObject({ organisationId: z.string() }),
-      run: async (call: Call<{ organisationId: string }>) => {
+      run: async (call) => {
         if (call.params.organisationId.toLowerCase() !== call.tenant.organisationId) throw notFound();
-        return list.run({ ...call, params: {} });
+        return run({ ...call, params: {} });
       },
-    }));
-}
+    }),
+  );
 
-export const users: readonly AnyAction[] = [
-  ...resource.map((action) => (action.id === 'users.update' ? { ...action, ...countsMails } : action)),
-  ...members(),
-  signInLink,
-  handOver,
-];
+export const users: Resource = { actions: [...resource.actions, ...members] };

@@ -2,62 +2,47 @@
 import { z } from 'zod';
 import { linkUrl, newLink } from '../../../auth/console-session.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
-import { emptyAnswer, findRow } from '../../define.ts';
-import { organisationTenantFields } from '../../fields.ts';
-import type { Action } from '../../resource.ts';
+import { emptyAnswer } from '../../define.ts';
 import { toIso } from '../../shapes.ts';
+import type { ItemAction } from '../../spec.ts';
 import { checkGives, checkGivesIn } from '../give.ts';
 import { rankOf } from '../rank.ts';
 
-const found = { table: 'users', param: 'userId', archives: true } as const;
+type UserAction<R> = ItemAction<'users', never, Readonly<Record<string, unknown>>, unknown, R>;
 
-const shared = {
+export const signInLink: UserAction<{ sign_in_link: string; expires_at: string }> = {
   method: 'POST',
-  tag: 'Users',
-  auth: 'key_or_login',
-  scopes: ['organisation_users.update'],
-  tenant: 'organisation',
-  params: z.strictObject({ userId: z.string() }),
-  query: z.strictObject(organisationTenantFields),
-  body: null,
-  writes: true,
-} as const;
-
-export const signInLink: Action<{ userId: string }> = {
-  ...shared,
-  id: 'users.sign-in-link',
-  path: '/admin/users/:userId/sign-in-link',
+  verb: 'update',
+  name: 'sign-in-link',
   summary: 'Make a sign-in link for a user',
   description:
     'For users of the same or a lower role. Nothing is sent: hand the link over yourself. It works once, for 15 minutes, and is shown only here. A key needs every scope that the user has.',
   response: z.object({ sign_in_link: z.string(), expires_at: z.string() }),
   audit: { action: 'create', resource: 'console-sessions' },
   secretAnswer: true,
-  run: async (call) => {
+  run: async (call, user) => {
     const { tx, publicUrl } = call;
-    const user = await findRow<'users'>(found, call, 'update');
     // The link gives all that the user may do.
     await checkGives(call, user.role, null);
     const joined = await tx.list('workspace_members', { where: { user_id: user.id, status: 'active' } });
     for (const place of joined) await checkGivesIn(call, place, null);
     const { token, row } = newLink(user, await tx.now());
     await tx.insert('console_sessions', row);
-    call.audited(user.id, { before: null, after: { user_id: user.id, expires_at: toIso(row.expires_at) } });
-    return { sign_in_link: linkUrl(publicUrl, token), expires_at: toIso(row.expires_at) };
+    call.audit(user.id, { before: null, after: { user_id: user.id, expires_at: toIso(row.expires_at) } });
+    return { answer: { sign_in_link: linkUrl(publicUrl, token), expires_at: toIso(row.expires_at) } };
   },
 };
 
-export const handOver: Action<{ userId: string }> = {
-  ...shared,
-  id: 'users.ownership',
-  path: '/admin/users/:userId/ownership',
+export const handOver: UserAction<object> = {
+  method: 'POST',
+  verb: 'update',
+  name: 'ownership',
   summary: 'Hand the organisation over to an admin',
   description: 'For an owner who is signed in. The admin becomes an owner, and the owner an admin.',
   response: emptyAnswer,
-  audit: { action: 'manage', resource: 'users' },
-  run: async (call) => {
+  audit: 'manage',
+  run: async (call, next) => {
     const { tx, clock, principal } = call;
-    const next = await findRow<'users'>(found, call, 'update');
     if (principal.kind !== 'user' || principal.userId === null || (await rankOf(call)) !== 'owner') {
       throw new SluiceError('forbidden', 'Only an owner who is signed in hands the organisation over.');
     }
@@ -74,10 +59,10 @@ export const handOver: Action<{ userId: string }> = {
       await tx.update('users', { id }, { role, last_updated_at: clock.now() });
       tx.changed({ workspaceId: null, topic: 'users', entityId: id });
     }
-    call.audited(next.id, {
+    call.audit(next.id, {
       before: { owner: principal.userId, role: next.role },
       after: { owner: next.id, role: 'owner' },
     });
-    return {};
+    return { answer: {} };
   },
 };

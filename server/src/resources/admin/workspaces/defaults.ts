@@ -2,8 +2,8 @@
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { findNamed, refuse } from '../../common.ts';
-import type { ReferencePorts } from '../../ports.ts';
-import type { FindReferences } from '../../references.ts';
+import { missingGuardrails } from '../../guardrails/rules.ts';
+import type { Reference, ReferredTo } from '../../references.ts';
 import { applyMetadataSchema, type Metadata } from '../../settings/metadata.ts';
 import { metadataSchemaOf } from '../../settings/settings.ts';
 import type { CreateBody } from './schema.ts';
@@ -17,7 +17,6 @@ type Stored = Row<'workspaces'>['defaults'];
  * @param workspace without `defaults` while it is being made: its metadata is then checked even when none was given
  */
 export async function mergeDefaults(
-  ports: ReferencePorts,
   tx: TenantTx,
   workspace: { readonly id: string; readonly defaults: Stored | undefined },
   given: CreateBody['defaults'],
@@ -37,7 +36,7 @@ export async function mergeDefaults(
   }
   for (const field of ['input_guardrails', 'output_guardrails'] as const) {
     const names = given?.[field] ?? [];
-    const missing = new Set(await ports.missingGuardrails(tx, workspace.id, names));
+    const missing = new Set(await missingGuardrails(tx, workspace.id, names));
     const wrong = names.findIndex((name) => missing.has(name));
     if (wrong >= 0) {
       throw refuse(
@@ -62,10 +61,10 @@ export function presentDefaults(defaults: Stored): Record<string, unknown> | nul
 }
 
 /** A config that a workspace gives to its user keys stands in the way of its own removal. */
-export const workspaceReferences: FindReferences = async (tx, to) => {
-  if (to.table !== 'configs' || to.workspaceId === null) return [];
+export async function userKeyConfig(tx: TenantTx, to: ReferredTo): Promise<Reference[]> {
+  if (to.workspaceId === null) return [];
   const workspace = await tx.find('workspaces', { id: to.workspaceId, status: 'active' });
   const config = workspace?.defaults?.user_api_key_config;
   if (!workspace || (config !== to.slug && config !== to.id)) return [];
   return [{ kind: 'workspace default for user API keys', id: workspace.id, name: workspace.slug }];
-};
+}

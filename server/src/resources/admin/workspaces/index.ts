@@ -1,16 +1,15 @@
 /** Workspaces: `/admin/workspaces`, and without `/admin` on `/v2`. */
-import { z } from 'zod';
+import type { z } from 'zod';
 import { categoryOf, isOpenToWorkspaces } from '../../../auth/security-settings.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../../kernel/id.ts';
 import type { TenantTx, Where } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { actorId, type Patch, unknownReference } from '../../common.ts';
-import { emptyAnswer, listOf, pageOf } from '../../define.ts';
-import { missingGuardrails } from '../../guardrails/rules.ts';
+import { defineResource, emptyAnswer } from '../../define.ts';
+import { workspaceDefaults } from '../../guardrails/rules.ts';
 import { tellSharing } from '../../integrations/sharing.ts';
-import { NO_REFERENCES, type ReferencePorts } from '../../ports.ts';
-import type { Action, AnyAction, Call } from '../../resource.ts';
+import type { Call } from '../../resource.ts';
 import { storedAlerts } from '../../settings/alerts.ts';
 import {
   checkUserKeySettings,
@@ -19,14 +18,15 @@ import {
   settingsForNewWorkspace,
 } from '../../settings/settings.ts';
 import { usageLimitsOf } from '../../shapes.ts';
+import type { LooseCall, ResourceSpec } from '../../spec.ts';
 import { followUpdate, usageOf } from '../../usage.ts';
 import { checkGivesIn } from '../give.ts';
 import { checkRank, roleIn } from '../rank.ts';
-import { mergeDefaults } from './defaults.ts';
-import { members } from './members.ts';
+import { mergeDefaults, userKeyConfig } from './defaults.ts';
+import { memberActions } from './members.ts';
 import { joinWorkspace } from './membership.ts';
 import { presentDetail, presentItem } from './present.ts';
-import { removeWorkspace } from './remove.ts';
+import { checkRemovable, emptyWorkspace, stillUsed } from './remove.ts';
 import {
   type CreateBody,
   createBody,
@@ -40,95 +40,44 @@ import {
   workspaceItem,
   writeQuery,
 } from './schema.ts';
-import { openWorkspace } from './workspace.ts';
 
 type Workspace = Row<'workspaces'>;
 type ListQuery = z.output<typeof listQuery>;
 type GetQuery = z.output<typeof getQuery>;
 
-const all = { path: '/admin/workspaces', aliases: ['/v2/workspaces'], params: null } as const;
-
-const one = {
-  path: '/admin/workspaces/:workspaceId',
-  aliases: ['/v2/workspaces/:workspaceId'],
-  params: z.strictObject({ workspaceId: z.string() }),
-  tenant: 'workspace',
-  workspace: { param: 'workspaceId' },
-} as const;
-
-const shared = { tag: 'Workspaces', auth: 'key_or_login' } as const;
-
 /** What of the organisation's workspaces the caller may see; members of the organisation those they have joined. */
-async function visible({ principal, tx }: Call<unknown, unknown, unknown>): Promise<readonly string[] | null> {
-  if (principal.workspaceId !== null) return [principal.workspaceId];
-  if (principal.kind !== 'user' || principal.role !== 'member') return null;
+async function visible({ principal, tx }: Call) {
+  if (principal.workspaceId !== null) return { where: { id: { in: [principal.workspaceId] } } };
+  if (principal.kind !== 'user' || principal.role !== 'member') return {};
   const where = { user_id: principal.userId ?? '', status: 'active' as const };
-  return (await tx.list('workspace_members', { where })).map((member) => member.workspace_id);
+  const joined = await tx.list('workspace_members', { where });
+  return { where: { id: { in: joined.map((member) => member.workspace_id) } } };
 }
 
-const list: Action<unknown, ListQuery> = {
-  ...shared,
-  ...all,
-  id: 'workspaces.list',
-  method: 'GET',
-  summary: 'List workspaces',
-  description: 'A workspace key sees its own; a signed-in member those that were joined.',
-  scopes: ['workspaces.list'],
-  tenant: 'organisation',
-  workspace: 'joined',
-  query: listQuery,
-  body: null,
-  response: listOf(workspaceItem),
-  writes: false,
-  audit: null,
-  run: async (call) => {
-    const { query, tx } = call;
-    const page = pageOf(query, 50);
-    const ids = await visible(call);
-    const wanted = query.status ?? ['active'];
-    if (ids !== null && wanted.includes('archived')) {
-      throw new SluiceError('forbidden', 'Archived workspaces are for owners, admins and organisation keys.', {
-        param: 'status',
-      });
-    }
-    const name = {
-      ...(query.name ? { contains: query.name } : {}),
-      ...(query.exact_name === undefined ? {} : { in: [query.exact_name] }),
-    };
-    const where: Where<'workspaces'> = {
-      status: { in: wanted },
-      ...(ids === null ? {} : { id: { in: ids } }),
-      ...(Object.keys(name).length === 0 ? {} : { name }),
-    };
-    const total = await tx.count('workspaces', { where });
-    const rows = await tx.list('workspaces', { where, orderBy: [['created_at', 'desc']], ...page });
-    const usage = await usageOf(tx, 'workspace', rows);
-    return { object: 'list', total, data: rows.map((row) => presentItem(row, query.name_format, usage)) };
-  },
-};
+function listWhere(call: LooseCall): Where<'workspaces'> {
+  const { principal } = call;
+  const query = call.query as ListQuery;
+  const wanted = query.status ?? ['active'];
+  const seesAll = principal.workspaceId === null && (principal.kind !== 'user' || principal.role !== 'member');
+  if (!seesAll && wanted.includes('archived')) {
+    throw new SluiceError('forbidden', 'Archived workspaces are for owners, admins and organisation keys.', {
+      param: 'status',
+    });
+  }
+  const name = {
+    ...(query.name ? { contains: query.name } : {}),
+    ...(query.exact_name === undefined ? {} : { in: [query.exact_name] }),
+  };
+  return { status: { in: wanted }, ...(Object.keys(name).length === 0 ? {} : { name }) };
+}
 
-const get: Action<unknown, GetQuery> = {
-  ...shared,
-  ...one,
-  id: 'workspaces.read',
-  method: 'GET',
-  summary: 'Get a workspace',
-  description:
-    'With its members, where the caller may list them. include_usage and usage_id are accepted; what a usage limit has counted is answered with the limit once usage limits are counted.',
-  scopes: ['workspaces.read'],
-  query: getQuery,
-  body: null,
-  response: workspaceDetail,
-  writes: false,
-  audit: null,
-  run: async (call) => presentCall(call, await openWorkspace(call, { archived: true }), call.query.name_format),
-};
+async function presentAll(rows: readonly Workspace[], call: LooseCall) {
+  const { name_format } = call.query as ListQuery;
+  const usage = await usageOf(call.tx, 'workspace', rows);
+  return rows.map((row) => presentItem(row, name_format, usage));
+}
 
-function presentCall(
-  call: Call<unknown, unknown, unknown>,
-  row: Workspace,
-  format: z.output<typeof getQuery>['name_format'],
-) {
+function presentCall(call: Call, row: Workspace, format: GetQuery['name_format']) {
   return presentDetail(call.tx, row, format, call.principal.scopes.has('workspace_users.list'));
 }
 
@@ -140,57 +89,31 @@ async function freeSlug(tx: TenantTx, slug: string): Promise<string> {
   });
 }
 
-function createAction(ports: ReferencePorts): Action<unknown, unknown, CreateBody> {
-  return {
-    ...shared,
-    ...all,
-    id: 'workspaces.create',
-    method: 'POST',
-    summary: 'Create a workspace',
-    description: 'A signed-in creator becomes its admin, and the users that are named become members.',
-    example: {
-      body: { name: '🚀 Search', description: 'Everything around search', defaults: { metadata: { team: 'search' } } },
-    },
-    scopes: ['workspaces.create'],
-    tenant: 'organisation',
-    workspace: 'joined',
-    query: writeQuery,
-    body: createBody,
-    response: workspaceDetail,
-    writes: true,
-    audit: { action: 'create', resource: 'workspaces' },
-    run: async (call) => {
-      const { body, tx, clock, principal } = call;
-      const now = clock.now();
-      const id = uuidv7(clock);
-      const row: Workspace = {
-        id,
-        organisation_id: call.tenant.organisationId,
-        slug: body.slug === undefined ? slugify(body.name, 'ws-') : await freeSlug(tx, body.slug),
-        name: body.name,
-        icon: body.icon ?? null,
-        description: body.description ?? null,
-        is_default: false,
-        status: 'active',
-        defaults: await mergeDefaults(ports, tx, { id, defaults: undefined }, body.defaults),
-        ...settingsForNewWorkspace(await tx.organisation()),
-        usage_limits: usageLimitsOf(body.usage_limits, now, 'usage_limits') ?? null,
-        rate_limits: body.rate_limits ?? null,
-        created_by: actorId(principal),
-        creation_source: principal.kind === 'user' ? 'ui' : 'api',
-        scim_source_id: null,
-        last_reset_at: null,
-        created_at: now,
-        last_updated_at: now,
-      };
-      await tx.insert('workspaces', row);
-      await join(call, row);
-      call.audited(id, { before: null, after: row }, id);
-      tx.changed({ workspaceId: id, topic: 'workspaces', entityId: id });
-      await tellSharing(tx, id);
-      return presentCall(call, row, undefined);
-    },
+async function create(call: Call<unknown, unknown, CreateBody>) {
+  const { body, tx, clock, principal } = call;
+  const now = clock.now();
+  const id = uuidv7(clock);
+  const row: Workspace = {
+    id,
+    organisation_id: call.tenant.organisationId,
+    slug: body.slug === undefined ? slugify(body.name, 'ws-') : await freeSlug(tx, body.slug),
+    name: body.name,
+    icon: body.icon ?? null,
+    description: body.description ?? null,
+    is_default: false,
+    status: 'active',
+    defaults: await mergeDefaults(tx, { id, defaults: undefined }, body.defaults),
+    ...settingsForNewWorkspace(await tx.organisation()),
+    usage_limits: usageLimitsOf(body.usage_limits, now, 'usage_limits') ?? null,
+    rate_limits: body.rate_limits ?? null,
+    created_by: actorId(principal),
+    creation_source: principal.kind === 'user' ? 'ui' : 'api',
+    scim_source_id: null,
+    last_reset_at: null,
+    created_at: now,
+    last_updated_at: now,
   };
+  return { row, answer: {} };
 }
 
 /** The first members: a signed-in creator as admin, the others as members. */
@@ -207,40 +130,15 @@ async function join(call: Call<unknown, unknown, CreateBody>, row: Workspace): P
   }
 }
 
-function updateAction(ports: ReferencePorts): Action<unknown, unknown, UpdateBody> {
-  return {
-    ...shared,
-    ...one,
-    id: 'workspaces.update',
-    method: 'PUT',
-    summary: 'Update a workspace',
-    description:
-      'Fields that are left out keep their values, and null clears one. Raising an exhausted usage limit makes it active again. Security settings are for admins of the workspace, in the categories that the organisation has opened.',
-    scopes: ['workspaces.update'],
-    query: writeQuery,
-    body: updateBody,
-    response: emptyAnswer,
-    writes: true,
-    audit: { action: 'update', resource: 'workspaces' },
-    run: async (call) => {
-      const row = await openWorkspace(call);
-      const patch = await changesOf(ports, call, row);
-      if (Object.keys(patch).length > 0) {
-        patch.last_updated_at = call.clock.now();
-        await call.tx.update('workspaces', { id: row.id }, patch);
-        call.tx.changed({ workspaceId: row.id, topic: 'workspaces', entityId: row.id });
-      }
-      call.audited(row.id, { before: row, after: { ...row, ...patch } });
-      return {};
-    },
-  };
+async function update(call: Call<unknown, unknown, UpdateBody>, row: Workspace) {
+  const patch = await changesOf(call, row);
+  if (Object.keys(patch).length > 0) return { patch, answer: {} };
+  // Nothing to announce.
+  call.audit(row.id, { before: row, after: row });
+  return { answer: {} };
 }
 
-async function changesOf(
-  ports: ReferencePorts,
-  call: Call<unknown, unknown, UpdateBody>,
-  row: Workspace,
-): Promise<Patch<'workspaces'>> {
+async function changesOf(call: Call<unknown, unknown, UpdateBody>, row: Workspace): Promise<Patch<'workspaces'>> {
   const { body, tx, clock } = call;
   const patch: Patch<'workspaces'> = {};
   if (body.security_settings !== undefined) {
@@ -251,7 +149,7 @@ async function changesOf(
   if (body.name !== undefined) patch.name = body.name;
   if (body.description !== undefined) patch.description = body.description;
   if (body.icon !== undefined) patch.icon = body.icon;
-  if (body.defaults !== undefined) patch.defaults = await mergeDefaults(ports, tx, row, body.defaults);
+  if (body.defaults !== undefined) patch.defaults = await mergeDefaults(tx, row, body.defaults);
   if (body.rate_limits !== undefined) patch.rate_limits = body.rate_limits;
   if (body.usage_limits !== undefined) {
     patch.usage_limits = usageLimitsOf(body.usage_limits, clock.now(), 'usage_limits');
@@ -289,30 +187,74 @@ async function mergeSecurity(
   return Object.fromEntries(closed);
 }
 
-const remove: Action<unknown, unknown, RemoveBody> = {
-  ...shared,
-  ...one,
-  id: 'workspaces.delete',
-  method: 'DELETE',
-  summary: 'Delete a workspace',
-  description:
-    'Archives it; its API keys stop at once. With force_delete its configs, providers, virtual keys, integrations, members and files go too. Refused for the default workspace, and while prompts or partials of it are shared.',
-  scopes: ['workspaces.delete'],
-  query: writeQuery,
-  body: removeBody,
-  response: emptyAnswer,
-  writes: true,
-  audit: { action: 'delete', resource: 'workspaces' },
-  run: async (call) => {
-    const row = await openWorkspace(call);
-    await removeWorkspace(call, row);
-    call.audited(row.id, { before: row, after: null });
-    return {};
+const spec: ResourceSpec<'workspaces', CreateBody, UpdateBody> = {
+  name: 'workspaces',
+  tag: 'Workspaces',
+  table: 'workspaces',
+  path: '/admin/workspaces',
+  aliases: ['/v2/workspaces'],
+  param: 'workspaceId',
+  scopes: ['workspaces'],
+  tenant: 'organisation',
+  isWorkspace: true,
+  object: 'workspace',
+  archives: true,
+  audits: 'whole',
+  visible,
+  list: {
+    description: 'A workspace key sees its own; a signed-in member those that were joined.',
+    query: listQuery,
+    where: listWhere,
+    defaultPageSize: 50,
+    maxPageSize: 100,
+    item: workspaceItem,
+    presentAll,
+  },
+  get: {
+    description:
+      'With its members, where the caller may list them. include_usage and usage_id are accepted; what a usage limit has counted is answered with the limit once usage limits are counted.',
+    query: getQuery,
+    archivedToo: true,
+  },
+  detail: workspaceDetail,
+  present: (row, call) => presentCall(call, row, (call.query as GetQuery).name_format),
+  create: {
+    description: 'A signed-in creator becomes its admin, and the users that are named become members.',
+    example: {
+      body: { name: '🚀 Search', description: 'Everything around search', defaults: { metadata: { team: 'search' } } },
+    },
+    query: writeQuery,
+    body: createBody,
+    response: workspaceDetail,
+    run: create,
+    after: async (call, row) => {
+      await join(call, row);
+      await tellSharing(call.tx, row.id);
+      return presentCall(call, row, undefined);
+    },
+  },
+  update: {
+    description:
+      'Fields that are left out keep their values, and null clears one. Raising an exhausted usage limit makes it active again. Security settings are for admins of the workspace, in the categories that the organisation has opened.',
+    body: updateBody,
+    response: emptyAnswer,
+    run: update,
+  },
+  remove: {
+    description:
+      'Archives it; its API keys stop at once. With force_delete its configs, providers, virtual keys, integrations, members and files go too. Refused for the default workspace, and while prompts or partials of it are shared.',
+    body: removeBody,
+    check: async (call, row) => checkRemovable(call.body as RemoveBody, row),
+    referred: stillUsed,
+    clean: (call, row) => emptyWorkspace(call, row, (call.body as RemoveBody).force_delete === true),
   },
 };
 
-function workspacesResource(ports: ReferencePorts): AnyAction[] {
-  return [list, createAction(ports), get, updateAction(ports), remove, ...members];
-}
-
-export const workspaces: readonly AnyAction[] = workspacesResource({ ...NO_REFERENCES, missingGuardrails });
+export const workspaces = defineResource({
+  ...spec,
+  actions: memberActions(spec),
+  refers: [
+    { to: 'configs', find: userKeyConfig },
+    { to: 'guardrails', find: workspaceDefaults },
+  ],
+});

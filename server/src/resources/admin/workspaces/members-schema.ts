@@ -1,6 +1,5 @@
 /** Bodies, queries and answers of workspace members. */
 import { z } from 'zod';
-import { pageFields } from '../../define.ts';
 import { tenantFields, userEmail, uuid } from '../../fields.ts';
 
 const organisation = { organisation_id: tenantFields.organisation_id };
@@ -31,13 +30,10 @@ export const roleBody = z.strictObject({ ...organisation, role });
 export type AddBody = z.output<typeof addBody>;
 export type RoleBody = z.output<typeof roleBody>;
 
-export const membersQuery = z.strictObject({
-  ...organisation,
-  ...pageFields(100),
+export const membersQuery = z.object({
   role: role.optional(),
   email: userEmail.optional(),
 });
-export const memberQuery = z.strictObject(organisation);
 
 const time = z.iso.datetime();
 

@@ -5,18 +5,15 @@ import type { Row } from '../../../store/schema.ts';
 import { archiveKeys } from '../../api-keys/archive.ts';
 import { refuse } from '../../common.ts';
 import { tellSharing } from '../../integrations/sharing.ts';
+import type { Reference } from '../../references.ts';
 import type { Call } from '../../resource.ts';
 import type { RemoveBody } from './schema.ts';
 
 /** Names of what is in the way that an answer lists. */
 const SHOWN = 5;
 
-/**
- * Archives the workspace and revokes its keys, and with `force_delete` its resources too. Throws 400 for the default
- * workspace and for another name than its own, 409 while shared prompts or partials are in it.
- */
-export async function removeWorkspace(call: Call<unknown, unknown, RemoveBody>, row: Row<'workspaces'>): Promise<void> {
-  const { body, tx, clock } = call;
+/** Throws 400 for the default workspace and for another name than its own. */
+export function checkRemovable(body: RemoveBody, row: Row<'workspaces'>): void {
   if (row.is_default) {
     throw new SluiceError(
       'validation',
@@ -30,21 +27,25 @@ export async function removeWorkspace(call: Call<unknown, unknown, RemoveBody>, 
       `is another one. The name of the workspace in the path is ${name}. Send it, or correct the path`,
     );
   }
-  const inTheWay = await call.references({ table: 'workspaces', id: row.id, slug: row.slug, workspaceId: row.id });
-  if (inTheWay.length > 0) {
-    const named = inTheWay.slice(0, SHOWN).map(({ kind, name }) => `${kind} ${name}`);
-    const more = inTheWay.length > SHOWN ? ` and ${inTheWay.length - SHOWN} more` : '';
-    throw new SluiceError(
-      'conflict',
-      `Others still use what is in this workspace: ${named.join(', ')}${more}. Stop sharing or delete them first.`,
-    );
-  }
+}
+
+/** While what is in the workspace is shared with others. */
+export function stillUsed(_first: Reference, all: readonly Reference[]): string {
+  const named = all.slice(0, SHOWN).map(({ kind, name }) => `${kind} ${name}`);
+  const more = all.length > SHOWN ? ` and ${all.length - SHOWN} more` : '';
+  return `Others still use what is in this workspace: ${named.join(', ')}${more}. Stop sharing or delete them first.`;
+}
+
+/** Revokes the keys of a workspace that is about to be archived, and with `resources` all that is in it. */
+export async function emptyWorkspace(
+  { tx, clock }: Pick<Call, 'tx' | 'clock'>,
+  row: Row<'workspaces'>,
+  resources: boolean,
+): Promise<void> {
   await archiveKeys(tx, clock, { workspace_id: row.id });
   // While its entries are there.
   await tellSharing(tx, row.id);
-  if (body.force_delete === true) await removeResources(tx, row.id, clock.now());
-  await tx.update('workspaces', { id: row.id }, { status: 'archived', last_updated_at: clock.now() });
-  tx.changed({ workspaceId: row.id, topic: 'workspaces', entityId: row.id });
+  if (resources) await removeResources(tx, row.id, clock.now());
 }
 
 /**

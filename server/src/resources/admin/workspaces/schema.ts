@@ -1,6 +1,5 @@
 /** Bodies, queries and answers of workspaces. */
 import { z } from 'zod';
-import { pageFields } from '../../define.ts';
 import { isUuid, queryBoolean, queryList, reference, tenantFields, uuid } from '../../fields.ts';
 import { workspaceSecurity, workspaceSettings } from '../../settings/schema.ts';
 import { description, name, rateLimits, slug as slugText, text, usageLimitAnswer, usageLimits } from '../../shapes.ts';
@@ -98,9 +97,7 @@ const nameFormat = z
   .optional()
   .describe('plain leaves out the emoji that the name begins with; default display.');
 
-export const listQuery = z.strictObject({
-  ...organisation,
-  ...pageFields(100),
+export const listQuery = z.object({
   name: z.string().max(255).optional().describe('Part of the name, case-sensitive.'),
   exact_name: z.string().max(255).optional(),
   status: queryList(z.enum(['active', 'archived']), 2)
@@ -109,8 +106,7 @@ export const listQuery = z.strictObject({
   name_format: nameFormat,
 });
 
-export const getQuery = z.strictObject({
-  ...organisation,
+export const getQuery = z.object({
   name_format: nameFormat,
   include_usage: queryBoolean.optional(),
   usage_id: text(255, 1).optional(),

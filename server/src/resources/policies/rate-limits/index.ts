@@ -6,7 +6,7 @@ import type { Row } from '../../../store/schema.ts';
 import { type Patch, requireWorkspace } from '../../common.ts';
 import { defineResource, emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
-import type { AnyAction, Call } from '../../resource.ts';
+import type { Call } from '../../resource.ts';
 import { name, text, toIso } from '../../shapes.ts';
 import { checkReach } from '../reach.ts';
 import {
@@ -146,55 +146,53 @@ function changed(body: UpdateBody, row: PolicyRow): Patch<'rate_policies'> {
   return patch;
 }
 
-export const rateLimits: readonly AnyAction[] = [
-  ...defineResource<'rate_policies', CreateBody, UpdateBody>({
-    name: 'policies.rate-limits',
-    tag: 'Policies',
-    table: 'rate_policies',
-    path: '/policies/rate-limits',
-    param: 'id',
-    scopes: ['policies'],
-    tenant: 'workspace_optional',
-    object: 'policy_rate_limits',
-    noun: 'rate-limits policy',
-    archives: true,
-    list: {
-      query: filters,
-      where: ({ query }) => {
-        const { search, status: state, type: kind, unit: per, target: of } = query as z.output<typeof filters>;
-        return {
-          status: state,
-          ...(kind === undefined ? {} : { type: kind }),
-          ...(per === undefined ? {} : { unit: per }),
-          ...(of === undefined ? {} : { target: of }),
-          ...(search === undefined || search === '' ? {} : { name: { contains: search } }),
-        } satisfies Where<'rate_policies'>;
-      },
-      defaultPageSize: 50,
-      maxPageSize: 100,
-      item: answer,
+export const rateLimits = defineResource<'rate_policies', CreateBody, UpdateBody>({
+  name: 'policies.rate-limits',
+  tag: 'Policies',
+  table: 'rate_policies',
+  path: '/policies/rate-limits',
+  param: 'id',
+  scopes: ['policies'],
+  tenant: 'workspace_optional',
+  object: 'policy_rate_limits',
+  noun: 'rate-limits policy',
+  archives: true,
+  list: {
+    query: filters,
+    where: ({ query }) => {
+      const { search, status: state, type: kind, unit: per, target: of } = query as z.output<typeof filters>;
+      return {
+        status: state,
+        ...(kind === undefined ? {} : { type: kind }),
+        ...(per === undefined ? {} : { unit: per }),
+        ...(of === undefined ? {} : { target: of }),
+        ...(search === undefined || search === '' ? {} : { name: { contains: search } }),
+      } satisfies Where<'rate_policies'>;
     },
-    get: {
-      query: z.object({ status: status.default('active') }),
-      where: ({ query }) => ({ status: query.status as PolicyRow['status'] }),
+    defaultPageSize: 50,
+    maxPageSize: 100,
+    item: answer,
+  },
+  get: {
+    query: z.object({ status: status.default('active') }),
+    where: ({ query }) => ({ status: query.status as PolicyRow['status'] }),
+  },
+  detail: answer,
+  present,
+  create: {
+    body: createBody,
+    response: z.object({ id: z.string(), object: z.literal('policy_rate_limits') }),
+    run: create,
+  },
+  update: {
+    body: updateBody,
+    response: emptyAnswer,
+    run: async (call, row) => {
+      const patch = changed(call.body, row);
+      if (patch.conditions !== undefined) await checkReach(call, 'rate_policies', { ...row, ...patch });
+      return { patch, answer: {} };
     },
-    detail: answer,
-    present,
-    create: {
-      body: createBody,
-      response: z.object({ id: z.string(), object: z.literal('policy_rate_limits') }),
-      run: create,
-    },
-    update: {
-      body: updateBody,
-      response: emptyAnswer,
-      run: async (call, row) => {
-        const patch = changed(call.body, row);
-        if (patch.conditions !== undefined) await checkReach(call, 'rate_policies', { ...row, ...patch });
-        return { patch, answer: {} };
-      },
-    },
-    remove: {},
-  }),
-  simulateRates(create, changed, createBody.omit({ workspace_id: true, organisation_id: true }), updateBody),
-];
+  },
+  remove: {},
+  actions: [simulateRates(create, changed, createBody.omit({ workspace_id: true, organisation_id: true }), updateBody)],
+});

@@ -4,12 +4,14 @@ import { windowOf } from '../../../limits/admission.ts';
 import { ratesEngine } from '../../../limits/simulation/rates.ts';
 import type { Row } from '../../../store/schema.ts';
 import { type Patch, requireWorkspace, unknownReference } from '../../common.ts';
-import type { Action, Call } from '../../resource.ts';
+import { type AnyAction, action, type Call } from '../../resource.ts';
+import { afterCommit } from '../../services.ts';
 import {
   checkSubject,
   historyReasons,
   placeOf,
   rangeOf,
+  SIMULATIONS,
   simulate,
   simulationAnswer,
   simulationBody,
@@ -24,8 +26,8 @@ export function simulateRates<C, U>(
   changed: (body: U, row: PolicyRow) => Patch<'rate_policies'>,
   policyBody: z.ZodType,
   changesBody: z.ZodType,
-): Action {
-  const action: Action<
+): AnyAction {
+  return action<
     unknown,
     unknown,
     {
@@ -34,8 +36,9 @@ export function simulateRates<C, U>(
       readonly changes?: U;
       readonly start_time: string;
       readonly end_time: string;
-    }
-  > = {
+    },
+    unknown
+  >({
     id: 'policies.rate-limits.simulate',
     method: 'POST',
     path: '/policies/rate-limits/simulate',
@@ -49,9 +52,9 @@ export function simulateRates<C, U>(
     params: null,
     query: null,
     body: simulationBody(policyBody, changesBody) as never,
-    response: simulationAnswer,
+    response: simulationAnswer as z.ZodType,
     writes: false,
-    asks: true,
+    readOnly: true,
     audit: null,
     run: async (call) => {
       const { tx, clock } = call;
@@ -74,7 +77,7 @@ export function simulateRates<C, U>(
       if (policy.target === 'mcp_tools') {
         reasons.push({ code: 'not_recorded', message: 'Calls of MCP tools are not recorded.' });
       }
-      return call.later(({ signal, simulations }) =>
+      return afterCommit({ simulations: SIMULATIONS }, ({ signal, simulations }) =>
         simulations.run(call.principal.organisationId, (records) =>
           simulate(call, records, signal, {
             engine: ratesEngine(policy, place, records.countersFor),
@@ -90,6 +93,5 @@ export function simulateRates<C, U>(
         ),
       );
     },
-  };
-  return action as Action;
+  });
 }

@@ -2,18 +2,10 @@
 import { z } from 'zod';
 import { isObject } from '../../../kernel/json.ts';
 import type { Row } from '../../../store/schema.ts';
-import { findRow, listOf } from '../../define.ts';
-import { queryInteger, tenantFields } from '../../fields.ts';
+import type { ChildList } from '../../kinds/child.ts';
 import { checkSeesAll } from '../../logs/sight.ts';
-import type { Action } from '../../resource.ts';
 import { shownUrl } from '../../secret-url.ts';
 import { toIso, toIsoOrNull } from '../../shapes.ts';
-
-const query = z.strictObject({
-  ...tenantFields,
-  page_size: queryInteger(1, 100).optional(),
-  current_page: queryInteger(0, 1_000_000).optional(),
-});
 
 const item = z.object({
   id: z.string().describe('Also the webhook-id.'),
@@ -56,30 +48,17 @@ function recipientOf(row: Row<'alert_deliveries'>): Pick<z.input<typeof item>, '
   };
 }
 
-export const alerts: Action<{ id: string }, z.output<typeof query>> = {
-  id: 'policies.usage-limits.alerts',
-  method: 'GET',
-  path: '/policies/usage-limits/:id/alerts',
+export const alerts: ChildList<'usage_policies', 'alert_deliveries'> = {
+  name: 'alerts',
   summary: 'List the alerts of a usage-limits policy',
   description: 'One for each recipient, newest first, for 30 days; one for an alert without recipients.',
-  tag: 'Policies',
-  auth: 'key_or_login',
-  scopes: ['policies.read'],
-  tenant: 'workspace_optional',
-  params: z.strictObject({ id: z.string() }),
-  query,
-  body: null,
-  response: listOf(item),
-  writes: false,
-  audit: null,
-  run: async (call) => {
-    const policy = await findRow({ table: 'usage_policies', param: 'id', archives: true }, call, 'read');
+  table: 'alert_deliveries',
+  where: async (policy, call) => {
     await checkSeesAll(call, policy.workspace_id);
-    const { page_size: size = 50, current_page: page = 0 } = call.query;
-    const where = { owner_kind: 'policy', owner_id: policy.id } as const;
-    const total = await call.tx.count('alert_deliveries', { where });
-    const orderBy = [['created_at', 'desc']] as const;
-    const rows = await call.tx.list('alert_deliveries', { where, orderBy, limit: size, offset: page * size });
-    return { object: 'list' as const, total, data: rows.map(present) };
+    return { owner_kind: 'policy', owner_id: policy.id };
   },
+  orderBy: [['created_at', 'desc']],
+  paging: 'page',
+  item,
+  present: (rows) => rows.map(present),
 };

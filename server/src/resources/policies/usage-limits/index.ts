@@ -8,13 +8,16 @@ import { usageTerms } from '../../../limits/policies/usage.ts';
 import type { TenantTx, Where } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { type Patch, refuse, requireWorkspace } from '../../common.ts';
-import { defineResource, emptyAnswer, findRow, listOf, notFound } from '../../define.ts';
-import { queryBoolean, queryInteger, tenantFields, utcMidnight } from '../../fields.ts';
+import { defineResource, emptyAnswer, itemAction } from '../../define.ts';
+import { queryBoolean, utcMidnight } from '../../fields.ts';
 import { foresight } from '../../foresight.ts';
+import { childList } from '../../kinds/child.ts';
 import { checkSeesAll, seesAll } from '../../logs/sight.ts';
-import type { Action, AnyAction, Call } from '../../resource.ts';
+import { notFound } from '../../look-up.ts';
+import type { Call } from '../../resource.ts';
 import { shownUrl, storedUrl } from '../../secret-url.ts';
 import { text, toIso, toIsoOrNull } from '../../shapes.ts';
+import type { ResourceSpec } from '../../spec.ts';
 import { checkReach } from '../reach.ts';
 import { checkConditions, checkGroups } from '../shapes.ts';
 import { alerts } from './alerts.ts';
@@ -48,7 +51,6 @@ const COUNTED = [
 const MAX_ADOPTED = 1000;
 
 const OBJECT = 'policy_usage_limits' as const;
-const spec = { table: 'usage_policies', param: 'id', archives: true } as const;
 
 function present(row: PolicyRow): z.input<typeof answer> {
   return {
@@ -240,49 +242,69 @@ async function resetBucket({ tx, clock }: Pick<Call, 'tx' | 'clock'>, bucket: Bu
   await book.close(tx, now);
 }
 
+const spec: ResourceSpec<'usage_policies', CreateBody, UpdateBody> = {
+  name: 'policies.usage-limits',
+  tag: 'Policies',
+  table: 'usage_policies',
+  param: 'id',
+  archives: true,
+  path: '/policies/usage-limits',
+  scopes: ['policies'],
+  tenant: 'workspace_optional',
+  object: OBJECT,
+  noun: 'usage-limits policy',
+  list: {
+    query: filters,
+    where: ({ query }) => {
+      const { search, status: state, type: kind } = query as z.output<typeof filters>;
+      return {
+        status: state,
+        ...(kind === undefined ? {} : { type: kind }),
+        ...(search === undefined || search === '' ? {} : { name: { contains: search } }),
+      } satisfies Where<'usage_policies'>;
+    },
+    defaultPageSize: 50,
+    maxPageSize: 100,
+    item: answer,
+  },
+  get: {
+    query: z.object({ status: status.default('active'), include_usage: queryBoolean.optional() }),
+    where: ({ query }) => ({ status: query.status as PolicyRow['status'] }),
+  },
+  detail: answer,
+  present: presentDetail,
+  create: { body: createBody, response: z.object({ id: z.string(), object: z.literal(OBJECT) }), run: create },
+  update: { body: updateBody, response: emptyAnswer, run: update },
+  remove: {},
+};
+
 const entityStatus = z.enum(['active', 'exhausted']);
-const entityQuery = z.strictObject({
-  ...tenantFields,
+const entityQuery = z.object({
   status: entityStatus.optional(),
   search: text(512).optional().describe('Part of the value key.'),
-  page_size: queryInteger(1, 100).optional(),
-  current_page: queryInteger(0, 1_000_000).optional(),
 });
 
-const entities: Action<{ id: string }, z.output<typeof entityQuery>> = {
-  id: 'policies.usage-limits.entities',
-  method: 'GET',
-  path: '/policies/usage-limits/:id/entities',
+const entities = childList(spec, {
+  name: 'entities',
   summary: 'List the counters of a usage-limits policy',
   description: 'One for each value that was seen: `value_key` is like `metadata._user:alice`.',
-  tag: 'Policies',
-  auth: 'key_or_login',
-  scopes: ['policies.read'],
-  tenant: 'workspace_optional',
-  params: z.strictObject({ id: z.string() }),
+  table: 'usage_buckets',
   query: entityQuery,
-  body: null,
-  response: listOf(entity),
-  writes: false,
-  audit: null,
-  run: async (call) => {
-    const policy = await findRow(spec, call, 'read');
+  where: async (policy, call) => {
     await checkSeesAll(call, policy.workspace_id);
-    const { status: state, search, page_size: size = 50, current_page: page = 0 } = call.query;
-    const where: Where<'usage_buckets'> = {
+    const { status: state, search } = call.query as z.output<typeof entityQuery>;
+    return {
       ...ofPolicy(policy),
       ...(state === undefined ? {} : { status: state }),
       ...(search === undefined || search === '' ? {} : { value_key: { contains: search } }),
     };
-    const total = await call.tx.count('usage_buckets', { where });
-    const rows = await call.tx.list('usage_buckets', {
-      where,
-      orderBy: [['created_at', 'asc']],
-      limit: size,
-      offset: page * size,
-    });
-    const now = call.clock.now();
-    const data = rows.map((row) => ({
+  },
+  orderBy: [['created_at', 'asc']],
+  paging: 'page',
+  item: entity,
+  present: (rows, { clock }) => {
+    const now = clock.now();
+    return rows.map((row) => ({
       id: row.id,
       value_key: row.value_key,
       current_usage: shownAmount(row.type, row.used),
@@ -290,74 +312,30 @@ const entities: Action<{ id: string }, z.output<typeof entityQuery>> = {
       last_reset_at: toIsoOrNull(row.last_reset_at),
       ...foresight(row, now),
     }));
-    return { object: 'list' as const, total, data };
   },
-};
+});
 
-const resetEntity: Action<{ id: string; entityId: string }> = {
-  id: 'policies.usage-limits.reset',
+const resetEntity = itemAction(spec, {
+  name: 'reset',
+  path: '/entities/:entityId/reset',
   method: 'PUT',
-  path: '/policies/usage-limits/:id/entities/:entityId/reset',
   summary: 'Reset a counter of a usage-limits policy',
   description: 'Usage begins at 0, the counter is active, and its alerts may be raised again.',
-  tag: 'Policies',
-  auth: 'key_or_login',
-  scopes: ['policies.update'],
-  tenant: 'workspace_optional',
-  params: z.strictObject({ id: z.string(), entityId: z.string() }),
-  query: z.strictObject(tenantFields),
-  body: null,
+  verb: 'update',
   response: emptyAnswer,
-  writes: true,
-  audit: { action: 'update', resource: 'policies.usage-limits' },
-  run: async (call) => {
-    const policy = await findRow(spec, call, 'update');
-    const id = entityId(call.params.entityId);
+  audit: 'update',
+  run: async (call, policy) => {
+    const id = entityId(call.params.entityId ?? '');
     const bucket = id === null ? undefined : await call.tx.find('usage_buckets', { ...ofPolicy(policy), id });
     if (bucket === undefined) throw notFound();
     const shown = (used: number) => ({ id: bucket.id, value_key: bucket.value_key, used });
-    call.audited(policy.id, { before: shown(bucket.used), after: shown(0) });
+    call.audit(policy.id, { before: shown(bucket.used), after: shown(0) });
     await resetBucket(call, bucket, call.clock.now());
-    return {};
+    return { answer: {} };
   },
-};
+});
 
-export const usageLimits: readonly AnyAction[] = [
-  ...defineResource<'usage_policies', CreateBody, UpdateBody>({
-    name: 'policies.usage-limits',
-    tag: 'Policies',
-    ...spec,
-    path: '/policies/usage-limits',
-    scopes: ['policies'],
-    tenant: 'workspace_optional',
-    object: OBJECT,
-    noun: 'usage-limits policy',
-    list: {
-      query: filters,
-      where: ({ query }) => {
-        const { search, status: state, type: kind } = query as z.output<typeof filters>;
-        return {
-          status: state,
-          ...(kind === undefined ? {} : { type: kind }),
-          ...(search === undefined || search === '' ? {} : { name: { contains: search } }),
-        } satisfies Where<'usage_policies'>;
-      },
-      defaultPageSize: 50,
-      maxPageSize: 100,
-      item: answer,
-    },
-    get: {
-      query: z.object({ status: status.default('active'), include_usage: queryBoolean.optional() }),
-      where: ({ query }) => ({ status: query.status as PolicyRow['status'] }),
-    },
-    detail: answer,
-    present: presentDetail,
-    create: { body: createBody, response: z.object({ id: z.string(), object: z.literal(OBJECT) }), run: create },
-    update: { body: updateBody, response: emptyAnswer, run: update },
-    remove: {},
-  }),
-  entities,
-  resetEntity,
-  alerts,
-  simulateUsage(create, changed),
-];
+export const usageLimits = defineResource({
+  ...spec,
+  actions: [entities, resetEntity, childList(spec, alerts), simulateUsage(create, changed)],
+});

@@ -1,10 +1,12 @@
 /** What a usage-limits policy would have blocked: `POST /policies/usage-limits/simulate`. */
+import type { z } from 'zod';
 import { nextReset, periodOf } from '../../../limits/ledger/terms.ts';
 import { usageEngine } from '../../../limits/simulation/usage.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { refuse, requireWorkspace, unknownReference } from '../../common.ts';
-import type { Action, Call } from '../../resource.ts';
+import { type AnyAction, action, type Call } from '../../resource.ts';
+import { afterCommit } from '../../services.ts';
 import { toIso } from '../../shapes.ts';
 import {
   checkSubject,
@@ -14,6 +16,7 @@ import {
   type Range,
   type Reason,
   rangeOf,
+  SIMULATIONS,
   simulate,
   simulationAnswer,
   simulationBody,
@@ -90,8 +93,8 @@ async function reasonsOf(
 export function simulateUsage(
   create: (call: Call<unknown, unknown, CreateBody>) => Promise<{ row: PolicyRow }>,
   changed: (body: UpdateBody, row: PolicyRow, now: number) => { next: PolicyRow },
-): Action {
-  const action: Action<unknown, unknown, Body> = {
+): AnyAction {
+  return action<unknown, unknown, Body, unknown>({
     id: 'policies.usage-limits.simulate',
     method: 'POST',
     path: '/policies/usage-limits/simulate',
@@ -105,9 +108,9 @@ export function simulateUsage(
     params: null,
     query: null,
     body: body as never,
-    response: simulationAnswer,
+    response: simulationAnswer as z.ZodType,
     writes: false,
-    asks: true,
+    readOnly: true,
     audit: null,
     run: async (call) => {
       const { tx, clock } = call;
@@ -139,7 +142,7 @@ export function simulateUsage(
         const message = `The window that start_time lies in began at ${toIso(began)}; ${MAX_DAYS} days are read at most.`;
         reasons.push({ code: 'window_began_earlier', message });
       }
-      return call.later(({ signal, simulations }) =>
+      return afterCommit({ simulations: SIMULATIONS }, ({ signal, simulations }) =>
         simulations.run(call.principal.organisationId, (records) =>
           simulate(call, records, signal, {
             engine: usageEngine(policy, active, resetsAt, place),
@@ -155,6 +158,5 @@ export function simulateUsage(
         ),
       );
     },
-  };
-  return action as Action;
+  });
 }
