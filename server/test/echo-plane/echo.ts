@@ -6,21 +6,54 @@ import type { Plane } from '../../src/gateway/plane.ts';
 import { type CallAnswer, runCall } from '../../src/gateway/run-call.ts';
 import type { GatewayServices } from '../../src/gateway/services.ts';
 import type { Phase, Replacement, Subject } from '../../src/guardrails/check.ts';
-import { SluiceError } from '../../src/kernel/errors.ts';
+import { type ErrorKind, SluiceError } from '../../src/kernel/errors.ts';
 import { isObject, type JsonObject } from '../../src/kernel/json.ts';
 import { parseJson } from '../../src/kernel/json-exact.ts';
-import { errorStatus, recordedAs } from '../../src/operations/dialects/errors.ts';
+
+/** How this plane says each failure. */
+const STATUS: Readonly<Record<ErrorKind, number>> = {
+  malformed_call: 400,
+  validation: 400,
+  invalid_request: 400,
+  unsupported_parameter: 400,
+  unsupported_operation: 501,
+  inline_blocked: 400,
+  too_large: 413,
+  file_too_large: 413,
+  uri_too_long: 414,
+  unauthenticated: 401,
+  forbidden: 403,
+  not_found: 404,
+  unknown_reference: 404,
+  method_not_allowed: 405,
+  conflict: 409,
+  rate_limit_exceeded: 429,
+  usage_limit_exceeded: 412,
+  guardrail_denied: 446,
+  throttled: 429,
+  internal: 500,
+  unexpected: 500,
+  unavailable: 503,
+  out_of_service: 503,
+  timeout: 408,
+  client_closed: 499,
+  provider_error: 502,
+  upstream_unreachable: 502,
+  upstream_tls: 502,
+  upstream_invalid: 502,
+  upstream_overloaded: 503,
+  upstream_cut: 502,
+  upstream_idle: 504,
+  upstream_silent: 504,
+};
 
 const ECHO: CallKind = {
   source: 'echo',
   operation: 'echo',
   scope: 'completions.write',
   errorBody(error, extra) {
-    const { message } = error;
-    return {
-      status: errorStatus(error),
-      body: JSON.stringify({ error: { message, code: recordedAs(error) }, ...extra }),
-    };
+    const { message, kind } = error;
+    return { status: STATUS[kind], body: JSON.stringify({ error: { message, code: kind }, ...extra }) };
   },
 };
 /** What an echo costs: a dollar, in micro-dollars. */
