@@ -73,6 +73,7 @@ const LONG = [
   'server/test/routing-swaps.test.ts',
   'server/test/security-settings.test.ts',
   'server/test/settings-nodes.test.ts',
+  'server/test/start-modules.test.ts',
   'server/test/stream-breaks.test.ts',
   'server/test/supervisor.test.ts',
   'server/test/training/bedrock-files.test.ts',

@@ -1,10 +1,11 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import fastify, { type FastifyInstance, type onRequestHookHandler } from 'fastify';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import { applyAliases, stripIngress } from './headers.ts';
 import type { KnownPaths } from './known-paths.ts';
+import { createServer } from './node-http.ts';
 import { checkRequest, hardenServer } from './server-options.ts';
 
 export interface AppOptions {
@@ -26,6 +27,11 @@ export interface AppOptions {
   readonly draining: () => boolean;
 }
 
+/** Routes are judged by the schemas of the catalog. The compilers of the framework would cost every start 3 MB of code. */
+function noSchemas(): never {
+  throw new Error('A route has a schema of the framework. Declare its shapes in the catalog instead.');
+}
+
 const MEDIA_TYPE = 'The content-type header is not a media type; send content-type: application/json.';
 
 function isMediaType(error: unknown): boolean {
@@ -40,6 +46,7 @@ export function createApp(options: AppOptions): FastifyInstance {
   const app = fastify({
     logger: false,
     exposeHeadRoutes: false,
+    schemaController: { compilersFactory: { buildValidator: () => noSchemas, buildSerializer: () => noSchemas } },
     routerOptions: {
       caseSensitive: true,
       ignoreTrailingSlash: false,

@@ -1,10 +1,11 @@
 /** A request and its response without a socket, for calls that Sluice makes to itself. */
-import { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
+import { IncomingMessage as Incoming, ServerResponse } from './node-http.ts';
 
 /** A request whose body was read already. Names of headers in lower case. */
 export function innerRequest(method: string, url: string, headers: Readonly<Record<string, string>>): IncomingMessage {
-  const request = new IncomingMessage(new Socket());
+  const request = new Incoming(new Socket());
   request.method = method;
   request.url = url;
   request.headers = { ...headers };
