@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { JsonObject } from '../src/kernel/json.ts';
+import { Relay } from '../src/llm/relay/relay.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { type FakeUpstream, startUpstream } from './support/upstream.ts';
 
@@ -114,6 +115,27 @@ describe('a request that is too large for the event loop', () => {
     answer = () => chat('Hi');
     const given = await server.call('/responses', body, at);
     expect(((await given.json()) as JsonObject).instructions === body.instructions).toBe(true);
+  });
+});
+
+describe('a stream of thousands of events', () => {
+  it.each([
+    ['converted', '/messages', 4],
+    ['passed', '/chat/completions', 16],
+  ])('that come at once is %s piece by piece, so that others have turns between them', async (_, path, most) => {
+    const event = `data: ${JSON.stringify(CHUNKS[0])}\n\n`;
+    answer = () => ({ type: 'text/event-stream', body: event.repeat(5_000) + stream().body });
+    const pieces: number[] = [];
+    const { onData } = Relay.prototype;
+    vi.spyOn(Relay.prototype, 'onData').mockImplementation(function (this: Relay, chunk: Buffer) {
+      pieces.push(chunk.length);
+      onData.call(this, chunk);
+    });
+    const body = { model: 'm', max_tokens: 9, stream: true, messages: [{ role: 'user', content: 'Hi' }] };
+    const given = await (await server.call(path, body, at)).text();
+    vi.restoreAllMocks();
+    expect(given.split('"Hi"').length).toBe(5_002);
+    expect(Math.max(...pieces)).toBeLessThanOrEqual(most * 1024);
   });
 });
 

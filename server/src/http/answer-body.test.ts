@@ -2,7 +2,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
-import { endParts, startParts, writePart } from './answer-body.ts';
+import { endParts, endPartsInTurns, startParts, writePart } from './answer-body.ts';
 
 let server: Server | null = null;
 afterEach(() => {
@@ -38,6 +38,51 @@ async function fetched(answer: (response: ServerResponse) => void): Promise<Buff
 
 const GET = 'GET / HTTP/1.1\r\nhost: a\r\n\r\n';
 const END = /\r\n0\r\n\r\n/;
+
+describe('a large body', () => {
+  const MB = 1024 * 1024;
+
+  it('is written in slices, each in a turn of the event loop, and arrives whole', async () => {
+    const body = [Buffer.alloc(1.5 * MB, 'a'), Buffer.from('b'), Buffer.alloc(MB, 'c')];
+    const slices: number[] = [];
+    let turns = 0;
+    const given = await fetched((response) => {
+      const write = response.write.bind(response) as (...parts: unknown[]) => boolean;
+      response.write = ((part: Buffer, ...rest: unknown[]) => {
+        slices.push(part.length);
+        return write(part, ...rest);
+      }) as typeof response.write;
+      response.writeHead(200, { 'content-length': 2.5 * MB + 1 });
+      const written = endPartsInTurns(response, body, null, (work) => {
+        turns += 1;
+        setImmediate(work);
+      });
+      expect(written).toBeInstanceOf(Promise);
+    });
+    expect(given.equals(Buffer.concat(body))).toBe(true);
+    expect(Math.max(...slices)).toBeLessThanOrEqual(128 * 1024);
+    expect(turns).toBe(slices.length);
+  });
+
+  it('is not waited for when its client has gone', async () => {
+    let written: Promise<void> | undefined;
+    const began = new Promise<void>((resolve) => {
+      server = createServer((_request, response) => {
+        written = endPartsInTurns(response, [Buffer.alloc(64 * MB)], null, setImmediate);
+        resolve();
+      });
+    });
+    await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve));
+    const address = server?.address();
+    if (typeof address !== 'object' || address === null) throw new Error('no address');
+    const socket = connect(address.port, '127.0.0.1');
+    socket.pause();
+    socket.write(GET);
+    await began;
+    socket.destroy();
+    await expect(written).resolves.toBeUndefined();
+  });
+});
 
 describe('the body of a streamed answer', () => {
   it('is framed as chunks, each in one piece, and the connection is kept', async () => {

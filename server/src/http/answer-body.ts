@@ -55,6 +55,60 @@ export function endParts(response: ServerResponse, parts: readonly Buffer[], tra
   }
 }
 
+/** Bytes that are written at once: the kernel copies several megabytes in one write, for milliseconds. */
+const SLICE_BYTES = 128 * 1024;
+
+/**
+ * Like `endParts`, for bodies of any length: what is large is written in slices, each in a turn that `turn` gives, and no faster
+ * than the client reads. Resolves when all is written, or the client has gone; undefined where it was written at once.
+ */
+export function endPartsInTurns(
+  response: ServerResponse,
+  parts: readonly Buffer[],
+  trailer: string | null,
+  turn: (work: () => void) => void,
+): Promise<void> | undefined {
+  let bytes = 0;
+  for (const part of parts) bytes += part.length;
+  if (bytes <= SLICE_BYTES) {
+    endParts(response, parts, trailer);
+    return undefined;
+  }
+  return new Promise((resolve) => {
+    let part = 0;
+    let at = 0;
+    const next = (): void => {
+      response.off('drain', later);
+      if (response.destroyed) {
+        gone();
+        return;
+      }
+      const now = parts[part];
+      if (now === undefined) {
+        response.off('close', gone);
+        endParts(response, [], trailer);
+        resolve();
+        return;
+      }
+      const slice = now.subarray(at, at + SLICE_BYTES);
+      at += slice.length;
+      if (at === now.length) {
+        part += 1;
+        at = 0;
+      }
+      if (writePart(response, slice)) later();
+      else response.once('drain', later);
+    };
+    const later = (): void => turn(next);
+    const gone = (): void => {
+      response.off('close', gone);
+      resolve();
+    };
+    response.once('close', gone);
+    next();
+  });
+}
+
 function framed(part: Buffer, end: string): Buffer {
   if (part.length === 0) return Buffer.from(end, 'latin1');
   const head = `${part.length.toString(16)}\r\n`;

@@ -16,7 +16,10 @@ interface Read {
 }
 
 /** What a parser makes of pieces; `full` after each piece of body when the reader is slow. */
-function parse(pieces: readonly Buffer[], options: { headOnly?: boolean; slow?: boolean; close?: boolean } = {}): Read {
+function parse(
+  pieces: readonly Buffer[],
+  options: { headOnly?: boolean; slow?: boolean; close?: boolean; pieceBytes?: number; sizes?: number[] } = {},
+): Read {
   const out: Read = { status: 0, headers: [], body: '', interim: 0, ended: false, reusable: false, fault: null };
   let full = false;
   const sink: AnswerSink = {
@@ -26,6 +29,7 @@ function parse(pieces: readonly Buffer[], options: { headOnly?: boolean; slow?: 
       out.headers = headers;
     },
     onData: (chunk) => {
+      options.sizes?.push(chunk.length);
       out.body += chunk.toString('latin1');
       full = options.slow === true;
     },
@@ -35,6 +39,7 @@ function parse(pieces: readonly Buffer[], options: { headOnly?: boolean; slow?: 
     get full() {
       return full;
     },
+    pieceBytes: options.pieceBytes ?? Number.POSITIVE_INFINITY,
   };
   const parser = new AnswerParser(sink);
   parser.begin(options.headOnly === true);
@@ -65,6 +70,22 @@ const bytewise = (text: string, options = {}) =>
 const CHUNKED =
   'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n' +
   '5;name="a b"\r\nhello\r\n00b\r\n, world: \r\n\r\n1\r\n!\r\n0\r\ntrailer: 1\r\nother: 2\r\n\r\n';
+
+describe('a reader that takes so many bytes at once', () => {
+  it('gets no larger pieces, and all of the answer', () => {
+    const sizes: number[] = [];
+    const text = 'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n';
+    for (const [head, body] of [
+      [text, 'a'.repeat(100)],
+      ['HTTP/1.1 200 OK\r\n\r\n', 'b'.repeat(100)],
+    ] as const) {
+      const read = whole(head + body, { pieceBytes: 16, close: true, slow: true, sizes });
+      expect(read).toMatchObject({ body, fault: null });
+    }
+    expect(Math.max(...sizes)).toBe(16);
+    expect(whole(CHUNKED, { pieceBytes: 2 })).toEqual(whole(CHUNKED));
+  });
+});
 
 describe('an answer', () => {
   it('reads the same whole, byte by byte, cut anywhere, and by a reader that is full after each piece', () => {

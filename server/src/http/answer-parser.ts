@@ -20,6 +20,8 @@ export interface AnswerSink {
   onEnd(): void;
   /** True while the reader wants no more pieces: what is left of a push waits for `more`. */
   readonly full: boolean;
+  /** Bytes of a piece at most. */
+  readonly pieceBytes: number;
 }
 
 /** The head of an answer and all its trailers, each. */
@@ -127,7 +129,8 @@ export class AnswerParser {
             this.#rest = at === 0 ? chunk : chunk.subarray(at);
             return;
           }
-          const end = this.#state === UNTIL_CLOSE ? length : Math.min(length, at + this.#left);
+          const most = Math.min(length, at + sink.pieceBytes);
+          const end = this.#state === UNTIL_CLOSE ? most : Math.min(most, at + this.#left);
           const piece = at === 0 && end === length ? chunk : chunk.subarray(at, end);
           this.#left -= end - at;
           at = end;

@@ -46,6 +46,8 @@ export interface PooledCall {
   readonly done: boolean;
   /** Its reader wants nothing yet: the connection it is sent on begins paused. */
   readonly paused: boolean;
+  /** Bytes that its reader takes at once, at most. */
+  readonly pieceBytes: number;
   /** The request is being written. */
   onSent(connection: Connection): void;
   onInterim(): void;
@@ -253,6 +255,10 @@ export class Connection implements AnswerSink {
 
   get full(): boolean {
     return this.#paused;
+  }
+
+  get pieceBytes(): number {
+    return this.#call?.pieceBytes ?? Number.POSITIVE_INFINITY;
   }
 
   send(call: PooledCall): void {

@@ -111,6 +111,7 @@ class Call implements PooledCall, WireControl {
   readonly body: readonly Buffer[] | null;
   readonly bodyBytes: number;
   readonly headOnly: boolean;
+  pieceBytes = Number.POSITIVE_INFINITY;
   #connection: Connection | null = null;
   #decoder: Decoder | null = null;
   #returned = false;
@@ -167,6 +168,10 @@ class Call implements PooledCall, WireControl {
     if (this.#hasHead) this.#deadline.reset(this.#idleMs);
     if (this.#decoder) this.#decoder.resume();
     else this.#connection?.resume();
+  }
+
+  cut(bytes: number): void {
+    this.pieceBytes = bytes;
   }
 
   abort(): void {

@@ -89,6 +89,23 @@ describe('Turns', () => {
     expect(ran).toBe(1);
   });
 
+  it('counts what a turn does once, also where the work tells of it', async () => {
+    const clock = new TestClock();
+    const turns = new Turns(clock);
+    let ran = 0;
+    turns.saw('other');
+    turns.saw('heavy');
+    turns.take('heavy', () => {
+      clock.jump(10);
+      turns.spent('heavy', 10);
+    });
+    turns.take('heavy', () => ran++);
+    await loopTurns(5);
+    await clock.advance(30);
+    await loopTurns(5);
+    expect(ran).toBe(1);
+  });
+
   it('lets nobody rest where there is only one organisation', async () => {
     const clock = new TestClock();
     const turns = new Turns(clock);

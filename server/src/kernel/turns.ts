@@ -27,6 +27,7 @@ export class Turns {
   #next: (() => void) | null = null;
   #current: Holder | null = null;
   #began = 0;
+  #running = false;
   #wake: (() => void) | null = null;
   #last = '';
   #changed = Number.NEGATIVE_INFINITY;
@@ -54,9 +55,9 @@ export class Turns {
     return new Promise((resolve) => this.take(holder, resolve));
   }
 
-  /** The holder has held the loop for so many milliseconds, outside of a turn that was given. */
+  /** The holder has held the loop for so many milliseconds. Within a turn of its own that is counted already. */
   spent(holder: string, ms: number): void {
-    if (ms > SHORT_MS) this.#charge(this.#of(holder), ms);
+    if (ms > SHORT_MS && !(this.#running && this.#current?.name === holder)) this.#charge(this.#of(holder), ms);
   }
 
   #of(holder: string): Holder {
@@ -111,11 +112,13 @@ export class Turns {
 
   readonly #run = (): void => {
     this.#began = this.#clock.monotonic();
+    this.#running = true;
     this.#next?.();
     this.#next = null;
   };
 
   readonly #measure = (): void => {
+    this.#running = false;
     const ms = this.#clock.monotonic() - this.#began;
     const own = this.#current;
     if (own !== null) {

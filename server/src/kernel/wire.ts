@@ -24,6 +24,8 @@ export interface WireControl {
   /** Stops reading from the upstream until `resume`: this is what bounds memory. */
   pause(): void;
   resume(): void;
+  /** Delivers no more than so many bytes at once, between which it may be paused. Absent where pieces are small anyway. */
+  cut?(bytes: number): void;
   /** Ends the call; `onError` is not called afterwards. */
   abort(): void;
 }

@@ -6,8 +6,11 @@ import { COST } from '../gateway-headers.ts';
 import type { Target } from '../target.ts';
 import { answerHead } from './answered.ts';
 
-/** A chunk of a stream, or of a large answer, after which another connection has its turn: up to 10,000 events. */
+/** Bytes of a stream, or of a large answer, after which another connection has its turn, and milliseconds of work on them. */
 const TURN_BYTES = 32 * 1024;
+const TURN_MS = 0.4;
+/** Bytes of events that are worked on at once: converting 4 KB of short ones takes a millisecond. */
+const EVENT_BYTES = { passed: 16 * 1024, converted: 4 * 1024 };
 /** An answer is large, so that the time it takes is counted. */
 export const LARGE_BYTES = 256 * 1024;
 
@@ -20,6 +23,11 @@ export class ClientSide {
   /** Whoever wants the upstream to wait: a slow client, guardrails, or all others whose turn it is. */
   readonly #waits = new Set<'client' | 'guard' | 'turn'>();
   #over = false;
+  /** Smaller ones are the end of what has arrived. */
+  #pieceBytes = TURN_BYTES;
+  /** Since the last turn. */
+  #bytes = 0;
+  #ms = 0;
 
   constructor(x: Exchange, target: Target) {
     this.#x = x;
@@ -31,6 +39,12 @@ export class ClientSide {
     this.#status = status;
     this.#headers = headers;
     this.#control = control;
+  }
+
+  /** The answer is a stream of events, which is taken in pieces: as much as arrives at once may be thousands. */
+  cut(how: keyof typeof EVENT_BYTES): void {
+    this.#pieceBytes = EVENT_BYTES[how];
+    this.#control?.cut?.(this.#pieceBytes);
   }
 
   /** The attempt has ended: the upstream is not stopped or started any more. */
@@ -73,7 +87,7 @@ export class ClientSide {
 
   /**
    * A socket that has much to read is read thirty times in one turn of the event loop: others have theirs in between. Work on a
-   * large answer since `began` (monotonic ms, 0: it is not large) is counted.
+   * stream or a large answer since `began` (monotonic ms, 0: it is neither) is counted.
    */
   giveWay(bytes: number, began: number): void {
     const {
@@ -81,8 +95,14 @@ export class ClientSide {
       request: { organisationId },
     } = this.#x;
     const { turns } = services.bodies;
-    if (began > 0) turns.spent(organisationId, services.clock.monotonic() - began);
-    if (bytes < TURN_BYTES) return;
+    const ms = began > 0 ? services.clock.monotonic() - began : 0;
+    turns.spent(organisationId, ms);
+    const more = bytes >= this.#pieceBytes;
+    this.#bytes = more ? this.#bytes + bytes : bytes;
+    this.#ms = more ? this.#ms + ms : ms;
+    if (this.#bytes < TURN_BYTES && this.#ms < TURN_MS) return;
+    this.#bytes = 0;
+    this.#ms = 0;
     this.wait('turn', true);
     turns.take(organisationId, () => this.wait('turn', false));
   }

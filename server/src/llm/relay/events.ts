@@ -94,7 +94,7 @@ export class EventReader {
   /** What a conversion has left to say at the end of the upstream's stream. */
   flush(): Buffer[] {
     const out: Buffer[] = [];
-    const transform = this.#converts ? this.#transform : null;
+    const transform = this.converts ? this.#transform : null;
     if (transform === null) return out;
     const last = this.#splitter.last();
     if (last !== null) this.#convert(transform, last, out);
@@ -104,7 +104,7 @@ export class EventReader {
 
   /** What came after the last whole event, where events are passed as they come. */
   rest(): Buffer | null {
-    const rest = this.#converts ? null : this.#splitter.rest();
+    const rest = this.converts ? null : this.#splitter.rest();
     return rest === null || rest.length === 0 ? null : rest;
   }
 
@@ -119,7 +119,8 @@ export class EventReader {
     return events.length;
   }
 
-  get #converts(): boolean {
+  /** Events are made anew. */
+  get converts(): boolean {
     return this.#transform !== null && this.#touches === null;
   }
 

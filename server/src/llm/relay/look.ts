@@ -90,6 +90,12 @@ export function joined(parts: readonly Buffer[]): Buffer {
   return Buffer.from(first.buffer, first.byteOffset, end - first.byteOffset);
 }
 
+export function bytesIn(parts: readonly Buffer[]): number {
+  let bytes = 0;
+  for (const part of parts) bytes += part.length;
+  return bytes;
+}
+
 const touches = new WeakMap<readonly string[], readonly Buffer[]>();
 
 /** Texts without which the provider's own transform changes nothing; null when it must always run. */

@@ -13,6 +13,7 @@ import { creationFacts } from '../ownership/creation.ts';
 import { failureIn } from './content.ts';
 import { findUsage } from './facts.ts';
 import { answerTouches, headerOf, nameOf } from './look.ts';
+import { tellsError } from './tells-error.ts';
 import { type Flaws, flawsOf, readObject } from './whole.ts';
 
 export interface AnswerOrder {
@@ -40,6 +41,8 @@ export interface ReadAnswer {
   readonly created: JsonObject | null;
   /** What the caller gets; null: the answer as it came. */
   readonly bytes: Buffer | null;
+  /** What the caller gets tells of an error (`tells-error.ts`). */
+  readonly tells: boolean;
 }
 
 const SOUND: Flaws = { missing: null, failure: null, filtered: false };
@@ -52,6 +55,7 @@ const NOTHING: Omit<ReadAnswer, 'error'> = {
   failure: null,
   created: null,
   bytes: null,
+  tells: false,
 };
 
 /** Throws SluiceError('upstream_invalid'), and what transforms throw. */
@@ -76,6 +80,7 @@ export function readAnswer(order: AnswerOrder, bound: Bound, context: CallContex
       return { ...NOTHING, error: asProviderError(error), late: true, model, usage };
     }
   }
+  const bytes = touched ? Buffer.from(JSON.stringify(out)) : null;
   return {
     error: null,
     late: false,
@@ -85,6 +90,7 @@ export function readAnswer(order: AnswerOrder, bound: Bound, context: CallContex
     flaws: flawsOf(operation, out),
     failure: failureIn(operation, out),
     created: order.creates ? creationFacts(answer) : null,
-    bytes: touched ? Buffer.from(JSON.stringify(out)) : null,
+    bytes,
+    tells: tellsError(bytes ?? raw),
   };
 }

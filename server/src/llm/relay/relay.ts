@@ -22,7 +22,7 @@ import { passesGeneration, readAnswerFacts } from './facts.ts';
 import { Held } from './held.ts';
 import { Joint } from './join.ts';
 import { JsonAnswer, type JsonAnswerParts } from './json-answer.ts';
-import { framingOf, isJson, joined, nameOf, shownLength, tokensOf } from './look.ts';
+import { bytesIn, framingOf, isJson, joined, nameOf, shownLength, tokensOf } from './look.ts';
 import { Meter } from './meter.ts';
 import type { ReadAnswer } from './read-answer.ts';
 import { followShown, goesOnFrom } from './rescue.ts';
@@ -152,6 +152,7 @@ export class Relay implements WireHandler {
         stripUsage: this.#stripUsage,
         framing,
       });
+      this.#client.cut(this.#events.converts ? 'converted' : 'passed');
       followShown(this.#x, this.#target);
       this.#watch = new StreamWatch({
         x: this.#x,
@@ -192,11 +193,11 @@ export class Relay implements WireHandler {
         this.#firstData = null;
       }
     }
-    const began = this.#answerBytes > LARGE_BYTES ? x.services.clock.monotonic() : 0;
+    const began = this.#mode === 'events' || this.#answerBytes > LARGE_BYTES ? x.services.clock.monotonic() : 0;
     if (this.#mode === 'bytes') this.#bytes(chunk);
     else if (this.#mode === 'events') this.#read(chunk);
     else this.#collect(chunk, this.#mode === 'json' ? CONVERT_BYTES : ERROR_BYTES);
-    if (began > 0 || this.#mode === 'events') this.#client.giveWay(chunk.length, began);
+    if (began > 0) this.#client.giveWay(chunk.length, began);
   }
 
   onEnd(): void {
@@ -457,14 +458,9 @@ export class Relay implements WireHandler {
     if (read.created !== null) x.attempt.creation?.take(read.created);
     this.#noteFailure(read.failure);
     this.#takeUsage();
-    const parts = new Held(this.#target, JSON_TYPE).whole(read.bytes === null ? raw : [read.bytes]);
+    const parts = new Held(this.#target, JSON_TYPE).whole(read.bytes === null ? raw : [read.bytes], read.tells);
     if (this.#kept) this.#endJudged(joined(parts), 'application/json');
-    else
-      this.#endWhole(
-        parts,
-        parts.reduce((sum, part) => sum + part.length, 0),
-        'application/json',
-      );
+    else this.#endWhole(parts, bytesIn(parts), 'application/json');
   }
 
   #endError(): void {

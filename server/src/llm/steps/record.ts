@@ -22,17 +22,24 @@ export function record(
   if (accessLog !== null && (accessLog.all || x.outcome.result !== 'ok')) accessLog.write(entryOf(draft));
   return new Promise((resolve) => {
     x.services.recorder.record(draft, () => {
-      end(x, ending);
-      resolve();
+      const written = end(x, ending);
+      if (written === undefined) resolve();
+      else void written.then(resolve);
     });
   });
 }
 
-/** The cost is known by now: a whole answer tells it in its head, a stream in its trailer. */
-function end(x: Pick<Exchange, 'outcome' | 'request' | 'response' | 'services'>, ending: Ending): void {
+/**
+ * The cost is known by now: a whole answer tells it in its head, a stream in its trailer. A promise where the answer is so large
+ * that it is written in turns.
+ */
+function end(
+  x: Pick<Exchange, 'outcome' | 'request' | 'response' | 'services'>,
+  ending: Ending,
+): Promise<void> | undefined {
   const { services, request, response, outcome } = x;
   const cost = ending.kind === 'destroy' ? null : costText(x.outcome);
   if (cost !== null && ending.kind === 'whole') ending.headers.push(COST, cost);
   const trailer = cost !== null && ending.kind === 'tail' ? `${COST}: ${cost}` : null;
-  finish(request.incoming, response, ending, outcome, services, request.organisationId, trailer);
+  return finish(request.incoming, response, ending, outcome, services, request.organisationId, trailer);
 }
