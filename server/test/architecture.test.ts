@@ -512,10 +512,8 @@ describe('what files give to others', () => {
   const FOR_TESTS: readonly string[] = [
     'admin/console.ts CONSOLE_ROUTES',
     'admin/docs.ts DOCS_ROUTES',
-    'gateway/guarded-fetch.ts createGuardedFetch',
     'gateway/run-call.ts runCall',
-    'guardrails/tool-calls.ts toolCallRefusal',
-    'guardrails/tool-calls.ts toolGuardrails',
+    'gateway/tool-call.ts callTool',
     'http/body-slabs.ts idleSlabBytes',
     'kernel/clock.ts TestClock',
     'operations/tokens.ts countTokensSync',

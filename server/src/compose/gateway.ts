@@ -1,4 +1,5 @@
 import { checkHttpClient } from '../gateway/check-http-client.ts';
+import { createGuardedFetch } from '../gateway/guarded-fetch.ts';
 import { InFlight } from '../gateway/in-flight.ts';
 import type { GatewayServices } from '../gateway/services.ts';
 import { BodyBudget, bodyMemory, FREE_BYTES } from '../http/body-budget.ts';
@@ -58,6 +59,7 @@ export function gatewayServices(common: Common, parts: GatewayParts): GatewaySer
     underWay: new Shares('requests under way', most),
     bodies,
     maxBodyBytes: config.maxBodyBytes,
+    guardedFetch: (organisationId, options) => createGuardedFetch({ fetcher, guard, clock }, organisationId, options),
     outside: (organisationId) => checkHttpClient({ fetcher, guard, clock, organisationId }),
     unpriced: config.unpriced,
     unrecorded: config.unrecorded,

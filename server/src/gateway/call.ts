@@ -3,6 +3,7 @@ import { giveBack } from '../http/body-slabs.ts';
 import { readBody } from '../http/read-body.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
+import type { AttemptRecord } from '../telemetry/record.ts';
 import {
   admitCall,
   type CallEstimate,
@@ -42,6 +43,8 @@ export class Call extends RequestContext implements InFlightRequest {
   /** What it has used, which the plane says once it begins what costs; null until then: no limit counts the call. */
   use: CallUse | null = null;
   guardrails: GuardrailState | null = null;
+  /** Calls to others that were made for it. */
+  readonly attempts: AttemptRecord[] = [];
   credentialHeader = 'x-gateway-api-key';
   callerToken: string | null = null;
   place = 0;

@@ -13,7 +13,7 @@ export interface Judging {
 }
 
 /** What runs of this request's guardrails are given. */
-function runOptions(state: GuardrailState, { clock, signal }: Judging): Omit<RunOptions, 'view'> {
+export function runOptions(state: GuardrailState, { clock, signal }: Judging): Omit<RunOptions, 'view'> {
   const { outside } = state;
   return {
     outside: (check) => outside(AbortSignal.any([check, signal])),

@@ -206,6 +206,7 @@ function record(call: Call, response: ServerResponse): Promise<void> {
     path: pathOnly(incoming.url ?? ''),
     guards: guardrails === null ? undefined : guardsOf(guardrails),
     guardrails: guardrails?.facts(),
+    attempts: call.attempts,
     source: kind.source,
     detail: call.detail,
   });

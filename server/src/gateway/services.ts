@@ -13,6 +13,7 @@ import type { UnpricedRule } from '../store/schema.ts';
 import type { AccessLog } from '../telemetry/access-log.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 import type { AccountServices } from './account-access.ts';
+import type { GuardedFetch, GuardedFetchOptions } from './guarded-fetch.ts';
 import type { InFlight } from './in-flight.ts';
 
 /** What every plane is given. Made once in `compose/gateway.ts`. */
@@ -30,6 +31,8 @@ export interface GatewayServices extends AccountServices {
   readonly bodies: BodyBudget;
   /** Largest body, bytes. */
   readonly maxBodyBytes: number;
+  /** The fetch of an organisation, for libraries that take one. */
+  readonly guardedFetch: (organisationId: string, options: GuardedFetchOptions) => GuardedFetch;
   /** How guardrails of an organisation call others. */
   readonly outside: (organisationId: string) => OutsideFactory;
   /** What limits on cost do with what has no known price, where a limit has no rule of its own. */

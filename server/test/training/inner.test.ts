@@ -90,6 +90,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       authenticator: createAuthenticator({ tables, clock, log: silentLog }),
       runtime: fixedRuntime(() => snapshot),
       inFlight: new InFlight(),
+      guardedFetch: null as never,
       guard: null as never,
       paths: null as never,
       upstream: null as never,
