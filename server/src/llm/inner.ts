@@ -3,16 +3,14 @@
  * batch, with the rights the key has now. Limits, guardrails, saved-only rules and accounting are those of any request,
  * and each leaves its record.
  */
-
-import { type KeyRights, rightsOfKey } from '../auth/key-principal.ts';
-import { type Collected, InnerResponse, innerRequest } from '../http/inner-exchange.ts';
+import type { ServerResponse } from 'node:http';
+import { rightsOfKey } from '../auth/key-principal.ts';
+import type { Principal } from '../auth/principal.ts';
+import { type InternalRequest, internalAnswer, internalRequest } from '../gateway/internal-request.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { parseExact } from '../kernel/json-exact.ts';
-import { retryHintMs } from '../kernel/retry-hint.ts';
-import { errorStatus, failureBody, recordedAs } from '../operations/dialects/errors.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
-import type { InnerAnswer, RunInner } from '../runtime/inner-call.ts';
+import type { RunInner } from '../runtime/inner-call.ts';
 import type { Tables } from '../store/ports.ts';
 import type { Services, Uses } from './exchange.ts';
 import { Exchange } from './exchange.ts';
@@ -29,26 +27,38 @@ export interface InnerParts {
   readonly run: (x: Exchange) => Promise<void>;
 }
 
+interface Read extends Pick<InternalRequest, 'incoming' | 'body'> {
+  readonly response: ServerResponse;
+}
+
+/** A request whose body was read and whose caller is known: one of ours, or of the console's own page. */
+export function innerExchange(
+  services: Services,
+  operation: Operation,
+  { incoming, response, body }: Read,
+  principal: Principal,
+): Exchange {
+  const x = new Exchange(services, operation, incoming, response, {});
+  x.request.principal = principal;
+  x.attempt.body = body;
+  x.outcome.bytesIn = body.length;
+  return x;
+}
+
+/** Nobody waits for its answer any more. */
+export function leaveInner(x: Exchange, why: string): void {
+  x.clientGone = true;
+  x.cancel?.(new SluiceError('client_closed', why));
+}
+
 export function createInner({ services, tables, clock, run }: InnerParts): RunInner {
   return async (given) => {
     const operation = operationOf(given.endpoint);
     const rights = await rightsOfKey(tables, clock, given);
-    const body = Buffer.from(JSON.stringify(given.body));
-    const request = innerRequest('POST', given.endpoint, {
-      ...given.headers,
-      'content-type': 'application/json',
-      'content-length': String(body.length),
-    });
-    const response = new InnerResponse(request, MAX_ANSWER_BYTES);
-    const x = new Exchange(services, operation, request, response, {});
-    x.request.principal = rights.principal;
-    x.request.refusal = rights.refusal ?? tooLarge(body.length, services.maxBodyBytes);
-    x.attempt.body = body;
-    x.outcome.bytesIn = body.length;
-    const leave = () => {
-      x.clientGone = true;
-      x.cancel?.(new SluiceError('client_closed', 'The work this request belongs to was ended.'));
-    };
+    const request = internalRequest(given.endpoint, given.headers, given.body, MAX_ANSWER_BYTES);
+    const x = innerExchange(services, operation, request, rights.principal);
+    x.request.refusal = rights.refusal ?? tooLarge(request.body.length, services.maxBodyBytes);
+    const leave = () => leaveInner(x, 'The work this request belongs to was ended.');
     given.signal.addEventListener('abort', leave, { once: true });
     if (given.signal.aborted) leave();
     try {
@@ -56,7 +66,15 @@ export function createInner({ services, tables, clock, run }: InnerParts): RunIn
     } finally {
       given.signal.removeEventListener('abort', leave);
     }
-    return answerOf(x, await response.collected, rights, services.clock.now());
+    const { status, result, attemptCount, errorMessage } = x.outcome;
+    const ended = {
+      requestId: x.request.id,
+      limited: status === 429 && result === 'refused' && attemptCount === 0,
+      keyRefused: rights.refusal?.message ?? null,
+      left: result === 'aborted' || x.clientGone,
+      errorMessage,
+    };
+    return internalAnswer(request, ended, services.clock.now());
   };
 }
 
@@ -74,34 +92,4 @@ function tooLarge(bytes: number, most: number): SluiceError | null {
   return bytes <= most
     ? null
     : new SluiceError('too_large', `The body has ${bytes} bytes; at most ${most} are allowed.`);
-}
-
-function answerOf(
-  x: Uses<'clientGone' | 'outcome' | 'request'>,
-  collected: Collected,
-  rights: KeyRights,
-  now: number,
-): InnerAnswer {
-  const common = {
-    requestId: x.request.id,
-    retryAfterMs: retryHintMs((name) => collected.headers[name], now),
-    limited: x.outcome.status === 429 && x.outcome.result === 'refused' && x.outcome.attemptCount === 0,
-    keyRefused: rights.refusal?.message ?? null,
-  };
-  if (!collected.complete) {
-    const left = x.outcome.result === 'aborted' || x.clientGone;
-    const message = x.outcome.errorMessage ?? 'The answer was cut before it was complete.';
-    const failure = new SluiceError(left ? 'client_closed' : 'upstream_cut', message);
-    return { ...common, status: errorStatus(failure), body: failureBody(message, recordedAs(failure)) };
-  }
-  return { ...common, status: collected.status, body: bodyOf(collected.body) };
-}
-
-function bodyOf(bytes: Buffer): unknown {
-  const text = bytes.toString('utf8');
-  try {
-    return parseExact(text);
-  } catch {
-    return text;
-  }
 }

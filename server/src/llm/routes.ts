@@ -6,6 +6,7 @@ import { pathOnly } from '../kernel/path-only.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
 import type { Services } from './exchange.ts';
 import { Exchange } from './exchange.ts';
+import { innerExchange } from './inner.ts';
 import { run } from './pipeline.ts';
 
 const PROXY_METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
@@ -59,12 +60,8 @@ export function llmPlane(services: Services, inFlight: InFlight): Plane & DataPl
       routes.refuse('/v1/v1/*');
       for (const [method, path] of PASSED_BELOW) routes.serve([method], `/v1${path}`, pass, false);
     },
-    runAs(principal, operation, request, response, body) {
-      const x = new Exchange(services, operation, request, response, {});
-      x.request.principal = principal;
-      x.attempt.body = body;
-      x.outcome.bytesIn = body.length;
-      return handle(x);
+    runAs(principal, operation, incoming, response, body) {
+      return handle(innerExchange(services, operation, { incoming, response, body }, principal));
     },
   };
 

@@ -1,10 +1,10 @@
 /** Texts as vectors, asked for in the name of the caller: counted, guarded and recorded like any request of theirs. */
-import { InnerResponse, innerRequest } from '../../http/inner-exchange.ts';
-import { SluiceError } from '../../kernel/errors.ts';
+import { internalRequest } from '../../gateway/internal-request.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { OPERATIONS } from '../../operations/operation.ts';
-import { Exchange } from '../exchange.ts';
+import type { Exchange } from '../exchange.ts';
+import { innerExchange, leaveInner } from '../inner.ts';
 
 const MAX_ANSWER = 4 * 1024 * 1024;
 const MAX_DIMENSIONS = 8192;
@@ -23,25 +23,22 @@ export async function embed(
     services,
   } = x;
   if (principal === null) return null;
-  const body = Buffer.from(JSON.stringify({ model, input: text, encoding_format: 'float' }));
-  const request = innerRequest('POST', '/v1/embeddings', {
-    'x-gateway-provider': `@${slug}`,
-    'x-gateway-trace-id': x.request.traceId,
-    'x-gateway-parent-span-id': x.request.spanId,
-    'content-type': 'application/json',
-    'content-length': String(body.length),
-  });
-  const response = new InnerResponse(request, MAX_ANSWER);
-  const inner = new Exchange(services, OPERATIONS.embeddings, request, response, {});
+  const request = internalRequest(
+    '/v1/embeddings',
+    {
+      'x-gateway-provider': `@${slug}`,
+      'x-gateway-trace-id': x.request.traceId,
+      'x-gateway-parent-span-id': x.request.spanId,
+    },
+    { model, input: text, encoding_format: 'float' },
+    MAX_ANSWER,
+  );
   // The config of the key says where questions go, and not where their vectors are made.
   const { config_id: _config, ...defaults } = principal.defaults ?? {};
-  inner.request.principal = { ...principal, defaults };
-  inner.attempt.body = body;
-  inner.outcome.bytesIn = body.length;
+  const inner = innerExchange(services, OPERATIONS.embeddings, request, { ...principal, defaults });
   const former = x.cancel;
   x.cancel = (error) => {
-    inner.clientGone = true;
-    inner.cancel?.(new SluiceError('client_closed', 'The request this belongs to was ended.'));
+    leaveInner(inner, 'The request this belongs to was ended.');
     former?.(error);
   };
   try {
@@ -49,7 +46,7 @@ export async function embed(
   } finally {
     x.cancel = former;
   }
-  const answer = await response.collected;
+  const answer = await request.response.collected;
   if (!answer.complete || answer.status !== 200) return null;
   try {
     const parsed: unknown = parseJson(answer.body.toString('utf8'));
