@@ -8,13 +8,14 @@ import { callTool } from '../src/gateway/tool-call.ts';
 import { compileGuardrail, type GivenActions } from '../src/guardrails/compile.ts';
 import type { JsonObject } from '../src/kernel/json.ts';
 import { parseJson } from '../src/kernel/json-exact.ts';
+import { errorBody } from '../src/operations/dialects/errors.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 const TOOLS: CallKind = {
   source: 'mcp',
   operation: 'tools/call',
   scope: 'completions.write',
-  errorBody: ({ status, message, code, kind }) => ({ status, body: JSON.stringify({ message, code: code ?? kind }) }),
+  errorBody: (error) => errorBody(error, 'openai'),
 };
 
 const guardrail = (id: string, actions: GivenActions, check: string, parameters: object) =>
@@ -125,7 +126,10 @@ it.each(['sleep', 'deaf'])(
   'a server that does not answer in time is a 408, whether or not it listens: %s',
   async (tool) => {
     const { status, body, record } = await use(tool, {});
-    expect([status, body.message]).toEqual([408, 'The MCP server mail did not answer within 50 ms.']);
+    expect([status, (body.error as JsonObject).message]).toEqual([
+      408,
+      'The MCP server mail did not answer within 50 ms.',
+    ]);
     expect(record).toMatchObject({ outcome: 'failed', attempts: [{ status: null, error: 'timeout' }] });
   },
 );

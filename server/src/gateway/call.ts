@@ -67,7 +67,7 @@ export class Call extends RequestContext implements InFlightRequest {
 
   readonly cancel = (error: SluiceError): void => this.#ended.abort(error);
 
-  /** The whole body. Rejects with `bad_call_too_large` and the like. */
+  /** The whole body. Rejects with `too_large` and the like. */
   async body(): Promise<Buffer> {
     const { maxBodyBytes: limit, clock, bodies: budget } = this.services;
     const body = await readBody(this.incoming, { limit, clock, budget, holder: this.organisationId });

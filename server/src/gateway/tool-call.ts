@@ -14,6 +14,7 @@ import {
 } from '../guardrails/tool-calls.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
+import { recordedAs } from '../operations/dialects/errors.ts';
 import type { Call } from './call.ts';
 import { runOptions } from './guardrail-runner.ts';
 import { GuardrailState } from './guardrail-state.ts';
@@ -116,7 +117,7 @@ async function invoked(call: Call, { server, timeoutMs, invoke }: ToolUse, given
     return result;
   } catch (thrown) {
     const error: unknown = ended.signal.aborted ? ended.signal.reason : thrown;
-    attempted(null, error instanceof SluiceError ? (error.code ?? error.kind) : 'gateway_failure');
+    attempted(null, error instanceof SluiceError ? recordedAs(error) : 'gateway_failure');
     throw error;
   } finally {
     cancel();
