@@ -85,7 +85,7 @@ export async function callTool(call: Call, use: ToolUse): Promise<ToolAnswer> {
 function refusal({ outcome }: Call, phase: ToolCallPhase, results: readonly GuardrailResult[]): ToolAnswer {
   const error = toolCallRefusal(phase, results);
   outcome.result = 'refused';
-  outcome.errorCode = 'hooks_failed';
+  outcome.errorCode = recordedAs(new SluiceError('guardrail_denied', error.message));
   outcome.errorMessage = error.message;
   return { kind: 'refused', error };
 }

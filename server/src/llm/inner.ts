@@ -12,8 +12,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
 import type { RunInner } from '../runtime/inner-call.ts';
 import type { Tables } from '../store/ports.ts';
-import type { Services, Uses } from './exchange.ts';
-import { Exchange } from './exchange.ts';
+import { Exchange, type Services, type Uses } from './exchange.ts';
 
 /** Largest answer that is kept. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
@@ -46,7 +45,7 @@ export function innerExchange(
 }
 
 /** Nobody waits for its answer any more. */
-export function leaveInner(x: Exchange, why: string): void {
+export function leaveInner(x: Uses<'cancel' | 'clientGone'>, why: string): void {
   x.clientGone = true;
   x.cancel?.(new SluiceError('client_closed', why));
 }
