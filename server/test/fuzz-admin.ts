@@ -1,7 +1,7 @@
 /**
  * Hostile input for every administration operation: bodies made from the
  * operation's own schema and then damaged, queries and path parameters. Whatever comes, the answer is below 500 and a
- * refusal has the error body. Short form in `admin-fuzz.test.ts`; the long one:
+ * refusal has the error body. Short form in `admin-fuzz.long.test.ts`; the long one:
  *
  *     node server/test/fuzz-admin.ts [cases=100000] [seed]
  */

@@ -2,7 +2,7 @@
  * Hostile bytes for every data-plane route over real sockets: damaged JSON and
  * forms, wrong framing, odd methods, targets and headers. Whatever comes, there is an answer or a close in time, no
  * failure of the gateway's own, and one record for every request a route took. The short form is
- * `data-plane-fuzz.test.ts`, the long one `npm run test:fuzz`.
+ * `data-plane-fuzz.long.test.ts`, the long one `npm run test:fuzz`.
  */
 import fc from 'fast-check';
 import { z } from 'zod';

@@ -1,6 +1,6 @@
 /**
  * Attacks a server from a process of its own, as fast as loopback allows: it sends requests and answers them as their provider, so
- * that neither work slows the callers of `loop-attack.test.ts` beyond what the server makes them wait.
+ * that neither work slows the callers of `loop-attack.long.test.ts` beyond what the server makes them wait.
  */
 import { once } from 'node:events';
 import { Agent, createServer, request } from 'node:http';

@@ -1,4 +1,4 @@
-/** A server in a process of its own, which says how long its event loop is held: for `loop-delay.test.ts` and `slow/neighbour.ts`. */
+/** A server in a process of its own, which says how long its event loop is held: for `loop-delay.long.test.ts` and `slow/neighbour.ts`. */
 import { Session } from 'node:inspector/promises';
 import { type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import { startServer } from '../server.ts';

@@ -234,10 +234,16 @@ const PROOFS: Readonly<Record<string, () => unknown>> = {
     const told = await ask(target('a', { timeouts: { stream_idle: 50 } }), { stream: true });
     expect(told.text).toContain('upstream_idle_timeout');
   },
-  'stream.on_break': shownBy('test/stream-breaks.test.ts', 'starts anew before it, and only the second answer is seen'),
-  'stream.restart_within.bytes': shownBy('test/stream-breaks.test.ts', 'is shown from the first of its bounds on'),
-  'stream.restart_within.tokens': shownBy('test/stream-breaks.test.ts', 'is shown from the first of its bounds on'),
-  'stream.restart_within.ms': shownBy('test/stream-breaks.test.ts', 'is shown from the first of its bounds on'),
+  'stream.on_break': shownBy(
+    'test/stream-breaks.long.test.ts',
+    'starts anew before it, and only the second answer is seen',
+  ),
+  'stream.restart_within.bytes': shownBy('test/stream-breaks.long.test.ts', 'is shown from the first of its bounds on'),
+  'stream.restart_within.tokens': shownBy(
+    'test/stream-breaks.long.test.ts',
+    'is shown from the first of its bounds on',
+  ),
+  'stream.restart_within.ms': shownBy('test/stream-breaks.long.test.ts', 'is shown from the first of its bounds on'),
   'hedge.delay': shownBy('test/hedge.test.ts', 'is made once more, and what answers first is taken'),
   'hedge.max': shownBy('test/hedge.test.ts', 'is made as often as the config allows, and no more'),
   ...Object.fromEntries(

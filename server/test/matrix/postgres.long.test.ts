@@ -1,4 +1,4 @@
-/** The matrix on PostgreSQL, with one caller of each reach; all callers are in `administration.test.ts`. */
+/** The matrix on PostgreSQL, with one caller of each reach; all callers are in `administration.long.test.ts`. */
 import { expect, it } from 'vitest';
 import { examine } from './examine.ts';
 import { startMatrix } from './harness.ts';

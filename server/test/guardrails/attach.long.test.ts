@@ -64,7 +64,7 @@ const OUTCOMES: Readonly<Record<string, Outcome>> = {
 
 const DENIES = OUTCOMES['denies what it finds'] as Outcome;
 
-/** Operations of files, batches and jobs have tables of their own (`coverage.test.ts`, `batches.test.ts`). */
+/** Operations of files, batches and jobs have tables of their own (`coverage.long.test.ts`, `batches.long.test.ts`). */
 const says = (line: Line, phase: Phase) => {
   const { asks, answers } = saidBy(line);
   return line.operation.family !== 'job' && typeof (phase === 'input' ? asks : answers) !== 'string';

@@ -19,7 +19,7 @@ import { killAll, readFirstRun, type ServerProcess, startProcess } from './suppo
 import { ownRedisMissing, startRedis, type TestRedis } from './support/redis.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
-/** The long form has 1,000: `SLUICE_TEST_REVOCATIONS=1000 npx vitest run server/test/revocation.test.ts`. */
+/** The long form has 1,000: `SLUICE_TEST_REVOCATIONS=1000 npx vitest run server/test/revocation.long.test.ts`. */
 const REVOCATIONS = Number(process.env.SLUICE_TEST_REVOCATIONS ?? 100);
 const SECOND = 1_000;
 

@@ -55,7 +55,7 @@ it('a rate limit is one limit over all workers', async () => {
   expect(answers.filter(({ status }) => status === 429)).toHaveLength(23);
 });
 
-// How soon, is measured in revocation.test.ts.
+// How soon, is measured in revocation.long.test.ts.
 it('a deleted key is refused by every worker', async () => {
   const { admin_api_key } = await readFirstRun(dataDir);
   const { id, key } = await makeKey();
