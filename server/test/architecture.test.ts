@@ -565,6 +565,24 @@ describe('operations', () => {
     expect(found(new RegExp(`\\b(?:Set|Array)<${id}>|\\b${id}\\[\\]|Partial<Record<${id}`, 'g'))).toEqual([]);
   });
 
+  /** Where a wire shape is still asked its name. This list gets shorter: what differs belongs into `operations/shapes/`. */
+  const ASKED_SHAPES = [
+    'llm/estimate.ts',
+    'llm/guard/soft-denial.ts',
+    'llm/guard/stream.ts',
+    'llm/guard/texts.ts',
+    'llm/guard/texts/stream-events.ts',
+    'llm/relay/events.ts',
+    'llm/relay/read-answer.ts',
+    'llm/request-body.ts',
+  ];
+
+  it('and by their shapes: nothing new asks a shape its name outside operations/', () => {
+    const asks = /\bshape\s*[!=]==\s*'|switch \([\w.#]*\bshape\)/;
+    const asking = outside.filter(({ text }) => asks.test(uncommented(text)));
+    expect(asking.map(({ path }) => path).sort()).toEqual(ASKED_SHAPES);
+  });
+
   it('nor listed by their names alone', () => {
     const lists = found(/(?<!Shape\[\] = )\[\s*(?:'\w+',?\s*){2,}\]/g).filter((list) =>
       [...list.matchAll(/'(\w+)'/g)].every(([, name = '']) => Object.hasOwn(OPERATIONS, name)),

@@ -42,7 +42,7 @@ export function isBackground({
   request: { operation },
   attempt: { scan, target },
 }: Uses<'attempt' | 'request'>): boolean {
-  if (operation.shape !== 'responses') return false;
+  if (!operation.wire.hasBackground) return false;
   const { overrides, defaults } = target?.shaping ?? {};
   return scan?.get('background')?.kind === 'true' || overrides?.background === true || defaults?.background === true;
 }

@@ -14,7 +14,7 @@ import type { Binding, CallContext, Prefill } from '../providers/provider.ts';
 import type { FieldChanges } from '../telemetry/decision-facts.ts';
 import { changesBetween } from './field-changes.ts';
 import { type Media, withMedia } from './media-names.ts';
-import { goingOn, withPrefill } from './relay/join.ts';
+import { withPrefill } from './relay/join.ts';
 import { type Shaping, shape } from './shaping.ts';
 import { shapingEdits } from './splice-shaping.ts';
 
@@ -145,12 +145,12 @@ function objectIn(body: Buffer): JsonObject {
 /** What the provider's own transform, or the conversion, is given. */
 function givenBody(parsed: JsonObject, order: BodyOrder, bound: Bound, context: CallContext): JsonObject {
   const { binding } = bound;
-  const { shape: kind } = OPERATIONS[order.operation];
+  const { shape: kind, wire } = OPERATIONS[order.operation];
   let body = order.shaping === null ? parsed : shape(parsed, order.shaping);
   if (holdsForeignExtras(order, bound, context)) body = withoutCallExtras(body);
   if (binding.inlines !== undefined) body = withMedia(kind, body, order.media, binding.inlines);
   if (typeof body.model === 'string' || context.model !== '') body = { ...body, model: context.model };
-  return order.shown === null ? body : goingOn(kind, body, order.shown);
+  return order.shown === null ? body : (wire.resume?.goingOn(body, order.shown) ?? body);
 }
 
 /** What `splice` changes, beside what guardrails and `shaped` have. */

@@ -27,8 +27,7 @@ const OF_THE_CALL = new Set(['x-request-id', 'x-client-request-id', 'traceparent
 /** Larger and heavier bodies are compared byte for byte: reading and writing one of this size takes 10 ms. */
 const MAX_PARSED = 512 * 1024;
 const MAX_WEIGHT = 50_000;
-/** Longer conversations and texts are looked up as they are only. */
-const MAX_MESSAGES = 4;
+/** Longer texts are looked up as they are only. */
 const MAX_TOKENS = 8191;
 
 /** The key of the request that `prepared` would send; a promise where its body is large. */
@@ -68,12 +67,7 @@ export function similarKey(
 ): SimilarKey | null {
   const parsed = parse(x.attempt.body);
   if (parsed === null) return null;
-  const said =
-    x.request.operation.shape === 'chat'
-      ? ofChat(parsed, system)
-      : x.request.operation.shape === 'completions'
-        ? ofPrompt(parsed)
-        : null;
+  const said = x.request.operation.wire.similar(parsed, system);
   if (said === null || said.text === '' || countTokens(said.text) > MAX_TOKENS) return null;
   const digest = digestOf('sha256', about(x, target, prepared), canonical(said.rest));
   return { scope: digest.toString('base64url'), text: said.text };
@@ -154,52 +148,4 @@ function canonical(value: JsonValue | undefined): string {
     members += `${members === '' ? '' : ','}${JSON.stringify(name)}:${canonical(value[name])}`;
   }
   return `{${members}}`;
-}
-
-interface Said {
-  readonly text: string;
-  /** The body without it. */
-  readonly rest: JsonObject;
-}
-
-function ofPrompt(body: JsonObject): Said | null {
-  const { prompt, ...rest } = body;
-  return typeof prompt === 'string' ? { text: prompt, rest } : null;
-}
-
-function ofChat(body: JsonObject, system: 'ignore' | 'match'): Said | null {
-  const { messages } = body;
-  if (!Array.isArray(messages) || messages.length > MAX_MESSAGES) return null;
-  const texts: string[] = [];
-  const kept: JsonValue[] = [];
-  for (const message of messages) {
-    if (!isObject(message)) return null;
-    const { role, content } = message;
-    if (role === 'system' || role === 'developer') {
-      if (system === 'match') kept.push(message);
-      continue;
-    }
-    if (role !== 'user') {
-      kept.push(message);
-      continue;
-    }
-    const text = textOf(content);
-    if (text === null) return null;
-    texts.push(text);
-    const { content: _said, ...others } = message;
-    kept.push(others);
-  }
-  return { text: texts.join('\n\n'), rest: { ...body, messages: kept } };
-}
-
-/** Null where there is more than text. */
-function textOf(content: JsonValue | undefined): string | null {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) return null;
-  const texts: string[] = [];
-  for (const one of content) {
-    if (!isObject(one) || one.type !== 'text' || typeof one.text !== 'string') return null;
-    texts.push(one.text);
-  }
-  return texts.join('\n');
 }

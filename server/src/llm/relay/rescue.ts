@@ -33,7 +33,7 @@ export function goesOnFrom(outcome: LlmOutcome): Shown | null {
 export function followShown(x: Uses<'attempt' | 'guard' | 'outcome' | 'request'>, target: Target): void {
   if (x.outcome.deliveredPrefix !== null || x.outcome.headSent || target.onBreak?.onBreak !== 'continue') return;
   if (!x.attempt.mayBeFollowed || (x.guard?.output.length ?? 0) > 0) return;
-  x.outcome.deliveredPrefix = new Shown(x.request.operation.shape);
+  x.outcome.deliveredPrefix = new Shown(x.request.operation.wire.resume);
 }
 
 /** An attempt has failed. Remembers what broke a stream that was begun: it is what the caller is told in the end. */

@@ -1,5 +1,7 @@
 /** Chat completions, and completions of text, which have the same frame. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { chatResume } from './chat-resume.ts';
+import { ofChat, ofPrompt } from './similar.ts';
 import { FILTERED, isSaid, UNKNOWN, type WireShape } from './wire-shape.ts';
 
 /** Fields of a chat delta that stand for themselves and are no content. */
@@ -25,6 +27,8 @@ export const chat: WireShape = {
     Array.isArray(choices) && choices.some((choice) => isObject(choice) && FILTERED.has(choice.finish_reason)),
   tellsEnd: ({ choices }) =>
     Array.isArray(choices) && choices.some((choice) => isObject(choice) && isSaid(choice.finish_reason)),
+  resume: chatResume,
+  similar: ofChat,
 };
 
-export const completions: WireShape = { ...chat };
+export const completions: WireShape = { ...chat, resume: null, similar: ofPrompt };

@@ -1,6 +1,7 @@
 /** Messages of Anthropic. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { anthropicErrorStatus, embeddedError, readProviderError } from '../dialects/provider-error.ts';
+import { messagesResume } from './messages-resume.ts';
 import { FILTERED, isSaid, UNKNOWN, type WireShape } from './wire-shape.ts';
 
 function says({ type, content_block: block, delta }: JsonObject): boolean {
@@ -26,6 +27,7 @@ export const messages: WireShape = {
     if (type !== 'error') return null;
     return readProviderError(typeof error.type === 'string' ? anthropicErrorStatus(error.type) : 500, event);
   },
+  resume: messagesResume,
 };
 
 /** It has Anthropic's errors, and no stream. */

@@ -1,6 +1,7 @@
 /** Responses of OpenAI. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { embeddedError, streamedError } from '../dialects/provider-error.ts';
+import { responsesResume } from './responses-resume.ts';
 import { FILTERED, isSaid, UNKNOWN, type WireShape } from './wire-shape.ts';
 
 function says({ type, delta, item }: JsonObject): boolean {
@@ -30,4 +31,6 @@ export const responses: WireShape = {
     return typeof inner === 'string' ? embeddedError({ error: inner }) : null;
   },
   hasFailed: ({ status }) => status === 'failed',
+  resume: responsesResume,
+  hasBackground: true,
 };

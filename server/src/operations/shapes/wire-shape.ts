@@ -4,6 +4,14 @@ import { isObject } from '../../kernel/json.ts';
 import type { ProviderError } from '../dialects/provider-error.ts';
 import { embeddedError, streamedError } from '../dialects/provider-error.ts';
 import type { Dialect } from '../row.ts';
+import type { Resume } from './resume.ts';
+
+/** A request of which some texts may differ. */
+export interface Similar {
+  readonly text: string;
+  /** The body without it. */
+  readonly rest: JsonObject;
+}
 
 export interface WireShape {
   /** The dialect in which an upstream of this shape reports errors; null: that of the operation. */
@@ -27,6 +35,12 @@ export interface WireShape {
   errorIn(event: JsonObject): ProviderError | null;
   /** Whether a whole answer with a status of success says that it failed. */
   hasFailed(body: JsonObject): boolean;
+  /** How a stream that broke is gone on with; null where it is not. */
+  readonly resume: Resume | null;
+  /** What the user said, and the body without it; null where a similar request may not share its answer. */
+  similar(body: JsonObject, system: 'ignore' | 'match'): Similar | null;
+  /** Work may go on at the provider after the answer, if its body says so. */
+  readonly hasBackground: boolean;
 }
 
 /** Whether a value holds anything: a text, a list or an object. */
@@ -53,4 +67,7 @@ export const UNKNOWN: WireShape = {
     return typeof error === 'string' ? embeddedError({ error }) : null;
   },
   hasFailed: never,
+  resume: null,
+  similar: () => null,
+  hasBackground: false,
 };
