@@ -17,6 +17,7 @@ describe('hostile bytes for every data-plane route', () => {
     // The generator is worth something only while part of what it makes is accepted.
     expect(statuses[200]).toBeGreaterThan(200);
     expect(statuses[400]).toBeGreaterThan(200);
-    expect(stall).toBeLessThan(100);
+    // Milliseconds of processor time: hostile bytes that stall the loop take seconds, on a slow machine a large one some tens.
+    expect(stall).toBeLessThan(400);
   }, 60_000);
 });

@@ -282,7 +282,7 @@ describe('credentials', () => {
     for (const headers of [
       {},
       { 'x-gateway-api-key': 'nonsense' },
-      { 'x-gateway-api-key': server.first.workspace_api_key.replace(/.$/, '0') },
+      { 'x-gateway-api-key': server.first.workspace_api_key.replace(/.$/, (last) => (last === '0' ? '1' : '0')) },
     ]) {
       const answer = await own(headers as Record<string, string>);
       expect(answer.status).toBe(401);

@@ -165,7 +165,7 @@ describe('a bounded estimate', () => {
       }),
       { numRuns: 300 },
     );
-  }, 30_000);
+  });
 
   it('counts every answer that is written, and every prompt', async () => {
     const chat = { model: '@sandbox/echo', messages: [{ role: 'user', content: 'Hi' }], max_tokens: 50 };

@@ -416,7 +416,7 @@ describe('models without a known price', () => {
     } finally {
       await strict.stop();
     }
-  }, 30_000);
+  });
 });
 
 describe('what a refusal and an answer tell', () => {

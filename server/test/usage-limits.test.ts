@@ -136,7 +136,7 @@ describe('limits of keys, workspaces and providers', () => {
     let seen = 0;
     for (let i = 0; i < 4 && seen < 2; i++) seen = await eventually(rows, (count) => count >= 2);
     expect(seen).toBe(2);
-  }, 20_000);
+  });
 
   it('a refused request uses nothing, and neither does a dry run', async () => {
     const caller = await key({ usage_limits: { type: 'tokens', credit_limit: 100_000 } });

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
+import { cpu } from '../../test/support/cost.ts';
 import { configSchema } from '../resources/configs/structure.ts';
 import { rateLimits, secretMappings } from '../resources/shapes.ts';
 import { parseJsonObject } from './json-body.ts';
 
 const timed = (run: () => unknown) => {
-  const started = performance.now();
+  const started = cpu();
   run();
-  return performance.now() - started;
+  return cpu() - started;
 };
 
 describe('numbers', () => {

@@ -1,6 +1,7 @@
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
+import { cpu } from '../../test/support/cost.ts';
 import { clientAddress } from './client-address.ts';
 import { stripIngress } from './headers.ts';
 
@@ -60,9 +61,9 @@ describe('the address of a client', () => {
   });
 
   it('is found in linear time in 16 KB of hops', () => {
-    const started = performance.now();
+    const started = cpu();
     expect(seen('10.0.0.1', '10.0.0.2,'.repeat(1_800), PROXIES)).toBe('10.0.0.1');
     expect(seen('10.0.0.1', `6.6.6.6,${Array(1_800).fill('10.0.0.2').join()}`, PROXIES)).toBe('10.0.0.2');
-    expect(performance.now() - started).toBeLessThan(100);
+    expect(cpu() - started).toBeLessThan(100);
   });
 });

@@ -214,7 +214,8 @@ describe('readBody', () => {
       const began = performance.now();
       socket.resetAndDestroy();
       expect((await next()).error).toMatchObject({ kind: 'client_closed' });
-      expect(performance.now() - began).toBeLessThan(100);
+      // Far from the 10 s after which a body that is slow is given up.
+      expect(performance.now() - began).toBeLessThan(5_000);
     }
   });
 

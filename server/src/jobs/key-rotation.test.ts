@@ -110,5 +110,5 @@ describe('the nodes that rotate keys', () => {
     expect((await keys.row('key-last')).rotation_policy).toMatchObject({ rotation_period_days: 30 });
     expect(statements).toBeGreaterThan(0);
     expect(statements).toBeLessThanOrEqual(13);
-  }, 30_000);
+  });
 });

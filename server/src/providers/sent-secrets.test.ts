@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { cpu } from '../../test/support/cost.ts';
 import { Secret } from '../kernel/secret.ts';
 import { secretsOf, withoutSecrets } from './sent-secrets.ts';
 
@@ -52,9 +53,9 @@ it('every key of a text is hidden, however many stand in it and in whatever orde
 
 it('a text of backslashes alone, or of half a key again and again, is read in time that grows with its length', () => {
   const time = (text: string) => {
-    const before = performance.now();
+    const before = cpu();
     expect(withoutSecrets(text, ['\\sk/"slash-key', '/path-key-1234'])).toBe(text);
-    return performance.now() - before;
+    return cpu() - before;
   };
   // A second reading of every run would take minutes here.
   expect(time('\\'.repeat(1_000_000))).toBeLessThan(5000);

@@ -141,7 +141,7 @@ describe('the order of limits', () => {
       expect(await until(named)).toContain(named);
     }
     for (const [, , set] of ORDER) await set(false);
-  }, 30_000);
+  });
 
   it.each(ORDER.map(([title], index) => [title, index] as const))(
     '%s is named alone when only it is used up',
@@ -181,5 +181,5 @@ describe('the order of limits', () => {
     for (let i = 0; i < 3; i++) expect((await chat()).status).toBe(412);
     expect(await settled()).toEqual(before);
     await last[2](false);
-  }, 30_000);
+  });
 });

@@ -679,7 +679,7 @@ describe('what Sluice keeps and runs itself', () => {
     expect(job.id).toMatch(/^gw_ftjob_/);
     await expect.poll(() => upstream.state.jobs.size, { timeout: 10_000, interval: 20 }).toBe(before + 1);
     expect((await mine.fineTuning.jobs.cancel(job.id)).status).toBe('cancelled');
-  }, 20_000);
+  });
 });
 
 describe('PUT /v2/batches/{id}', () => {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { cpu } from '../../../test/support/cost.ts';
 import type { Outside, Subject } from '../check.ts';
 import { contains } from './contains.ts';
 
@@ -30,9 +31,9 @@ it('finds a word where it first stands, however long word and text are', async (
 
 it('takes no longer for a word that nearly stands everywhere: others get their turn meanwhile', async () => {
   const word = `${'a'.repeat(500)}b${'a'.repeat(499)}`;
-  const began = performance.now();
+  const began = cpu();
   const { verdict } = await judge([word], 'a'.repeat(8_000_000));
   expect(verdict).toBe(true);
   // The engine's own search takes 6 s and more, at once.
-  expect(performance.now() - began).toBeLessThan(3_000);
+  expect(cpu() - began).toBeLessThan(3_000);
 });

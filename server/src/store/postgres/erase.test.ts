@@ -66,4 +66,4 @@ it('what an older version stored in clear is in no table after the start that se
 
   await sealStored(tables, vault, silentLog);
   expect([await isSealed(tables), await holding(CANARY)]).toEqual([true, 0]);
-}, 30_000);
+});
