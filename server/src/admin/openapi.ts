@@ -5,6 +5,7 @@ import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { AnyAction } from '../resources/resource.ts';
 import { ADMIN_ERRORS } from './errors.ts';
 import { takesIdempotencyKey } from './idempotency.ts';
+import { Components, pascal, shareParameters, titled } from './openapi-components.ts';
 import { operatorActions } from './operator.ts';
 import { JSON_OK, statusOf } from './respond.ts';
 import { type AdminRow, expandAll, pathsOf } from './route.ts';
@@ -64,6 +65,12 @@ const ERROR: JsonObject = {
   },
 };
 
+const HEADERS: JsonObject = {
+  RequestId: { schema: { type: 'string' } },
+  IdempotencyReplayed: { schema: { type: 'string', enum: ['true'] } },
+};
+const REQUEST_ID: JsonObject = { $ref: '#/components/headers/RequestId' };
+
 const PROBLEMS = {
   '400': ['Invalid', 'The request breaks a rule of this document (`AB01`).'],
   '401': ['Unauthenticated', 'No or no valid credential (`AB05`).'],
@@ -93,17 +100,22 @@ const IDEMPOTENCY_KEY: JsonObject = {
  */
 export function buildOpenApi(actions: readonly AnyAction[], version: string, extraPaths: JsonObject = {}): JsonObject {
   const rows: AdminRow[] = [...actions, ...operatorActions(async () => ({}))];
+  const components = new Components();
   const paths: Record<string, JsonObject> = {};
-  for (const [path, item] of Object.entries(extraPaths)) if (isObject(item)) paths[path] = item;
+  for (const [path, item] of Object.entries(extraPaths)) {
+    const shown = components.schema(item, 'output');
+    if (isObject(shown)) paths[path] = shown;
+  }
   for (const row of rows) {
     const method = row.method.toLowerCase();
     const add = (path: string, id: string) => {
       const key = path.replace(/:(\w+)/g, '{$1}');
-      paths[key] = { ...paths[key], [method]: { ...operation(row), operationId: id } };
+      paths[key] = { ...paths[key], [method]: { ...operation(row, components), operationId: id } };
     };
     add(pathsOf(row)[0], row.id);
     for (const [index, alias] of (row.aliases ?? []).entries()) add(alias, `${row.id}.alias${index + 1}`);
   }
+  const parameters = shareParameters(paths);
   const tags = [...new Set(Object.values(paths).flatMap(tagsOf))].sort().map((name) => ({ name }));
   return {
     openapi: '3.1.0',
@@ -113,14 +125,15 @@ export function buildOpenApi(actions: readonly AnyAction[], version: string, ext
     paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => (a < b ? -1 : 1))),
     components: {
       securitySchemes: SECURITY_SCHEMES,
-      schemas: { Error: ERROR },
-      parameters: { IdempotencyKey: IDEMPOTENCY_KEY },
+      schemas: { Error: ERROR, ...components.schemas },
+      parameters: { IdempotencyKey: IDEMPOTENCY_KEY, ...parameters },
+      headers: HEADERS,
       responses: Object.fromEntries(
         Object.values(PROBLEMS).map(([name, description]) => [
           name,
           {
             description,
-            headers: { 'x-gateway-request-id': { schema: { type: 'string' } } },
+            headers: { 'x-gateway-request-id': REQUEST_ID },
             content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
           },
         ]),
@@ -133,9 +146,9 @@ function tagsOf(item: JsonObject): JsonValue[] {
   return Object.values(item).flatMap((each) => (isObject(each) && Array.isArray(each.tags) ? each.tags : []));
 }
 
-function operation(row: AdminRow): JsonObject {
+function operation(row: AdminRow, components: Components): JsonObject {
   const body = row.body === null ? null : schemaOf(row.body, 'input');
-  const content: JsonObject = { schema: body ?? {} };
+  const content: JsonObject = body === null ? {} : { schema: components.schema(titled(bodyName(row), body), 'input') };
   if (row.example?.body !== undefined) content.example = row.example.body as JsonValue;
   const once = takesIdempotencyKey(row);
   const required = isObject(body) && Array.isArray(body.required) && body.required.length > 0;
@@ -155,11 +168,11 @@ function operation(row: AdminRow): JsonObject {
       [statusOf(row.answers)]: {
         description: 'Done.',
         headers: {
-          'x-gateway-request-id': { schema: { type: 'string' } },
-          ...(once ? { 'idempotency-replayed': { schema: { type: 'string', enum: ['true'] } } } : {}),
+          'x-gateway-request-id': REQUEST_ID,
+          ...(once ? { 'idempotency-replayed': { $ref: '#/components/headers/IdempotencyReplayed' } } : {}),
           ...(row.answers?.as === 'redirect' ? { location: { schema: { type: 'string', format: 'uri' } } } : {}),
         },
-        ...contentOf(row),
+        ...contentOf(row, components),
       },
       ...problemsOf(row),
     },
@@ -169,13 +182,44 @@ function operation(row: AdminRow): JsonObject {
 const bodyType = (row: AdminRow) => (row.takes === 'form' ? 'application/x-www-form-urlencoded' : 'application/json');
 
 /** The body of a successful answer; nothing of one that has none. */
-function contentOf(row: AdminRow): JsonObject {
+function contentOf(row: AdminRow, components: Components): JsonObject {
   const { as } = row.answers ?? JSON_OK;
   if (as === 'nothing' || as === 'redirect') return {};
-  const content: JsonObject = { schema: schemaOf(row.response, 'output') };
+  const content: JsonObject = { schema: components.schema(answerOf(row), 'output') };
   if (row.example?.response !== undefined) content.example = row.example.response as JsonValue;
   const type = row.answers?.as === 'text' ? row.answers.contentType.split(';', 1)[0] : 'application/json';
   return { content: { [type ?? '']: content } };
+}
+
+const VERBS: Readonly<Record<string, readonly [body: string, answer: string]>> = {
+  list: ['', 'List'],
+  create: ['Create', 'Created'],
+  read: ['', ''],
+  update: ['Update', 'Updated'],
+  delete: ['Delete', 'Deleted'],
+};
+
+/** Names of the body and of the answer: by the noun of a resource and the verb, by the operation otherwise. */
+function namesOf(row: AdminRow): readonly [body: string, answer: string] {
+  const verb = VERBS[row.id.slice(row.id.lastIndexOf('.') + 1)];
+  if (row.component === undefined || verb === undefined) return [`${pascal(row.id)}Body`, `${pascal(row.id)}Answer`];
+  return [row.component + verb[0], row.component + verb[1]];
+}
+
+const bodyName = (row: AdminRow): string => namesOf(row)[0];
+
+/** The schema of an answer, under its name; in a list the items have one too. */
+function answerOf(row: AdminRow): JsonObject {
+  const [, name] = namesOf(row);
+  const schema = schemaOf(row.response, 'output');
+  if (isObject(schema.properties) && Object.keys(schema.properties).length === 0) return titled('Empty', schema);
+  const data = isObject(schema.properties) ? schema.properties.data : undefined;
+  if (!isObject(data) || !isObject(data.items) || !isObject(data.items.properties)) return titled(name, schema);
+  const item = titled(`${row.component ?? name.replace(/Answer$/, '')}Item`, data.items);
+  return titled(name, {
+    ...schema,
+    properties: { ...(schema.properties as JsonObject), data: { ...data, items: item } },
+  });
 }
 
 const scopeNames = (row: AdminRow): string[] => row.scopes.flatMap((scope) => expandAll(scope, row.params));

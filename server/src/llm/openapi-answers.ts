@@ -154,30 +154,41 @@ const pageWithEnds = (item: JsonObject): JsonObject =>
     has_more: { type: 'boolean' },
   });
 
+/** Of one name, so that the reference has it once (`admin/openapi-components.ts`). */
+const titled = (title: string, schema: JsonObject): JsonObject => ({ title, ...schema });
+const NAMED = {
+  file: titled('File', FILE),
+  job: titled('FineTuningJob', JOB),
+  event: titled('FineTuningEvent', EVENT),
+  checkpoint: titled('FineTuningCheckpoint', CHECKPOINT),
+  batch: titled('Batch', BATCH),
+};
+
 /** Schema of the answer; null for operations that answer bytes. */
 export const ANSWERS: Readonly<Record<OperationOf<'job'>, JsonObject | null>> = {
-  files_upload: FILE,
-  files: page(FILE),
-  file: FILE,
+  files_upload: NAMED.file,
+  files: page(NAMED.file),
+  file: NAMED.file,
   file_delete: object({ id: text, object: is('file'), deleted: { type: 'boolean' } }),
   file_content: null,
-  finetune_create: JOB,
-  finetune_jobs: page(JOB),
-  finetune_job: JOB,
-  finetune_cancel: JOB,
-  finetune_pause: JOB,
-  finetune_resume: JOB,
-  finetune_events: page(EVENT),
-  finetune_checkpoints: pageWithEnds(CHECKPOINT),
-  batch_create: BATCH,
-  batches: pageWithEnds(BATCH),
-  batch: BATCH,
-  batch_cancel: BATCH,
+  finetune_create: NAMED.job,
+  finetune_jobs: page(NAMED.job),
+  finetune_job: NAMED.job,
+  finetune_cancel: NAMED.job,
+  finetune_pause: NAMED.job,
+  finetune_resume: NAMED.job,
+  finetune_events: page(NAMED.event),
+  finetune_checkpoints: pageWithEnds(NAMED.checkpoint),
+  batch_create: NAMED.batch,
+  batches: pageWithEnds(NAMED.batch),
+  batch: NAMED.batch,
+  batch_cancel: NAMED.batch,
   batch_output: null,
 };
 
 /** Errors of an operation, and those of the gateway before it knows which provider is meant. */
 export const ERROR: JsonObject = {
+  title: 'ObjectError',
   anyOf: [
     object({ error: object({ message: text, type: text, param: textOrNull, code: textOrNull }) }),
     object({

@@ -340,8 +340,9 @@ describe.each(['sqlite', 'postgres'] as const)('a resource that is declared in o
   });
 
   it('is in the reference with its methods, statuses and content types', () => {
-    const { paths } = buildOpenApi([...ACTIONS, ...notes.actions], '1.2.3') as {
+    const { paths, components } = buildOpenApi([...ACTIONS, ...notes.actions], '1.2.3') as {
       paths: Record<string, Record<string, { operationId: string; responses: object; 'x-scopes': string[] }>>;
+      components: { schemas: object };
     };
     const own = Object.entries(paths).filter(([path]) => path.startsWith('/v1/notes'));
     const said = own.flatMap(([, methods]) =>
@@ -370,6 +371,9 @@ describe.each(['sqlite', 'postgres'] as const)('a resource that is declared in o
       'guardrails.update',
       'organisation_guardrails.update',
     ]);
+    expect(Object.keys(components.schemas)).toEqual(
+      expect.arrayContaining(['Note', 'NoteItem', 'NoteList', 'NoteCreate', 'NoteCreated', 'NoteUpdate']),
+    );
     expect(JSON.stringify(paths['/v1/notes/{noteId}/text'])).toContain('"text/plain"');
     expect(JSON.stringify(paths['/v1/notes/{noteId}/seen'])).toContain('"application/x-www-form-urlencoded"');
   });

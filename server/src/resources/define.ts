@@ -211,8 +211,9 @@ export function itemAction<
   };
   const query = own.query === undefined ? (itemQuery(spec, undefined) as unknown as z.ZodType<Q>) : own.query;
   const params = Object.fromEntries(paramsIn(base.path + below).map((name) => [name, z.string()]));
+  const { component: _verbsOnly, ...shared } = base;
   return action<Readonly<Record<string, string>>, Q, B, R, A>({
-    ...base,
+    ...shared,
     id: own.id ?? `${spec.name}.${own.name}`,
     path: `${base.path}${below}`,
     aliases: [
@@ -354,6 +355,9 @@ function common<N extends TenantTable, C, U, V extends VersionTable>(
     ...(described.description === undefined ? {} : { description: described.description }),
     ...(described.example === undefined ? {} : { example: described.example }),
     tag: spec.tag,
+    component: (spec.noun ?? spec.object).replace(/(?:^|[^A-Za-z0-9]+)([A-Za-z])/g, (_match, first: string) =>
+      first.toUpperCase(),
+    ),
     auth: spec.auth ?? ('key_or_login' as const),
     scopes: spec.scopes.map((prefix) => `${prefix}.${verb}`),
     ...bound,

@@ -43,6 +43,8 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown, A = 
   readonly description?: string;
   readonly example?: { readonly body?: unknown; readonly response?: unknown };
   readonly tag: string;
+  /** Name of its object in the OpenAPI document: `Config`. Of the five verbs of a resource. */
+  readonly component?: string;
   readonly auth: Exclude<RouteAuth, 'operator'>;
   /** Any one of these suffices; empty only for `public`, `any_credential`, `login` and `operator`. `{type}` and `{subType}` stand for path parameters. */
   readonly scopes: readonly string[];

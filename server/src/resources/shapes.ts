@@ -60,11 +60,13 @@ export function toIsoOrNull(millis: number | null): string | null {
 }
 
 /** A rate limit. */
-export const rateLimit = z.strictObject({
-  type: z.enum(['requests', 'tokens']),
-  unit: z.enum(['rps', 'rpm', 'rph', 'rpd', 'rpw']),
-  value: z.int().min(0),
-});
+export const rateLimit = z
+  .strictObject({
+    type: z.enum(['requests', 'tokens']),
+    unit: z.enum(['rps', 'rpm', 'rph', 'rpd', 'rpw']),
+    value: z.int().min(0),
+  })
+  .meta({ title: 'RateLimit' });
 
 /** Two types, five units. */
 const MAX_RATE_LIMITS = 10;
@@ -145,7 +147,8 @@ export const usageLimit = z
         message: 'cannot be combined with periodic_reset: give one of the two',
       });
     }
-  });
+  })
+  .meta({ title: 'UsageLimit' });
 
 /** A workspace has several; two of one type and period would be two limits on one counter. */
 export function usageLimits(max: number) {
@@ -169,12 +172,14 @@ export const atMostOneUsageLimit = z.array(usageLimit).max(1);
 export const atMostOneRateLimit = z.array(rateLimit).max(1);
 
 /** A usage limit as it is answered: with its state. */
-export const usageLimitAnswer = z.looseObject({
-  credit_limit: z.number().optional(),
-  type: z.string().optional(),
-  status: z.enum(['active', 'exhausted']).optional(),
-  last_reset_at: z.string().nullable().optional(),
-});
+export const usageLimitAnswer = z
+  .looseObject({
+    credit_limit: z.number().optional(),
+    type: z.string().optional(),
+    status: z.enum(['active', 'exhausted']).optional(),
+    last_reset_at: z.string().nullable().optional(),
+  })
+  .meta({ title: 'UsageLimitState' });
 
 /**
  * A usage limit as it is stored: its next reset is a UTC midnight. Throws 400 when that has passed.

@@ -28,6 +28,7 @@ const configInput = z
     z.record(z.string(), z.unknown()).meta(describeConfig()),
     z.string().describe('The same object as JSON text.'),
   ])
+  .meta({ title: 'ConfigContent' })
   .describe('The config object, its keys in snake case or camel case.');
 
 const createBody = z.strictObject({

@@ -202,7 +202,7 @@ const resource = defineResource({ ...spec, actions: [itemAction(spec, signInLink
 /** The list under the paths of an organisation's members. */
 const members = resource.actions
   .filter(({ id }) => id === 'users.list')
-  .map(({ run, ahead: _none, ...list }) =>
+  .map(({ run, ahead: _none, component: _other, ...list }) =>
     action<{ organisationId: string }, unknown, unknown, unknown>({
       ...list,
       id: 'organisation-members.list',
