@@ -131,4 +131,8 @@ function moveIntoPlace(staging, dist) {
   rmSync(old, { recursive: true, force: true });
 }
 
-if (process.argv[1] && fileURLToPath(import.meta.url) === realpathSync(process.argv[1])) await ensureBuilt();
+if (process.argv[1] && fileURLToPath(import.meta.url) === realpathSync(process.argv[1])) {
+  const made = await ensureBuilt();
+  // `npm run console` was asked for the build, and for nothing else.
+  if (process.argv.includes('--must') && made !== 'current' && made !== 'built') process.exitCode = 1;
+}

@@ -96,6 +96,8 @@ test('without development dependencies the start goes on: one line when there is
     stderr:
       'Sluice starts without its console: it is not built, and Vite is not installed (npm ci && npm run console builds it).\n',
   });
+  const must = spawnSync(process.execPath, [path.join(root, 'ensure-built.mjs'), '--must']);
+  expect(must.status).toBe(1);
   mkdirSync(path.join(root, 'dist'));
   writeFileSync(path.join(root, 'dist', 'index.html'), 'older');
   expect(start()).toMatchObject({ status: 0, stdout: '', stderr: '' });
@@ -124,4 +126,12 @@ test('a folder that cannot be written to stops nothing', async () => {
   expect(outcome).toBe('missing');
   expect(said).toEqual([expect.stringMatching(/^Building/), expect.stringMatching(/could not be built/)]);
   expect(existsSync(path.join(root, 'dist'))).toBe(false);
+});
+
+test('npm run console builds as npm start does, so that the tests of the console accept the build', () => {
+  const scripts = (file: string) =>
+    (JSON.parse(readFileSync(path.join(import.meta.dirname, file), 'utf8')) as { scripts: Record<string, string> })
+      .scripts;
+  expect(scripts('../package.json').console).toBe('node console/ensure-built.mjs --must');
+  expect(scripts('package.json').build).toBe('node ensure-built.mjs --must');
 });

@@ -117,6 +117,16 @@ it('of two users who want one address at the same moment one gets it', async () 
   expect(answers.map(({ status }) => status).sort()).toEqual([200, 409]);
 });
 
+it('the address of an open invite is taken, until the invite is cancelled', async () => {
+  const ada = await member();
+  const email = 'invited@x.example';
+  const { body } = await server.admin('POST', '/admin/users/invites', { email, role: 'member', workspaces: [] });
+  const refused = await put(ada.id, { email }, ada.headers);
+  expect([refused.status, refused.text]).toEqual([409, expect.stringContaining('Cancel the invite first.')]);
+  await server.admin('DELETE', `/admin/users/invites/${body.id}`);
+  expect((await put(ada.id, { email }, ada.headers)).status).toBe(200);
+});
+
 it('five mails a quarter of an hour are sent for one user', async () => {
   const ada = await member();
   const statuses: number[] = [];

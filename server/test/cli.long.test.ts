@@ -256,6 +256,24 @@ describe.concurrent('beside a running server, without a change', () => {
 });
 
 describe.concurrent('without a server', () => {
+  it('commands take flags before words, and name the running server in links', async () => {
+    const target = join(await folder(), 'copy');
+    expect(await sluice(['backup', '--data-dir', dataDir, target])).toMatchObject({ code: 0, err: '' });
+    const link = await runCommand(['console-link', '--data-dir', dataDir], {}, dataDir);
+    expect(link.out).toContain(`${server.url}/console/sign-in#`);
+  });
+
+  it('a backup needs no PostgreSQL that answers; every other command says in one line that it is away', async () => {
+    const away = { SLUICE_DATABASE_URL: 'postgres://u:p@127.0.0.1:1/x' };
+    const target = join(await folder(), 'copy');
+    expect(await sluice(['backup', target], away)).toMatchObject({ code: 0, err: '' });
+    for (const words of [['console-link'], ['audit', 'verify'], ['keys', 'create', '--organisation', 'x']]) {
+      const { code, err } = await sluice(words, away);
+      expect([code, err.trim().split('\n').length], err).toEqual([2, 1]);
+      expect(err).toContain('Start it, or correct SLUICE_DATABASE_URL.');
+    }
+  });
+
   it('backup and keys create make nothing where there is no installation', async () => {
     const dir = await folder();
     const commands = [

@@ -1,5 +1,5 @@
 /** `sluice console-link [e-mail]`, beside a running server: the way in for users who have no other yet. */
-import { access } from 'node:fs/promises';
+import { access, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { consoleLink } from '../src/cli/console-link.ts';
@@ -84,4 +84,13 @@ it('in a directory without a store says so, and makes none', async () => {
   const quiet = { out: () => undefined, err: () => undefined };
   await expect(consoleLink([`--data-dir=${dir}`], quiet)).rejects.toThrow(`There is no ${join(dir, 'control.db')}`);
   await expect(access(dir)).rejects.toThrow('ENOENT');
+});
+
+it('leads to the server that runs, whatever its port', async () => {
+  const lines: string[] = [];
+  const output = { out: (text: string) => lines.push(text), err: () => undefined };
+  await writeFile(join(server.dataDir, 'server-url'), 'http://127.0.0.1:4321\n');
+  await consoleLink([`--data-dir=${server.dataDir}`], output);
+  expect(lines[0]).toMatch(/^http:\/\/127\.0\.0\.1:4321\/console\/sign-in#/);
+  await rm(join(server.dataDir, 'server-url'));
 });

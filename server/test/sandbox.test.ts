@@ -15,6 +15,26 @@ const messages = [{ role: 'user', content: 'Hello, Sluice' }];
 const chat = (model: string, more: object = {}) => server.call('/chat/completions', { model, messages, ...more });
 
 describe('the sandbox provider', () => {
+  it('shows each model by the name that the list has, and 404 for one that is not there', async () => {
+    const get = (path: string) =>
+      fetch(`${server.url}/v1${path}`, { headers: { 'x-gateway-api-key': server.first.workspace_api_key } });
+    const list = (await (await get('/models')).json()) as { data: { id: string }[] };
+    const ids = list.data.map(({ id }) => id).filter((id) => id.startsWith('@sandbox/'));
+    expect(ids).toContain('@sandbox/echo');
+    for (const id of ids)
+      for (const path of [id, encodeURIComponent(id)]) {
+        const answer = await get(`/models/${path}`);
+        expect([answer.status, await answer.json()], path).toMatchObject([200, { object: 'model' }]);
+      }
+    const missing = await get('/models/@sandbox/nope');
+    expect([missing.status, await missing.json()]).toMatchObject([404, { error: { code: 'model_not_found' } }]);
+  });
+
+  it('refuses JSON that is larger than it reads', async () => {
+    const large = await chat('@sandbox/echo', { user: 'x'.repeat(1024 * 1024) });
+    expect(large.status).toBe(413);
+  });
+
   it('answers a first call with true tokens and a real cost in the record', async () => {
     const answer = await chat('@sandbox/echo');
     const body = (await answer.json()) as {

@@ -4,6 +4,7 @@ import type { Output } from '../main.ts';
 import { type Finding, type Verified, verifyAudit } from '../resources/audit-logs/verify.ts';
 import type { Tables } from '../store/ports.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
+import { wordsOf } from './words.ts';
 
 const USAGE = 'usage: npm run sluice -- audit verify [--organisation ID] [settings]';
 const PAGE = 100;
@@ -25,23 +26,13 @@ export async function audit(args: readonly string[], output: Output): Promise<vo
   }
 }
 
-function parse(args: readonly string[]): { organisation: string | null; settings: string[] } {
-  if (args[0] !== 'verify') throw new SluiceError('validation', USAGE);
-  let organisation: string | null = null;
-  const settings: string[] = [];
-  for (let i = 1; i < args.length; i++) {
-    const [name = '', inline] = (args[i] ?? '').split(/=(.*)/s, 2);
-    if (name !== '--organisation') {
-      settings.push(args[i] ?? '');
-      continue;
-    }
-    const value = inline ?? args[++i];
-    if (value === undefined || value === '' || value.startsWith('-') || organisation !== null) {
-      throw new SluiceError('validation', `--organisation needs one id of an organisation; ${USAGE}`);
-    }
-    organisation = value.toLowerCase();
-  }
-  return { organisation, settings };
+function parse(args: readonly string[]): { organisation: string | null; settings: readonly string[] } {
+  const { plain, own, settings } = wordsOf(args, ['organisation']);
+  const { organisation = null } = own;
+  if (plain.join(' ') !== 'verify') throw new SluiceError('validation', USAGE);
+  if (organisation?.startsWith('-'))
+    throw new SluiceError('validation', `--organisation needs one id of an organisation; ${USAGE}`);
+  return { organisation: organisation?.toLowerCase() ?? null, settings };
 }
 
 /** Prints a line or two per organisation; answers how many are broken. */

@@ -6,21 +6,24 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { Output } from '../main.ts';
 import type { SystemTx } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
+import { readAddress } from './server-address.ts';
 import { openStoredTables } from './stored-tables.ts';
+import { wordsOf } from './words.ts';
 
 /**
  * `console-link [e-mail] [flags]`: makes a one-time sign-in link for the user with this address, else for the first
  * owner; works beside a running server. An address that several organisations know gets a link for each.
  */
 export async function consoleLink(args: readonly string[], output: Output): Promise<void> {
-  const [first] = args;
-  const address = first === undefined || first.startsWith('-') ? null : first;
-  const config = loadConfig(address === null ? args : args.slice(1));
+  const { plain, settings } = wordsOf(args, []);
+  const [address = null, ...more] = plain;
+  if (more.length > 0) throw new SluiceError('validation', 'usage: npm run sluice -- console-link [E-MAIL] [settings]');
+  const config = loadConfig(settings);
   const tables = await openStoredTables(config);
   try {
     await tables.migrate();
     const users = await tables.systemRead((tx) => findUsers(tx, address));
-    const url = config.publicUrl ?? `http://${config.host}:${config.port}`;
+    const url = config.publicUrl ?? readAddress(config.dataDir) ?? `http://${config.host}:${config.port}`;
     for (const { user, organisation } of users) {
       const { token } = await createLink(tables, systemClock, user);
       if (users.length > 1) output.out(`${organisation}:\n`);

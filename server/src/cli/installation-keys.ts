@@ -7,6 +7,7 @@ import { createOperatorKey } from '../resources/organisations.ts';
 import { openVault } from '../store/envelope.ts';
 import type { SystemTx, Tables } from '../store/ports.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
+import { wordsOf } from './words.ts';
 
 const USAGE =
   'usage: npm run sluice -- operator-key list | rotate | revoke ID [settings], or npm run sluice -- master-key status | rewrap [settings]';
@@ -24,11 +25,11 @@ export async function installationKeys(
   args: readonly string[],
   output: Output,
 ): Promise<void> {
-  const [verb = '', ...rest] = args;
-  const id = verb === 'revoke' ? rest.shift() : undefined;
-  if (!VERBS[command].includes(verb)) throw new SluiceError('validation', USAGE);
-  if (verb === 'revoke' && (id === undefined || id.startsWith('-'))) throw new SluiceError('validation', USAGE);
-  const config = loadConfig(rest);
+  const { plain, settings } = wordsOf(args, []);
+  const [verb = '', id] = plain;
+  if (!VERBS[command].includes(verb) || plain.length !== (verb === 'revoke' ? 2 : 1))
+    throw new SluiceError('validation', USAGE);
+  const config = loadConfig(settings);
   const tables = await openStoredTables(config);
   try {
     await tables.migrate();

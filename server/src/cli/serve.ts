@@ -7,6 +7,7 @@ import { workerShared } from '../store/ipc/ipc.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { bannerText } from './banner.ts';
 import { LINKS_GO_NOWHERE, linksGoNowhere } from './links.ts';
+import { noteAddress } from './server-address.ts';
 import { isWorker, primaryChannel, runPrimary } from './workers.ts';
 
 /** After a second SIGTERM, how long what is left may take. */
@@ -28,6 +29,7 @@ export async function serve(config: Config, output: Output): Promise<void> {
   });
   // Before the banner: whoever reads it may send a signal at once.
   handleSignals(running, config, (message, fields) => log.info(message, fields));
+  if (index === 1) noteAddress(config.dataDir, running.url);
   if (index === 1) output.out(bannerText(running, config, process.stdout.isTTY === true));
   if (index === 1 && linksGoNowhere(config)) {
     log.warn(LINKS_GO_NOWHERE, { links_begin_with: running.url });

@@ -8,15 +8,17 @@ import { changeAddress } from '../resources/admin/users/address.ts';
 import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
 import { userEmail } from '../resources/fields.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
+import { wordsOf } from './words.ts';
 
 /** Throws a SluiceError when no user, or users of several organisations, have the address, or the new one is taken. */
 export async function userEmailCommand(args: readonly string[], output: Output): Promise<void> {
-  const [now = '', next = '', ...flags] = args;
+  const { plain, settings } = wordsOf(args, []);
+  const [now = '', next = '', ...more] = plain;
   const [before, after] = [userEmail.safeParse(now), userEmail.safeParse(next)];
-  if (!before.success || !after.success) {
+  if (!before.success || !after.success || more.length > 0) {
     throw new SluiceError('validation', 'Give two e-mail addresses: user-email now@example.com new@example.com');
   }
-  const config = loadConfig(flags);
+  const config = loadConfig(settings);
   const tables = await openStoredTables(config);
   try {
     await tables.migrate();

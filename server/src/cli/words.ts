@@ -1,7 +1,7 @@
 import { SluiceError } from '../kernel/errors.ts';
 
 export interface Words {
-  /** Words before the first flag. */
+  /** Words that are neither flags nor values of flags. */
   readonly plain: readonly string[];
   /** Values of the command's own flags. */
   readonly own: Readonly<Record<string, string | undefined>>;
@@ -22,8 +22,16 @@ export function wordsOf(args: readonly string[], names: readonly string[]): Word
     const [flag = '', inline] = arg.split(/=(.*)/s, 2);
     const name = names.find((one) => flag === `--${one}`);
     if (name === undefined) {
-      if (settings.length === 0 && !arg.startsWith('-')) plain.push(arg);
-      else settings.push(arg);
+      if (!arg.startsWith('-')) plain.push(arg);
+      else {
+        settings.push(arg);
+        // A setting without = has its value in the next word.
+        const next = args[i + 1];
+        if (inline === undefined && next !== undefined) {
+          settings.push(next);
+          i += 1;
+        }
+      }
       continue;
     }
     const value = inline ?? args[++i];

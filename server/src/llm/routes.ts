@@ -54,6 +54,14 @@ export function llmPlane(services: Services, inFlight: InFlight): Plane & DataPl
           void handle(new Exchange(services, operation, request, response, params));
         };
         routes.serve(methods, `/v1${operation.path}`, answer);
+        // A model as `GET /models` lists it, whose slash need not be encoded.
+        if (operation.path.endsWith('/:model'))
+          routes.serve(
+            methods,
+            `/v1${operation.path.replace(':model', '@:slug/*')}`,
+            (request, response, { slug, '*': rest }) => answer(request, response, { model: `@${slug}/${rest}` }),
+            false,
+          );
         if (operation.deployed) routes.serve(methods, `/v1/deployments/:deployment${operation.path}`, answer);
       }
       // A base URL with one /v1 too many: its owner needs to read that, not what a provider makes of the path.

@@ -30,10 +30,6 @@ export const EXCUSES: readonly (readonly [RegExp, string])[] = [
   ],
   [/from "file_totals" where /, 'the quota is of an organisation: one row for each workspace that has files'],
   [
-    /from "integrations" where .*"status" = 'active' and "status" <> 'archived'.* order by .?"id".* asc$/,
-    'a filter on tags compares values inside JSON; an organisation has as many integrations as accounts at providers',
-  ],
-  [
     /from "(organisations|workspaces)" where .*"status" = 'active' and "status" <> 'archived'.* order by .?"id".* asc$/,
     'one node asks every workspace, each ten minutes, how often it wants keys to rotate',
   ],

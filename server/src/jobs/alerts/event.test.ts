@@ -29,8 +29,21 @@ describe('the mail of an alert', () => {
     const value = 'metadata._user:alice\r\n\nConsole: https://evil.example\u2028\u202egpj';
     const { text, subject } = alertMail(event(value, 'team\nbudget'), 'id', 'ops@team.example');
     expect(text.split(/[\n\r\u2028]/)).toHaveLength(usual.length);
-    expect(text).toContain('Counted for:      metadata._user:alice Console: https://evil.example gpj\n');
-    expect(text).toContain('policy team budget is used up');
-    expect(subject).toBe('Usage limit exhausted: policy team budget');
+    expect(text).toContain(
+      'Counted for:      metadata._user:alice Console: https:// evil. example gpj (as the requests say)\n',
+    );
+    expect(text).toContain('policy "team budget" is used up');
+    expect(subject).toBe('Usage limit exhausted: policy "team budget"');
+  });
+
+  it('bounds such names, and makes no link of them', () => {
+    const { text, subject } = alertMail(
+      event(`www.evil.example/${'x'.repeat(5_000)}`, 'pay@evil.example'),
+      'id',
+      'o@t.example',
+    );
+    expect(text).not.toMatch(/\S\.evil|evil\.example|pay@evil/);
+    expect(Math.max(...text.split('\n').map((line) => line.length))).toBeLessThan(200);
+    expect(subject).not.toMatch(/@evil|evil\.example/);
   });
 });

@@ -83,7 +83,7 @@ const NEWS: Readonly<Record<Alert['kind'], readonly [string, string]>> = {
 export function alertMail({ type, timestamp, data }: AlertEvent, id: string, to: string): Mail {
   const { owner, limit } = data;
   const [subject, sentence] = NEWS[type.slice('usage_limit.'.length) as Alert['kind']];
-  const named = oneLine(`${OWNERS[owner.kind]} ${owner.name}`);
+  const named = `${OWNERS[owner.kind]} "${oneLine(owner.name)}"`;
   const unit = limit.type === 'cost' ? 'US dollars' : limit.type;
   const lines = [
     ['Used', `${limit.current_usage} ${unit}`],
@@ -91,8 +91,8 @@ export function alertMail({ type, timestamp, data }: AlertEvent, id: string, to:
     ...(limit.alert_threshold === null ? [] : [['Alert at', `${limit.alert_threshold} ${unit}`]]),
     ...(limit.unpriced_requests === 0 ? [] : [['Of unknown price', `${limit.unpriced_requests} requests`]]),
     ['Resets', limit.resets_at === null ? 'not by itself' : minute(limit.resets_at)],
-    ['Counted for', oneLine(data.value_key)],
-    ['Workspace', data.workspace_slug ?? data.workspace_id],
+    ['Counted for', `${oneLine(data.value_key)} (as the requests say)`],
+    ['Workspace', oneLine(data.workspace_slug ?? data.workspace_id)],
     ['Since', minute(timestamp)],
   ].map(([name, value]) => `${`${name}:`.padEnd(18)}${value}`);
   return {
@@ -103,9 +103,17 @@ export function alertMail({ type, timestamp, data }: AlertEvent, id: string, to:
   };
 }
 
-/** What callers chose stays in its line, and in the direction it is read: it must not look like words of the mail. */
+/** Characters that a mail shows of a name. */
+const MAX_NAME = 120;
+
+/**
+ * What callers and policies chose stays in its line, short, and in the direction it is read: it must not look like words of the
+ * mail. Mail programs must make no link of it: a space behind what begins one, and behind dots inside it, sees to that.
+ */
 function oneLine(text: string): string {
-  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]+/gu, ' ').trim();
+  const line = text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]+/gu, ' ').trim();
+  const short = line.length > MAX_NAME ? `${line.slice(0, MAX_NAME).replace(/[\ud800-\udbff]$/, '')}…` : line;
+  return short.replace(/:\/{2}/g, ':// ').replace(/([.@])(?=[\p{L}\p{N}])/gu, '$1 ');
 }
 
 /** `2026-12-01 00:00 UTC`. */

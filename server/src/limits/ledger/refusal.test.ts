@@ -29,7 +29,7 @@ describe('a request that a usage limit refuses reads', () => {
       'Budget "Team budget" is used up for user alice: 63 of 60 tokens. It resets on 1 December 2026, 00:00 UTC.',
     );
     expect(said(terms({ type: 'cost' }), 3_500_000, 1_000_000, null)).toBe(
-      'Budget "Team budget" is used up for user alice: $3.5 of $1. It does not reset by itself.',
+      'Budget "Team budget" is used up for user alice: $3.5 of $1. It does not reset by itself: an administrator of the workspace can raise it, in the console or with PUT /v1/policies/usage-limits/p1.',
     );
   });
 
@@ -47,6 +47,15 @@ describe('a request that a usage limit refuses reads', () => {
     expect(said(terms({ ownerKind: 'key', label: 'ci', type: 'requests' }), 5, 5)).toBe(
       'The usage limit of API key ci is used up: 5 of 5 requests. It resets on 1 December 2026, 00:00 UTC.',
     );
+  });
+
+  it('who can raise a limit that does not reset, and where', () => {
+    const raised = (ownerKind: Terms['ownerKind']) =>
+      said(terms({ ownerKind, ownerId: 'o1', resetsAt: null }), 60, 60, null).split('itself: ')[1];
+    expect(raised('workspace')).toBe(
+      'an administrator of the organisation can raise it, in the console or with PUT /v1/admin/workspaces/o1.',
+    );
+    expect(raised('key')).toContain('PUT /v1/api-keys/o1.');
   });
 
   it('that requests under way hold the rest, and to try again after them', () => {

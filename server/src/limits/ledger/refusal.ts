@@ -1,6 +1,6 @@
 /** What a caller is told whose request a usage limit does not let pass. */
 import { SluiceError } from '../../kernel/errors.ts';
-import type { Row } from '../../store/schema.ts';
+import type { LimitOwner, Row } from '../../store/schema.ts';
 import { limitName, UsageRefused } from '../usage-refused.ts';
 import { shownAmount, type Terms } from './terms.ts';
 
@@ -30,10 +30,27 @@ export function exceeded(terms: Terms, row: Counted, now: number, committed: num
     left === 0
       ? `is used up${whom}: ${shown(used)} of ${shown(limit)}${unit}.`
       : `has no room left${whom}: ${shown(used)} of ${shown(limit)}${unit} are used, and requests that still run have reserved the other ${shown(left)}. Try again when they have ended.`;
-  const reset = resetsAt === null ? 'It does not reset by itself.' : `It resets on ${dateAndTime(resetsAt)}.`;
+  const reset =
+    resetsAt === null ? `It does not reset by itself: ${raises(terms)}.` : `It resets on ${dateAndTime(resetsAt)}.`;
   const wait = left > 0 ? RESERVED_S : secondsTo(resetsAt, now);
   return new UsageRefused(`${name} ${state} ${reset}`, terms, { terms, left: 0, free: 0, resetsAt }, wait, committed);
 }
+
+/** Who can raise a limit, and where. */
+function raises({ ownerKind, ownerId }: Terms): string {
+  const [who, where] = RAISED[ownerKind];
+  return `an administrator of the ${who} can raise it, in the console or with PUT ${where.replace('{id}', ownerId)}`;
+}
+
+const RAISED: Readonly<Record<LimitOwner, readonly [who: 'workspace' | 'organisation', where: string]>> = {
+  policy: ['workspace', '/v1/policies/usage-limits/{id}'],
+  key: ['workspace', '/v1/api-keys/{id}'],
+  provider: ['workspace', '/v1/providers'],
+  'virtual-key': ['workspace', '/v1/virtual-keys'],
+  workspace: ['organisation', '/v1/admin/workspaces/{id}'],
+  integration: ['organisation', '/v1/integrations'],
+  token: ['organisation', '/v1/policies/usage-limits'],
+};
 
 /** As people write it: `1 December 2026, 00:00 UTC`. */
 function dateAndTime(at: number): string {

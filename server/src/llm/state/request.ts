@@ -8,7 +8,8 @@ import type { Plan } from '../plan.ts';
 /** What is known of a request to a model. */
 export class LlmRequest extends RequestContext {
   readonly operation: Operation;
-  readonly params: Readonly<Record<string, string>>;
+  /** Of the path; a model without the slug of a provider once the request is resolved. */
+  params: Readonly<Record<string, string>>;
   /** Why the caller, known otherwise, must not call any more; the request is refused with it and recorded as theirs. */
   refusal: SluiceError | null;
   /** Header the gateway credential came in: its value must never leave. */

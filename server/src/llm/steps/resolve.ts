@@ -7,7 +7,7 @@ import { decodeString } from '../../kernel/json-scan.ts';
 import { pathOnly } from '../../kernel/path-only.ts';
 import { quotedName, shownPath } from '../../kernel/quoted.ts';
 import { type Purpose, purposeOf } from '../../limits/purpose.ts';
-import { parseModel } from '../../providers/models.ts';
+import { type ModelReference, parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
 import type { Uses } from '../exchange.ts';
@@ -60,9 +60,7 @@ function plan(
     );
   }
   x.request.model = x.request.params.deployment ?? x.request.model;
-  const { slug, model } = x.request.model.startsWith('@')
-    ? parseModel(x.request.model)
-    : { slug: null, model: x.request.model };
+  const { slug, model } = modelIn(x);
   x.request.model = model;
   const reference = header ?? defaults?.config_id;
   const inline = reference?.trimStart().startsWith('{') ?? false;
@@ -142,6 +140,18 @@ function plan(
   const found = objects ? (needsNone ? null : findTarget(x, selection)) : selectTarget(x, selection);
   if (found instanceof Promise) return found.then(planFor);
   planFor(found);
+}
+
+/** The model of the body; of an address only the slug counts, because nothing is asked of the model that it names. */
+function modelIn({ request }: Exchange): ModelReference {
+  const { model, params } = request;
+  const named = params.model;
+  if (named?.startsWith('@')) {
+    const { slug, model: bare } = parseModel(named);
+    request.params = { ...params, model: bare };
+    return { slug, model };
+  }
+  return model.startsWith('@') ? parseModel(model) : { slug: null, model };
 }
 
 /** What a config says of its requests stands where neither they nor their key or workspace say anything else. */

@@ -14,7 +14,8 @@ export function signRequest(service: AwsScope['service']): Signer {
       return [auth.bearer.reveal()];
     }
     const { keys } = auth;
-    const body = request.body === null ? null : Buffer.concat(request.body);
+    const [only] = request.body ?? [];
+    const body = request.body?.length === 1 && only !== undefined ? only : request.body && Buffer.concat(request.body);
     const method = request.method as Parameters<typeof signed>[0]['method'];
     const plain = { method, url: new URL(origin + path), headers, body };
     const made = await signed(plain, keys, { service, region }, access.now());

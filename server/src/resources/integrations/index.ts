@@ -55,6 +55,9 @@ async function presentDetail(row: Integration, call: Call) {
   };
 }
 
+/** Integrations that a filter on tags looks at: they are compared here, inside JSON. */
+const MAX_TAGGED = 1_000;
+
 const spec: ResourceSpec<'integrations', CreateBody, UpdateBody> = {
   name: 'integrations',
   tag: 'Integrations',
@@ -70,7 +73,11 @@ const spec: ResourceSpec<'integrations', CreateBody, UpdateBody> = {
   list: {
     query: z.object({
       type: z.enum(['workspace', 'organisation', 'all']).optional(),
-      tags: z.string().max(8192).optional().describe('JSON object of strings: all of them must match.'),
+      tags: z
+        .string()
+        .max(8192)
+        .optional()
+        .describe('JSON object of strings: all of them must match. Looks at the newest 1,000 integrations.'),
     }),
     where: async (call) => {
       const { type, tags } = call.query as { type?: string; tags?: string };
@@ -78,7 +85,12 @@ const spec: ResourceSpec<'integrations', CreateBody, UpdateBody> = {
       const where = LEVELS.held(call, 'list', only);
       if (tags === undefined || tags === '' || where.id !== undefined) return where;
       const wanted = readTagsFilter(tags);
-      const rows = await call.tx.list('integrations', { where: { ...where, status: 'active' } });
+      const newest = {
+        where: { ...where, status: 'active' },
+        orderBy: [['created_at', 'desc']],
+        limit: MAX_TAGGED,
+      } as const;
+      const rows = await call.tx.list('integrations', newest);
       return { ...where, id: { in: rows.filter((row) => hasTags(row.tags, wanted)).map((row) => row.id) } };
     },
     defaultPageSize: 100,

@@ -10,10 +10,14 @@ import type { Macs } from '../../../store/vault.ts';
 import type { Call } from '../../resource.ts';
 import { MAILS } from '../mails.ts';
 
-/** Throws 409 when another user of the organisation has this address. */
-async function checkFree(tx: TenantTx, email: string, param: string | null = null): Promise<void> {
-  if (!(await tx.find('users', { email, status: 'active' }))) return;
-  throw new SluiceError('conflict', `A user of this organisation has the address ${email} already.`, { param });
+/** Throws 409 when another user of the organisation has this address, or an open invite is for it. */
+async function checkFree(tx: TenantTx, clock: Clock, email: string, param: string | null = null): Promise<void> {
+  if (await tx.find('users', { email, status: 'active' }))
+    throw new SluiceError('conflict', `A user of this organisation has the address ${email} already.`, { param });
+  const invite = await tx.find('invites', { email, status: 'pending' });
+  if (invite === undefined || invite.expires_at <= clock.now()) return;
+  const message = `An open invite is for the address ${email}. Cancel the invite first.`;
+  throw new SluiceError('conflict', message, { param });
 }
 
 /**
@@ -28,7 +32,7 @@ export async function changeAddress(
   email: string,
   keep: string | null,
 ): Promise<Row<'users'>> {
-  await checkFree(tx, email);
+  await checkFree(tx, clock, email);
   const changed = { ...user, email, last_updated_at: laterThan(user, clock) };
   await tx.update('users', { id: user.id }, { email, last_updated_at: changed.last_updated_at });
   tx.changed({ workspaceId: null, topic: 'users', entityId: user.id });
@@ -82,7 +86,7 @@ export async function askForAddress(
     const message = `This Sluice has no mail server to confirm an address with. Use the server’s shell: ${command}`;
     throw new SluiceError('validation', message, { param });
   }
-  await checkFree(tx, email, param);
+  await checkFree(tx, clock, email, param);
   const asOf = laterThan(user, clock);
   const said: Confirmation = {
     organisation_id: user.organisation_id,

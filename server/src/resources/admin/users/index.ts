@@ -180,10 +180,8 @@ const spec: ResourceSpec<'users', never, UpdateBody> = {
     check: async (call, row) => {
       checkRank(await rankOf(call), row.role, null);
       if (row.role !== 'owner') return;
-      // The transaction is serialisable: of two owners who remove each other, one counts again and finds himself alone.
-      const owners = await call.tx.count('users', { where: { role: 'owner', status: 'active' } });
-      if (owners > 1) return;
-      throw new SluiceError('validation', 'The last owner cannot be removed: an organisation has at least one.');
+      const message = 'The owner cannot be removed. Make an admin the owner first: POST /admin/users/{id}/ownership.';
+      throw new SluiceError('validation', message);
     },
     clean: async (call, row) => {
       const { tx, clock } = call;

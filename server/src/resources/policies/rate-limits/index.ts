@@ -19,7 +19,7 @@ import {
   groupByAnswer,
   unchangeable,
 } from '../shapes.ts';
-import { simulateRates } from './simulate.ts';
+import { simulateRates } from './simulate-rates.ts';
 
 type PolicyRow = Row<'rate_policies'>;
 

@@ -32,7 +32,7 @@ import {
   type UpdateBody,
   updateBody,
 } from './schema.ts';
-import { simulateUsage } from './simulate.ts';
+import { simulateUsage } from './simulate-usage.ts';
 
 type PolicyRow = Row<'usage_policies'>;
 type Bucket = Row<'usage_buckets'>;
