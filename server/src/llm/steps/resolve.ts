@@ -60,7 +60,7 @@ function plan(
     );
   }
   x.request.model = x.request.params.deployment ?? x.request.model;
-  const { slug, model } = modelIn(x);
+  const { slug, model } = modelIn(x.request);
   x.request.model = model;
   const reference = header ?? defaults?.config_id;
   const inline = reference?.trimStart().startsWith('{') ?? false;
@@ -143,7 +143,7 @@ function plan(
 }
 
 /** The model of the body; of an address only the slug counts, because nothing is asked of the model that it names. */
-function modelIn({ request }: Exchange): ModelReference {
+function modelIn(request: LlmRequest): ModelReference {
   const { model, params } = request;
   const named = params.model;
   if (named?.startsWith('@')) {
