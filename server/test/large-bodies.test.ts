@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { idleSlabBytes } from '../src/http/body-slabs.ts';
 import type { JsonObject } from '../src/kernel/json.ts';
 import { Relay } from '../src/llm/relay/relay.ts';
 import { startServer, type TestServer } from './support/server.ts';
@@ -147,6 +148,20 @@ describe('an answer that is too large for the event loop', () => {
     expect(given.content[0]?.text === LONG).toBe(true);
     const [record] = await server.records();
     expect(record).toMatchObject({ status: 200, usage: { input: 12_345, output: 6 } });
+  });
+
+  it('comes in memory that the next one uses again', async () => {
+    const body = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] };
+    const idle: number[] = [idleSlabBytes()];
+    // Longer than any before it.
+    answer = () => chat(LONG.repeat(2));
+    for (let i = 0; i < 3; i++) {
+      expect((await server.call('/messages', body, at)).status).toBe(200);
+      idle.push(idleSlabBytes());
+    }
+    const [before = 0, first, second, third] = idle;
+    expect(first).toBeGreaterThan(before);
+    expect([second, third]).toEqual([first, first]);
   });
 
   it('that is no JSON is told as one', async () => {

@@ -1,6 +1,6 @@
 /** What the data plane gives to the thread for large bodies, and how it takes the results. */
 
-import { keep } from '../../http/body-slabs.ts';
+import { giveBack, keep, lend } from '../../http/body-slabs.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
@@ -41,19 +41,20 @@ export const isLargeRead = (bytes: number): boolean => bytes > LARGE_BODY;
 export const isLargeScan = (body: Buffer): boolean => body.length > LARGE_SCAN;
 export const isLargeAnswer = (bytes: number): boolean => bytes > LARGE_ANSWER;
 
-const PIECE = 1024 * 1024;
+/** More than `body-slabs.ts` keeps for one thread alone. */
+const PIECE = 2 * 1024 * 1024;
 
-/** Bytes as they come, over memory that threads share. */
+/** Bytes as they come, over lent memory that threads share. */
 export class SharedPieces {
   readonly #full: Buffer[] = [];
-  #piece: Buffer = Buffer.from(new SharedArrayBuffer(PIECE));
+  #piece: Buffer = lend(PIECE);
   #at = 0;
 
   add(chunk: Buffer): void {
     for (let from = 0; from < chunk.length; ) {
       if (this.#at === PIECE) {
         this.#full.push(this.#piece);
-        this.#piece = Buffer.from(new SharedArrayBuffer(PIECE));
+        this.#piece = lend(PIECE);
         this.#at = 0;
       }
       const copied = chunk.copy(this.#piece, this.#at, from);
@@ -64,6 +65,11 @@ export class SharedPieces {
 
   pieces(): readonly Buffer[] {
     return [...this.#full, this.#piece.subarray(0, this.#at)];
+  }
+
+  /** Nobody reads them any more, but for a thread that was lent them. Called once; without it the garbage collector ends them. */
+  giveBack(): void {
+    for (const piece of [...this.#full, this.#piece]) giveBack(piece);
   }
 }
 

@@ -52,10 +52,13 @@ export class JsonAnswer {
       );
       return;
     }
-    const raw = this.#large.pieces();
+    const large = this.#large;
+    const raw = large.pieces();
     this.#drop = readAnswerApart(x, target, context, made, { ...order, raw }, (read) => {
       this.#drop = null;
       take(read, raw);
+      // What the caller gets is another body.
+      if (read instanceof Error || read.bytes !== null) large.giveBack();
     });
   }
 
