@@ -139,7 +139,9 @@ describe.each(ENGINES)('gateway-managed batches on %s', (engine) => {
       const running = world.turn(made.id);
       const counts = async () =>
         (await world.store.tables.systemRead((tx) => tx.find('batches', { id: made.id })))?.batch.request_counts;
-      await vi.waitFor(async () => expect(await counts()).toEqual({ total: 8, completed: 7, failed: 0 }));
+      await vi.waitFor(async () => expect(await counts()).toEqual({ total: 8, completed: 7, failed: 0 }), {
+        timeout: 20_000,
+      });
       gate.resolve();
       await running;
       expect(await counts()).toEqual({ total: 8, completed: 8, failed: 0 });

@@ -22,7 +22,7 @@ export function feedSuite(
           here.publish(0);
           expect(ready).toHaveBeenCalled();
         },
-        { timeout: 5_000, interval: 20 },
+        { timeout: 20_000, interval: 20 },
       );
       stop();
       return { here, there };
@@ -38,9 +38,12 @@ export function feedSuite(
       here.subscribe((seq) => own.push(seq));
       here.publish(7);
       here.publish(8);
-      await vi.waitFor(() => {
-        for (const seen of [first, second, own]) expect(seen.filter((seq) => seq > 0)).toEqual([7, 8]);
-      });
+      await vi.waitFor(
+        () => {
+          for (const seen of [first, second, own]) expect(seen.filter((seq) => seq > 0)).toEqual([7, 8]);
+        },
+        { timeout: 20_000 },
+      );
     });
 
     it('brings nothing more after unsubscribing, and leaves the others', async () => {
@@ -52,7 +55,7 @@ export function feedSuite(
       stop();
       stop();
       here.publish(9);
-      await vi.waitFor(() => expect(stays).toContain(9));
+      await vi.waitFor(() => expect(stays).toContain(9), { timeout: 20_000 });
       expect(gone).not.toHaveBeenCalledWith(9);
     });
 
