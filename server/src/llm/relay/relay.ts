@@ -35,6 +35,8 @@ import { errorAmong, type Flaws, flawsOf, noJson, readWhole, recordFailure, tooM
 const WHOLE_BYTES = 64 * 1024;
 /** A slow unary answer starts to flow after this long, so that keep-alive white space reaches the client. */
 const WHOLE_MS = 250;
+/** Longer chunks of a stream are timed. */
+const TIMED_BYTES = 1024;
 const ERROR_BYTES = 1024 * 1024;
 /** Bytes of an answer in one piece that wait for its end while another attempt may follow. */
 const RESCUED_BYTES = 4 * 1024 * 1024;
@@ -193,7 +195,9 @@ export class Relay implements WireHandler {
         this.#firstData = null;
       }
     }
-    const began = this.#mode === 'events' || this.#answerBytes > LARGE_BYTES ? x.services.clock.monotonic() : 0;
+    // Two looks at the clock for each chunk of a few tokens would cost more than they save.
+    const timed = this.#answerBytes > LARGE_BYTES || (this.#mode === 'events' && chunk.length > TIMED_BYTES);
+    const began = timed ? x.services.clock.monotonic() : 0;
     if (this.#mode === 'bytes') this.#bytes(chunk);
     else if (this.#mode === 'events') this.#read(chunk);
     else this.#collect(chunk, this.#mode === 'json' ? CONVERT_BYTES : ERROR_BYTES);
