@@ -7,7 +7,6 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import { sendBuilt } from './built-files.ts';
 import { CONSOLE_DIST } from './console-dist.ts';
@@ -67,7 +66,7 @@ export function registerDocs(app: FastifyInstance, document: () => JsonObject, d
       .send(html);
   });
   route('/docs/js/scalar.js', async (request, reply) => {
-    if (!existsSync(path.join(folder, SCRIPT))) throw new SluiceError('not_found', 'There is no such file.');
+    if (!existsSync(path.join(folder, SCRIPT))) return reply.callNotFound();
     reply.header('cache-control', 'public, max-age=86400');
     return sendBuilt(request, reply, folder, SCRIPT);
   });

@@ -236,7 +236,7 @@ describe('uploads that fail leave nothing', () => {
         : null;
     const error = await files.upload(upload(large()), named('stuck.jsonl')).catch((problem: unknown) => problem);
     expect(error).toMatchObject({
-      status: 503,
+      provider: { status: 503 },
       message: 'not now',
       detail: { bucket: BUCKET, key: 'stuck.jsonl', openUpload: expect.any(String) },
     });
