@@ -155,7 +155,7 @@ const sources: Source[] = walk(SRC).map((file) => {
     const spec = match[3] ?? match[4] ?? '';
     return {
       target: spec.startsWith('.') ? relative(SRC, resolve(file, '..', spec)) : spec,
-      typeOnly: match[2] !== undefined,
+      typeOnly: match[2] !== undefined || /^\s*import\s*\{(?:\s*type\s+\w+(?:\s+as\s+\w+)?\s*,?)+\s*\}/.test(match[0].trimStart()),
     };
   });
   return { path, area: areaOf(path), text, imports };
@@ -327,6 +327,56 @@ describe('imports point downward', () => {
       ([area, allowed]) => `| ${area} | ${allowed.length === 0 ? '–' : allowed.join(', ')} |`,
     );
     expect(table.trim().split('\n')).toEqual(rows);
+  });
+});
+
+/** Groups of files that import each other in a circle, each sorted. */
+function circles(edges: ReadonlyMap<string, readonly string[]>): string[][] {
+  const order = new Map<string, number>();
+  const low = new Map<string, number>();
+  const open: string[] = [];
+  const out: string[][] = [];
+  const visit = (file: string): number => {
+    const at = order.size;
+    order.set(file, at);
+    let least = at;
+    open.push(file);
+    for (const next of edges.get(file) ?? []) {
+      if (!edges.has(next)) continue;
+      if (!order.has(next)) least = Math.min(least, visit(next));
+      else if (open.includes(next)) least = Math.min(least, order.get(next) ?? least);
+    }
+    low.set(file, least);
+    if (least === at) {
+      const group = open.splice(open.indexOf(file));
+      if (group.length > 1) out.push(group.sort());
+    }
+    return least;
+  };
+  for (const file of edges.keys()) if (!order.has(file)) visit(file);
+  return out.sort();
+}
+
+describe('no file imports itself by way of others', () => {
+  const edges = (withTypes: boolean) =>
+    new Map(
+      product.map(({ path, imports }) => [
+        path,
+        imports.filter(({ typeOnly }) => withTypes || !typeOnly).map(({ target }) => target),
+      ]),
+    );
+
+  it('at run time', () => {
+    expect(circles(edges(false))).toEqual([]);
+  });
+
+  it('nor by types', () => {
+    expect(circles(edges(true))).toEqual([]);
+  });
+
+  it('a circle of three files is found', () => {
+    const three = { a: ['b'], b: ['c'], c: ['a', 'd'], d: [] };
+    expect(circles(new Map(Object.entries(three)))).toEqual([['a', 'b', 'c']]);
   });
 });
 

@@ -13,7 +13,7 @@ import type { Hit } from './cache/caching.ts';
 import type { Uses } from './exchange.ts';
 import { countOf } from './routing/scores.ts';
 import { modelUnder } from './shaping.ts';
-import { limitsAsked } from './steps/asked.ts';
+import { limitsAsked } from './state/limits.ts';
 
 export function draftOf(x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'walk'>): RecordDraft {
   const target = x.attempt.target;
@@ -46,7 +46,7 @@ export function draftOf(x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 're
   });
 }
 
-function decisionOf(x: Uses<'attempt' | 'outcome' | 'request' | 'walk'>): DecisionFacts {
+function decisionOf(x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk'>): DecisionFacts {
   const {
     request: { plan, snapshot, operation },
     attempt: { target },
@@ -57,7 +57,7 @@ function decisionOf(x: Uses<'attempt' | 'outcome' | 'request' | 'walk'>): Decisi
       ? null
       : bindingFor(target.provider, operation.id, target.sends(x.request.model), target.credentials);
   const shape = target === null ? operation.shape : bound?.binding.shape;
-  const limits = limitsAsked(x);
+  const limits = limitsAsked(x.limits);
   return {
     config_version: plan?.config?.versionId ?? null,
     generation: snapshot?.generation ?? 0,

@@ -30,6 +30,17 @@ export class Attempt {
   /** Upstream call under way; aborted when the client leaves. */
   control: WireControl | null = null;
 
+  /** The next target, which is sent the request as it came. */
+  static after(former: Attempt, body: Buffer, scan: ScanResult | null, stream: boolean): Attempt {
+    former.caching?.drop();
+    const next = new Attempt();
+    next.body = body;
+    next.scan = scan;
+    next.stream = stream;
+    next.wouldFallBack = former.wouldFallBack;
+    return next;
+  }
+
   /** Another call, of this target or of the next one, may take the place of the one under way. */
   get mayBeFollowed(): boolean {
     return this.retriesLeft !== null || this.wouldFallBack !== null;

@@ -1,6 +1,7 @@
 import { LimitState } from '../../gateway/limit-state.ts';
-import type { Reservation } from '../../limits/admission.ts';
+import type { LimitedEntity, Reservation } from '../../limits/admission.ts';
 import type { Hold } from '../../limits/ledger/ledger.ts';
+import type { Terms } from '../../limits/ledger/terms.ts';
 import type { Price } from '../../pricing/price.ts';
 import type { Target } from '../target.ts';
 
@@ -42,4 +43,26 @@ export class LlmLimits extends LimitState {
   reserved: Reserved | null = null;
   /** What the target under way is counted in by itself; null for requests with one target. */
   leg: Leg | null = null;
+  /** The rate limits and the usage limits that the request was asked under, or would be were it no dry run. */
+  rates: readonly LimitedEntity[] = NO_LIMITS;
+  budgets: readonly Terms[] = NO_LIMITS;
+  /** Those that only the target under way has; its request has several. */
+  targetRates: readonly LimitedEntity[] = NO_LIMITS;
+  targetBudgets: readonly Terms[] = NO_LIMITS;
+
+  /** Another target is tried. */
+  turnToTarget(): void {
+    this.exhausted = null;
+    this.targetRates = NO_LIMITS;
+    this.targetBudgets = NO_LIMITS;
+  }
+}
+
+const NO_LIMITS: readonly never[] = [];
+
+/** The limits that a request was asked under, for its record: `rate_limit policy:<id>`, in the order in which they were asked. */
+export function limitsAsked({ rates, targetRates, budgets, targetBudgets }: LlmLimits): string[] {
+  const rate = ({ kind, id, policy }: LimitedEntity) => `rate_limit ${kind}:${policy?.id ?? id}`;
+  const usage = ({ ownerKind, ownerId }: Terms) => `usage_limit ${ownerKind}:${ownerId}`;
+  return [...rates.map(rate), ...targetRates.map(rate), ...budgets.map(usage), ...targetBudgets.map(usage)];
 }

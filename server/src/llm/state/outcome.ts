@@ -39,6 +39,19 @@ export class LlmOutcome extends Outcome {
   upstreamBytesIn = 0;
   upstreamBytesOut = 0;
 
+  /** The answer is nobody's: another attempt gives one. What the client has seen of it, and what it used, remains. */
+  forgetAnswer(): void {
+    this.ending = null;
+    this.result = 'ok';
+    this.errorCode = null;
+    this.errorMessage = null;
+    this.modelAnswered = null;
+    this.costMicros = null;
+    if (this.headSent) return;
+    this.status = 0;
+    this.firstTokenMs = null;
+  }
+
   /** Of the attempts whose answers nobody got, in their order. */
   spentUsage(): readonly TokenUsage[] {
     return this.spent?.map(({ usage }) => usage) ?? [];

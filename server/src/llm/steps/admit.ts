@@ -15,14 +15,15 @@ export function admit(x: Uses<'attempt' | 'limits' | 'request' | 'walk', 'admiss
   const {
     request: { principal, snapshot },
   } = x;
-  if (x.request.dryRun || principal === null || snapshot === null) return;
+  if (principal === null || snapshot === null) return;
   const entities = entitiesOf(x, x.walk === null ? 'all' : 'request');
-  if (entities.length === 0) return;
+  x.limits.rates = entities;
+  if (x.request.dryRun || entities.length === 0) return;
   return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x, reservation));
 }
 
 /** `request`: without what only one target of several is limited by. */
-export function entitiesOf(x: Uses<'attempt' | 'request'>, scope: 'all' | 'request'): LimitedEntity[] {
+function entitiesOf(x: Uses<'attempt' | 'request'>, scope: 'all' | 'request'): LimitedEntity[] {
   const {
     request: { principal, snapshot },
   } = x;
@@ -51,7 +52,7 @@ export function admitTarget(
   const {
     request: { snapshot },
   } = x;
-  if (x.request.dryRun || snapshot === null) return;
+  if (snapshot === null) return;
   const entities: LimitedEntity[] = [...(leg.target.stored?.limited ?? [])];
   if (snapshot.ratePolicies.llm !== null) {
     const own: LimitedEntity[] = [];
@@ -64,7 +65,8 @@ export function admitTarget(
       if (counts) leg.counts.push(entity.id);
     }
   }
-  if (entities.length === 0) return;
+  x.limits.targetRates = entities;
+  if (x.request.dryRun || entities.length === 0) return;
   return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => {
     x.limits.quota = tighter(walk.quota, reservation.quota);
     x.limits.facts ??= {};

@@ -35,9 +35,10 @@ export function reserve(x: Exchange): void | Promise<void> {
   const {
     request: { principal, snapshot },
   } = x;
-  if (x.request.dryRun || principal === null || snapshot === null) return;
+  if (principal === null || snapshot === null) return;
   const terms = termsOf(x);
-  if (terms.length === 0) return;
+  x.limits.budgets = terms;
+  if (x.request.dryRun || terms.length === 0) return;
   if (passesJob(x.request) && terms.some(({ type }) => type !== 'requests')) {
     refuse(
       x.limits,
@@ -98,7 +99,7 @@ export function reserveTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise
   const {
     request: { principal, snapshot },
   } = x;
-  if (x.request.dryRun || principal === null || snapshot === null) return;
+  if (principal === null || snapshot === null) return;
   const terms: Terms[] = [...(leg.target.stored?.budgets ?? [])];
   if (snapshot.usagePolicies !== null) {
     const own: Terms[] = [];
@@ -111,7 +112,8 @@ export function reserveTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise
       if (one.type === 'requests') leg.counts.push(id);
     }
   }
-  if (terms.length === 0 && x.limits.hold === null) return;
+  x.limits.targetBudgets = terms;
+  if (x.request.dryRun || (terms.length === 0 && x.limits.hold === null)) return;
   const estimate = estimateUse(x);
   const prices: Price[] = [];
   const demands = terms.map((one) => demandOf(x, one, estimate, prices));

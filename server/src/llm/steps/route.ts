@@ -20,6 +20,7 @@ import type { Leaf } from '../routing/route.ts';
 import { scoreTargets } from '../routing/scores.ts';
 import { newWalk, plannedLeaves, walkNode } from '../routing/walk.ts';
 import { refuseUnexecuted, selectTarget } from '../select.ts';
+import { Attempt } from '../state/attempt.ts';
 import type { LlmOutcome } from '../state/outcome.ts';
 import type { LlmRequest } from '../state/request.ts';
 import type { Walk } from '../state/walk.ts';
@@ -128,14 +129,8 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
   if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
   const before = { target: x.attempt.target, path: walk.path };
   walk.path = leaf.path;
-  x.attempt.target = null;
-  x.attempt.body = walk.body;
-  x.attempt.scan = walk.scan;
-  x.attempt.stream = walk.stream;
-  x.attempt.shaped = false;
-  x.limits.exhausted = null;
-  x.attempt.caching?.drop();
-  x.attempt.caching = null;
+  x.attempt = Attempt.after(x.attempt, walk.body, walk.scan, walk.stream);
+  x.limits.turnToTarget();
   const {
     outcome: { attemptCount: tries },
   } = x;
@@ -248,15 +243,7 @@ const OF_TARGETS: ReadonlySet<string> = new Set(['provider', 'virtual-key', 'int
 function passOver(x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>, walk: Walk): void {
   setAside(x);
   endLeg(x, walk, false);
-  x.outcome.ending = null;
-  x.outcome.result = 'ok';
-  x.outcome.errorCode = null;
-  x.outcome.errorMessage = null;
-  x.outcome.modelAnswered = null;
-  x.outcome.costMicros = null;
-  if (x.outcome.headSent) return;
-  x.outcome.status = 0;
-  x.outcome.firstTokenMs = null;
+  x.outcome.forgetAnswer();
 }
 
 function guardOf(request: LlmRequest, plan: RoutePlan, leaf: Leaf): ReturnType<typeof guardPlan> {
