@@ -1,15 +1,10 @@
 /** Arguments → configuration → composition → listen → drain. */
 import { writeSync } from 'node:fs';
 import { help, printVersion } from './cli/help.ts';
+import type { Output } from './cli/output.ts';
 import { ConfigError, loadConfig } from './config.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { nearest } from './kernel/nearest.ts';
-
-/** Where a command may write: whole lines, at once, so that nothing is lost when the process ends right after. */
-export interface Output {
-  out(text: string): void;
-  err(text: string): void;
-}
 
 const output: Output = {
   out: (text) => void writeSync(1, text),

@@ -155,7 +155,9 @@ const sources: Source[] = walk(SRC).map((file) => {
     const spec = match[3] ?? match[4] ?? '';
     return {
       target: spec.startsWith('.') ? relative(SRC, resolve(file, '..', spec)) : spec,
-      typeOnly: match[2] !== undefined || /^\s*import\s*\{(?:\s*type\s+\w+(?:\s+as\s+\w+)?\s*,?)+\s*\}/.test(match[0].trimStart()),
+      typeOnly:
+        match[2] !== undefined ||
+        /^\s*import\s*\{(?:\s*type\s+\w+(?:\s+as\s+\w+)?\s*,?)+\s*\}/.test(match[0].trimStart()),
     };
   });
   return { path, area: areaOf(path), text, imports };

@@ -1,8 +1,8 @@
 import { type Config, loadConfig } from '../config.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { Output } from '../main.ts';
 import { type Finding, type Verified, verifyAudit } from '../resources/audit-logs/verify.ts';
 import type { Tables } from '../store/ports.ts';
+import type { Output } from './output.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 

@@ -5,8 +5,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { Output } from '../main.ts';
 import { errorCode, makeDirectory, syncDirectory, temporaryName } from '../store/disk/files.ts';
+import type { Output } from './output.ts';
 import { wordsOf } from './words.ts';
 
 const USAGE = 'usage: npm run sluice -- backup DIRECTORY [settings]';

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { effectiveSettings, loadConfig, unknownVariables } from '../config.ts';
-import type { Output } from '../main.ts';
 import { loadKeyring } from '../store/keyring.ts';
+import type { Output } from './output.ts';
 
 /** `check`: reads the configuration as a start would, and prints each setting with where it comes from. */
 export async function check(args: readonly string[], output: Output): Promise<void> {

@@ -3,7 +3,6 @@ import { createLink, linkUrl } from '../auth/console-session.ts';
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { Output } from '../main.ts';
 import type { SystemTx } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import { readAddress } from './server-address.ts';

@@ -5,11 +5,11 @@ import { isConsoleBuilt } from '../admin/console-dist.ts';
 import { type Config, loadConfig, unknownVariables } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
-import type { Output } from '../main.ts';
 import { isSealed } from '../resources/seal-stored.ts';
 import { unusableDataDir } from '../store/disk/data-dir.ts';
 import { openVault } from '../store/envelope.ts';
 import type { Tables } from '../store/ports.ts';
+import type { Output } from './output.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { Output } from '../main.ts';
+import type { Output } from './output.ts';
 
 const PACKAGE = new URL('../../package.json', import.meta.url);
 

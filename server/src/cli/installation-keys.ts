@@ -2,10 +2,10 @@ import { maskKey, parseKey } from '../auth/keys.ts';
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { Output } from '../main.ts';
 import { createOperatorKey } from '../resources/organisations.ts';
 import { openVault } from '../store/envelope.ts';
 import type { SystemTx, Tables } from '../store/ports.ts';
+import type { Output } from './output.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 

@@ -1,10 +1,10 @@
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { Output } from '../main.ts';
 import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
 import { insertServiceKey } from '../resources/organisations.ts';
 import type { SystemTx } from '../store/ports.ts';
+import type { Output } from './output.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 

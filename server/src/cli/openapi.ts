@@ -3,8 +3,8 @@ import { format } from 'node:util';
 import { buildOpenApi } from '../admin/openapi.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { dataPlanePaths } from '../llm/openapi.ts';
-import type { Output } from '../main.ts';
 import { ACTIONS } from '../resources/catalog.ts';
+import type { Output } from './output.ts';
 
 const PACKAGE = new URL('../../package.json', import.meta.url);
 const FILE = new URL('../../../docs/openapi.json', import.meta.url);

@@ -2,7 +2,6 @@ import { compose, type Running } from '../compose.ts';
 import { type Config, ConfigError, unknownVariables, workerIndex } from '../config.ts';
 import { calmLog } from '../kernel/calm-log.ts';
 import { systemClock } from '../kernel/clock.ts';
-import type { Output } from '../main.ts';
 import { workerShared } from '../store/ipc/ipc.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { bannerText } from './banner.ts';

@@ -3,10 +3,10 @@ import { systemTenant } from '../auth/tenant.ts';
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { Output } from '../main.ts';
 import { changeAddress } from '../resources/admin/users/address.ts';
 import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
 import { userEmail } from '../resources/fields.ts';
+import type { Output } from './output.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
 import { wordsOf } from './words.ts';
 

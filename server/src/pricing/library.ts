@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import type * as GenaiPrices from '@pydantic/genai-prices';
 import { type Decimal, decimalOf } from './decimal.ts';
-import type { PriceCards } from './price.ts';
+import type { PriceCards } from './price-cards.ts';
 import type { RateCard, TokenClass } from './rates.ts';
 
 /** Published prices of `@pydantic/genai-prices`: its data as installed, never updated over the network. */

@@ -1,6 +1,6 @@
 import { isObject } from '../kernel/json.ts';
 import { type Decimal, decimalOf, times } from './decimal.ts';
-import type { PriceCards } from './price.ts';
+import type { PriceCards } from './price-cards.ts';
 import { FALLS_TO, type RateCard, TOKEN_CLASSES, type TokenClass } from './rates.ts';
 
 /** Names of the token classes in `pay_as_you_go` and `multiplier`. */

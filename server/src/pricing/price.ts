@@ -1,7 +1,8 @@
 import { libraryPrice } from './library.ts';
 import { LOCAL_PRICES } from './local.ts';
 import { customCard, multiplied } from './overrides.ts';
-import { compileTier, type RateCard, type Tier } from './rates.ts';
+import type { PriceCards } from './price-cards.ts';
+import { compileTier, type Tier } from './rates.ts';
 
 /** What a model costs at one moment. */
 export interface Price {
@@ -11,12 +12,6 @@ export interface Price {
   readonly rates: Readonly<Record<string, number>>;
   /** By rising context length; never empty. */
   readonly tiers: readonly [Tier, ...Tier[]];
-}
-
-/** A price before it is compiled: one card for each context length. */
-export interface PriceCards {
-  readonly source: string;
-  readonly cards: readonly { readonly above: number; readonly card: RateCard }[];
 }
 
 /** What an integration says about prices: the part of a stored provider that pricing reads. */

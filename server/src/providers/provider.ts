@@ -1,6 +1,5 @@
 import type { Clock } from '../kernel/clock.ts';
 import type { JsonObject } from '../kernel/json.ts';
-import type { Secret } from '../kernel/secret.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
 import type { ConvertTarget } from '../operations/convert/conversion.ts';
 import type { ProviderError } from '../operations/dialects/provider-error.ts';
@@ -8,19 +7,12 @@ import type { OperationId, Shape } from '../operations/operation.ts';
 import type { StreamTransform } from '../operations/stream.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { Account } from './account.ts';
+import type { Credentials } from './credentials.ts';
 import type { AccessContext, TrainingAdapter } from './training.ts';
 
 export type { ProviderError } from '../operations/dialects/provider-error.ts';
 export type { StreamEvent, StreamTransform } from '../operations/stream.ts';
-
-/**
- * What is known about the account a call is made with: the opened provider key and the non-secret settings of the
- * integration, virtual key, config target or request headers, in snake case without prefix (`openai_organization`).
- */
-export interface Credentials {
-  readonly key: Secret | null;
-  readonly settings: Readonly<Record<string, unknown>>;
-}
+export type { Credentials } from './credentials.ts';
 
 /** Everything a transform may know about a call. */
 export interface CallContext {

@@ -17,7 +17,7 @@ import type {
   PageRequest,
   RowFormat,
 } from '../operations/training.ts';
-import type { Credentials } from './provider.ts';
+import type { Credentials } from './credentials.ts';
 
 /** One upstream call. */
 export interface AdapterRequest {

@@ -12,7 +12,7 @@ import { openParameters } from './guardrails/secrets.ts';
 import { type ModelSecrets, openModelSecrets } from './integrations/model-settings.ts';
 import { type AccountPlace, openKey, openSettings, splitSettings } from './integrations/secrets.ts';
 import { sharedIntegrations } from './integrations/sharing.ts';
-import { part } from './settings/settings.ts';
+import { part } from './settings/section.ts';
 
 /** An account as a call needs it: the opened key and all settings, secret ones included. */
 export interface OpenedAccount {

@@ -13,7 +13,7 @@ import { resealChecks } from './guardrails/secrets.ts';
 import { sealModel } from './integrations/model-settings.ts';
 import { type AccountPlace, openSettings, sealSettings } from './integrations/secrets.ts';
 import { sealUrl } from './secret-url.ts';
-import { part } from './settings/settings.ts';
+import { part } from './settings/section.ts';
 
 const DONE = 'sealed_values';
 const VERSION = '3';

@@ -6,7 +6,7 @@ import { isUuid } from '../fields.ts';
 import { Levels, type LevelVerb } from '../kinds/levels.ts';
 import type { Reference, ReferredTo } from '../references.ts';
 import type { Call } from '../resource.ts';
-import { part } from '../settings/settings.ts';
+import { part } from '../settings/section.ts';
 
 export type Guardrail = Row<'guardrails'>;
 

@@ -11,9 +11,10 @@ import { refuse } from '../common.ts';
 import type { Call } from '../resource.ts';
 import { maskOf, REFUSED_MASK } from '../shapes.ts';
 import { allFields, sendAgain, signsByKeyAlone, unmaskHeaders } from './configurations.ts';
-import type { Integration } from './rules.ts';
 import type { ModelSettingsInput } from './schema.ts';
 import { maskHeaders } from './secrets.ts';
+
+type Integration = Row<'integrations'>;
 
 type ModelRow = Row<'integration_models'>;
 type Stored = NonNullable<ModelRow['configurations']>;

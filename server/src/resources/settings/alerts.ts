@@ -4,7 +4,7 @@ import type { Row } from '../../store/schema.ts';
 import { email } from '../fields.ts';
 import type { Call } from '../resource.ts';
 import { sameness, shownUrl, storedUrl } from '../secret-url.ts';
-import { part } from './settings.ts';
+import { part } from './section.ts';
 
 const MAX_EMAILS = 50;
 const MAX_URL = 2048;

@@ -10,6 +10,7 @@ import { refuse } from '../common.ts';
 import { unknownScopes } from '../unknown-scopes.ts';
 import type { MetadataSchema } from './metadata.ts';
 import type { WorkspaceSecurity, WorkspaceSettings } from './schema.ts';
+import { part } from './section.ts';
 
 type Organisation = Pick<Row<'organisations'>, 'settings'>;
 type Workspace = Pick<Row<'workspaces'>, 'settings' | 'security_settings'>;
@@ -173,10 +174,4 @@ function mergeFields(current: Json, patch: Json): Json {
     else if (value !== undefined) out[key] = value;
   }
   return out;
-}
-
-/** A section of stored settings; empty when it is not there. */
-export function part(settings: Json, key: string): Json {
-  const value = settings[key];
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {};
 }

@@ -6,7 +6,7 @@
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import type { Macs } from '../../store/vault.ts';
-import { part } from './settings.ts';
+import { part } from './section.ts';
 
 type Organisation = Pick<Row<'organisations'>, 'id' | 'settings'>;
 

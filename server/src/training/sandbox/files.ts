@@ -6,7 +6,7 @@ import { checkBuckets } from '../buckets.ts';
 import { faultOf } from './dataset.ts';
 import { type JobData, jobOfResult, metricsCsv, resultFileId, statusAt } from './life.ts';
 import { MARK, missingObject, type Objects, type Stored, seconds, shortId } from './objects.ts';
-import type { SandboxParts } from './sandbox.ts';
+import type { SandboxParts } from './parts.ts';
 
 export interface FileData {
   readonly filename: string;

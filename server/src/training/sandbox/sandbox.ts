@@ -1,20 +1,11 @@
-import type { Clock } from '../../kernel/clock.ts';
-import type { Log } from '../../kernel/log.ts';
 import type { TrainingAdapter } from '../../providers/training.ts';
-import type { Blobs, Tables, TenantContext } from '../../store/ports.ts';
+import type { TenantContext } from '../../store/ports.ts';
 import { type BatchData, sandboxBatches } from './batches.ts';
 import { type FileData, sandboxFiles } from './files.ts';
 import { sandboxJobs } from './jobs.ts';
 import type { JobData } from './life.ts';
 import { Objects } from './objects.ts';
-
-export interface SandboxParts {
-  readonly tables: Tables;
-  readonly blobs: Blobs;
-  /** For the reading of data sets. */
-  readonly clock: Clock;
-  readonly log: Log;
-}
+import type { SandboxParts } from './parts.ts';
 
 /**
  * Files, batches and fine-tuning of the provider that answers inside the process, for one workspace: the whole

@@ -7,7 +7,7 @@ import { reference, tenantFields } from '../../fields.ts';
 import type { GuardrailName, organisationGuardrails } from '../../guardrails/rules.ts';
 import { singleton } from '../../kinds/singleton.ts';
 import type { AnyAction } from '../../resource.ts';
-import { part } from '../../settings/settings.ts';
+import { part } from '../../settings/section.ts';
 
 const MAX_GUARDRAILS = 100;
 const DIRECTIONS = ['input_guardrails', 'output_guardrails'] as const;

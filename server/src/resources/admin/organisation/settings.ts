@@ -17,6 +17,7 @@ import { singleton } from '../../kinds/singleton.ts';
 import type { AnyAction, Call } from '../../resource.ts';
 import { alertSettingsAnswer, presentAlerts, storedAlerts } from '../../settings/alerts.ts';
 import { EXPORT_FIELDS, type OrganisationSettings, organisationSettings } from '../../settings/schema.ts';
+import { part } from '../../settings/section.ts';
 import {
   COPIED_CATEGORIES,
   checkUserKeySettings,
@@ -24,7 +25,6 @@ import {
   deniedExportFields,
   mergeSettings,
   metadataSchemaOf,
-  part,
 } from '../../settings/settings.ts';
 
 /** What a caller sees: every setting, the value that holds where the organisation has set none. */
