@@ -1,21 +1,12 @@
 /** The object that a path names, among those the caller may see. */
-import { SluiceError } from '../kernel/errors.ts';
 import type { Where } from '../store/ports.ts';
 import { type Row, SCHEMA, type TenantTable } from '../store/schema.ts';
 import { isUuid } from './fields.ts';
+import { notFound } from './not-found.ts';
 import type { Call } from './resource.ts';
 import type { Filter, ItemVerb, ResourceSpec } from './spec.ts';
 
-/** The one answer for a path object that is missing, foreign or in another workspace. */
-export function notFound(): SluiceError {
-  return new SluiceError('not_found', NO_SUCH);
-}
-
-const NO_SUCH = 'There is no such object, or your credential cannot see it.';
-
-/** Whether an error says no more than `notFound`: the handler knows which path it is about. */
-export const isNotFound = (error: unknown): error is SluiceError =>
-  error instanceof SluiceError && error.kind === 'not_found' && error.message === NO_SUCH;
+export { isNotFound, notFound } from './not-found.ts';
 
 export type LookUp<N extends TenantTable> = Pick<
   ResourceSpec<N, never, never>,

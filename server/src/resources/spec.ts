@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import type { Query, Where } from '../store/ports.ts';
 import type { Row, TableName, TenantTable } from '../store/schema.ts';
+import type { ItemVerb, LooseCall } from './calls.ts';
 import type { Levels } from './kinds/levels.ts';
 import type { Envelope, Paging } from './kinds/lists.ts';
 import type { NewVersion, Versions, VersionTable } from './kinds/versions.ts';
@@ -15,8 +16,7 @@ export interface Filter<N extends TenantTable> {
   readonly anyOf?: readonly Where<N>[];
 }
 
-/** What is done to one object; further actions count as the verb that their scope is most like. */
-export type ItemVerb = 'read' | 'update' | 'delete';
+export type { ItemVerb, LooseCall } from './calls.ts';
 
 /** What the API reference says of an operation beyond what follows from its resource. */
 export interface Described {
@@ -24,9 +24,6 @@ export interface Described {
   readonly description?: string;
   readonly example?: Action['example'];
 }
-
-/** The query of a path to one object or to a list, parsed: filters are the resource's, tenant and page are added. */
-export type LooseCall<B = unknown> = Call<Readonly<Record<string, string>>, Readonly<Record<string, unknown>>, B>;
 
 /** A new row, with its first version where the resource has versions. */
 export interface Created<N extends TenantTable, V extends VersionTable> {

@@ -3,9 +3,9 @@
  * has scopes of its own; a route admits the scope of either, and the object decides which one is needed.
  */
 import { SluiceError } from '../../kernel/errors.ts';
+import type { ItemVerb } from '../calls.ts';
 import { refuse, workspaceOf } from '../common.ts';
 import type { Call } from '../resource.ts';
-import type { ItemVerb } from '../spec.ts';
 
 export type Level = 'organisation' | 'workspace';
 export type LevelVerb = ItemVerb | 'list' | 'create';

@@ -6,10 +6,10 @@ import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Where } from '../../store/ports.ts';
 import type { Row, TenantTable } from '../../store/schema.ts';
+import type { LooseCall } from '../calls.ts';
 import { actorId } from '../common.ts';
-import { notFound } from '../look-up.ts';
+import { notFound } from '../not-found.ts';
 import type { Call } from '../resource.ts';
-import type { LooseCall } from '../spec.ts';
 
 interface Head {
   readonly id: string;
