@@ -5,6 +5,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { SystemTx } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
+import type { Output } from './output.ts';
 import { readAddress } from './server-address.ts';
 import { openStoredTables } from './stored-tables.ts';
 import { wordsOf } from './words.ts';

@@ -6,6 +6,7 @@ import { workerShared } from '../store/ipc/ipc.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { bannerText } from './banner.ts';
 import { LINKS_GO_NOWHERE, linksGoNowhere } from './links.ts';
+import type { Output } from './output.ts';
 import { noteAddress } from './server-address.ts';
 import { isWorker, primaryChannel, runPrimary } from './workers.ts';
 
