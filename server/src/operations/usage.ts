@@ -1,5 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
-import type { Shape } from './operation.ts';
+import type { Shape } from './row.ts';
 
 /** Token classes; `input` includes cached and cache-write tokens, `output` includes reasoning tokens. */
 export interface TokenUsage {
