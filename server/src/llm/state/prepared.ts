@@ -1,7 +1,7 @@
 import type { WireRequest } from '../../kernel/wire.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext, Signer } from '../../providers/provider.ts';
-import type { ApartCall } from '../apart.ts';
+import type { ApartCall } from '../fan-out.ts';
 import type { BodyOrder } from '../request-body.ts';
 
 /** The request as it would go upstream, also for a dry run. */
