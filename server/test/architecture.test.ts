@@ -531,7 +531,7 @@ describe('what others wrote is weighed before it is parsed', () => {
     'limits/ledger/journal.ts': OWN,
     'llm/attempt.ts': 'a header of 16 KB',
     'llm/cache/entry.ts': OWN,
-    'llm/relay/answered.ts': 'an error that Sluice has read before',
+    'llm/relay/attempt-result.ts': 'an error that Sluice has read before',
     'llm/request-body.ts': SCANNED,
     'llm/routing/facts.ts': SCANNED,
     'llm/splice-shaping.ts': SCANNED,

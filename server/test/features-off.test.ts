@@ -54,7 +54,7 @@ const FEATURES: readonly Feature[] = [
   },
   {
     name: 'hedging',
-    code: /\/src\/llm\/(?:hedge|relay\/race)\.ts/,
+    code: /\/src\/llm\/(?:hedge|relay\/hedge-race)\.ts/,
     config: (provider) => ({ provider, hedge: { delay: 5000 } }),
   },
   {

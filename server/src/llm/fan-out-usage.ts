@@ -3,8 +3,8 @@ import { type TokenUsage, totalUsage } from '../operations/usage.ts';
 import type { Bound } from '../providers/binding.ts';
 import type { CallContext } from '../providers/provider.ts';
 import type { Exchange } from './exchange.ts';
-import { findUsage } from './relay/facts.ts';
 import { Meter } from './relay/meter.ts';
+import { findUsage } from './relay/usage-extraction.ts';
 
 /** What those calls of one request have used that were answered when another one failed; null where none reports anything. */
 export function usageOfParts(

@@ -4,7 +4,7 @@ import { isObject, type JsonObject } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
 import type { Binding } from '../providers/provider.ts';
-import { headerOf } from './relay/look.ts';
+import { headerOf } from './relay/response-inspection.ts';
 
 /** Under way at once. */
 const AT_ONCE = 8;

@@ -14,7 +14,7 @@ import type { AttemptCause } from '../telemetry/record.ts';
 import { causeOfError, rounded } from './attempt-cause.ts';
 import { likelyInput } from './estimate.ts';
 import type { Exchange } from './exchange.ts';
-import { type Hedge, Race } from './relay/race.ts';
+import { type Hedge, Race } from './relay/hedge-race.ts';
 import { reserveAnother } from './steps/reserve.ts';
 import type { Target } from './target.ts';
 

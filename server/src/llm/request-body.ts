@@ -14,7 +14,7 @@ import type { Binding, CallContext, Prefill } from '../providers/provider.ts';
 import type { FieldChanges } from '../telemetry/decision-facts.ts';
 import { changesBetween } from './field-changes.ts';
 import { type Media, withMedia } from './media-names.ts';
-import { withPrefill } from './relay/join.ts';
+import { withPrefill } from './relay/stream-resume.ts';
 import { type Shaping, shape } from './shaping.ts';
 import { shapingEdits } from './splice-shaping.ts';
 

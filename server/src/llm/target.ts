@@ -5,7 +5,7 @@ import type { Credentials, Provider } from '../providers/provider.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { CachePolicy } from './cache/policy.ts';
-import type { Hedge } from './relay/race.ts';
+import type { Hedge } from './relay/hedge-race.ts';
 import type { AttemptLimits, BreakRules, Retry } from './relay/rules.ts';
 import { modelUnder, type Shaping } from './shaping.ts';
 

@@ -6,7 +6,7 @@ import { SluiceError } from '../../src/kernel/errors.ts';
 import type { JsonObject } from '../../src/kernel/json.ts';
 import type { Services } from '../../src/llm/exchange.ts';
 import { Exchange } from '../../src/llm/exchange.ts';
-import type { AttemptResult } from '../../src/llm/relay/answered.ts';
+import type { AttemptResult } from '../../src/llm/relay/attempt-result.ts';
 import { Relay } from '../../src/llm/relay/relay.ts';
 import { respondError } from '../../src/llm/respond-error.ts';
 import { Target } from '../../src/llm/target.ts';

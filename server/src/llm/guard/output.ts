@@ -9,7 +9,7 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { Operation } from '../../operations/operation.ts';
 import type { Uses } from '../exchange.ts';
-import { headerOf, isJson } from '../relay/look.ts';
+import { headerOf, isJson } from '../relay/response-inspection.ts';
 import {
   answerCallsTools,
   answerTexts,

@@ -5,7 +5,7 @@ import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { madeBy } from '../../runtime/asked-paths.ts';
 import type { Named } from '../../runtime/owners.ts';
-import { parsed } from '../relay/look.ts';
+import { parsed } from '../relay/response-inspection.ts';
 
 const MAX_ID = 512;
 /** Parts of one answer that are noted. */

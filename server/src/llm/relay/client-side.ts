@@ -4,7 +4,7 @@ import type { WireControl } from '../../kernel/wire.ts';
 import type { Exchange } from '../exchange.ts';
 import { COST } from '../gateway-headers.ts';
 import type { Target } from '../target.ts';
-import { answerHead } from './answered.ts';
+import { answerHead } from './attempt-result.ts';
 
 /** Bytes of a stream, or of a large answer, after which another connection has its turn, and milliseconds of work on them. */
 const TURN_BYTES = 32 * 1024;

@@ -10,10 +10,10 @@ import type { Bound } from '../../providers/binding.ts';
 import type { CallContext, Framing } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
-import { findUsage, passesGeneration, usageNearEnd } from './facts.ts';
-import { answerTouches, EVENT_WEIGHT, isSilent, modelIn, parsed } from './look.ts';
 import type { Meter } from './meter.ts';
-import { tooMuch } from './whole.ts';
+import { answerTouches, EVENT_WEIGHT, isSilent, modelIn, parsed } from './response-inspection.ts';
+import { tooMuch } from './unary-response.ts';
+import { findUsage, passesGeneration, usageNearEnd } from './usage-extraction.ts';
 
 // Also the beginning of Gemini's `usageMetadata`.
 const USAGE = Buffer.from('"usage');

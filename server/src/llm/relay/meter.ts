@@ -4,7 +4,7 @@ import { mergeUsage, readAnyUsage, readUsage, type TokenUsage } from '../../oper
 import type { Bound } from '../../providers/binding.ts';
 import { estimateUse, growReservation, isBackground, likelyInput } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
-import { piecesOf } from './look.ts';
+import { piecesOf } from './response-inspection.ts';
 
 export class Meter {
   readonly #x: Exchange;

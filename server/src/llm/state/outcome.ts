@@ -2,7 +2,7 @@ import { Outcome } from '../../gateway/outcome.ts';
 import type { TokenUsage } from '../../operations/usage.ts';
 import type { FieldChanges } from '../../telemetry/decision-facts.ts';
 import type { AttemptRecord } from '../../telemetry/record.ts';
-import type { Shown } from '../relay/shown.ts';
+import type { Shown } from '../relay/delivered-prefix.ts';
 import type { Target } from '../target.ts';
 
 /** What one attempt used that was not the last. */

@@ -11,7 +11,7 @@ import type { Price } from '../../pricing/price.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import { estimatedCost, estimateUse, expectUse, modelKey } from '../estimate.ts';
 import type { Exchange, Uses } from '../exchange.ts';
-import { passesJob } from '../relay/facts.ts';
+import { passesJob } from '../relay/usage-extraction.ts';
 import { unpricedRate } from '../settle-use.ts';
 import type { Estimate, Leg, LlmLimits } from '../state/limits.ts';
 import type { LlmRequest } from '../state/request.ts';

@@ -11,7 +11,7 @@ import type { Uses } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
-import { headerOf } from './look.ts';
+import { headerOf } from './response-inspection.ts';
 
 export type AttemptResult =
   /** `x.ending` holds what is left to send. */

@@ -7,8 +7,8 @@ import { type StreamJoin, unjoinable } from '../../operations/shapes/resume.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import { NO_TOKENS, type TokenUsage, totalUsage } from '../../operations/usage.ts';
 import type { Prefill } from '../../providers/provider.ts';
-import { isSilent } from './look.ts';
-import type { Shown } from './shown.ts';
+import type { Shown } from './delivered-prefix.ts';
+import { isSilent } from './response-inspection.ts';
 
 /** The text to go on from: no provider takes white space at its end. */
 export function prefixOf({ text }: Shown): string {

@@ -5,7 +5,7 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { Resume, SeenPrefix } from '../../operations/shapes/resume.ts';
-import { EVENT_WEIGHT, isSilent } from './look.ts';
+import { EVENT_WEIGHT, isSilent } from './response-inspection.ts';
 
 /** Longest text that is gone on from, in characters. */
 const TEXT_LENGTH = 1024 * 1024;

@@ -13,7 +13,7 @@ import type { LlmOutcome } from '../state/outcome.ts';
 import type { LlmRequest } from '../state/request.ts';
 import type { Target } from '../target.ts';
 import { failureIn, named } from './content.ts';
-import { parsed } from './look.ts';
+import { parsed } from './response-inspection.ts';
 import { isFollowed } from './rules.ts';
 
 /** What is wrong with a whole answer in the caller's shape. */

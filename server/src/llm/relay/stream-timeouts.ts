@@ -15,9 +15,9 @@ import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange, Uses } from '../exchange.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
-import { EVENT_WEIGHT, isSilent, piecesOf } from './look.ts';
+import type { Times } from './attempt-timings.ts';
+import { EVENT_WEIGHT, isSilent, piecesOf } from './response-inspection.ts';
 import { type BreakRules, isFollowed } from './rules.ts';
-import type { Times } from './times.ts';
 
 /** Bytes of events before the first content that are kept at most; what is more is shown as it comes. */
 const KEPT_BYTES = 1024 * 1024;

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { WireControl, WireHandler } from '../../kernel/wire.ts';
-import { Race } from './race.ts';
+import { Race } from './hedge-race.ts';
 
 interface Call {
   readonly handler: WireHandler;

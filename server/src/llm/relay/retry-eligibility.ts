@@ -4,8 +4,8 @@ import { prefillOf } from '../../providers/binding.ts';
 import type { Uses } from '../exchange.ts';
 import type { LlmOutcome } from '../state/outcome.ts';
 import type { Target } from '../target.ts';
-import type { AttemptResult } from './answered.ts';
-import { Shown } from './shown.ts';
+import type { AttemptResult } from './attempt-result.ts';
+import { Shown } from './delivered-prefix.ts';
 
 /**
  * Of one request, all targets, retries and hedged calls together. A config may have thousands of targets, and one request

@@ -4,8 +4,8 @@ import type { JsonObject } from '../../kernel/json.ts';
 import { OPERATIONS, type Operation } from '../../operations/operation.ts';
 import { type Resume, StreamJoin } from '../../operations/shapes/resume.ts';
 import { UNKNOWN, type WireShape } from '../../operations/shapes/wire-shape.ts';
-import { Joint, prefixOf } from './join.ts';
-import { Shown } from './shown.ts';
+import { Shown } from './delivered-prefix.ts';
+import { Joint, prefixOf } from './stream-resume.ts';
 
 /** A shape that no provider has: events of `{"say"}`, with a picture now and then. */
 class SayJoin extends StreamJoin {
