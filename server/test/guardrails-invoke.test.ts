@@ -1,7 +1,7 @@
 /** One guardrail run directly: `POST /guardrails/{id}/invoke`. On both engines. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../src/kernel/clock.ts';
-import { createGuardrailDesk } from '../src/llm/guard/desk.ts';
+import { createGuardrailDesk } from '../src/llm/guard/guardrail-runner.ts';
 import { TRIALS } from '../src/resources/guardrails/invoke.ts';
 import { Services } from '../src/resources/services.ts';
 import { type AdminHarness, type Answer, emptyTables, startAdmin } from './support/admin.ts';

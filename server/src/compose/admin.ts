@@ -13,7 +13,7 @@ import { hostFault } from '../http/host-fault.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { cryptoRandom } from '../kernel/random.ts';
 import { createSimulationDesk } from '../limits/simulation/desk.ts';
-import { createGuardrailDesk } from '../llm/guard/desk.ts';
+import { createGuardrailDesk } from '../llm/guard/guardrail-runner.ts';
 import { dataPlanePaths } from '../llm/openapi.ts';
 import type { DataPlane } from '../llm/routes.ts';
 import type { Mailer } from '../mail/mailer.ts';

@@ -3,7 +3,7 @@ import type { GatewayServices } from '../gateway/services.ts';
 import type { Upstream } from '../http/upstream.ts';
 import { cryptoRandom } from '../kernel/random.ts';
 import { createOutputs } from '../limits/ledger/outputs.ts';
-import { createAnswers } from '../llm/cache/answers.ts';
+import { createAnswers } from '../llm/cache/response-cache.ts';
 import { createSimilar } from '../llm/cache/similar.ts';
 import type { Services } from '../llm/exchange.ts';
 import { createInner } from '../llm/inner.ts';

@@ -9,7 +9,7 @@ import type { CacheFacts } from '../telemetry/record.ts';
 import type { RecordDraft } from '../telemetry/recorder.ts';
 import { isExplained } from './attempt.ts';
 import { rounded } from './attempt-cause.ts';
-import type { Hit } from './cache/caching.ts';
+import type { Hit } from './cache/cache-entry-writer.ts';
 import type { Uses } from './exchange.ts';
 import { countOf } from './routing/scores.ts';
 import { modelUnder } from './shaping.ts';

@@ -11,7 +11,7 @@ import type { AmbientIdentity } from '../providers/training.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Owners } from '../runtime/owners.ts';
 import type { Cache } from '../store/ports.ts';
-import type { Caching } from './cache/caching.ts';
+import type { Caching } from './cache/cache-entry-writer.ts';
 import type { CachePolicy } from './cache/policy.ts';
 import type { LargeBodies } from './large/thread.ts';
 import type { DefaultLimits } from './relay/rules.ts';

@@ -1,6 +1,6 @@
 import type { Left, Quota } from '../limits/admission.ts';
 import type { LimitState } from '../limits/ledger/ledger.ts';
-import type { Hit } from './cache/caching.ts';
+import type { Hit } from './cache/cache-entry-writer.ts';
 import type { Uses } from './exchange.ts';
 import type { LlmOutcome } from './state/outcome.ts';
 

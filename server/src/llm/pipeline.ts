@@ -15,17 +15,17 @@ import { authenticate } from './steps/authenticate.ts';
 import { dispatch } from './steps/dispatch.ts';
 import { enter, leave } from './steps/enter.ts';
 import { guard } from './steps/guard.ts';
-import { keepAnswer } from './steps/keep-answer.ts';
 import { noteOwner } from './steps/note-owner.ts';
-import { answerObject } from './steps/objects.ts';
 import { pinSnapshot } from './steps/pin-snapshot.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
+import { savedOnly } from './steps/require-saved-config.ts';
 import { reserve } from './steps/reserve.ts';
 import { resolve } from './steps/resolve.ts';
 import { choose, route } from './steps/route.ts';
-import { savedOnly } from './steps/saved-only.ts';
 import { settle } from './steps/settle.ts';
+import { keepAnswer } from './steps/store-in-cache.ts';
+import { answerObject } from './steps/training-objects.ts';
 
 /** Returns nothing when it finished synchronously, so a warm request awaits only what really waits. */
 export type Step = (x: Exchange) => void | Promise<void>;

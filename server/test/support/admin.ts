@@ -13,7 +13,7 @@ import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
 import { createSimulationDesk } from '../../src/limits/simulation/desk.ts';
-import { createGuardrailDesk } from '../../src/llm/guard/desk.ts';
+import { createGuardrailDesk } from '../../src/llm/guard/guardrail-runner.ts';
 import { TRIALS } from '../../src/resources/guardrails/invoke.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';

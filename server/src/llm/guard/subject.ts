@@ -11,7 +11,7 @@ import type { Exchange, Uses } from '../exchange.ts';
 import { modelUnder, shape } from '../shaping.ts';
 import { contentType, WANTED } from '../steps/read-body.ts';
 import { addressModel, addressTexts } from './address.ts';
-import type { InputView } from './coverage.ts';
+import type { InputView } from './enforceability.ts';
 import {
   applyReplacements,
   FormBody,

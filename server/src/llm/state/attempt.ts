@@ -1,6 +1,6 @@
 import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { WireControl } from '../../kernel/wire.ts';
-import type { Caching } from '../cache/caching.ts';
+import type { Caching } from '../cache/cache-entry-writer.ts';
 import type { Creation } from '../ownership/creation.ts';
 import type { Retry } from '../relay/rules.ts';
 import type { Target } from '../target.ts';

@@ -12,8 +12,8 @@ import {
   readsTexts,
   unseenBy,
   withoutTexts,
-} from '../guard/coverage.ts';
-import { alreadyJudged, nowJudged } from '../guard/judged.ts';
+} from '../guard/enforceability.ts';
+import { alreadyJudged, nowJudged } from '../guard/guardrail-memo.ts';
 import { denial, insists, outputCovered } from '../guard/output.ts';
 import type { GuardPlan } from '../guard/plan.ts';
 import { GuardedRequest } from '../guard/subject.ts';

@@ -2,8 +2,8 @@ import type { Used } from '../../limits/ledger/ledger.ts';
 import { stamp } from '../../limits/stamp.ts';
 import { modelKey } from '../estimate.ts';
 import type { Uses } from '../exchange.ts';
-import { endLeg } from '../routing/leg.ts';
-import { type Booked, bookUse, partsOf, usedUnder } from '../settle-use.ts';
+import { type Booked, bookUse, partsOf, usedUnder } from '../price-usage.ts';
+import { endLeg } from '../routing/target-attempt.ts';
 
 const NOTHING: Used = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { BodyBudget } from '../../http/body-budget.ts';
-import { Caching } from './caching.ts';
+import { Caching } from './cache-entry-writer.ts';
 
 const MIB = 1024 * 1024;
 const HEAD = ['Content-Type', 'application/json'];

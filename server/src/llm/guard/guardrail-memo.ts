@@ -2,7 +2,7 @@
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { Judged, Said } from '../state/walk.ts';
-import { needsNoTexts } from './coverage.ts';
+import { needsNoTexts } from './enforceability.ts';
 
 /**
  * How many guardrails at the start of a list need not judge again. A check that asks for the model does so for each; after a

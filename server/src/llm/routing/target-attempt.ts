@@ -1,5 +1,5 @@
 import type { Uses } from '../exchange.ts';
-import { bookUse, partsOf, usedUnder } from '../settle-use.ts';
+import { bookUse, partsOf, usedUnder } from '../price-usage.ts';
 import type { Leg } from '../state/limits.ts';
 import type { Walk } from '../state/walk.ts';
 import type { Target } from '../target.ts';

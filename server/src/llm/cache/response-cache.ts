@@ -13,7 +13,7 @@ import type { AnswerCache, Exchange, Uses } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import type { Prepared } from '../state/prepared.ts';
 import type { Target } from '../target.ts';
-import { Caching } from './caching.ts';
+import { Caching } from './cache-entry-writer.ts';
 import { embed } from './embed.ts';
 import { type Entry, type EntryKey, openEntry, sealEntry } from './entry.ts';
 import { entryKey, similarKey } from './key.ts';

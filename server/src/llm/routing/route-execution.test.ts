@@ -11,7 +11,7 @@ import { openRedis, type RedisStore } from '../../store/redis/redis.ts';
 import type { AttemptResult } from '../relay/attempt-result.ts';
 import { Breakers } from './breaker.ts';
 import { type Leaf, type RouteNode, routeOf } from './route.ts';
-import { newWalk, plannedLeaves, walkNode } from './walk.ts';
+import { newWalk, plannedLeaves, walkNode } from './route-execution.ts';
 
 const DONE: AttemptResult = { kind: 'done' };
 
