@@ -2,7 +2,7 @@ import { openPlanes, type Plane } from '../gateway/plane.ts';
 import type { GatewayServices } from '../gateway/services.ts';
 import type { Upstream } from '../http/upstream.ts';
 import { cryptoRandom } from '../kernel/random.ts';
-import { createOutputs } from '../limits/ledger/outputs.ts';
+import { createOutputs } from '../limits/ledger/output-estimator.ts';
 import { createAnswers } from '../llm/cache/response-cache.ts';
 import { createSimilar } from '../llm/cache/similar.ts';
 import type { Services } from '../llm/exchange.ts';

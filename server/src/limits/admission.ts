@@ -8,8 +8,8 @@ import type { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Counters, WindowHit, WindowResult } from '../store/ports.ts';
 import type { RateLimit } from '../store/schema.ts';
+import { stamp } from './ordering-timestamp.ts';
 import { LimitRefused } from './refused.ts';
-import { stamp } from './stamp.ts';
 
 type Rate = Readonly<RateLimit>;
 

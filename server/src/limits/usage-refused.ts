@@ -1,7 +1,7 @@
 /** Refusals by usage limits, which tell where the limit stands. */
 import type { LimitOwner } from '../store/schema.ts';
-import type { LimitState } from './ledger/hold.ts';
 import type { Terms } from './ledger/terms.ts';
+import type { LimitState } from './ledger/usage-reservation.ts';
 import { LimitRefused } from './refused.ts';
 
 const NAMES: Readonly<Record<Exclude<LimitOwner, 'policy'>, string>> = {

@@ -4,7 +4,7 @@ import type { GatewayServices } from '../gateway/services.ts';
 import type { Upstream } from '../http/upstream.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import type { Random } from '../kernel/random.ts';
-import type { Outputs } from '../limits/ledger/outputs.ts';
+import type { Outputs } from '../limits/ledger/output-estimator.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { Pricer } from '../pricing/price.ts';
 import type { AmbientIdentity } from '../providers/training.ts';

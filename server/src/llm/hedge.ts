@@ -7,7 +7,7 @@
 import type { SluiceError } from '../kernel/errors.ts';
 import type { WireControl, WireHandler } from '../kernel/wire.ts';
 import type { LimitedEntity, Reservation } from '../limits/admission.ts';
-import type { Hold } from '../limits/ledger/hold.ts';
+import type { Hold } from '../limits/ledger/usage-reservation.ts';
 import { recordedAs } from '../operations/dialects/errors.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
 import type { AttemptCause } from '../telemetry/record.ts';

@@ -1,4 +1,4 @@
-import type { Purpose } from '../limits/purpose.ts';
+import type { Purpose } from '../limits/limit-class.ts';
 import type { KeptPlan, StoredConfig } from '../runtime/snapshot.ts';
 import type { GuardPlan } from './guard/plan.ts';
 import type { Leaf, Route } from './routing/route.ts';

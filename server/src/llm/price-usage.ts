@@ -1,7 +1,7 @@
 /** What attempts used, priced: each at the price of the target that made it. */
 
-import type { Used } from '../limits/ledger/hold.ts';
 import type { Terms } from '../limits/ledger/terms.ts';
+import type { Used } from '../limits/ledger/usage-reservation.ts';
 import { type TokenUsage, totalUsage, wholeUsage } from '../operations/usage.ts';
 import { type Cost, costMicros, sumOfCosts } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';

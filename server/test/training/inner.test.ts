@@ -9,7 +9,7 @@ import { silentNotes } from '../../src/kernel/notes.ts';
 import { Shares } from '../../src/kernel/shares.ts';
 import { createAdmission } from '../../src/limits/admission.ts';
 import { createLedger } from '../../src/limits/ledger/ledger.ts';
-import { createOutputs } from '../../src/limits/ledger/outputs.ts';
+import { createOutputs } from '../../src/limits/ledger/output-estimator.ts';
 import type { Services } from '../../src/llm/exchange.ts';
 import { createInner } from '../../src/llm/inner.ts';
 import { run } from '../../src/llm/pipeline.ts';

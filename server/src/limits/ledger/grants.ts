@@ -3,10 +3,10 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import { Book, type BooksTx, byId } from './book.ts';
-import { type Demand, keyOf, type Local, type Part } from './hold.ts';
 import { exceeded } from './refusal.ts';
 import { admits, grantOf } from './rule.ts';
 import type { Terms } from './terms.ts';
+import { type Demand, keyOf, type Local, type Part } from './usage-reservation.ts';
 
 /** A lease drawn ahead is this part of the limit; none is drawn once `NEAR` of the limit is committed. */
 const AHEAD = 1 / 256;

@@ -6,8 +6,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { JournalPosition, SystemTx, Tables } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
 import { Book, byId, type Settled } from './book.ts';
-import { booksQueue, keyOf } from './hold.ts';
 import type { Terms } from './terms.ts';
+import { booksQueue, keyOf } from './usage-reservation.ts';
 
 /** The part of a journal that settling needs (`store/disk/journal.ts`). */
 export interface SettlementJournal {

@@ -3,7 +3,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables } from '../../store/ports.ts';
 import { NEAR, type Renewal, renewAll } from './grants.ts';
-import { booksQueue, type Demand, type Local, type Part } from './hold.ts';
+import { booksQueue, type Demand, type Local, type Part } from './usage-reservation.ts';
 
 /** Leases are renewed when this part of their time is over. */
 const RENEW = 1 / 3;

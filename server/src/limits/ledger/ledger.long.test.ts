@@ -17,9 +17,9 @@ import { type Clock, systemClock, TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Tables } from '../../store/ports.ts';
 import { Book } from './book.ts';
-import { booksQueue, type Demand, type Used } from './hold.ts';
-import { createOutputs } from './outputs.ts';
+import { createOutputs } from './output-estimator.ts';
 import { sweepBooks } from './sweep.ts';
+import { booksQueue, type Demand, type Used } from './usage-reservation.ts';
 
 let open: { close(): Promise<void> }[] = [];
 afterEach(async () => {

@@ -8,6 +8,10 @@ import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables, TenantContext } from '../../store/ports.ts';
 import { type Asking, type Granted, grantAll, type Taken } from './grants.ts';
+import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
+import { covers, isFresh, keepLeases, partOf, servedPart, takeFrom } from './leases.ts';
+import { unreachable, unrecordable } from './refusal.ts';
+import type { Terms } from './terms.ts';
 import {
   booksQueue,
   type Demand,
@@ -19,13 +23,9 @@ import {
   newLocal,
   type Part,
   type Used,
-} from './hold.ts';
-import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
-import { covers, isFresh, keepLeases, partOf, servedPart, takeFrom } from './leases.ts';
-import { unreachable, unrecordable } from './refusal.ts';
-import type { Terms } from './terms.ts';
+} from './usage-reservation.ts';
 
-export type { Charge, Demand, Hold, LimitState, Used } from './hold.ts';
+export type { Charge, Demand, Hold, LimitState, Used } from './usage-reservation.ts';
 
 export interface Ledger extends Closable {
   /**

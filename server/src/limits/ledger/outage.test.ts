@@ -15,8 +15,8 @@ import { TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { organisationRow, workspaceRow } from '../../store/conformance/rows.ts';
 import type { Tables } from '../../store/ports.ts';
-import type { Demand, Hold, Used } from './hold.ts';
 import { sweepBooks } from './sweep.ts';
+import type { Demand, Hold, Used } from './usage-reservation.ts';
 
 let open: { close(): Promise<void> }[] = [];
 afterEach(async () => {

@@ -3,8 +3,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { Book } from './book.ts';
-import { booksQueue } from './hold.ts';
 import { nextReset, periodOf } from './terms.ts';
+import { booksQueue } from './usage-reservation.ts';
 
 const PAGE = 200;
 const FORGET_MS = 7 * 86_400_000;

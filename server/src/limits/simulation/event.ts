@@ -3,8 +3,8 @@ import { OPERATIONS, type Operation } from '../../operations/operation.ts';
 import type { TokenUsage } from '../../operations/usage.ts';
 import type { LimitFacts, RefusedBy } from '../../store/limit-types.ts';
 import type { StoredLog } from '../../store/ports.ts';
+import { purposeOf } from '../limit-class.ts';
 import { type Facts, requestFacts } from '../policies/conditions.ts';
-import { purposeOf } from '../purpose.ts';
 
 export interface Event {
   readonly id: string;

@@ -6,7 +6,7 @@ import { parseJson } from '../../kernel/json-exact.ts';
 import { decodeString } from '../../kernel/json-scan.ts';
 import { pathOnly } from '../../kernel/path-only.ts';
 import { quotedName, shownPath } from '../../kernel/quoted.ts';
-import { type Purpose, purposeOf } from '../../limits/purpose.ts';
+import { type Purpose, purposeOf } from '../../limits/limit-class.ts';
 import { type ModelReference, parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';

@@ -1,5 +1,5 @@
 import type { Used } from '../../limits/ledger/ledger.ts';
-import { stamp } from '../../limits/stamp.ts';
+import { stamp } from '../../limits/ordering-timestamp.ts';
 import { modelKey } from '../estimate.ts';
 import type { Uses } from '../exchange.ts';
 import { type Booked, bookUse, partsOf, usedUnder } from '../price-usage.ts';

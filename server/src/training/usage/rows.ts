@@ -8,7 +8,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { BooksTx } from '../../limits/ledger/book.ts';
-import { bookLate, type LateUse } from '../../limits/ledger/late.ts';
+import { bookLate, type LateUse } from '../../limits/ledger/deferred-usage.ts';
 import type { Terms } from '../../limits/ledger/terms.ts';
 import type { ObjectCall } from '../../runtime/object-call.ts';
 import type { Row } from '../../store/schema.ts';

@@ -12,7 +12,7 @@ import {
 } from '../../../test/support/ledger-node.ts';
 import { systemClock, TestClock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
-import { bookLate, type LateUse, reserveLate } from './late.ts';
+import { bookLate, type LateUse, reserveLate } from './deferred-usage.ts';
 import { sweepBooks } from './sweep.ts';
 import type { Terms } from './terms.ts';
 

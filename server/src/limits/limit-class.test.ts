@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { OPERATIONS } from '../operations/operation.ts';
 import type { StoredLog } from '../store/ports.ts';
-import { purposeOf } from './purpose.ts';
+import { purposeOf } from './limit-class.ts';
 import { readEvent } from './simulation/event.ts';
 
 const passed = (method: string, path: string, empty = true) => purposeOf(OPERATIONS.proxy, method, path, empty);
