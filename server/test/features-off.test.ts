@@ -59,7 +59,7 @@ const FEATURES: readonly Feature[] = [
   },
   {
     name: 'on_break',
-    code: /\/src\/llm\/relay\/(?:shown|join)\.ts/,
+    code: /\/src\/llm\/relay\/(?:delivered-prefix|stream-resume)\.ts/,
     config: (provider) => ({ provider, retry: { attempts: 1 }, stream: { on_break: 'continue' } }),
     streams: true,
   },
@@ -74,8 +74,8 @@ const FEATURES: readonly Feature[] = [
   },
   {
     name: 'limits',
-    // What a request is for, `purpose.ts`, says whether limits are asked.
-    code: /\/src\/(?:limits\/(?!purpose)|llm\/steps\/(?:admit|reserve)\.ts)/,
+    // What a request is for, `limit-class.ts`, says whether limits are asked.
+    code: /\/src\/(?:limits\/(?!limit-class)|llm\/steps\/(?:admit|reserve)\.ts)/,
     config: (provider) => ({ provider }),
     limited: true,
   },
