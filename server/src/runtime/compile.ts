@@ -19,7 +19,7 @@ import type {
   ProviderRow,
   VirtualKeyRow,
   WorkspacePlace,
-} from '../resources/openable.ts';
+} from '../resources/runtime-rows.ts';
 import { blocksInlineConfig, cacheMaxAge } from '../resources/settings/settings.ts';
 import type { Row } from '../store/schema.ts';
 import { type Opened, SealedValue } from './opened.ts';

@@ -1,5 +1,5 @@
 import { SluiceError } from '../kernel/errors.ts';
-import type { OpenedAccount } from '../resources/openable.ts';
+import type { OpenedAccount } from '../resources/runtime-rows.ts';
 import type { ModelSettings, OpenedModel, StoredProvider } from './snapshot.ts';
 
 /** What was sealed of a stored provider or virtual key. */

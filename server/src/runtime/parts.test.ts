@@ -4,7 +4,7 @@ import { temporaryTables } from '../../test/support/tables.ts';
 import { systemTenant } from '../auth/tenant.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
-import { loadPlace } from '../resources/openable.ts';
+import { loadPlace } from '../resources/runtime-rows.ts';
 import { organisationRow, tenantRows, workspaceRow } from '../store/conformance/rows.ts';
 import type { TenantTx } from '../store/ports.ts';
 import { SCHEMA, type TableName } from '../store/schema.ts';

@@ -12,7 +12,7 @@ import {
   loadRatePolicies,
   loadUsagePolicies,
   type WorkspacePlace,
-} from '../resources/openable.ts';
+} from '../resources/runtime-rows.ts';
 import type { Change, TenantTx } from '../store/ports.ts';
 import type { TableName } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';

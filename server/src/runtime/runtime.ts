@@ -7,7 +7,7 @@ import { systemTenant } from '../auth/tenant.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
-import { loadPlace } from '../resources/openable.ts';
+import { loadPlace } from '../resources/runtime-rows.ts';
 import type { Change, Tables } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
 import { ChangeLog } from './change-log.ts';

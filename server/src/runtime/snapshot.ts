@@ -7,7 +7,7 @@ import type { RatePolicies } from '../limits/policies/rates.ts';
 import type { UsagePolicy } from '../limits/policies/usage.ts';
 import type { Provider } from '../providers/provider.ts';
 import type { Config as RoutingConfig } from '../resources/configs/schema.ts';
-import type { OpenedAccount } from '../resources/openable.ts';
+import type { OpenedAccount } from '../resources/runtime-rows.ts';
 import type { Opened } from './opened.ts';
 
 /** A stored provider or virtual key, opened and ready to be called. */

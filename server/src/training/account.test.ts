@@ -5,7 +5,7 @@ import { TestClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import { Secret } from '../kernel/secret.ts';
 import { openai } from '../providers/openai/openai.ts';
-import type { OpenedAccount } from '../resources/openable.ts';
+import type { OpenedAccount } from '../resources/runtime-rows.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import { accountOfStored, checkModel } from './account.ts';
 

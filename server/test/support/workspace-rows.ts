@@ -9,7 +9,7 @@ import {
   loadRatePolicies,
   loadUsagePolicies,
   type WorkspacePlace,
-} from '../../src/resources/openable.ts';
+} from '../../src/resources/runtime-rows.ts';
 import type { TenantTx } from '../../src/store/ports.ts';
 import type { Row } from '../../src/store/schema.ts';
 import type { Vault } from '../../src/store/vault.ts';

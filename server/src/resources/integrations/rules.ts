@@ -6,8 +6,8 @@ import type { TenantTx } from '../../store/ports.ts';
 import type { Row, SecretMapping } from '../../store/schema.ts';
 import { checkMappings, freeSlug, refuse, refuseIssues, slugTaken, workspaceOf } from '../common.ts';
 import { Levels } from '../kinds/levels.ts';
-import { isOpenTo } from '../openable.ts';
 import type { Call } from '../resource.ts';
+import { isOpenTo } from '../runtime-rows.ts';
 import { checkSettings, fieldNames, type StoredAccount } from './configurations.ts';
 
 export type Integration = Row<'integrations'>;

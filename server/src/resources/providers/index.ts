@@ -18,8 +18,8 @@ import { defineResource } from '../define.ts';
 import { queryBoolean, tenantFields } from '../fields.ts';
 import { fieldNames } from '../integrations/configurations.ts';
 import { limitPatch, presentLimits, resets } from '../limits.ts';
-import { isOpenTo, loadProviders } from '../openable.ts';
 import { action, type Call } from '../resource.ts';
+import { isOpenTo, loadProviders } from '../runtime-rows.ts';
 import { followPatch, type UsageOf, usageOf } from '../usage.ts';
 import { answer, type CreateBody, catalogueAnswer, createBody, saved, type UpdateBody, updateBody } from './schema.ts';
 

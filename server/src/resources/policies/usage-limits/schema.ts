@@ -1,9 +1,9 @@
 /** Bodies, filters and answers of usage-limits policies. */
 import { z } from 'zod';
 import { isUuid, queryBoolean, tenantFields } from '../../fields.ts';
-import { foresightFields } from '../../foresight.ts';
 import { alertEmails, alertWebhookUrl } from '../../settings/alerts.ts';
 import { isoDate, MAX_AMOUNT, name, outageRule, text, unpricedRule } from '../../shapes.ts';
+import { foresightFields } from '../../usage-forecast.ts';
 import { atLeastOne, conditions, conditionsAnswer, groupBy, groupByAnswer, unchangeable } from '../shapes.ts';
 
 export const type = z.enum(['cost', 'tokens', 'requests']);
