@@ -1,6 +1,6 @@
 /**
  * Owners of what is kept at provider accounts, as the data plane asks and notes them. Files, batches and jobs have the same
- * ledger under rules of their own (`training/ledger.ts`).
+ * ledger under rules of their own (`training/object-ownership.ts`).
  */
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';

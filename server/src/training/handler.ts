@@ -5,10 +5,10 @@
 import { SluiceError } from '../kernel/errors.ts';
 import { OPERATIONS, type OperationOf } from '../operations/operation.ts';
 import type { ObjectAnswer, ObjectCall, ObjectHandler } from '../runtime/object-call.ts';
-import { BackedBatches } from './backed/batches.ts';
-import { BackedFiles } from './backed/files.ts';
-import { BackedJobs } from './backed/jobs.ts';
 import type { ManagedBatchesPort, ManagedFilesPort, ManagedJobsPort } from './managed/ports.ts';
+import { BackedBatches } from './provider-backed/batches.ts';
+import { BackedFiles } from './provider-backed/files.ts';
+import { BackedJobs } from './provider-backed/jobs.ts';
 import { bodyOf, readBatch, readJob } from './requests.ts';
 import type { TrainingServices } from './services.ts';
 

@@ -11,7 +11,7 @@ import { mayRefer, type Reference, type References, referencesOf } from '../runt
 import { parseRow } from './datasets/parse-row.ts';
 import { RowFault } from './datasets/report.ts';
 import { invalid } from './fields.ts';
-import type { Ledger } from './ledger.ts';
+import type { Ledger } from './object-ownership.ts';
 
 /** Longest line, bytes. A line is kept until its end was read. */
 const MAX_LINE_BYTES = 32 * 1024 * 1024;

@@ -4,8 +4,8 @@ import { adapterContext } from '../gateway/account-access.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { AdapterContext, TrainingAdapter } from '../providers/training.ts';
 import { accountOfStored } from './account.ts';
-import { guarded } from './backed/backed.ts';
-import type { TrainedKind } from './ledger.ts';
+import type { TrainedKind } from './object-ownership.ts';
+import { guarded } from './provider-backed/backed.ts';
 import type { TrainingServices } from './services.ts';
 
 const PAGE = 100;

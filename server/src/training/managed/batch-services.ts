@@ -5,7 +5,7 @@ import type { AdapterContext, TrainingAdapter } from '../../providers/training.t
 import type { RunInner } from '../../runtime/inner-call.ts';
 import type { Account } from '../../runtime/object-call.ts';
 import { accountOfStored, adapterOf } from '../account.ts';
-import { type Ledger, ledgerOf } from '../ledger.ts';
+import { type Ledger, ledgerOf } from '../object-ownership.ts';
 import type { TrainingServices } from '../services.ts';
 import { type BatchRow, workOf } from './batch-row.ts';
 import { NAMES } from './job-services.ts';

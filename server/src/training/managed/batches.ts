@@ -17,7 +17,7 @@ import { accountOfStored, adapterOf, checkModel } from '../account.ts';
 import { json } from '../answer.ts';
 import { shownCall } from '../dry-run.ts';
 import { invalid } from '../fields.ts';
-import { notFound } from '../ledger.ts';
+import { notFound } from '../object-ownership.ts';
 import { METADATA, metadataOf, slugOf, unnamedAccount } from '../options.ts';
 import { listAnswer, queryOf, readPage, unknownAfter } from '../paging.ts';
 import { bodyOf, type ReadBatch, readBatch } from '../requests.ts';

@@ -25,7 +25,7 @@ import {
 } from '../datasets/index.ts';
 import { reasonOf, Slots } from '../datasets/slots.ts';
 import { invalid } from '../fields.ts';
-import { notFound } from '../ledger.ts';
+import { notFound } from '../object-ownership.ts';
 import { queryOf, readLimit, unknownAfter } from '../paging.ts';
 import type { TrainingServices } from '../services.ts';
 import { openUpload, sizeAhead } from '../upload.ts';

@@ -7,7 +7,7 @@ import type { TenantContext } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { convertDataset, type DatasetReport, isValid, problemsText, validateDataset } from '../datasets/index.ts';
 import { invalid } from '../fields.ts';
-import { notFound } from '../ledger.ts';
+import { notFound } from '../object-ownership.ts';
 import { digest, FIELD, type NewEvent, type Role } from './job-row.ts';
 import type { JobServices } from './job-services.ts';
 

@@ -19,7 +19,7 @@ import {
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { JobsAdapter } from '../../providers/training.ts';
 import { cleaned, isMissing } from '../errors.ts';
-import { ledgerOf } from '../ledger.ts';
+import { ledgerOf } from '../object-ownership.ts';
 import { readJob } from '../requests.ts';
 import { aboutOf, endObject, placeOf, termsOf } from '../usage/rows.ts';
 import { costOf, jobUse, NOTHING_USED, type ObjectUse, type Priced } from '../usage/use.ts';

@@ -17,7 +17,7 @@ import { type DatasetReport, isValid } from '../datasets/index.ts';
 import { shownCall } from '../dry-run.ts';
 import { cleaned } from '../errors.ts';
 import { invalid } from '../fields.ts';
-import { notFound } from '../ledger.ts';
+import { notFound } from '../object-ownership.ts';
 import { accountFor, type GatewayOptions, metadataOf, unnamedAccount } from '../options.ts';
 import { listAnswer, queryOf, readPage, unknownAfter } from '../paging.ts';
 import { bodyOf, readJob } from '../requests.ts';

@@ -1,8 +1,8 @@
 /** The beginning of a batch or job at a provider: asked of the limits first, and followed from before it exists. */
 import { SluiceError } from '../../kernel/errors.ts';
 import { type ObjectCall, UNLIMITED } from '../../runtime/object-call.ts';
-import type { Backed } from '../backed/backed.ts';
-import { ownerOf } from '../ledger.ts';
+import { ownerOf } from '../object-ownership.ts';
+import type { Backed } from '../provider-backed/backed.ts';
 import type { TrainingServices } from '../services.ts';
 import { usageRow } from './rows.ts';
 import { CREATION_MS, FIRST_LOOK_MS } from './work.ts';

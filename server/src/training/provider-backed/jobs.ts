@@ -6,7 +6,7 @@ import type { ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
 import { checkModel } from '../account.ts';
 import { json } from '../answer.ts';
 import { dryRunAnswer } from '../dry-run.ts';
-import type { Ledger } from '../ledger.ts';
+import type { Ledger } from '../object-ownership.ts';
 import { accountFor, headersWith } from '../options.ts';
 import { listAnswer, ownedPage, queryOf, readPage, unknownAfter } from '../paging.ts';
 import type { ReadJob } from '../requests.ts';

@@ -6,7 +6,7 @@ import type { AdapterContext, TrainingAdapter } from '../../providers/training.t
 import type { Account, ObjectCall } from '../../runtime/object-call.ts';
 import { adapterOf } from '../account.ts';
 import { cleaned, isMissing } from '../errors.ts';
-import { type Ledger, ledgerOf, notFound, ownerOf, type TrainedKind } from '../ledger.ts';
+import { type Ledger, ledgerOf, notFound, ownerOf, type TrainedKind } from '../object-ownership.ts';
 import type { TrainingServices } from '../services.ts';
 
 export interface Backed {

@@ -7,8 +7,8 @@ import type { BatchRequest } from '../../operations/training.ts';
 import type { FileContent } from '../../providers/training.ts';
 import { referencesOf } from '../../runtime/references.ts';
 import { isMissing } from '../errors.ts';
-import { type Ledger, notFound } from '../ledger.ts';
 import { judged } from '../line-objects.ts';
+import { type Ledger, notFound } from '../object-ownership.ts';
 import type { Upload } from '../upload.ts';
 import type { Backed } from './backed.ts';
 
