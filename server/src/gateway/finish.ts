@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { endParts, endPartsInTurns } from '../http/answer-body.ts';
-import { linger } from '../http/linger.ts';
+import { linger } from '../http/drain-request-body.ts';
 import { hasUnreadBody, readInTurns } from '../http/read-body.ts';
 import type { Ending, Outcome } from './outcome.ts';
 import type { GatewayServices } from './services.ts';

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
 import { deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { giveAway } from '../kernel/given-away.ts';
+import { giveAway } from '../kernel/transferable-stream.ts';
 import { RateFloor } from './rate-floor.ts';
 
 export interface UploadBodyOptions {

@@ -6,9 +6,9 @@
 import { isUtf8 } from 'node:buffer';
 import { Readable } from 'node:stream';
 import { SluiceError } from '../kernel/errors.ts';
-import { giveAway, isGivenAway } from '../kernel/given-away.ts';
 import { multipartBoundary, type PartHeaders, readPartHeaders } from '../kernel/multipart-scan.ts';
 import { hasControls } from '../kernel/text.ts';
+import { giveAway, isGivenAway } from '../kernel/transferable-stream.ts';
 import { UPLOAD_PURPOSES } from '../operations/training.ts';
 import type { FormField } from '../providers/training.ts';
 import type { ObjectCall } from '../runtime/object-call.ts';

@@ -2,8 +2,8 @@ import { type FileHandle, link, mkdir, open, readFile, rename, stat, statfs, unl
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
-import { endMemory, isGivenAway } from '../../kernel/given-away.ts';
 import { base62 } from '../../kernel/id.ts';
+import { endMemory, isGivenAway } from '../../kernel/transferable-stream.ts';
 
 /** The `code` of a Node.js system error (`ENOENT`, `ENOSPC`, …), or null for anything else. */
 export function errorCode(error: unknown): string | null {
