@@ -1,6 +1,6 @@
 /**
  * Files, batches and fine-tuning jobs: which part answers an operation. Sluice's own (`managed/`) when the headers, the
- * id or a file the body names say so, else the provider's (`backed/`).
+ * id or a file the body names say so, else the provider's (`provider-backed/`).
  */
 import { SluiceError } from '../kernel/errors.ts';
 import { OPERATIONS, type OperationOf } from '../operations/operation.ts';
