@@ -1,0 +1,17 @@
+import { expect, it } from 'vitest';
+import { ownAdmission, WORKSPACE } from '../../test/support/caller.ts';
+import { limitedEntity } from '../limits/admission.ts';
+import { LimitState } from './limit-state.ts';
+
+it('a refused request gives back what rate limits had counted, and its answer tells what is left then', async () => {
+  const admission = ownAdmission();
+  const entity = limitedEntity('key', 'k', 'nightly', [{ type: 'requests', unit: 'rpm', value: 2 }]);
+  if (entity === null) throw new Error('no limit');
+  const limits = new LimitState();
+  limits.reservation = await admission.admit(WORKSPACE, [entity]);
+  expect(limits.reservation.quota.requests?.remaining).toBe(1);
+  limits.release();
+  expect(limits.quota?.requests?.remaining).toBe(2);
+  const next = await admission.admit(WORKSPACE, [entity]);
+  expect(next.quota.requests?.remaining).toBe(1);
+});

@@ -1,0 +1,98 @@
+import { expect, it } from 'vitest';
+import { accountWith, callerWith, targetWith } from '../../../test/support/caller.ts';
+import { testExchange } from '../../../test/support/exchange.ts';
+import { BodyBudget } from '../../http/body-budget.ts';
+import { scanJson } from '../../kernel/json-scan.ts';
+import { silentLog } from '../../kernel/log.ts';
+import { NO_TOKENS } from '../../operations/usage.ts';
+import type { Made } from '../../runtime/owners.ts';
+import { setAside } from '../attempt.ts';
+import { Caching } from '../cache/cache-entry-writer.ts';
+import { Creation } from '../ownership/creation.ts';
+import { noteOwner } from '../steps/note-owner.ts';
+import { Attempt } from './attempt.ts';
+
+const BODY = Buffer.from('{"model":"m","stream":true}');
+const SCAN = scanJson(BODY, ['stream']);
+
+/** An attempt that has gone as far as attempts go. */
+function tried(bodies = new BodyBudget(1e6)): Attempt {
+  const attempt = new Attempt();
+  attempt.target = targetWith('config.targets[0]');
+  attempt.body = Buffer.from('{"model":"changed"}');
+  attempt.shaped = true;
+  attempt.originalBody = BODY;
+  attempt.creation = new Creation('response', false);
+  attempt.creation.take({ id: 'resp_1' });
+  attempt.caching = new Caching({ place: 'p', secret: Buffer.alloc(32) }, 1000, 'MISS', bodies, 'o');
+  attempt.retriesLeft = { attempts: 1, statusCodes: new Set(), useRetryAfter: false };
+  attempt.wouldFallBack = () => true;
+  attempt.control = { pause() {}, resume() {}, abort() {} };
+  return attempt;
+}
+
+it('an attempt on the next target begins with nothing of the last one', () => {
+  const next = Attempt.after(tried(), BODY, SCAN, true);
+  const fresh = new Attempt();
+  expect(next).toEqual({ ...fresh, body: BODY, scan: SCAN, stream: true, wouldFallBack: next.wouldFallBack });
+  expect(next.wouldFallBack).not.toBeNull();
+});
+
+it('what was kept of an answer for the cache is let go with the target that gave it', () => {
+  const bodies = new BodyBudget(1e6);
+  const failed = tried(bodies);
+  failed.caching?.begin(1, 200, ['content-type', 'application/json']);
+  failed.caching?.take(Buffer.alloc(200_000));
+  expect(bodies.held).toBe(200_000);
+  Attempt.after(failed, BODY, SCAN, true);
+  expect(bodies.held).toBe(0);
+});
+
+it('an object that a failed target made is not booked to the next one', async () => {
+  const noted: Made[] = [];
+  const owners = { note: async (made: Made) => void noted.push(made) };
+  const x = testExchange({}, { owners, log: silentLog });
+  x.request.principal = callerWith();
+  x.attempt = Attempt.after(tried(), BODY, SCAN, true);
+  x.attempt.target = targetWith('config.targets[1]', accountWith({ accountId: 'other', shared: true }));
+  await noteOwner(x);
+  expect(noted).toEqual([]);
+});
+
+it('the answer of a failed target leaves no model, no status and no time of a first token, but its use', () => {
+  const x = testExchange();
+  x.attempt = tried();
+  x.request.model = 'm';
+  x.outcome.status = 500;
+  x.outcome.result = 'failed';
+  x.outcome.errorCode = 'server_error';
+  x.outcome.errorMessage = 'broken';
+  x.outcome.modelAnswered = 'm-2026';
+  x.outcome.firstTokenMs = 12;
+  x.outcome.costMicros = 7;
+  x.outcome.ending = { kind: 'destroy' };
+  x.outcome.usage = { ...NO_TOKENS, input: 3, output: 4 };
+  setAside(x);
+  x.outcome.forgetAnswer();
+  expect(x.outcome).toMatchObject({
+    status: 0,
+    result: 'ok',
+    errorCode: null,
+    errorMessage: null,
+    modelAnswered: null,
+    firstTokenMs: null,
+    costMicros: null,
+    ending: null,
+    usage: null,
+    spent: [{ model: 'm', answered: 'm-2026', usage: { input: 3, output: 4 } }],
+  });
+});
+
+it('what the client has seen of an answer stays in the record when the next target goes on from it', () => {
+  const { outcome } = testExchange();
+  outcome.headSent = true;
+  outcome.status = 200;
+  outcome.firstTokenMs = 12;
+  outcome.forgetAnswer();
+  expect([outcome.status, outcome.firstTokenMs]).toEqual([200, 12]);
+});

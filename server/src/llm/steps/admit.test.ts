@@ -1,0 +1,86 @@
+import { expect, it } from 'vitest';
+import { accountWith, callerWith, ownAdmission, targetWith, workspaceWith } from '../../../test/support/caller.ts';
+import { testExchange } from '../../../test/support/exchange.ts';
+import type { Admission } from '../../limits/admission.ts';
+import { limitedEntity } from '../../limits/admission.ts';
+import { routeOf } from '../routing/route.ts';
+import { newWalk } from '../routing/route-execution.ts';
+import { beginLeg } from '../routing/target-attempt.ts';
+import { limitsAsked } from '../state/limits.ts';
+import { admit, admitTarget } from './admit.ts';
+
+const rpm = (value: number) => [{ type: 'requests', unit: 'rpm', value }] as const;
+
+/** A request of a key with a limit to an account with one; `several`: that account is one of several targets. */
+function request(admission: Admission, { key = 10, account = 10, several = false, dryRun = false } = {}) {
+  const x = testExchange({}, { admission });
+  const limited = limitedEntity('provider', 'p', 'sb', rpm(account));
+  const target = targetWith('config', accountWith({ limited: limited === null ? [] : [limited] }));
+  x.request.principal = callerWith({ rateLimits: rpm(key) });
+  x.request.snapshot = workspaceWith();
+  x.request.dryRun = dryRun;
+  x.attempt.target = target;
+  const walk = newWalk(x, routeOf({ targets: [{ provider: '@sb' }] }), 'place');
+  if (several) x.walk = walk;
+  return { x, target, walk };
+}
+
+const left = ({ x }: ReturnType<typeof request>) => x.limits.quota?.requests?.remaining;
+
+it('an answer tells what is left of the tightest limit', async () => {
+  const asked = request(ownAdmission(), { key: 10, account: 3 });
+  await admit(asked.x);
+  expect(left(asked)).toBe(2);
+});
+
+it('a request that one limit refuses counts under none of the others', async () => {
+  const admission = ownAdmission();
+  await admit(request(admission, { account: 1 }).x);
+  const refused = request(admission, { account: 1 });
+  await expect(Promise.resolve(admit(refused.x))).rejects.toMatchObject({
+    kind: 'rate_limit_exceeded',
+    by: { kind: 'provider', id: 'p' },
+  });
+  expect(refused.x.limits.reservation).toBeNull();
+  const after = request(admission, { several: true });
+  await admit(after.x);
+  expect(left(after)).toBe(8);
+});
+
+it('a dry run counts nowhere, and its record names the limits all the same', async () => {
+  const admission = ownAdmission();
+  const dry = request(admission, { dryRun: true });
+  await admit(dry.x);
+  expect([dry.x.limits.reservation, limitsAsked(dry.x.limits)]).toEqual([
+    null,
+    ['rate_limit key:key-1', 'rate_limit provider:p'],
+  ]);
+  const next = request(admission);
+  await admit(next.x);
+  expect(left(next)).toBe(9);
+});
+
+it('of several targets each one’s own limit is asked when it is tried, and not before', async () => {
+  const { x, target, walk } = request(ownAdmission(), { key: 10, account: 3, several: true });
+  await admit(x);
+  expect([x.limits.quota?.requests?.remaining, limitsAsked(x.limits)]).toEqual([9, ['rate_limit key:key-1']]);
+  const leg = beginLeg(x, target);
+  await admitTarget(x, walk, leg);
+  expect(x.limits.quota?.requests?.remaining).toBe(2);
+  expect(limitsAsked(x.limits)).toEqual(['rate_limit key:key-1', 'rate_limit provider:p']);
+});
+
+it('the record of the next target does not name limits of the one before', async () => {
+  const { x, target, walk } = request(ownAdmission(), { several: true });
+  await admit(x);
+  await admitTarget(x, walk, beginLeg(x, target));
+  x.limits.turnToTarget();
+  expect(limitsAsked(x.limits)).toEqual(['rate_limit key:key-1']);
+});
+
+it('a request that nothing limits makes nobody wait', () => {
+  const { x } = request(ownAdmission());
+  x.request.principal = callerWith();
+  x.attempt.target = targetWith();
+  expect([admit(x), x.limits.facts]).toEqual([undefined, null]);
+});

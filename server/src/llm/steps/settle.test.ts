@@ -1,0 +1,149 @@
+import { expect, it } from 'vitest';
+import { accountWith, callerWith, PRICER, targetWith, workspaceWith } from '../../../test/support/caller.ts';
+import { testExchange } from '../../../test/support/exchange.ts';
+import { termsWith } from '../../../test/support/ledger-node.ts';
+import type { Hold, Used } from '../../limits/ledger/ledger.ts';
+import { createOutputs } from '../../limits/ledger/output-estimator.ts';
+import { NO_TOKENS } from '../../operations/usage.ts';
+import type { Price } from '../../pricing/price.ts';
+import { setAside } from '../attempt.ts';
+import { routeOf } from '../routing/route.ts';
+import { newWalk } from '../routing/route-execution.ts';
+import { beginLeg, endLeg } from '../routing/target-attempt.ts';
+import { Attempt } from '../state/attempt.ts';
+import { settle } from './settle.ts';
+
+const tokens = (input: number, output: number) => ({ ...NO_TOKENS, input, output });
+const bare = ({ cost, tokens: count, requests, unpriced }: Used) => ({ cost, tokens: count, requests, unpriced });
+
+/** A hold that tells what was booked on it. */
+function held(booked: Used[]): Hold {
+  return {
+    seen: null,
+    states: [],
+    grow() {},
+    settle(used, done) {
+      booked.push(used);
+      done();
+    },
+  };
+}
+
+/** A request that was sent to a model; an input token costs one micro-dollar, an output token two. */
+function request(
+  price: () => Price | null = PRICER.price,
+  unpriced: 'serve' | { input: number; output: number } = 'serve',
+) {
+  const booked: Used[] = [];
+  const x = testExchange({}, { pricer: { ...PRICER, price }, outputs: createOutputs(), unpriced });
+  x.request.principal = callerWith();
+  x.request.snapshot = workspaceWith();
+  x.request.model = 'm';
+  x.attempt.target = targetWith();
+  x.limits.hold = held(booked);
+  x.limits.facts = {};
+  x.outcome.attemptCount = 1;
+  return { x, booked };
+}
+
+it('an answer is charged at the price of its model, and the record says at which', async () => {
+  const { x, booked } = request();
+  x.outcome.usage = tokens(10, 5);
+  await settle(x);
+  expect(booked.map(bare)).toEqual([{ cost: 20, tokens: 15, requests: 1, unpriced: 0 }]);
+  expect(x.outcome).toMatchObject({ costMicros: 20, price: { source: 'usage-limit' }, unpriced: false });
+  expect(x.limits.facts).toMatchObject({ used: { cost: 20 } });
+});
+
+it('what was used by an attempt that failed is still billed', async () => {
+  const { x, booked } = request();
+  x.outcome.usage = tokens(100, 0);
+  setAside(x);
+  x.outcome.forgetAnswer();
+  x.attempt = Attempt.after(x.attempt, x.attempt.body, null, false);
+  x.attempt.target = targetWith('config.targets[1]');
+  x.outcome.attemptCount = 2;
+  x.outcome.usage = tokens(10, 5);
+  await settle(x);
+  expect(booked.map(bare)).toEqual([{ cost: 120, tokens: 115, requests: 1, unpriced: 0 }]);
+  expect([x.outcome.costMicros, x.outcome.usage]).toEqual([120, tokens(110, 5)]);
+});
+
+it('an account’s own limit is charged for what it used itself, and not for the target before it', async () => {
+  const { x } = request();
+  const [first, second]: [Used[], Used[]] = [[], []];
+  const walk = newWalk(x, routeOf({ targets: [{ provider: '@a' }, { provider: '@b' }] }), 'place');
+  x.walk = walk;
+  x.outcome.attemptCount = 0;
+  beginLeg(x, targetWith()).held = held(first);
+  x.outcome.attemptCount = 1;
+  x.outcome.usage = tokens(100, 0);
+  setAside(x);
+  endLeg(x, walk, false);
+  x.attempt = Attempt.after(x.attempt, walk.body, null, false);
+  x.attempt.target = targetWith('config.targets[1]', accountWith());
+  beginLeg(x, x.attempt.target).held = held(second);
+  x.outcome.attemptCount = 2;
+  x.outcome.usage = tokens(10, 5);
+  await settle(x);
+  expect([first.map(bare), second.map(bare)]).toEqual([
+    [{ cost: 100, tokens: 100, requests: 1, unpriced: 0 }],
+    [{ cost: 20, tokens: 15, requests: 1, unpriced: 0 }],
+  ]);
+});
+
+it('a refused request has used nothing, no request either', async () => {
+  const { x, booked } = request();
+  x.outcome.attemptCount = 0;
+  x.outcome.result = 'refused';
+  await settle(x);
+  expect(booked.map(bare)).toEqual([{ cost: 0, tokens: 0, requests: 0, unpriced: 0 }]);
+  expect([x.outcome.costMicros, x.limits.hold]).toEqual([0, null]);
+});
+
+it('a model without a price has no cost in the record, and is counted as unpriced', async () => {
+  const { x, booked } = request(() => null);
+  x.outcome.usage = tokens(10, 5);
+  await settle(x);
+  expect(booked.map(bare)).toEqual([{ cost: 0, tokens: 15, requests: 1, unpriced: 1 }]);
+  expect(x.outcome).toMatchObject({ costMicros: null, unpriced: true, price: null });
+});
+
+it('where limits set a price for such models they are charged by it, and the record has it', async () => {
+  const { x, booked } = request(() => null, { input: 3, output: 0 });
+  x.outcome.usage = tokens(10, 5);
+  await settle(x);
+  const charge = booked[0]?.charge?.(termsWith({ type: 'cost' }));
+  expect([charge?.cost, x.outcome.price?.source, x.outcome.costMicros]).toEqual([30, 'usage-limit', null]);
+});
+
+it('a dry run books nothing', () => {
+  const { x, booked } = request();
+  x.request.dryRun = true;
+  expect([settle(x), booked]).toEqual([undefined, []]);
+});
+
+it('the end of an answer waits until what it used is counted', async () => {
+  const { x } = request();
+  const journal = { written: () => {} };
+  x.limits.hold = { ...held([]), settle: (_used, counted) => Object.assign(journal, { written: counted }) };
+  x.outcome.usage = tokens(1, 1);
+  let over = false;
+  const pending = Promise.resolve(settle(x)).then(() => {
+    over = true;
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(over).toBe(false);
+  journal.written();
+  await pending;
+  expect(over).toBe(true);
+});
+
+it('nothing stays reserved when what was used cannot be priced', () => {
+  const { x, booked } = request(() => {
+    throw new Error('broken prices');
+  });
+  x.outcome.usage = tokens(1, 1);
+  expect(() => settle(x)).toThrow('broken prices');
+  expect([booked.map(bare), x.limits.hold]).toEqual([[{ cost: 0, tokens: 0, requests: 1, unpriced: 0 }], null]);
+});
