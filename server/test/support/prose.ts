@@ -27,12 +27,16 @@ function skipPattern(source: string, at: number): number {
   return i + 1;
 }
 
-/**
- * The text literals of TypeScript; what a template inserts reads as `X`. Literals joined by `+` are one passage.
- * Comments, patterns and import paths are left out.
- */
-export function literals(source: string): Passage[] {
-  const found: (Passage & { readonly from: number; readonly to: number })[] = [];
+/** A passage and where it is in its source: indices, `to` after its end. */
+interface Placed extends Passage {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** All literals and comments of TypeScript, as they are written. */
+function passages(source: string): { readonly texts: Placed[]; readonly remarks: Placed[] } {
+  const found: Placed[] = [];
+  const remarks: Placed[] = [];
   let line = 1;
   let i = 0;
   const newlines = (text: string): number => text.split('\n').length - 1;
@@ -97,6 +101,7 @@ export function literals(source: string): Passage[] {
     let to = i + 1;
     if (source.startsWith('//', i)) to = source.indexOf('\n', i) < 0 ? source.length : source.indexOf('\n', i);
     else if (source.startsWith('/*', i)) to = source.indexOf('*/', i + 2) + 2;
+    if (to > i + 1) remarks.push({ line, text: source.slice(i, to), from: i, to });
     else if (c === "'" || c === '"' || c === '`') to = literal(i);
     else if (c === '/' && BEFORE_PATTERN.test(source.slice(Math.max(0, i - 40), i))) to = skipPattern(source, i);
     line += newlines(source.slice(i, to));
@@ -104,14 +109,41 @@ export function literals(source: string): Passage[] {
   }
 
   found.sort((a, b) => a.from - b.from);
+  return { texts: found, remarks };
+}
+
+/**
+ * The text literals of TypeScript; what a template inserts reads as `X`. Literals joined by `+` are one passage.
+ * Comments, patterns and import paths are left out.
+ */
+export function literals(source: string): Passage[] {
   const joined: Passage[] = [];
-  let last: (typeof found)[number] | null = null;
-  for (const one of found) {
+  let last: Placed | null = null;
+  for (const one of passages(source).texts) {
     const between = last ? source.slice(last.to, one.from) : '';
     const before = joined.at(-1);
     if (last && before && /^\s*\+\s*$/.test(between))
       joined[joined.length - 1] = { line: before.line, text: before.text + one.text };
     else joined.push({ line: one.line, text: one.text });
+    last = one;
+  }
+  return joined;
+}
+
+/**
+ * The comments of TypeScript without their marks; code in them reads as `X`. Line comments below each other are one
+ * passage. A docstring begins with a space, others do not.
+ */
+export function comments(source: string): Passage[] {
+  const joined: Passage[] = [];
+  let last: Placed | null = null;
+  for (const one of passages(source).remarks) {
+    const bare = plain(one.text.replace(/^\/\*+|\*\/$/g, '').replace(/^[ \t]*(?:\/\/|\*)[ \t]?/gm, ''));
+    const text = one.text.startsWith('/**') ? ` ${bare}` : bare;
+    const before = joined.at(-1);
+    const below = last?.text.startsWith('//') && one.text.startsWith('//') && /^\s*$/.test(source.slice(last.to, one.from));
+    if (before && below) joined[joined.length - 1] = { line: before.line, text: `${before.text}\n${text}` };
+    else joined.push({ line: one.line, text });
     last = one;
   }
   return joined;
@@ -182,8 +214,37 @@ const BANNED: readonly (readonly [RegExp, string])[] = [
   [/\ban? (?:[A-Z]\w+ )?of (?:mine|ours)\b/i, 'say which'],
 ];
 
+/**
+ * The same for comments, where the field's terms stay: text is “told apart” and a name “stands for” a value.
+ * The first sentence of a docstring is a label, which may say “What is known of a call”.
+ */
+const BANNED_IN_COMMENTS: typeof BANNED = [
+  [/\b(?:is|are|was|were|be|been) (?:\w+ly )?told\b(?! apart)/i, 'say who returns, says or shows it'],
+  [/\bof (?:its|their|his|her|your|our) own\b/i, 'say “its own …”'],
+  [/\b(?:stands?|stood) (?:in|at|on|behind|beside|above|below|under|there|by)\b(?! (?:the|its|their) way)/i, 'say “is”'],
+  [/(?:^|[.!?] )What (?:is|are|was|were)\b(?![^.!?]*\?)/, 'name the thing'],
+  [/(?:^|[.:;!?] )(?:nobody|whoever)\b(?![^.!?]*\?)/i, 'name the person or the part'],
+  [/\b(?:he|she|his|him)\b/i, 'say “they” or “the user”'],
+  [/\bgo(?:es|ne)? on with\b/i, 'say “continue”'],
+];
+
 /** Words that one sentence may have. */
 const MAX_WORDS = 30;
+
+/** The phrases of `banned` in a text, one line each: the first of each kind. */
+function phrases(text: string, banned: typeof BANNED): string[] {
+  return banned.flatMap(([pattern, mend]) => {
+    const match = pattern.exec(text);
+    if (!match) return [];
+    return [`“${match[0].trim()}” (${mend}): ${text.slice(Math.max(0, match.index - 40), match.index + 80)}`];
+  });
+}
+
+/** What a reader would stumble over in a comment (of `comments`), one line each; none is good. */
+export function commentStumbles(text: string): string[] {
+  // The label of a docstring is no subject.
+  return phrases(text.replace(/\s+/g, ' ').replace(/^ What (?=is|are|was|were)/, ' '), BANNED_IN_COMMENTS);
+}
 
 /** What a reader would stumble over in a passage, one line each; none is good. */
 export function stumbles(text: string): string[] {
@@ -192,10 +253,5 @@ export function stumbles(text: string): string[] {
     const words = sentence.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
     if (words > MAX_WORDS) found.push(`${words} words: ${sentence}`);
   }
-  for (const [pattern, mend] of BANNED) {
-    const match = pattern.exec(text);
-    if (match)
-      found.push(`“${match[0].trim()}” (${mend}): ${text.slice(Math.max(0, match.index - 40), match.index + 80)}`);
-  }
-  return found;
+  return [...found, ...phrases(text, BANNED)];
 }
