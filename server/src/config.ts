@@ -66,7 +66,7 @@ export interface Config {
   readonly cloudIdentity: boolean;
   /** Saved-only mode for every organisation. */
   readonly blockInlineConfig: boolean;
-  /** Where the limit has no rule of its own. */
+  /** Where the limit has no rule itself. */
   readonly unpriced: Unpriced;
   /** What becomes of requests while their records cannot be written, as on a full disk. */
   readonly unrecorded: 'refuse' | 'serve';

@@ -1,16 +1,17 @@
 /**
  * What people read is plain: active, at most 30 words a sentence, without the phrases that readers stumbled over.
- * Judged are the texts of the server (errors, log lines, help, the API reference), the console's, and the guides.
+ * Judged are the texts of the server (errors, log lines, help, the API reference), the console's, and all pages.
+ * Comments are judged by the phrases alone.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { literals, paragraphs, sentences, stumbles } from './support/prose.ts';
+import { commentStumbles, comments, literals, paragraphs, sentences, stumbles } from './support/prose.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Pages for users and contributors; decisions are notes of maintainers. */
+/** Pages for users and contributors. */
 const PAGES = [
   'README.md',
   'CHANGELOG.md',
@@ -18,6 +19,7 @@ const PAGES = [
   'SECURITY.md',
   'CONTRIBUTING.md',
   ...readdirSync(join(ROOT, 'docs/guides')).map((name) => `docs/guides/${name}`),
+  ...readdirSync(join(ROOT, 'docs/decisions')).map((name) => `docs/decisions/${name}`),
 ];
 
 function files(dir: string): string[] {
@@ -54,7 +56,51 @@ describe('texts that people read', () => {
   });
 });
 
+describe('comments', () => {
+  const found = (path: string): string[] =>
+    comments(readFileSync(join(ROOT, path), 'utf8')).flatMap(({ line, text }) =>
+      commentStumbles(text).map((stumble) => `${path}:${line} ${stumble}`),
+    );
+
+  it('have none of the phrases that readers stumbled over', () => {
+    expect([...files('server/src'), ...files('console/src')].flatMap(found)).toEqual([]);
+  });
+});
+
 describe('the reader behind this rule', () => {
+  it('finds comments in code, line comments below each other as one, and no literals', () => {
+    const source = [
+      '/** A label',
+      ' * of two `lines`. */',
+      "const a = '// not this'; // One",
+      '// two.',
+      'const p = /\\/\\*no/;',
+      '// Three.',
+    ].join('\n');
+    expect(comments(source)).toEqual([
+      { line: 1, text: ' A label\nof two X.' },
+      { line: 3, text: 'One\ntwo.' },
+      { line: 6, text: 'Three.' },
+    ]);
+  });
+
+  it('finds the phrases in comments, over their lines, and leaves terms and labels of docstrings', () => {
+    for (const text of [
+      'The caller is\ntold so.',
+      'Nobody may do it.',
+      'A key: whoever has it may call.',
+      'It has a key of its own.',
+      'What is empty is refused.',
+      ' What is known. What is empty is refused.',
+      'It stands behind the head.',
+      'The user and his key.',
+      'It goes on with the rest.',
+    ])
+      expect(commentStumbles(text), text).toHaveLength(1);
+    for (const text of [' What is known of a call.', 'One letter stands for a word.', 'They cannot be told apart.'])
+      expect(commentStumbles(text), text).toEqual([]);
+  });
+
   it('finds texts in code, joined over lines, with what is inserted, and no comments', () => {
     const source = [
       "// 'not this'",

@@ -12,7 +12,7 @@ import { snippets } from './snippets.ts';
 
 const OTHER = 'other';
 const FIRST_PROMPT = 'What does an AI gateway do?';
-/** For the owner, who has the machine before him; an invited user has the key that he was shown. */
+/** For the owner, whose machine this is; an invited user has the key that the console showed them. */
 const READ_KEY = `export SLUICE_API_KEY=$(node -p "require('./data/first-run.json').workspace_api_key")`;
 const SET_KEY = 'export SLUICE_API_KEY=slc_usr_…';
 

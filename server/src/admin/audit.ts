@@ -122,7 +122,7 @@ export function consoleEntry(deps: EntryDeps, deed: ConsoleDeed): AuditEntry {
   };
 }
 
-/** Both changes as one: what a rule says of its object stands beside what `defineResource` says of the row. */
+/** Both changes as one: a rule's report on its object beside that of `defineResource` on the row. */
 export function joinChanges(first: AuditedChange | null, second: AuditedChange | undefined): AuditedChange | null {
   if (!first || !second) return second ?? first;
   const join = (a: AuditedChange['before'], b: AuditedChange['before']) => (a && b ? { ...a, ...b } : (b ?? a));

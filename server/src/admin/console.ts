@@ -207,7 +207,7 @@ function registerApi(app: FastifyInstance, deps: ConsoleDeps): void {
     return reply.send({ object: 'console_email', email });
   });
 
-  // Not GET: the token must not stand in an address.
+  // Not GET: an address must not hold the token.
   app.post('/console/api/invite', async (request, reply) => {
     sessions.checkOrigin(request.headers.origin);
     const { token } = await readBody(request, LookUpBody, SESSION_BODY_BYTES);

@@ -132,7 +132,7 @@ export function registerRows(
     ...reserved.map((area) => `/v1/${area}`),
   ]);
   for (const url of [...areas].flatMap((area) => (methods.has(area) ? [`${area}/*`] : [area, `${area}/*`]))) {
-    // Another list of rows may stand in the same area.
+    // The same area may have another list of rows.
     if (app.hasRoute({ method: 'GET', url })) continue;
     app.route({
       method: [...METHODS],

@@ -102,7 +102,7 @@ export interface OnceOptions {
   readonly vault: Vault;
   /** Whose record it is, and whose data key seals it. */
   readonly tenant: TenantContext;
-  /** Id of the key or of the signed-in user, or `operator`: nobody else is answered with what this caller made. */
+  /** Id of the key or of the signed-in user, or `operator`: no other caller gets the answer that this one made. */
   readonly caller: string;
   readonly key: string;
   readonly fingerprint: string;

@@ -1,4 +1,4 @@
-/** Accepting invites in the console: what the holder of a link sees, and how he comes in. */
+/** Accepting invites in the console: what the holder of a link sees, and how they come in. */
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { type ConsoleSession, type ConsoleSessions, createLink } from '../auth/console-session.ts';

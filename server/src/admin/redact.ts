@@ -1,6 +1,6 @@
 /**
- * What of a request and of its object may stand in the audit log. A secret is never there,
- * not even in part: in its place stands `*******` with 8 hexadecimal digits of a keyed digest, so that one can see that a
+ * What the audit log may hold of a request and of its object. A secret is never there,
+ * not even in part: in its place is `*******` with 8 hexadecimal digits of a keyed digest, so that one can see that a
  * secret was changed, or that two are the same, and nothing else.
  */
 
@@ -21,7 +21,7 @@ const MAX_HEADERS = 64;
 const MAX_PATH = 1_024;
 const MAX_HEADER_CHARS = 256;
 
-/** What stands in place of a secret. */
+/** What takes the place of a secret. */
 export type Mark = (secret: string) => string;
 
 /** Marks of one organisation: the same secret gets another mark elsewhere. */

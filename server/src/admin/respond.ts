@@ -38,7 +38,7 @@ export function adminError(error: unknown, requestId: string, log: Log): AdminAn
   if (status === 500) log.error('administration request failed', { request_id: requestId, error });
   else if (known?.detail !== undefined || known?.cause !== undefined) {
     const { detail, cause } = known;
-    // What the caller is told says it all; text of the database is for those who look for a fault of ours.
+    // The caller's answer says it all; text of the database is for maintainers who look for a fault in Sluice.
     const level = known.kind === 'conflict' || known.kind === 'unknown_reference' ? 'debug' : 'warn';
     log[level]('administration request refused', { request_id: requestId, kind: known.kind, detail, cause });
   }

@@ -18,7 +18,7 @@ export function validate<T>(schema: z.ZodType<T>, value: unknown): T {
   });
 }
 
-/** A key that is not known at the top is told which are. */
+/** For an unknown key at the top, the error lists the known ones. */
 function withNames(schema: z.ZodType, { path, message }: Issue): string {
   if (message !== 'is not a known key' || path.includes('.') || !(schema instanceof z.ZodObject)) return message;
   const names = Object.keys(schema.shape);

@@ -24,7 +24,7 @@ const STALE_MS = 1_000;
 const CACHE_SIZE = 1_000;
 /** Links and sessions are both dead by this age, so older rows are removed when the next one is made. */
 const PURGE_AFTER_MS = 24 * 3_600_000;
-/** A used link keeps its row, with this expiry, so that the second click can be told what happened. */
+/** A used link keeps its row, with this expiry, so that the second click gets an answer that says what happened. */
 const USED = 0;
 const TOKEN = /^[0-9A-Za-z]{43}$/;
 
@@ -85,7 +85,7 @@ export function newLink(user: LinkUser, now: number): { token: string; row: Row<
   return { token, row: row(token, user, 'link', now, now + LINK_TTL_MS) };
 }
 
-/** The address to open. The token stands in the fragment, which browsers never send, so no log on the way can hold it. */
+/** The address to open. The token is in the fragment, which browsers never send, so no log on the way can hold it. */
 export function linkUrl(publicUrl: string, token: string): string {
   return `${publicUrl.replace(/\/+$/, '')}/console/sign-in#${token}`;
 }
@@ -112,7 +112,7 @@ export class ConsoleSessions {
     this.#failures = new Throttle(options.clock);
   }
 
-  /** `__Host-` needs Secure, which browsers honour on https only; plain http (loopback) gets a name of its own. */
+  /** `__Host-` needs Secure, which browsers honour on https only; plain http (loopback) gets its own name. */
   get cookieName(): string {
     return this.#secure ? '__Host-sluice' : 'sluice_session';
   }

@@ -43,7 +43,7 @@ export type SecurityKey = Group[1][number] | Group[2][number];
 /** Every setting that is a switch, with the value that holds. */
 export type SecuritySettings = Readonly<Record<SecurityKey, boolean>>;
 
-/** What a workspace may be allowed to set for itself; the last two are objects of their own, not switches. */
+/** What a workspace may be allowed to set for itself; the last two are separate objects, not switches. */
 export const OVERRIDE_CATEGORIES = [
   ...TABLE.map(([category]) => category),
   'export_settings',
@@ -56,7 +56,7 @@ const SECURITY_CATEGORY = Object.fromEntries(
   TABLE.flatMap(([category, on, off]) => [...on, ...off].map((key) => [key, category])),
 ) as Readonly<Record<SecurityKey, OverrideCategory>>;
 
-/** The category that decides about a field of a workspace's `security_settings`: a switch, or an object of its own. */
+/** The category that decides about a field of a workspace's `security_settings`: a switch, or a separate object. */
 export function categoryOf(field: string): OverrideCategory {
   return (SECURITY_CATEGORY as Record<string, OverrideCategory>)[field] ?? (field as OverrideCategory);
 }

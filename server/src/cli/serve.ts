@@ -27,7 +27,7 @@ export async function serve(config: Config, output: Output): Promise<void> {
   const running = await compose(config, log, { index, shared }, { writeAccess }).catch((error: unknown) => {
     throw listenProblem(error, config) ?? error;
   });
-  // Before the banner: whoever reads it may send a signal at once.
+  // Before the banner: its reader may send a signal at once.
   handleSignals(running, config, (message, fields) => log.info(message, fields));
   if (index === 1) noteAddress(config.dataDir, running.url);
   if (index === 1) output.out(bannerText(running, config, process.stdout.isTTY === true));

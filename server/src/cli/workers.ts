@@ -11,7 +11,7 @@ import { memoryCounters } from '../store/memory/counters.ts';
 /** A worker that ends sooner than this after its start is not started again at once. */
 const EARLY_MS = 5_000;
 const RESTART_MS = 1_000;
-/** What a worker runs, whatever started the primary: `bin/start.mjs` has work of its own that is done once. */
+/** What a worker runs, whatever started the primary: `bin/start.mjs` has other work that is done once. */
 const BIN = fileURLToPath(new URL('../../bin/sluice.mjs', import.meta.url));
 
 export function isWorker(): boolean {

@@ -51,7 +51,7 @@ export function stopOf({ clock, lifecycle }: Common, { front, gateway, spools, s
       await closed;
       await workEnded;
       await Promise.all([journal.sync(), settlements.sync()]);
-      // What is not in the store by then is shipped by the next start.
+      // The next start ships the lines that are not in the store by then.
       await Promise.race([
         Promise.all([shipper.drain(), settlements.drain()]),
         new Promise<void>((resolve) => clock.after(SHIP_MS, resolve)),

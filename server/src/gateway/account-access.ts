@@ -301,7 +301,7 @@ class Answer implements AdapterAnswer {
     return this.#stream;
   }
 
-  /** Without the credentials of its call: errors, jobs and events that a provider fills with them are told on and kept. */
+  /** Without the credentials of its call: errors, jobs and events that a provider fills with them are passed on and kept. */
   async text(limit = this.#bounds.maxText): Promise<string> {
     const { text, bytes } = await readText(this.#source, limit);
     this.#moved?.(0, bytes);

@@ -7,7 +7,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 
 const MAX_BYTES = 1024 * 1024;
-/** The longest any check may be given; each has a shorter time of its own. */
+/** The longest any check may be given; each check has its own, shorter time. */
 const LONGEST_MS = 60_000;
 
 export interface CheckHttpClientParts {

@@ -13,7 +13,7 @@ export interface CredentialHeaders {
 
 /**
  * Finds the gateway credential: `x-gateway-api-key`, else `Authorization: Bearer`, else the `x-api-key` of
- * Anthropic clients when it holds a gateway key. What is left of the two is the caller's own token of another service.
+ * Anthropic clients when it holds a gateway key. The one of the two that is left is the caller's own token of another service.
  * Null: none was sent. Throws `malformed_call` for one that was sent twice.
  */
 export function gatewayCredential(request: IncomingMessage, into: CredentialHeaders): string | null {

@@ -207,7 +207,7 @@ class Call {
             if (maxBytes !== null && bytes > maxBytes) {
               throw new SluiceError('upstream_invalid', `The response is longer than ${maxBytes} bytes.`);
             }
-            // A view of pooled memory would show its reader what stands beside it.
+            // A view of pooled memory would show its reader the bytes beside it.
             controller.enqueue(new Uint8Array(value));
           } catch (error) {
             source.destroy();

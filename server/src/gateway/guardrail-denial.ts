@@ -6,7 +6,7 @@ import type { GuardrailState } from './guardrail-state.ts';
 const SENTENCE = 'The guardrail checks failed; see hook_results.';
 /** Of kinds of findings: they come from services, too. */
 const KIND = /^[\w .:/-]{1,60}$/;
-/** The member of the body, and which one of a list: what stands below it may be named by the caller. */
+/** The member of the body, and which one of a list: the caller may have named the levels below it. */
 const PLACE = /^[a-z_]{1,30}(?:\[\d{1,6}\])?/;
 const MAX_KINDS = 3;
 

@@ -28,7 +28,7 @@ export class GuardrailState {
   after: readonly GuardrailResult[] = [];
   /** A guardrail has failed that does not deny: 246. */
   failed = false;
-  /** The refusal is to be told as an ordinary answer. */
+  /** The caller gets the refusal as an ordinary answer. */
   soft = false;
   /** For files that Sluice keeps: the refusal of those that a provider wrote and nobody has judged. */
   unjudged: SluiceError | null = null;
@@ -65,10 +65,10 @@ export class GuardrailState {
     this.soft = false;
   }
 
-  /** Ends the calls of checks: nobody waits for what they say. */
+  /** Ends the calls of checks: no part waits for their results. */
   end(): void {
     this.#gone?.abort();
-    // A further attempt has checks of its own.
+    // A further attempt has its own checks.
     this.#gone = null;
   }
 
@@ -116,7 +116,7 @@ export class GuardrailState {
   }
 }
 
-/** The results where what was changed cannot be put in its place: whoever changed it has failed. */
+/** The results where what was changed cannot be put in its place: the checks that changed it have failed. */
 export function withoutChange(results: readonly GuardrailResult[], why: string): GuardrailResult[] {
   const error = { name: 'NotApplied', message: why };
   return results.map((result) => {

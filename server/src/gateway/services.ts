@@ -35,7 +35,7 @@ export interface GatewayServices extends AccountServices {
   readonly guardedFetch: (organisationId: string, options: GuardedFetchOptions) => GuardedFetch;
   /** How guardrails of an organisation call others. */
   readonly outside: (organisationId: string) => OutsideFactory;
-  /** What limits on cost do with what has no known price, where a limit has no rule of its own. */
+  /** What limits on cost do with what has no known price, where a limit has no rule itself. */
   readonly unpriced: Readonly<UnpricedRule>;
   /** What becomes of requests while their records cannot be written. */
   readonly unrecorded: 'refuse' | 'serve';

@@ -161,7 +161,7 @@ class CanonicalPart implements TextPart {
       else high = middle - 1;
     }
     const from = runs[low * 4 + 1] ?? 0;
-    // What was composed or put in order belongs together.
+    // Letters that were composed or put in order belong together.
     if (runs[low * 4 + 3] !== 1) return end ? (runs[low * 4 + 2] ?? 0) : from;
     return from + offset - (runs[low * 4] ?? 0) + (end ? 1 : 0);
   }
@@ -175,7 +175,7 @@ function* canonicalPart(part: TextPart): Generator<number, TextPart> {
   const runs: number[] = [];
   let written: string[] = [];
   let length = 0;
-  /** Numbers of `runs` up to which each changed piece of a slice has a run of its own: a flood of them is one finding. */
+  /** Numbers of `runs` up to which each changed piece of a slice has its own run: a flood of them is one finding. */
   let bound = 0;
   const put = (piece: string, from: number, to: number, even = false): void => {
     const last = runs.length - 4;
@@ -276,7 +276,7 @@ export function canonicalSubject(subject: Subject): Subject | Promise<Subject> {
   return made;
 }
 
-/** A judge that sees canonical texts. Its excerpts are told in the text as it was sent. */
+/** A judge that sees canonical texts. Its excerpts quote the text as it was sent. */
 export function canonically(judge: Judge): Judge {
   const judged = (subject: Subject, said: Judgement): Judgement => {
     if (said.excerpts === undefined || said.excerpts.length === 0) return said;

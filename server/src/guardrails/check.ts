@@ -162,7 +162,7 @@ export interface Check<P = unknown> extends CheckTraits {
   readonly parameters: z.ZodType<P>;
   /** What `credentials` must be; absent: they are not used. */
   readonly credentials?: z.ZodType;
-  /** Milliseconds the runner gives a check that calls others; null: computed here, no limit of its own. */
+  /** Milliseconds the runner gives a check that calls others; null: computed here, no separate limit. */
   readonly timeoutMs: number | null;
   /** Whether it may replace texts or bodies, besides what it redacts. */
   readonly mutates: boolean;

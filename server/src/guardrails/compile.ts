@@ -1,4 +1,4 @@
-/** Guardrails made ready: stored ones, and those that stand in a config itself. */
+/** Guardrails made ready: stored ones, and those inside a config itself. */
 import { isObject } from '../kernel/json.ts';
 import { CHECKS, type CheckEntry, compileCheck, traitsOf } from './catalog.ts';
 import type { Target } from './check.ts';
@@ -147,7 +147,7 @@ export function inlineChecks(entry: Readonly<Record<string, unknown>>): CheckEnt
 }
 
 /**
- * A guardrail that stands in a config.
+ * A guardrail inside a config.
  *
  * @param entry of a list of guardrails or mutators, or a raw hook
  * @param place its name where it has no id: `input_guardrails[0]`

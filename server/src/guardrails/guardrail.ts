@@ -90,7 +90,7 @@ export interface Outcome {
   readonly denied: boolean;
   /** Some guardrail has failed and none denies: 246. */
   readonly failed: boolean;
-  /** The refusal is to be told as an ordinary answer. */
+  /** The caller gets the refusal as an ordinary answer. */
   readonly soft: boolean;
   /** Texts to put in place of others, the last word for each path. */
   readonly replacements: readonly Replacement[];

@@ -28,7 +28,7 @@ export interface AnswerSink {
 const HEAD_BYTES = 32 * 1024;
 /** Headers of a head: more are work for nothing. */
 const MAX_HEADERS = 200;
-/** What may stand behind the size of a chunk. */
+/** What may follow the size of a chunk. */
 const EXTENSION_BYTES = 4 * 1024;
 const BLANK_LINE = Buffer.from('\r\n\r\n');
 const CR = 13;
@@ -99,7 +99,7 @@ export class AnswerParser {
     this.#parse(this.#rest === null ? chunk : Buffer.concat([this.#rest, chunk]));
   }
 
-  /** Goes on with what waited for a reader that was full. */
+  /** Parses the bytes that waited for a reader that was full. */
   more(): void {
     const rest = this.#rest;
     if (rest !== null) this.#parse(rest);
@@ -204,7 +204,7 @@ export class AnswerParser {
       throw new AnswerFault(`has headers of more than ${HEAD_BYTES} bytes`);
     }
     if (end < 0) {
-      // Whatever does not speak HTTP is told at once, not when 32 KB of it have come.
+      // An answer that is no HTTP fails at once, not when 32 KB of it have come.
       if (!couldBegin(bytes, start)) throw new AnswerFault('does not follow HTTP');
       this.#held = held === null ? Buffer.from(chunk.subarray(from)) : bytes;
       return chunk.length;

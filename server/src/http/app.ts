@@ -51,7 +51,7 @@ export function createApp(options: AppOptions): FastifyInstance {
       caseSensitive: true,
       ignoreTrailingSlash: false,
       ignoreDuplicateSlashes: false,
-      // Ids of objects may be long names that were encoded twice; the whole target has a bound of its own.
+      // Ids of objects may be long names that were encoded twice; the whole target has its own bound.
       maxParamLength: 8192,
     },
     forceCloseConnections: false,

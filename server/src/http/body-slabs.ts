@@ -33,7 +33,7 @@ const idleBytes = { own: 0, shared: 0 };
 const kindOf = (size: number): keyof typeof idleBytes => (size > LARGEST ? 'shared' : 'own');
 
 /**
- * A Buffer of `length` bytes with undefined content, from a slab when the size is worth it. What is larger than a slab lies in
+ * A Buffer of `length` bytes with undefined content, from a slab when the size is worth it. A larger one lies in
  * memory that another thread can read, too.
  */
 export function lend(length: number): Buffer {

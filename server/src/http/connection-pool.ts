@@ -94,7 +94,7 @@ export class ConnectionPool {
     this.#connectForWaiting();
   }
 
-  /** Sends the call on a connection of its own, which is closed after it. */
+  /** Sends the call on a new connection, which is closed after it. */
   runApart(call: PooledCall): void {
     this.#apart++;
     this.#open((error, connection) => {
@@ -317,7 +317,7 @@ export class Connection implements AnswerSink {
 
   #take(chunk: Buffer): void {
     if (this.#call === null) {
-      // Nobody asked for anything.
+      // Bytes without a request.
       this.destroy();
       return;
     }

@@ -188,7 +188,7 @@ export function createDns(options: {
       const known = cache.peek(name);
       let answer = known;
       if (!answer || answer.expires <= clock.monotonic()) {
-        // One flight per organisation and name: nobody waits in the queue of somebody else.
+        // One flight per organisation and name: no organisation waits in the queue of another.
         const key = `${organisationId} ${name}`;
         let flight = flights.get(key);
         if (!flight) {

@@ -7,8 +7,8 @@ const LINGER_BYTES = 16 * 1024 * 1024;
 
 /**
  * Reads and forgets what still comes of a request that was answered early, then calls `done` once: a connection that is
- * closed while its client writes is reset, and the client sees a broken pipe instead of the answer. Whoever has not
- * stopped after some seconds or megabytes is cut off.
+ * closed while its client writes is reset, and the client sees a broken pipe instead of the answer. A client
+ * that has not stopped after some seconds or megabytes is cut off.
  */
 export function linger(request: IncomingMessage, clock: Clock, done: () => void): void {
   let bytes = 0;

@@ -14,7 +14,7 @@ export interface ReadBodyOptions {
   readonly clock: Clock;
   /** Bytes a second the body must reach in each 10 s. Default 1024. */
   readonly minRate?: number;
-  /** Where the bytes are counted while they arrive, and whose turns a large body is read in. Whoever gets the body releases its size in the end. */
+  /** Where the bytes are counted while they arrive, and whose turns a large body is read in. The receiver releases its size in the end. */
   readonly budget?: BodyBudget;
   /** Whose bytes they are: the organisation of the caller. */
   readonly holder?: string;

@@ -4,7 +4,7 @@ import { SluiceError } from '../kernel/errors.ts';
 
 const MAX_TARGET = 8_192;
 
-/** 1 where a byte may stand in the path. */
+/** 1 where the path may hold a byte. */
 const PATH = new Uint8Array(128);
 for (const c of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'()*+,=:@%/-")
   PATH[c.charCodeAt(0)] = 1;
@@ -58,7 +58,7 @@ function checkSegments(path: string): SluiceError | null {
       if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return refuse('The request path must not contain control characters');
       if (c === 0x5c) return refuse('The request path must not contain a backslash');
     }
-    // An encoded slash may stand in an id; it must not make a dot segment out of it.
+    // An id may hold an encoded slash; it must not make a dot segment out of it.
     for (const part of text.split('/')) {
       if (part === '.' || part === '..') return refuse('The request path must not contain dot segments');
     }

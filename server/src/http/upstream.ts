@@ -66,7 +66,7 @@ class Entry {
     clock: Clock,
   ) {
     this.origin = origin;
-    // Defence in depth: whoever built the request checked the URL; an origin that fails here is never connected to.
+    // Defence in depth: the code that built the request checked the URL; an origin that fails here is never connected to.
     guard.check(`${origin}/`, { storedCredential: false });
     let fault: SluiceError | null = null;
     try {
@@ -345,7 +345,7 @@ function headOf(request: WireRequest, host: string, bodyBytes: number): string {
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const PATH = /^[\x21-\xff]+$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-/** Their length is told also when there is no body. */
+/** They state their length also when there is no body. */
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 
 function unsendable(what: string): SluiceError {
@@ -449,7 +449,7 @@ class Calls implements Upstream {
     const known = origins?.get(origin);
     if (known) return known;
     const entry = new Entry(origin, this.#guard, organisationId, this.limits, this.clock);
-    // Whoever calls many hosts that never answer must leave room for the others.
+    // A caller of many hosts that never answer must leave room for the others.
     while (!this.pools.take(organisationId)) {
       const own = origins !== undefined && origins.size >= this.pools.each ? origins : null;
       this.#makeRoom(own === null ? this.#organisations : [[organisationId, own]]);

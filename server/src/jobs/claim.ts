@@ -1,6 +1,6 @@
 /**
- * One worker per row: a claim is the row's `holder` and `held_until`, taken by a conditional update. Every claim has a
- * token of its own, so the token is the fence: a worker that stalled past its lease writes nothing once another has
+ * One worker per row: a claim is the row's `holder` and `held_until`, taken by a conditional update. Every claim has
+ * its own token, so the token is the fence: a worker that stalled past its lease writes nothing once another has
  * taken over, however often the row changed hands since.
  */
 import { SluiceError } from '../kernel/errors.ts';

@@ -1,7 +1,7 @@
 /**
  * What time does to API keys, done by one leader: secrets whose transition has ended are removed, user keys
- * get the cadence that is enforced by now, and keys whose rotation is due are rotated. Each key has a transaction of its
- * own, so a leader that is killed leaves it rotated or not.
+ * get the cadence that is enforced by now, and keys whose rotation is due are rotated. Each key has its own
+ * transaction, so a leader that is killed leaves it rotated or not.
  */
 import { systemTenant } from '../auth/tenant.ts';
 import type { Clock } from '../kernel/clock.ts';

@@ -1,6 +1,6 @@
 /**
- * What can fail, and nothing of how it is told. A thrower names a kind and writes the caller's message. Each plane has
- * a table of its own, total over the kinds, that says status, code and body: `admin/errors.ts` and
+ * What can fail, and nothing of how it is worded. A thrower names a kind and writes the caller's message. Each plane has
+ * its own table, total over the kinds, that says status, code and body: `admin/errors.ts` and
  * `operations/dialects`. `detail` goes to the log under the request id and never to the caller.
  */
 
@@ -8,7 +8,7 @@
  * Every kind of failure. Two kinds differ in what failed, not in who reads it: a new plane adds a table, and no kind.
  */
 export const ERROR_KINDS = [
-  // What was asked.
+  // The call itself.
   /** The call cannot be understood before its fields are: URL, headers, framing, provider, config, custom host. */
   'malformed_call',
   /** A field, a query or a step breaks a rule of Sluice's API or of the objects that it keeps. */
@@ -92,7 +92,7 @@ export type ErrorReason =
   | 'model_error'
   | 'model_timeout';
 
-/** What a provider said of its own failure. */
+/** What a provider said of a failure on its side. */
 export interface ProviderSaid {
   readonly status: number;
   readonly type: string;

@@ -44,7 +44,7 @@ export const CREDENTIAL_HEADERS = [
 
 export const SIGN_IN_HEADERS = ['cookie', 'cookie2', 'set-cookie', 'set-cookie2'] as const;
 
-/** Headers that say where a request came from or what it was before: nobody outside may set them. */
+/** Headers that say where a request came from or what it was before: no outside party may set them. */
 export const ROUTING_HEADERS = [
   'forwarded',
   'x-real-ip',
@@ -79,7 +79,7 @@ export const FRAMING_HEADERS = [
 ] as const;
 
 /**
- * Headers that open instance-metadata services of clouds. Nobody may have them sent to an upstream: neither a request or
+ * Headers that open instance-metadata services of clouds. They may not be sent to an upstream: neither a request or
  * config that forwards headers, nor saved custom headers.
  */
 export const METADATA_HEADERS = [

@@ -93,7 +93,7 @@ function walk(text: string, most: number): readonly Exact[] {
       if (i < 0) return NONE;
     } else if (c === 44) {
       weight += 1;
-      // Of an object the next key stands in its place.
+      // Of an object the next key takes its place.
       if (opened[depth] === 91) (places[depth] as number)++;
     } else if (c === 58) {
       if (i - lastString > MAX_KEY) throw tooHeavy();

@@ -63,7 +63,7 @@ let keyOwner = new Int32Array(256);
 let keyStart = new Int32Array(256);
 let keyEnd = new Int32Array(256);
 
-/** What stands behind a backslash for another byte; `u` is read apart, the rest stands for itself. */
+/** What follows a backslash for another byte; `u` is read apart, the rest stands for itself. */
 const UNESCAPED = new Map([
   [0x62, 0x08],
   [0x66, 0x0c],

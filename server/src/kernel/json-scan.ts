@@ -41,7 +41,7 @@ export interface ScanResult {
   readonly empty: boolean;
   /** Of all values, as `ScanLimits.weight` counts. */
   readonly weight: number;
-  /** Texts of which `withTexts` has looked whether the body holds them; null: nobody has. */
+  /** Texts of which `withTexts` has looked whether the body holds them; null: it has not looked. */
   readonly texts: ReadonlyMap<string, boolean> | null;
 }
 

@@ -63,7 +63,7 @@ const BACKSLASH = int(0x5c);
 
 /**
  * `find(at)`: the address of the first quote from `at` on that no escape holds, or `-1 - address` of the first byte
- * that may not stand there: a control character, or the backslash of a bad escape. The caller ends the text with a
+ * that is not allowed there: a control character, or the backslash of a bad escape. The caller ends the text with a
  * zero byte, which stops everything that begins before it, so nothing counts bytes.
  */
 function moduleBytes(): Uint8Array<ArrayBuffer> {

@@ -16,7 +16,7 @@ interface Entry<K, V> {
 }
 
 /**
- * A map that forgets what was not used for longest. The order is a list of its own: a `Map` in the order of insertion
+ * A map that forgets what was not used for longest. The order is a separate list: a `Map` in the order of insertion
  * would do, but it steps over all entries that have left it on the way to its first one, 25 µs with 50,000 entries. An
  * entry heavier than `maxWeight` is not kept at all.
  */

@@ -1,4 +1,4 @@
-/** Matches in a thread of its own what would hold the event loop up: see `pattern-thread.ts`. */
+/** Matches in a separate thread what would hold the event loop up: see `pattern-thread.ts`. */
 import { parentPort } from 'node:worker_threads';
 import { RE2JS } from 're2js';
 import { Lru } from './lru.ts';

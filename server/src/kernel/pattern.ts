@@ -42,7 +42,7 @@ export function patternSize(pattern: string): number {
   return compile(pattern).programSize();
 }
 
-/** Whether matching may be done at once: what is more is about 14 ms of work or more, and worth a thread of its own. */
+/** Whether matching may be done at once: what is more is about 14 ms of work or more, and worth a separate thread. */
 export function isQuickMatch(pattern: string, length: number): boolean {
   return compile(pattern).programSize() * length <= MAX_WORK;
 }
@@ -101,7 +101,7 @@ const FOLDS = 30;
 const RANGE =
   /(?:\\x\{([0-9a-fA-F]{1,8})\}|\\x([0-9a-fA-F]{2})|\\?([^\\]))-(?:\\x\{([0-9a-fA-F]{1,8})\}|\\x([0-9a-fA-F]{2})|\\?([^\\\]]))/gu;
 
-/** How many characters stand in ranges of classes, where case is ignored: each is looked up for its other cases. */
+/** How many characters are in ranges of classes, where case is ignored: each is looked up for its other cases. */
 function folded(pattern: string): number {
   if (!/\(\?[a-zA-Z]*i/.test(pattern)) return 0;
   let width = 0;

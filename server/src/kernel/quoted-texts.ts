@@ -59,9 +59,9 @@ function isAtInAnyCase(bytes: Buffer, at: number, text: Buffer): boolean {
 const known = new WeakMap<readonly string[], QuotedTexts>();
 
 /**
- * Whether one of the texts, each of which begins with a quote, stands in the bytes of some JSON. One pass for all of them:
- * 1 to 6 µs for each KB, however many there are. A search of its own for each stops at every quote, which is 20 to 300 µs a text in
- * 100 KB of a conversation. What is searched for is made once for each list.
+ * Whether one of the texts, each of which begins with a quote, is in the bytes of some JSON. One pass for all of them:
+ * 1 to 6 µs for each KB, however many there are. A separate search for each stops at every quote, which is 20 to 300 µs a text in
+ * 100 KB of a conversation. The search is prepared once for each list.
  */
 export function holdsQuoted(bytes: Buffer, texts: readonly string[]): boolean {
   return searchedFor(texts).isIn(bytes);

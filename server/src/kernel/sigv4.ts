@@ -47,7 +47,7 @@ export async function awsSigned(
       path: url.pathname + url.search,
       headers: { host: url.host, ...all },
       body: body ?? '',
-      // It would add a type and a length of its own.
+      // It would add its own type and length.
       doNotModifyHeaders: true,
     },
     keys,

@@ -55,7 +55,7 @@ export class Turns {
     return new Promise((resolve) => this.take(holder, resolve));
   }
 
-  /** The holder has held the loop for so many milliseconds. Within a turn of its own that is counted already. */
+  /** The holder has held the loop for so many milliseconds. Within its own turn that is counted already. */
   spent(holder: string, ms: number): void {
     if (ms > SHORT_MS && !(this.#running && this.#current?.name === holder)) this.#charge(this.#of(holder), ms);
   }
@@ -123,7 +123,7 @@ export class Turns {
     const own = this.#current;
     if (own !== null) {
       if (ms > SHORT_MS) this.#charge(own, ms);
-      // Whoever has had a turn waits for those of all others.
+      // A holder that has had a turn waits for those of all others.
       this.#waiting.delete(own.name);
       this.#waiting.set(own.name, own);
       this.#current = null;

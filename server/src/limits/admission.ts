@@ -67,7 +67,7 @@ export interface Reservation {
   settle(tokens: number): void;
   /**
    * Gives back the count of a request that was refused after all: only accepted requests count. Once, and not
-   * after `settle`. What is left now.
+   * after `settle`. Returns what is left now.
    */
   release(): Quota;
 }
@@ -195,7 +195,7 @@ export function createAdmission(options: {
   function book(booking: Booking, locally: boolean): void {
     if (share !== null && (locally || isAway())) {
       void share.counters.add(booking);
-      // What was not sent at all is sent later; what was, may have been counted.
+      // Counts that were not sent at all are sent later; those that were sent may have been counted.
       bookLate(booking);
       return;
     }

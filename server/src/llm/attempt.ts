@@ -110,7 +110,7 @@ function complete(
   };
 }
 
-/** A body of JSON was read as UTF-8, which is all it can be: whoever reads it next must not read another. */
+/** A body of JSON was read as UTF-8, which is all it can be: the next reader must not read another. */
 const asRead = (type: string | undefined): string | undefined =>
   type !== undefined && JSON_IN_A_CODING.test(type) ? 'application/json' : type;
 
@@ -119,7 +119,7 @@ const JSON_IN_A_CODING = /^\s*application\/json\s*;(?!\s*charset\s*=\s*"?utf-?8"
 const streamType = ({ framing }: Binding): string =>
   framing === 'aws-event-stream' ? 'application/vnd.amazon.eventstream' : 'text/event-stream';
 
-/** Where an operation lies that has a base URL of its own; a custom host of the account stands for all of them. */
+/** Where an operation lies that has its own base URL; a custom host of the account stands for all of them. */
 function placeOf(
   x: Uses<never, 'guard'>,
   target: Target,
@@ -143,7 +143,7 @@ interface BuiltBody {
   readonly converted: boolean;
   readonly stripUsage: boolean;
   readonly headers?: readonly string[] | undefined;
-  /** Each part is the body of a call of its own. */
+  /** Each part is the body of a separate call. */
   readonly apart?: boolean;
   /** See `Prepared.order`. */
   readonly order?: BodyOrder | null;

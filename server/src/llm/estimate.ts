@@ -116,7 +116,7 @@ function size(x: Exchange, body: JsonObject): Pick<Estimate, 'input' | 'output' 
       const each = maximum(body);
       const most = answers === null || each === null ? null : answers * each;
       if (most !== null && most <= MAX_COUNT) return { input, output: most, bounded: text };
-      // What was learned is of whole answers, with as many choices as they had.
+      // The learned figures are of whole answers, with as many choices as they had.
       return { input, output: x.services.outputs.expected(modelKey(x)), bounded: false };
     }
     case 'embeddings':
@@ -176,7 +176,7 @@ function maximum(body: JsonObject): number | null {
   return most;
 }
 
-/** How many answers are written, seen or not; null when it cannot be told. */
+/** How many answers are written, seen or not; null when it cannot be known. */
 function choices({ n, best_of: best, prompt }: JsonObject): number | null {
   let each = 1;
   for (const value of [n, best]) {

@@ -12,7 +12,7 @@ const AT_ONCE = 8;
 const MAX_BYTES = 64 * 1024 * 1024;
 const JSON_TYPE: readonly string[] = ['content-type', 'application/json'];
 
-/** What one of the calls has of its own. */
+/** What belongs to one of the calls. */
 export interface ApartCall {
   readonly path: string;
   readonly body: Buffer | null;

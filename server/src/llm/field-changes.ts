@@ -2,7 +2,7 @@
 import { isObject, type JsonObject } from '../kernel/json.ts';
 import type { FieldChanges } from '../telemetry/decision-facts.ts';
 
-/** Paths of each kind; a config that touches more is told by the first of them. */
+/** Paths of each kind; a config that touches more names the first of them. */
 const MAX_PATHS = 100;
 /** Below this depth a change is one of the whole value. */
 const MAX_DEPTH = 8;

@@ -1,4 +1,4 @@
-/** Where pictures and files stand in a conversation that names them by their addresses. */
+/** Where a conversation has pictures and files that it names by their addresses. */
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import type { Shape } from '../operations/operation.ts';
@@ -52,7 +52,7 @@ function replaced(kind: Shape, body: JsonObject, replace: Replace): JsonObject {
   return next.every((message, i) => message === list[i]) ? body : { ...body, [name]: next };
 }
 
-/** A message, a result of a tool, or an item: its parts stand in `content` or, in results of Responses, in `output`. */
+/** A message, a result of a tool, or an item: its parts are in `content` or, in results of Responses, in `output`. */
 function withParts(holder: JsonValue, replace: Replace): JsonValue {
   if (!isObject(holder)) return holder;
   let next = holder;

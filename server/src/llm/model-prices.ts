@@ -61,7 +61,7 @@ function calculation(card: Readonly<Record<string, unknown>>) {
   return { request: sum(counts.request), response: sum(counts.response) };
 }
 
-/** The answer for one price. Longer contexts that cost more stand in `long_context`, each from so many input tokens on. */
+/** The answer for one price. Longer contexts that cost more are in `long_context`, each from so many input tokens on. */
 function priceAnswer(price: Price): Record<string, unknown> {
   const [first, ...longer] = price.tiers;
   const card = cardOf(first.rates);

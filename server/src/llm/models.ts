@@ -23,7 +23,7 @@ export function wantsIntegratedModels(request: LlmRequest, config: Config | null
   );
 }
 
-/** The list of models is one, whatever target it stands at. */
+/** The list of models is one, whichever target it belongs to. */
 function asksForCatalogue({ fetch_integrated_models: own, targets }: Config): boolean {
   return own === true || (targets?.some(asksForCatalogue) ?? false);
 }

@@ -1,6 +1,6 @@
 /**
  * THE TABLE: the order of the data plane, written once. Each step is a verb in `steps/`; a row says for which families
- * of operations it runs and when a plan needs it. What is not configured adds no step.
+ * of operations it runs and when a plan needs it. A feature that is not configured adds no step.
  */
 
 import type { ServerResponse } from 'node:http';

@@ -62,7 +62,7 @@ export function bookUse(
     const found = priceOf(x, part);
     price = found ?? price;
     if (found === null) unknown.push(part.usage);
-    // The last one first, whose rates are told.
+    // The last one first: the record shows its rates.
     else known.unshift(costMicros(found, part.usage));
   }
   const usage = parts.length > 1 ? totalUsage(parts.map((part) => part.usage)) : (parts[0]?.usage ?? null);
@@ -105,7 +105,7 @@ export function unpricedRate(x: Uses<never, 'unpriced'>, terms: Terms): Price | 
   return typeof rule === 'object' ? setPrice(rule) : null;
 }
 
-/** As a limit is told of it. */
+/** The use as a limit gets it. */
 export function usedUnder({ used, chargeAt }: Booked): Used {
   if (used.unpriced === 0) return used;
   return {

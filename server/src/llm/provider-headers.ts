@@ -45,7 +45,7 @@ export const KEEPS_ACCOUNT: ReadonlySet<string> = new Set(BESIDE_STORED.map(({ s
  */
 export const PINNED_SETTINGS: readonly string[] = SAID.filter(({ pinned }) => pinned).map(({ setting }) => setting);
 
-/** Pinned settings by the provider's own header, which accounts may hold as a header of their own. */
+/** Pinned settings by the provider's own header, which accounts may hold as their own header. */
 const HELD_BY_HEADERS: ReadonlyMap<string, string> = new Map(
   SAID.flatMap(({ native, setting }) => (native === undefined ? [] : [[native, setting]])),
 );
@@ -57,7 +57,7 @@ const PIN_OF: ReadonlyMap<string, string> = new Map([
 /** The pinned setting that a provider's header, in lower case, says; undefined for other headers. */
 export const pinOf = (header: string): string | undefined => PIN_OF.get(header);
 
-/** Settings of a stored account with the pins that only its other settings, or headers of its own, hold. */
+/** Settings of a stored account with the pins that only its other settings, or its own headers, hold. */
 export function heldSettings(
   provider: Provider,
   settings: Readonly<Record<string, unknown>>,

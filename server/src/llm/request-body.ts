@@ -49,9 +49,9 @@ export interface MadeBody {
   readonly parts: readonly Buffer[];
   readonly stripUsage: boolean;
   readonly headers: readonly string[] | undefined;
-  /** Each part is the body of a call of its own. */
+  /** Each part is the body of a separate call. */
   readonly apart: boolean;
-  /** Null: nobody asks, or there is nothing to tell. */
+  /** Null: no step asks, or there is nothing to tell. */
   readonly changes: FieldChanges | null;
 }
 

@@ -39,7 +39,7 @@ const NAMED = new Set(
 );
 
 /**
- * Every operation under `/v1`. Routes with a name of their own come first in the router whatever the order; any other
+ * Every operation under `/v1`. Routes with their own name come first in the router whatever the order; any other
  * `/v1/*` path goes to the provider unchanged, unless another plane or the administration (`admin/handle.ts`) has its beginning.
  */
 export function llmPlane(services: Services, inFlight: InFlight): Plane & DataPlane {

@@ -285,7 +285,7 @@ function accountTarget(x: Uses<'request', 'guard' | 'timeouts'>, selection: Sele
   const { credentials } = placed;
   const base = provider.baseUrl(credentials);
   const wanted = customHost ?? saved ?? base;
-  // What is stored with a model goes where the model goes.
+  // Settings that are stored with a model go where the model goes.
   const alone = sealed !== null && (sealed.key !== null || Object.keys(sealed.customHeaders).length > 0);
   const hosts = (alone ? [saved ?? base] : [saved, account.customHost, base]).filter((host) => host !== null);
   const allowed = hosts.map((host) => new URL(host).origin);

@@ -18,7 +18,7 @@ export class Target {
   readonly stored: StoredProvider | null;
   /** Wall time, milliseconds, after which the account must be asked anew: it expires, or its credential is opened again. */
   readonly until: number;
-  /** Name that is sent in place of the model's; null where the account has no names of its own. */
+  /** Name that is sent in place of the model's; null where the account sends the model's name. */
   readonly deployment: string | null;
   /** The deployment's model by its name in the price list, when the account says it. */
   readonly priced: string | null;
@@ -28,7 +28,7 @@ export class Target {
   /** `https://host[:port]` and the path prefix without trailing slash. */
   readonly origin: string;
   readonly prefix: string;
-  /** A custom host stands in place of the provider's own address. */
+  /** A custom host takes the place of the provider's own address. */
   readonly elsewhere: boolean;
   /** Operator's own headers of the integration or virtual key, `[name, value, …]`. */
   readonly customHeaders: readonly string[];

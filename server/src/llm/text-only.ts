@@ -1,5 +1,5 @@
 /**
- * Whether all that a request makes its provider read stands in its own bytes as text. Then it has no more input tokens
+ * Whether all that a request makes its provider read is in its own bytes as text. Then it has no more input tokens
  * than bytes: encodings work on bytes, and JSON writes none of them shorter. Pictures, sound, documents, ids of things
  * kept elsewhere and tools that a provider runs itself (search, code) bring tokens that no byte tells.
  */
@@ -62,7 +62,7 @@ function isText(value: unknown): boolean {
   if (type !== undefined && !(typeof type === 'string' && TYPES.has(type))) return false;
   for (const [name, inner] of Object.entries(value)) {
     if (!FIELDS.has(name)) return false;
-    // The arguments of a tool call are the model's; elsewhere `input` is an item of its own.
+    // The arguments of a tool call are the model's; elsewhere `input` is a separate item.
     if (OPAQUE.has(name) || (name === 'input' && (type === 'tool_use' || type === 'custom_tool_call'))) continue;
     if (!isText(inner)) return false;
   }

@@ -3,7 +3,7 @@
 import type { Closable } from '../kernel/lifecycle.ts';
 
 export interface Mail {
-  /** The same for each try, so that a mail that arrives twice can be told; letters, digits and hyphens. */
+  /** The same for each try, so that a mail that arrives twice can be recognised; letters, digits and hyphens. */
   readonly id: string;
   /** One address, checked where it was stored. */
   readonly to: string;

@@ -1,5 +1,5 @@
 /**
- * What an operation decides, in one row. Every property is required: whoever adds an operation must say how it is routed,
+ * What an operation decides, in one row. Every property is required: the author of an operation must say how it is routed,
  * limited, guarded, cached and owned.
  */
 

@@ -44,7 +44,7 @@ export interface FineTuningJob {
   readonly [name: string]: unknown;
 }
 
-/** Providers know the tracker by a name of their own. */
+/** Providers know the tracker by another name. */
 export interface JobIntegration {
   readonly type: 'tracker';
   readonly tracker: {
@@ -85,14 +85,14 @@ export type Hyperparameters = Readonly<{
 }>;
 
 /**
- * A create request after its own rules were checked: shapes A, B and C merged into one. What is absent is
+ * A create request after its own rules were checked: shapes A, B and C merged into one. An absent field is
  * undefined or null, never a default: each provider decides by the table in its own file.
  */
 export interface JobRequest {
   readonly shape: 'A' | 'B' | 'C';
   /** As the caller named it; it stays in the answer. */
   readonly model: string;
-  /** What the provider is told: `provider_options.model`, else `model`. */
+  /** What the provider gets: `provider_options.model`, else `model`. */
   readonly upstreamModel: string;
   /** The provider's own id or object URI, once a gateway-managed file has been uploaded. */
   readonly training_file: string;

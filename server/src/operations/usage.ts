@@ -189,7 +189,7 @@ function readCamel(usage: JsonObject): TokenUsage | null {
   return tokens(input === null ? null : input + read + write, tokenCount(usage.outputTokens), classes);
 }
 
-/** Tokens of sound among those of a Gemini count, where it is told by kind. */
+/** Tokens of sound among those of a Gemini count, where it is given by kind. */
 function audioIn(counts: JsonValue | undefined): number {
   let sum = 0;
   for (const count of Array.isArray(counts) ? counts : []) {
@@ -198,7 +198,7 @@ function audioIn(counts: JsonValue | undefined): number {
   return sum;
 }
 
-/** Gemini's own names: what was thought stands beside what was answered, what was cached inside the prompt. */
+/** Gemini's own names: thought tokens are beside answered ones, cached ones inside the prompt. */
 function readCounts(usage: JsonObject): TokenUsage | null {
   const reasoning = tokenCount(usage.thoughtsTokenCount) ?? 0;
   const input = (tokenCount(usage.promptTokenCount) ?? 0) + (tokenCount(usage.toolUsePromptTokenCount) ?? 0);

@@ -39,7 +39,7 @@ export function customCard(pricing: Readonly<Record<string, unknown>>): RateCard
 }
 
 /**
- * Prices times the integration's multipliers. A class without a price of its own is charged as the class it falls to,
+ * Prices times the integration's multipliers. A class without its own price is charged as the class it falls to,
  * with that one's multiplier unless it has one itself. Prices per request have no multiplier. Null when there is
  * nothing to multiply.
  */

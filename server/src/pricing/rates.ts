@@ -13,7 +13,7 @@ export const TOKEN_CLASSES = [
 
 export type TokenClass = (typeof TOKEN_CLASSES)[number];
 
-/** Where tokens of a class without a price of its own are charged. */
+/** Where tokens of a class without its own price are charged. */
 export const FALLS_TO: Readonly<Record<TokenClass, TokenClass>> = {
   input: 'input',
   output: 'output',

@@ -1,4 +1,4 @@
-/** Where the server's own cloud identity may go: whoever is sent what it signs in with could act as the server. */
+/** Where the server's own cloud identity may go: a receiver of its credentials could act as the server. */
 import { SluiceError } from '../kernel/errors.ts';
 import type { AccessContext, AmbientIdentity } from './training.ts';
 
@@ -6,7 +6,7 @@ import type { AccessContext, AmbientIdentity } from './training.ts';
 export interface CloudHosts {
   readonly hosts: RegExp;
   readonly title: string;
-  /** The setting that would have the account sign in with credentials of its own. */
+  /** The setting that would have the account sign in with its own credentials. */
   readonly param: string;
   readonly instead: string;
 }

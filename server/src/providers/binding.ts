@@ -16,7 +16,7 @@ export interface Bound {
   readonly stream?: (context: CallContext) => StreamTransform;
 }
 
-/** Which of a provider's operations may stand in for one it lacks, best first. */
+/** Which of a provider's operations may replace one it lacks, best first. */
 const STAND_INS: Partial<Record<OperationId, readonly OperationId[]>> = {
   chat: ['messages', 'responses'],
   messages: ['chat', 'responses'],
@@ -109,7 +109,7 @@ function find(bindings: Bindings, operation: OperationId): Bound | null {
   return null;
 }
 
-/** How `model` is made to go on with an answer that was begun; null when it takes none. */
+/** How `model` is made to continue an answer that was begun; null when it takes none. */
 export function prefillOf({ prefill }: Binding, model: string, credentials: Credentials): Prefill | null {
   return typeof prefill === 'function' ? prefill(model, credentials) : (prefill ?? null);
 }

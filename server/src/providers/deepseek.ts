@@ -17,7 +17,7 @@ export const deepseek = compatible({
   title: 'DeepSeek',
   baseUrl: 'https://api.deepseek.com/v1',
   serves: ['completions'],
-  // The beta surface stands beside the usual one.
+  // The beta surface is beside the usual one.
   bindings: {
     chat: { prefill: { message: { prefix: true }, prefix: (usual) => `${usual.replace(/\/v1$/, '')}/beta` } },
     completions: { base: () => 'https://api.deepseek.com/beta' },

@@ -4,7 +4,7 @@ import { imagesAnswer, plainImages, refuseMany, refuseUrls, sidesOf } from './im
 import { compatible } from './openai-compatible.ts';
 import type { CallContext } from './provider.ts';
 
-/** Pictures have a path and names of their own there. */
+/** Pictures have another path and other names there. */
 function imagesRequest(given: JsonObject, context: CallContext): JsonObject {
   const { model: _model, n, size, response_format: format, ...body } = plainImages.apply(given, context);
   refuseMany(n);

@@ -7,7 +7,7 @@ export interface ModelReference {
 
 /**
  * Takes `@slug/model` apart. Only a leading `@` starts a slug and only the first slash ends it, because provider model
- * names hold slashes of their own (`accounts/fireworks/models/x`).
+ * names hold slashes themselves (`accounts/fireworks/models/x`).
  */
 export function parseModel(model: string): ModelReference {
   if (!model.startsWith('@')) return { slug: null, model };

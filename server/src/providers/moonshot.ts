@@ -3,7 +3,7 @@ import { readUsage, type TokenUsage, tokenCount } from '../operations/usage.ts';
 import { compatible } from './openai-compatible.ts';
 import { mapField, refuseFields, refuseValue } from './quirks.ts';
 
-/** Cached tokens stand at the top of the usage object on some models. */
+/** Cached tokens are at the top of the usage object on some models. */
 function usage(raw: JsonObject): TokenUsage | null {
   const read = readUsage('chat', raw);
   if (read === null) return null;

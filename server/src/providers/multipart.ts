@@ -10,7 +10,7 @@ export interface MultipartFile {
   readonly stream: Readable;
   /** Exact size when known; a stream that is shorter or longer ends the body with an error. */
   readonly bytes: number | null;
-  /** Fields that are known only when the stream has ended; they stand behind the file. Only where the size is not known. */
+  /** Fields that are known only when the stream has ended; they follow the file. Only where the size is not known. */
   readonly late?: () => readonly (readonly [name: string, value: string])[];
 }
 

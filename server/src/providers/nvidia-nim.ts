@@ -12,7 +12,7 @@ const inputType: RequestQuirk = {
     body.input === undefined || body.input_type !== undefined ? body : { ...body, input_type: 'passage' },
 };
 
-/** Every model has an address of its own, dots in its name written otherwise; a container has but one. */
+/** Every model has its own address, dots in its name written otherwise; a container has but one. */
 function rerankPath({ model, elsewhere }: CallContext): string {
   if (elsewhere === true) return '/ranking';
   return `/retrieval${restOfPath(model).replaceAll('.', '_')}/reranking`;

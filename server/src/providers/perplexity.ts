@@ -3,7 +3,7 @@ import { readUsage, type TokenUsage, tokenCount } from '../operations/usage.ts';
 import { compatible } from './openai-compatible.ts';
 import { drop, mapChoices, refuseFields } from './quirks.ts';
 
-/** Reasoning tokens stand at the top of the usage object. */
+/** Reasoning tokens are at the top of the usage object. */
 function usage(raw: JsonObject): TokenUsage | null {
   const read = readUsage('chat', raw);
   if (read === null) return null;

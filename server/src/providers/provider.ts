@@ -27,7 +27,7 @@ export interface CallContext {
   readonly header: (name: string) => string | undefined;
   /** False adds fields outside the caller's shape (reasoning, native reasons) to transformed answers. */
   readonly strict: boolean;
-  /** A custom host stands in place of the provider's own address. */
+  /** A custom host takes the place of the provider's own address. */
   readonly elsewhere?: boolean;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
@@ -86,7 +86,7 @@ export interface Binding {
   /** Whether `stream_options: {include_usage: true}` makes this provider report usage in a stream. */
   readonly streamUsageOption?: boolean | ((context: CallContext) => boolean);
   /**
-   * The provider goes on with an answer whose beginning stands last in the conversation, as the assistant's own message.
+   * The provider continues an answer whose beginning is last in the conversation, as the assistant's own message.
    * Null for models that refuse one.
    */
   readonly prefill?: Prefill | ((model: string, credentials: Credentials) => Prefill | null);
@@ -139,11 +139,11 @@ export interface Apart {
 /** Server-sent events, or binary messages of `application/vnd.amazon.eventstream`. */
 export type Framing = 'sse' | 'aws-event-stream';
 
-/** What has to be added for an answer to be gone on with: to its beginning, and to the body. Both may be empty. */
+/** What has to be added for an answer to be continued: to its beginning, and to the body. Both may be empty. */
 export interface Prefill {
   readonly message?: JsonObject;
   readonly body?: JsonObject;
-  /** Where it is offered beside the usual surface: the path that stands in place of the base URL's, `/v1`. */
+  /** Where it is offered beside the usual surface: the path in place of the base URL's, `/v1`. */
   readonly prefix?: (usual: string) => string;
 }
 
@@ -184,7 +184,7 @@ export interface Provider {
   readonly implied?: (settings: Readonly<Record<string, unknown>>) => Readonly<Record<string, unknown>>;
   readonly bindings: Bindings;
   /**
-   * Other bindings for a model or an account, where models of several makers answer in shapes of their own. Null: `bindings`. Tables are
+   * Other bindings for a model or an account, where models of several makers answer in different shapes. Null: `bindings`. Tables are
    * made once, because what is found in one is remembered by its identity; `allBindings` lists them all by name.
    */
   readonly bindingsOf?: (model: string, credentials: Credentials) => Bindings | null;

@@ -23,7 +23,7 @@ export function secretsOf(
   const add = (value: string) => {
     if (value.length < SHORTEST) return;
     out.add(value);
-    // As it stands in JSON text.
+    // As JSON text holds it.
     out.add(JSON.stringify(value).slice(1, -1));
   };
   if (credentials.key !== null) add(credentials.key.reveal());
@@ -32,7 +32,7 @@ export function secretsOf(
     const value = credentials.settings[name];
     if (typeof value === 'string') add(value);
     else if (value instanceof Secret) add(value.reveal());
-    // A key file: what in it is no secret (project, address of the account) may be told.
+    // A key file: the parts that are no secret (project, address of the account) may be shown.
     const file = typeof value === 'string' && value.startsWith('{') ? objectIn(value) : value;
     if (isObject(file) && !(file instanceof Secret))
       for (const [inner, text] of Object.entries(file))

@@ -76,7 +76,7 @@ function grantOf(credentials: Credentials): Grant {
   return { endpoint, id, secret, scope: textSetting(credentials, 'oauth_scope') };
 }
 
-/** The secret is part of the name under which a token is kept: whoever has another one must not be given it. */
+/** The secret is part of the name under which a token is kept: an account with another one must not be given it. */
 function keyOf({ endpoint, id, secret, scope }: Grant): string {
   const parts = JSON.stringify([endpoint, id, secret, scope ?? null]);
   return `oauth ${createHash('sha256').update(parts).digest('base64url')}`;

@@ -95,7 +95,7 @@ export function urlOf(
   return url;
 }
 
-/** An object's id as one path segment. No id is empty or a dot segment, which would leave the path it stands in. */
+/** An object's id as one path segment. No id is empty or a dot segment, which would leave the path around it. */
 export function idSegment(id: string): string {
   if (id === '' || id === '.' || id === '..') throw new SluiceError('not_found', 'There is no object of this id.');
   return segment(id);

@@ -28,7 +28,7 @@ function rerankRequest(body: JsonObject, { model }: CallContext): JsonObject {
   };
 }
 
-/** The list stands under `data`. */
+/** The list is under `data`. */
 function rerankAnswer(body: JsonObject, context: CallContext): JsonObject {
   const { data, ...rest } = body;
   return { ...rest, object: 'list', results: rankedRows(data, context.body) };

@@ -9,7 +9,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import { issuesOf } from './issues.ts';
 import { asList, rateLimitsOrOne, usageLimit } from './shapes.ts';
 
-/** What is read of the claims of a verified token; everything else may stand beside. */
+/** What is read of the claims of a verified token; other members are ignored. */
 export interface LimitClaims {
   readonly iss?: unknown;
   readonly sub?: unknown;
@@ -31,7 +31,7 @@ const MAX_LABEL = 200;
  * The limits of a token's caller. A usage limit is one object as on API keys, rate limits are a list or one
  * object. Throws 401 that names the claim when one is neither; null stands for no limit.
  *
- * What they count belongs to issuer and subject within a workspace, not to one token: whoever gets a new token for each
+ * What they count belongs to issuer and subject within a workspace, not to one token: a caller with a new token for each
  * call does not begin anew with each. The subject is whom requests are attributed to (`email_id`, `sub`, `uid`, in this
  * order); a token without any counts for itself, by `jti` or its digest. Of two tokens of one subject the limit of the one
  * that was issued later holds for both.

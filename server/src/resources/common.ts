@@ -12,7 +12,7 @@ import { missingSecretReferences } from './secret-references.ts';
 /** A change of a row while it is being put together. */
 export type Patch<N extends TenantTable> = { -readonly [K in keyof Row<N>]?: Row<N>[K] };
 
-/** Id of the acting user, or of the key when no user stands behind it. */
+/** Id of the acting user, or of the key when it acts for no user. */
 export function actorId(principal: Principal): string {
   return principal.userId ?? principal.keyId ?? principal.organisationId;
 }
@@ -96,7 +96,7 @@ export async function findNamed<N extends 'integrations' | 'configs' | 'provider
   return byId ?? (await tx.find(table, { ...where, slug: reference } as Where<N>));
 }
 
-/** Slugs under `/providers` and `/virtual-keys` that are paths of their own. */
+/** Slugs under `/providers` and `/virtual-keys` that are separate paths. */
 const RESERVED_SLUGS = new Set(['models', 'migrate']);
 
 /**

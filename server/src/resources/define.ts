@@ -1,6 +1,6 @@
 /**
- * Turns a declared resource into the actions of its five verbs, of its versions, and of what is done to one object. What is
- * the same for all resources lives here once: look-up by UUID or slug, levels, versions, paging, archiving, the change
+ * Turns a declared resource into the actions of its five verbs, of its versions, and of what is done to one object. The rules
+ * that all resources share live here once: look-up by UUID or slug, levels, versions, paging, archiving, the change
  * feed, the audit log.
  */
 import { isDeepStrictEqual } from 'node:util';

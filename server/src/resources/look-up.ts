@@ -17,7 +17,7 @@ export type LookUp<N extends TenantTable> = Pick<
 
 /**
  * The row that the path names, among those the caller may see. For further actions on one object: `param` is read from
- * `call.params`. `wanted` stands in place of a condition on the same column, such as that of archived rows; it must not
+ * `call.params`. `wanted` takes the place of a condition on the same column, such as that of archived rows; it must not
  * name what decides who sees a row. Throws the one 404 otherwise.
  */
 export async function findRow<N extends TenantTable>(

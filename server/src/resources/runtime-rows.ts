@@ -17,7 +17,7 @@ import { part } from './settings/section.ts';
 /** An account as a call needs it: the opened key and all settings, secret ones included. */
 export interface OpenedAccount {
   readonly key: Secret | null;
-  /** Snake case without prefix: `openai_organization`. Without the custom host and headers, which stand beside. */
+  /** Snake case without prefix: `openai_organization`. Without the custom host and headers, which have their own members. */
   readonly settings: Readonly<Record<string, unknown>>;
   readonly customHost: string | null;
   readonly customHeaders: Readonly<Record<string, string>>;
@@ -235,7 +235,7 @@ export async function loadProviders(
   });
 }
 
-/** Limits of `global_workspace_access`, which hold for every workspace without an entry of its own. */
+/** Limits of `global_workspace_access`, which hold for every workspace without its own entry. */
 function globalLimits(integration: Row<'integrations'>): ProviderRow['access'] {
   if (integration.workspace_id !== null || integration.global_workspace_access === null) return null;
   const { usage_limits, rate_limits } = integration.global_workspace_access as {

@@ -1,7 +1,7 @@
 /**
  * What older versions stored in clear and this one seals: custom headers of accounts and models, and the
  * addresses of webhooks.
- * Runs at the start, before anything is served, and once for a store. What is sealed already is passed over, so a run that was
+ * Runs at the start, before anything is served, and once for a store. Sealed values are passed over, so a run that was
  * cut is taken up by the next start.
  */
 import type { Log } from '../kernel/log.ts';

@@ -44,7 +44,7 @@ export function shownUrl(stored: string): string {
 export const sameness = (stored: string): string => (isEnvelope(stored) ? (stored.split(SEPARATOR)[2] ?? '') : stored);
 
 /**
- * An address of a body as it is stored; null and undefined stay what they are. What is shown of `before` keeps it. Throws 400
+ * An address of a body as it is stored; null and undefined stay what they are. The shown form of `before` keeps it. Throws 400
  * for other masks, and for an address that no call may go to.
  */
 export async function storedUrl<T extends string | null | undefined>(

@@ -97,7 +97,7 @@ export function asList<T>(value: readonly T[] | T): T[] {
   return Array.isArray(value) ? [...value] : [value as T];
 }
 
-/** The largest limit of any kind. What is counted stays exact far beyond what is spent. */
+/** The largest limit of any kind. Counters stay exact far beyond what is spent. */
 export const MAX_AMOUNT = 1_000_000_000_000;
 
 const tokenPrice = z.number().min(0).max(1_000_000);

@@ -248,7 +248,7 @@ function compileVirtualKey(entry: VirtualKeyRow, opened: OpenedAccounts): Stored
     kind: 'virtual-key',
     accountId: row.integration_id ?? row.id,
     providerId: row.ai_provider_id,
-    // A virtual key is of one workspace, with a credential of its own.
+    // A virtual key is of one workspace, with its own credential.
     shared: false,
     passthrough: false,
     account: opened.virtualKey(entry),

@@ -81,7 +81,7 @@ export interface ObjectCall {
    * `named` first: policies ask for the model.
    */
   limits?(account: Account | null, metadata: Readonly<Record<string, string>> | null): Promise<Counted>;
-  /** The refusal of what a model has said and no guardrail has judged; null or absent: nobody has to. */
+  /** The refusal of what a model has said and no guardrail has judged; null or absent: no guardrail has to. */
   readonly unjudged?: SluiceError | null;
   /** What was begun will cost something that cannot be read later: the record and the limits say so. */
   uncounted?(): void;

@@ -1,6 +1,6 @@
 /**
  * Owners of what is kept at provider accounts, as the data plane asks and notes them. Files, batches and jobs have the same
- * ledger under rules of their own (`training/object-ownership.ts`).
+ * ledger under separate rules (`training/object-ownership.ts`).
  */
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
@@ -110,7 +110,7 @@ export async function foreignUri(
   return null;
 }
 
-/** As it is, and as an id that stands in a path. */
+/** As it is, and as an id inside a path. */
 const spelled = (uri: string): string[] => [uri, encodeURIComponent(uri)];
 
 function folderOf(uri: string): string {

@@ -25,7 +25,7 @@ export interface StoredProvider {
   readonly provider: Provider | null;
   /** Its key, its settings, and the host and headers that are saved on the integration or virtual key. */
   readonly account: Opened<OpenedAccount>;
-  /** Models with settings of their own, by slug. */
+  /** Models with their own settings, by slug. */
   readonly models: ReadonlyMap<string, ModelSettings>;
   readonly allowAllModels: boolean;
   readonly pricingAdjustments: Readonly<Record<string, unknown>> | null;

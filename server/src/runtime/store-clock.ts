@@ -10,7 +10,7 @@ import type { Tables } from '../store/ports.ts';
 const EVERY_MS = 1_000;
 /** Differences up to this, and half the time of the call, are the measurement's own: time would only go back and forth. */
 const NOISE_MS = 10;
-/** A node whose clock is further off than this is told so at its start. */
+/** A node whose clock is further off than this logs a warning at its start. */
 const SKEW_MS = 2_000;
 
 export interface StoreClock extends Clock, Closable {
@@ -43,7 +43,7 @@ export async function startStoreClock(options: {
     try {
       time = await tables.now();
     } catch {
-      // Whoever needs the store will say that it is away.
+      // The parts that need the store will say that it is away.
       return;
     }
     const answered = clock.monotonic();

@@ -28,7 +28,7 @@ export interface KeyUse {
 
 /**
  * Transactions: `seal` and `open` do no I/O while the organisation's data key is cached, and otherwise read (the first
- * time write) `data_keys` in a transaction of their own. Inside an open write transaction that would wait for the very
+ * time write) `data_keys` in a separate transaction. Inside an open write transaction that would wait for the very
  * transaction it holds up, so **call `ensureKey` before the transaction**: afterwards `seal` needs no I/O for at least
  * two minutes. Should somebody forget it, the wait ends after `patienceMs` with SluiceError('unavailable'), the outer
  * transaction rolls back, and the next attempt succeeds.

@@ -7,7 +7,7 @@ import type { Mac, Macs } from './vault.ts';
 
 /**
  * The installation's key-encryption keys. They only ever wrap data keys; a key management service can take this place,
- * which is why wrapping is asynchronous. Keyed digests are made with keys of their own, derived from the same masters.
+ * which is why wrapping is asynchronous. Keyed digests are made with separate keys, derived from the same masters.
  */
 export interface Keyring extends Macs {
   /** Key that wraps from now on. */

@@ -9,7 +9,7 @@ export interface RateLimit {
 export type LimitType = 'cost' | 'tokens' | 'requests';
 /** Whose limit a bucket is; an integration's is its limit in one workspace, a token's is claimed by a JWT. */
 export type LimitOwner = 'key' | 'workspace' | 'provider' | 'virtual-key' | 'integration' | 'policy' | 'token';
-/** What is told of a limit, each once in a window. */
+/** What alerts say of a limit, each once in a window. */
 export type AlertKind = 'threshold' | 'exhausted' | 'unpriced';
 
 /**

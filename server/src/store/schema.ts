@@ -518,7 +518,7 @@ export const SCHEMA = {
     channel: text<'webhook' | 'email'>(),
     /** Address or URL. Empty: the alert has no recipient, and is kept to be listed; its `channel` means nothing. */
     recipient: text(),
-    /** What is told, as it was when the alert was raised. */
+    /** The alert's facts, as they were when it was raised. */
     body: json<Record<string, unknown>>(),
     tries: int(),
     /** When it is tried next; null once it is delivered or given up. */

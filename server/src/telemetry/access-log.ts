@@ -64,7 +64,7 @@ export function createAccessLog(options: {
     try {
       if (lines !== '') write(lines);
     } catch {
-      // Nobody reads standard output, or it is full: requests go on without their lines.
+      // Standard output has no reader, or is full: requests go on without their lines.
     }
   };
   return {

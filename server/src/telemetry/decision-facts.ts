@@ -4,7 +4,7 @@ export interface DecisionFacts {
   readonly config_version: string | null;
   /** Of the workspace's snapshot that the request was decided by. */
   readonly generation: number;
-  /** Where the target whose answer was given stands in the config. */
+  /** The place in the config of the target whose answer was given. */
   readonly target: string | null;
   /** What was decided on the way, in order. */
   readonly route?: readonly RouteDecision[] | undefined;

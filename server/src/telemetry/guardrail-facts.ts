@@ -1,7 +1,7 @@
 /** What a record tells of a guardrail: verdicts, times and kinds of findings; nothing of what was said. */
 export interface GuardrailFacts {
   readonly slug: string;
-  /** Of a stored guardrail; null for one that stands in a config. */
+  /** Of a stored guardrail; null for one inside a config. */
   readonly version: string | null;
   /** Null for one that ran beside the request. */
   readonly phase: 'input' | 'output' | null;

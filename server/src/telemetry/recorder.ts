@@ -41,7 +41,7 @@ export function createRecorder(node: string, journal: JournalAppender): Recorder
   return {
     record(draft, done) {
       seq += 1;
-      // What was refused after a provider answered cost something, so it is kept.
+      // A request that was refused after a provider answered cost something, so its record is kept.
       if (journal.failing && draft.outcome === 'refused' && draft.attempts.length === 0) {
         givenUp += 1;
         done();

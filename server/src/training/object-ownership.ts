@@ -44,7 +44,7 @@ export function notFound(kind: TrainedKind, param: string | null = null): Sluice
 
 export interface Owner {
   readonly tenant: TenantContext;
-  /** API key that asked; null for a job of our own. */
+  /** API key that asked; null for a job that Sluice runs. */
   readonly createdBy: string | null;
 }
 

@@ -141,7 +141,8 @@ export function comments(source: string): Passage[] {
     const bare = plain(one.text.replace(/^\/\*+|\*\/$/g, '').replace(/^[ \t]*(?:\/\/|\*)[ \t]?/gm, ''));
     const text = one.text.startsWith('/**') ? ` ${bare}` : bare;
     const before = joined.at(-1);
-    const below = last?.text.startsWith('//') && one.text.startsWith('//') && /^\s*$/.test(source.slice(last.to, one.from));
+    const below =
+      last?.text.startsWith('//') && one.text.startsWith('//') && /^\s*$/.test(source.slice(last.to, one.from));
     if (before && below) joined[joined.length - 1] = { line: before.line, text: `${before.text}\n${text}` };
     else joined.push({ line: one.line, text });
     last = one;
@@ -221,7 +222,10 @@ const BANNED: readonly (readonly [RegExp, string])[] = [
 const BANNED_IN_COMMENTS: typeof BANNED = [
   [/\b(?:is|are|was|were|be|been) (?:\w+ly )?told\b(?! apart)/i, 'say who returns, says or shows it'],
   [/\bof (?:its|their|his|her|your|our) own\b/i, 'say “its own …”'],
-  [/\b(?:stands?|stood) (?:in|at|on|behind|beside|above|below|under|there|by)\b(?! (?:the|its|their) way)/i, 'say “is”'],
+  [
+    /\b(?:stands?|stood) (?:in|at|on|behind|beside|above|below|under|there|by)\b(?! (?:the|its|their) way)/i,
+    'say “is”',
+  ],
   [/(?:^|[.!?] )What (?:is|are|was|were)\b(?![^.!?]*\?)/, 'name the thing'],
   [/(?:^|[.:;!?] )(?:nobody|whoever)\b(?![^.!?]*\?)/i, 'name the person or the part'],
   [/\b(?:he|she|his|him)\b/i, 'say “they” or “the user”'],

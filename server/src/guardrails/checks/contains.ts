@@ -57,7 +57,7 @@ function isAsWritten(word: string): boolean {
 
 /**
  * `default.contains`: words or phrases in all texts together, in canonical form; case counts. `any`: at least
- * one of them stands in some text; `all`: each does; `none`: none does. A stream is judged as it runs for `none`, because
+ * one of them is in some text; `all`: each does; `none`: none does. A stream is judged as it runs for `none`, because
  * only there a part of the answer can decide.
  */
 export const contains = check({

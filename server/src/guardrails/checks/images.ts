@@ -86,7 +86,7 @@ function places(body: unknown): Place[] {
 
 /**
  * `default.inlineImageUrls`: puts images that the request names by URL into the request, for providers that cannot reach
- * them; `providers` absent is all of them. What is not an image by its bytes, too large or out of reach is an error of the
+ * them; `providers` absent is all of them. A file that is no image by its bytes, too large or out of reach is an error of the
  * check with `failOnError`, else that URL stays.
  */
 export const inlineImageUrls = check({

@@ -227,7 +227,7 @@ function* scored(text: string): Generator<number, Score> {
   for (let at = 0; at < text.length; at += SLICE) {
     const piece = text.slice(at === 0 ? 0 : at - OVERLAP, at + SLICE);
     yield* look(piece, 0);
-    // Nobody hides what is harmless.
+    // Attackers do not hide harmless text.
     for (const hidden of decoded(piece)) yield* look(hidden, 0.3);
     if (/[\u{e0020}-\u{e007e}]{8,}/u.test(piece)) best.set('hidden text', 0.8);
   }

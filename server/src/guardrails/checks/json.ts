@@ -12,7 +12,7 @@ const MAX_FOUND = 20;
 const MAX_TRIED = 200;
 
 /**
- * The JSON values a text holds: the whole text, else its fenced blocks, else the objects and lists that stand in it. In
+ * The JSON values a text holds: the whole text, else its fenced blocks, else the objects and lists inside it. In
  * order, at most 20. A `yield` says how much work was done.
  */
 function* jsonIn(text: string): Generator<number, unknown[]> {

@@ -74,7 +74,7 @@ const BY_CODE = new Map(Object.entries(CODES).flatMap(([short, codes]) => codes.
 
 /** Characters judged: more change nothing. */
 const LOOKED_AT = 2_000;
-/** Letters below which no language can be told. */
+/** Letters below which no language can be detected. */
 const LEAST = 4;
 
 type Detector = typeof import('eld/extrasmall');
@@ -107,7 +107,7 @@ export const language = check({
   mutates: false,
   compile({ language: code, not: inverted }) {
     loaded ??= import('eld/extrasmall');
-    // Whoever judges first sees the failure.
+    // The first judgement sees the failure.
     loaded.catch(() => undefined);
     return {
       lookBehind: null,

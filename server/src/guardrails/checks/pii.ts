@@ -172,7 +172,7 @@ export function phone({ PhoneNumberUtil }: Phones): Detector {
     try {
       return plans.isValidNumber(plans.parse(number, region));
     } catch {
-      // What cannot be read as a number is told by an exception.
+      // The parser throws for digits that cannot be read as a number.
       return false;
     }
   };
@@ -249,7 +249,7 @@ export const pii = check({
     };
     if (all === null) void load().catch(() => undefined);
     return {
-      // What is redacted must not have been sent.
+      // A redacted part must not have been sent.
       lookBehind: redact ? null : REACH,
       judge(subject) {
         if (all !== null) return detected(all, subject, redact, 'personal data');

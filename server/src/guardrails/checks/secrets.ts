@@ -201,7 +201,7 @@ export const secrets = check({
     const detectors =
       categories === undefined ? SECRET_DETECTORS : SECRET_DETECTORS.filter(({ kind }) => categories.includes(kind));
     return {
-      // What is redacted must not have been sent.
+      // A redacted part must not have been sent.
       lookBehind: redact ? null : REACH,
       judge: (subject) => detected(detectors, subject, redact, 'secret'),
     };

@@ -113,7 +113,7 @@ export const webhook = check({
   }),
 });
 
-/** `default.log`: tells another server what a webhook is told; passes whatever it answers, or whether it answers. */
+/** `default.log`: sends another server what a webhook gets; passes whatever it answers, or whether it answers. */
 export const log = check({
   id: 'default.log',
   phases: OUTPUT,

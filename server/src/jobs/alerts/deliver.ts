@@ -1,10 +1,10 @@
 /**
  * Brings alerts to their webhooks and mail addresses. A delivery is a row: it is tried at `next_at`, and each try first
- * writes down that it is made, so a node that is killed only delays it. What was sent and could not be noted is sent again
+ * writes down that it is made, so a node that is killed only delays it. An alert that was sent and could not be noted is sent again
  * under the same webhook-id.
  *
  * Recipients are worked on side by side, the alerts of one recipient one after another, and an organisation may hold only a
- * part of the places: who does not answer costs others nothing but one place for ten seconds.
+ * part of the places: a recipient that does not answer costs others one place for ten seconds.
  */
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -143,7 +143,7 @@ export async function removeOld(tables: Tables): Promise<void> {
   });
 }
 
-/** The recipients that are worked on now, each in a lane of its own. */
+/** The recipients that are worked on now, each in its own lane. */
 class Lanes {
   readonly #options: DeliverOptions;
   readonly #channel: Channel;

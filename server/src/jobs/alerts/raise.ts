@@ -124,7 +124,7 @@ async function raiseOne({ tables, clock, macs, publicUrl }: RaiseOptions, found:
 /** Of an alert without recipients: it is listed as the others are, and never sent. */
 const NOBODY = [['email', '']] as const;
 
-/** Whether its recipients were told enough of this limit: what comes on top is in the audit log. */
+/** Whether its recipients got enough alerts of this limit: further ones are in the audit log. */
 async function isTold(
   tx: TenantTx,
   { owner_kind, owner_id }: Bucket,

@@ -483,7 +483,7 @@ function newBucket(
   };
 }
 
-/** Keys, providers and virtual keys are listed by their status, so it stands in their row too. */
+/** Keys, providers and virtual keys are listed by their status, so their row holds it too. */
 async function markOwner(tx: BooksTx, bucket: Bucket): Promise<void> {
   const { owner_kind: kind, owner_id: id, status } = bucket;
   const table =

@@ -136,7 +136,7 @@ export async function grantAll(
     const limit = book.row.credit_limit;
     const near = book.committed + wanted > limit * NEAR;
     const most = Math.floor(limit * AHEAD);
-    // Nobody is admitted: a value that was never used leaves nothing, or refused callers would fill the store with them.
+    // The request is refused: a value that was never used leaves nothing, or refused callers would fill the store with them.
     const unused = book.fresh && !admitted;
     const ahead = near || unused ? 0 : most;
     const leased = same || wanted + ahead > 0;

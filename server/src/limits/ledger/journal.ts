@@ -107,7 +107,7 @@ async function apply(tx: SystemTx, lines: readonly (SettlementLine | ServedLine)
   const opened = new Map<string, string | null>();
   for (const line of lines) {
     const id = 'bucket' in line ? line.bucket : await bucketOf(tx, line, clock, opened);
-    // Whoever removed the limit does not count any more.
+    // A limit that was removed does not count any more.
     if (id === null) continue;
     const list = byBucket.get(id);
     if (list === undefined) byBucket.set(id, [line]);

@@ -88,7 +88,7 @@ async function renew(workspaceId: string, locals: readonly Local[], now: number,
       queue: booksQueue(workspaceId),
     });
   } catch (error) {
-    // What was to go back may have gone: the leases are left to their end.
+    // The parts that were to go back may have gone: the leases are left to their end.
     for (const { local, lease, back } of renewals) if (local.lease === lease && back > 0) local.leaseUntil = 0;
     throw error;
   }

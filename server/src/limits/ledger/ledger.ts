@@ -259,7 +259,7 @@ class NodeLedger implements Ledger, Holder {
     const monotonic = this.#options.clock.monotonic();
     for (const demand of demands) {
       const local = this.#local(workspaceId, demand.terms);
-      // What was used up when the books were last seen still is.
+      // A limit that was used up when the books were last seen still is.
       if (local.refusal !== null && isFresh(local, demand, now)) {
         waiting.reject(local.refusal);
         return;
@@ -356,7 +356,7 @@ class NodeLedger implements Ledger, Holder {
       return demands.length === 0 ? [] : [{ waiting, demands, grows: waiting.grows }];
     });
     if (batch.length === 0) return;
-    // What is unspent here goes back first: at the limit it is the last that can be had.
+    // The unspent part here goes back first: at the limit it is the last that can be had.
     const involved = new Map<string, Asking>();
     for (const { demands } of batch) {
       for (const { terms } of demands) {
@@ -503,7 +503,7 @@ class NodeLedger implements Ledger, Holder {
     for (const [i, demand] of asked.entries()) {
       const local = this.#local(workspaceId, demand.terms);
       const amount = answer[i] ?? 0;
-      // Whoever was served without them leaves what it would have had to the others.
+      // A request that was served without them leaves its part to the others.
       if (waiting.answered) local.available += amount;
       else {
         local.holders += 1;

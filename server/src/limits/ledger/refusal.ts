@@ -1,4 +1,4 @@
-/** What a caller is told whose request a usage limit does not let pass. */
+/** The answer to a caller whose request a usage limit does not let pass. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { LimitOwner, Row } from '../../store/schema.ts';
 import { limitName, UsageRefused } from '../usage-refused.ts';

@@ -13,7 +13,7 @@ export interface Used {
   readonly requests: number;
   /** 1 when it used what has no known price. */
   readonly unpriced: number;
-  /** What a limit on cost is charged instead, where limits set prices of their own. */
+  /** What a limit on cost is charged instead, where limits set their own prices. */
   readonly charge?: (terms: Terms) => Charge;
 }
 

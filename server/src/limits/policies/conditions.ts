@@ -88,7 +88,7 @@ export interface Matched<P> {
 
 type PlainKey = Exclude<keyof Facts, 'metadata'>;
 
-/** `metadata.<name>` is read from the request's metadata, every other key is a fact of its own. */
+/** `metadata.<name>` is read from the request's metadata, every other key is a separate fact. */
 type Source = { readonly plain: PlainKey } | { readonly metadata: string };
 
 interface Test {
@@ -168,7 +168,7 @@ function compileCondition(condition: PolicyCondition, place: Place): Test | null
   const values = wanted.length === 0 || wanted.includes('*') ? null : normal(key, wanted);
   const excludes = unwanted.length === 0 ? null : normal(key, unwanted);
   if (key === 'workspace_id' || key === 'organisation_id') {
-    // Known now: a policy only ever sees the requests of its own workspace.
+    // Known now: a policy only ever sees requests of the workspace that owns it.
     const own = key === 'workspace_id' ? [place.workspaceId, place.workspaceSlug] : [place.organisationId];
     const among = (set: ReadonlySet<string>) => own.some((name) => set.has(name.toLowerCase()));
     return (values === null || among(values)) && (excludes === null || !among(excludes)) ? undefined : null;

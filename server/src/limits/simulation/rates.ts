@@ -1,4 +1,4 @@
-/** A rate-limits policy over what was: the admission of the data plane itself, with counters and a clock of its own. */
+/** A rate-limits policy over what was: the admission of the data plane itself, with its own counters and clock. */
 import type { Clock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
 import type { Counters } from '../../store/ports.ts';

@@ -224,7 +224,7 @@ export async function replay<M, H>(engine: Engine<M, H>, options: ReplayOptions)
     let turns = 0;
     for (let next = waiting.first; next !== undefined && next.time <= until; next = waiting.first) {
       waiting.pop();
-      // Whoever else is served by this thread must not wait for a simulation.
+      // Other work of this thread must not wait for a simulation.
       turns += 1;
       if (turns % TURN === 0) await new Promise((resolve) => setImmediate(resolve));
       if (next.held === null) {

@@ -126,7 +126,7 @@ export function usageEngine(
       }
       if (mine !== null) {
         bucket.mine.reserved -= mine;
-        // What was refused then would have used about what it was expected to.
+        // A request that was refused then would have used about its estimate.
         if (event.refused === null) addUsed(bucket.mine, { used, carry });
         else addUsed(bucket.mine, { used: amountIn(type, event.estimate, 1), carry: 0 });
       }

@@ -2,7 +2,7 @@
 import { createCipheriv, createDecipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { isObject } from '../../kernel/json.ts';
 
-/** What is told of an answer when it is given again. */
+/** Facts about an answer, for when it is given again. */
 export interface EntryFacts {
   readonly contentType: string;
   /** Milliseconds since the epoch at which it was made. */
@@ -61,6 +61,6 @@ export function openEntry(bytes: Buffer, secret: Buffer): Entry | null {
 export interface EntryKey {
   /** Where the answer lies. */
   readonly place: string;
-  /** 32 bytes that open it: whoever sees the cache but not the request cannot read the answer. */
+  /** 32 bytes that open it: a reader of the cache without the request cannot read the answer. */
   readonly secret: Buffer;
 }

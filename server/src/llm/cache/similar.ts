@@ -168,7 +168,7 @@ function textOf(vector: Float32Array): string {
 
 function vectorOf(text: string): Float32Array {
   const bytes = Buffer.from(text, 'base64');
-  // A buffer of its own: one from the pool may begin at an odd place.
+  // A new buffer: one from the pool may begin at an odd place.
   return new Float32Array(new Uint8Array(bytes).buffer);
 }
 

@@ -61,7 +61,7 @@ interface Run {
   readonly changed: () => unknown;
 }
 
-/** Where no check is for the phase, nothing would be told of one that runs beside the request. */
+/** A guardrail without a check for the phase runs in line: beside the request it would report nothing. */
 function runnable({ guardrail, phase }: Trial): Guardrail {
   if (guardrail.checks.some(({ phases }) => phases.includes(phase))) return guardrail;
   return { ...guardrail, actions: { ...guardrail.actions, async: false } };

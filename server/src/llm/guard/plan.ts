@@ -61,7 +61,7 @@ function listOf(
 
 /**
  * Stored ones are known by what they do, which is the same object where one is named by its id, by its slug or as a mutator:
- * an entry that says other actions is another. What stands in a config is nobody else.
+ * an entry that says other actions is another. One inside a config is no other.
  */
 const identity = ({ actions }: Guardrail): unknown => actions;
 
@@ -82,7 +82,7 @@ function guardrailOf(
     // Targets that inherit a list have one guardrail of each entry, by which it is known what has judged already.
     return madeOnce(inline, entry, () => compileInline(entry, place, mutator ? 'mutator' : 'guardrail'));
   }
-  // Without checks of its own an entry stands for the guardrail that it names.
+  // An entry without checks stands for the guardrail that it names.
   const { id } = entry;
   if (typeof id !== 'string') return null;
   const found = named(id, place, mutator, snapshot);

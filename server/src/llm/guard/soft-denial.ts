@@ -1,4 +1,4 @@
-/** A refusal that is told as an ordinary answer (`soft_deny_200`), in the caller's own dialect. */
+/** A refusal in the shape of an ordinary answer (`soft_deny_200`), in the caller's own dialect. */
 
 import { hookResults } from '../../gateway/guardrail-state.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';

@@ -129,7 +129,7 @@ class Decoder {
   }
 }
 
-/** Null: nothing is said (a comment, the end marker). Undefined: nobody knows what. */
+/** Null: nothing is said (a comment, the end marker). Undefined: the text is unknown. */
 function readEvent(bytes: Buffer): JsonObject | null | undefined {
   const event = parseEvent(bytes);
   if (event === null || event.data === '' || event.data.trim() === '[DONE]') return null;
@@ -214,7 +214,7 @@ function shallow(root: Region['root']): { readonly parts: SaidPart[]; readonly p
   return { parts, places };
 }
 
-/** Texts as they stand in events, by path: the input of a tool is one text there. */
+/** Texts as events hold them, by path: the input of a tool is one text there. */
 function valuesOf(answer: unknown): Map<string, string> {
   const out = new Map<string, string>();
   const inputs: string[] = [];

@@ -30,7 +30,7 @@ import { ReplacementError } from './texts.ts';
 
 /** Events and texts of one stream that are kept. */
 const HELD_BYTES = 16 * 1024 * 1024;
-/** Silence after which a waiting client, and whatever stands between, is told that the stream lives. */
+/** Silence after which a waiting client, and any proxy between, gets a sign that the stream lives. */
 const KEEP_ALIVE_MS = 10_000;
 const COMMENT = Buffer.from(': keep-alive\n\n');
 /** Streams are answers with this status. */
@@ -118,7 +118,7 @@ export class StreamGate {
   #wholeSaid: readonly GuardrailResult[] = [];
   #wholeJudged: boolean;
   #changed: ((change: Pick<Outcome, 'replaced' | 'replacements'>) => unknown) | null = null;
-  /** Some text was sent. Before that nothing is: an early refusal then has a status of its own. */
+  /** Some text was sent. Before that nothing is: an early refusal then has its own status. */
   #shown = false;
   #closed = false;
   #ending: { tail: readonly Buffer[]; readonly failed: boolean } | null = null;

@@ -1,6 +1,6 @@
 import type { Uses } from '../exchange.ts';
 
-/** Bytes of a body from which on reading it takes a turn of its own: 4 ms for each megabyte. */
+/** Bytes of a body from which on reading it takes a separate turn: 4 ms for each megabyte. */
 const LARGE = 512 * 1024;
 
 /** Resolves in a turn for what is to be done with so many bytes; undefined: at once, it is little. */

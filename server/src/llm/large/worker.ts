@@ -1,4 +1,4 @@
-/** Works on large bodies in a thread of its own: see `jobs.ts` and `thread.ts`. */
+/** Works on large bodies in a separate thread: see `jobs.ts` and `thread.ts`. */
 import { parentPort } from 'node:worker_threads';
 import { type Job, perform, type Reply } from './jobs.ts';
 

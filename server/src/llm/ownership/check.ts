@@ -1,7 +1,7 @@
 /**
  * Whether a request may go to an account that several workspaces share, judged by what is sent: the path below the account's
- * base URL, whatever it was called by, and the objects that its body names. Accounts of one workspace, and callers with a
- * provider token of their own, are not asked anything.
+ * base URL, whatever it was called by, and the objects that its body names. Accounts of one workspace, and callers with
+ * their own provider token, are not asked anything.
  */
 
 import { tenantOf } from '../../auth/tenant.ts';

@@ -1,4 +1,4 @@
-/** What a caller has seen of a stream that another attempt may have to go on with (`stream.on_break` "continue"). */
+/** What a caller has seen of a stream that another attempt may have to continue (`stream.on_break` "continue"). */
 
 import type { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
@@ -23,7 +23,7 @@ export class Shown implements SeenPrefix {
   /** What broke it first; told when nothing can go on. */
   broken: SluiceError | null = null;
 
-  /** @param resume how the shape of the answer is gone on with; null: it is not */
+  /** @param resume how the shape of the answer is continued; null: it is not */
   constructor(resume: Resume | null) {
     this.#resume = resume;
     this.isPlain = resume !== null;

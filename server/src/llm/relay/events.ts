@@ -17,7 +17,7 @@ import { findUsage, passesGeneration, usageNearEnd } from './usage-extraction.ts
 
 // Also the beginning of Gemini's `usageMetadata`.
 const USAGE = Buffer.from('"usage');
-/** Larger events, such as those with pictures, are not parsed for their counts alone, which stand at their end. */
+/** Larger events, such as those with pictures, are not parsed for their counts alone, which are at their end. */
 const PARSED_BYTES = 1024 * 1024;
 /** Shorter events say nothing: tens of thousands of them may come at once. */
 const LEAST_BYTES = 8;

@@ -34,13 +34,13 @@ export class Meter {
   }
 
   see(usage: JsonObject): void {
-    // One report needs no joining; whoever reads it takes impossible counts for absent ones.
+    // One report needs no joining; its reader takes impossible counts for absent ones.
     this.#raw = this.#raw === null ? usage : mergeUsage(this.#raw, usage);
   }
 
   /**
    * The usage of an answer as it was converted. Where a provider counts each item by itself, only this has their sum; zero
-   * stands in it for what was not told.
+   * in it is a count that is missing.
    */
   seeMade(usage: JsonObject): void {
     if ((readAnyUsage(usage)?.input ?? 0) > 0) this.see(usage);
@@ -62,7 +62,7 @@ export class Meter {
     return this.#x.request.incoming.method === 'GET' ? null : readAnyUsage(raw);
   }
 
-  /** The answer is whole. `received` stands in where it reports nothing. */
+  /** The answer is whole. `received` is taken where it reports nothing. */
   take(received: () => number): void {
     const usage = this.told();
     this.#x.outcome.usage = usage;

@@ -70,7 +70,7 @@ export class Relay implements WireHandler {
   readonly #client: ClientSide;
   #events: EventReader | null = null;
   #watch: StreamWatch | null = null;
-  /** The stream goes on with one that broke. */
+  /** The stream continues one that broke. */
   readonly #joint: Joint | null;
   readonly #meter: Meter;
   #answerBytes = 0;
@@ -121,7 +121,7 @@ export class Relay implements WireHandler {
   /** Ends the attempt from outside: a timeout, or the client went away. Whatever comes after is ignored. */
   cancel(error: SluiceError): void {
     if (this.#settled) return;
-    // What is being judged has nobody any more who waits for it.
+    // No caller waits any more for the part under judgement.
     if (this.#judging || this.#client.waits('guard')) this.#x.guard?.end();
     this.#estimateUsage();
     this.#finish({ kind: 'failed', error });

@@ -14,7 +14,7 @@ import { Shown } from './delivered-prefix.ts';
 export const MAX_ATTEMPTS = 200;
 
 /**
- * Whether an attempt at this target may follow: nobody has seen anything yet, or the target takes what was seen as the
+ * Whether an attempt at this target may follow: the caller has seen nothing yet, or the target takes what was seen as the
  * beginning of its answer.
  */
 export function mayFollow(x: Uses<'clientGone' | 'outcome' | 'request'>, target: Target): boolean {
@@ -36,7 +36,7 @@ export function followShown(x: Uses<'attempt' | 'guard' | 'outcome' | 'request'>
   x.outcome.deliveredPrefix = new Shown(x.request.operation.wire.resume);
 }
 
-/** An attempt has failed. Remembers what broke a stream that was begun: it is what the caller is told in the end. */
+/** An attempt has failed. Remembers what broke a stream that was begun: the caller gets this error in the end. */
 export function noteBreak(outcome: LlmOutcome, result: AttemptResult): void {
   if (outcome.deliveredPrefix !== null && outcome.headSent && result.kind === 'failed')
     outcome.deliveredPrefix.broken ??= result.error;

@@ -1,4 +1,4 @@
-/** Joins the stream of an attempt that goes on with an answer to what its caller has seen of it. */
+/** Joins the stream of an attempt that continues an answer to what its caller has seen of it. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
@@ -15,7 +15,7 @@ export function prefixOf({ text }: Shown): string {
   return text.trimEnd();
 }
 
-/** What the provider itself wants to be told. */
+/** What the provider itself wants to know. */
 export function withPrefill(body: JsonObject, { message, body: more }: Prefill): JsonObject {
   if (message === undefined) return { ...body, ...more };
   const messages = Array.isArray(body.messages) ? [...body.messages] : [];

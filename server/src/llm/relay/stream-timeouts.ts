@@ -35,7 +35,7 @@ export class StreamWatch {
   readonly #deadline: Deadline;
   /** Content was seen. */
   #content = false;
-  /** Why the answer ended was told. */
+  /** The answer said why it ended. */
   #told = false;
   #filtered = false;
   /** Events that wait; null when they are shown as they come. */
@@ -50,7 +50,7 @@ export class StreamWatch {
     target: Target;
     /** Monotonic time at which the attempt began. */
     started: number;
-    /** Is told when the first content came. */
+    /** Called when the first content came. */
     times: Times;
     /** Whether it is we who are not reading. */
     paused: () => boolean;
@@ -109,7 +109,7 @@ export class StreamWatch {
       attempt: { retriesLeft: again, wouldFallBack: next },
     } = this.#x;
     const { wire } = this.#x.request.operation;
-    // An attempt that goes on with what was shown has kept its own part back.
+    // An attempt that continues what was shown has kept its own part back.
     if (headSent && this.#kept === null)
       return failed && this.#x.outcome.deliveredPrefix?.continuable ? this.#broken(tail) : null;
     const followed = again !== null || next !== null;
@@ -130,7 +130,7 @@ export class StreamWatch {
     return null;
   }
 
-  /** The error that broke a stream which the next attempt may go on with. */
+  /** The error that broke a stream which the next attempt may continue. */
   #broken(tail: readonly Buffer[]): SluiceError | null {
     for (const event of tail) {
       const body = bodyOf(event);

@@ -5,7 +5,7 @@ import type { LlmRequest } from '../state/request.ts';
 
 const FACTS = ['usage', 'usageMetadata', 'model', 'error'] as const;
 const WITHOUT_ERROR = FACTS.slice(0, -1);
-/** Answers of our own providers are not attackers' bodies: only the shape of the scan matters, not its small limits. */
+/** Answers of known providers are not attackers' bodies: only the shape of the scan matters, not its small limits. */
 const LIMITS = { depth: 512, keys: 200_000, number: 4096, weight: 800_000 };
 const MAX_USAGE_BYTES = 64 * 1024;
 const USAGE_KEY = Buffer.from('"usage"');

@@ -98,7 +98,7 @@ export class Breakers {
     return { state: this.standOf(key, breaker), failures: sum(state.failed), requests: sum(state.requests) };
   }
 
-  /** A call begins; its end must be told. */
+  /** A call begins; the caller must report its end. */
   begin(key: string, breaker: Breaker): (result: CallResult | null) => void {
     const probe = this.standOf(key, breaker) === 'half-open' ? this.#states.get(key) : undefined;
     const began = this.#clock.monotonic();

@@ -138,7 +138,7 @@ export async function walkNode(
 }
 
 /**
- * Whether the next target is tried. Nothing the client has seen is taken back, at most gone on with, and a request that has
+ * Whether the next target is tried. Nothing the client has seen is taken back, at most continued, and a request that has
  * to end ends.
  */
 function goesOn(
@@ -174,7 +174,7 @@ function stoppedBy(
   return codes.has(status) ? null : `${status} is not in on_status_codes [${[...codes].join(', ')}]`;
 }
 
-/** A failure without an answer counts with the status it would be told with. */
+/** A failure without an answer counts with the status that the caller would get. */
 function asksForNext(codes: ReadonlySet<number> | null, status: number, code: string | null): boolean {
   return codes === null ? status < 200 || status > 299 : namesStatus(codes, status, code);
 }

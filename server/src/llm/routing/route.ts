@@ -138,7 +138,7 @@ function placeOf(node: Config): Partial<Pick<Leaf, 'weight' | 'name' | 'onStatus
   return { weight, name, ...(onStatusCodes === null ? {} : { onStatusCodes }) };
 }
 
-/** A circuit breaker may stand in the strategy, too; it is the targets' all the same. */
+/** The strategy may hold a circuit breaker, too; it is the targets' all the same. */
 function below(merged: Config, { cb_config: breaker }: Strategy): Config {
   return breaker === undefined ? merged : { ...merged, cb_config: breaker };
 }

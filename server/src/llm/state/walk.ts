@@ -10,7 +10,7 @@ import type { Target } from '../target.ts';
 export interface Said {
   /** Null for one that runs beside the request. */
   readonly result: GuardrailResult | null;
-  /** Provider and model that it was told. */
+  /** Provider and model that it was asked with. */
   readonly asked: string;
 }
 
@@ -42,7 +42,7 @@ export interface Walk {
   readonly targets: Map<Leaf, Target>;
   /** What guardrails said of bodies, by the shape of the target. */
   readonly judged: Map<string, Judged>;
-  /** Where the target under way stands in the config. */
+  /** The place of the target under way in the config. */
   path: string;
   /** Some target ran inside the process, and may still read the body. */
   local: boolean;

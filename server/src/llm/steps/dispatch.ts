@@ -44,7 +44,7 @@ export async function call(x: Exchange, target: Target, prepared: Prepared): Pro
     return DONE;
   for (let tries = 0; ; tries++) {
     x.attempt.retriesLeft = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
-    // What was shown by then belongs to what is asked for next.
+    // Events shown by then belong to what is asked for next.
     const result = await attempt(x, target, goesOnFrom(x.outcome) === null ? prepared : await prepare(x, target));
     if (result.kind === 'done') return result;
     noteBreak(x.outcome, result);

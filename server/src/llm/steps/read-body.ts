@@ -82,7 +82,7 @@ function scan(x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>,
   }
 }
 
-/** Anything but the two words is refused: whoever sends `1` or `yes` must not get a request that runs and costs. */
+/** Anything but the two words is refused: a caller that sends `1` or `yes` must not get a request that runs and costs. */
 function isDryRun(value: string | undefined): boolean {
   if (value === undefined) return false;
   const word = value.toLowerCase();

@@ -178,7 +178,7 @@ function refuse(limits: LlmLimits, error: unknown): never {
   throw error;
 }
 
-/** What one limit is asked for. `prices` gains the price its cost was told by. */
+/** What one limit is asked for. `prices` gains the price its cost was computed by. */
 function demandOf(
   x: Uses<'attempt' | 'limits' | 'request' | 'walk', 'unpriced'>,
   terms: Terms,

@@ -70,7 +70,7 @@ export async function route(x: Exchange): Promise<void> {
     );
     if (result.kind !== 'done') give(x, result);
   } finally {
-    // What was lent for it goes back by it.
+    // The memory that was lent for the body goes back by it.
     x.attempt.body = walk.body;
   }
 }
@@ -151,7 +151,7 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
       await reserveTarget(x, walk, leg);
     const judges = guardOf(x.request, plan, leaf);
     if (judges !== null || x.guard !== null) await guardTarget(x, walk, leaf.shape, judges);
-    // What was shown before this target could not be judged with what it says.
+    // Text that was shown before this target could not be judged with what it says.
     if (x.outcome.headSent && (x.guard?.output.length ?? 0) > 0) return brokenBefore(x, walk, before);
     if (target.provider.local !== undefined) walk.local = true;
     const fetching = fetchMedia(x, target);
@@ -216,7 +216,7 @@ function outcomeFor(result: AttemptResult, given: number): CallResult {
   return { status: kind === 'guardrail_denied' ? 200 : errorStatus(result.error), late: LATE.has(kind) };
 }
 
-/** A target that cannot go on with what was shown changes nothing: what broke the stream is still what there is to tell. */
+/** A target that cannot continue what was shown changes nothing: what broke the stream is still what there is to tell. */
 function brokenBefore(
   x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>,
   walk: Walk,

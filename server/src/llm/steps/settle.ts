@@ -32,7 +32,7 @@ function book(
   x.attempt.control = null;
   if (x.request.dryRun) return;
   const parts = partsOf(x);
-  // Files, batches and jobs are free to ask for: what a job or batch used is told when it is known.
+  // Files, batches and jobs are free to ask for: the use of a job or batch is recorded when it is known.
   const objects = x.request.operation.family === 'job';
   if (
     parts.length === 0 &&

@@ -154,7 +154,7 @@ function callOf(
 }
 
 /**
- * Usage limits of the batch or job that a request begins. Account, model and metadata may stand in its body, where
+ * Usage limits of the batch or job that a request begins. Its body may hold account, model and metadata, where
  * `reserve` has not looked: limits that only they lead to are asked here, before anything is begun.
  */
 class ObjectBudgets {

@@ -93,7 +93,7 @@ class Gathered {
       if (text !== '') this.reasoning.push(text);
       if (isPortable(item)) this.shown.push(item);
     }
-    // What a tool of the provider did is told by the text it led to.
+    // The text that a provider's tool led to shows what the tool did.
   }
 
   #part(part: JsonObject): void {

@@ -3,7 +3,7 @@ import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts'
 import { argumentsIn, callExtra } from './chat-calls.ts';
 import { asObject, givenNumber, givenObject, givenObjects, givenText, invalidAnswer } from './fields.ts';
 
-/** Content of a message or delta: a text, or parts of which each is one. Whoever shows a part as the whole would lie. */
+/** Content of a message or delta: a text, or parts of which each is one. To show a part as the whole would be wrong. */
 export function contentText(message: JsonObject): string {
   if (!Array.isArray(message.content)) return givenText(message, 'content') ?? '';
   return givenObjects(message, 'content')

@@ -9,7 +9,7 @@ const PIECE = 64;
 export class Kept {
   #size = 0;
 
-  /** Counts a piece. Throws what is told of an answer without end, before it has taken the memory of the process. */
+  /** Counts a piece. Throws the error for an answer without end, before it has taken the memory of the process. */
   add(characters: number, more = 0): void {
     this.#size += characters + PIECE + more;
     if (this.#size > MAX_KEPT) throw invalidAnswer('The provider sent an answer too large to convert.');

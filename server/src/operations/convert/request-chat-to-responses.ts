@@ -51,7 +51,7 @@ const HANDLED: ReadonlySet<string> = new Set([
 const withMark = (item: JsonObject, part: JsonObject): JsonObject =>
   isObject(part.prompt_cache_breakpoint) ? { ...item, prompt_cache_breakpoint: part.prompt_cache_breakpoint } : item;
 
-/** A part of what the model is told, by whichever role but the assistant. */
+/** A part of the model's input, by whichever role but the assistant. */
 function inputPart(part: JsonValue, at: string): JsonObject {
   if (!isObject(part)) invalid(at, 'A content part must be an object.');
   switch (part.type) {
@@ -125,8 +125,8 @@ class ItemList {
     if (message.audio !== undefined && message.audio !== null) {
       refuse(`${at}.audio`, 'audio has no equivalent there.');
     }
-    // Reasoning we showed to a caller outside strict shape comes back here, before the calls it led to. What is not
-    // encrypted would have to be stored there, which nothing of ours is.
+    // Reasoning we showed to a caller outside strict shape comes back here, before the calls it led to. Reasoning without
+    // encryption would have to be stored there, which nothing of ours is.
     for (const { status: _, ...item } of portableItems(message.content_blocks)) this.items.push(item);
     const refusal = asString(message.refusal);
     if (typeof message.content === 'string' && !refusal) {
@@ -317,7 +317,7 @@ export function chatToResponses(body: JsonObject, context: ConvertContext, targe
   if (context.strict === false && thinks) include.push('reasoning.encrypted_content');
   if (include.length > 0) out.include = include;
   for (const name of SAME) if (body[name] !== undefined && body[name] !== null) out[name] = body[name];
-  // Chat stores nothing unless it is asked to, Responses everything unless it is told not to.
+  // Chat stores nothing unless it is asked to, Responses everything unless the request says no.
   out.store = body.store === true;
   const { include_obfuscation: obfuscated } = asObject(body.stream_options);
   if (body.stream === true && typeof obfuscated === 'boolean') {

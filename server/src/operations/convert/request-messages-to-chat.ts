@@ -135,7 +135,7 @@ function toolResult(block: JsonObject, at: string, options: Options): ToolResult
   return { message, moved: movedParts(id, moved) };
 }
 
-/** What stands in a user message in place of the result it belongs to. */
+/** What a user message has in place of the result it belongs to. */
 export function movedParts(id: string, parts: readonly JsonObject[]): JsonObject[] {
   return [{ type: 'text', text: `Content of the result of call ${id}:` }, ...parts];
 }

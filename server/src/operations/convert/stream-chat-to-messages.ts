@@ -129,7 +129,7 @@ export class ChatToMessagesStream extends ConvertingStream {
     this.#emit('content_block_delta', { index: this.#index, delta }, emit);
   }
 
-  /** Items are told apart by an empty line in chat, and here by blocks of their own. */
+  /** Items are told apart by an empty line in chat, and here by separate blocks. */
   #think(text: string, emit: Emit): void {
     const begins = this.#target.reasoningItems === true && this.#open?.kind !== 'thinking';
     const words = begins ? text.replace(/^\n+/, '') : text;

@@ -202,7 +202,7 @@ export class ResponsesToChatStream extends ConvertingStream {
 
   #piece(item: Item, type: string, text: string, emit: Emit): void {
     if (text === '') return;
-    // A call nobody has announced is told when it is whole.
+    // A call without an announcement is sent when it is whole.
     if (item.call === null) return;
     this.#arguments(item, item.call, type.includes('custom') ? 'custom' : 'function', text, emit);
   }

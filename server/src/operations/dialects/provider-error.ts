@@ -281,7 +281,7 @@ const BAD_REQUESTS: ReadonlySet<JsonValue | undefined> = new Set([
   'string_above_max_length',
 ]);
 
-/** Statuses behind the names that streams give to errors, where no status stands beside them. */
+/** Statuses behind the names that streams give to errors, where no status is beside them. */
 const BY_NAME: Readonly<Record<string, number>> = {
   invalid_request_error: 400,
   authentication_error: 401,

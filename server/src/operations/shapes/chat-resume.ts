@@ -1,4 +1,4 @@
-/** How a stream of chat completions is gone on with. */
+/** How a stream of chat completions is continued. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { type Resume, type SeenPrefix, StreamJoin, unjoinable, withAssistant } from './resume.ts';
 

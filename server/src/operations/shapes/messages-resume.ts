@@ -1,4 +1,4 @@
-/** How a stream of Messages is gone on with. */
+/** How a stream of Messages is continued. */
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { type Resume, type SeenPrefix, StreamJoin, unjoinable, withAssistant } from './resume.ts';
 

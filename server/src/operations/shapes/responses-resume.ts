@@ -1,4 +1,4 @@
-/** How a stream of Responses is gone on with. */
+/** How a stream of Responses is continued. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { TokenUsage } from '../usage.ts';
 import { type Resume, type SeenPrefix, StreamJoin, unjoinable } from './resume.ts';
@@ -39,9 +39,9 @@ function see(
 
 class ResponsesJoin extends StreamJoin {
   #sequence: number;
-  /** The part that is gone on with was there; what follows keeps its own place behind it. */
+  /** The part that is continued was there; what follows keeps its own place behind it. */
   #met = false;
-  /** Of the item that is gone on with, as its provider counts it. */
+  /** Of the item that is continued, as its provider counts it. */
   #at = 0;
 
   constructor(seen: SeenPrefix, used: TokenUsage) {
@@ -81,7 +81,7 @@ class ResponsesJoin extends StreamJoin {
     if (typeof at !== 'number') return body;
     const open = this.seen.open ?? 0;
     if (!this.#met) {
-      // What comes first must be the text that is gone on with.
+      // What comes first must be the text that is continued.
       if (type !== 'response.output_item.added' || !isObject(body.item) || body.item.type !== 'message')
         throw unjoinable();
       this.#met = true;

@@ -1,4 +1,4 @@
-/** How an answer that broke is gone on with by another attempt: what of its stream was seen, and how the next one joins it. */
+/** How an answer that broke is continued by another attempt: what of its stream was seen, and how the next one joins it. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import type { Shape } from '../row.ts';

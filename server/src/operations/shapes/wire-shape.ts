@@ -35,7 +35,7 @@ export interface WireShape {
   errorIn(event: JsonObject): ProviderError | null;
   /** Whether a whole answer with a status of success says that it failed. */
   hasFailed(body: JsonObject): boolean;
-  /** How a stream that broke is gone on with; null where it is not. */
+  /** How a stream that broke is continued; null where it is not. */
   readonly resume: Resume | null;
   /** What the user said, and the body without it; null where a similar request may not share its answer. */
   similar(body: JsonObject, system: 'ignore' | 'match'): Similar | null;

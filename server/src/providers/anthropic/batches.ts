@@ -160,7 +160,7 @@ function resultOf(provider: Provider, batch: Batch, line: JsonObject, now: () =>
     }
   }
   if (result.type === 'errored') {
-    // The error comes wrapped as in an answer of its own, in older results bare.
+    // The error comes wrapped as in a separate answer, in older results bare.
     const outer = asObject(result.error);
     const inner = isObject(outer.error) ? outer.error : outer;
     const status = anthropicErrorStatus(textOf(inner.type) ?? 'api_error');

@@ -27,7 +27,7 @@ const NEWER: MessagesTraits = { effort: true, structuredOutput: true, maxOutputT
 const UNKNOWN: MessagesTraits = { effort: true, structuredOutput: true, maxOutputTokens: null };
 
 /**
- * How a model is made to go on with an answer that was begun. Those newer than the 4.5 generation refuse it; names of the
+ * How a model is made to continue an answer that was begun. Those newer than the 4.5 generation refuse it; names of the
  * account's own may be of any.
  */
 export function claudePrefill(model: string): Prefill | null {

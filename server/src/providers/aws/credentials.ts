@@ -45,7 +45,7 @@ export function awsAuthType(credentials: Credentials): string {
 }
 
 /**
- * The account's authorisation: `accessKey` has keys, `assumedRole` exchanges keys of its own or else the server's for
+ * The account's authorisation: `accessKey` has keys, `assumedRole` exchanges its own keys or else the server's for
  * those of a role, `serviceRole` uses the server's, `apiKey` a Bedrock key. What comes of the server's identity may only
  * go to AWS and to hosts that the operator trusts: `to` is the address of the call.
  */
@@ -188,7 +188,7 @@ async function serverKeys(context: AccessContext, ...to: readonly string[]): Pro
     );
   }
   const region = awsRegion(context);
-  // Never an endpoint that the account names: whoever gets this token is the server.
+  // Never an endpoint that the account names: the receiver of this token is the server.
   const endpoint = `https://sts.${region}.${domainOf(region)}`;
   return context.tokens.get(exchangeKey('web-identity', [endpoint, file, role]), async () => {
     const form = new URLSearchParams({

@@ -22,7 +22,7 @@ function eventOf({ headers, payload }: AwsMessage): StreamEvent | null {
   const type = headers.get(':event-type') ?? '';
   if (type === INITIAL) return null;
   if (type === 'chunk') return modelEvent(payload);
-  // As the SDKs show it: an object whose one key names the event. What is inside stays as it came.
+  // As the SDKs show it: an object whose one key names the event. The content stays as it came.
   return { event: type, data: `{${JSON.stringify(type)}:${payload.length === 0 ? '{}' : payload.toString('utf8')}}` };
 }
 

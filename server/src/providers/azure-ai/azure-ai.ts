@@ -1,7 +1,7 @@
 /**
  * Microsoft Foundry: one resource, three APIs. The address of the account says which one is meant:
- * `…/openai/v1`, `…/anthropic`, or the model inference API, at `…/models` of a resource and at the root of an endpoint of
- * its own. Endpoints, serverless or on machines of the customer's, may be given by name and region too. Claude models of a resource are always asked for at its Anthropic API. A custom host stands for the resource.
+ * `…/openai/v1`, `…/anthropic`, or the model inference API, at `…/models` of a resource and at the root of a separate
+ * endpoint. Endpoints, serverless or on machines of the customer's, may be given by name and region too. Claude models of a resource are always asked for at its Anthropic API. A custom host stands for the resource.
  */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';

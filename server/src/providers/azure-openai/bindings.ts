@@ -1,4 +1,4 @@
-/** Inference on both surfaces of Azure OpenAI: the same bodies as OpenAI's, under paths of their own. */
+/** Inference on both surfaces of Azure OpenAI: the same bodies as OpenAI's, under other paths. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { OperationId } from '../../operations/operation.ts';
 import { isResponsesOnly, searchTool, withoutChat } from '../openai/responses-only.ts';

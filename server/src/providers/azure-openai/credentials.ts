@@ -56,7 +56,7 @@ export function authorizeAzure(headers: string[], { credentials }: Pick<CallCont
   else if (credentials.key !== null) headers.push('api-key', credentials.key.reveal());
 }
 
-/** Signs accounts of Microsoft Entra in; null for those with a key or token of their own. */
+/** Signs accounts of Microsoft Entra in; null for those with their own key or token. */
 export function azureSigner({ credentials }: Pick<CallContext, 'credentials'>, audience: Audience): Signer | null {
   const mode = modeOf(credentials);
   if (mode !== 'default') {
@@ -117,7 +117,7 @@ function required(context: AccessContext, name: string): string {
   return value;
 }
 
-/** The secret is part of the name under which a token is kept: whoever has another one must not be given it. */
+/** The secret is part of the name under which a token is kept: an account with another one must not be given it. */
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
 function tokenUrl({ credentials }: AccessContext, tenant: string, param: string): URL {
@@ -228,7 +228,7 @@ async function token(context: AccessContext, request: AdapterRequest): Promise<T
     const parsed: unknown = parseJson(await answer.text(256 * 1024));
     if (isObject(parsed)) body = parsed;
   } catch {
-    // A refusal without a readable body is told by its status.
+    // A refusal without a readable body is reported by its status.
   }
   const { access_token: value } = body;
   if (answer.status === 200 && typeof value === 'string' && value !== '') {

@@ -3,8 +3,8 @@ import { type ProviderError, readProviderError } from '../../operations/dialects
 import { textOf } from '../training-calls.ts';
 
 /**
- * Dated versions name the field at fault `target`, a deployment that does not exist has a code of its own, and what a
- * content filter found stands in the inner error, which is kept.
+ * Dated versions name the field at fault `target`, a deployment that does not exist has its own code. The findings of a
+ * content filter are in the inner error, which is kept.
  */
 export function azureError(status: number, body: JsonObject | string): ProviderError {
   const error = readProviderError(status, body);

@@ -27,7 +27,7 @@ const DATED_SUFFIX = /^[A-Za-z0-9_-]{1,40}$/;
 const DATED_EXTRA: ReadonlySet<string> = new Set(['trainingType']);
 
 /**
- * The create request of the dated surface: hyperparameters stand at the top level and `method` holds its type alone.
+ * The create request of the dated surface: hyperparameters are at the top level and `method` holds its type alone.
  * Unknown members are refused by name, since the service would answer 400 without saying more.
  */
 function datedBody(job: JobRequest, context: AdapterContext): JsonObject {

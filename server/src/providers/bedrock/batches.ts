@@ -147,7 +147,7 @@ async function tagged(arn: string, context: AdapterContext): Promise<Tagged> {
   try {
     answer = await bedrockCall(context, { method: 'POST', path: '/listTagsForResource', body: { resourceARN: arn } });
   } catch (error) {
-    // Tags are a right of their own that an account may lack.
+    // Tags are a separate right that an account may lack.
     if (error instanceof SluiceError && errorStatus(error) === 403)
       return { endpoint: DEFAULT_ENDPOINT, metadata: null };
     throw error;

@@ -41,7 +41,7 @@ const CLAUDE: Bindings = {
 
 const signs = ({ credentials }: Pick<CallContext, 'credentials'>): boolean => awsAuthType(credentials) !== 'apiKey';
 
-/** Amazon Bedrock. The base URL is that of its control plane; calls of models have a host of their own. */
+/** Amazon Bedrock. The base URL is that of its control plane; calls of models have another host. */
 export const bedrock: Provider = {
   id: 'bedrock',
   title: 'Amazon Bedrock',

@@ -101,7 +101,7 @@ export function chatCompletion(
     }
     const thought = thinkingBlock(block);
     if (thought !== null) thoughts.push(thought);
-    // A text with citations lies in a block of its own.
+    // A text with citations lies in a separate block.
     for (const part of givenObjects(givenObject(block, 'citationsContent') ?? {}, 'content')) {
       const text = givenText(part, 'text');
       if (text !== null) texts.push(text);

@@ -55,7 +55,7 @@ export function historyOf(messages: JsonValue[], model: string): History {
       invalid(`${at}.tool_call_id`, `Message ${at} answers a call that no earlier assistant message made.`);
     }
     const given = contentBlocks(message.content, `${at}.content`, { media: true, names });
-    // The mark for the cache stands beside a result, not inside.
+    // The mark for the cache is beside a result, not inside.
     const marks = given.filter((block) => block.cachePoint !== undefined).slice(-1);
     const content = given.filter((block) => block.cachePoint === undefined);
     const block = { toolResult: { toolUseId: fit(id), content: content.length > 0 ? content : [{ text: ' ' }] } };

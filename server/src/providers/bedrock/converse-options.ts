@@ -164,7 +164,7 @@ export function inferenceConfig(body: JsonObject): JsonObject {
   return out;
 }
 
-/** Pairs that may stand in `requestMetadata`; others change nothing in the answer and are left out. */
+/** Pairs that `requestMetadata` may hold; others change nothing in the answer and are left out. */
 export function metadataOf(body: JsonObject): JsonObject | null {
   const given = either(body, 'requestMetadata', 'request_metadata') ?? body.metadata;
   const pairs = Object.entries(asObject(given ?? undefined)).filter(

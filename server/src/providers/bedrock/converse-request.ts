@@ -98,7 +98,7 @@ function toolConfig(body: JsonObject, called: ReadonlySet<string>, solo: boolean
   let wanted = body.tool_choice ?? null;
   if (isObject(wanted) && wanted.type === 'allowed_tools') ({ tools, wanted } = allowedTools(wanted, tools));
   if (wanted === 'none') return called.size > 0 ? { tools } : null;
-  // A Claude model is told its choice in its own words, see `nativeFields`.
+  // A Claude model gets its choice in its own words, see `nativeFields`.
   if (wanted === null || solo) return { tools };
   if (wanted === 'auto') return { tools, toolChoice: { auto: {} } };
   if (wanted === 'required') return { tools, toolChoice: { any: {} } };
@@ -161,7 +161,7 @@ function guardrailConfig(body: JsonObject, header: Header): JsonObject | null {
 }
 
 /**
- * The body of a Converse call, without the model id, which stands in the path or beside it. `model` is the foundation
+ * The body of a Converse call, without the model id, which is in the path or beside it. `model` is the foundation
  * model; `header` gives what a caller may also send as headers.
  */
 export function converseRequest(body: JsonObject, model: string, header: Header = () => undefined): JsonObject {

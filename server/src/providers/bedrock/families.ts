@@ -33,7 +33,7 @@ export function modelBehind({ model, credentials }: Pick<CallContext, 'model' | 
 
 export const isClaude = (model: string): boolean => foundationModel(model).startsWith('anthropic.');
 
-/** The first generation of Nova goes on with an answer that was begun, as older Claude models do. */
+/** The first generation of Nova continues an answer that was begun, as older Claude models do. */
 export function conversePrefill(model: string, credentials: Credentials): Prefill | null {
   const name = modelBehind({ model, credentials });
   if (isClaude(name)) return claudePrefill(claudeName(name));

@@ -126,7 +126,7 @@ function fileOf(place: S3Place, answer: AdapterAnswer): FileObject {
 }
 
 /**
- * Refuses a name the caller chose when it is that of an object which did not come through Sluice: whoever may upload
+ * Refuses a name the caller chose when it is that of an object which did not come through Sluice: a caller that may upload
  * could else write over anything the credential can reach. An account that may not look is trusted to know.
  */
 async function mustBeOurs(place: S3Place, context: AdapterContext): Promise<void> {
@@ -225,7 +225,7 @@ export const files: FilesAdapter = {
   async abandon(_filename, context) {
     const bucket = givenBucket(context);
     const key = namedKey(context);
-    // Without a name of its own each upload has another key, and none can be told from those of other callers.
+    // Without a chosen name each upload has another key, and none can be distinguished from those of other callers.
     if (bucket === null || key === null) return;
     for (const id of await s3OpenUploads(context, { bucket, key })) await s3Abort(context, { bucket, key }, id);
   },

@@ -22,7 +22,7 @@ function entry(model: JsonObject): JsonObject {
   };
 }
 
-/** The largest page there is: more profiles than that are told by `has_more`. */
+/** The largest page there is: `has_more` reports more profiles than that. */
 const profiles = (type: string): string => `/inference-profiles?maxResults=1000&type=${type}`;
 
 export const models: Binding = {
@@ -31,7 +31,7 @@ export const models: Binding = {
   ownQuery: true,
   apart: {
     places: () => [profiles('SYSTEM_DEFINED'), profiles('APPLICATION')],
-    // Listing profiles is a right of its own (`bedrock:ListInferenceProfiles`), which policies from before them do not give.
+    // Listing profiles is a separate right (`bedrock:ListInferenceProfiles`), which policies from before them do not give.
     without: (status) => status === 403,
     join([foundation = {}, ...rest]) {
       const inferenceProfileSummaries = rest.flatMap((page) => asArray(page.inferenceProfileSummaries));

@@ -21,7 +21,7 @@ export interface TokenList {
 }
 
 /**
- * A page of our own by the id of the last item, without keeping any token: the list begins just after the
+ * A page that Sluice makes by the id of the last item, without keeping any token: the list begins just after the
  * creation time of that item, and what comes before it in there is left out.
  */
 export async function bridgedPage(list: TokenList, page: PageRequest): Promise<Page<JsonObject>> {

@@ -3,7 +3,7 @@ import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts'
 import { asObject } from '../../operations/convert/fields.ts';
 import { chatUsage, NO_TOKENS, readAnyUsage, type TokenUsage, tokenCount } from '../../operations/usage.ts';
 
-/** Billed units stand in only where tokens are not told: they leave out what Cohere itself adds to a prompt. */
+/** Billed units are used only where tokens are missing: they leave out what Cohere itself adds to a prompt. */
 export function cohereUsage(usage: JsonObject): TokenUsage | null {
   // Also asked about answers that were made of Cohere's.
   if (usage.prompt_tokens !== undefined) return readAnyUsage(usage);

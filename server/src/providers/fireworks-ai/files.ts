@@ -156,7 +156,7 @@ async function opened(
   return { stream: answer.stream, bytes: integerOf(answer.headers['content-length']) };
 }
 
-/** Files one after the other, each on lines of its own. */
+/** Files one after the other, each on separate lines. */
 async function* joined(urls: readonly URL[], context: AdapterContext): AsyncGenerator<Buffer> {
   let last = NEWLINE;
   for (const url of urls) {
@@ -181,7 +181,7 @@ export async function datasetFiles(id: string, context: AdapterContext): Promise
 export const files: FilesAdapter = {
   purposes: new Set(['fine-tune', 'batch']),
   objectUris: false,
-  // Above the direct limit the size has to be told before the content.
+  // Above the direct limit the size has to be sent before the content.
   needsBytes: true,
   async upload(file, context) {
     // A client may leave before the content is asked for, and an error nobody listens for ends the process.

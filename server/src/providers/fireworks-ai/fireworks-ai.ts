@@ -18,7 +18,7 @@ function imagesRequest(given: JsonObject, context: CallContext): JsonObject {
   return { ...body, ...(ratio === null ? null : { aspect_ratio: ratio }) };
 }
 
-/** Each model that paints has an address of its own, which names it. */
+/** Each model that paints has its own address, which names it. */
 const images: Partial<Binding> = {
   path: ({ model }) => `/workflows${restOfPath(model)}/text_to_image`,
   ownQuery: true,

@@ -175,7 +175,7 @@ function toJob({ id, raw }: Listed, context: AdapterContext): FineTuningJob {
   };
 }
 
-/** What upstream reports of a job, told as events: it keeps no log of its own. Newest first. */
+/** What upstream reports of a job, told as events: it keeps no log. Newest first. */
 function eventsOf(job: FineTuningJob): JobEvent[] {
   const event = (what: string, at: number, level: JobEvent['level'], message: string): JobEvent => {
     return { object: 'fine_tuning.job.event', id: `${job.id}:${what}`, created_at: at, level, message };

@@ -36,7 +36,7 @@ const createdAt = (one: Listed): number => {
   return Number.isNaN(ms) ? 0 : ms;
 };
 
-/** Two lists as one, newest first. What is created in the same instant keeps the order of the arguments. */
+/** Two lists as one, newest first. Items created in the same instant keep the order of the arguments. */
 export async function* merged(first: AsyncGenerator<Listed>, second: AsyncGenerator<Listed>): AsyncGenerator<Listed> {
   try {
     let [a, b] = await Promise.all([first.next(), second.next()]);

@@ -131,7 +131,7 @@ interface Known {
   readonly model: string;
   /** Seconds since the epoch. */
   readonly created: number;
-  /** False shows thoughts, native reasons and what stands beside the content. Default true. */
+  /** False shows thoughts, native reasons and the members beside the content. Default true. */
   readonly strict?: boolean;
 }
 
@@ -185,7 +185,7 @@ export function candidatesOf(answer: JsonObject): JsonObject[] {
   return blockReason(answer) === null ? [] : [{ index: 0, finishReason: 'SAFETY' }];
 }
 
-/** `id` and `created` stand in where the answer has none of its own. Throws `upstream_invalid` for one without content. */
+/** `id` and `created` are used where the answer has none. Throws `upstream_invalid` for one without content. */
 export function geminiToChat(answer: JsonObject, known: Known): JsonObject {
   const strict = known.strict !== false;
   const id = textOf(answer.responseId) ?? known.id;

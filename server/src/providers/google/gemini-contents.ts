@@ -191,7 +191,7 @@ export class Contents {
     const signature = signatureOf(message);
     const last = parts.at(-1);
     if (signature !== null && last !== undefined) last.thoughtSignature = signature;
-    // Images the model made come back to it, so that it can go on with them.
+    // Images the model made come back to it, so that it can continue from them.
     for (const [at, image] of asArray(message.images).entries()) {
       parts.push(mediaPart({ ...asObject(image), type: 'image_url' }, `${path}.images[${at}]`, this.#vertex));
     }

@@ -16,7 +16,7 @@ export function googleError(status: number, body: JsonObject | string): Provider
   const details = asArray(error.details).filter(isObject);
   const typed = (name: string): JsonObject | undefined =>
     details.find((detail) => textOf(detail['@type'])?.endsWith(name) === true);
-  // A wrong key is told as a wrong argument.
+  // A wrong key is reported as a wrong argument.
   const wrongKey = details.some(({ reason }) => reason === 'API_KEY_INVALID');
   const code = integerOf(error.code);
   const named = status >= 400 ? status : code !== null && code >= 400 && code <= 599 ? code : 502;
@@ -30,7 +30,7 @@ export function googleError(status: number, body: JsonObject | string): Provider
   };
 }
 
-/** The error that stands in place of an event of a stream; null for an event. */
+/** The error in place of an event of a stream; null for an event. */
 export function embeddedGoogleError(event: JsonObject): ProviderError | null {
   return isObject(event.error) ? googleError(200, event) : null;
 }

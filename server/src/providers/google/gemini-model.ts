@@ -4,7 +4,7 @@ import { invalid } from '../../operations/convert/fields.ts';
 export interface GeminiModel {
   /** Without the prefixes callers put in front. */
   readonly name: string;
-  /** How much it thinks is told by a level (generation 3 and later), a number of tokens (2.5), or not at all. */
+  /** How much it thinks is set by a level (generation 3 and later), a number of tokens (2.5), or not at all. */
   readonly thinking: 'level' | 'budget' | null;
   /** Calls have ids, and results must repeat them. */
   readonly callIds: boolean;

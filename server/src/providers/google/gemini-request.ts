@@ -43,7 +43,7 @@ const PLAIN: Readonly<Record<string, string>> = {
   media_resolution: 'mediaResolution',
 };
 
-/** Tokens of thought by effort, of the models that are told a number. */
+/** Tokens of thought by effort, of the models that take a number. */
 const BUDGETS: Readonly<Record<string, number>> = { none: 0, minimal: 1024, low: 1024, medium: 8192, high: 24576 };
 const LEVELS: Readonly<Record<string, string>> = { minimal: 'MINIMAL', low: 'LOW', medium: 'MEDIUM', high: 'HIGH' };
 /** A budget up to each is this effort, one above the last is `high`. */

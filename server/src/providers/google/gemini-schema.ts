@@ -29,7 +29,7 @@ function keyword(key: string, value: JsonValue): [string, JsonValue] {
 /**
  * A whole schema may be sent, but what is outside the documented subset is ignored or refused. Rewritten here is what has
  * an equal in the subset: `const` is an `enum` of one, `definitions` are `$defs`, `allOf` of one is that one; `$schema` says
- * nothing, and nothing but names and definitions may stand beside `$ref`.
+ * nothing, and nothing but names and definitions may be beside `$ref`.
  */
 export function geminiSchema(schema: JsonObject): JsonObject {
   const reference = typeof schema.$ref === 'string';

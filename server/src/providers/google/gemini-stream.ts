@@ -33,7 +33,7 @@ interface Open {
 
 /**
  * Events of `streamGenerateContent` as chat chunks. Each event holds new parts only, and usage totals;
- * nothing marks the end but the finish reason of every candidate, which is told last, because parts may follow it.
+ * nothing marks the end but the finish reason of every candidate, which is sent last, because parts may follow it.
  */
 export class GeminiToChatStream extends ConvertingStream {
   readonly #context: ConvertContext;

@@ -171,7 +171,7 @@ export function batchesOf(provider: () => Provider): BatchesAdapter {
     },
     inputLine(line, batch) {
       const { customId, body } = readInputLine(line, batch);
-      // The model stands in the batch.
+      // The batch names the model.
       const { model: _, ...rest } = providerBody(provider(), batch.endpoint, body);
       return { custom_id: customId, body: rest };
     },

@@ -106,7 +106,7 @@ function createBody(job: JobRequest, context: AdapterContext): JsonObject {
     },
     ...(named ? { suffix: job.suffix } : null),
     job_type: 'completion',
-    // By default a job waits for a call of its own to start it.
+    // By default a job waits for a separate call to start it.
     auto_start: true,
     // By default part of the rows may be wrong and is left out without a word.
     invalid_sample_skip_percentage: 0,

@@ -59,7 +59,7 @@ const flatContent = mapChoices(['"type"'], (choice) => {
   return { ...choice, ...(message === undefined ? null : { message }), ...(delta === undefined ? null : { delta }) };
 });
 
-/** Which categories apply is told one by one; callers expect to be told whether any does. */
+/** The provider reports one by one which categories apply; callers expect to read whether any does. */
 function flagged(body: JsonObject): JsonObject {
   if (!Array.isArray(body.results)) return body;
   const results = body.results.map((row) =>

@@ -200,7 +200,7 @@ function bounded(source: Readable, limit: number): Transform {
       );
     },
   });
-  // Whatever ends one of them early ends the other; the reader of `out` is told.
+  // Whatever ends one of them early ends the other; the reader of `out` gets the error.
   pipeline(source, out, () => {});
   return out;
 }

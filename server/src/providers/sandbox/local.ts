@@ -103,7 +103,7 @@ function parseBody(bytes: Buffer): JsonObject {
   return value;
 }
 
-/** A handler with counters of its own: `error?times=N` counts per handler. */
+/** A handler with its own counters: `error?times=N` counts per handler. */
 export function createLocal(): LocalHandler {
   const faults = new Faults();
 

@@ -58,7 +58,7 @@ function answerText(ask: Ask): Promise<Text> {
   return textOf(behaviour === 'echo' || behaviour === 'slow' ? lastUserText(ask.turns) : plainText(ask), bounds);
 }
 
-/** Whether `text` holds `name`, which is not empty, as a word of its own. */
+/** Whether `text` holds `name`, which is not empty, as a separate word. */
 function mentions(text: string, name: string): boolean {
   const isWord = (c: string | undefined): boolean => c !== undefined && /[\w-]/.test(c);
   for (let at = text.indexOf(name); at !== -1; at = text.indexOf(name, at + 1)) {

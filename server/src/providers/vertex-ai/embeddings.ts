@@ -8,7 +8,7 @@ import { vertexModel } from './model.ts';
 
 /** Takes one text by itself, and nothing by `predict`. */
 const single = (name: string): boolean => /^gemini-embedding-[2-9]/.test(name);
-/** Takes pictures beside texts, and answers each under a name of its own. */
+/** Takes pictures beside texts, and answers each under its own name. */
 const multimodal = (name: string): boolean => name.startsWith('multimodalembedding');
 
 export const embeddingMethod = (name: string): string => (single(name) ? 'embedContent' : 'predict');
@@ -16,13 +16,13 @@ export const embeddingMethod = (name: string): string => (single(name) ? 'embedC
 /** More texts in one request would run into the service's own limits sooner or later. */
 const MOST = 2048;
 
-/** Texts for a model that takes one at a time, each in a call of its own. */
+/** Texts for a model that takes one at a time, each in a separate call. */
 export const embeddingsApart: Apart = {
   split(body, { model }) {
     const { input } = body;
     if (!single(vertexModel(model).name) || !Array.isArray(input) || input.length < 2) return null;
     if (input.length > MOST) invalid('input', `At most ${MOST} texts can be embedded in one request.`);
-    // Faults are told by their place in the whole list.
+    // Faults are reported by their place in the whole list.
     embeddingAsk(body);
     return input.map((one) => ({ ...body, input: one }));
   },

@@ -207,7 +207,7 @@ function toJob(value: unknown): FineTuningJob {
   };
 }
 
-/** What upstream reports of a job, told as events: it keeps no log of its own. Oldest first. */
+/** What upstream reports of a job, told as events: it keeps no log. Oldest first. */
 function eventsOf(raw: JsonObject, job: FineTuningJob): JobEvent[] {
   const out: JobEvent[] = [];
   const add = (what: string, at: number, level: JobEvent['level'], message: string): void => {

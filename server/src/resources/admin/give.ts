@@ -1,5 +1,5 @@
 /**
- * Giving roles: a caller that gives one stands at least as high, and a key also holds every scope that the
+ * Giving roles: a caller that gives one ranks at least as high, and a key also holds every scope that the
  * role brings. Else a key that may only invite would make itself an administrator.
  */
 import { missingForRole, roleScopes } from '../../auth/scopes.ts';

@@ -8,7 +8,7 @@ const SEEN = /^(?:[\u200c\u200d]|[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}])*$/u;
 
 /**
  * A first or last name: 1 to 100 characters without the space around them. Nothing that is not seen: a mark that turns
- * the direction of writing would let whoever is invited rewrite the lines that his name is shown in.
+ * the direction of writing would let an invited person rewrite the lines that show the name.
  */
 export const personName = z
   .string()

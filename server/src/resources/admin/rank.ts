@@ -1,4 +1,4 @@
-/** How high a caller stands in the organisation and in a workspace, and whom it may therefore touch. */
+/** How high a caller ranks in the organisation and in a workspace, and whom it may therefore touch. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
@@ -10,7 +10,7 @@ export type WorkspaceRole = Row<'workspace_members'>['role'];
 /** One order for both: a workspace has no owner, an organisation no managers. */
 const RANKS: Record<OrganisationRole | WorkspaceRole, number> = { member: 1, manager: 2, admin: 3, owner: 4 };
 
-/** A key made by a key made by a key …: nobody does that this often on purpose. */
+/** A key made by a key made by a key …: no administrator does that this often on purpose. */
 const MAX_LINKS = 16;
 
 /** Of a transaction, the tenant's or the system's. */
@@ -27,7 +27,7 @@ export function checkRank<R extends OrganisationRole | WorkspaceRole>(own: R, ro
   throw new SluiceError('forbidden', `This concerns the role ${role}, which is above your own (${own}).`, { param });
 }
 
-/** Whether the first role stands above the second, both of the organisation or both of a workspace. */
+/** Whether the first role ranks above the second, both of the organisation or both of a workspace. */
 export function isAbove<R extends OrganisationRole | WorkspaceRole>(role: R, other: R): boolean {
   return RANKS[role] > RANKS[other];
 }
@@ -44,9 +44,9 @@ export async function rankOf({ principal, tx }: Caller): Promise<OrganisationRol
 }
 
 /**
- * A key stands as high as the user it goes back to, through the keys that made it; one that goes back to nobody as high
- * as an admin: owners are for owners. So do the keys of an owner who was removed. Whoever else was removed leaves his
- * keys where he stood, or those of somebody who was demoted would rise again when he goes.
+ * A key ranks as high as the user it goes back to, through the keys that made it; one that goes back to nobody as high
+ * as an admin: owners are for owners. So do the keys of an owner who was removed. The keys of other removed
+ * users keep their rank, or those of a demoted user would rise again when this user is removed.
  */
 export async function rankOfKey(tx: Finds, keyId: string | null): Promise<OrganisationRole> {
   const maker = await makerOf(tx, keyId);
@@ -84,7 +84,7 @@ export async function roleIn({ principal, tx }: Caller, workspaceId: string): Pr
 }
 
 /**
- * A service key stands as high as the user it goes back to, also after he has left: his keys outlive him. One that an
+ * A service key ranks as high as the user it goes back to, also after this user left: keys outlive their user. One that an
  * organisation key made, which a workspace cannot see, is an admin's.
  */
 export async function roleOfKey(tx: Caller['tx'], workspaceId: string, keyId: string | null): Promise<WorkspaceRole> {
@@ -94,7 +94,7 @@ export async function roleOfKey(tx: Caller['tx'], workspaceId: string, keyId: st
 }
 
 /**
- * A user's role in a workspace: whoever runs the organisation is an admin everywhere, somebody who is no member a member.
+ * A user's role in a workspace: a user who runs the organisation is an admin everywhere, one who is no member a member.
  *
  * @param membership which membership counts; by default also one that has ended
  */

@@ -2,7 +2,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 
-/** Revokes every key that `where` names; whoever does this is above its owner, so their bounds end, too. */
+/** Revokes every key that `where` names; the caller ranks above its owner, so their bounds end, too. */
 export async function archiveKeys(tx: TenantTx, clock: Clock, where: Where<'api_keys'>): Promise<void> {
   const keys = await tx.list('api_keys', { where: { ...where, status: { not: 'archived' } } });
   for (const key of keys) {

@@ -33,7 +33,7 @@ export interface AutoKey {
 /**
  * Makes a user key when the settings of the workspace want one and the user has none there, in the caller's
  * transaction: expiry, rotation, config and scopes from the settings as they are in it. Null when none is
- * made: nobody wants one, the user has one, or has as many as are allowed.
+ * made: the settings want none, the user has one, or has as many as are allowed.
  */
 export async function autoCreateUserKey(request: AutoKeyRequest): Promise<AutoKey | null> {
   const { tx, clock, workspaceId, userId, actorId } = request;
@@ -83,7 +83,7 @@ export async function autoCreateUserKey(request: AutoKeyRequest): Promise<AutoKe
 }
 
 /**
- * Metadata that the organisation's schema does not accept must not keep somebody from joining: nobody is there who could
+ * Metadata that the organisation's schema does not accept must not keep somebody from joining: no person is there who could
  * mend it. The key is then made without, and the first update of its defaults asks for it.
  */
 async function defaultsOf(

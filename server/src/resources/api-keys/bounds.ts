@@ -83,7 +83,7 @@ export function boundsNew(caller: Principal, userId: string | null, given: Given
 }
 
 /**
- * Who bounds a key that is changed: the caller, where the body names a bound and any is left; nobody where none is left.
+ * Who bounds a key that is changed: the caller, where the body names a bound and any is left; null where none is left.
  * The owner changes nothing about it.
  */
 export function boundsChanged(caller: Principal, after: KeyRow, given: Given): string | null {

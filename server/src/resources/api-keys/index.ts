@@ -41,7 +41,7 @@ const INVITES = 'organisation_users.create';
 const TYPES = Object.keys(PREFIXES) as KeyRow['type'][];
 
 /**
- * Each type has scopes of its own, so a caller finds exactly the types it may do this to, or may read; members only their
+ * Each type has its own scopes, so a caller finds exactly the types it may do this to, or may read; members only their
  * own keys. What may be read and no more is refused by `checkVerb`.
  */
 function visible(call: Call, verb: ItemVerb | 'list' | 'rotate') {
@@ -84,7 +84,7 @@ async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow
   if (body.description !== undefined) patch.description = body.description;
   if (body.scopes !== undefined) {
     patch.scopes = checkScopes(principal, row.type, body.scopes);
-    // Whoever has the key's secret would do with its role what he may not do with his own.
+    // The holder of the key's secret would do with its role what their own role forbids.
     const more = patch.scopes.filter((scope) => !row.scopes.includes(scope));
     if (more.some(isRanked)) await checkMayGet(call, { ...row, scopes: more });
   }
@@ -181,7 +181,7 @@ const spec: ResourceSpec<'api_keys', never, UpdateBody> = {
     where: ({ query }) => (query.ids === undefined ? {} : { id: { in: query.ids as string[] } }),
     anyOf: ({ query, clock }) =>
       (query.status as Status[] | undefined)?.flatMap((status) => whereStatus(status, clock.now())),
-    // Whoever asks for ids wants all of them.
+    // A caller that asks for ids wants all of them.
     defaultPageSize: ({ ids }) => (ids === undefined ? 50 : 100),
     maxPageSize: 100,
     item: keyAnswer,

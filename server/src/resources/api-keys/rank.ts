@@ -1,7 +1,7 @@
 /**
- * Which keys a caller may be given: a user key acts with its owner's role, and a service key stands as high
- * as the user it goes back to. Whoever is handed the key of somebody above him would act with a role above his own,
- * within scopes that he has himself.
+ * Which keys a caller may be given: a user key acts with its owner's role, and a service key ranks as high
+ * as the user it goes back to. A caller that gets the key of a higher user would act with a higher role, within the
+ * scopes that the caller has.
  */
 import { SluiceError } from '../../kernel/errors.ts';
 import { checkRank, isAbove, rankOf, rankOfKey, roleIn, roleOfKey, roleOfUser } from '../admin/rank.ts';
@@ -29,7 +29,7 @@ const RANKED = /(?:_users|_api_keys)\.(?:create|update|delete|rotate)$|^workspac
 export const isRanked = (scope: string): boolean => RANKED.test(scope);
 
 /**
- * Refuses with 403 to hand out a key that stands above the caller, in the organisation or in its workspace. A service key
+ * Refuses with 403 to hand out a key that ranks above the caller, in the organisation or in its workspace. A service key
  * without scopes that its role matters for is anybody's who holds its scopes.
  */
 export async function checkMayGet(call: Call<unknown, unknown, unknown>, key: KeyRow): Promise<void> {

@@ -59,7 +59,7 @@ export async function rotateKey(tx: TenantTx, row: KeyRow, transitionMs: number 
   const minted = mintSecret(row, now);
   await tx.insert('api_key_secrets', minted.row);
   await touch(tx, row, {
-    // What is collected was rotated before.
+    // A key with a secret to collect was rotated before.
     ...(collects
       ? {}
       : { last_rotated_at: now, ...policyColumns(policy === null ? null : afterRotation(policy, now)) }),

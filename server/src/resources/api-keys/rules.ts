@@ -25,7 +25,7 @@ export const PREFIXES = {
 /**
  * The scopes to store: known for the type (else 400) and held by the caller (else 403).
  *
- * @param path where the scopes stand in the body
+ * @param path where the body holds the scopes
  */
 export function checkScopes(
   principal: Principal,
@@ -67,7 +67,7 @@ export function checkHolds(principal: Principal, key: KeyRow, what: string, para
 export async function checkOwner(call: Call, workspaceId: string, userId: string | undefined): Promise<string> {
   if (userId === undefined) throw refuse('user_id', 'is required for a user key');
   const { principal, tx } = call;
-  // Managers hold the scope that makes service keys; whoever lacks it may make user keys for himself only.
+  // Managers hold the scope that makes service keys; callers without it may only make user keys for themselves.
   const others = principal.kind !== 'user' || principal.scopes.has('workspace_service_api_keys.create');
   if (!others && userId !== principal.userId) {
     throw new SluiceError('forbidden', 'You can create user keys for yourself only.', { param: 'user_id' });

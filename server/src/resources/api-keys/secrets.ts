@@ -8,7 +8,7 @@ export type SecretRow = Row<'api_key_secrets'>;
 
 /**
  * Digest of a secret that an automatic rotation has made room for and that nobody has been given yet. No text has this
- * digest, so nothing opens it; whoever collects it gets a secret that is made at that moment. So none is ever kept.
+ * digest, so nothing opens it; its collector gets a secret that is made at that moment. So none is ever kept.
  */
 export const UNCOLLECTED = '';
 

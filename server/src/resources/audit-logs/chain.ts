@@ -1,7 +1,7 @@
 /**
  * The chain of an organisation's audit log. Each row carries its place, from 1 without gaps, and a keyed
  * digest over itself and the digest of the row before it; the head holds the last place and proves that it is the last.
- * Whoever can write to the database and does not have a master key cannot change, remove, add or reorder rows unseen.
+ * A writer to the database without a master key cannot change, remove, add or reorder rows unseen.
  *
  * Text of a row's hash: `<key id>.<64 hexadecimal digits>`. Text of a head's: a row's, then `.` and the head's own digest
  * in 64 more, made with the same key.
@@ -35,7 +35,7 @@ const BROKEN = 'broken';
 
 /**
  * The columns that a row's hash covers, in their order. A column that is added later makes a second canonical form, with
- * a use of its own, beside this one: rows keep the form they were written in.
+ * its own use, beside this one: rows keep the form they were written in.
  */
 const COVERED = [
   'id',
@@ -153,7 +153,7 @@ export async function appendAudit(tx: AuditTx, macs: Macs, row: AuditEntry): Pro
   const seq = (head?.seq ?? 0) + 1;
   const hash = rowHash(macs, row, seq, head ? lastOf(macs, head) : GENESIS);
   const next = { seq, hash: headHash(macs, organisation_id, seq, hash) };
-  // The head first: whoever was quicker is met there, where the transaction runs again, and not at the place in the chain,
+  // The head first: a quicker writer is met there, where the transaction runs again, and not at the place in the chain,
   // where it would look like a conflict of the caller's making.
   if (head) await tx.update('audit_heads', { organisation_id }, next);
   else await tx.insert('audit_heads', { organisation_id, ...next });

@@ -93,7 +93,7 @@ const update = action({
         status,
         batch,
         last_updated_at: now,
-        // Nobody has anything left to do on a batch that has ended.
+        // No work is left on a batch that has ended.
         ...(FINAL_BATCH.has(status) ? { step: 'done' } : {}),
       },
     );

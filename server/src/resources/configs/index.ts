@@ -175,7 +175,7 @@ async function checkGuardrails(call: Call, workspaceId: string, config: Config) 
     );
 }
 
-/** A version with this config. What is left masked in it keeps the secrets of `former`. */
+/** A version with this config. A mask in it keeps the secret of `former`. */
 async function versionOf(call: Call, config: Config, former: Row<'config_versions'> | null) {
   const id = uuidv7(call.clock);
   return { id, config: await sealConfig(call.vault, call.tenant, id, config, former) };

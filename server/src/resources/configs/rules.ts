@@ -94,7 +94,7 @@ function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue
   const before = issues.length;
   checkPassthrough(node, path.length === 0, report);
   if (options.saved && node.provider === undefined) {
-    // Whoever sends a request would choose which vendor gets the credential.
+    // The sender of a request would choose which vendor gets the credential.
     for (const key of SECRET_KEYS) {
       if (accountValue(node, key) !== undefined)
         report([key], 'needs "provider" beside it: the provider that the credential is for');
@@ -133,7 +133,7 @@ function checkPassthrough(node: Config, root: boolean, report: Report): void {
   }
 }
 
-/** Checks that stand in a config follow the rules of those of a guardrail. */
+/** Checks inside a config follow the rules of those of a guardrail. */
 function checkGuardrails(node: Config, options: RuleOptions, report: Report): void {
   const schema = checksSchema('llm');
   for (const list of GUARDRAIL_LISTS) {

@@ -59,7 +59,7 @@ export function providerSlugs(config: Config): { slug: string; path: (string | n
 
 /**
  * Every guardrail named anywhere in a config, by slug or id, with where its name stands: `targets[0].input_guardrails[1]`,
- * or `before_request_hooks[0].id` of an entry without checks of its own.
+ * or `before_request_hooks[0].id` of an entry without checks.
  */
 export function guardrailSlugs(config: Config): { slug: string; path: (string | number)[] }[] {
   const out: { slug: string; path: (string | number)[] }[] = [];

@@ -1,6 +1,6 @@
 /**
  * What is secret inside a config is sealed value by value before a version is stored: raw provider credentials (`api_key`
- * and the like, at the root or on any target), and the `headers` and `credentials` of checks that stand in it. The seal is
+ * and the like, at the root or on any target), and the `headers` and `credentials` of checks inside it. The seal is
  * bound to the version and to the place in the tree.
  */
 import { URL_PARAMETERS } from '../../guardrails/checks/support.ts';
@@ -41,7 +41,7 @@ interface Place {
   readonly path: Path;
   /** The check it belongs to; null for a credential of a provider. */
   readonly check: Check | null;
-  /** An address: its scheme and host stand in clear behind the envelope. */
+  /** An address: its scheme and host follow the envelope in clear. */
   readonly url: boolean;
 }
 
@@ -160,7 +160,7 @@ async function keepMasked(
     holder[key] = value.holder[key];
     kept.push({ place, from: value.check });
   }
-  // Whoever may change a config may not thereby learn what it sends.
+  // A caller that may change a config may not thereby learn what it sends.
   for (const { place, from } of kept) {
     if (place.check === null || addressesIn(place.check.parameters) === addressesIn(from.parameters)) continue;
     const message = 'has another address than before: send its secrets again, not their masks';

@@ -226,7 +226,7 @@ const withoutAccount = z.strictObject(keys);
 
 /**
  * A valid config in its stored form: snake case, nothing unknown. Targets have the same type. The settings of accounts
- * stand beside these keys; `accountValue` reads them.
+ * are beside these keys; `accountValue` reads them.
  */
 export interface Config extends z.output<typeof withoutAccount> {
   targets?: Config[] | undefined;
@@ -300,7 +300,7 @@ export const GUARDRAIL_LISTS = [
 ] as const satisfies readonly (keyof Config)[];
 export const HOOK_LISTS = ['before_request_hooks', 'after_request_hooks'] as const satisfies readonly (keyof Config)[];
 
-/** One level of the object: which keys it knows, and the levels below them. What stands below any other key is content, left as it is. */
+/** One level of the object: which keys it knows, and the levels below them. The value of any other key is content, left as it is. */
 export interface Level {
   readonly keys: readonly string[];
   readonly below: Readonly<Record<string, () => Level>>;

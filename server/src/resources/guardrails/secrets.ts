@@ -126,7 +126,7 @@ async function keepMasked(
       kept.push([before, opened]);
     }
   }
-  // Whoever may change a guardrail may not thereby learn what it sends.
+  // A caller that may change a guardrail may not thereby learn what it sends.
   const goesTo = addresses(check, secrets);
   if (kept.some(([before, opened]) => addresses(before, opened) !== goesTo)) {
     throw refuse(path, 'has another address than before: send its secrets again, not their masks');

@@ -106,7 +106,7 @@ function layoutOf(id: string, value: Readonly<Record<string, unknown>>): Layout 
       continue;
     }
     for (const [inner, field] of Object.entries(way.fields)) fields[inner] = ready(field);
-    // OAuth stands in place of the key, and asks for none where there was none.
+    // OAuth takes the place of the key, and asks for none where there was none.
     needsKey = name === AUTH_TYPE ? needsKey && way.needsKey : way.needsKey;
   }
   return { fields, needsKey, issues };

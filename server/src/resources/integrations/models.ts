@@ -1,4 +1,4 @@
-/** Models of an integration: switched on and off, priced, and custom ones with a host of their own. */
+/** Models of an integration: switched on and off, priced, and custom ones with their own host. */
 import { z } from 'zod';
 import type { Row } from '../../store/schema.ts';
 import { emptyAnswer, itemAction } from '../define.ts';

@@ -7,7 +7,7 @@ type Sharable = Pick<Row<'integrations'>, 'id' | 'workspace_id' | 'global_worksp
 /** Entries of other workspaces that are looked at; with as many, the account counts as shared. */
 const MOST = 100;
 
-/** Whether a workspace without an entry of its own may use the integration. */
+/** Whether a workspace without its own entry may use the integration. */
 function isOpenToAll({ workspace_id, global_workspace_access: access }: Omit<Sharable, 'id'>): boolean {
   return workspace_id === null && (access === null || access.enabled === true);
 }

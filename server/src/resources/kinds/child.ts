@@ -31,7 +31,7 @@ export interface ChildList<N extends TenantTable, T extends TenantTable>
   /** Default `LIST`. With `beside` the object says what else the answer has. */
   readonly envelope?: Envelope;
   present(rows: readonly Row<T>[], call: LooseCall, parent: Row<N>): Promise<readonly unknown[]> | readonly unknown[];
-  /** What of the object stands beside its items. */
+  /** The members of the object that are shown beside its items. */
   beside?(parent: Row<N>): object;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Objects of two levels, in one table: those of the organisation (`workspace_id` null) and those of a workspace. Each level
- * has scopes of its own; a route admits the scope of either, and the object decides which one is needed.
+ * has its own scopes; a route admits the scope of either, and the object decides which one is needed.
  */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { ItemVerb } from '../calls.ts';

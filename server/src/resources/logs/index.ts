@@ -1,4 +1,4 @@
-/** What is told of single requests: `GET /logs/{id}/decision`. */
+/** What the API shows of single requests: `GET /logs/{id}/decision`. */
 import { z } from 'zod';
 import type { LogSink } from '../../store/ports.ts';
 import { decisionOf, decisionSchema } from '../../telemetry/decision.ts';

@@ -1,4 +1,4 @@
-/** Who is told of the alerts of usage limits: fields of bodies, and what the settings of a place come to. */
+/** The recipients of the alerts of usage limits: fields of bodies, and what the settings of a place come to. */
 import { z } from 'zod';
 import type { Row } from '../../store/schema.ts';
 import { email } from '../fields.ts';

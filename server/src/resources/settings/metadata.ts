@@ -94,7 +94,7 @@ function problemOf(rule: Property, value: string): string | null {
  * Metadata with the schema's defaults filled in, as it is to be stored. Without a schema it comes back as it is.
  * Throws 400 that names the entry (`defaults.metadata.team`) when a required one is missing or a value breaks its rule.
  *
- * @param path where the metadata stands in the caller's body
+ * @param path where the caller's body holds the metadata
  */
 export function applyMetadataSchema<M extends Readonly<Metadata> | null | undefined>(
   schema: MetadataSchema | null,

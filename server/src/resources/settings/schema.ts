@@ -88,7 +88,7 @@ const overrides = Object.fromEntries(OVERRIDE_CATEGORIES.map((key) => [key, z.bo
 export const workspaceSettings = z.strictObject({ ...userKeyFields, alerts: alertSettings.nullable().optional() });
 
 /**
- * `security_settings` of a workspace: the switches and the two sections with an object of their own. Whether
+ * `security_settings` of a workspace: the switches and the two sections with their own object. Whether
  * the organisation lets the workspace set them is for `checkWorkspaceSecurity` to say.
  */
 export const workspaceSecurity = z.strictObject({

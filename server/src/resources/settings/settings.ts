@@ -1,5 +1,5 @@
 /**
- * What the settings of an organisation and of its workspaces come to. The organisation's stand in
+ * What the settings of an organisation and of its workspaces come to. The organisation's are in
  * `organisations.settings`, a workspace's in `workspaces.settings` (user keys) and `workspaces.security_settings`.
  */
 
@@ -28,7 +28,7 @@ export function effectiveSetting<K extends keyof Stored>(
   return ((workspace?.settings[key] ?? organisation.settings[key]) as Stored[K] | undefined) ?? null;
 }
 
-/** Whether joining a workspace makes a user key. The default workspace has a setting of its own, of the organisation only. */
+/** Whether joining a workspace makes a user key. The default workspace has its own setting, of the organisation only. */
 export function autoCreatesUserKeys(
   organisation: Organisation,
   workspace: Pick<Row<'workspaces'>, 'settings' | 'is_default'>,

@@ -16,7 +16,7 @@ const ownFields = z.strictObject({
   secret_mappings: secretMappings('model_config').nullable().optional(),
 });
 
-/** The provider's settings stand beside the own fields, under their camel-case names. */
+/** The provider's settings are beside the own fields, under their camel-case names. */
 export type CreateBody = z.output<typeof ownFields> & Record<string, unknown>;
 
 export const createBody = ownFields.extend(settingFields) as unknown as z.ZodType<CreateBody>;

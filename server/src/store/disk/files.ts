@@ -66,7 +66,7 @@ async function writeDurably(path: string, text: string): Promise<void> {
 
 /**
  * Text of a small file, creating it with `make()` (mode 0600, durable) when it is missing. Two processes that race both
- * get the text of the one that came first; nobody ever sees half a file.
+ * get the text of the one that came first; no process ever sees half a file.
  */
 export async function readOrCreate(path: string, make: () => string): Promise<string> {
   try {

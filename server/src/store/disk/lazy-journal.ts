@@ -13,7 +13,7 @@ export interface OpenedJournal {
   ship(): Promise<void>;
 }
 
-/** What an operator is told of a journal; all zero while it is not open. */
+/** What an operator sees of a journal; all zero while it is not open. */
 export interface JournalState {
   readonly depth_bytes: number;
   readonly dropped: number;

@@ -34,7 +34,7 @@ export interface ShipperStats {
   readonly torn: number;
   /** Damaged lines anywhere else, and segments somebody removed. */
   readonly corrupt: number;
-  /** Records the sink refused for good; they stand in `rejected.jsonl` in the journal's directory. */
+  /** Records the sink refused for good; they are in `rejected.jsonl` in the journal's directory. */
   readonly rejected: number;
   /** Failed inserts in a row; 0 while the sink works. */
   readonly failures: number;
@@ -320,7 +320,7 @@ class JournalShipper implements Shipper {
       this.#stats.torn++;
       return { batch, end: segment.size };
     }
-    // One line fills the whole buffer; at most a segment, because a larger record has a segment of its own.
+    // One line fills the whole buffer; at most a segment, because a larger record has its own segment.
     this.#buffer = Buffer.allocUnsafeSlow(this.#buffer.length * 2);
     return { batch, end: from };
   }

@@ -54,7 +54,7 @@ class MemoryCache implements Cache {
   }
 }
 
-/** A copy in memory of its own: a slice of a pool would keep all of it, and could change under the cache. */
+/** A copy in new memory: a slice of a pool would keep all of it, and could change under the cache. */
 function alone(value: Buffer): Buffer {
   const copy = Buffer.allocUnsafeSlow(value.length);
   value.copy(copy);

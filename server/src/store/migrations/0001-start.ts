@@ -3,7 +3,7 @@ import type { Migration, Types } from './migration.ts';
 
 /**
  * Every reference between tenant tables carries `organisation_id`, so a reference to another organisation's object
- * cannot be stored. What is a part of its parent goes with it; everything else stands in the way.
+ * cannot be stored. A part of its parent goes with it; everything else stands in the way.
  *
  * A slug or name is unique among the objects that are not archived, so that a deleted object does not hold it for ever.
  */

@@ -2,7 +2,7 @@ import type { Migration, Types } from './migration.ts';
 
 /**
  * Rotation policies from before rotations were carried out become due on their day. A day that passed while nothing
- * rotated, or is within the week, becomes a week from now: nobody was told that the key would be replaced.
+ * rotated, or is within the week, becomes a week from now: no notice said that the key would be replaced.
  */
 export const dueRotations: Migration = { name: '0005-due-rotations', statements };
 

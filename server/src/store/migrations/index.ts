@@ -33,5 +33,5 @@ export const MIGRATIONS: readonly Migration[] = [
   deployments,
 ];
 
-/** The log tables, which may stand in another database. Append-only. */
+/** The log tables, which may be in another database. Append-only. */
 export const LOG_MIGRATIONS: readonly Migration[] = [logsStart];

@@ -151,7 +151,7 @@ export async function transaction<T>(
 }
 
 /**
- * One reading statement in a transaction of its own, all in one round trip. Only for reading: when `begin` fails, the
+ * One reading statement in a separate transaction, all in one round trip. Only for reading: when `begin` fails, the
  * statement has already been sent.
  */
 export async function alone(pool: pg.Pool, begin: string, statement: pg.QueryConfig): Promise<Result> {
@@ -164,7 +164,7 @@ export async function alone(pool: pg.Pool, begin: string, statement: pg.QueryCon
     send(client, { text: 'COMMIT' }),
   ]);
   const failed = outcomes.find((outcome) => outcome.status === 'rejected');
-  // What is left on a connection after a failure is not worth finding out.
+  // The state of a connection after a failure is not worth finding out.
   client.release(failed !== undefined);
   if (failed) throw failed.reason;
   return (outcomes[1] as PromiseFulfilledResult<Result>).value;

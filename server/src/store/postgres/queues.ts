@@ -12,7 +12,7 @@ const CONNECTIONS = 4;
  * Work by the name of a queue, one after another. Within a process the turn is taken here, so that only one connection
  * waits for the other processes, whose turn the lock decides.
  *
- * The lock is held by a transaction on a connection of its own. Taken inside the work's transaction it would be younger
+ * The lock is held by a transaction on a separate connection. Taken inside the work's transaction it would be younger
  * than its snapshot; taken by the session it would be left behind on whatever connection a pooler in transaction mode had
  * lent for that one statement.
  */

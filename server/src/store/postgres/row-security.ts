@@ -4,7 +4,7 @@
  * until its end only, so that poolers in transaction mode pass nothing on), and the policies of each table, made from
  * SCHEMA, show it no other row. Where nothing was said there are no rows.
  *
- * Superusers and roles with BYPASSRLS stand above policies. For them tenant transactions change to a role that does not
+ * Superusers and roles with BYPASSRLS are above policies. For them tenant transactions change to a role that does not
  * and cannot log in; where it cannot be made, `rowSecurity` is `bypassed`.
  */
 import { createHash } from 'node:crypto';
@@ -96,7 +96,7 @@ export const LOG_RULES: readonly TableRules[] = [
   { table: 'journals', policies: [SYSTEM], grants: [] },
 ];
 
-/** Marks a policy with what it was made from: PostgreSQL keeps its condition in words of its own. */
+/** Marks a policy with what it was made from: PostgreSQL rewrites its condition in its own words. */
 const markOf = ({ command, condition }: Policy): string =>
   createHash('sha256').update(`${command} ${condition}`).digest('hex').slice(0, 16);
 
@@ -119,7 +119,7 @@ const UNIQUE = `SELECT c.relname AS name, (SELECT json_agg(a.attname ORDER BY k.
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indisunique AND c.relnamespace = current_schema()::regnamespace`;
 
-/** Of existing tables: what stands there now. */
+/** Of existing tables: their present policies. */
 const PRESENT = `SELECT c.relname AS name, c.relrowsecurity AND c.relforcerowsecurity AS forced,
   pg_has_role(current_user, c.relowner, 'USAGE') AS own,
   coalesce((SELECT json_object_agg(p.polname, coalesce(obj_description(p.oid, 'pg_policy'), ''))

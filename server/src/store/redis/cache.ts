@@ -7,7 +7,7 @@ const PREFIX = 'sluice:k1:';
 const VERSION = 1;
 const HEADER = 5;
 
-/** Values carry a version and a checksum; whatever else stands under a key is a miss. */
+/** Values carry a version and a checksum; any other value under a key is a miss. */
 export class RedisCache implements Cache {
   readonly #connection: Connection;
 

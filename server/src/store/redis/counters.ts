@@ -66,7 +66,7 @@ export class RedisCounters implements Counters {
   readonly #seen = new Map<string, Seen>();
   #sweep = this.#seen.entries();
 
-  /** `clock` is the one that the ends of windows are told by. */
+  /** `clock` is the one that gives the ends of windows. */
   constructor(connection: Connection, clock: Clock) {
     this.#connection = connection;
     this.#clock = clock;

@@ -130,7 +130,7 @@ class S3Blobs implements Blobs {
     }
   }
 
-  /** S3 does not say whether there was something to delete: two callers at the same time may both be told so. */
+  /** S3 does not say whether there was something to delete: two callers at the same time may both get yes. */
   async delete(tenant: TenantContext, key: string): Promise<boolean> {
     const place = this.#place(tenant, key);
     if ((await this.stat(tenant, key)) === null) return false;

@@ -23,7 +23,7 @@ interface Lent {
   readonly until: number;
 }
 
-/** Keys are renewed this long before they end: a long upload goes on with those it began with. */
+/** Keys are renewed this long before they end: a long upload continues under those it began with. */
 const EARLY_MS = 5 * 60_000;
 /** The addresses of a platform answer at once or are not there. */
 const NEAR_MS = 2_000;

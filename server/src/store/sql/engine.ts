@@ -55,7 +55,7 @@ export interface Engine extends Closable {
   readonly compiler: Db;
   migrate(): Promise<void>;
   /**
-   * Which filter stands behind the predicate of tenant statements, inside the database: none on SQLite. The guard of
+   * Which filter backs the predicate of tenant statements, inside the database: none on SQLite. The guard of
    * statements (`sql/guard.ts`) is there on both engines. Known after `migrate()`.
    */
   readonly rowSecurity: RowSecurity;

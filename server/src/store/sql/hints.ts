@@ -1,6 +1,6 @@
 import type { Log } from '../../kernel/log.ts';
 
-/** Listeners that are told of a change without being told which; one that throws does not stop the others. */
+/** Listeners that hear of a change and not which; one that throws does not stop the others. */
 export class Hints {
   readonly #listeners = new Set<() => void>();
   readonly #log: Log;

@@ -80,7 +80,7 @@ const WORD = /^[a-z_]{1,20}$/;
 /** Columns that conditions of partial indexes name. */
 const CONDITIONAL = new Set(['status', 'step', 'used']);
 
-/** A word of ours, as `archived`, or nought stands in the statement itself: for a parameter no engine uses a partial index. */
+/** A fixed word, as `archived`, or nought is in the statement itself: for a parameter no engine uses a partial index. */
 function said(name: string, value: Stored) {
   const word = value === 0 || (typeof value === 'string' && WORD.test(value));
   return word && CONDITIONAL.has(name) ? sql.lit(value) : value;

@@ -6,7 +6,7 @@ import { SqlTables } from '../sql/tables.ts';
 import { SqliteEngine } from './engine.ts';
 
 export interface SqliteTablesOptions {
-  /** Path of the database file; it is made when missing. `-wal` and `-shm` stand beside it while it is open. */
+  /** Path of the database file; it is made when missing. `-wal` and `-shm` are beside it while it is open. */
   readonly file: string;
   readonly log: Log;
   readonly clock?: Clock;

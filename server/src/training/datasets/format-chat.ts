@@ -1,4 +1,4 @@
-/** Targets whose rows are chat messages with rules of their own. */
+/** Targets whose rows are chat messages with their own rules. */
 import { hash } from 'node:crypto';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { RowKind } from './report.ts';

@@ -48,7 +48,7 @@ export class Slots {
     for (const [owner, turns] of this.#waiting) {
       if (!this.shares.take(owner)) continue;
       const turn = turns.shift();
-      // Whoever has had a turn waits for those of all others.
+      // An owner that has had a turn waits for those of all others.
       this.#waiting.delete(owner);
       if (turns.length > 0) this.#waiting.set(owner, turns);
       turn?.take();

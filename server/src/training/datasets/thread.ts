@@ -59,7 +59,7 @@ async function scanHere(
   }
 }
 
-/** Pieces of equal size in memory of their own, whatever the stream delivers; `spare` is used before anything new. */
+/** Pieces of equal size in separate memory, whatever the stream delivers; `spare` is used before anything new. */
 async function* pieces(input: Readable, spare: ArrayBuffer[]): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   const fresh = () => new Uint8Array(spare.pop() ?? new ArrayBuffer(PIECE));
   let piece = fresh();

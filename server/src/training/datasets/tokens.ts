@@ -1,6 +1,6 @@
 /**
- * Tokens of a row with the `o200k_base` encoding, the measure of cost estimates. Providers train with encodings of their
- * own, so for most of them this is an estimate.
+ * Tokens of a row with the `o200k_base` encoding, the measure of cost estimates. Providers train with their own
+ * encodings, so for most of them this is an estimate.
  */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { Tokenizer } from '../../operations/tokens.ts';

@@ -142,7 +142,7 @@ export async function writeFiles(
     services.blobs.put(tenant, output, streams[0]),
     services.blobs.put(tenant, errors, streams[1]),
   ] as const;
-  // A stream that is given up tells its put, which tells us; nobody else listens.
+  // A stream that is given up tells its put, which tells us; no other part listens.
   for (const stream of streams) stream.on('error', () => undefined);
   // A put that failed must end the wait for its stream to drain.
   const broken = new AbortController();
@@ -171,7 +171,7 @@ export async function writeFiles(
 
 /**
  * The end of a batch with files: their rows, the final status and the removal of the stored results in one transaction,
- * so that the batch is told as ended exactly when its files can be read.
+ * so that the batch shows as ended exactly when its files can be read.
  */
 export async function finish(
   claim: BatchClaim,

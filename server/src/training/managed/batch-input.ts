@@ -7,7 +7,7 @@ import { type FileLine, isBlank, linesOf } from './lines.ts';
 
 /** Requests in one batch: OpenAI's figure; it also bounds what is remembered to find a `custom_id` given twice. */
 const MAX_BATCH_REQUESTS = 50_000;
-/** Faults listed; the total is told beside them. */
+/** Faults listed; the total is given beside them. */
 const MAX_ERRORS = 100;
 const MAX_CUSTOM_ID = 512;
 
@@ -77,7 +77,7 @@ export function readBatchLine(line: FileLine, rules: BatchRules): BatchLine | Ba
     return fault('invalid_url', `url must be the endpoint of the batch, ${JSON.stringify(rules.endpoint)}.`, 'url');
   }
   if (!isObject(body)) return fault('invalid_body', 'body must be a JSON object.', 'body');
-  // It would reach nobody: what a request says stands in its body.
+  // It would reach nobody: a request says all in its body.
   const unknown = Object.keys(others)[0]?.slice(0, 100);
   if (unknown !== undefined) {
     const message = `A line has custom_id, method, url and body only; ${JSON.stringify(unknown)} is not known here.`;

@@ -154,7 +154,7 @@ export async function runLines(claim: BatchClaim, services: TurnServices): Promi
   if (stopped !== null) return conclude(claim, stoppedBy(stopped.reason), patch);
   if (!left && !more && retries.length === 0) return conclude(claim, COMPLETED, patch);
   const written = await claim.write(async (_tx, now, at) => ({
-    // What was cut off by a cancellation stays as it was: the end of the batch tells about it.
+    // A line that a cancellation cut off stays as it was: the end of the batch tells about it.
     progress: stored(left ? progressOf(now) : { ...progressOf(now), ...patch }),
     ...changed(now, statusOf(now, 'in_progress'), at),
   }));

@@ -143,7 +143,7 @@ export async function upload(claim: BatchClaim, services: BatchServices): Promis
     let uploaded: string | null = null;
     if (progressOf(row).begun === 'upload') {
       await files.abandon?.(inputName(row.id), context);
-      // An upload to a place of its own replaces what is there.
+      // An upload to its own place replaces what is there.
       if (files.plannedId === undefined) uploaded = await uploadedBefore(files, row, context);
     } else {
       await note(claim, { begun: 'upload' });

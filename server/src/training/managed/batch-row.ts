@@ -59,7 +59,7 @@ export interface BatchProgress {
   /** Provider mode. `begun`: an upload or a submission may have happened that was not noted. */
   readonly begun: 'upload' | 'start' | null;
   readonly uploaded: string | null;
-  /** Whether the provider was told to cancel. */
+  /** Whether the provider was asked to cancel. */
   readonly told: boolean;
   /** What the provider's batch used, once its output was read. */
   readonly used?: ObjectUse;

@@ -17,7 +17,7 @@ export interface OpenAccount {
   readonly context: AdapterContext;
   /** Whose the provider's objects are; null where it keeps workspaces apart itself. */
   readonly ledger: Ledger | null;
-  /** Texts that must not be told on. */
+  /** Texts that must not be passed on. */
   readonly secrets: readonly string[];
 }
 
@@ -47,7 +47,7 @@ export interface TurnServices extends BatchServices {
 
 /**
  * The account of a batch as it is now, without a request; throws `out_of_service` when it cannot be used any more.
- * What is uploaded is named after the batch, and ids the adapter asks for are the same each time, so that providers that
+ * Uploads are named after the batch, and ids the adapter asks for are the same each time, so that providers that
  * know a request again by its token do so after a restart, too.
  */
 export async function openAccount(services: BatchServices, row: BatchRow, signal: AbortSignal): Promise<OpenAccount> {

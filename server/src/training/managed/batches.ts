@@ -1,4 +1,4 @@
-/** Batches that Sluice manages: what callers ask and are told. `batch-runner.ts` does the work. */
+/** Batches that Sluice manages: what callers ask and get. `batch-runner.ts` does the work. */
 import { Readable } from 'node:stream';
 import { tenantOf } from '../../auth/tenant.ts';
 import { adapterContext } from '../../gateway/account-access.ts';

@@ -109,7 +109,7 @@ export class ManagedFiles implements ManagedFilesPort {
     queryOf(call.query, []);
     const { upload: body } = call;
     if (body === null) throw new SluiceError('malformed_call', 'Send the file as multipart/form-data.');
-    // Streams into the store as it comes: the purpose may stand behind the file in the form.
+    // Streams into the store as it comes: the purpose may follow the file in the form.
     const upload = await openUpload(
       body,
       call.header('content-type') ?? '',

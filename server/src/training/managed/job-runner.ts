@@ -349,7 +349,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
     return NOW;
   }
 
-  /** Somebody asked to cancel: the provider is told first where it may have the job. */
+  /** Somebody asked to cancel: the provider is asked first where it may have the job. */
   async function cancel(claim: JobClaim): Promise<Turn> {
     const { step } = claim.row;
     if (step === 'create' && progressOf(claim.row).asked) {

@@ -80,7 +80,7 @@ async function upload(services: JobServices, claim: JobClaim, role: Role, id: st
   const held = await services.scratch.hold(await converted(services, { tenant, id, role, signal }, job, jobs));
   try {
     const stream = held.read();
-    // Whoever stops reading, or never starts, leaves no open file behind.
+    // A reader that stops, or never starts, leaves no open file behind.
     const stop = () => stream.destroy();
     signal.addEventListener('abort', stop, { once: true });
     let file: FileObject;

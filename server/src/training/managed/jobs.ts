@@ -67,7 +67,7 @@ const PLACES = [
   'x-gateway-amz-server-side-encryption-aws-kms-key-id',
 ] as const;
 
-/** The file of a create request that is only shown: the provider would give it an id of its own. */
+/** The file of a create request that is only shown: the provider would give it its own id. */
 const UNKNOWN_ID = 'file-of-this-job';
 /** While a cancel call waits, how often it looks at the row: another node may work on it. */
 const LOOK_MS = 500;

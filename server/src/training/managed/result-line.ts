@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { ResultLine } from '../../providers/batch-lines.ts';
 
-/** Follows from batch and line, so that a line done twice is told as one. */
+/** Follows from batch and line, so that a line done twice is reported as one. */
 export function resultId(batchId: string, line: number): string {
   return `batch_req_${createHash('sha256').update(`${batchId} ${line}`).digest('hex').slice(0, 24)}`;
 }

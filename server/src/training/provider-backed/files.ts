@@ -89,7 +89,7 @@ export class BackedFiles {
       const at = after === undefined ? -1 : all.findIndex((file) => file.id === after);
       if (after !== undefined && at < 0) throw unknownAfter();
       const data = all.slice(at + 1, at + 1 + most);
-      // Clients that page by themselves ask for more unless they are told that there is none.
+      // Clients that page by themselves ask for more unless the answer says that there is none.
       return json({ object: 'list', data, has_more: at + 1 + data.length < all.length });
     });
   }

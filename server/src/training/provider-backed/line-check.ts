@@ -17,7 +17,7 @@ const PARAM = 'input_file_id';
 /** The upload, which fails at the first line that names what is not the workspace's; others as they are. */
 export function withOwnLines(upload: Upload, { ledger }: Backed): Upload {
   if (ledger?.shared !== true || upload.purpose !== 'batch') return upload;
-  // What is wrong with a line closes the upload, which may then say that it was cut off.
+  // A fault of a line closes the upload, which may then say that it was cut off.
   let wrong: SluiceError | null = null;
   async function* lines(owners: Ledger): AsyncGenerator<Buffer> {
     try {

@@ -42,7 +42,7 @@ export function timedModel(model: string, name: string): { readonly base: string
   return { base: rest.length === 0 ? text.slice(0, mark) : `${text.slice(0, mark)}?${rest.join('&')}`, ms };
 }
 
-/** What a job or batch would be told, for a dry run: there is no URL to call. */
+/** What a job or batch would get, for a dry run: there is no URL to call. */
 export const prepared = (path: string, body: JsonObject) => ({
   method: 'POST',
   url: `in-process:${path}`,

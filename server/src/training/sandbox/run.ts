@@ -13,7 +13,7 @@ export interface LocalResult {
 /** Largest answer of one request of a batch. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 
-/** A clock that stands at `now` and waits for nothing, so that answers are the same whenever they are made. */
+/** A clock that always says `now` and waits for nothing, so that answers are the same whenever they are made. */
 function standing(now: number): Clock {
   return {
     now: () => now,

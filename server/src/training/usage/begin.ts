@@ -19,7 +19,7 @@ const UNANSWERED = new Set<SluiceError['kind']>([
 
 /**
  * Makes an object at a provider with `create`, under the usage limits it will count in. With a credential of the caller's
- * own nobody can ask for it later: the limits are told that it is not counted.
+ * own, Sluice cannot ask for it later: the limits note that it is not counted.
  */
 export async function begun<T extends { readonly id: string }>(
   services: Pick<TrainingServices, 'tables' | 'clock'>,

@@ -161,7 +161,7 @@ function sum(a: TokenUsage | null, b: TokenUsage): TokenUsage {
 export interface TrainingRate {
   /**
    * `finetune_config`: the price of training of the integration's own model. `input_tokens`: no price of training is
-   * known, so the model's price of input tokens stands in for it; providers usually ask more.
+   * known, so the model's price of input tokens takes its place; providers usually ask more.
    */
   readonly basis: 'finetune_config' | 'input_tokens';
   readonly usd_per_million_tokens: number;

@@ -131,7 +131,7 @@ export const azurePii = hosted({
     const to = `${base(at, '')}/language/:analyze-text?api-version=2023-04-01`;
     const parameters = {
       modelVersion,
-      // What is looked at here is not for the service to keep.
+      // The service must not keep the texts that it looks at here.
       loggingOptOut: true,
       domain,
       ...(categories === undefined ? null : { piiCategories: categories }),

@@ -33,7 +33,7 @@ function actionsOf(assessments: readonly unknown[]): { readonly blocked: string[
 }
 
 /**
- * `bedrock.guard`: a guardrail of Amazon Bedrock. Each text is a block of content of its own, so that masked texts come back
+ * `bedrock.guard`: a guardrail of Amazon Bedrock. Each text is a separate block of content, so that masked texts come back
  * one by one.
  */
 export const bedrockGuard = hosted({
@@ -91,7 +91,7 @@ export const bedrockGuard = hosted({
           if (blocked.length > 0 || masked.length === 0)
             return { blocked: blocked.length > 0 ? blocked : ['what it blocks'], masked: [] };
           const texts = outputs.map(({ text }) => text);
-          // What is not one text for each would put a text where another was.
+          // An answer without one text for each would put a text where another was.
           const aligned = texts.length === pieces.length && texts.every((text) => text !== undefined);
           return aligned ? { blocked: [], masked, texts } : { blocked: masked, masked: [] };
         },

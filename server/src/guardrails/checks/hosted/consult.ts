@@ -160,7 +160,7 @@ async function masks(
     if (text === undefined) return unable;
     texts.set(piece, text);
   }
-  // What was found in several texts together must be found in one of them.
+  // A finding in several texts together must be found in one of them.
   if (again.some((pieces) => !pieces.some((piece) => texts.has(piece)))) return unable;
   return {
     verdict: true,

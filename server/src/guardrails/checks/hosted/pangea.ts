@@ -6,7 +6,7 @@ import { joined } from './texts.ts';
 
 const keys = credentials({
   token: secret,
-  // Only Pangea's own: another address stands in `endpoint`, where its change asks for the token again.
+  // Only Pangea's own: another address is in `endpoint`, where its change asks for the token again.
   domain: credential(
     word('must be a domain such as aws.us.pangea.cloud', /^(?:[a-z0-9-]{1,63}\.){1,6}pangea\.cloud$/),
   ).optional(),

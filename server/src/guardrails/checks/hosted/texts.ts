@@ -26,7 +26,7 @@ export interface Limits {
   readonly group?: (part: TextPart) => string;
 }
 
-/** Calls for one judgement. A text that needs more fails the check: nobody passes by writing more. */
+/** Calls for one judgement. A text that needs more fails the check: no caller passes by writing more. */
 export const MAX_CALLS = 40;
 
 /** Between texts that are sent as one. */

@@ -88,7 +88,7 @@ export interface Standing {
   readonly name: string;
   /** A model is given the text as it stands, whatever it looks like. */
   readonly spoken: boolean;
-  /** It is said to be a document, of this type where it is told. */
+  /** It is said to be a document, of this type where one is given. */
   readonly document: boolean;
   readonly type: string;
 }
@@ -125,7 +125,7 @@ function dataUrl(value: string): Faces | null {
   const head = value.slice(0, comma);
   const payload = value.slice(comma + 1);
   const faces: Face[] = [];
-  // What stands in the parameters (a file name) is text as well.
+  // The parameters (a file name) are text as well.
   if (!PLAIN_HEAD.test(head)) {
     faces.push({ suffix: '#head', text: head, put: (current, text) => text + current.slice(current.indexOf(',')) });
   }

@@ -15,7 +15,7 @@ const ROLES: ReadonlyMap<unknown, Role> = new Map<unknown, Role>([
   ['function', 'tool'],
 ]);
 
-/** Whose words an object of a conversation holds; undefined: those of what it stands in. */
+/** Whose words an object of a conversation holds; undefined: those of the object around it. */
 export function roleOf(role: unknown, type: unknown): Role | undefined {
   if (typeof role === 'string') return ROLES.get(role) ?? null;
   if (typeof type !== 'string') return undefined;

@@ -31,7 +31,7 @@ export function webp(bytes: Buffer): Found {
   return { kind: 'webp', places: withTail(bytes, at, places), more: more || bytes.length - at > MAX_TEXT };
 }
 
-/** What stands behind the end of a picture. */
+/** The bytes behind the end of a picture. */
 function withTail(bytes: Buffer, at: number, places: Place[]): Place[] {
   const tail = at < bytes.length ? runs(bytes.subarray(at, at + MAX_TEXT)) : '';
   return tail === '' ? places : [...places, { start: at, end: bytes.length, text: tail }];

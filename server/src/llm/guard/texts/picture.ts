@@ -45,7 +45,7 @@ function png(bytes: Buffer): Found {
     at = end;
     if (type === 'IEND') break;
   }
-  // Bytes behind the end, or a chunk that is cut: nobody's picture, somebody's text perhaps.
+  // Bytes behind the end, or a chunk that is cut: no viewer shows them, and they may be text.
   const rest = bytes.subarray(at);
   const tail = runs(rest.subarray(0, MAX_TEXT));
   if (tail !== '' && rest.length > 0) places.push({ start: at, end: bytes.length, text: tail });

@@ -7,7 +7,7 @@ import { type Frame, rootFrame } from './walk.ts';
 /** A value of an event with its place in the whole answer. */
 export interface Region {
   readonly root: Frame;
-  /** Its texts go on with what events before it said at their places; else they are all that stands there. */
+  /** Its texts continue those of earlier events at their places; else they are the whole text there. */
   readonly delta: boolean;
   /** Puts another value in its place in the event. */
   readonly put: (value: JsonObject) => void;
@@ -116,7 +116,7 @@ function joined(there: readonly JsonValue[], more: readonly JsonValue[], depth: 
   return out;
 }
 
-/** Whether a part without an index goes on with the one before it. */
+/** Whether a part without an index continues the one before it. */
 function goesOn(last: JsonValue | undefined, value: JsonObject): last is JsonObject {
   return isObject(last) && PIECEMEAL.has(value.type) && last.type === value.type && value.index === undefined;
 }

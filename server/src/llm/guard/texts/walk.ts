@@ -1,5 +1,5 @@
 /**
- * Finds every text of a JSON body. What is not known to be a setting is text: a member that nobody here has heard of must
+ * Finds every text of a JSON body. A member that is not known to be a setting is text: an unknown member must
  * not be a way past a guardrail. Linear, and without recursion: bodies are as deep as callers make them.
  */
 import type { TextPart } from '../../../guardrails/check.ts';
@@ -163,7 +163,7 @@ function text(frame: Frame, value: string, stack: Frame[], into: Walk): void {
     unreadable(into, frame, 'bounds');
     return;
   }
-  // What parsers read differently, or not at all: then what stands there is looked at without its escapes.
+  // What parsers read differently, or not at all: then the text is looked at without its escapes.
   if (value.includes('\\') && (inner === undefined || hasTwins(value))) {
     emit(into, frame, { suffix: '#decoded', text: unescapedJson(value).text, put: (_current, next) => next });
   }
@@ -334,7 +334,7 @@ function isReference(frame: Frame, object: JsonObject, name: string, value: unkn
 
 const REFERENCES = /^(?:(?:\w+_)?file_(?:ids?|ur[li])|file_?ur[li]|(?:training|validation)_file)$/i;
 
-/** Pictures and sound by the type that is told of them. */
+/** Pictures and sound by the type that the body gives for them. */
 const isSense = ({ mimeType, mime_type = mimeType }: JsonObject): boolean =>
   typeof mime_type === 'string' && /^(?:image|audio|video)\//i.test(mime_type);
 

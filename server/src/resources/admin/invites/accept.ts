@@ -1,4 +1,4 @@
-/** Accepting an invite: whoever holds its link becomes a user, once. */
+/** Accepting an invite: the holder of its link becomes a user, once. */
 import type { Clock } from '../../../kernel/clock.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
 import { uuidv7 } from '../../../kernel/id.ts';
@@ -132,7 +132,7 @@ function checkActive(organisation: Row<'organisations'>): void {
   throw new SluiceError('forbidden', 'This organisation is suspended. Ask the operator of this installation.');
 }
 
-/** An invite gives what its sender could give, for as long as he could. */
+/** An invite gives what its sender could give, for as long as the sender could. */
 async function checkInviter(
   tx: TenantTx | SystemTx,
   organisation: Row<'organisations'>,

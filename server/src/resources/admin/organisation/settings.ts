@@ -109,7 +109,7 @@ async function update(call: Call<unknown, unknown, z.output<typeof body>>) {
   const before = await tx.organisation();
   const { organisation_id: _own, data_plane_security_settings: dataPlane, ...patch } = call.body;
   const alerts = await storedAlerts(call, patch.alerts, before.settings, 'alerts');
-  // This one stands beside the sections, where it stood before there were any.
+  // This one is beside the sections: it was there before there were any.
   const { block_inline_config = before.settings.block_inline_config } = dataPlane ?? {};
   const merged = mergeSettings(before.settings, { ...patch, ...checkUrls(call, patch), ...alerts });
   const settings = { ...merged, block_inline_config };

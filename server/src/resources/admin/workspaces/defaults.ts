@@ -60,7 +60,7 @@ export function presentDefaults(defaults: Stored): Record<string, unknown> | nul
   return defaults === null ? null : { ...defaults, user_api_key_config: defaults.user_api_key_config ?? null };
 }
 
-/** A config that a workspace gives to its user keys stands in the way of its own removal. */
+/** A config that a workspace gives to its user keys is in use, so its removal is refused. */
 export async function userKeyConfig(tx: TenantTx, to: ReferredTo): Promise<Reference[]> {
   if (to.workspaceId === null) return [];
   const workspace = await tx.find('workspaces', { id: to.workspaceId, status: 'active' });

@@ -142,7 +142,7 @@ async function changesOf(call: Call<unknown, unknown, UpdateBody>, row: Workspac
   const { body, tx, clock } = call;
   const patch: Patch<'workspaces'> = {};
   if (body.security_settings !== undefined) {
-    // Whoever a restriction is meant for must not lift it.
+    // A user whom a restriction is meant for must not lift it.
     checkRank(await roleIn(call, row.id), 'admin', 'security_settings');
     patch.security_settings = await mergeSecurity(tx, row, body.security_settings);
   }

@@ -1,4 +1,4 @@
-/** The usage limits of a workspace: several, each with a state of its own. */
+/** The usage limits of a workspace: several, each with its own state. */
 import type { Row } from '../../../store/schema.ts';
 import { presentUsage, type UsageOf } from '../../usage.ts';
 

@@ -27,14 +27,14 @@ export function findMember(
 
 export interface Joining extends Place {
   readonly role: WorkspaceRole;
-  /** User or key that lets him in. */
+  /** User or key that lets the user in. */
   readonly actorId: string;
   /** What an invite asked for. */
   readonly asked?: InvitedKey | null;
 }
 
 /**
- * Makes a user a member with this role, also one who left before, and gives him the user key that the settings want.
+ * Makes a user a member with this role, also one who left before, and gives them the user key that the settings want.
  * Rights to do so and the user's existence are the caller's to check. Answers the key that was made.
  */
 export async function joinWorkspace(joining: Joining): Promise<AutoKey | null> {

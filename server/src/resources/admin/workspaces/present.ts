@@ -65,7 +65,7 @@ export async function presentMembers(tx: TenantTx, workspace: Workspace, members
   return members.flatMap((member) => {
     const user = users.get(member.user_id);
     if (user === undefined) return [];
-    // Whoever runs the organisation runs each of its workspaces, whatever role he was given there.
+    // A user who runs the organisation runs each of its workspaces, whatever their role there.
     const scopes = scopesOf(user.role === 'member' ? member.role : 'admin');
     return [presentMember(member, user, scopes)];
   });

@@ -49,8 +49,8 @@ export async function emptyWorkspace(
 }
 
 /**
- * Everything that lives in the workspace. What is named by a slug is archived, which frees the slug; what only says
- * something about the workspace goes. Contents of files follow their rows in the sweep of the blob store. Batches and
+ * Everything that lives in the workspace. Objects with a slug are archived, which frees the slug; rows that only say
+ * something about the workspace go. Contents of files follow their rows in the sweep of the blob store. Batches and
  * jobs end by themselves: their keys are revoked.
  */
 async function removeResources(tx: TenantTx, workspaceId: string, now: number): Promise<void> {
