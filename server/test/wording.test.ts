@@ -16,6 +16,7 @@ const PAGES = [
   'README.md',
   'CHANGELOG.md',
   'docs/architecture.md',
+  'docs/glossary.md',
   'SECURITY.md',
   'CONTRIBUTING.md',
   ...readdirSync(join(ROOT, 'docs/guides')).map((name) => `docs/guides/${name}`),
