@@ -19,7 +19,7 @@ interface Row {
 
 const rows: readonly Row[] = page
   .split('\n')
-  .filter((line) => line.startsWith('| ') && !line.startsWith('| Term '))
+  .filter((line) => /^\| (?!Term |-)/.test(line))
   .map((line) => {
     const [, term = '', , api = '', code = '', disk = ''] = line.split('|').map((cell) => cell.trim());
     return { term, api, code, disk };

@@ -15,7 +15,7 @@ import { accessOf } from './access.ts';
 import { causeOf, rounded } from './attempt-cause.ts';
 import { contextOf } from './call-context.ts';
 import type { Exchange, Uses } from './exchange.ts';
-import { type ApartCall, dispatchApart } from './fan-out.ts';
+import { dispatchFanOut, type FanOutCall } from './fan-out.ts';
 import { usageOfParts } from './fan-out-usage.ts';
 import { HedgedCall } from './hedge.ts';
 import { isLargeBody, makeBodyApart } from './large/calls.ts';
@@ -102,8 +102,8 @@ function complete(
     stripUsage: body.stripUsage,
     signer,
     seen: seen.length === 0 ? null : seen,
-    apart:
-      body.apart === true
+    fanOut:
+      body.fanOut === true
         ? (body.parts ?? []).map((one) => ({ path: prefix + path, body: one }))
         : callsOf(bound, context, prefix, path),
     order: body.order ?? null,
@@ -133,8 +133,8 @@ function placeOf(
 }
 
 /** The calls of a list that lies in several places. */
-function callsOf({ binding, convert }: Bound, context: CallContext, prefix: string, path: string): ApartCall[] | null {
-  const more = convert === null ? binding.apart?.places?.(context) : undefined;
+function callsOf({ binding, convert }: Bound, context: CallContext, prefix: string, path: string): FanOutCall[] | null {
+  const more = convert === null ? binding.fanOut?.places?.(context) : undefined;
   return more === undefined ? null : [path, ...more].map((one) => ({ path: prefix + one, body: null }));
 }
 
@@ -144,7 +144,7 @@ interface BuiltBody {
   readonly stripUsage: boolean;
   readonly headers?: readonly string[] | undefined;
   /** Each part is the body of a separate call. */
-  readonly apart?: boolean;
+  readonly fanOut?: boolean;
   /** See `Prepared.order`. */
   readonly order?: BodyOrder | null;
 }
@@ -206,8 +206,8 @@ function orderOf(
 
 function asBuilt(x: Uses<'attempt' | 'outcome'>, made: MadeBody): BuiltBody {
   if (made.changes !== null) x.outcome.fieldChanges = made.changes;
-  const { edits, stripUsage, headers, apart } = made;
-  return { parts: partsOf(made, x.attempt.body), converted: edits === null, stripUsage, headers, apart };
+  const { edits, stripUsage, headers, fanOut } = made;
+  return { parts: partsOf(made, x.attempt.body), converted: edits === null, stripUsage, headers, fanOut };
 }
 
 function formOf(x: Uses<'attempt' | 'request'>): FormValue[] {
@@ -453,22 +453,22 @@ function send(
       }
       if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
     };
-    if (signIn === null && prepared.apart === null) {
+    if (signIn === null && prepared.fanOut === null) {
       start(prepared.request);
       return;
     }
     const sign = async (request: WireRequest): Promise<void> => {
       if (signIn !== null) sent.unshift(...(await signIn.signer(request, signIn.access.context)));
     };
-    if (prepared.apart !== null) {
-      for (const { body } of prepared.apart) x.outcome.upstreamBytesOut += body?.length ?? 0;
+    if (prepared.fanOut !== null) {
+      for (const { body } of prepared.fanOut) x.outcome.upstreamBytesOut += body?.length ?? 0;
       const limits = target.limits.whole;
       const dispatch = (request: WireRequest, handler: WireHandler) =>
         services.upstream.dispatch(request, handler, limits);
-      control = dispatchApart(
+      control = dispatchFanOut(
         {
           request: prepared.request,
-          calls: prepared.apart,
+          calls: prepared.fanOut,
           binding: prepared.bound.binding,
           sign: signIn === null ? null : sign,
           dispatch,

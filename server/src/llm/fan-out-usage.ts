@@ -17,7 +17,7 @@ export function usageOfParts(
   for (const answer of answers) {
     const meter = new Meter(x, bound);
     try {
-      const one = bound.binding.apart?.join([answer]) ?? answer;
+      const one = bound.binding.fanOut?.join([answer]) ?? answer;
       const usage = findUsage(one, bound.binding.usagePath);
       if (usage !== null) meter.see(usage);
       else meter.seeMade(bound.response?.(one, context) ?? one);

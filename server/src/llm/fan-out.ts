@@ -13,14 +13,14 @@ const MAX_BYTES = 64 * 1024 * 1024;
 const JSON_TYPE: readonly string[] = ['content-type', 'application/json'];
 
 /** What belongs to one of the calls. */
-export interface ApartCall {
+export interface FanOutCall {
   readonly path: string;
   readonly body: Buffer | null;
 }
 
-export interface ApartOptions {
+export interface FanOutOptions {
   readonly request: WireRequest;
-  readonly calls: readonly ApartCall[];
+  readonly calls: readonly FanOutCall[];
   readonly binding: Binding;
   /** Completes the headers of one call; null where they are complete. */
   readonly sign: ((request: WireRequest) => Promise<void>) | null;
@@ -33,7 +33,7 @@ export interface ApartOptions {
  * Makes the calls and gives `handler` one answer: that of all of them joined, or the first that failed, which breaks off the
  * others.
  */
-export function dispatchApart(options: ApartOptions, handler: WireHandler): WireControl {
+export function dispatchFanOut(options: FanOutOptions, handler: WireHandler): WireControl {
   const { calls, binding } = options;
   const answers = new Array<JsonObject>(calls.length);
   const running = new Set<WireControl>();
@@ -71,7 +71,7 @@ export function dispatchApart(options: ApartOptions, handler: WireHandler): Wire
   }
 
   function finish(): void {
-    const joined = binding.apart?.join(answers);
+    const joined = binding.fanOut?.join(answers);
     over = true;
     handler.onHead(200, JSON_TYPE, own);
     handler.onData(Buffer.from(JSON.stringify(joined)));
@@ -98,7 +98,7 @@ export function dispatchApart(options: ApartOptions, handler: WireHandler): Wire
         if (over) return;
         if (one.control !== null) running.delete(one.control);
         const body = Buffer.concat(parts);
-        const without = at > 0 && binding.apart?.without?.(status) === true;
+        const without = at > 0 && binding.fanOut?.without?.(status) === true;
         if (!without && (status < 200 || status >= 300)) {
           refuse(status, head, body);
           return;

@@ -50,7 +50,7 @@ export interface MadeBody {
   readonly stripUsage: boolean;
   readonly headers: readonly string[] | undefined;
   /** Each part is the body of a separate call. */
-  readonly apart: boolean;
+  readonly fanOut: boolean;
   /** Null: no step asks, or there is nothing to tell. */
   readonly changes: FieldChanges | null;
 }
@@ -80,7 +80,7 @@ export function editedBody(order: BodyOrder, bound: Bound, context: CallContext)
     parts: NO_PARTS,
     stripUsage: addUsage,
     headers: undefined,
-    apart: false,
+    fanOut: false,
     changes: order.explained ? splicedChanges(order, context.model, addUsage, edited.changes) : null,
   };
 }
@@ -98,10 +98,10 @@ function writtenBody(order: BodyOrder, bound: Bound, context: CallContext): Made
   // What a conversion makes of it is another body altogether: told is what the config does.
   const own = body;
   const headers = convert === null ? binding.headers?.(body, context) : undefined;
-  const things = convert === null ? (binding.apart?.split?.(body, context) ?? null) : null;
+  const things = convert === null ? (binding.fanOut?.split?.(body, context) ?? null) : null;
   if (things !== null) {
     const parts = things.map((one) => Buffer.from(JSON.stringify(bound.request?.(one, context) ?? one)));
-    return { edits: null, parts, stripUsage: false, headers, apart: true, changes: null };
+    return { edits: null, parts, stripUsage: false, headers, fanOut: true, changes: null };
   }
   if (bound.request !== undefined) body = bound.request(body, context);
   if (order.prefill !== null) body = withPrefill(body, order.prefill);
@@ -111,7 +111,7 @@ function writtenBody(order: BodyOrder, bound: Bound, context: CallContext): Made
     parts: [Buffer.from(JSON.stringify(body))],
     stripUsage: addUsage && convert === null,
     headers,
-    apart: false,
+    fanOut: false,
     changes: order.explained ? changesBetween(isObject(before) ? before : parsed, convert === null ? body : own) : null,
   };
 }
@@ -132,7 +132,7 @@ export function isEditedQuickly(order: BodyOrder, bound: Bound): boolean {
 /** What the request of this order was made from, for answers that depend on it: what `Bound.request` was given. */
 export function askedBody(order: BodyOrder, bound: Bound, context: CallContext): JsonObject {
   const body = givenBody(objectIn(order.body), order, bound, context);
-  const things = bound.convert === null ? bound.binding.apart?.split?.(body, context) : null;
+  const things = bound.convert === null ? bound.binding.fanOut?.split?.(body, context) : null;
   return things?.at(-1) ?? body;
 }
 

@@ -2,7 +2,7 @@ import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { asArray, asObject, refuse } from '../operations/convert/fields.ts';
 import { tokenCount } from '../operations/usage.ts';
 import { plainBinding, requestOf } from './openai-compatible.ts';
-import type { Apart, Binding } from './provider.ts';
+import type { Binding, FanOut } from './provider.ts';
 import type { AnswerQuirk, RequestQuirk } from './quirks.ts';
 
 /** Little-endian float32, which is what `encoding_format: base64` means. */
@@ -50,7 +50,7 @@ export function inCalls(body: JsonObject, most: number): JsonObject[] | null {
   return bodies;
 }
 
-function apartBy(most: number): Apart {
+function fanOutBy(most: number): FanOut {
   return {
     split: (body) => inCalls(body, most),
     join(answers) {
@@ -92,7 +92,7 @@ export function embeddingsBinding(quirks: EmbeddingQuirks): Binding {
   return {
     ...plainBinding('embeddings'),
     // Whether a list is too long shows in the list alone: every body is read.
-    ...(most === undefined ? sent : { request: sent.request ?? ((body: JsonObject) => body), apart: apartBy(most) }),
+    ...(most === undefined ? sent : { request: sent.request ?? ((body: JsonObject) => body), fanOut: fanOutBy(most) }),
     response(body, context) {
       const out = withPromptTokens(answer.reduce((current, quirk) => quirk.apply(current), body));
       if (!Array.isArray(out.data)) return out;

@@ -68,7 +68,7 @@ export interface Binding {
   /** Addresses of pictures and files that the provider does not read itself: what is there is fetched and sent along. */
   readonly inlines?: (url: string) => boolean;
   /** For a provider that takes or tells one thing at a time where callers ask for several: calls side by side, answered as one. */
-  readonly apart?: Apart;
+  readonly fanOut?: FanOut;
   /** Completes an answer with what only its head tells, such as token counts, before anything else reads it. */
   readonly received?: (body: JsonObject, header: (name: string) => string | undefined) => JsonObject;
   readonly stream?: (context: CallContext) => StreamTransform;
@@ -124,8 +124,8 @@ export interface FormValue {
   readonly bytes: Buffer;
 }
 
-/** See `Binding.apart`. */
-export interface Apart {
+/** See `Binding.fanOut`. */
+export interface FanOut {
   /** The caller's body once for each thing, before `request`; null where one call is enough. */
   split?(body: JsonObject, context: CallContext): readonly JsonObject[] | null;
   /** Of a list that lies in several places: the paths beside that of the binding. */

@@ -247,7 +247,7 @@ describe.each(ALL.map((provider) => [provider.id, provider] as const))('%s', (id
 
   const embeds = boundTo('embeddings')?.binding;
   const long = Array.from({ length: 1500 }, (_, at) => `text ${at}`);
-  const calls = embeds?.apart?.split?.({ input: long }, contextOf('embeddings', {}))?.length ?? 0;
+  const calls = embeds?.fanOut?.split?.({ input: long }, contextOf('embeddings', {}))?.length ?? 0;
   const several = calls > 1 && id !== 'cohere' ? it : null;
   several?.('embeds more texts than one call takes, in order', async () => {
     upstream.answer = (request, response) => {

@@ -94,7 +94,7 @@ async function requests(provider: Provider, context: CallContext, given: Request
     changes: made.changes,
     headers: made.headers,
     stripUsage: made.stripUsage,
-    apart: made.apart,
+    fanOut: made.fanOut,
   });
   const x = exchange(large, given.headers);
   const here = await outcome(() => told(makeBody(order, bound, { ...context })));

@@ -56,7 +56,7 @@ export function checkOwners(
 function checkBody(
   x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large' | 'owners'>,
   stored: StoredProvider,
-  { request, apart }: Prepared,
+  { request, fanOut }: Prepared,
   prefix: number,
 ): void | Promise<void> {
   const parts = request.body;
@@ -78,7 +78,7 @@ function checkBody(
     return refuseForeign(x, stored, found);
   };
   let pending: Promise<void> | undefined;
-  for (const body of apart === null ? [parts] : parts.map((part) => [part])) {
+  for (const body of fanOut === null ? [parts] : parts.map((part) => [part])) {
     const large = isLargeRead(body.reduce((sum, part) => sum + part.length, 0));
     const check = () => (large ? referencesApart(x, body).then(refuse) : refuse(referencesIn(joined(body))));
     pending = pending === undefined ? check() : pending.then(check);

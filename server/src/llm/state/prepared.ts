@@ -1,7 +1,7 @@
 import type { WireRequest } from '../../kernel/wire.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext, Signer } from '../../providers/provider.ts';
-import type { ApartCall } from '../fan-out.ts';
+import type { FanOutCall } from '../fan-out.ts';
 import type { BodyOrder } from '../request-body.ts';
 
 /** The request as it would go upstream, also for a dry run. */
@@ -15,7 +15,7 @@ export interface Prepared {
   /** Headers of the caller that were looked at for it, `name, value`; null when there were none. */
   readonly seen: readonly string[] | null;
   /** The calls that the request is made in; null: one. */
-  readonly apart: readonly ApartCall[] | null;
+  readonly fanOut: readonly FanOutCall[] | null;
   /** What a thread has made its body of, where that is asked for by its answer and not known in this thread. */
   readonly order: BodyOrder | null;
 }

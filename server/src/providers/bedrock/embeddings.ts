@@ -4,7 +4,7 @@ import { asArray, asObject, asString, invalid, invalidAnswer, refuse } from '../
 import { refuseUnknown } from '../../operations/convert/request-chat-to-messages.ts';
 import { readAnyUsage, tokenCount } from '../../operations/usage.ts';
 import { encodeFloats } from '../embeddings.ts';
-import type { Apart, Binding, CallContext } from '../provider.ts';
+import type { Binding, CallContext, FanOut } from '../provider.ts';
 import { modelBehind, modelPath } from './families.ts';
 import { runtimeBase } from './hosts.ts';
 
@@ -160,7 +160,7 @@ function response(answer: JsonObject, context: CallContext): JsonObject {
 /** More things in one request are refused by the service's own limits sooner or later. */
 const MOST = 2048;
 
-const apart: Apart = {
+const fanOut: FanOut = {
   split({ input, ...rest }, context) {
     if (!Array.isArray(input) || input.length < 2 || modelBehind(context).startsWith('cohere.')) return null;
     if (input.length > MOST) invalid('input', `At most ${MOST} texts can be embedded in one request.`);
@@ -192,7 +192,7 @@ export const embeddings: Binding = {
   base: runtimeBase,
   ownQuery: true,
   request: (body, context) => embeddingBody(body, modelBehind(context)),
-  apart,
+  fanOut,
   received: withCounts,
   response,
   usage: readAnyUsage,

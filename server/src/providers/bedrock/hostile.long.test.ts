@@ -73,7 +73,7 @@ describe('whatever comes', () => {
         expect(
           isClear(() => {
             bound?.binding.headers?.(body, context);
-            bound?.binding.apart?.split?.(body, context);
+            bound?.binding.fanOut?.split?.(body, context);
             bound?.request?.(body, context);
           }, 500),
         ).toBe(true);

@@ -29,7 +29,7 @@ export const models: Binding = {
   shape: 'models',
   path: () => '/foundation-models',
   ownQuery: true,
-  apart: {
+  fanOut: {
     places: () => [profiles('SYSTEM_DEFINED'), profiles('APPLICATION')],
     // Listing profiles is a separate right (`bedrock:ListInferenceProfiles`), which policies from before them do not give.
     without: (status) => status === 403,

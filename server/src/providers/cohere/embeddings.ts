@@ -4,7 +4,7 @@ import { asArray, asObject, asString, invalid, invalidAnswer, refuse } from '../
 import { refuseUnknown } from '../../operations/convert/request-chat-to-messages.ts';
 import { tokenCount } from '../../operations/usage.ts';
 import { inCalls, textsOnly } from '../embeddings.ts';
-import type { Apart, Binding, CallContext } from '../provider.ts';
+import type { Binding, CallContext, FanOut } from '../provider.ts';
 
 /** Cohere's own fields, which callers may send as they are. */
 const OWN = ['images', 'inputs', 'truncate', 'max_tokens', 'priority'] as const;
@@ -79,7 +79,7 @@ function response(answer: JsonObject, context: CallContext): JsonObject {
 }
 
 /** Longer lists than one call takes are embedded in several. */
-const apart: Apart = {
+const fanOut: FanOut = {
   split: (body) => inCalls(body, MOST),
   join(answers) {
     const [first] = answers;
@@ -98,7 +98,7 @@ export const embeddings: Binding = {
   path: () => '/v2/embed',
   ownQuery: true,
   request,
-  apart,
+  fanOut,
   response,
   usagePath: ['meta', 'billed_units'],
 };

@@ -10,7 +10,7 @@ import { chatBinding, countBinding, editsBinding, imagesBinding, type Surface } 
 import { mistralAi } from '../mistral-ai/mistral-ai.ts';
 import { compatible } from '../openai-compatible.ts';
 import type { Binding, Bindings, CallContext, Credentials } from '../provider.ts';
-import { embeddingMethod, embeddingRequest, embeddingsApart, vertexEmbeddings } from './embeddings.ts';
+import { embeddingMethod, embeddingRequest, embeddingsFanOut, vertexEmbeddings } from './embeddings.ts';
 import { nameInPath, vertexModel } from './model.ts';
 import { model, models } from './models.ts';
 import { placeOf } from './place.ts';
@@ -43,7 +43,7 @@ export const GOOGLE: Bindings = {
     path: (context) => googlePath(context, embeddingMethod(vertexModel(context.model).name)),
     ownQuery: true,
     request: (body, context) => embeddingRequest(body, vertexModel(context.model).name),
-    apart: embeddingsApart,
+    fanOut: embeddingsFanOut,
     response: (body, context) => vertexEmbeddings(body, vertexModel(context.model).name, context.body),
     usage: readAnyUsage,
   },

@@ -2,7 +2,7 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, parseDataUri, refuse } from '../../operations/convert/fields.ts';
 import { type EmbeddingAsk, embeddingAnswer, embeddingAsk } from '../google/gemini-embeddings.ts';
-import type { Apart } from '../provider.ts';
+import type { FanOut } from '../provider.ts';
 import { integerOf } from '../training-calls.ts';
 import { vertexModel } from './model.ts';
 
@@ -17,7 +17,7 @@ export const embeddingMethod = (name: string): string => (single(name) ? 'embedC
 const MOST = 2048;
 
 /** Texts for a model that takes one at a time, each in a separate call. */
-export const embeddingsApart: Apart = {
+export const embeddingsFanOut: FanOut = {
   split(body, { model }) {
     const { input } = body;
     if (!single(vertexModel(model).name) || !Array.isArray(input) || input.length < 2) return null;

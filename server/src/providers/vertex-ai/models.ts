@@ -22,7 +22,7 @@ export const models: Binding = {
   base: (credentials) => vertexBase(credentials).replace(/\/v1$/, '/v1beta1'),
   path: () => listOf(MAKERS[0]),
   ownQuery: true,
-  apart: {
+  fanOut: {
     places: () => MAKERS.slice(1).map(listOf),
     join(pages) {
       const nextPageToken = pages.map((page) => asString(page.nextPageToken)).find((token) => token) ?? null;
