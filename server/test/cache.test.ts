@@ -520,10 +520,13 @@ describe('a similar question', () => {
     const second = await chat(ask('how is the weather over there today?'), SEMANTIC);
     expect(status(second)).toBe('SEMANTIC HIT');
     expect(await contentOf(second)).toBe('answer 1');
-    const [embedded, hit] = await server.records();
-    expect(hit).toMatchObject({ cache_status: 'SEMANTIC HIT', cost_micros: 0, operation: 'chat' });
+    const records = await server.records();
+    const hit = records.find(({ cache_status }) => cache_status === 'SEMANTIC HIT');
+    // Both may be written in one millisecond.
+    const embedded = records.find(({ parent_span_id }) => parent_span_id === hit?.span_id);
+    expect(hit).toMatchObject({ cost_micros: 0, operation: 'chat' });
     expect(hit).toMatchObject({ cache: { similarity: expect.closeTo(1, 1) } });
-    expect(embedded).toMatchObject({ operation: 'embeddings', parent_span_id: hit?.span_id, outcome: 'ok' });
+    expect(embedded).toMatchObject({ operation: 'embeddings', outcome: 'ok' });
   });
 
   it('about something else is asked', async () => {

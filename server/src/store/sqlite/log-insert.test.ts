@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Exchange } from '../../llm/exchange.ts';
+import { testExchange } from '../../../test/support/exchange.ts';
 import { record } from '../../llm/steps/record.ts';
 import { createRecorder, type RecordDraft } from '../../telemetry/recorder.ts';
 import { logRecord } from '../conformance/logs.ts';
@@ -15,30 +15,24 @@ function written(more: Record<string, unknown> = {}): string {
       line = text + tail;
     },
   });
-  const exchange = {
-    services: {
+  const x = testExchange(
+    { url: '/v1/chat/completions?x=1' },
+    {
       accessLog: null,
       recorder: { record: (draft: RecordDraft, done: () => void) => recorder.record({ ...draft, ...more }, done) },
     },
+  );
+  Object.assign(x.request, {
     id: 'id-7',
     time: 1007,
     principal: { organisationId: 'org-a', workspaceId: 'ws-a1', keyId: null, userId: 'u' },
     traceId: 'trace-7',
-    operation: { id: 'chat' },
-    request: { method: 'POST', url: '/v1/chat/completions?x=1', headers: {} },
-    target: null,
-    plan: null,
-    guard: null,
-    clientGone: true,
-    ending: null,
-    model: 'm',
-    ttft: null,
-    attempts: [{ target: 'a', provider: 'openai', status: 200, error: null, duration_ms: 1.25 }],
     metadata: { _user: 'é "quoted"' },
-    elapsed: () => 1.25,
-  };
+    model: 'm',
+  });
   // Only what the record is made of; the journal never says that it is done, so nothing is answered.
-  void record(exchange as unknown as Exchange);
+  x.clientGone = true;
+  void record(x);
   return line;
 }
 
