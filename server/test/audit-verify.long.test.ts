@@ -159,7 +159,7 @@ describe.each(['sqlite', 'postgres'] as const)('sluice audit verify on %s', (eng
     ['another word', ['check'], 'usage: npm run sluice -- audit verify'],
     ['nothing', [], 'usage: npm run sluice -- audit verify'],
     ['no id', ['verify', '--organisation'], '--organisation needs one id'],
-    ['two ids', ['verify', '--organisation=a', '--organisation=b'], '--organisation needs one id'],
+    ['two ids', ['verify', '--organisation=a', '--organisation=b'], '--organisation needs one value.'],
     ['an unknown flag', ['verify', '--since=1'], '--since'],
     ['no master key', ['verify', '--master-key-file=/nonexistent/key'], '/nonexistent/key does not exist'],
   ])('refuses %s', async (_title, args, message) => {

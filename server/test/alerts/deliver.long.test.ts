@@ -396,6 +396,15 @@ describe('webhooks', () => {
   });
 });
 
+/** The subject as a mail program shows it (RFC 2047). */
+function subjectOf(raw: string): string {
+  const [, folded = ''] = /^Subject: (.*(?:\r?\n[ \t].*)*)/m.exec(raw) ?? [];
+  const words = folded.replace(/\?=\r?\n[ \t]=\?/g, '?==?').replace(/=\?UTF-8\?Q\?(.*?)\?=/g, '$1');
+  return words
+    .replace(/_/g, ' ')
+    .replace(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)));
+}
+
 describe('mails', () => {
   it('a mail says which limit, how much of it is used, when it resets and where the console is', async () => {
     const sink = own(await mailSink({ user: 'sluice', password: 'p@ss:word/1' }));
@@ -409,9 +418,9 @@ describe('mails', () => {
     expect(sink.mails[0]).toMatchObject({ from: 'alerts@sluice.example', to: ['ops@team.example'] });
     const raw = sink.mails[0]?.raw ?? '';
     expect(raw).toMatch(/^From: Sluice <alerts@sluice\.example>\r?$/m);
-    expect(raw).toMatch(/^Subject: Usage limit near its end: policy team budget\r?$/m);
+    expect(subjectOf(raw)).toBe('Usage limit near its end: policy "team budget"');
     for (const text of [
-      'The usage limit of policy team budget has crossed its alert threshold.',
+      'The usage limit of policy "team budget" has crossed its alert threshold.',
       '8.25 US dollars',
       '10 US dollars',
       '8 US dollars',
