@@ -51,7 +51,7 @@ it('limits of a token’s claims are its subject’s and not a key’s', () => {
   expect(usageLimitsOf(call)[0]).toMatchObject({ ownerKind: 'token', ownerId: 't', label: 'sub' });
 });
 
-it('a caller without a key and without limits of its own has those of its workspace only', () => {
+it('a caller without a key or own limits has the limits of the workspace only', () => {
   const call = { ...callOf(callerWith({ keyId: null, rateLimits: RATE })), stored: null };
   expect(shown(rateLimitsOf(call, null))).toEqual(['workspace:w']);
 });
