@@ -75,7 +75,7 @@ const GROW_PART = 0.25;
  * A stream has written `output` tokens, which is more than was reserved for: more is reserved, so that others are refused
  * in time. It is never cut itself. Tells at how many tokens to ask again.
  */
-export function growReservation(x: Uses<'limits' | 'walk'>, output: number): number {
+export function growReservation(x: Uses<'limits'>, output: number): number {
   if (x.limits.reserved === null) return Number.POSITIVE_INFINITY;
   const next = output + Math.max(GROW_TOKENS, Math.ceil(output * GROW_PART));
   expectUse(x, { ...x.limits.reserved.estimate, output: next });
@@ -83,15 +83,12 @@ export function growReservation(x: Uses<'limits' | 'walk'>, output: number): num
 }
 
 /** Reserves what a request is expected to use by now, beside what its earlier targets have used. */
-export function expectUse(x: Uses<'limits' | 'walk'>, estimate: Estimate): void {
-  const {
-    limits: { hold: held, leg, reserved },
-    walk,
-  } = x;
+export function expectUse(x: Uses<'limits'>, estimate: Estimate): void {
+  const { hold: held, leg, reserved, shared } = x.limits;
   if (reserved === null) return;
   const cost = Math.max(0, ...reserved.prices.map((price) => estimatedCost(estimate, price)));
   const tokens = estimate.input + estimate.output;
-  held?.grow({ cost: cost + (walk?.used.cost ?? 0), tokens: tokens + (walk?.used.tokens ?? 0) });
+  held?.grow({ cost: cost + (shared?.used.cost ?? 0), tokens: tokens + (shared?.used.tokens ?? 0) });
   leg?.held?.grow({ cost, tokens });
 }
 

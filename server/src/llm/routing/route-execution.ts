@@ -31,13 +31,9 @@ export function newWalk(x: Uses<'attempt' | 'request'>, route: Route, place: str
     judged: new Map(),
     path: 'config',
     local: false,
-    quota: null,
-    counted: new Set(),
-    used: { cost: 0, tokens: 0 },
     scored: null,
     decisions: [],
     searched: { work: 0 },
-    settling: [],
   };
 }
 

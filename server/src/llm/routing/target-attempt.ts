@@ -1,7 +1,6 @@
 import type { Uses } from '../exchange.ts';
 import { bookUse, partsOf, usedUnder } from '../price-usage.ts';
 import type { Leg } from '../state/limits.ts';
-import type { Walk } from '../state/walk.ts';
 import type { Target } from '../target.ts';
 
 export function beginLeg(x: Uses<'limits' | 'outcome'>, target: Target): Leg {
@@ -24,21 +23,21 @@ export function beginLeg(x: Uses<'limits' | 'outcome'>, target: Target): Leg {
  */
 export function endLeg(
   x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>,
-  walk: Walk,
   answered: boolean,
 ): void {
   const {
-    limits: { leg },
+    limits: { leg, shared },
   } = x;
-  if (leg === null) return;
+  if (leg === null || shared === null) return;
   x.limits.leg = null;
   const tried = x.outcome.attemptCount > leg.triesBefore || x.attempt.caching?.hit != null;
-  if (tried) for (const id of leg.counts) walk.counted.add(id);
+  if (tried) for (const id of leg.counts) shared.counted.add(id);
   const booked = bookUse(x, partsOf(x).slice(leg.spentBefore), tried, answered);
   const { cost, tokens } = booked.used;
-  walk.used = { cost: walk.used.cost + cost, tokens: walk.used.tokens + tokens };
+  shared.used.cost += cost;
+  shared.used.tokens += tokens;
   if (tried) leg.reservation?.settle(tokens);
   else leg.reservation?.release();
   const { held } = leg;
-  if (held !== null) walk.settling.push(new Promise((resolve) => held.settle(usedUnder(booked), resolve)));
+  if (held !== null) shared.settling.push(new Promise((resolve) => held.settle(usedUnder(booked), resolve)));
 }

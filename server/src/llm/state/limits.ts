@@ -1,5 +1,5 @@
 import { LimitState } from '../../gateway/limit-state.ts';
-import type { LimitedEntity, Reservation } from '../../limits/admission.ts';
+import type { LimitedEntity, Quota, Reservation } from '../../limits/admission.ts';
 import type { Hold } from '../../limits/ledger/ledger.ts';
 import type { Terms } from '../../limits/ledger/terms.ts';
 import type { Price } from '../../pricing/price.ts';
@@ -37,10 +37,24 @@ export interface Leg {
   readonly triesBefore: number;
 }
 
+/** What limits hold of a request with several targets, over all of them. */
+export class SharedLimits {
+  /** What is left of limits that are not a target's own. */
+  quota: Quota | null = null;
+  /** Counters of policies that ask for targets and have counted the request already. */
+  readonly counted = new Set<string>();
+  /** By targets that are done with: micro-dollars and tokens. */
+  readonly used = { cost: 0, tokens: 0 };
+  /** Bookings on their way to the journal. */
+  readonly settling: Promise<void>[] = [];
+}
+
 /** What limits hold of a request to a model. */
 export class LlmLimits extends LimitState {
   /** What was reserved for, to reserve more when it becomes more. */
   reserved: Reserved | null = null;
+  /** Of requests with several targets; null for all others. */
+  shared: SharedLimits | null = null;
   /** What the target under way is counted in by itself; null for requests with one target. */
   leg: Leg | null = null;
   /** The rate limits and the usage limits that the request was asked under, or would be were it no dry run. */

@@ -1,6 +1,5 @@
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
-import type { Quota } from '../../limits/admission.ts';
 import type { RouteDecision, ScoredTarget } from '../../telemetry/decision-facts.ts';
 import type { Searched } from '../routing/conditions.ts';
 import type { BalanceNode, ConditionalNode, Leaf, Route, RouteNode } from '../routing/route.ts';
@@ -46,17 +45,9 @@ export interface Walk {
   path: string;
   /** Some target ran inside the process, and may still read the body. */
   local: boolean;
-  /** What is left of limits that are not a target's own. */
-  quota: Quota | null;
-  /** Counters of policies that ask for targets and have counted the request already. */
-  readonly counted: Set<string>;
-  /** By targets that are done with: micro-dollars and tokens. */
-  used: { readonly cost: number; readonly tokens: number };
   /** How the targets stood when it was decided, for the record; null before. */
   scored: ScoredTarget[] | null;
   /** What was decided, for the record. */
   readonly decisions: RouteDecision[];
   readonly searched: Searched;
-  /** Bookings on their way to the journal. */
-  readonly settling: Promise<void>[];
 }

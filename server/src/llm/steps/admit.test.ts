@@ -3,10 +3,8 @@ import { accountWith, callerWith, ownAdmission, targetWith, workspaceWith } from
 import { testExchange } from '../../../test/support/exchange.ts';
 import type { Admission } from '../../limits/admission.ts';
 import { limitedEntity } from '../../limits/admission.ts';
-import { routeOf } from '../routing/route.ts';
-import { newWalk } from '../routing/route-execution.ts';
 import { beginLeg } from '../routing/target-attempt.ts';
-import { limitsAsked } from '../state/limits.ts';
+import { limitsAsked, SharedLimits } from '../state/limits.ts';
 import { admit, admitTarget } from './admit.ts';
 
 const rpm = (value: number) => [{ type: 'requests', unit: 'rpm', value }] as const;
@@ -20,9 +18,8 @@ function request(admission: Admission, { key = 10, account = 10, several = false
   x.request.snapshot = workspaceWith();
   x.request.dryRun = dryRun;
   x.attempt.target = target;
-  const walk = newWalk(x, routeOf({ targets: [{ provider: '@sb' }] }), 'place');
-  if (several) x.walk = walk;
-  return { x, target, walk };
+  if (several) x.limits.shared = new SharedLimits();
+  return { x, target };
 }
 
 const left = ({ x }: ReturnType<typeof request>) => x.limits.quota?.requests?.remaining;
@@ -61,19 +58,19 @@ it('a dry run counts nowhere, and its record names the limits all the same', asy
 });
 
 it('of several targets each one’s own limit is asked when it is tried, and not before', async () => {
-  const { x, target, walk } = request(ownAdmission(), { key: 10, account: 3, several: true });
+  const { x, target } = request(ownAdmission(), { key: 10, account: 3, several: true });
   await admit(x);
   expect([x.limits.quota?.requests?.remaining, limitsAsked(x.limits)]).toEqual([9, ['rate_limit key:key-1']]);
   const leg = beginLeg(x, target);
-  await admitTarget(x, walk, leg);
+  await admitTarget(x, leg);
   expect(x.limits.quota?.requests?.remaining).toBe(2);
   expect(limitsAsked(x.limits)).toEqual(['rate_limit key:key-1', 'rate_limit provider:p']);
 });
 
 it('the record of the next target does not name limits of the one before', async () => {
-  const { x, target, walk } = request(ownAdmission(), { several: true });
+  const { x, target } = request(ownAdmission(), { several: true });
   await admit(x);
-  await admitTarget(x, walk, beginLeg(x, target));
+  await admitTarget(x, beginLeg(x, target));
   x.limits.turnToTarget();
   expect(limitsAsked(x.limits)).toEqual(['rate_limit key:key-1']);
 });

@@ -4,22 +4,21 @@ import { type Facts, requestFacts } from '../../limits/policies/conditions.ts';
 import { addPolicies } from '../../limits/policies/rates.ts';
 import type { Uses } from '../exchange.ts';
 import { modelUnder } from '../shaping.ts';
-import type { Leg } from '../state/limits.ts';
-import type { Walk } from '../state/walk.ts';
+import type { Leg, LlmLimits } from '../state/limits.ts';
 
 /**
  * Rate limits of the key, the workspace, the provider, its integration and the policies, in this order. Of a
  * request that may go to several targets only what is the same for all: `admitTarget` asks for the rest.
  */
-export function admit(x: Uses<'attempt' | 'limits' | 'request' | 'walk', 'admission'>): void | Promise<void> {
+export function admit(x: Uses<'attempt' | 'limits' | 'request', 'admission'>): void | Promise<void> {
   const {
     request: { principal, snapshot },
   } = x;
   if (principal === null || snapshot === null) return;
-  const entities = entitiesOf(x, x.walk === null ? 'all' : 'request');
+  const entities = entitiesOf(x, x.limits.shared === null ? 'all' : 'request');
   x.limits.rates = entities;
   if (x.request.dryRun || entities.length === 0) return;
-  return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x, reservation));
+  return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x.limits, reservation));
 }
 
 /** `request`: without what only one target of several is limited by. */
@@ -32,25 +31,22 @@ function entitiesOf(x: Uses<'attempt' | 'request'>, scope: 'all' | 'request'): L
   return rateLimitsOf({ principal, snapshot, stored, facts: () => factsOf(x), scope }, snapshot.ratePolicies.llm);
 }
 
-function keep(x: Uses<'limits' | 'walk'>, reservation: Reservation): void {
-  x.limits.quota = reservation.quota;
-  if (x.walk !== null) x.walk.quota = reservation.quota;
-  x.limits.facts = { rates_at: reservation.at };
+function keep(limits: LlmLimits, reservation: Reservation): void {
+  limits.quota = reservation.quota;
+  if (limits.shared !== null) limits.shared.quota = reservation.quota;
+  limits.facts = { rates_at: reservation.at };
   if (reservation.refusal !== null) throw reservation.refusal;
-  x.limits.reservation = reservation;
+  limits.reservation = reservation;
 }
 
 /**
  * Rate limits of one target of several: of its provider and integration for each target that is tried, of a policy once for
  * the request. Throws the refusal.
  */
-export function admitTarget(
-  x: Uses<'attempt' | 'limits' | 'request', 'admission'>,
-  walk: Walk,
-  leg: Leg,
-): void | Promise<void> {
+export function admitTarget(x: Uses<'attempt' | 'limits' | 'request', 'admission'>, leg: Leg): void | Promise<void> {
   const {
     request: { snapshot },
+    limits: { shared },
   } = x;
   if (snapshot === null) return;
   const entities: LimitedEntity[] = [...(leg.target.stored?.limited ?? [])];
@@ -60,7 +56,7 @@ export function admitTarget(
     for (const entity of own) {
       // Tokens are booked for each target that used some; a request is one.
       const counts = entity.limits.some(({ type }) => type === 'requests');
-      if (counts && walk.counted.has(entity.id)) continue;
+      if (counts && shared?.counted.has(entity.id)) continue;
       entities.push(entity);
       if (counts) leg.counts.push(entity.id);
     }
@@ -68,7 +64,7 @@ export function admitTarget(
   x.limits.targetRates = entities;
   if (x.request.dryRun || entities.length === 0) return;
   return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => {
-    x.limits.quota = tighter(walk.quota, reservation.quota);
+    x.limits.quota = tighter(shared?.quota ?? null, reservation.quota);
     x.limits.facts ??= {};
     x.limits.facts.rates_at ??= reservation.at;
     if (reservation.refusal !== null) throw reservation.refusal;

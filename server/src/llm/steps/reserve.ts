@@ -15,7 +15,6 @@ import { unpricedRate } from '../price-usage.ts';
 import { passesJob } from '../relay/usage-extraction.ts';
 import type { Estimate, Leg, LlmLimits } from '../state/limits.ts';
 import type { LlmRequest } from '../state/request.ts';
-import type { Walk } from '../state/walk.ts';
 import { factsOf } from './admit.ts';
 
 /** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order. */
@@ -85,8 +84,8 @@ function decidedNow(x: Uses<'limits', 'storeClock'>): void {
 }
 
 /** Of a request that may go to several targets only what is the same for all. */
-function termsOf(x: Uses<'attempt' | 'request' | 'walk'>): Terms[] {
-  return x.walk === null
+function termsOf(x: Uses<'attempt' | 'limits' | 'request'>): Terms[] {
+  return x.limits.shared === null
     ? budgetsOf(x.request, x.attempt.target?.stored ?? null, () => factsOf(x))
     : budgetsOf(x.request, null, () => factsOf(x), 'request');
 }
@@ -95,7 +94,7 @@ function termsOf(x: Uses<'attempt' | 'request' | 'walk'>): Terms[] {
  * Reserves for one target of several under the limits that only it has, and more under those of the request, where targets
  * before it have used something. Throws the refusal.
  */
-export function reserveTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise<void> {
+export function reserveTarget(x: Exchange, leg: Leg): void | Promise<void> {
   const {
     request: { principal, snapshot },
   } = x;
@@ -107,7 +106,7 @@ export function reserveTarget(x: Exchange, walk: Walk, leg: Leg): void | Promise
     for (const one of own) {
       // Cost and tokens are booked for each target that used some; a request is one.
       const id = `${one.ownerId} ${one.bucketKey}`;
-      if (one.type === 'requests' && walk.counted.has(id)) continue;
+      if (one.type === 'requests' && x.limits.shared?.counted.has(id)) continue;
       terms.push(one);
       if (one.type === 'requests') leg.counts.push(id);
     }

@@ -21,6 +21,7 @@ import { scoreTargets } from '../routing/scores.ts';
 import { beginLeg, endLeg } from '../routing/target-attempt.ts';
 import { refuseUnexecuted, selectTarget } from '../select.ts';
 import { Attempt } from '../state/attempt.ts';
+import { SharedLimits } from '../state/limits.ts';
 import type { LlmOutcome } from '../state/outcome.ts';
 import type { LlmRequest } from '../state/request.ts';
 import type { Walk } from '../state/walk.ts';
@@ -33,7 +34,7 @@ import { reserveTarget } from './reserve.ts';
 /** Decides where the request goes first, by which its limits are estimated. */
 export async function choose(
   x: Uses<
-    'attempt' | 'outcome' | 'request' | 'walk',
+    'attempt' | 'limits' | 'outcome' | 'request' | 'walk',
     'breakers' | 'cache' | 'clock' | 'guard' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
   >,
 ): Promise<void> {
@@ -41,6 +42,7 @@ export async function choose(
   if (plan == null) return;
   const walk = newWalk(x, plan.route, plan.place);
   x.walk = walk;
+  x.limits.shared = new SharedLimits();
   const leaves = await plannedLeaves(x, walk, plan.route.root);
   walk.scored = scoreTargets(x, walk, leaves, plan.modelSlug);
   for (const leaf of leaves) {
@@ -64,7 +66,7 @@ export async function route(x: Exchange): Promise<void> {
       walk,
       {
         run: (leaf) => tryTarget(x, walk, plan, leaf),
-        passOver: () => passOver(x, walk),
+        passOver: () => passOver(x),
       },
       plan.route.root,
     );
@@ -146,9 +148,9 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     const {
       request: { snapshot },
     } = x;
-    if (plan.purpose !== 'reads' && snapshot !== null && countsRates(snapshot, target)) await admitTarget(x, walk, leg);
+    if (plan.purpose !== 'reads' && snapshot !== null && countsRates(snapshot, target)) await admitTarget(x, leg);
     if (plan.purpose === 'uses' && snapshot !== null && (x.limits.hold !== null || countsUse(snapshot, target)))
-      await reserveTarget(x, walk, leg);
+      await reserveTarget(x, leg);
     const judges = guardOf(x.request, plan, leaf);
     if (judges !== null || x.guard !== null) await guardTarget(x, walk, leaf.shape, judges);
     // Text that was shown before this target could not be judged with what it says.
@@ -162,7 +164,7 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     if (owners !== undefined) await owners;
     if (x.request.dryRun) {
       await lookInto(x, walk, plan);
-      endLeg(x, walk, false);
+      endLeg(x, false);
       answerDryRun(x, target, prepared);
       return { kind: 'done' };
     }
@@ -170,7 +172,7 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     if (x.outcome.attemptCount > tries && !x.clientGone) told(outcomeFor(result, x.outcome.status));
     return result;
   } catch (error) {
-    endLeg(x, walk, false);
+    endLeg(x, false);
     if (!(error instanceof SluiceError) || endsAll(error)) throw error;
     x.outcome.attempts.push({
       target: leaf.path,
@@ -222,7 +224,7 @@ function brokenBefore(
   walk: Walk,
   before: { target: Target | null; path: string },
 ): AttemptResult {
-  endLeg(x, walk, false);
+  endLeg(x, false);
   x.attempt.target = before.target;
   walk.path = before.path;
   const error =
@@ -240,9 +242,9 @@ function endsAll(error: SluiceError): boolean {
 const OF_TARGETS: ReadonlySet<string> = new Set(['provider', 'virtual-key', 'integration']);
 
 /** Another target is tried: what this one answered is nobody's, what it used is counted. */
-function passOver(x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>, walk: Walk): void {
+function passOver(x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>): void {
   setAside(x);
-  endLeg(x, walk, false);
+  endLeg(x, false);
   x.outcome.forgetAnswer();
 }
 

@@ -11,6 +11,7 @@ import { routeOf } from '../routing/route.ts';
 import { newWalk } from '../routing/route-execution.ts';
 import { beginLeg, endLeg } from '../routing/target-attempt.ts';
 import { Attempt } from '../state/attempt.ts';
+import { SharedLimits } from '../state/limits.ts';
 import { settle } from './settle.ts';
 
 const tokens = (input: number, output: number) => ({ ...NO_TOKENS, input, output });
@@ -74,12 +75,13 @@ it('an account’s own limit is charged for what it used itself, and not for the
   const [first, second]: [Used[], Used[]] = [[], []];
   const walk = newWalk(x, routeOf({ targets: [{ provider: '@a' }, { provider: '@b' }] }), 'place');
   x.walk = walk;
+  x.limits.shared = new SharedLimits();
   x.outcome.attemptCount = 0;
   beginLeg(x, targetWith()).held = held(first);
   x.outcome.attemptCount = 1;
   x.outcome.usage = tokens(100, 0);
   setAside(x);
-  endLeg(x, walk, false);
+  endLeg(x, false);
   x.attempt = Attempt.after(x.attempt, walk.body, null, false);
   x.attempt.target = targetWith('config.targets[1]', accountWith());
   beginLeg(x, x.attempt.target).held = held(second);

@@ -12,7 +12,7 @@ const NOTHING: Used = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 }
  * nothing; a known usage of an unknown price stays null in the record, whatever a limit was charged for it.
  */
 export function settle(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'outputs' | 'pricer' | 'storeClock' | 'unpriced'>,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'outputs' | 'pricer' | 'storeClock' | 'unpriced'>,
 ): void | Promise<void> {
   try {
     return book(x);
@@ -27,7 +27,7 @@ export function settle(
 }
 
 function book(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'outputs' | 'pricer' | 'storeClock' | 'unpriced'>,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'outputs' | 'pricer' | 'storeClock' | 'unpriced'>,
 ): void | Promise<void> {
   x.attempt.control = null;
   if (x.request.dryRun) return;
@@ -44,7 +44,7 @@ function book(
   const booked = bookUse(x, parts, accepted, x.outcome.result === 'ok');
   const { usage, used, cost, price } = booked;
   const last = x.outcome.usage;
-  if (x.walk !== null) endLeg(x, x.walk, x.outcome.result === 'ok');
+  endLeg(x, x.outcome.result === 'ok');
   x.outcome.usage = usage;
   x.outcome.unpriced = used.unpriced > 0;
   if (cost !== null) {
@@ -53,7 +53,7 @@ function book(
     if (price !== null) x.outcome.price = { source: price.source, rates: cost.rates };
   } else if (parts.length > 0) x.outcome.costMicros = null;
   if (usage !== null && x.attempt.target !== null) x.limits.reservation?.settle(used.tokens);
-  else if (!accepted && (x.outcome.result === 'refused' || x.walk !== null) && !objects)
+  else if (!accepted && (x.outcome.result === 'refused' || x.limits.shared !== null) && !objects)
     x.limits.reservation?.release();
   const {
     limits: { hold: held, facts: limits },
@@ -62,12 +62,13 @@ function book(
   if (held !== null && last !== null && last.output > 0) x.services.outputs.learn(modelKey(x), last.output);
   if (held !== null && limits !== null) limits.used = used;
   x.limits.hold = null;
-  if (x.walk === null) {
+  const { shared } = x.limits;
+  if (shared === null) {
     if (held === null) return;
     // The client sees the end of its answer only when what it used will be counted, whatever kills the process.
     return new Promise((resolve) => held.settle(tellingPrice(x, booked), resolve));
   }
-  const { settling } = x.walk;
+  const { settling } = shared;
   if (held !== null) settling.push(new Promise((resolve) => held.settle(tellingPrice(x, booked), resolve)));
   if (settling.length > 0) return Promise.all(settling).then(() => {});
 }
