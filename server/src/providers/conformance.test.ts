@@ -1,42 +1,19 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { isObject, type JsonObject } from '../kernel/json.ts';
 import { deepFreeze } from '../operations/convert/testing.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { eachField } from './account.ts';
 import { PROVIDERS, providerById } from './catalog.ts';
-import { contextOf, objectOf, type RequestCase, runAnswer, runEvents, runRequest, TEST_KEY } from './conformance.ts';
-import type { Provider } from './provider.ts';
-
-const FIXTURES = join(import.meta.dirname, '__fixtures__');
-
-interface Case {
-  readonly operation: OperationId;
-  /** `request`, `answer` or `stream`, perhaps followed by `-more`. */
-  readonly name: string;
-  readonly in: string;
-  readonly out: string;
-}
-
-function casesOf(provider: Provider): Case[] {
-  const folder = join(FIXTURES, provider.id);
-  // A new provider without a folder is told below which recordings it needs.
-  const files = existsSync(folder) ? readdirSync(folder) : [];
-  return files
-    .filter((file) => file.includes('.in.'))
-    .map((file) => {
-      const [operation, name] = file.split('.');
-      const out = file.replace('.in.', '.out.');
-      expect(files).toContain(out);
-      return {
-        operation: operation as OperationId,
-        name: name ?? '',
-        in: readFileSync(join(folder, file), 'utf8'),
-        out: readFileSync(join(folder, out), 'utf8'),
-      };
-    });
-}
+import {
+  contextOf,
+  fixturesOf,
+  objectOf,
+  type RequestCase,
+  runAnswer,
+  runEvents,
+  runRequest,
+  TEST_KEY,
+} from './conformance.ts';
 
 /** Providers that answer in the process have no wire and are tested in their own folder. */
 const REMOTE = [...PROVIDERS.values()].filter((provider) => provider.local === undefined);
@@ -45,11 +22,11 @@ const REMOTE = [...PROVIDERS.values()].filter((provider) => provider.local === u
 const wire = (value: unknown): string => JSON.stringify(value, null, 2);
 
 describe.each(REMOTE.map((provider) => [provider.id, provider] as const))('%s', (_id, provider) => {
-  const cases = casesOf(provider);
+  const cases = fixturesOf(provider.id);
   const has = (operation: string, kind: string): boolean =>
     cases.some((one) => one.operation === operation && one.name.split('-')[0] === kind);
 
-  it('has a recorded request for every operation it serves, and an answer and stream wherever it changes them', () => {
+  it('has a fixture of a request for every operation it serves, and of an answer and stream wherever it changes them', () => {
     const missing = new Set<string>();
     for (const table of Object.values(provider.allBindings ?? { all: provider.bindings })) {
       for (const [operation, binding] of Object.entries(table)) {
@@ -61,7 +38,7 @@ describe.each(REMOTE.map((provider) => [provider.id, provider] as const))('%s', 
     expect([...missing]).toEqual([]);
   });
 
-  it('has a recorded request for every binding that a model may lead to', () => {
+  it('has a fixture of a request for every binding that a model may lead to', () => {
     const missing: string[] = [];
     for (const [name, table] of Object.entries(provider.allBindings ?? {})) {
       for (const operation of Object.keys(table) as OperationId[]) {
@@ -80,7 +57,7 @@ describe.each(REMOTE.map((provider) => [provider.id, provider] as const))('%s', 
 
   it.each(
     cases.filter(({ name }) => name.startsWith('request')).map((one) => [`${one.operation}.${one.name}`, one] as const),
-  )('sends %s as recorded, twice the same, and never changes what it was given', (_name, one) => {
+  )('sends %s as its fixture says, twice the same, and never changes what it was given', (_name, one) => {
     const given = deepFreeze(objectOf(one.in)) as RequestCase;
     const first = wire(runRequest(provider, one.operation, given));
     expect(JSON.parse(first)).toEqual(JSON.parse(one.out));
@@ -89,7 +66,7 @@ describe.each(REMOTE.map((provider) => [provider.id, provider] as const))('%s', 
 
   it.each(
     cases.filter(({ name }) => name.startsWith('answer')).map((one) => [`${one.operation}.${one.name}`, one] as const),
-  )('answers %s as recorded, twice the same, and never changes what it was given', (_name, one) => {
+  )('answers %s as its fixture says, twice the same, and never changes what it was given', (_name, one) => {
     const { asked, answer } = deepFreeze(objectOf(one.in));
     const run = (): string =>
       wire(runAnswer(provider, one.operation, answer as JsonObject, isObject(asked) ? asked : undefined));
@@ -99,7 +76,7 @@ describe.each(REMOTE.map((provider) => [provider.id, provider] as const))('%s', 
 
   it.each(
     cases.filter(({ name }) => name.startsWith('stream')).map((one) => [`${one.operation}.${one.name}`, one] as const),
-  )('streams %s as recorded, wherever the bytes are split', (_name, one) => {
+  )('streams %s as its fixture says, wherever the bytes are split', (_name, one) => {
     const bytes = Buffer.from(one.in);
     expect(runEvents(provider, one.operation, [bytes])).toBe(one.out);
     for (let at = 1; at < bytes.length; at++) {

@@ -1,8 +1,12 @@
 /**
- * Runs recorded cases against a provider; shared by the conformance test and by whoever records a new case. A case is a
- * pair of files `<operation>.<case>.in.<ext>` and `.out.<ext>`; the name of the case tells its kind.
+ * Runs fixtures against a provider. A fixture is an operation, a case and what goes in and comes out. The name of the
+ * case says its kind: `request`, `answer` or `stream`, perhaps followed by `-more`. Requests whose body is sent as it
+ * came, or that are refused, are rows of `requests.json` in the folder of the provider. Everything else is a pair of
+ * files `<operation>.<case>.in.<ext>` and `.out.<ext>`. All are written by hand, after the published definitions.
  */
 
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
@@ -21,6 +25,49 @@ export interface RequestCase {
   readonly headers?: Readonly<Record<string, string>>;
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly pathParams?: Readonly<Record<string, string>>;
+}
+
+/** A fixture: JSON for requests and answers, events for streams. */
+export interface Fixture {
+  readonly operation: OperationId;
+  readonly name: string;
+  readonly in: string;
+  readonly out: string;
+}
+
+/** A row of `requests.json`: what a caller gives, and the call it becomes or the refusal. The body is sent as given. */
+interface RequestRow {
+  readonly case: string;
+  readonly given: RequestCase;
+  readonly call?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly refused?: JsonObject;
+}
+
+const FOLDER = join(import.meta.dirname, '__fixtures__');
+const TABLE = 'requests.json';
+
+const named = (file: string): Pick<Fixture, 'operation' | 'name'> => {
+  const [operation, name = ''] = file.split('.');
+  return { operation: operation as OperationId, name };
+};
+
+function fixtureOfRow({ case: id, given, ...outcome }: RequestRow): Fixture {
+  const out = outcome.refused === undefined && given.body !== undefined ? { ...outcome, body: given.body } : outcome;
+  return { ...named(id), in: JSON.stringify(given), out: JSON.stringify(out) };
+}
+
+/** All fixtures of a provider; none when it has no folder. @throws when a file has no counterpart. */
+export function fixturesOf(provider: string): Fixture[] {
+  const folder = join(FOLDER, provider);
+  if (!existsSync(folder)) return [];
+  const read = (file: string): string => readFileSync(join(folder, file), 'utf8');
+  const files = readdirSync(folder);
+  const rows = files.includes(TABLE) ? (JSON.parse(read(TABLE)) as RequestRow[]).map(fixtureOfRow) : [];
+  const pairs = files
+    .filter((file) => file.includes('.in.'))
+    .map((file) => ({ ...named(file), in: read(file), out: read(file.replace('.in.', '.out.')) }));
+  return [...rows, ...pairs];
 }
 
 export const TEST_KEY = 'test-key';
@@ -53,7 +100,7 @@ export function contextOf(operation: OperationId, given: RequestCase, more: Part
   };
 }
 
-/** A refusal as a case records it; other errors are faults of the test. */
+/** A refusal as a fixture holds it; other errors are faults of the test. */
 function refused(error: unknown): JsonObject {
   if (!(error instanceof SluiceError)) throw error;
   return { refused: { kind: error.kind, param: error.param, code: errorCode(error) } };
@@ -70,15 +117,15 @@ function boundOf(
   return bound;
 }
 
-/** URL, headers and body a request case becomes. */
+/** URL, headers and body that a request becomes. */
 export function runRequest(provider: Provider, operation: OperationId, given: RequestCase): JsonObject {
   const context = contextOf(operation, given);
   const bound = boundOf(provider, operation, context.model, context.credentials);
   try {
     const headers: string[] = [];
     provider.authorize(headers, context);
-    const named: JsonObject = {};
-    for (let i = 0; i < headers.length; i += 2) named[headers[i] ?? ''] = headers[i + 1] ?? '';
+    const sent: JsonObject = {};
+    for (let i = 0; i < headers.length; i += 2) sent[headers[i] ?? ''] = headers[i + 1] ?? '';
     const body =
       given.form !== undefined
         ? bound.binding.form?.(partsOf(given.form), context)
@@ -89,12 +136,12 @@ export function runRequest(provider: Provider, operation: OperationId, given: Re
     const base = own ?? provider.baseUrl(context.credentials) ?? 'http://self.hosted';
     if (given.body !== undefined) {
       const more = bound.convert === null ? (bound.binding.headers?.(given.body, context) ?? []) : [];
-      for (let i = 0; i < more.length; i += 2) named[more[i] ?? ''] = more[i + 1] ?? '';
+      for (let i = 0; i < more.length; i += 2) sent[more[i] ?? ''] = more[i + 1] ?? '';
     }
     const method = OPERATIONS[operation].method;
     return {
       call: `${method} ${base}${bound.binding.path(context)}`,
-      headers: named,
+      headers: sent,
       ...(body === undefined ? null : { body }),
     };
   } catch (error) {
@@ -145,9 +192,9 @@ export function runEvents(
   return out;
 }
 
-/** A JSON object from the text of a case, big integers kept. */
+/** A JSON object from the text of a fixture, big integers kept. */
 export function objectOf(text: string): JsonObject {
   const value = parseExact(text);
-  if (!isObject(value)) throw new Error('a case must be a JSON object');
+  if (!isObject(value)) throw new Error('a fixture must be a JSON object');
   return value;
 }

@@ -1,14 +1,13 @@
 /**
- * Every provider of the catalog × every operation, through a whole server: what is recorded in its fixtures is sent and
+ * Every provider of the catalog × every operation, through a whole server: what its fixtures hold is sent and
  * answered, what it does not serve is refused and sent nowhere, its usage is read, its errors are told, and its streams end
  * as they should. Generated from the catalog and the fixtures: a provider that is added is here by itself.
  */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { OPERATIONS, type OperationId } from '../../src/operations/operation.ts';
 import { bindingFor } from '../../src/providers/binding.ts';
 import { PROVIDERS } from '../../src/providers/catalog.ts';
+import { fixturesOf } from '../../src/providers/conformance.ts';
 import type { CallContext, Provider } from '../../src/providers/provider.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 import { sendStream } from '../support/strict-upstream.ts';
@@ -17,7 +16,6 @@ import { ANSWERS, errorBody, OWN_SUITE, SAID, STATUSES, usageRow } from './catal
 
 type Fields = Record<string, unknown>;
 
-const FIXTURES = join(import.meta.dirname, '../../src/providers/__fixtures__');
 const KEY = 'test-key';
 const OPERATION_IDS = Object.values(OPERATIONS)
   .filter(({ family }) => family === 'chat' || family === 'text' || family === 'binary')
@@ -54,19 +52,15 @@ interface Case {
   readonly expected: Fields;
 }
 
-const read = (path: string): Fields => JSON.parse(readFileSync(path, 'utf8')) as Fields;
-
-/** Recorded cases of one kind; those of accounts with settings of their own are proved where they are recorded. */
+/** Fixtures of one kind; those of accounts with settings are proved by the conformance test. */
 function casesOf(provider: Provider, kind: 'request' | 'answer'): Case[] {
-  const folder = join(FIXTURES, provider.id);
-  const files = existsSync(folder) ? readdirSync(folder) : [];
-  return files
-    .filter((file) => file.includes(`.${kind}`) && file.endsWith('.in.json'))
-    .map((file) => ({
-      operation: file.split('.')[0] as OperationId,
-      name: file.replace('.in.json', ''),
-      given: read(join(folder, file)),
-      expected: read(join(folder, file.replace('.in.json', '.out.json'))),
+  return fixturesOf(provider.id)
+    .filter(({ name }) => name.startsWith(kind))
+    .map(({ operation, name, in: given, out }) => ({
+      operation,
+      name: `${operation}.${name}`,
+      given: JSON.parse(given) as Fields,
+      expected: JSON.parse(out) as Fields,
     }))
     .filter(({ given }) => given.settings === undefined);
 }
@@ -139,10 +133,10 @@ const settledJson = (value: unknown): unknown => JSON.parse(settled(JSON.stringi
 const parsed = (request: Received | undefined): unknown => JSON.parse(request?.body.toString('utf8') ?? 'null');
 
 /** Usage is asked for where it must be; the caller of the case did not. */
-function asSent(body: unknown, recorded: Fields): unknown {
-  if (typeof body !== 'object' || body === null || recorded.stream !== true) return body;
+function asSent(body: unknown, expected: Fields): unknown {
+  if (typeof body !== 'object' || body === null || expected.stream !== true) return body;
   const { stream_options: _options, ...rest } = body as Fields;
-  return recorded.stream_options === undefined ? rest : body;
+  return expected.stream_options === undefined ? rest : body;
 }
 
 const event = (data: unknown): string => `data: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`;
@@ -158,7 +152,7 @@ describe.each(ALL.map((provider) => [provider.id, provider] as const))('%s', (id
   const boundTo = (operation: OperationId, model = 'model-1') => bindingFor(provider, operation, model);
 
   it.each(casesOf(provider, 'request').map((one) => [one.name, one] as const))(
-    'is sent %s as recorded, or refuses it before anything is sent',
+    'is sent %s as its fixture says, or refuses it before anything is sent',
     async (_name, { operation, given, expected }) => {
       upstream.answer = (_request, response) => sendJson(response, 200, ANSWERS.raw);
       const answer = await send(id, operation, given);
@@ -188,7 +182,7 @@ describe.each(ALL.map((provider) => [provider.id, provider] as const))('%s', (id
   );
 
   it.each(casesOf(provider, 'answer').map((one) => [one.name, one] as const))(
-    'answers %s as recorded',
+    'answers %s as its fixture says',
     async (_name, { operation, given, expected }) => {
       upstream.answer = (_request, response) => sendJson(response, 200, given.answer);
       const answer = await send(id, operation, given.asked === undefined ? {} : { body: given.asked });

@@ -1,4 +1,3 @@
-import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { testExchange } from '../../../test/support/exchange.ts';
@@ -10,7 +9,7 @@ import { silentLog } from '../../kernel/log.ts';
 import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
 import { bindingFor } from '../../providers/binding.ts';
 import { PROVIDERS } from '../../providers/catalog.ts';
-import { contextOf, type RequestCase, runAnswer, runEvents } from '../../providers/conformance.ts';
+import { contextOf, fixturesOf, type RequestCase, runAnswer, runEvents } from '../../providers/conformance.ts';
 import type { CallContext, Provider } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import { readAnswer } from '../relay/read-answer.ts';
@@ -21,30 +20,28 @@ import { isLargeBody, makeBodyApart, readAnswerApart, scanApart } from './calls.
 import { SETTINGS } from './settings.ts';
 import { LargeBodies, startThread } from './thread.ts';
 
-const FIXTURES = new URL('../../providers/__fixtures__/', import.meta.url);
 const large = new LargeBodies(systemClock, silentLog);
 afterAll(() => large.close());
 
-interface Recorded {
+interface ProviderFixture {
   readonly provider: Provider;
   readonly operation: OperationId;
   readonly name: string;
   readonly text: string;
 }
 
-/** Recorded cases of every provider whose name begins with `kind`. */
-function recorded(kind: 'request' | 'answer' | 'stream'): Recorded[] {
+/** Fixtures of every provider whose case begins with `kind`. */
+function fixtures(kind: 'request' | 'answer' | 'stream'): ProviderFixture[] {
   const remote = [...PROVIDERS.values()].filter(({ local }) => local === undefined);
   return remote.flatMap((provider) =>
-    readdirSync(new URL(`${provider.id}/`, FIXTURES))
-      .filter((file) => /\.in\.(?:json|sse)$/.test(file) && file.split('.')[1]?.startsWith(kind))
-      .map((file) => ({
+    fixturesOf(provider.id)
+      .filter(({ operation, name }) => name.startsWith(kind) && Object.hasOwn(OPERATIONS, operation))
+      .map(({ operation, name, in: text }) => ({
         provider,
-        operation: file.split('.')[0] as OperationId,
-        name: `${provider.id} ${file}`,
-        text: readFileSync(new URL(`${provider.id}/${file}`, FIXTURES), 'utf8'),
-      }))
-      .filter(({ operation }) => Object.hasOwn(OPERATIONS, operation)),
+        operation,
+        name: `${provider.id} ${operation}.${name}`,
+        text,
+      })),
   );
 }
 
@@ -107,8 +104,8 @@ async function requests(provider: Provider, context: CallContext, given: Request
 const spaces = (text: string, length: number) => Buffer.from(text.trimEnd() + ' '.repeat(length));
 
 describe('the thread for large bodies', () => {
-  it('makes of every recorded request the bytes, headers and refusals that the event loop makes', async () => {
-    const all = recorded('request');
+  it('makes of the request of every fixture the bytes, headers and refusals that the event loop makes', async () => {
+    const all = fixtures('request');
     expect(all.length).toBeGreaterThan(200);
     for (const { provider, operation, name, text } of all) {
       const given = JSON.parse(text) as RequestCase;
@@ -120,8 +117,8 @@ describe('the thread for large bodies', () => {
     }
   }, 60_000);
 
-  it('reads every recorded answer as the event loop does', async () => {
-    const all = recorded('answer');
+  it('reads every fixture of an answer as the event loop does', async () => {
+    const all = fixtures('answer');
     expect(all.length).toBeGreaterThan(80);
     for (const { provider, operation, name, text } of all) {
       const { asked, answer } = JSON.parse(text) as { asked?: JsonObject; answer: JsonObject };
@@ -250,7 +247,7 @@ describe('conversions of streams and answers', () => {
           return Reflect.get(target, name) as unknown;
         },
       });
-    for (const { provider, operation, text } of recorded('stream')) {
+    for (const { provider, operation, text } of fixtures('stream')) {
       for (const caller of ['chat', 'messages', 'responses'] as const) {
         if (bindingFor(provider, caller)?.stream === undefined && caller !== operation) continue;
         try {
@@ -260,7 +257,7 @@ describe('conversions of streams and answers', () => {
         }
       }
     }
-    for (const { provider, operation, text } of recorded('answer')) {
+    for (const { provider, operation, text } of fixtures('answer')) {
       for (const caller of ['chat', 'messages', 'responses'] as const) {
         if (caller !== operation && bindingFor(provider, caller)?.convert == null) continue;
         const { answer } = JSON.parse(text) as { answer: JsonObject };
