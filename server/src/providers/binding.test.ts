@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { contextOf } from '../../test/support/provider-fixtures.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import { deepFreeze } from '../operations/convert/testing.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
 import { bindingFor } from './binding.ts';
 import { providerById } from './catalog.ts';
-import { contextOf } from './conformance.ts';
 import type { Provider } from './provider.ts';
 import { callIndexRepair } from './quirks.ts';
 

@@ -1,9 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { isObject, type JsonObject } from '../kernel/json.ts';
-import { deepFreeze } from '../operations/convert/testing.ts';
-import { OPERATIONS, type OperationId } from '../operations/operation.ts';
-import { eachField } from './account.ts';
-import { PROVIDERS, providerById } from './catalog.ts';
 import {
   contextOf,
   fixturesOf,
@@ -13,7 +8,12 @@ import {
   runEvents,
   runRequest,
   TEST_KEY,
-} from './conformance.ts';
+} from '../../test/support/provider-fixtures.ts';
+import { isObject, type JsonObject } from '../kernel/json.ts';
+import { deepFreeze } from '../operations/convert/testing.ts';
+import { OPERATIONS, type OperationId } from '../operations/operation.ts';
+import { eachField } from './account.ts';
+import { PROVIDERS, providerById } from './catalog.ts';
 
 /** Providers that answer in the process have no wire and are tested in their own folder. */
 const REMOTE = [...PROVIDERS.values()].filter((provider) => provider.local === undefined);

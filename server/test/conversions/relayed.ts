@@ -12,8 +12,8 @@ import { respondError } from '../../src/llm/respond-error.ts';
 import { Target } from '../../src/llm/target.ts';
 import { OPERATIONS } from '../../src/operations/operation.ts';
 import { type Bound, bindingFor } from '../../src/providers/binding.ts';
-import { contextOf } from '../../src/providers/conformance.ts';
 import type { CallContext, Provider } from '../../src/providers/provider.ts';
+import { contextOf } from '../support/provider-fixtures.ts';
 
 export const CALLERS = ['chat', 'messages', 'responses'] as const;
 export type Caller = (typeof CALLERS)[number];

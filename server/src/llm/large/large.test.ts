@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { testExchange } from '../../../test/support/exchange.ts';
+import {
+  contextOf,
+  fixturesOf,
+  type RequestCase,
+  runAnswer,
+  runEvents,
+} from '../../../test/support/provider-fixtures.ts';
 import { systemClock, TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
@@ -9,7 +16,6 @@ import { silentLog } from '../../kernel/log.ts';
 import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
 import { bindingFor } from '../../providers/binding.ts';
 import { PROVIDERS } from '../../providers/catalog.ts';
-import { contextOf, fixturesOf, type RequestCase, runAnswer, runEvents } from '../../providers/conformance.ts';
 import type { CallContext, Provider } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import { readAnswer } from '../relay/read-answer.ts';

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { awsEvent } from '../../../test/support/aws-frames.ts';
+import { contextOf } from '../../../test/support/provider-fixtures.ts';
 import {
   blockStop,
   callFrames,
@@ -12,7 +13,6 @@ import { formatEvent, parseEvent } from '../../kernel/sse.ts';
 import { AwsFrames } from '../aws/frames.ts';
 import { bindingFor } from '../binding.ts';
 import { providerById } from '../catalog.ts';
-import { contextOf } from '../conformance.ts';
 import type { Provider } from '../provider.ts';
 
 const CLAUDE = 'eu.anthropic.claude-opus-4-1-20250805-v1:0';

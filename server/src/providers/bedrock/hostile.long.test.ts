@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { contextOf } from '../../../test/support/provider-fixtures.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import { errorStatus } from '../../operations/dialects/errors.ts';
 import { bindingFor } from '../binding.ts';
 import { providerById } from '../catalog.ts';
-import { contextOf } from '../conformance.ts';
 import type { Provider } from '../provider.ts';
 
 const bedrock = providerById('bedrock') as Provider;

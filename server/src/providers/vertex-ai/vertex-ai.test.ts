@@ -1,9 +1,9 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
+import { contextOf } from '../../../test/support/provider-fixtures.ts';
 import type { JsonValue } from '../../kernel/json.ts';
 import { Secret } from '../../kernel/secret.ts';
-import { contextOf } from '../conformance.ts';
 import type { CallContext, Credentials } from '../provider.ts';
 import { createTokenCache } from '../token-cache.ts';
 import type { AccessContext, AdapterRequest } from '../training.ts';

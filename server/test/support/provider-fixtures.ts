@@ -7,15 +7,15 @@
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { SluiceError } from '../kernel/errors.ts';
-import { isObject, type JsonObject } from '../kernel/json.ts';
-import { parseExact } from '../kernel/json-exact.ts';
-import { Secret } from '../kernel/secret.ts';
-import { formatEvent, parseEvent, SseSplitter } from '../kernel/sse.ts';
-import { errorCode } from '../operations/dialects/errors.ts';
-import { OPERATIONS, type OperationId } from '../operations/operation.ts';
-import { bindingFor } from './binding.ts';
-import type { CallContext, Credentials, FormValue, Provider, StreamEvent } from './provider.ts';
+import { SluiceError } from '../../src/kernel/errors.ts';
+import { isObject, type JsonObject } from '../../src/kernel/json.ts';
+import { parseExact } from '../../src/kernel/json-exact.ts';
+import { Secret } from '../../src/kernel/secret.ts';
+import { formatEvent, parseEvent, SseSplitter } from '../../src/kernel/sse.ts';
+import { errorCode } from '../../src/operations/dialects/errors.ts';
+import { OPERATIONS, type OperationId } from '../../src/operations/operation.ts';
+import { bindingFor } from '../../src/providers/binding.ts';
+import type { CallContext, Credentials, FormValue, Provider, StreamEvent } from '../../src/providers/provider.ts';
 
 /** What a caller sends: everything but `body` is optional. */
 export interface RequestCase {
@@ -44,7 +44,7 @@ interface RequestRow {
   readonly refused?: JsonObject;
 }
 
-const FOLDER = join(import.meta.dirname, '__fixtures__');
+const FOLDER = join(import.meta.dirname, '../../src/providers/__fixtures__');
 const TABLE = 'requests.json';
 
 const named = (file: string): Pick<Fixture, 'operation' | 'name'> => {
