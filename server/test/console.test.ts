@@ -4,7 +4,7 @@ import { isCurrent } from '../../console/ensure-built.mjs';
 import { systemClock } from '../src/kernel/clock.ts';
 import type { StoredLog, Tables } from '../src/store/ports.ts';
 import { launchBrowser } from './support/browser.ts';
-import { type ConsoleServer, consoleServer, type Seeded, type StandIn, seed } from './support/console.ts';
+import { type ConsoleServer, consoleServer, recordRow, type Seeded, type StandIn, seed } from './support/console.ts';
 import { temporaryTables } from './support/tables.ts';
 
 const browser = await launchBrowser();
@@ -111,18 +111,7 @@ describe.skipIf(browser.context === null)(TITLE, () => {
       reply.write(delta(' there'));
       reply.end(`${usage(9, 2)}data: [DONE]\n\n`);
     };
-    records = [
-      {
-        id: 'req-1',
-        node: 'n',
-        seq: 1,
-        time: 1,
-        trace_id: TRACE,
-        user_id: people.owner.id,
-        status: 200,
-        cost_micros: 42,
-      },
-    ];
+    records = [recordRow({ id: 'req-1', trace_id: TRACE, user_id: people.owner.id, cost_micros: 42 })];
     await signIn();
     await page.getByLabel('Model').selectOption('@sandbox/echo');
     await page.getByLabel('Prompt').fill('Hello there');

@@ -1,42 +1,12 @@
 /** The console's calls to its own server. Same origin, cookie sign-in, the session's CSRF token on every write. */
+import type { ConsoleAcceptance, ConsoleInvite, ConsoleRecord, ConsoleSession, Operations } from '../../types/api.ts';
 
-export interface Session {
-  user: { id: string; email: string; first_name: string; last_name: string; role: string };
-  organisation: { id: string; name: string };
-  workspaces: { id: string; slug: string; name: string }[];
-  base_url: string;
-  csrf_token: string;
-  expires_at: string;
-}
-
-/** What an invite offers. Times are ISO 8601. */
-export interface Invite {
-  organisation: { name: string };
-  email: string;
-  role: string;
-  workspaces: { slug: string; name: string; role: string }[];
-  expires_at: string;
-}
-
-/** A key is whole in this answer and never again. */
-export interface Acceptance {
-  session: Session;
-  api_keys: { id: string; key: string; workspace: { id: string; slug: string; name: string } }[];
-}
-
-/** What the gateway stored about a request. Money in micro-dollars, durations in milliseconds. */
-export interface RequestRecord {
-  id: string;
-  trace_id: string;
-  status: number;
-  outcome: string;
-  provider: string | null;
-  model_answered: string | null;
-  cost_micros: number | null;
-  latency_ms: number;
-  ttft_ms: number | null;
-  attempts: number;
-}
+export type {
+  ConsoleAcceptance as Acceptance,
+  ConsoleInvite as Invite,
+  ConsoleRecord as RequestRecord,
+  ConsoleSession as Session,
+} from '../../types/api.ts';
 
 export interface ChatRequest {
   model: string;
@@ -55,28 +25,34 @@ export class ApiError extends Error {
   }
 }
 
-/** What the alerts of a usage-limits policy say. Times are ISO 8601. */
-export interface LimitAlert {
-  id: string;
-  alert: 'threshold' | 'exhausted' | 'unpriced';
-  value_key: string | null;
-  recipient: string | null;
-  status: 'waiting' | 'delivered' | 'failed' | 'no_recipients';
-  created_at: string;
+/** An alert of a usage-limits policy. */
+export type LimitAlert = Operations['GET /v1/policies/usage-limits/{id}/alerts']['answer']['data'][number] & {
   /** Name of the policy; its id where it has none. */
   policy: string;
+};
+
+type Operation = keyof Operations;
+
+interface Init {
+  /** Of the session; writes need it. */
+  readonly csrf?: string;
+  readonly signal?: AbortSignal;
 }
 
-/** `path` is below `/console/api/`, or begins with a slash. */
-async function call(method: string, path: string, init: { body?: unknown; csrf?: string; signal?: AbortSignal } = {}) {
+/** Calls an operation. Answers whatever the server answers; throws where it does not. */
+async function call<K extends Operation>(operation: K, input: Operations[K]['input'], init: Init = {}) {
+  const { path = {}, query = {}, body } = input as Input;
+  const [method = '', template = ''] = operation.split(' ');
+  const search = new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)]));
+  const url = template.replace(/\{(\w+)\}/g, (_match, name: string) => encodeURIComponent(path[name] ?? ''));
   const headers: Record<string, string> = {};
-  if (init.body !== undefined) headers['content-type'] = 'application/json';
+  if (body !== undefined) headers['content-type'] = 'application/json';
   if (init.csrf !== undefined) headers['x-csrf-token'] = init.csrf;
   try {
-    return await fetch(path.startsWith('/') ? path : `/console/api/${path}`, {
+    return await fetch(search.size === 0 ? url : `${url}?${search}`, {
       method,
       headers,
-      body: init.body === undefined ? undefined : JSON.stringify(init.body),
+      body: body === undefined ? undefined : JSON.stringify(body),
       signal: init.signal,
       credentials: 'same-origin',
       redirect: 'error',
@@ -88,91 +64,104 @@ async function call(method: string, path: string, init: { body?: unknown; csrf?:
   }
 }
 
-async function json<T>(response: Response): Promise<T> {
-  if (response.ok) return (await response.json()) as T;
+/** What every input is one of. */
+interface Input {
+  readonly path?: Readonly<Record<string, string>>;
+  readonly query?: Readonly<Record<string, string | number | boolean>>;
+  readonly body?: unknown;
+}
+
+/** The body of a success, as the OpenAPI document of the same build describes it; throws `ApiError` for another status. */
+async function answer<K extends Operation>(
+  operation: K,
+  input: Operations[K]['input'],
+  init?: Init,
+): Promise<Operations[K]['answer']> {
+  return read<K>(await call(operation, input, init));
+}
+
+async function read<K extends Operation>(response: Response): Promise<Operations[K]['answer']> {
+  if (response.ok) return response.status === 204 ? undefined : await response.json();
   throw new ApiError(response.status, describeError(await response.text()).message ?? `HTTP ${response.status}`);
 }
 
 /** Who is signed in, or null. */
-export async function getSession(): Promise<Session | null> {
-  const response = await call('GET', 'session');
-  return response.status === 401 ? null : json<Session>(response);
+export async function getSession(): Promise<ConsoleSession | null> {
+  const response = await call('GET /console/api/session', {});
+  return response.status === 401 ? null : read<'GET /console/api/session'>(response);
 }
 
 /** Whether the sign-in page can mail links. */
 export async function mailsLinks(): Promise<boolean> {
-  return (await json<{ mailed_links: boolean }>(await call('GET', 'sign-in'))).mailed_links;
+  return (await answer('GET /console/api/sign-in', {})).mailed_links;
 }
 
 /** Asks for a sign-in link by mail. The answer is the same whether or not a user has the address. */
 export async function mailLink(email: string): Promise<void> {
-  await json(await call('POST', 'sign-in-link', { body: { email } }));
+  await answer('POST /console/api/sign-in-link', { body: { email } });
 }
 
-export async function signIn(token: string): Promise<Session> {
-  return json<Session>(await call('POST', 'session', { body: { token } }));
+export async function signIn(token: string): Promise<ConsoleSession> {
+  return answer('POST /console/api/session', { body: { token } });
 }
 
-export async function signOut(session: Session): Promise<void> {
-  const response = await call('DELETE', 'session', { csrf: session.csrf_token });
+export async function signOut(session: ConsoleSession): Promise<void> {
+  const response = await call('DELETE /console/api/session', {}, { csrf: session.csrf_token });
   // 401: the session had ended already, which is what was asked for.
-  if (!response.ok && response.status !== 401) await json(response);
+  if (response.status !== 401) await read(response);
 }
 
 /** Confirms the new address of the signed-in user and answers it. */
-export async function confirmAddress(session: Session, token: string): Promise<string> {
-  const response = await call('POST', 'email', { body: { token }, csrf: session.csrf_token });
-  return (await json<{ email: string }>(response)).email;
+export async function confirmAddress(session: ConsoleSession, token: string): Promise<string> {
+  return (await answer('POST /console/api/email', { body: { token } }, { csrf: session.csrf_token })).email;
 }
 
 /** Asks for another address of the signed-in user: Sluice mails a link to it. */
-export async function askForAddress(session: Session, email: string): Promise<void> {
-  const path = `/v1/admin/users/${session.user.id}`;
-  await json(await call('PUT', path, { body: { email }, csrf: session.csrf_token }));
+export async function askForAddress(session: ConsoleSession, email: string): Promise<void> {
+  const path = { userId: session.user.id };
+  await answer('PUT /v1/admin/users/{userId}', { path, body: { email } }, { csrf: session.csrf_token });
 }
 
 /** The newest alerts of the usage limits of a workspace: up to 20 of each of its first 100 policies. */
 export async function listAlerts(workspaceId: string): Promise<LimitAlert[]> {
-  const path = '/v1/policies/usage-limits';
-  const where = `workspace_id=${workspaceId}`;
-  const policies = await json<{ data: { id: string; name: string | null }[] }>(
-    await call('GET', `${path}?${where}&page_size=100`),
-  );
+  const query = { workspace_id: workspaceId };
+  const policies = await answer('GET /v1/policies/usage-limits', { query: { ...query, page_size: 100 } });
   const alerts: LimitAlert[] = [];
   for (const { id, name } of policies.data) {
-    const page = await json<{ data: Omit<LimitAlert, 'policy'>[] }>(
-      await call('GET', `${path}/${id}/alerts?${where}&page_size=20`),
-    );
+    const page = await answer('GET /v1/policies/usage-limits/{id}/alerts', {
+      path: { id },
+      query: { ...query, page_size: 20 },
+    });
     alerts.push(...page.data.map((alert) => ({ ...alert, policy: name ?? id })));
   }
   return alerts.sort((a, b) => b.created_at.localeCompare(a.created_at));
 }
 
 /** What the invite of this link offers; throws when it is unknown, used, cancelled or expired. */
-export async function getInvite(token: string): Promise<Invite> {
-  return json<Invite>(await call('POST', 'invite', { body: { token } }));
+export async function getInvite(token: string): Promise<ConsoleInvite> {
+  return answer('POST /console/api/invite', { body: { token } });
 }
 
 /** Accepts the invite: the browser is signed in afterwards. */
-export async function acceptInvite(token: string, firstName: string, lastName: string): Promise<Acceptance> {
+export async function acceptInvite(token: string, firstName: string, lastName: string): Promise<ConsoleAcceptance> {
   const body = { token, first_name: firstName, last_name: lastName };
-  return json<Acceptance>(await call('POST', 'invite/acceptance', { body }));
+  return answer('POST /console/api/invite/acceptance', { body });
 }
 
 /** Sends a chat completion through the data plane as the signed-in user. The answer is whatever the data plane said. */
 export function tryRequest(
-  session: Session,
+  session: ConsoleSession,
   workspaceId: string,
   request: ChatRequest,
   signal: AbortSignal,
 ): Promise<Response> {
-  return call('POST', 'try', { body: { workspace_id: workspaceId, request }, csrf: session.csrf_token, signal });
+  const body = { workspace_id: workspaceId, request: { ...request } };
+  return call('POST /console/api/try', { body }, { csrf: session.csrf_token, signal });
 }
 
 /** The stored record of a request, or null while it is on its way to the store. */
-export async function getRecord(traceId: string, signal: AbortSignal): Promise<RequestRecord | null> {
-  const response = await call('GET', `records/${encodeURIComponent(traceId)}`, { signal });
-  return (await json<{ record: RequestRecord | null }>(response)).record;
+export async function getRecord(traceId: string, signal: AbortSignal): Promise<ConsoleRecord | null> {
+  return (await answer('GET /console/api/records/{traceId}', { path: { traceId } }, { signal })).record;
 }
 
 /** Message, type and code from any of the gateway's error bodies; empty when the text is none of them. */

@@ -3,7 +3,7 @@ import { request as send } from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type ConsoleServer, consoleServer, type Seeded, seed } from '../../test/support/console.ts';
+import { type ConsoleServer, consoleServer, recordRow, type Seeded, seed } from '../../test/support/console.ts';
 import { temporaryTables } from '../../test/support/tables.ts';
 import type { Principal } from '../auth/principal.ts';
 import { TestClock } from '../kernel/clock.ts';
@@ -200,12 +200,10 @@ test('a bad body is a 4xx that names the field, never a 5xx', async () => {
 
 test('a record is shown to the user who made the request and to nobody else', async () => {
   const { headers } = await signIn();
-  records = [
-    { id: 'r1', node: 'n', seq: 1, time: 1, trace_id: 't1', user_id: people.owner.id, status: 200, cost_micros: 7 },
-  ];
+  records = [recordRow({ user_id: people.owner.id })];
   const own = await call('GET', '/console/api/records/t1', { headers });
-  expect(own.json.record).toMatchObject({ id: 'r1', trace_id: 't1', cost_micros: 7 });
-  const colleagues = { ...records[0], id: 'r2', seq: 2, time: 2, user_id: people.member.id } as StoredLog;
+  expect(own.json.record).toMatchObject({ id: 'r1', trace_id: 't1', cost_micros: 7, attempts: 1 });
+  const colleagues = recordRow({ id: 'r2', seq: 2, time: 2, user_id: people.member.id });
   // A colleague’s newer request with the same trace id does not hide it.
   records = [colleagues, ...records];
   expect((await call('GET', '/console/api/records/t1', { headers })).json.record).toMatchObject({ id: 'r1' });

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { dataPlanePaths } from '../llm/openapi.ts';
 import { ACTIONS } from '../resources/catalog.ts';
-import { buildOpenApi } from './openapi.ts';
+import { CONSOLE_ROUTES } from './console.ts';
+import { buildOpenApi, consoleDocument } from './openapi.ts';
 import { Components, shareParameters } from './openapi-components.ts';
 
 const document = buildOpenApi(ACTIONS, '1.2.3', dataPlanePaths()) as {
@@ -24,6 +25,16 @@ const at = (ref: string) =>
     .reduce<JsonValue | undefined>((value, name) => (isObject(value) ? value[name] : undefined), document as never);
 
 describe('the OpenAPI document', () => {
+  it('has nothing of the calls that only the console makes; their document has all of them', () => {
+    expect(Object.keys(document.paths).filter((path) => path.startsWith('/console'))).toEqual([]);
+    const served = CONSOLE_ROUTES.filter(([, path]) => path.startsWith('/console/api/'));
+    const described = Object.entries(consoleDocument().paths as JsonObject).flatMap(([path, item]) =>
+      Object.keys(item as JsonObject).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    const named = served.map(([method, path]) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`);
+    expect(described.sort()).toEqual(named.sort());
+  });
+
   it('names the body and the answer of every administration operation', () => {
     const anonymous = operations
       .filter(({ operationId }) => ACTIONS.some(({ id }) => id === String(operationId).replace(/\.alias\d+$/, '')))

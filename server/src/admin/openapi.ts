@@ -3,6 +3,7 @@
 import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import type { AnyAction } from '../resources/resource.ts';
+import { CONSOLE_ACTIONS, type ConsoleAction } from './console-actions.ts';
 import { ADMIN_ERRORS } from './errors.ts';
 import { takesIdempotencyKey } from './idempotency.ts';
 import { Components, pascal, shareParameters, titled } from './openapi-components.ts';
@@ -109,7 +110,7 @@ export function buildOpenApi(actions: readonly AnyAction[], version: string, ext
   for (const row of rows) {
     const method = row.method.toLowerCase();
     const add = (path: string, id: string) => {
-      const key = path.replace(/:(\w+)/g, '{$1}');
+      const key = templateOf(path);
       paths[key] = { ...paths[key], [method]: { ...operation(row, components), operationId: id } };
     };
     add(pathsOf(row)[0], row.id);
@@ -141,6 +142,38 @@ export function buildOpenApi(actions: readonly AnyAction[], version: string, ext
     },
   };
 }
+
+/**
+ * The calls that only the console makes, as the paths and schemas of an OpenAPI document. The types of the console are made of
+ * it; it is part of no document that is served.
+ */
+export function consoleDocument(): JsonObject {
+  const components = new Components();
+  const paths: Record<string, JsonObject> = {};
+  for (const row of CONSOLE_ACTIONS) {
+    const path = templateOf(row.path);
+    paths[path] = { ...paths[path], [row.method.toLowerCase()]: consoleOperation(row, components) };
+  }
+  return { paths, components: { schemas: components.schemas } };
+}
+
+function consoleOperation({ id, summary, params, body, answer }: ConsoleAction, components: Components): JsonObject {
+  const content = (schema: z.ZodType, title: string, io: 'input' | 'output'): JsonObject => ({
+    content: { 'application/json': { schema: components.schema(titled(title, schemaOf(schema, io)), io) } },
+  });
+  const status = answer.as === 'json' ? answer.status : answer.as === 'nothing' ? 204 : 200;
+  return {
+    operationId: id,
+    summary,
+    parameters: parametersOf(params, 'path'),
+    ...(body === null ? {} : { requestBody: { required: true, ...content(body, `${pascal(id)}Body`, 'input') } }),
+    responses: {
+      [status]: answer.as === 'json' ? content(answer.schema, `${pascal(id)}Answer`, 'output') : {},
+    },
+  };
+}
+
+const templateOf = (path: string): string => path.replace(/:(\w+)/g, '{$1}');
 
 function tagsOf(item: JsonObject): JsonValue[] {
   return Object.values(item).flatMap((each) => (isObject(each) && Array.isArray(each.tags) ? each.tags : []));

@@ -16,6 +16,26 @@ import { plainVault } from './admin.ts';
 
 export const CONSOLE_DIST = path.join(import.meta.dirname, '..', '..', '..', 'console', 'dist');
 
+/** A stored record, as far as the console reads it. */
+export const recordRow = (own: Partial<StoredLog>): StoredLog => ({
+  id: 'r1',
+  node: 'n',
+  seq: 1,
+  time: 1,
+  trace_id: 't1',
+  status: 200,
+  outcome: 'ok',
+  provider: 'sandbox',
+  model_answered: 'echo',
+  usage: { input: 3, output: 2 },
+  usage_estimated: false,
+  cost_micros: 7,
+  latency_ms: 12.5,
+  ttft_ms: null,
+  attempts: [{ provider: 'sandbox' }],
+  ...own,
+});
+
 /** One organisation with an owner, a member who has joined one of its two workspaces, and nothing else. */
 export interface Seeded {
   readonly organisationId: string;

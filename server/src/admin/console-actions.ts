@@ -1,0 +1,349 @@
+/**
+ * The calls that only the console makes, each declared with the schemas of what comes in and what goes out. `console.ts`
+ * has the one handler over them; `consoleDocument` (`openapi.ts`) describes them to the console and to nobody else.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import type { ConsoleSession, ConsoleSessions, Within } from '../auth/console-session.ts';
+import type { Principal } from '../auth/principal.ts';
+import { tenantOf } from '../auth/tenant.ts';
+import { clientAddress } from '../http/client-address.ts';
+import { appendAudit } from '../resources/audit-logs/chain.ts';
+import type { Method } from '../resources/resource.ts';
+import { toIso } from '../resources/shapes.ts';
+import type { LogSink, StoredLog } from '../store/ports.ts';
+import { type AddressChangeDeps, ConfirmBody, confirmAddress } from './address-change.ts';
+import { consoleEntry, type EntryDeps } from './audit.ts';
+import { AcceptBody, type Invitations, LookUpBody } from './invitations.ts';
+import { LinkBody, type MailedLinks } from './mailed-links.ts';
+
+/** What the calls of the console work with. */
+export interface ConsoleCallDeps {
+  readonly sessions: ConsoleSessions;
+  readonly invitations: Invitations;
+  readonly mailedLinks: MailedLinks;
+  readonly addresses: AddressChangeDeps;
+  /** Clock and signature of audit rows. */
+  readonly audit: EntryDeps;
+  /** Request logs, for the record that the console shows beside an answer. */
+  readonly logs: Pick<LogSink, 'list'>;
+  /** SLUICE_PUBLIC_URL without a trailing slash; a function because a free port is known only after listening. */
+  readonly publicUrl: () => string;
+  /**
+   * Sends `body` (JSON of a `POST /v1/chat/completions`) through the data plane as `principal`, which is bound to a
+   * workspace and holds its scopes, and answers on `reply` as the data plane does, streaming included.
+   */
+  readonly tryRequest: (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    principal: Principal,
+    body: Buffer,
+  ) => Promise<unknown> | unknown;
+}
+
+/** Who may call: a signed-in user, with the CSRF token for writes, or everyone, whose writes need the right Origin. */
+type ConsoleAuth = 'public' | 'login';
+
+/** How an answer is written. `relayed`: `run` answers on `reply` itself, and the answer is the data plane's. */
+export type ConsoleAnswer<R> =
+  | { readonly as: 'json'; readonly status: 200 | 202; readonly schema: z.ZodType<unknown, R> }
+  | { readonly as: 'nothing' }
+  | { readonly as: 'relayed' };
+
+export interface ConsoleAction<P = unknown, B = unknown, R = unknown, L extends ConsoleAuth = ConsoleAuth> {
+  /** Unique: `console.session.read`. */
+  readonly id: string;
+  readonly method: Method;
+  /** Complete, fastify syntax: `/console/api/records/:traceId`. */
+  readonly path: string;
+  readonly summary: string;
+  readonly auth: L;
+  readonly params: z.ZodType<P> | null;
+  readonly body: z.ZodType<B> | null;
+  /** Default 4 KiB. */
+  readonly bodyBytes?: number;
+  readonly answer: ConsoleAnswer<R>;
+  run(call: ConsoleCall<P, B, L>): Promise<R>;
+}
+
+export interface ConsoleCall<P, B, L extends ConsoleAuth> {
+  readonly deps: ConsoleCallDeps;
+  readonly params: P;
+  readonly body: B;
+  readonly session: L extends 'login' ? ConsoleSession : null;
+  readonly request: FastifyRequest;
+  /** For cookies. */
+  readonly reply: FastifyReply;
+}
+
+/** Ties the types of an action together: what its schemas say is what `run` gets and answers. */
+const declare = <P, B, R, L extends ConsoleAuth>(own: ConsoleAction<P, B, R, L>): ConsoleAction => own;
+
+const NO_INPUT = { params: null, body: null } as const;
+const NOTHING = { as: 'nothing' } as const;
+const json = <R>(schema: z.ZodType<unknown, R>, status: 200 | 202 = 200) => ({ as: 'json', status, schema }) as const;
+
+const TRY_BODY_BYTES = 262_144;
+/** Newest records of a trace id that are searched for the user's own: callers choose trace ids, so others may have it. */
+const MOST_OF_A_TRACE = 100;
+
+const place = z.object({ id: z.string(), slug: z.string(), name: z.string() }).meta({ title: 'ConsoleWorkspace' });
+
+const session = z
+  .object({
+    object: z.literal('console_session'),
+    user: z.object({
+      id: z.string(),
+      email: z.string(),
+      first_name: z.string(),
+      last_name: z.string(),
+      role: z.enum(['owner', 'admin', 'member']),
+    }),
+    organisation: z.object({ id: z.string(), name: z.string() }),
+    workspaces: z.array(place),
+    base_url: z.string().describe('Of the data plane, with `/v1`.'),
+    csrf_token: z.string(),
+    expires_at: z.string(),
+  })
+  .meta({ title: 'ConsoleSession' });
+
+const invite = z
+  .object({
+    object: z.literal('console_invite'),
+    organisation: z.object({ name: z.string() }),
+    email: z.string(),
+    role: z.enum(['admin', 'member']),
+    workspaces: z.array(z.object({ slug: z.string(), name: z.string(), role: z.enum(['admin', 'manager', 'member']) })),
+    expires_at: z.string(),
+  })
+  .meta({ title: 'ConsoleInvite' });
+
+const acceptance = z
+  .object({
+    object: z.literal('console_acceptance'),
+    session,
+    api_keys: z.array(z.object({ id: z.string(), key: z.string().describe('Whole, this once.'), workspace: place })),
+  })
+  .meta({ title: 'ConsoleAcceptance' });
+
+/** Of a `telemetry/record.ts` LogRecord. */
+const record = z
+  .object({
+    id: z.string(),
+    trace_id: z.string(),
+    status: z.number(),
+    outcome: z.enum(['ok', 'refused', 'failed', 'aborted']),
+    provider: z.string().nullable(),
+    model_answered: z.string().nullable(),
+    usage: z.record(z.string(), z.unknown()).nullable(),
+    usage_estimated: z.boolean(),
+    cost_micros: z.number().nullable().describe('Micro-dollars; null without a known price.'),
+    latency_ms: z.number(),
+    ttft_ms: z.number().nullable(),
+    attempts: z.int(),
+  })
+  .meta({ title: 'ConsoleRecord' });
+
+const signInOptions = declare({
+  ...NO_INPUT,
+  id: 'console.sign-in.read',
+  method: 'GET',
+  path: '/console/api/sign-in',
+  summary: 'Read what the sign-in page offers',
+  auth: 'public',
+  answer: json(z.object({ object: z.literal('console_sign_in'), mailed_links: z.boolean() })),
+  run: async ({ deps }) => ({ object: 'console_sign_in', mailed_links: deps.mailedLinks.available }),
+});
+
+const mailLink = declare({
+  ...NO_INPUT,
+  id: 'console.sign-in-link.create',
+  method: 'POST',
+  path: '/console/api/sign-in-link',
+  summary: 'Mail a sign-in link; the answer is the same whether or not a user has the address',
+  auth: 'public',
+  body: LinkBody,
+  answer: json(z.object({ object: z.literal('console_sign_in_link') }), 202),
+  run: async ({ deps, body, request }) => {
+    await deps.mailedLinks.ask(body.email, request);
+    return { object: 'console_sign_in_link' };
+  },
+});
+
+const signIn = declare({
+  ...NO_INPUT,
+  id: 'console.session.create',
+  method: 'POST',
+  path: '/console/api/session',
+  summary: 'Exchange a one-time token for a session',
+  auth: 'public',
+  body: z.strictObject({ token: z.string().max(256) }),
+  answer: json(session),
+  run: async ({ deps, body, request, reply }) => {
+    const within = recorded(deps, request, 'create');
+    const signedIn = await deps.sessions.exchange(body.token, clientAddress(request.raw), within);
+    reply.header('set-cookie', deps.sessions.setCookie(signedIn.token));
+    return present(deps, signedIn.session);
+  },
+});
+
+const readSession = declare({
+  ...NO_INPUT,
+  id: 'console.session.read',
+  method: 'GET',
+  path: '/console/api/session',
+  summary: 'Read the session of this browser',
+  auth: 'login',
+  answer: json(session),
+  run: async ({ deps, session: own }) => present(deps, own),
+});
+
+const signOut = declare({
+  ...NO_INPUT,
+  id: 'console.session.delete',
+  method: 'DELETE',
+  path: '/console/api/session',
+  summary: 'Sign out',
+  auth: 'login',
+  answer: NOTHING,
+  run: async ({ deps, session: own, request, reply }) => {
+    await deps.sessions.signOut(own, recorded(deps, request, 'delete'));
+    reply.header('set-cookie', deps.sessions.setCookie(null));
+  },
+});
+
+const confirmEmail = declare({
+  ...NO_INPUT,
+  id: 'console.email.update',
+  method: 'POST',
+  path: '/console/api/email',
+  summary: 'Confirm a new address with the token that was mailed to it',
+  auth: 'login',
+  body: ConfirmBody,
+  answer: json(z.object({ object: z.literal('console_email'), email: z.string() })),
+  run: async ({ deps, session: own, body, request }) => {
+    const email = await confirmAddress(deps.addresses, own, body.token, request);
+    deps.sessions.invalidate();
+    return { object: 'console_email', email };
+  },
+});
+
+/** Not GET: an address must not hold the token. */
+const readInvite = declare({
+  ...NO_INPUT,
+  id: 'console.invite.read',
+  method: 'POST',
+  path: '/console/api/invite',
+  summary: 'Read what the invite of a link offers',
+  auth: 'public',
+  body: LookUpBody,
+  answer: json(invite),
+  run: async ({ deps, body, request }) => {
+    const offered = await deps.invitations.look(body.token, clientAddress(request.raw));
+    return {
+      object: 'console_invite',
+      organisation: { name: offered.organisation.name },
+      email: offered.invite.email,
+      role: offered.invite.role,
+      workspaces: [...offered.workspaces],
+      expires_at: toIso(offered.invite.expires_at),
+    };
+  },
+});
+
+const acceptInvite = declare({
+  ...NO_INPUT,
+  id: 'console.invite.accept',
+  method: 'POST',
+  path: '/console/api/invite/acceptance',
+  summary: 'Accept an invite and sign in',
+  auth: 'public',
+  body: AcceptBody,
+  answer: json(acceptance),
+  run: async ({ deps, body, request, reply }) => {
+    const { accepted, token, session: own } = await deps.invitations.accept(body, request);
+    reply.header('set-cookie', deps.sessions.setCookie(token));
+    return { object: 'console_acceptance', session: await present(deps, own), api_keys: [...accepted.keys] };
+  },
+});
+
+const tryIt = declare({
+  ...NO_INPUT,
+  id: 'console.try',
+  method: 'POST',
+  path: '/console/api/try',
+  summary: 'Send a chat completion through the data plane as the signed-in user',
+  auth: 'login',
+  body: z.strictObject({ workspace_id: z.uuid(), request: z.record(z.string(), z.unknown()) }),
+  bodyBytes: TRY_BODY_BYTES,
+  answer: { as: 'relayed' },
+  run: async ({ deps, session: own, body, request, reply }) => {
+    const principal = await deps.sessions.inWorkspace(own.principal, body.workspace_id);
+    return deps.tryRequest(request, reply, principal, Buffer.from(JSON.stringify(body.request)));
+  },
+});
+
+const readRecord = declare({
+  ...NO_INPUT,
+  id: 'console.records.read',
+  method: 'GET',
+  path: '/console/api/records/:traceId',
+  summary: 'Read the stored record of a request of the signed-in user; null while it is on its way to the store',
+  auth: 'login',
+  params: z.strictObject({ traceId: z.string().min(1).max(256) }),
+  answer: json(z.object({ object: z.literal('console_record'), record: record.nullable() })),
+  run: async ({ deps, session: own, params }) => {
+    const query = { limit: MOST_OF_A_TRACE, traceId: params.traceId };
+    const { rows } = await deps.logs.list(tenantOf(own.principal), query);
+    // Only the user's own requests: everyone else's need the logs scopes of the administration API. A record is stored
+    // moments after its answer, so "none" is an ordinary answer and the page asks again.
+    const found = rows.find(({ user_id }) => user_id === own.principal.userId);
+    return { object: 'console_record', record: found === undefined ? null : presentRecord(found) };
+  },
+});
+
+/** All of them. */
+export const CONSOLE_ACTIONS: readonly ConsoleAction[] = [
+  signInOptions,
+  mailLink,
+  signIn,
+  readSession,
+  signOut,
+  readInvite,
+  acceptInvite,
+  confirmEmail,
+  tryIt,
+  readRecord,
+];
+
+/** The audit row of a sign-in or sign-out. */
+function recorded(deps: ConsoleCallDeps, request: FastifyRequest, action: 'create' | 'delete'): Within {
+  return async (tx, user) => {
+    const who = { organisationId: user.organisation_id, userId: user.id, resourceId: user.id };
+    const deed = { request, action, resource: 'console-sessions', ...who };
+    await appendAudit(tx, deps.audit.vault, consoleEntry(deps.audit, deed));
+  };
+}
+
+async function present(deps: ConsoleCallDeps, own: ConsoleSession): Promise<z.input<typeof session>> {
+  const { principal } = own;
+  const { organisation, user, workspaces } = await deps.sessions.describe(principal);
+  return {
+    object: 'console_session',
+    user: {
+      id: principal.userId ?? '',
+      email: user?.email ?? '',
+      first_name: user?.first_name ?? '',
+      last_name: user?.last_name ?? '',
+      role: principal.role ?? 'member',
+    },
+    organisation: { id: principal.organisationId, name: organisation?.name ?? '' },
+    workspaces,
+    base_url: `${deps.publicUrl().replace(/\/+$/, '')}/v1`,
+    csrf_token: own.csrf,
+    expires_at: toIso(own.expiresAt),
+  };
+}
+
+const presentRecord = (row: StoredLog): z.input<typeof record> =>
+  record.parse({ ...row, attempts: Array.isArray(row.attempts) ? row.attempts.length : 0 });
