@@ -14,6 +14,7 @@ import { ANTHROPIC_ERRORS } from '../src/operations/dialects/anthropic-errors.ts
 import { OPENAI_ERRORS } from '../src/operations/dialects/openai-errors.ts';
 import { IN_ITS_STEAD } from '../src/operations/dialects/provider-error.ts';
 import { OPERATIONS } from '../src/operations/operation.ts';
+import { SHAPES } from '../src/operations/shapes/index.ts';
 import { PROVIDERS } from '../src/providers/catalog.ts';
 import { UNSERVED } from '../src/providers/unserved.ts';
 
@@ -604,6 +605,19 @@ describe('what files give to others', () => {
   });
 });
 
+const SHAPE_NAME = `['"\`](?:${Object.keys(SHAPES).join('|')})['"\`]`;
+
+/** Whether a text is compared with the name of a wire shape, looked up in a list of such, or a case of a switch. */
+function comparesShapeName(text: string): boolean {
+  const compared = `[!=]==?\\s*${SHAPE_NAME}|${SHAPE_NAME}\\s*[!=]==?|\\bcase ${SHAPE_NAME}|\\b(?:has|includes|indexOf)\\(${SHAPE_NAME}`;
+  const listed = `\\bnew (?:Set|Map)(?:<[^>]*>)?\\(\\[\\s*\\[?${SHAPE_NAME}|\\[${SHAPE_NAME}[^\\]]*\\]\\.(?:includes|indexOf)`;
+  return new RegExp(`${compared}|${listed}`).test(text);
+}
+
+/** A shape that is compared with a name or switched over, or whose kind is an element or a key of a collection. */
+const ASKS_SHAPE =
+  /\bshape\s*[!=]==?\s*['"`]|['"`]\s*[!=]==?\s*[\w.#]*\bshape\b|\bswitch \([\w.#]*\bshape\)|\b(?:Set|Array|Map|Record)<(?:Shape\b|Operation\['shape'\])|\bShape\[\]|\bOperation\['shape'\]\[\]/;
+
 describe('operations', () => {
   /** Where ids of operations may be listed: at home, and where a provider says what it serves. */
   const outside = product.filter(({ area }) => area !== 'operations' && area !== 'providers');
@@ -618,22 +632,55 @@ describe('operations', () => {
     expect(found(new RegExp(`\\b(?:Set|Array)<${id}>|\\b${id}\\[\\]|Partial<Record<${id}`, 'g'))).toEqual([]);
   });
 
-  /** Where a wire shape is still asked its name. This list gets shorter: what differs belongs into `operations/shapes/`. */
-  const ASKED_SHAPES = [
-    'llm/estimate.ts',
-    'llm/guard/soft-denial.ts',
-    'llm/guard/stream.ts',
-    'llm/guard/texts.ts',
-    'llm/guard/texts/stream-events.ts',
-    'llm/relay/events.ts',
-    'llm/relay/read-answer.ts',
-    'llm/request-body.ts',
-  ];
+  /** Where a word that also is the name of a wire shape says something else. */
+  const NO_SHAPE: Readonly<Record<string, string>> = {
+    'llm/guard/guardrail-runner.ts': 'the form in which a trial is given',
+    'llm/guard/texts/walk.ts': 'a mode of reading',
+    'llm/request-body.ts': 'a family of operations',
+    'providers/azure-ai/azure-ai.ts': 'operations of the provider, and one of its APIs',
+    'providers/azure-openai/bindings.ts': 'operations of the provider',
+    'providers/google/gemini-request.ts': 'a field',
+    'providers/openai/openai.ts': 'operations of the provider',
+    'providers/vertex-ai/batches.ts': 'an endpoint of the provider',
+    'resources/common.ts': 'a word of paths',
+    'training/datasets/formats.ts': 'a kind of rows',
+    'training/datasets/rows.ts': 'a kind of rows',
+    'training/datasets/tokens.ts': 'a kind of rows',
+  };
 
-  it('and by their shapes: nothing new asks a shape its name outside operations/', () => {
-    const asks = /\bshape\s*[!=]==\s*'|switch \([\w.#]*\bshape\)/;
-    const asking = outside.filter(({ text }) => asks.test(uncommented(text)));
-    expect(asking.map(({ path }) => path).sort()).toEqual(ASKED_SHAPES);
+  it('and by their shapes: no shape is asked its name, and no part of them is listed, outside operations/', () => {
+    const elsewhere = product.filter(({ area }) => area !== 'operations');
+    const named = elsewhere.filter(({ text }) => comparesShapeName(uncommented(text)));
+    expect(named.map(({ path }) => path).sort()).toEqual(Object.keys(NO_SHAPE).sort());
+    // In those files too, no shape is asked, whatever it is compared with.
+    const asking = elsewhere.filter(({ text }) => ASKS_SHAPE.test(uncommented(text)));
+    expect(asking.map(({ path }) => path)).toEqual([]);
+  });
+
+  it.each([
+    "if (operation.shape === 'chat') return;",
+    "const plain = made !== 'messages';",
+    "return 'raw' === kind;",
+    "switch (x) { case 'responses': return 1; }",
+    "['speech', 'images'].includes(shape)",
+    "const SENSES = new Set(['speech', 'images']);",
+  ])('a name of a shape is found in %s', (text) => {
+    expect(comparesShapeName(text)).toBe(true);
+  });
+
+  it.each([
+    "if ('chat' !== operation.shape) return;",
+    'switch (this.#x.request.operation.shape) {',
+    "const SENSES = new Set<Operation['shape']>();",
+    'const TALKS: Partial<Record<Shape, string>> = {};',
+    'const others: readonly Shape[] = [];',
+  ])('and a shape that is asked in %s', (text) => {
+    expect(ASKS_SHAPE.test(text)).toBe(true);
+  });
+
+  it('a binding that says its shape asks none', () => {
+    const text = "const binding = { shape: 'chat', path: '/chat' }; SHAPES[binding.shape].usage.read(raw);";
+    expect([comparesShapeName(text), ASKS_SHAPE.test(text)]).toEqual([false, false]);
   });
 
   it('nor listed by their names alone', () => {
@@ -679,12 +726,12 @@ describe('readable files', () => {
     'operations/convert/stream-chat-to-messages.ts': 'a shape of streams',
     'operations/convert/stream-messages-to-chat.ts': 'a shape of streams',
     'operations/convert/stream-responses-to-chat.ts': 'a shape of streams',
+    'operations/dialects/dialect.ts': 'shapes of errors',
     'operations/dialects/errors.ts': 'shapes of errors',
     'operations/dialects/provider-error.ts': 'shapes of errors',
     'operations/dialects/stream.ts': 'shapes of streams',
-    'operations/row.ts': 'shapes of bodies',
     'operations/table.ts': 'shapes of bodies',
-    'operations/shapes/messages.ts': 'shapes of bodies',
+    'operations/shapes/messages/index.ts': 'shapes of bodies',
     'operations/shapes/wire-shape.ts': 'shapes of bodies',
     'operations/training.ts': 'a format of data sets',
     'pricing/library.ts': 'the names that the price library has for providers',

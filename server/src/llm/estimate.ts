@@ -17,19 +17,12 @@ import { isTextOnly } from './text-only.ts';
 
 /** Larger bodies are not parsed for it: they count four bytes a token and have no bound. */
 const MAX_PARSED = 256 * 1024;
-/** No answer is longer; larger maxima are callers' ways of saying none. */
-const MAX_OUTPUT = 1_000_000;
-/** Of all answers of one request; what is more is no count (`operations/usage.ts`). */
-const MAX_COUNT = 999_999_999;
 /** What templates put around a request, beyond what its JSON does; and around tools, where vendors add instructions. */
 const AROUND = 16;
 const AROUND_TOOLS = 1024;
 /** Pictures and sound in base64 are far fewer tokens than bytes. */
 const MEDIA_TOKENS = 16_384;
 export const BASE64 = 'base64';
-/** Output tokens of the largest published size of one image. */
-const IMAGE_TOKENS: Readonly<Record<string, number>> = { low: 408, medium: 1584 };
-const LARGEST_IMAGE = 6240;
 
 const FREE: Estimate = { input: 0, output: 0, bounded: true, price: null, free: true };
 
@@ -55,10 +48,16 @@ export function estimateUse(x: Exchange): Estimate {
   const model = modelUnder(target.shaping, x.request.model);
   const price = x.services.pricer.price(target.provider.id, target.priced, model, target.stored, x.request.time);
   const body = bodyOf(x.attempt);
-  const sized = body === null ? null : size(x, body);
-  if (sized !== null) return { ...sized, price, free: false };
-  const expected = x.request.operation.shape === 'images' ? LARGEST_IMAGE : x.services.outputs.expected(modelKey(x));
-  return { input: likelyInput(x), output: expected, bounded: false, price, free: false };
+  const isText = body !== null && isTextOnly(body);
+  const most = isText ? mostInput(x.attempt, body) : likelyInput(x);
+  const { input, output, bounded } = x.request.operation.wire.estimate(body, most, isText);
+  return {
+    input: input ?? (isText ? likelyInput(x) : most),
+    output: output ?? x.services.outputs.expected(modelKey(x)),
+    bounded,
+    price,
+    free: false,
+  };
 }
 
 /** Micro-dollars of an estimate at a price; null, an unknown price: 0. */
@@ -101,41 +100,6 @@ function bodyOf(attempt: Attempt): JsonObject | null {
   return shaping === null ? parsed : shape(parsed, shaping);
 }
 
-function size(x: Exchange, body: JsonObject): Pick<Estimate, 'input' | 'output' | 'bounded'> | null {
-  const text = isTextOnly(body);
-  const input = text ? mostInput(x.attempt, body) : likelyInput(x);
-  switch (x.request.operation.shape) {
-    case 'chat':
-    case 'messages':
-    case 'responses':
-    case 'completions': {
-      const answers = choices(body);
-      const each = maximum(body);
-      const most = answers === null || each === null ? null : answers * each;
-      if (most !== null && most <= MAX_COUNT) return { input, output: most, bounded: text };
-      // The learned figures are of whole answers, with as many choices as they had.
-      return { input, output: x.services.outputs.expected(modelKey(x)), bounded: false };
-    }
-    case 'embeddings':
-      return { input, output: 0, bounded: text };
-    case 'rerank': {
-      // Some vendors count the query once for each document.
-      const documents = Array.isArray(body.documents) ? body.documents.length : 1;
-      const query = typeof body.query === 'string' ? Buffer.byteLength(body.query) : input;
-      return { input: input + documents * query, output: 0, bounded: text };
-    }
-    case 'images': {
-      const each = typeof body.quality === 'string' ? (IMAGE_TOKENS[body.quality] ?? LARGEST_IMAGE) : LARGEST_IMAGE;
-      return { input: likelyInput(x), output: each * (whole(body.n) ?? 1), bounded: false };
-    }
-    case 'speech':
-      // About 20 tokens a second, in which some 15 characters are spoken.
-      return { input: likelyInput(x), output: 2 * lengthOf(body.input), bounded: false };
-    default:
-      return null;
-  }
-}
-
 /** No text has more tokens than bytes, in any encoding that works on bytes. */
 function mostInput(attempt: Attempt, body: JsonObject): number {
   const shaped = attempt.target?.shaping == null ? 0 : Buffer.byteLength(JSON.stringify(body));
@@ -152,37 +116,3 @@ export function likelyInput(x: Exchange): number {
 
 const holdsBase64 = ({ attempt: { scan, body } }: Exchange): boolean =>
   scan?.texts?.get(BASE64) ?? body.includes(BASE64);
-
-const lengthOf = (value: unknown): number => (typeof value === 'string' ? value.length : 0);
-
-/** A whole number from 1 to what no answer reaches; null for anything else, also for a text that a lenient provider would take. */
-function whole(value: unknown): number | null {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MAX_OUTPUT ? value : null;
-}
-
-/** The largest maximum of one answer that the body allows; null when it says none, or one that is no bound. */
-function maximum(body: JsonObject): number | null {
-  let most: number | null = null;
-  for (const name of ['max_completion_tokens', 'max_output_tokens', 'max_tokens'] as const) {
-    const value = body[name];
-    if (value === undefined || value === null) continue;
-    const one = whole(value);
-    if (one === null) return null;
-    most = Math.max(most ?? 0, one);
-  }
-  return most;
-}
-
-/** How many answers are written, seen or not; null when it cannot be known. */
-function choices({ n, best_of: best, prompt }: JsonObject): number | null {
-  let each = 1;
-  for (const value of [n, best]) {
-    if (value === undefined || value === null) continue;
-    const one = whole(value);
-    if (one === null) return null;
-    each = Math.max(each, one);
-  }
-  // A list of texts, or of lists of tokens, is as many prompts; a list of numbers is one.
-  const several = Array.isArray(prompt) && typeof prompt[0] !== 'number';
-  return each * (several ? Math.max(1, prompt.length) : 1);
-}

@@ -1,7 +1,6 @@
 /** Where a conversation has pictures and files that it names by their addresses. */
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { parseExact } from '../kernel/json-exact.ts';
-import type { Shape } from '../operations/operation.ts';
 import { type Shaping, shape } from './shaping.ts';
 
 /** What was fetched, as data URLs by address; a long one as pieces of its bytes, in memory that threads share. */
@@ -10,9 +9,9 @@ export type Media = ReadonlyMap<string, string | readonly Uint8Array[]>;
 const urlOf = (data: string | readonly Uint8Array[]): string =>
   typeof data === 'string' ? data : Buffer.concat(data).toString('latin1');
 
-/** The addresses that a body of this shape names, each once, of those that `inlines` asks for. */
+/** The addresses that the conversations of a body, which are in `lists`, name, each once, of those that `inlines` asks for. */
 export function namedMedia(
-  kind: Shape,
+  lists: readonly string[],
   bytes: Buffer,
   shaping: Shaping | null,
   inlines: (url: string) => boolean,
@@ -20,22 +19,22 @@ export function namedMedia(
   const parsed = parseExact(bytes.toString('utf8'));
   if (!isObject(parsed)) return [];
   const named = new Set<string>();
-  replaced(kind, shaping === null ? parsed : shape(parsed, shaping), (url) => {
+  replaced(lists, shaping === null ? parsed : shape(parsed, shaping), (url) => {
     if (inlines(url)) named.add(url);
     return null;
   });
   return [...named];
 }
 
-/** The body with what was fetched in place of its addresses. */
+/** The body with what was fetched in place of the addresses in its conversations. */
 export function withMedia(
-  kind: Shape,
+  lists: readonly string[],
   body: JsonObject,
   media: Media | null,
   inlines: (url: string) => boolean,
 ): JsonObject {
   if (media === null) return body;
-  return replaced(kind, body, (url) => {
+  return replaced(lists, body, (url) => {
     const data = inlines(url) ? media.get(url) : undefined;
     return data === undefined ? null : urlOf(data);
   });
@@ -44,12 +43,15 @@ export function withMedia(
 type Replace = (url: string) => string | null;
 
 /** The conversation with its addresses replaced; only where media stand, so that arguments and results stay as they are. */
-function replaced(kind: Shape, body: JsonObject, replace: Replace): JsonObject {
-  const name = kind === 'responses' ? 'input' : 'messages';
-  const list = body[name];
-  if (!Array.isArray(list)) return body;
-  const next = list.map((message) => withParts(message, replace));
-  return next.every((message, i) => message === list[i]) ? body : { ...body, [name]: next };
+function replaced(lists: readonly string[], body: JsonObject, replace: Replace): JsonObject {
+  let out = body;
+  for (const name of lists) {
+    const list = body[name];
+    if (!Array.isArray(list)) continue;
+    const next = list.map((message) => withParts(message, replace));
+    if (next.some((message, i) => message !== list[i])) out = { ...out, [name]: next };
+  }
+  return out;
 }
 
 /** A message, a result of a tool, or an item: its parts are in `content` or, in results of Responses, in `output`. */

@@ -47,7 +47,7 @@ async function fetchNamed(
   const shaping = x.attempt.shaped ? null : target.shaping;
   const named = isLargeRead(x.attempt.body.length)
     ? await namedMediaApart(x, target, contextOf(x, target), shaping)
-    : namedMedia(x.request.operation.shape, x.attempt.body, shaping, inlines);
+    : namedMedia(x.request.operation.wire.conversations, x.attempt.body, shaping, inlines);
   const wanted = new Set(named.filter((url) => x.request.media?.has(url) !== true));
   if (wanted.size === 0) return;
   const media = new Map(x.request.media);

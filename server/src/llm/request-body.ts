@@ -9,6 +9,7 @@ import { type ScanResult, type Splice, spliceParts } from '../kernel/json-scan.t
 import { holdsQuoted } from '../kernel/quoted-texts.ts';
 import { withoutCallExtras } from '../operations/convert/chat-calls.ts';
 import { OPERATIONS, type OperationId } from '../operations/operation.ts';
+import { SHAPES } from '../operations/shapes/index.ts';
 import type { Bound } from '../providers/binding.ts';
 import type { Binding, CallContext, Prefill } from '../providers/provider.ts';
 import type { FieldChanges } from '../telemetry/decision-facts.ts';
@@ -145,10 +146,10 @@ function objectIn(body: Buffer): JsonObject {
 /** What the provider's own transform, or the conversion, is given. */
 function givenBody(parsed: JsonObject, order: BodyOrder, bound: Bound, context: CallContext): JsonObject {
   const { binding } = bound;
-  const { shape: kind, wire } = OPERATIONS[order.operation];
+  const { wire } = OPERATIONS[order.operation];
   let body = order.shaping === null ? parsed : shape(parsed, order.shaping);
   if (holdsForeignExtras(order, bound, context)) body = withoutCallExtras(body);
-  if (binding.inlines !== undefined) body = withMedia(kind, body, order.media, binding.inlines);
+  if (binding.inlines !== undefined) body = withMedia(wire.conversations, body, order.media, binding.inlines);
   if (typeof body.model === 'string' || context.model !== '') body = { ...body, model: context.model };
   return order.shown === null ? body : (wire.resume?.goingOn(body, order.shown) ?? body);
 }
@@ -192,7 +193,7 @@ function holdsForeignExtras(
   if (convert !== null || OPERATIONS[operation].family !== 'chat') return false;
   if (!(scan.texts?.get(EXTRA) ?? body.includes(EXTRA_BYTES))) return false;
   if (binding.target?.extensions?.has('extra_content') === true) return false;
-  return binding.shape !== 'chat' || context.elsewhere !== true;
+  return !SHAPES[binding.shape].hasCallExtras || context.elsewhere !== true;
 }
 
 function addsUsage(order: BodyOrder, { binding }: Bound, context: CallContext): boolean {

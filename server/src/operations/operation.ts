@@ -3,7 +3,9 @@ import type { Family, OperationRow } from './row.ts';
 import { SHAPES, type WireShape } from './shapes/index.ts';
 import { ROWS } from './table.ts';
 
-export type { Dialect, Family, Purpose, Shape } from './row.ts';
+export type { Dialect } from './dialects/dialect.ts';
+export type { Family, Purpose } from './row.ts';
+export type { Shape } from './shapes/index.ts';
 
 export type OperationId = keyof typeof ROWS;
 

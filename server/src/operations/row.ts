@@ -2,34 +2,14 @@
  * What an operation decides, in one row. Every property is required: the author of an operation must say how it is routed,
  * limited, guarded, cached and owned.
  */
+import type { Dialect } from './dialects/dialect.ts';
+import type { Shape } from './shapes/index.ts';
 
 /**
  * `chat` conversations, `text` other text, `binary` pictures, sound and forms, `read` small reads (models, stored
  * responses), `job` files, batches and fine-tuning jobs (run by `training/`), `proxy` anything passed through.
  */
 export type Family = 'chat' | 'text' | 'binary' | 'read' | 'job' | 'proxy';
-
-/**
- * The wire shape of a body and its answer. Two equal shapes mean bytes pass through; different ones meet in
- * `operations/convert`.
- */
-export type Shape =
-  | 'chat'
-  | 'completions'
-  | 'embeddings'
-  | 'messages'
-  | 'responses'
-  | 'moderations'
-  | 'images'
-  | 'speech'
-  | 'transcription'
-  | 'rerank'
-  | 'models'
-  | 'count_tokens'
-  | 'raw';
-
-/** Whose error bodies and stream framing the caller expects. */
-export type Dialect = 'openai' | 'anthropic' | 'responses';
 
 /**
  * What a request is for. `reads` is free; `ends` (stops or removes what may cost money or space) counts under rate limits

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../kernel/json.ts';
-import { mergeUsage, NO_TOKENS, readUsage, type TokenUsage, usageOf } from './usage.ts';
+import { SHAPES } from './shapes/index.ts';
+import { mergeUsage, NO_TOKENS, type TokenUsage } from './usage.ts';
 
-describe('readUsage', () => {
+describe('reading usage', () => {
   it('counts cached tokens inside the prompt of a chat answer', () => {
     const usage = {
       prompt_tokens: 100,
@@ -11,7 +12,7 @@ describe('readUsage', () => {
       prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 10, audio_tokens: 3 },
       completion_tokens_details: { reasoning_tokens: 20, audio_tokens: 1 },
     };
-    expect(readUsage('chat', usage)).toEqual({
+    expect(SHAPES.chat.usage.read(usage)).toEqual({
       input: 100,
       output: 50,
       cache_read: 60,
@@ -24,7 +25,7 @@ describe('readUsage', () => {
 
   it('adds both cache classes to the input of a Messages answer', () => {
     const usage = { input_tokens: 10, cache_read_input_tokens: 60, cache_creation_input_tokens: 30, output_tokens: 5 };
-    expect(readUsage('messages', usage)).toMatchObject({ input: 100, cache_read: 60, cache_write: 30, output: 5 });
+    expect(SHAPES.messages.usage.read(usage)).toMatchObject({ input: 100, cache_read: 60, cache_write: 30, output: 5 });
   });
 
   it('reads cache writes that are only given per lifetime', () => {
@@ -33,7 +34,7 @@ describe('readUsage', () => {
       output_tokens: 1,
       cache_creation: { ephemeral_5m_input_tokens: 7, ephemeral_1h_input_tokens: 2 },
     };
-    expect(readUsage('messages', usage)).toMatchObject({ input: 10, cache_write: 9 });
+    expect(SHAPES.messages.usage.read(usage)).toMatchObject({ input: 10, cache_write: 9 });
   });
 
   it('reads the details of a Responses answer', () => {
@@ -44,19 +45,24 @@ describe('readUsage', () => {
       output_tokens_details: { reasoning_tokens: 6 },
       total_tokens: 20,
     };
-    expect(readUsage('responses', usage)).toMatchObject({ input: 12, cache_read: 4, cache_write: 2, reasoning: 6 });
+    expect(SHAPES.responses.usage.read(usage)).toMatchObject({
+      input: 12,
+      cache_read: 4,
+      cache_write: 2,
+      reasoning: 6,
+    });
   });
 
   it('takes total_tokens for embeddings and rerank when nothing else is given', () => {
-    expect(readUsage('embeddings', { total_tokens: 9 })).toEqual({ ...NO_TOKENS, input: 9 });
-    expect(readUsage('rerank', { total_tokens: 9 })).toEqual({ ...NO_TOKENS, input: 9 });
-    expect(readUsage('rerank', { search_units: 1 })).toBeNull();
+    expect(SHAPES.embeddings.usage.read({ total_tokens: 9 })).toEqual({ ...NO_TOKENS, input: 9 });
+    expect(SHAPES.rerank.usage.read({ total_tokens: 9 })).toEqual({ ...NO_TOKENS, input: 9 });
+    expect(SHAPES.rerank.usage.read({ search_units: 1 })).toBeNull();
   });
 
   it('knows no usage where no count was given', () => {
     for (const shape of ['chat', 'completions', 'messages', 'responses', 'embeddings', 'rerank'] as const) {
-      expect(readUsage(shape, {})).toBeNull();
-      expect(readUsage(shape, { prompt_tokens: null, input_tokens: null })).toBeNull();
+      expect(SHAPES[shape].usage.read({})).toBeNull();
+      expect(SHAPES[shape].usage.read({ prompt_tokens: null, input_tokens: null })).toBeNull();
     }
   });
 
@@ -73,7 +79,7 @@ describe('readUsage', () => {
           prompt_tokens_details: { cached_tokens: a as number },
           completion_tokens_details: { reasoning_tokens: b as number },
         };
-        expect(readUsage('chat', usage)).toEqual({ ...NO_TOKENS, input: 40, output: 7 });
+        expect(SHAPES.chat.usage.read(usage)).toEqual({ ...NO_TOKENS, input: 40, output: 7 });
       }),
     );
   });
@@ -82,7 +88,7 @@ describe('readUsage', () => {
     const count = fc.nat(1_000_000);
     fc.assert(
       fc.property(count, count, count, count, (prompt, cached, completion, reasoning) => {
-        const read = readUsage('chat', {
+        const read = SHAPES.chat.usage.read({
           prompt_tokens: prompt,
           completion_tokens: completion,
           prompt_tokens_details: { cached_tokens: cached },
@@ -95,7 +101,7 @@ describe('readUsage', () => {
   });
 });
 
-describe('usageOf', () => {
+describe('writing usage', () => {
   const usages = fc
     .record({ rest: fc.nat(1e6), read: fc.nat(1e6), write: fc.nat(1e6), plain: fc.nat(1e6), reasoning: fc.nat(1e6) })
     .map(
@@ -115,14 +121,14 @@ describe('usageOf', () => {
         usages,
         fc.constantFrom('chat' as const, 'messages' as const, 'responses' as const),
         (usage, shape) => {
-          expect(readUsage(shape, usageOf(shape, usage) ?? {})).toEqual(usage);
+          expect(SHAPES[shape].usage.read(SHAPES[shape].usage.write(usage) ?? {})).toEqual(usage);
         },
       ),
     );
   });
 
   it('writes every detail of a chat usage as a number', () => {
-    const details = usageOf('chat', NO_TOKENS)?.prompt_tokens_details as JsonObject;
+    const details = SHAPES.chat.usage.write(NO_TOKENS)?.prompt_tokens_details as JsonObject;
     expect(Object.values(details).every((value) => value === 0)).toBe(true);
   });
 });

@@ -1,11 +1,12 @@
 import type { JsonObject } from '../kernel/json.ts';
-import { readUsage, type TokenUsage, tokenCount } from '../operations/usage.ts';
+import { chatUsage } from '../operations/shapes/chat/usage.ts';
+import { type TokenUsage, tokenCount } from '../operations/usage.ts';
 import { compatible } from './openai-compatible.ts';
 import { drop, refuseFields } from './quirks.ts';
 
 /** Some models count reasoning outside the completion: then it is larger than the completion, and is added. */
 function usage(raw: JsonObject): TokenUsage | null {
-  const read = readUsage('chat', raw);
+  const read = chatUsage.read(raw);
   const completion = tokenCount(raw.completion_tokens);
   if (read === null || completion === null || read.reasoning <= completion) return read;
   return { ...read, output: completion + read.reasoning };

@@ -1,12 +1,13 @@
 import type { JsonObject } from '../kernel/json.ts';
 import { asArray } from '../operations/convert/fields.ts';
-import { readUsage, type TokenUsage, tokenCount } from '../operations/usage.ts';
+import { chatUsage } from '../operations/shapes/chat/usage.ts';
+import { type TokenUsage, tokenCount } from '../operations/usage.ts';
 import { compatible } from './openai-compatible.ts';
 import { finishReasons, isJsonSchema, mapMessages, overloaded, refuseFields, refuseValue } from './quirks.ts';
 
 /** Cache hits are counted at the top of the usage object. */
 function usage(raw: JsonObject): TokenUsage | null {
-  const read = readUsage('chat', raw);
+  const read = chatUsage.read(raw);
   if (read === null) return null;
   const cacheRead = Math.max(read.cache_read, tokenCount(raw.prompt_cache_hit_tokens) ?? 0);
   return { ...read, cache_read: cacheRead, input: Math.max(read.input, cacheRead) };

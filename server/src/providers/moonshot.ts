@@ -1,11 +1,12 @@
 import { isObject, type JsonObject } from '../kernel/json.ts';
-import { readUsage, type TokenUsage, tokenCount } from '../operations/usage.ts';
+import { chatUsage } from '../operations/shapes/chat/usage.ts';
+import { type TokenUsage, tokenCount } from '../operations/usage.ts';
 import { compatible } from './openai-compatible.ts';
 import { mapField, refuseFields, refuseValue } from './quirks.ts';
 
 /** Cached tokens are at the top of the usage object on some models. */
 function usage(raw: JsonObject): TokenUsage | null {
-  const read = readUsage('chat', raw);
+  const read = chatUsage.read(raw);
   if (read === null) return null;
   const cacheRead = Math.max(read.cache_read, tokenCount(raw.cached_tokens) ?? 0);
   return { ...read, cache_read: cacheRead, input: Math.max(read.input, cacheRead) };

@@ -1,11 +1,12 @@
 import { isObject, type JsonObject } from '../kernel/json.ts';
-import { readUsage, type TokenUsage, tokenCount } from '../operations/usage.ts';
+import { chatUsage } from '../operations/shapes/chat/usage.ts';
+import { type TokenUsage, tokenCount } from '../operations/usage.ts';
 import { compatible } from './openai-compatible.ts';
 import { drop, mapChoices, refuseFields } from './quirks.ts';
 
 /** Reasoning tokens are at the top of the usage object. */
 function usage(raw: JsonObject): TokenUsage | null {
-  const read = readUsage('chat', raw);
+  const read = chatUsage.read(raw);
   if (read === null) return null;
   const reasoning = Math.max(read.reasoning, tokenCount(raw.reasoning_tokens) ?? 0);
   return { ...read, reasoning, output: Math.max(read.output, reasoning) };

@@ -1,11 +1,12 @@
 import type { JsonObject } from '../kernel/json.ts';
-import { readUsage, type TokenUsage } from '../operations/usage.ts';
+import { chatUsage } from '../operations/shapes/chat/usage.ts';
+import type { TokenUsage } from '../operations/usage.ts';
 import { compatible } from './openai-compatible.ts';
 import { refuseFields } from './quirks.ts';
 
 /** Reasoning is counted outside `completion_tokens`, and cached tokens sometimes outside `prompt_tokens`. */
 function usage(raw: JsonObject): TokenUsage | null {
-  const read = readUsage('chat', raw);
+  const read = chatUsage.read(raw);
   if (read === null) return null;
   const prompt = typeof raw.prompt_tokens === 'number' ? Math.max(0, raw.prompt_tokens) : 0;
   const completion = typeof raw.completion_tokens === 'number' ? Math.max(0, raw.completion_tokens) : 0;

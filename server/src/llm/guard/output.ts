@@ -232,11 +232,8 @@ export function isEncoded(headers: readonly string[]): boolean {
   return (headerOf(headers, 'content-encoding')?.toLowerCase() ?? 'identity') !== 'identity';
 }
 
-/** Shapes whose answers need not be JSON. */
-const OTHER_TEXTS = new Set<Operation['shape']>(['transcription', 'raw', 'images']);
-
 /** JSON parsed, where it may be something else as bytes; null for what it should not be. */
-function readAnswer({ shape }: Operation, { headers, body }: Answer): { readonly json: unknown } | null {
+function readAnswer({ wire }: Operation, { headers, body }: Answer): { readonly json: unknown } | null {
   if (isEncoded(headers)) return null;
   if (isJson(headers)) {
     // An answer without a body says nothing.
@@ -245,7 +242,7 @@ function readAnswer({ shape }: Operation, { headers, body }: Answer): { readonly
     // What readers may find different texts in is read by nobody here.
     return json === undefined || !isUtf8(body) || hasTwins(body.toString('utf8')) ? null : { json };
   }
-  return OTHER_TEXTS.has(shape) ? { json: body } : null;
+  return wire.answersPlainly ? { json: body } : null;
 }
 
 /**

@@ -4,11 +4,11 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import type { Operation } from '../../operations/operation.ts';
+import { type Assembler, OutOfPlace, type Region } from '../../operations/shapes/assembler.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import { unescapedJson } from './texts/encoded.ts';
 import { replaced } from './texts/replace.ts';
-import { type Assembler, assemblerOf, OutOfPlace, type Region } from './texts/stream-events.ts';
-import { type Place, rootFrame, walk } from './texts/walk.ts';
+import { type Frame, type Place, rootFrame, walk } from './texts/walk.ts';
 import { answerCallsTools, answerTexts, ReplacementError, type SaidPart, type Unreadable } from './texts.ts';
 
 /** A piece of text of one event. */
@@ -36,7 +36,7 @@ export class StreamTexts {
 
   constructor(operation: Operation) {
     this.#operation = operation;
-    this.#assembler = assemblerOf(operation.shape);
+    this.#assembler = operation.wire.assembler();
   }
 
   /** Pieces of the event's text, in order. One that cannot be understood is a piece that cannot be read. */
@@ -48,7 +48,13 @@ export class StreamTexts {
       if (body === undefined) throw new OutOfPlace();
       for (const region of this.#assembler.take(body)) {
         const parts: SaidPart[] = [];
-        walk(region.root, { side: 'answer', deep: !region.delta, from: null, parts, places: null });
+        walk(frameOf(region.value, region.path), {
+          side: 'answer',
+          deep: !region.delta,
+          from: null,
+          parts,
+          places: null,
+        });
         for (const part of parts) this.#piece(region, part, pieces);
       }
     } catch (error) {
@@ -167,13 +173,14 @@ export function rewriteStream(operation: Operation, events: readonly Buffer[], c
 }
 
 function rewritten(operation: Operation, events: readonly Buffer[], wanted: ReadonlyMap<string, string>): Buffer[] {
-  const assembler = assemblerOf(operation.shape);
+  const assembler = operation.wire.assembler();
   const told = new Set<string>();
   return events.map((bytes) => {
     const body = readEvent(bytes);
     if (body === null || body === undefined) return bytes;
     let touched = withoutTokens(body);
-    for (const { root, delta, put } of assembler.take(body)) {
+    for (const { value, path, delta, put } of assembler.take(body)) {
+      const root = frameOf(value, path);
       const { parts, places } = shallow(root);
       const changes: { place: Place; text: string }[] = [];
       for (const [i, part] of parts.entries()) {
@@ -207,7 +214,9 @@ function withoutTokens(body: JsonObject): boolean {
   return touched;
 }
 
-function shallow(root: Region['root']): { readonly parts: SaidPart[]; readonly places: Place[] } {
+const frameOf = (value: unknown, path: string): Frame => rootFrame(value, path, 'assistant', 'wire');
+
+function shallow(root: Frame): { readonly parts: SaidPart[]; readonly places: Place[] } {
   const parts: SaidPart[] = [];
   const places: Place[] = [];
   walk(root, { side: 'answer', deep: false, from: null, parts, places });
@@ -225,7 +234,7 @@ function valuesOf(answer: unknown): Map<string, string> {
       out.set(`content[${i}].input`, JSON.stringify(block.input));
     }
   }
-  for (const { path, text } of shallow(rootFrame(answer, '', 'assistant', 'wire')).parts) {
+  for (const { path, text } of shallow(frameOf(answer, '')).parts) {
     if (!inputs.some((input) => path.startsWith(input))) out.set(path, text);
   }
   return out;

@@ -35,7 +35,6 @@ const KEEP_ALIVE_MS = 10_000;
 const COMMENT = Buffer.from(': keep-alive\n\n');
 /** Streams are answers with this status. */
 const STATUS = 200;
-const BLOCK_STOP = Buffer.from('"content_block_stop"');
 /** Most text that waits to be judged: less would judge the same window again for every token. */
 const PIECE = 256;
 
@@ -218,9 +217,7 @@ export class StreamGate {
       if (!this.#wholeJudged) this.#textBytes += text.length;
       marks.push({ path, end: path.length });
     }
-    // Content blocks of Messages follow one another.
-    if (this.#x.request.operation.shape === 'messages' && event.includes(BLOCK_STOP))
-      for (const path of this.#paths.values()) path.ended = true;
+    if (this.#x.request.operation.wire.endsTexts(event)) for (const path of this.#paths.values()) path.ended = true;
     return marks;
   }
 
@@ -454,27 +451,16 @@ export class StreamGate {
   #withResults(tail: readonly Buffer[]): readonly Buffer[] {
     const guard = this.#guard;
     if (this.#strict || guard.before.length + guard.after.length === 0) return tail;
-    const hook_results = hookResults(guard);
+    const results = { hook_results: hookResults(guard) };
     const {
       request: { id, time, operation, model },
       outcome: { modelAnswered },
     } = this.#x;
-    if (operation.shape === 'messages') {
-      const data = JSON.stringify({ type: 'hook_results', hook_results });
-      return [Buffer.from(formatEvent({ event: 'hook_results', data })), ...tail];
-    }
-    // Clients of Responses fail on events that they do not know; fields that they do not know they keep.
-    if (operation.shape === 'responses') return tail.map((event) => inResponse(event, hook_results));
-    if (operation.shape !== 'chat' && operation.shape !== 'completions') return tail;
-    const chunk = {
-      id,
-      object: operation.shape === 'completions' ? 'text_completion' : 'chat.completion.chunk',
-      created: Math.floor(time / 1000),
-      model: modelAnswered ?? model,
-      choices: [],
-      hook_results,
-    };
-    return [Buffer.from(formatEvent({ event: null, data: JSON.stringify(chunk) })), ...tail];
+    const { event, inEnd } = operation.wire.results ?? {};
+    if (inEnd !== undefined) return tail.map((bytes) => changedEvent(bytes, (body) => inEnd(body, results)));
+    if (event === undefined) return tail;
+    const head = { id, created: Math.floor(time / 1000), model: modelAnswered ?? model };
+    return [Buffer.from(formatEvent(event(head, results))), ...tail];
   }
 
   /** Whether there is anything to do with the events. */
@@ -491,8 +477,8 @@ export class StreamGate {
   }
 }
 
-/** The event that ends a Responses stream, with results in its response. */
-function inResponse(bytes: Buffer, hook_results: JsonObject): Buffer {
+/** An event with what `change` makes of its body; the same where it makes nothing, or where the body is no object. */
+function changedEvent(bytes: Buffer, change: (body: JsonObject) => JsonObject | null): Buffer {
   const event = parseEvent(bytes);
   if (event === null) return bytes;
   let body: unknown;
@@ -501,7 +487,6 @@ function inResponse(bytes: Buffer, hook_results: JsonObject): Buffer {
   } catch {
     return bytes;
   }
-  if (!isObject(body) || !isObject(body.response)) return bytes;
-  const data = JSON.stringify({ ...body, response: { ...body.response, hook_results } });
-  return Buffer.from(formatEvent({ event: event.event, data }));
+  const changed = isObject(body) ? change(body) : null;
+  return changed === null ? bytes : Buffer.from(formatEvent({ event: event.event, data: JSON.stringify(changed) }));
 }

@@ -28,16 +28,16 @@ export type Which = 'all' | 'new' | 'last';
  * not `all`, of the conversation's messages only those; `last` leaves out all else of a conversation too.
  */
 export function requestTexts(operation: Operation, body: unknown, which: Which): readonly SaidPart[] {
-  if (body instanceof FormBody) return formTexts(body, operation.shape === 'raw');
+  if (body instanceof FormBody) return formTexts(body, operation.wire.isOpen);
   return texts(operation, body, null, {
     side: 'request',
     from: which === 'all' ? null : beginning(operation, body, which),
   });
 }
 
-/** What an answer says; the vectors of embeddings say nothing. `body` as for requests. */
+/** What an answer says; numbers say nothing. `body` as for requests. */
 export function answerTexts(operation: Operation, body: unknown): readonly SaidPart[] {
-  if (operation.shape === 'embeddings') return [];
+  if (!operation.wire.answersSay) return [];
   return texts(operation, body, 'assistant', { side: 'answer', from: null });
 }
 
@@ -61,34 +61,17 @@ export function applyReplacements(operation: Operation, body: unknown, replaceme
 }
 
 const rootOf = (operation: Operation, body: unknown, role: SaidPart['role']): Frame =>
-  rootFrame(
-    body,
-    isObject(body) || Array.isArray(body) ? '' : 'body',
-    role,
-    operation.shape === 'raw' ? 'raw' : 'wire',
-  );
-
-/** Bodies of operations that are sound or pictures: nothing in them is text. */
-const SENSES = new Set<Operation['shape']>(['speech', 'transcription', 'images']);
+  rootFrame(body, isObject(body) || Array.isArray(body) ? '' : 'body', role, operation.wire.isOpen ? 'raw' : 'wire');
 
 function texts(operation: Operation, body: unknown, role: SaidPart['role'], rest: Pick<Walk, 'side' | 'from'>) {
   const parts: SaidPart[] = [];
   const text = Buffer.isBuffer(body) ? fileText(body, false) : body;
   if (text !== null) walk(rootOf(operation, text, role), { ...rest, deep: true, parts, places: null });
-  else if (Buffer.isBuffer(body) && !SENSES.has(operation.shape)) {
+  else if (Buffer.isBuffer(body) && !operation.wire.holdsMedia) {
     parts.push({ path: 'body', role, text: '', unreadable: 'file' });
   }
   return parts;
 }
-
-/** Members that hold a conversation; a request of an API that nobody knows may have any of them. */
-const TALKS: Partial<Record<Operation['shape'], readonly string[]>> = {
-  chat: ['messages'],
-  messages: ['messages'],
-  count_tokens: ['messages'],
-  responses: ['input'],
-  raw: ['messages', 'input', 'contents'],
-};
 
 interface Talk {
   readonly list: string;
@@ -96,10 +79,10 @@ interface Talk {
 }
 
 /** The messages of a conversation; null where it is not plain which they are, so that nothing is left out. */
-function conversation({ shape }: Operation, body: unknown): Talk | null {
+function conversation({ wire }: Operation, body: unknown): Talk | null {
   if (!isObject(body)) return null;
   let found: Talk | null = null;
-  for (const list of TALKS[shape] ?? []) {
+  for (const list of wire.conversations) {
     const messages = body[list];
     if (messages === undefined) continue;
     if (found !== null || !Array.isArray(messages) || !messages.some(isMessage)) return null;
@@ -132,8 +115,8 @@ function isAnswer(message: unknown): boolean {
 
 /** What is said last in a request: the text of its last message, without names and metadata, joined by line breaks. */
 export function latestRequestText(operation: Operation, body: unknown): string {
-  if (body instanceof FormBody || !isObject(body) || operation.shape === 'raw') {
-    const talk = operation.shape === 'raw' ? conversation(operation, body) : null;
+  if (body instanceof FormBody || !isObject(body) || operation.wire.isOpen) {
+    const talk = operation.wire.isOpen ? conversation(operation, body) : null;
     if (talk !== null) return said(talk.messages.at(-1), true);
     return joined(requestTexts(operation, body, 'last').filter(({ path }) => !path.includes('#')));
   }
@@ -147,7 +130,7 @@ export function latestRequestText(operation: Operation, body: unknown): string {
  * it says nothing else.
  */
 export function latestAnswerText(operation: Operation, body: unknown): string {
-  if (!isObject(body) || operation.shape === 'raw') return joined(answerTexts(operation, body));
+  if (!isObject(body) || operation.wire.isOpen) return joined(answerTexts(operation, body));
   const root = rootsOf(body);
   if (root === undefined) return joined(answerTexts(operation, body));
   return said(root, false) || said(root, true);

@@ -167,8 +167,9 @@ function bodyDone({ call, order: sent }: BodyJob): BodyDone {
 
 function mediaDone({ call, body, shaping }: MediaJob): MediaDone {
   const { binding } = boundOf(call, contextOf(call, []));
-  const { shape } = OPERATIONS[call.operation];
-  return { urls: binding.inlines === undefined ? [] : namedMedia(shape, bufferOf(body), shaping, binding.inlines) };
+  const { conversations } = OPERATIONS[call.operation].wire;
+  const { inlines } = binding;
+  return { urls: inlines === undefined ? [] : namedMedia(conversations, bufferOf(body), shaping, inlines) };
 }
 
 function answerDone({ call, answer, asked }: AnswerJob): AnswerDone {

@@ -62,7 +62,7 @@ export class EventReader {
     this.#touches = answerTouches(bound);
     this.#tracker = new TerminalTracker(x.request.operation.dialect);
     this.#inspect = this.#inspects();
-    this.#endsByError = x.request.operation.shape !== 'raw' || passesGeneration(x.request);
+    this.#endsByError = !x.request.operation.wire.isOpen || passesGeneration(x.request);
   }
 
   /** The stream ended with an error event. */

@@ -1,6 +1,8 @@
 /** What an answer used: as it reports, or at least what of it arrived. */
 import type { JsonObject } from '../../kernel/json.ts';
-import { mergeUsage, readAnyUsage, readUsage, type TokenUsage } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
+import { SHAPES } from '../../operations/shapes/index.ts';
+import { mergeUsage, type TokenUsage } from '../../operations/usage.ts';
 import type { Bound } from '../../providers/binding.ts';
 import { estimateUse, growReservation, isBackground, likelyInput } from '../estimate.ts';
 import type { Exchange } from '../exchange.ts';
@@ -57,7 +59,7 @@ export class Meter {
     const raw = this.#raw;
     if (raw === null) return null;
     if (binding.usage !== undefined) return binding.usage(raw);
-    if (this.#x.request.operation.family !== 'proxy') return readUsage(binding.shape, raw);
+    if (this.#x.request.operation.family !== 'proxy') return SHAPES[binding.shape].usage.read(raw);
     // What only reads may tell what was used before, and was counted then.
     return this.#x.request.incoming.method === 'GET' ? null : readAnyUsage(raw);
   }

@@ -7,6 +7,7 @@ import type { JsonObject } from '../../kernel/json.ts';
 import { asProviderError } from '../../operations/dialects/errors.ts';
 import { embeddedError, type ProviderError } from '../../operations/dialects/provider-error.ts';
 import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
+import { SHAPES } from '../../operations/shapes/index.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import { creationFacts } from '../ownership/creation.ts';
@@ -65,7 +66,7 @@ export function readAnswer(order: AnswerOrder, bound: Bound, context: CallContex
   const operation = OPERATIONS[order.operation];
   const answer = readObject(raw);
   const body = binding.received?.(answer, (name) => headerOf(order.headers, name)) ?? answer;
-  const embedded = binding.shape === 'raw' ? null : embeddedError(body);
+  const embedded = SHAPES[binding.shape].isOpen ? null : embeddedError(body);
   if (embedded !== null) return { ...NOTHING, error: embedded };
   const model = nameOf(body[binding.modelKey ?? 'model']);
   const usage = findUsage(body, binding.usagePath);

@@ -2,8 +2,9 @@
 import { expect, it } from 'vitest';
 import type { JsonObject } from '../../kernel/json.ts';
 import { OPERATIONS, type Operation } from '../../operations/operation.ts';
+import { chatUsage } from '../../operations/shapes/chat/usage.ts';
 import { type Resume, StreamJoin } from '../../operations/shapes/resume.ts';
-import { UNKNOWN, type WireShape } from '../../operations/shapes/wire-shape.ts';
+import type { WireShape } from '../../operations/shapes/wire-shape.ts';
 import { Shown } from './delivered-prefix.ts';
 import { Joint, prefixOf } from './stream-resume.ts';
 
@@ -21,9 +22,9 @@ const resume: Resume = {
     if (typeof say === 'string') seen.text += say;
   },
   goingOn: (body, text) => ({ ...body, begin: text }),
-  join: (seen, used) => new SayJoin('chat', seen, used),
+  join: (seen, used) => new SayJoin(chatUsage, seen, used),
 };
-const saying: WireShape = { ...UNKNOWN, resume };
+const saying: WireShape = { ...OPERATIONS.models.wire, resume };
 const operation: Operation = { ...OPERATIONS.chat, wire: saying };
 
 const event = (data: JsonObject): Buffer => Buffer.from(`data: ${JSON.stringify(data)}\n\n`);
@@ -46,10 +47,10 @@ it('what such a shape cannot go on from is not gone on from, and neither is a sh
   pictured.see([event({ say: 'Look: ' }), event({ picture: 'x' })]);
   expect(pictured.continuable).toBe(false);
 
-  const none = new Shown(UNKNOWN.resume);
+  const none = new Shown(OPERATIONS.models.wire.resume);
   none.see([event({ say: 'Once' })]);
   expect(none.continuable).toBe(false);
-  expect(() => new Joint({ ...operation, wire: UNKNOWN }, none, [])).toThrow('cannot be joined');
+  expect(() => new Joint({ ...operation, wire: OPERATIONS.models.wire }, none, [])).toThrow('cannot be joined');
 });
 
 it('which text of a request may differ under a cached answer is said by the shape, too', () => {

@@ -1,5 +1,6 @@
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
-import { responsesUsage, type TokenUsage } from '../usage.ts';
+import { responsesUsage } from '../shapes/responses/usage.ts';
+import type { TokenUsage } from '../usage.ts';
 import { chatUsageObject, readChatUsage, reasoningText, seconds } from './answers.ts';
 import { firstChoice, flatAnnotations, paintedData } from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
@@ -102,7 +103,7 @@ export function responseObject(
     tools: echo(asked, 'tools', []),
     top_p: echo(asked, 'top_p', null),
     truncation: 'disabled',
-    usage: parts.usage === null ? null : responsesUsage(parts.usage),
+    usage: parts.usage === null ? null : responsesUsage.write(parts.usage),
   };
 }
 

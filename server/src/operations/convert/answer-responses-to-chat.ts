@@ -1,7 +1,9 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import type { ProviderError } from '../dialects/provider-error.ts';
-import { chatUsage, NO_TOKENS, readUsage, type TokenUsage } from '../usage.ts';
+import { chatUsage } from '../shapes/chat/usage.ts';
+import { responsesUsage } from '../shapes/responses/usage.ts';
+import { NO_TOKENS, type TokenUsage } from '../usage.ts';
 import { seconds } from './answers.ts';
 import { argumentsIn } from './chat-calls.ts';
 import { unnamedCall } from './chat-choice.ts';
@@ -68,7 +70,7 @@ export function callOf(item: JsonObject): JsonObject | null {
 
 export function usageOfResponse(usage: JsonValue | undefined, target: ConvertTarget): TokenUsage {
   if (!isObject(usage)) return NO_TOKENS;
-  return (target.usage ? target.usage(usage) : readUsage('responses', usage)) ?? NO_TOKENS;
+  return (target.usage ? target.usage(usage) : responsesUsage.read(usage)) ?? NO_TOKENS;
 }
 
 /** Whole messages of a response, gathered into one. */
@@ -144,7 +146,7 @@ export function responsesAnswerToChat(body: JsonObject, context: ConvertContext,
     created: typeof body.created_at === 'number' ? Math.floor(body.created_at) : seconds(context),
     model: asString(body.model) ?? context.model,
     choices: [choice],
-    usage: chatUsage(usageOfResponse(body.usage, target)),
+    usage: chatUsage.write(usageOfResponse(body.usage, target)),
   };
   if (typeof body.service_tier === 'string') out.service_tier = body.service_tier;
   return out;

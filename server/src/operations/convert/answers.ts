@@ -1,6 +1,8 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
-import { chatUsage, messagesUsage, NO_TOKENS, readUsage, type TokenUsage } from '../usage.ts';
+import { chatUsage } from '../shapes/chat/usage.ts';
+import { messagesUsage } from '../shapes/messages/usage.ts';
+import { NO_TOKENS, type TokenUsage } from '../usage.ts';
 import { firstChoice, unnamedCall } from './chat-choice.ts';
 import type { ConvertContext, ConvertTarget } from './conversion.ts';
 import { asArray, asObject, asString, givenObject, givenObjects, givenText, invalidAnswer, needed } from './fields.ts';
@@ -32,7 +34,7 @@ export function chatUsageObject(body: JsonObject, target: ConvertTarget): JsonOb
 
 export function readChatUsage(usage: JsonObject | null, target: ConvertTarget): TokenUsage {
   if (usage === null) return NO_TOKENS;
-  return (target.usage ? target.usage(usage) : readUsage('chat', usage)) ?? NO_TOKENS;
+  return (target.usage ? target.usage(usage) : chatUsage.read(usage)) ?? NO_TOKENS;
 }
 
 /**
@@ -116,14 +118,14 @@ export function messagesAnswerToChat(body: JsonObject, context: ConvertContext):
   const finish = unwrapped && native === 'tool_use' ? 'stop' : finishReason(native);
   const choice: JsonObject = { index: 0, message, logprobs: null, finish_reason: finish };
   if (!strict && native !== null) choice.native_finish_reason = native;
-  const usage = isObject(body.usage) ? readUsage('messages', body.usage) : null;
+  const usage = isObject(body.usage) ? messagesUsage.read(body.usage) : null;
   return {
     id: asString(body.id) ?? '',
     object: 'chat.completion',
     created: seconds(context),
     model: asString(body.model) ?? context.model,
     choices: [choice],
-    usage: chatUsage(usage ?? NO_TOKENS),
+    usage: chatUsage.write(usage ?? NO_TOKENS),
   };
 }
 
@@ -162,6 +164,6 @@ export function chatAnswerToMessages(body: JsonObject, context: ConvertContext, 
     content,
     stop_reason: stopReason(finish, calls.length > 0, refusal !== ''),
     stop_sequence: null,
-    usage: messagesUsage(usage),
+    usage: messagesUsage.write(usage),
   };
 }

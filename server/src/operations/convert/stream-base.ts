@@ -1,9 +1,9 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
+import type { Dialect } from '../dialects/dialect.ts';
 import type { ProviderError } from '../dialects/provider-error.ts';
 import { errorEvent } from '../dialects/stream.ts';
-import type { Dialect } from '../operation.ts';
 import type { StreamEvent, StreamTransform } from '../stream.ts';
 import { invalidAnswer } from './fields.ts';
 

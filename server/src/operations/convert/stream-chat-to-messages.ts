@@ -1,6 +1,7 @@
 import type { JsonObject } from '../../kernel/json.ts';
 import { streamedError } from '../dialects/provider-error.ts';
-import { mergeUsage, messagesUsage } from '../usage.ts';
+import { messagesUsage } from '../shapes/messages/usage.ts';
+import { mergeUsage } from '../usage.ts';
 import {
   answeredInput,
   chatUsageObject,
@@ -218,7 +219,7 @@ export class ChatToMessagesStream extends ConvertingStream {
     const stop = stopReason(this.#finish ?? 'stop', this.#calls.all.length > 0, this.#refused);
     this.#emit(
       'message_delta',
-      { delta: { stop_reason: stop, stop_sequence: null }, usage: messagesUsage(usage) },
+      { delta: { stop_reason: stop, stop_sequence: null }, usage: messagesUsage.write(usage) },
       emit,
     );
     this.closed = true;

@@ -1,6 +1,8 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { anthropicErrorStatus, readProviderError } from '../dialects/provider-error.ts';
-import { chatUsage, mergeUsage, NO_TOKENS, readUsage } from '../usage.ts';
+import { chatUsage } from '../shapes/chat/usage.ts';
+import { messagesUsage } from '../shapes/messages/usage.ts';
+import { mergeUsage, NO_TOKENS } from '../usage.ts';
 import { citationNotes, seconds } from './answers.ts';
 import { unnamedCall } from './chat-choice.ts';
 import type { ConvertContext } from './conversion.ts';
@@ -209,8 +211,8 @@ export class MessagesToChatStream extends ConvertingStream {
       this.#chunk([{ index: 0, delta: {}, logprobs: null, finish_reason: 'stop' }], emit);
     }
     if (this.#includeUsage) {
-      const usage = this.#usage === null ? null : readUsage('messages', this.#usage);
-      this.#chunk([], emit, { usage: chatUsage(usage ?? NO_TOKENS) });
+      const usage = this.#usage === null ? null : messagesUsage.read(this.#usage);
+      this.#chunk([], emit, { usage: chatUsage.write(usage ?? NO_TOKENS) });
     }
     this.closed = true;
     emit({ event: null, data: '[DONE]' });

@@ -1,5 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { chatUsage } from '../usage.ts';
+import { chatUsage } from '../shapes/chat/usage.ts';
 import {
   annotationOf,
   callOf,
@@ -292,7 +292,7 @@ export class ResponsesToChatStream extends ConvertingStream {
     if (!this.#strict) choice.native_finish_reason = nativeReason(ended);
     this.#chunk([choice], emit);
     if (this.#includeUsage) {
-      this.#chunk([], emit, { usage: chatUsage(usageOfResponse(response.usage, this.#target)) });
+      this.#chunk([], emit, { usage: chatUsage.write(usageOfResponse(response.usage, this.#target)) });
     }
     this.closed = true;
     emit({ event: null, data: '[DONE]' });

@@ -1,8 +1,8 @@
 /** The data plane's way of telling failures: each dialect has a table, total over the kinds, and a body. */
 import type { ErrorKind, ProviderSaid, SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
-import type { Dialect } from '../row.ts';
 import { ANTHROPIC_ERRORS } from './anthropic-errors.ts';
+import type { Dialect } from './dialect.ts';
 import { type ErrorRow, OPENAI_ERRORS } from './openai-errors.ts';
 import type { ProviderError } from './provider-error.ts';
 

@@ -1,7 +1,7 @@
 import type { ProviderSaid } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
-import type { Dialect } from '../row.ts';
+import type { Dialect } from './dialect.ts';
 
 /** An upstream error, brought to the names of the OpenAI error object. */
 export interface ProviderError {

@@ -1,7 +1,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
-import type { Dialect } from '../operation.ts';
 import { formatEvent, type StreamEvent } from '../stream.ts';
+import type { Dialect } from './dialect.ts';
 import { asProviderError } from './errors.ts';
 import { anthropicErrorType, type ProviderError } from './provider-error.ts';
 

@@ -1,8 +1,7 @@
 /** How an answer that broke is continued by another attempt: what of its stream was seen, and how the next one joins it. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
-import type { Shape } from '../row.ts';
-import { mergeUsage, readUsage, type TokenUsage, totalUsage, usageOf } from '../usage.ts';
+import { mergeUsage, type TokenUsage, totalUsage, type UsageForm } from '../usage.ts';
 
 /** What the caller has seen of a stream. */
 export interface SeenPrefix {
@@ -51,13 +50,13 @@ export abstract class StreamJoin {
   protected text: string;
   /** What the start of a message says was used, which is not shown again. */
   protected begun: JsonObject | null = null;
-  readonly #shape: Shape;
+  readonly #form: UsageForm;
   readonly #used: TokenUsage;
   /** White space that was seen and may be said again. */
   #space: string;
 
-  constructor(shape: Shape, seen: SeenPrefix, used: TokenUsage) {
-    this.#shape = shape;
+  constructor(form: UsageForm, seen: SeenPrefix, used: TokenUsage) {
+    this.#form = form;
     this.#used = used;
     this.seen = { ...seen };
     this.text = seen.text;
@@ -79,8 +78,8 @@ export abstract class StreamJoin {
 
   /** The usage of all attempts together. */
   protected usage(usage: JsonObject): JsonObject {
-    const read = readUsage(this.#shape, this.begun === null ? usage : mergeUsage(this.begun, usage));
+    const read = this.#form.read(this.begun === null ? usage : mergeUsage(this.begun, usage));
     const total = totalUsage(read === null ? [this.#used] : [this.#used, read]);
-    return usageOf(this.#shape, total) ?? usage;
+    return this.#form.write(total) ?? usage;
   }
 }

@@ -1,9 +1,13 @@
 /** What a wire shape decides: how its events and answers are read. One object for each shape, in this folder. */
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import { isObject } from '../../kernel/json.ts';
+import type { Dialect } from '../dialects/dialect.ts';
 import type { ProviderError } from '../dialects/provider-error.ts';
 import { embeddedError, streamedError } from '../dialects/provider-error.ts';
-import type { Dialect } from '../row.ts';
+import type { StreamEvent } from '../stream.ts';
+import type { UsageForm } from '../usage.ts';
+import { type Assembler, EventList } from './assembler.ts';
+import type { Estimate } from './estimate.ts';
 import type { Resume } from './resume.ts';
 
 /** A request of which some texts may differ. */
@@ -11,6 +15,27 @@ export interface Similar {
   readonly text: string;
   /** The body without it. */
   readonly rest: JsonObject;
+}
+
+/** What is said of an answer that Sluice itself makes: `id` without the prefix of its kind, `created` in seconds. */
+export interface AnswerHead {
+  readonly id: string;
+  readonly created: number;
+  readonly model: string;
+}
+
+/** An answer in one piece, and the events of the same answer as a stream. */
+export interface MadeAnswer {
+  readonly body: JsonObject;
+  readonly events: readonly StreamEvent[];
+}
+
+/** Where a stream has the results of guardrails; `results` is the member that holds them. */
+export interface ResultsPlace {
+  /** An event before those that end the stream. */
+  readonly event?: (head: AnswerHead, results: JsonObject) => StreamEvent;
+  /** The body of an event that ends the stream, with the results in it; null where that event has no place for them. */
+  readonly inEnd?: (body: JsonObject, results: JsonObject) => JsonObject | null;
 }
 
 export interface WireShape {
@@ -41,7 +66,37 @@ export interface WireShape {
   similar(body: JsonObject, system: 'ignore' | 'match'): Similar | null;
   /** Work may go on at the provider after the answer, if its body says so. */
   readonly hasBackground: boolean;
+  /** How token counts are read and written. */
+  readonly usage: UsageForm;
+  /** What a request will use. */
+  readonly estimate: Estimate;
+  /** An API nobody knows: any member may be text, and an error may be part of the object that was asked for. */
+  readonly isOpen: boolean;
+  /** Members of a request that may hold a conversation; an answer to it is no part of them. */
+  readonly conversations: readonly string[];
+  /** Calls of tools in a conversation have a place for what only the provider that made them understands. */
+  readonly hasCallExtras: boolean;
+  /** Answers say something; false: they hold numbers only. */
+  readonly answersSay: boolean;
+  /** Bodies may be pictures or sound: bytes that are no text hide none. */
+  readonly holdsMedia: boolean;
+  /** Answers may be something else than JSON, such as a plain text. */
+  readonly answersPlainly: boolean;
+  /** Follows the events of one stream, for who reads its texts. */
+  assembler(): Assembler;
+  /** Whether an event ends every text that has begun. */
+  endsTexts(event: Buffer): boolean;
+  /** Where a stream has the results of guardrails; null: nowhere. */
+  readonly results: ResultsPlace | null;
+  /**
+   * An answer that says `text` and nothing else, with `results` in the stream where there are some. Null: made from a chat
+   * completion by conversion, or there is none.
+   */
+  readonly answerOf: ((head: AnswerHead, text: string, results: JsonObject | null) => MadeAnswer) | null;
 }
+
+/** What each shape says for itself: nothing in it is safe to assume. */
+type Own = 'usage' | 'estimate' | 'conversations' | 'answersSay' | 'holdsMedia' | 'answersPlainly';
 
 /** Whether a value holds anything: a text, a list or an object. */
 export const isSaid = (value: JsonValue | undefined): boolean =>
@@ -53,8 +108,8 @@ export const FILTERED: ReadonlySet<JsonValue | undefined> = new Set(['content_fi
 const never = () => false;
 const always = () => true;
 
-/** A shape whose streams nobody knows. */
-export const UNKNOWN: WireShape = {
+/** A shape whose streams nobody knows, and that has none of what only some shapes have. */
+export const UNKNOWN: Omit<WireShape, Own> = {
   dialect: 'openai',
   knowsEvents: false,
   member: null,
@@ -70,4 +125,10 @@ export const UNKNOWN: WireShape = {
   resume: null,
   similar: () => null,
   hasBackground: false,
+  isOpen: false,
+  hasCallExtras: false,
+  assembler: () => new EventList(),
+  endsTexts: never,
+  results: null,
+  answerOf: null,
 };

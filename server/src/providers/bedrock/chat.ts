@@ -1,6 +1,6 @@
 /** Chat of every model over Converse and ConverseStream. */
 import type { JsonObject } from '../../kernel/json.ts';
-import { readAnyUsage } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
 import type { Binding, CallContext } from '../provider.ts';
 import { chatCompletion } from './converse-answer.ts';
 import { converseRequest } from './converse-request.ts';

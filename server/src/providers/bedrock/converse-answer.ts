@@ -11,7 +11,9 @@ import {
   needed,
 } from '../../operations/convert/fields.ts';
 import { SCHEMA_TOOL_PREFIX } from '../../operations/convert/request-chat-to-messages.ts';
-import { chatUsage, NO_TOKENS, readAnyUsage } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
+import { chatUsage } from '../../operations/shapes/chat/usage.ts';
+import { NO_TOKENS } from '../../operations/usage.ts';
 
 const FINISH: Readonly<Record<string, string>> = {
   end_turn: 'stop',
@@ -45,7 +47,7 @@ export function finishOf(reason: string, held: Held): string {
 
 /** Token counts: Bedrock leaves cached input out of `inputTokens`, chat completions count it in. */
 export function converseUsage(usage: JsonValue | undefined): JsonObject {
-  return chatUsage(readAnyUsage(asObject(usage)) ?? NO_TOKENS);
+  return chatUsage.write(readAnyUsage(asObject(usage)) ?? NO_TOKENS);
 }
 
 /** A block of thought as Messages shows it, or null for any other block. */

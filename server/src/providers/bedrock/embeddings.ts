@@ -2,7 +2,8 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asArray, asObject, asString, invalid, invalidAnswer, refuse } from '../../operations/convert/fields.ts';
 import { refuseUnknown } from '../../operations/convert/request-chat-to-messages.ts';
-import { readAnyUsage, tokenCount } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
+import { tokenCount } from '../../operations/usage.ts';
 import { encodeFloats } from '../embeddings.ts';
 import type { Binding, CallContext, FanOut } from '../provider.ts';
 import { modelBehind, modelPath } from './families.ts';

@@ -1,7 +1,7 @@
 /** Rerank over InvokeModel, in the body of Cohere's and Amazon's models. */
 import type { JsonObject } from '../../kernel/json.ts';
 import { refuse } from '../../operations/convert/fields.ts';
-import { readAnyUsage } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
 import type { Binding, CallContext } from '../provider.ts';
 import { rankedRows, rerankAsk } from '../rerank.ts';
 import { withCounts } from './embeddings.ts';

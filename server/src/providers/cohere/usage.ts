@@ -1,7 +1,9 @@
 /** What Cohere counts: tokens as the model read and wrote them, and the fewer units that it bills. */
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { asObject } from '../../operations/convert/fields.ts';
-import { chatUsage, NO_TOKENS, readAnyUsage, type TokenUsage, tokenCount } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
+import { chatUsage } from '../../operations/shapes/chat/usage.ts';
+import { NO_TOKENS, type TokenUsage, tokenCount } from '../../operations/usage.ts';
 
 /** Billed units are used only where tokens are missing: they leave out what Cohere itself adds to a prompt. */
 export function cohereUsage(usage: JsonObject): TokenUsage | null {
@@ -19,7 +21,7 @@ export function cohereUsage(usage: JsonObject): TokenUsage | null {
 export function chatUsageOf(usage: JsonValue | undefined, strict: boolean): JsonObject {
   const raw = asObject(usage);
   return {
-    ...chatUsage(cohereUsage(raw) ?? NO_TOKENS),
+    ...chatUsage.write(cohereUsage(raw) ?? NO_TOKENS),
     ...(strict || !isObject(raw.billed_units) ? null : { billed_units: raw.billed_units }),
   };
 }

@@ -11,7 +11,9 @@ import {
   givenText,
   invalidAnswer,
 } from '../../operations/convert/fields.ts';
-import { chatUsage, NO_TOKENS, readAnyUsage } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
+import { chatUsage } from '../../operations/shapes/chat/usage.ts';
+import { NO_TOKENS } from '../../operations/usage.ts';
 import { epochOf, integerOf, textOf } from '../training-calls.ts';
 
 /** Native reasons that hide or cut content; every other one is a plain stop. */
@@ -40,7 +42,7 @@ export function finishOf(reason: string | null, calls: boolean): string {
 export const malformedCall = (): Error =>
   invalidAnswer('The model made a function call that cannot be read. Try again.');
 
-export const usageOfAnswer = (usage: JsonObject): JsonObject => chatUsage(readAnyUsage(usage) ?? NO_TOKENS);
+export const usageOfAnswer = (usage: JsonObject): JsonObject => chatUsage.write(readAnyUsage(usage) ?? NO_TOKENS);
 
 /** A part with a picture as chat clients know it from other gateways: an `image_url` with a data URL. */
 export function imageOf(part: JsonObject): JsonObject | null {

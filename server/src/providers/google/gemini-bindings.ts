@@ -3,7 +3,7 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { ConvertTarget } from '../../operations/convert/conversion.ts';
 import { asArray, invalidAnswer } from '../../operations/convert/fields.ts';
 import { conversion } from '../../operations/convert/index.ts';
-import { readAnyUsage } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
 import type { Binding, CallContext } from '../provider.ts';
 import { integerOf, textOf } from '../training-calls.ts';
 import { geminiToChat } from './gemini-answer.ts';

@@ -10,7 +10,8 @@ import {
   quoted,
   refuse,
 } from '../../operations/convert/fields.ts';
-import { readAnyUsage, responsesUsage } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
+import { responsesUsage } from '../../operations/shapes/responses/usage.ts';
 import { isNeutralImage, OPENAI_IMAGE_FIELDS, ratioOf } from '../images.ts';
 import type { FormValue } from '../provider.ts';
 import { textOf } from '../training-calls.ts';
@@ -145,7 +146,7 @@ function answer(
     });
   }
   const counts = isObject(usage) ? readAnyUsage(usage) : null;
-  return { created: seconds, data: [...images], ...(counts === null ? null : { usage: responsesUsage(counts) }) };
+  return { created: seconds, data: [...images], ...(counts === null ? null : { usage: responsesUsage.write(counts) }) };
 }
 
 function imagenAnswer(body: JsonObject, seconds: number): JsonObject {

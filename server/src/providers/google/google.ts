@@ -1,4 +1,4 @@
-import { readAnyUsage } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
 import { NO_SETTINGS } from '../account.ts';
 import { segment } from '../path.ts';
 import type { CallContext, Provider } from '../provider.ts';

@@ -1,5 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { chatUsage, NO_TOKENS } from '../../operations/usage.ts';
+import { chatUsage } from '../../operations/shapes/chat/usage.ts';
+import { NO_TOKENS } from '../../operations/usage.ts';
 import { type Answer, type Event, groupOf, inBody, streamAnswer, textAnswer } from './answer.ts';
 import { type Ask, type Choice, type Format, promptTokens, schemaOf, type Tool, type Turn } from './ask.ts';
 import { Fields } from './fields.ts';
@@ -148,7 +149,7 @@ function checkChat(fields: Fields): void {
   }
 }
 
-export function readChat(input: Input): { ask: Ask; includeUsage: boolean } {
+function readChat(input: Input): { ask: Ask; includeUsage: boolean } {
   const fields = new Fields(input.body);
   const model = parseModelName(fields.needText('model'));
   const turns = fields.needList('messages').map(readTurn);
@@ -220,7 +221,7 @@ export async function chat(input: Input): Promise<Answer> {
   for (let i = 0; i < ask.choices; i++) replies.push(await compose(ask, i));
   const completion = replies.reduce((sum, reply) => sum + reply.tokens, 0);
   const prompt = await promptTokens(ask.turns, input.body.tools ?? input.body.functions);
-  const usage = chatUsage({ ...NO_TOKENS, input: prompt, output: completion });
+  const usage = chatUsage.write({ ...NO_TOKENS, input: prompt, output: completion });
   const legacy = isLegacy(input.body);
   const head = {
     id: `chatcmpl-${ask.hash.slice(0, 29)}`,

@@ -1,6 +1,7 @@
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
+import { chatUsage } from '../../operations/shapes/chat/usage.ts';
 import { countTokens } from '../../operations/tokens.ts';
-import { chatUsage, NO_TOKENS } from '../../operations/usage.ts';
+import { NO_TOKENS } from '../../operations/usage.ts';
 import { type Answer, type Event, groupOf, inBody, streamAnswer, textAnswer } from './answer.ts';
 import type { Ask } from './ask.ts';
 import type { Input } from './chat.ts';
@@ -90,7 +91,7 @@ export async function completions(input: Input): Promise<Answer> {
   }
   const before = replies.map((_, i) => (echo ? (prompts[Math.floor(i / n)]?.text ?? '') : ''));
   const completion = replies.reduce((sum, reply) => sum + reply.tokens, 0);
-  const usage = chatUsage({ ...NO_TOKENS, input: asked, output: completion });
+  const usage = chatUsage.write({ ...NO_TOKENS, input: asked, output: completion });
   const head = {
     id: `cmpl-${input.hash.slice(0, 29)}`,
     object: 'text_completion',

@@ -1,6 +1,7 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
-import { messagesUsage, NO_TOKENS } from '../../operations/usage.ts';
+import { messagesUsage } from '../../operations/shapes/messages/usage.ts';
+import { NO_TOKENS } from '../../operations/usage.ts';
 import {
   type Answer,
   type Event,
@@ -165,7 +166,12 @@ export async function messages(input: Input): Promise<Answer> {
   const reply = await compose(ask, 0);
   const prompt = await promptTokens(turns, input.body.tools);
   const usage: JsonObject = {
-    ...messagesUsage({ ...NO_TOKENS, input: prompt, output: reply.tokens, reasoning: reply.thinking?.tokens ?? 0 }),
+    ...messagesUsage.write({
+      ...NO_TOKENS,
+      input: prompt,
+      output: reply.tokens,
+      reasoning: reply.thinking?.tokens ?? 0,
+    }),
     service_tier: 'standard',
   };
   const head: JsonObject = {

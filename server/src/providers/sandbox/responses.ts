@@ -1,5 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { NO_TOKENS, responsesUsage } from '../../operations/usage.ts';
+import { responsesUsage } from '../../operations/shapes/responses/usage.ts';
+import { NO_TOKENS } from '../../operations/usage.ts';
 import { type Answer, type Event, groupOf, inBody, streamAnswer, textAnswer } from './answer.ts';
 import { type Ask, type Choice, type Format, promptTokens, schemaOf, type Tool, type Turn } from './ask.ts';
 import type { Input } from './chat.ts';
@@ -156,7 +157,7 @@ export async function responses(input: Input): Promise<Answer> {
     );
   }
   const prompt = await promptTokens(turns, input.body.tools);
-  const usage = responsesUsage({
+  const usage = responsesUsage.write({
     ...NO_TOKENS,
     input: prompt,
     output: reply.tokens,

@@ -3,7 +3,7 @@
  * their maker's form, every other by the OpenAI-compatible endpoint.
  */
 import type { JsonObject } from '../../kernel/json.ts';
-import { readAnyUsage } from '../../operations/usage.ts';
+import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
 import { claudePrefill, traits } from '../anthropic/models.ts';
 import { projectOf } from '../google/credentials.ts';
 import { chatBinding, countBinding, editsBinding, imagesBinding, type Surface } from '../google/gemini-bindings.ts';

@@ -1,8 +1,10 @@
 /** What a batch or fine-tuning job at a provider used, read from what the provider tells, and what that costs. */
-import { isObject } from '../../kernel/json.ts';
-import { OPERATIONS, type Shape } from '../../operations/operation.ts';
+import { isObject, type JsonObject } from '../../kernel/json.ts';
+import { OPERATIONS } from '../../operations/operation.ts';
+import { chatUsage } from '../../operations/shapes/chat/usage.ts';
+import { messagesUsage } from '../../operations/shapes/messages/usage.ts';
 import type { FineTuningJob } from '../../operations/training.ts';
-import { NO_TOKENS, readUsage, type TokenUsage } from '../../operations/usage.ts';
+import { NO_TOKENS, type TokenUsage, type UsageForm } from '../../operations/usage.ts';
 import { costMicros } from '../../pricing/cost.ts';
 import type { Pricer } from '../../pricing/price.ts';
 import { operationAt, type ResultLine } from '../../providers/batch-lines.ts';
@@ -69,14 +71,14 @@ export interface Priced {
   readonly at: number;
 }
 
-/** Shapes a usage object may have where the answer is not in the shape of its endpoint. */
-const OTHERS: readonly Shape[] = ['chat', 'messages'];
+/** How an answer that is not in the shape of its endpoint may tell its usage. */
+const OTHERS: readonly UsageForm[] = [chatUsage, messagesUsage];
 
 /** Adds up the answers of a batch, one by one. */
 export class BatchMeter {
   readonly #priced: Priced;
   readonly #asked: string | null;
-  readonly #shapes: readonly Shape[];
+  readonly #forms: readonly UsageForm[];
   #usage: TokenUsage | null = null;
   #cost = 0;
   #carry = 0;
@@ -90,7 +92,7 @@ export class BatchMeter {
     const operation = operationAt(endpoint);
     this.#priced = priced;
     this.#asked = asked;
-    this.#shapes = [...(operation === null ? [] : [OPERATIONS[operation].shape]), ...OTHERS];
+    this.#forms = [...(operation === null ? [] : [OPERATIONS[operation].wire.usage]), ...OTHERS];
   }
 
   add(line: ResultLine): void {
@@ -99,7 +101,7 @@ export class BatchMeter {
     this.#requests += 1;
     const body = line.response?.body;
     const told = isObject(body) && isObject(body.usage) ? body.usage : null;
-    const usage = told === null ? null : first(this.#shapes, (shape) => readUsage(shape, told));
+    const usage = told === null ? null : first(this.#forms, told);
     if (usage === null) {
       this.#unpriced += 1;
       return;
@@ -136,9 +138,9 @@ export class BatchMeter {
   }
 }
 
-function first<T>(shapes: readonly Shape[], read: (shape: Shape) => T | null): T | null {
-  for (const shape of shapes) {
-    const found = read(shape);
+function first(forms: readonly UsageForm[], told: JsonObject): TokenUsage | null {
+  for (const form of forms) {
+    const found = form.read(told);
     if (found !== null) return found;
   }
   return null;

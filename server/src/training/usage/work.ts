@@ -12,8 +12,8 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { linesOf } from '../../kernel/lines.ts';
 import { errorStatus } from '../../operations/dialects/errors.ts';
+import { responsesUsage } from '../../operations/shapes/responses/usage.ts';
 import { type Batch, FINAL_BATCH, FINAL_JOB } from '../../operations/training.ts';
-import { readUsage } from '../../operations/usage.ts';
 import { costMicros } from '../../pricing/cost.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
 import type { AdapterContext, BatchesAdapter } from '../../providers/training.ts';
@@ -184,7 +184,7 @@ export async function* resultLines(output: Readable): AsyncGenerator<ResultLine>
 /** The provider's own total, where it tells one beside the batch. */
 function totalOf(batch: Batch, priced: Priced, asked: string | null): ObjectUse | null {
   const told = batch.usage as JsonObject | null | undefined;
-  const usage = isObject(told) ? readUsage('responses', told) : null;
+  const usage = isObject(told) ? responsesUsage.read(told) : null;
   if (usage === null) return null;
   const { account, pricer, at } = priced;
   const requests = batch.request_counts?.completed ?? 0;

@@ -1,8 +1,14 @@
 /** Messages of Anthropic. */
-import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { anthropicErrorStatus, embeddedError, readProviderError } from '../dialects/provider-error.ts';
-import { messagesResume } from './messages-resume.ts';
-import { FILTERED, isSaid, UNKNOWN, type WireShape } from './wire-shape.ts';
+import { isObject, type JsonObject } from '../../../kernel/json.ts';
+import { anthropicErrorStatus, embeddedError, readProviderError } from '../../dialects/provider-error.ts';
+import { NO_USAGE } from '../../usage.ts';
+import { unknownUse, writtenUse } from '../estimate.ts';
+import { FILTERED, isSaid, UNKNOWN, type WireShape } from '../wire-shape.ts';
+import { MessagesAssembler } from './assembler.ts';
+import { messagesResume } from './resume.ts';
+import { messagesUsage } from './usage.ts';
+
+const BLOCK_STOP = Buffer.from('"content_block_stop"');
 
 function says({ type, content_block: block, delta }: JsonObject): boolean {
   if (type === 'content_block_delta')
@@ -28,7 +34,31 @@ export const messages: WireShape = {
     return readProviderError(typeof error.type === 'string' ? anthropicErrorStatus(error.type) : 500, event);
   },
   resume: messagesResume,
+  usage: messagesUsage,
+  estimate: writtenUse,
+  conversations: ['messages'],
+  answersSay: true,
+  holdsMedia: false,
+  answersPlainly: false,
+  assembler: () => new MessagesAssembler(),
+  // Content blocks follow one another.
+  endsTexts: (event) => event.includes(BLOCK_STOP),
+  results: {
+    event: (_head, results) => ({
+      event: 'hook_results',
+      data: JSON.stringify({ type: 'hook_results', ...results }),
+    }),
+  },
 };
 
 /** It has Anthropic's errors, and no stream. */
-export const countTokens: WireShape = { ...UNKNOWN, dialect: 'anthropic' };
+export const countTokens: WireShape = {
+  ...UNKNOWN,
+  dialect: 'anthropic',
+  usage: NO_USAGE,
+  estimate: unknownUse,
+  conversations: ['messages'],
+  answersSay: true,
+  holdsMedia: false,
+  answersPlainly: false,
+};

@@ -1,8 +1,11 @@
 /** Responses of OpenAI. */
-import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { embeddedError, streamedError } from '../dialects/provider-error.ts';
-import { responsesResume } from './responses-resume.ts';
-import { FILTERED, isSaid, UNKNOWN, type WireShape } from './wire-shape.ts';
+import { isObject, type JsonObject } from '../../../kernel/json.ts';
+import { embeddedError, streamedError } from '../../dialects/provider-error.ts';
+import { writtenUse } from '../estimate.ts';
+import { FILTERED, isSaid, UNKNOWN, type WireShape } from '../wire-shape.ts';
+import { ResponsesAssembler } from './assembler.ts';
+import { responsesResume } from './resume.ts';
+import { responsesUsage } from './usage.ts';
 
 function says({ type, delta, item }: JsonObject): boolean {
   if (typeof type !== 'string') return false;
@@ -33,4 +36,16 @@ export const responses: WireShape = {
   hasFailed: ({ status }) => status === 'failed',
   resume: responsesResume,
   hasBackground: true,
+  usage: responsesUsage,
+  estimate: writtenUse,
+  conversations: ['input'],
+  answersSay: true,
+  holdsMedia: false,
+  answersPlainly: false,
+  assembler: () => new ResponsesAssembler(),
+  // Clients fail on events that they do not know; fields that they do not know they keep.
+  results: {
+    inEnd: (body, results) =>
+      isObject(body.response) ? { ...body, response: { ...body.response, ...results } } : null,
+  },
 };

@@ -1,8 +1,12 @@
 /** Chat completions, and completions of text, which have the same frame. */
-import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { chatResume } from './chat-resume.ts';
-import { ofChat, ofPrompt } from './similar.ts';
-import { FILTERED, isSaid, UNKNOWN, type WireShape } from './wire-shape.ts';
+import { isObject, type JsonObject } from '../../../kernel/json.ts';
+import { writtenUse } from '../estimate.ts';
+import { ofChat, ofPrompt } from '../similar.ts';
+import { FILTERED, isSaid, UNKNOWN, type WireShape } from '../wire-shape.ts';
+import { chatAnswer, completionAnswer, resultsChunk } from './answer.ts';
+import { ChatAssembler } from './assembler.ts';
+import { chatResume } from './resume.ts';
+import { chatUsage } from './usage.ts';
 
 /** Fields of a chat delta that stand for themselves and are no content. */
 const FRAME: ReadonlySet<string> = new Set(['role']);
@@ -29,6 +33,24 @@ export const chat: WireShape = {
     Array.isArray(choices) && choices.some((choice) => isObject(choice) && isSaid(choice.finish_reason)),
   resume: chatResume,
   similar: ofChat,
+  usage: chatUsage,
+  estimate: writtenUse,
+  conversations: ['messages'],
+  hasCallExtras: true,
+  answersSay: true,
+  holdsMedia: false,
+  answersPlainly: false,
+  assembler: () => new ChatAssembler(),
+  results: { event: (head, results) => resultsChunk(head, 'chat.completion.chunk', results) },
+  answerOf: chatAnswer,
 };
 
-export const completions: WireShape = { ...chat, resume: null, similar: ofPrompt };
+export const completions: WireShape = {
+  ...chat,
+  resume: null,
+  similar: ofPrompt,
+  conversations: [],
+  hasCallExtras: false,
+  results: { event: (head, results) => resultsChunk(head, 'text_completion', results) },
+  answerOf: completionAnswer,
+};

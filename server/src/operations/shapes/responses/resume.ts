@@ -1,7 +1,8 @@
 /** How a stream of Responses is continued. */
-import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import type { TokenUsage } from '../usage.ts';
-import { type Resume, type SeenPrefix, StreamJoin, unjoinable } from './resume.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../../kernel/json.ts';
+import type { TokenUsage } from '../../usage.ts';
+import { type Resume, type SeenPrefix, StreamJoin, unjoinable } from '../resume.ts';
+import { responsesUsage } from './usage.ts';
 
 function see(
   seen: SeenPrefix,
@@ -45,7 +46,7 @@ class ResponsesJoin extends StreamJoin {
   #at = 0;
 
   constructor(seen: SeenPrefix, used: TokenUsage) {
-    super('responses', seen, used);
+    super(responsesUsage, seen, used);
     this.#sequence = seen.sequence;
   }
 

@@ -1,6 +1,7 @@
 /** How a stream of Messages is continued. */
-import { isObject, type JsonObject } from '../../kernel/json.ts';
-import { type Resume, type SeenPrefix, StreamJoin, unjoinable, withAssistant } from './resume.ts';
+import { isObject, type JsonObject } from '../../../kernel/json.ts';
+import { type Resume, type SeenPrefix, StreamJoin, unjoinable, withAssistant } from '../resume.ts';
+import { messagesUsage } from './usage.ts';
 
 function see(seen: SeenPrefix, { type, index, content_block: block, delta, message }: JsonObject): void {
   switch (type) {
@@ -64,5 +65,5 @@ class MessagesJoin extends StreamJoin {
 export const messagesResume: Resume = {
   see,
   goingOn: withAssistant,
-  join: (seen, used) => new MessagesJoin('messages', seen, used),
+  join: (seen, used) => new MessagesJoin(messagesUsage, seen, used),
 };

@@ -1,6 +1,7 @@
 /** How a stream of chat completions is continued. */
-import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { type Resume, type SeenPrefix, StreamJoin, unjoinable, withAssistant } from './resume.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../../kernel/json.ts';
+import { type Resume, type SeenPrefix, StreamJoin, unjoinable, withAssistant } from '../resume.ts';
+import { chatUsage } from './usage.ts';
 
 /** Fields of a chat delta that are no content of another kind than text. */
 const PLAIN: ReadonlySet<string> = new Set(['role', 'content']);
@@ -39,5 +40,5 @@ class ChatJoin extends StreamJoin {
 export const chatResume: Resume = {
   see,
   goingOn: withAssistant,
-  join: (seen, used) => new ChatJoin('chat', seen, used),
+  join: (seen, used) => new ChatJoin(chatUsage, seen, used),
 };

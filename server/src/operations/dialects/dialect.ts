@@ -1,0 +1,2 @@
+/** Whose error bodies and stream framing the caller expects. */
+export type Dialect = 'openai' | 'anthropic' | 'responses';
