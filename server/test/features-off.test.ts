@@ -4,28 +4,40 @@
  */
 import { Session } from 'node:inspector/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Step, stepsFor } from '../src/llm/pipeline.ts';
+import type { Step } from '../src/llm/exchange.ts';
+import { stepsFor } from '../src/llm/pipeline.ts';
+import { NONE } from '../src/llm/plan.ts';
+import type { Family } from '../src/operations/operation.ts';
 import { budgetKey } from './support/budgets.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { chatStream } from './support/streams.ts';
 import { type FakeUpstream, sendEvents, sendJson, startUpstream } from './support/upstream.ts';
 
-const OFF = { limits: false, budgets: false, guardrails: false, route: false };
+const OFF = { ...NONE, limits: false, budgets: false, guardrails: false, route: false };
 const names = (steps: readonly Step[]) => steps.map(({ name }) => name);
+/** What is run between head and tail, for one target. */
+const between = (family: Family, features: Partial<typeof OFF> = {}) => {
+  const { request, target } = stepsFor(family, { ...OFF, ...features }, false);
+  return [...names(request), ...names(target)];
+};
 
 describe('the steps of a request', () => {
-  it('with nothing on are one: the call', () => {
+  it('with nothing on are the call, and what makes it', () => {
     for (const family of ['chat', 'text', 'binary', 'read', 'proxy'] as const)
-      expect(names(stepsFor(family, OFF))).toEqual(['dispatch']);
+      expect(between(family)).toEqual(['dispatch', 'prepare', 'callTarget']);
+    expect(names(stepsFor('chat', OFF, false).tail)).toEqual(['settle', 'record', 'release', 'leave']);
   });
 
   it.each([
-    ['limits', ['admit', 'dispatch']],
-    ['budgets', ['reserve', 'dispatch']],
-    ['guardrails', ['guard', 'dispatch']],
-    ['route', ['choose', 'route']],
+    ['limits', ['admit', 'dispatch', 'prepare', 'callTarget']],
+    ['budgets', ['reserve', 'dispatch', 'prepare', 'callTarget']],
+    ['guardrails', ['dispatch', 'guard', 'prepare', 'callTarget']],
+    ['route', ['choose', 'route', 'prepare', 'callTarget']],
+    ['media', ['dispatch', 'fetchMedia', 'prepare', 'callTarget']],
+    ['objects', ['dispatch', 'prepare', 'checkOwners', 'callTarget']],
+    ['cache', ['dispatch', 'prepare', 'lookUpInCache', 'callTarget']],
   ] as const)('with %s are %j', (feature, steps) => {
-    expect(names(stepsFor('chat', { ...OFF, [feature]: true }))).toEqual(steps);
+    expect(between('chat', { [feature]: true })).toEqual(steps);
   });
 });
 

@@ -4,7 +4,7 @@ import type { ErrorKind, SluiceError } from '../kernel/errors.ts';
 import { LimitRefused } from '../limits/refused.ts';
 import { errorCode, recordedAs } from '../operations/dialects/errors.ts';
 import type { AttemptCause } from '../telemetry/record.ts';
-import type { AttemptResult } from './relay/attempt-result.ts';
+import type { AttemptResult } from './state/attempt-result.ts';
 import type { LlmOutcome } from './state/outcome.ts';
 
 const MAX_MESSAGE = 300;

@@ -7,13 +7,13 @@ import { bindingFor } from '../providers/binding.ts';
 import type { DecisionFacts } from '../telemetry/decision-facts.ts';
 import type { CacheFacts } from '../telemetry/record.ts';
 import type { RecordDraft } from '../telemetry/recorder.ts';
-import { isExplained } from './attempt.ts';
 import { rounded } from './attempt-cause.ts';
 import type { Hit } from './cache/cache-entry-writer.ts';
 import type { Uses } from './exchange.ts';
 import { countOf } from './routing/scores.ts';
 import { modelUnder } from './shaping.ts';
 import { limitsAsked } from './state/limits.ts';
+import { isExplained } from './steps/prepare.ts';
 
 export function draftOf(x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'walk'>): RecordDraft {
   const target = x.attempt.target;

@@ -14,6 +14,7 @@ import type { Cache } from '../store/ports.ts';
 import type { Caching } from './cache/cache-entry-writer.ts';
 import type { CachePolicy } from './cache/policy.ts';
 import type { LargeBodies } from './large/thread.ts';
+import type { Features } from './plan.ts';
 import type { DefaultLimits } from './relay/rules.ts';
 import type { Breakers } from './routing/breaker.ts';
 import { Attempt } from './state/attempt.ts';
@@ -74,6 +75,15 @@ export class Exchange {
     this.clientGone = false;
   }
 }
+
+/**
+ * A row of the table in `pipeline.ts`. Returns nothing when it finished synchronously, so a warm request awaits only what
+ * really waits.
+ */
+export type Step = (x: Exchange, runTarget: RunTarget) => void | Promise<void>;
+
+/** Runs the rows for one target that these features need, until one of them gives the target's result. */
+export type RunTarget = (x: Exchange, features: Features) => void | Promise<void>;
 
 /** Of an exchange the parts that a function uses, and of the services those that it uses. */
 export type Uses<Parts extends keyof Exchange, Used extends keyof Services = never> = Pick<Exchange, Parts> & {

@@ -1,88 +1,158 @@
 /**
- * THE TABLE: the order of the data plane, written once. Each step is a verb in `steps/`; a row says for which families
- * of operations it runs and when a plan needs it. A feature that is not configured adds no step.
+ * THE TABLE: all that happens to a request, in order, written once. A row names a step, a verb in `steps/`, the requests it
+ * runs for, and when. A feature that is not configured adds no step. `docs/architecture.md` shows the table.
  */
 
 import type { ServerResponse } from 'node:http';
-import { giveBack } from '../http/body-slabs.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Family } from '../operations/operation.ts';
-import type { Exchange, Uses } from './exchange.ts';
-import type { Features } from './plan.ts';
+import type { Exchange, Step, Uses } from './exchange.ts';
+import { type Features, NONE } from './plan.ts';
 import { respondError } from './respond-error.ts';
-import { admit } from './steps/admit.ts';
+import { admit, admitTarget } from './steps/admit.ts';
+import { answerDryRun } from './steps/answer-dry-run.ts';
 import { authenticate } from './steps/authenticate.ts';
+import { callTarget } from './steps/call-target.ts';
+import { checkOwners } from './steps/check-owners.ts';
 import { dispatch } from './steps/dispatch.ts';
 import { enter, leave } from './steps/enter.ts';
-import { guard } from './steps/guard.ts';
+import { fetchMedia } from './steps/fetch-media.ts';
+import { guard, guardTarget, refuseToContinue } from './steps/guard.ts';
+import { lookUpInCache } from './steps/look-up-in-cache.ts';
 import { noteOwner } from './steps/note-owner.ts';
 import { pinSnapshot } from './steps/pin-snapshot.ts';
+import { prepare } from './steps/prepare.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
+import { release } from './steps/release.ts';
 import { savedOnly } from './steps/require-saved-config.ts';
-import { reserve } from './steps/reserve.ts';
+import { reserve, reserveTarget } from './steps/reserve.ts';
 import { resolve } from './steps/resolve.ts';
-import { choose, route } from './steps/route.ts';
+import { checkTargets, choose, route } from './steps/route.ts';
 import { settle } from './steps/settle.ts';
 import { keepAnswer } from './steps/store-in-cache.ts';
 import { answerObject } from './steps/training-objects.ts';
 
-/** Returns nothing when it finished synchronously, so a warm request awaits only what really waits. */
-export type Step = (x: Exchange) => void | Promise<void>;
+/** Which requests a row runs for. */
+export const GROUPS = {
+  all: new Set<Family>(['chat', 'text', 'binary', 'read', 'proxy', 'job']),
+  /** A provider answers each of them. */
+  calls: new Set<Family>(['chat', 'text', 'binary', 'read', 'proxy']),
+  /** Files, batches and jobs. */
+  objects: new Set<Family>(['job']),
+} as const;
 
-interface StepRow {
-  readonly step: Step;
-  readonly when: (features: Features) => boolean;
-  readonly families: ReadonlySet<Family>;
+interface Asked extends Features {
+  readonly dryRun: boolean;
 }
 
-const row = (step: Step, when: StepRow['when'], ...families: Family[]): StepRow => ({
-  step,
-  when,
-  families: new Set(families),
-});
-const always = () => true;
-const CALLS: readonly Family[] = ['chat', 'text', 'binary', 'read', 'proxy'];
-const ALL: readonly Family[] = [...CALLS, 'job'];
+/** When a row runs. A row runs where all that it names holds. */
+export const CONDITIONS = {
+  'one target': ({ route }: Asked) => !route,
+  'several targets': ({ route }: Asked) => route,
+  'rate limits': ({ limits }: Asked) => limits,
+  'usage limits': ({ budgets }: Asked) => budgets,
+  guardrails: ({ guardrails }: Asked) => guardrails,
+  media: ({ media }: Asked) => media,
+  objects: ({ objects }: Asked) => objects,
+  cache: ({ cache }: Asked) => cache,
+  'dry run': ({ dryRun }: Asked) => dryRun,
+  'no dry run': ({ dryRun }: Asked) => !dryRun,
+} as const;
+
+export interface Row {
+  readonly step: Step;
+  readonly group: keyof typeof GROUPS;
+  readonly when: readonly (keyof typeof CONDITIONS)[];
+}
+
+const row = (step: Step, group: Row['group'], ...when: Row['when']): Row => ({ step, group, when });
 
 /** Nothing can be planned before caller, body and model are known; what the headers alone forbid is refused before the body is read. */
-export const HEAD: readonly Step[] = [authenticate, enter, pinSnapshot, savedOnly, readRequestBody, resolve];
-
-export const TABLE: readonly StepRow[] = [
-  row(choose, (features) => features.route, ...CALLS),
-  row(admit, (features) => features.limits, ...ALL),
-  row(reserve, (features) => features.budgets, ...ALL),
-  row(guard, (features) => features.guardrails, ...ALL),
-  row(dispatch, (features) => !features.route, ...CALLS),
-  row(route, (features) => features.route, ...CALLS),
-  row(answerObject, always, 'job'),
+const HEAD: readonly Row[] = [
+  row(authenticate, 'all'),
+  row(enter, 'all'),
+  row(pinSnapshot, 'all'),
+  row(savedOnly, 'all'),
+  row(readRequestBody, 'all'),
+  row(resolve, 'all'),
 ];
 
-/** Run in `finally`, also after a refusal, a failure and a client abort, in this order. */
-export const TAIL: readonly Step[] = [settle, keepAnswer, noteOwner, record];
+const REQUEST: readonly Row[] = [
+  row(choose, 'calls', 'several targets'),
+  row(admit, 'all', 'rate limits'),
+  row(reserve, 'all', 'usage limits'),
+  row(dispatch, 'all', 'one target'),
+  row(route, 'calls', 'several targets'),
+];
 
-/** By family, then by the bits of `features`. */
-const memo = new Map<Family, (readonly Step[] | undefined)[]>();
+/** Run by `dispatch` once, and by `route` for each target that is tried, until a step gives the target's result. */
+const TARGET: readonly Row[] = [
+  row(admitTarget, 'calls', 'several targets', 'rate limits'),
+  row(reserveTarget, 'calls', 'several targets', 'usage limits'),
+  row(guard, 'all', 'one target', 'guardrails'),
+  row(guardTarget, 'calls', 'several targets', 'guardrails'),
+  row(refuseToContinue, 'calls', 'several targets', 'guardrails'),
+  row(fetchMedia, 'calls', 'media'),
+  row(prepare, 'calls'),
+  row(checkOwners, 'calls', 'objects'),
+  row(checkTargets, 'calls', 'several targets', 'dry run'),
+  row(answerDryRun, 'calls', 'dry run'),
+  row(lookUpInCache, 'calls', 'cache', 'no dry run'),
+  row(callTarget, 'calls', 'no dry run'),
+  row(answerObject, 'objects'),
+];
 
-/** The optional and the usual steps between head and tail, in their order. */
-export function stepsFor(family: Family, features: Features): readonly Step[] {
-  const { limits, budgets, guardrails, route: routed } = features;
-  const bits = (limits ? 1 : 0) | (budgets ? 2 : 0) | (guardrails ? 4 : 0) | (routed ? 8 : 0);
+/** Run in any case, also after a refusal, a failure and a client abort; a step that fails does not keep the next from running. */
+const TAIL: readonly Row[] = [
+  row(settle, 'all'),
+  row(keepAnswer, 'calls', 'cache'),
+  row(noteOwner, 'calls', 'objects'),
+  row(record, 'all'),
+  row(release, 'all'),
+  row(leave, 'all'),
+];
+
+export const TABLE = { head: HEAD, request: REQUEST, target: TARGET, tail: TAIL } as const;
+
+/** The steps of one plan. Those of the head are the same for all. */
+type Steps = { readonly [Part in keyof typeof TABLE]: readonly Step[] };
+
+/** By family, then by the bits of what is asked for. */
+const memo = new Map<Family, (Steps | undefined)[]>();
+
+/** The steps of a plan, in their order. Every plan that asks for the same has the very same lists. */
+export function stepsFor(family: Family, features: Features, dryRun: boolean): Steps {
+  const { limits, budgets, guardrails, route: routed, cache, media, objects } = features;
+  const bits =
+    (limits ? 1 : 0) |
+    (budgets ? 2 : 0) |
+    (guardrails ? 4 : 0) |
+    (routed ? 8 : 0) |
+    (cache ? 16 : 0) |
+    (media ? 32 : 0) |
+    (objects ? 64 : 0) |
+    (dryRun ? 128 : 0);
   let known = memo.get(family);
   if (known === undefined) {
-    known = new Array<undefined>(16);
+    known = new Array<undefined>(256);
     memo.set(family, known);
   }
   let steps = known[bits];
   if (steps === undefined) {
-    steps = TABLE.filter((entry) => entry.families.has(family) && entry.when(features)).map((entry) => entry.step);
+    const asked = { ...features, dryRun };
+    const of = (rows: readonly Row[]) =>
+      rows
+        .filter(({ group, when }) => GROUPS[group].has(family) && when.every((name) => CONDITIONS[name](asked)))
+        .map(({ step }) => step);
+    steps = { head: of(HEAD), request: of(REQUEST), target: of(TARGET), tail: of(TAIL) };
     known[bits] = steps;
   }
   return steps;
 }
 
-const NO_BODY = Buffer.alloc(0);
-const NO_STEPS: readonly Step[] = [];
+/** Of a request that was refused before it had a plan. */
+const UNPLANNED: Features = { ...NONE, limits: false, budgets: false, guardrails: false, route: false };
 
 /** The exchange an answer belongs to, kept on the response: one listener for all instead of a closure for each. */
 const EXCHANGE = Symbol('exchange');
@@ -109,35 +179,45 @@ function unwatchClient(x: Uses<'response'>): void {
 /** Runs one request through the table. Never throws: every failure becomes an answer and a record. */
 export async function run(x: Exchange): Promise<void> {
   watchClient(x);
+  const { operation } = x.request;
+  let steps = stepsFor(operation.family, UNPLANNED, false);
   try {
     // Counted loops: an iterator for each would be garbage of every request.
-    for (let i = 0; i < HEAD.length; i++) {
-      const pending = HEAD[i]?.(x);
+    for (let i = 0; i < steps.head.length; i++) {
+      const pending = steps.head[i]?.(x, runTarget);
       if (pending) await pending;
     }
-    const { plan, operation } = x.request;
-    const steps = plan === null ? NO_STEPS : stepsFor(operation.family, plan.features);
-    for (let i = 0; i < steps.length; i++) {
-      const pending = steps[i]?.(x);
-      if (pending) await pending;
+    const { plan, dryRun } = x.request;
+    if (plan !== null) {
+      steps = stepsFor(operation.family, plan.features, dryRun);
+      for (let i = 0; i < steps.request.length; i++) {
+        const pending = steps.request[i]?.(x, runTarget);
+        if (pending) await pending;
+      }
     }
   } catch (error) {
     respondError(x, error);
   } finally {
-    for (let i = 0; i < TAIL.length; i++) {
+    for (let i = 0; i < steps.tail.length; i++) {
       try {
-        const pending = TAIL[i]?.(x);
+        const pending = steps.tail[i]?.(x, runTarget);
         if (pending) await pending;
       } catch (error) {
         x.services.log.error('a final step failed', { request_id: x.request.id, error: String(error) });
       }
     }
     unwatchClient(x);
-    // A local provider may still read what it was handed; a socket keeps what it has not sent.
-    if (x.attempt.target?.provider.local === undefined && x.walk?.local !== true) giveBack(x.attempt.body);
-    x.attempt.body = NO_BODY;
-    leave(x);
-    if (x.bodyHeld > 0) x.services.bodies.release(x.request.organisationId, x.bodyHeld);
-    if (x.answerHeld > 0) x.services.bodies.release(x.request.organisationId, x.answerHeld);
+  }
+}
+
+function runTarget(x: Exchange, features: Features): void | Promise<void> {
+  return goOn(x, stepsFor(x.request.operation.family, features, x.request.dryRun).target, 0);
+}
+
+/** From a step on, until one gives the result. The promise of the last step is given as it is: one wait less for each request. */
+function goOn(x: Exchange, steps: readonly Step[], from: number): void | Promise<void> {
+  for (let i = from; i < steps.length && x.attempt.result === null; i++) {
+    const pending = steps[i]?.(x, runTarget);
+    if (pending) return i === steps.length - 1 ? pending : pending.then(() => goOn(x, steps, i + 1));
   }
 }

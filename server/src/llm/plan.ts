@@ -1,17 +1,43 @@
 import type { Purpose } from '../limits/limit-class.ts';
+import type { Operation } from '../operations/operation.ts';
 import type { KeptPlan, StoredConfig } from '../runtime/snapshot.ts';
 import type { GuardPlan } from './guard/plan.ts';
 import type { Leaf, Route } from './routing/route.ts';
 import type { Target } from './target.ts';
 
-/** What a plan asks for; a row's condition reads it. */
-export interface Features {
+/** What a plan asks for; the conditions of the table in `pipeline.ts` read it. */
+export interface Features extends TargetFeatures {
+  /** Rate limits. */
   readonly limits: boolean;
   /** Usage limits. */
   readonly budgets: boolean;
   readonly guardrails: boolean;
   /** Several targets. */
   readonly route: boolean;
+}
+
+/** What depends on the target alone. Of several targets: what some of them may ask for. */
+export interface TargetFeatures {
+  readonly cache: boolean;
+  /** What the request names by its address is fetched for the provider. */
+  readonly media: boolean;
+  /** The request may name, or make, objects that have an owner. */
+  readonly objects: boolean;
+}
+
+export const SOME: TargetFeatures = { cache: true, media: true, objects: true };
+export const NONE: TargetFeatures = { cache: false, media: false, objects: false };
+
+/** What a request for this model asks for at a target. */
+export function targetFeatures(operation: Operation, model: string, target: Target): TargetFeatures {
+  const { cache, stored, provider } = target;
+  return {
+    cache: cache !== null,
+    media: target.bind(operation.id, target.sends(model)).binding.inlines !== undefined,
+    objects:
+      operation.family === 'proxy' ||
+      (stored !== null && provider.local === undefined && (stored.shared || operation.creates !== null)),
+  };
 }
 
 /** What a request will go through, decided once per (config, target, operation) and memoised on the snapshot, which the next one may take over. */
@@ -54,7 +80,7 @@ export function makePlan(
   route: RoutePlan | null,
   config: StoredConfig | null,
   guard: GuardPlan | null,
-  features: Pick<Features, 'limits' | 'budgets'>,
+  features: Omit<Features, 'guardrails' | 'route'>,
   metadata: Plan['metadata'] = null,
 ): Plan {
   const all = { ...features, guardrails: guard !== null, route: route !== null };

@@ -5,11 +5,11 @@ import { type Family, OPERATIONS } from '../../operations/operation.ts';
 import type { Config } from '../../resources/configs/schema.ts';
 import type { WorkspaceSnapshot } from '../../runtime/snapshot.ts';
 import { stepsFor } from '../pipeline.ts';
-import { makePlan } from '../plan.ts';
+import { makePlan, NONE } from '../plan.ts';
 import { guard } from '../steps/guard.ts';
 import { guardPlan } from './plan.ts';
 
-const NOTHING = { limits: false, budgets: false };
+const NOTHING = { ...NONE, limits: false, budgets: false };
 const bare = { guardrails: { input: [], output: [], byName: new Map() } } as unknown as WorkspaceSnapshot;
 
 describe('without a guardrail', () => {
@@ -17,17 +17,17 @@ describe('without a guardrail', () => {
     for (const config of [null, {}]) expect(guardPlan(operation, bare, config, false)).toBeNull();
     const plan = makePlan(null, null, null, null, NOTHING);
     expect(plan.guard).toBeNull();
-    const steps = stepsFor(operation.family, plan.features);
-    expect(steps).not.toContain(guard);
+    const steps = stepsFor(operation.family, plan.features, false);
+    expect(steps.target).not.toContain(guard);
     // Nothing is made for it either: every plan has the very same list.
-    expect(stepsFor(operation.family, makePlan(null, null, null, null, NOTHING).features)).toBe(steps);
+    expect(stepsFor(operation.family, makePlan(null, null, null, null, NOTHING).features, false)).toBe(steps);
   });
 
   it.each(['chat', 'text', 'binary', 'read', 'job', 'proxy'] satisfies Family[])(
     '%s runs one step less than with one',
     (family) => {
-      const without = stepsFor(family, { ...NOTHING, route: false, guardrails: false });
-      const withOne = stepsFor(family, { ...NOTHING, route: false, guardrails: true });
+      const without = stepsFor(family, { ...NOTHING, route: false, guardrails: false }, false).target;
+      const withOne = stepsFor(family, { ...NOTHING, route: false, guardrails: true }, false).target;
       expect(withOne.filter((step) => step !== guard)).toEqual(without);
       expect(withOne).toHaveLength(without.length + 1);
     },

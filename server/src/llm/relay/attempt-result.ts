@@ -1,7 +1,6 @@
-/** How an attempt can end, and the answers that the provider's errors become. */
+/** The answers that the provider's errors become. */
 
 import { filterUpstreamHeaders } from '../../http/headers.ts';
-import type { SluiceError } from '../../kernel/errors.ts';
 import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
 import { errorObject, type ProviderError, providerErrorBody } from '../../operations/dialects/provider-error.ts';
 import type { Shape } from '../../operations/operation.ts';
@@ -10,25 +9,12 @@ import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Uses } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import { insists } from '../guard/output.ts';
+import type { AttemptResult, FailedResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';
 import { headerOf } from './response-inspection.ts';
 
-export type AttemptResult =
-  /** `x.ending` holds what is left to send. */
-  | { readonly kind: 'done' }
-  /** The provider refused; nothing was sent to the client yet. */
-  | {
-      readonly kind: 'answered';
-      readonly status: number;
-      readonly headers: readonly string[];
-      readonly body: string;
-      readonly error: ProviderError;
-    }
-  /** Transport failure, timeout, a gone client, or a guardrail of the answer that denies. */
-  | { readonly kind: 'failed'; readonly error: SluiceError };
-
 /** Status and code by which lists of statuses know a failed attempt. */
-export function outcomeOf(result: Exclude<AttemptResult, { kind: 'done' }>): [status: number, code: string | null] {
+export function outcomeOf(result: FailedResult): [status: number, code: string | null] {
   return result.kind === 'answered'
     ? [result.status, result.error.code]
     : [errorStatus(result.error), errorCode(result.error)];

@@ -3,7 +3,7 @@ import { testExchange } from '../../../test/support/exchange.ts';
 import { GuardrailState } from '../../gateway/guardrail-state.ts';
 import { compileInline } from '../../guardrails/compile.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
-import type { AttemptResult } from './attempt-result.ts';
+import type { AttemptResult } from '../state/attempt-result.ts';
 import { Relay } from './relay.ts';
 
 const KB = 1024;

@@ -13,8 +13,9 @@ import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import { type Answer, denial, JUDGED_BYTES, judgeAnswer, judgeBeside, notJudged } from '../guard/output.ts';
 import { StreamGate } from '../guard/stream.ts';
+import type { AttemptResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';
-import { type AttemptResult, errorAnswer, refusedAnswer, withoutSentSecrets } from './attempt-result.ts';
+import { errorAnswer, refusedAnswer, withoutSentSecrets } from './attempt-result.ts';
 import { Times } from './attempt-timings.ts';
 import { ClientSide, LARGE_BYTES } from './client-side.ts';
 import { failureIn, saysErrors } from './content.ts';
@@ -469,8 +470,7 @@ export class Relay implements WireHandler {
 
   #endError(): void {
     const raw = Buffer.concat(this.#pending).toString('utf8');
-    const shape = this.#bound.binding.shape;
-    this.#finish(refusedAnswer(this.#x, this.#target, shape, this.#status, this.#headers, raw));
+    this.#finish(refusedAnswer(this.#x, this.#target, this.#bound.binding.shape, this.#status, this.#headers, raw));
   }
 
   #answerError(found: ProviderError): void {

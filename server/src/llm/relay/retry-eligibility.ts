@@ -1,10 +1,11 @@
 /** Whether, and how, another attempt may take the place of one that failed. */
 
+import { SluiceError } from '../../kernel/errors.ts';
 import { prefillOf } from '../../providers/binding.ts';
 import type { Uses } from '../exchange.ts';
+import type { AttemptResult } from '../state/attempt-result.ts';
 import type { LlmOutcome } from '../state/outcome.ts';
 import type { Target } from '../target.ts';
-import type { AttemptResult } from './attempt-result.ts';
 import { Shown } from './delivered-prefix.ts';
 
 /**
@@ -34,6 +35,11 @@ export function followShown(x: Uses<'attempt' | 'guard' | 'outcome' | 'request'>
   if (x.outcome.deliveredPrefix !== null || x.outcome.headSent || target.onBreak?.onBreak !== 'continue') return;
   if (!x.attempt.mayBeFollowed || (x.guard?.output.length ?? 0) > 0) return;
   x.outcome.deliveredPrefix = new Shown(x.request.operation.wire.resume);
+}
+
+/** What the caller is told of a stream that no target continues. */
+export function brokenStream({ deliveredPrefix }: LlmOutcome): SluiceError {
+  return deliveredPrefix?.broken ?? new SluiceError('upstream_cut', 'The stream broke, and no target can continue it.');
 }
 
 /** An attempt has failed. Remembers what broke a stream that was begun: the caller gets this error in the end. */

@@ -8,7 +8,7 @@ import type { Config } from '../../resources/configs/schema.ts';
 import { memoryCache } from '../../store/memory/cache.ts';
 import type { Cache } from '../../store/ports.ts';
 import { openRedis, type RedisStore } from '../../store/redis/redis.ts';
-import type { AttemptResult } from '../relay/attempt-result.ts';
+import type { AttemptResult } from '../state/attempt-result.ts';
 import { Breakers } from './breaker.ts';
 import { type Leaf, type RouteNode, routeOf } from './route.ts';
 import { newWalk, plannedLeaves, walkNode } from './route-execution.ts';

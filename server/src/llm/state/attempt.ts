@@ -1,15 +1,24 @@
+import { SluiceError } from '../../kernel/errors.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { WireControl } from '../../kernel/wire.ts';
 import type { Caching } from '../cache/cache-entry-writer.ts';
+import type { GuardPlan } from '../guard/plan.ts';
 import type { Creation } from '../ownership/creation.ts';
 import type { Retry } from '../relay/rules.ts';
+import type { Leaf } from '../routing/route.ts';
 import type { Target } from '../target.ts';
+import type { AttemptResult } from './attempt-result.ts';
+import type { Prepared } from './prepared.ts';
 
 const EMPTY = Buffer.alloc(0);
 
 /** One target that is tried, with its retries. */
 export class Attempt {
   target: Target | null = null;
+  /** Its place in a config with several targets; null for the only one. */
+  leaf: Leaf | null = null;
+  /** Guardrails of one target of several; null without any. */
+  guardPlan: GuardPlan | null = null;
   /** What it is sent: the caller's body, or what guardrails have made of it. */
   body: Buffer = EMPTY;
   scan: ScanResult | null = null;
@@ -19,6 +28,10 @@ export class Attempt {
   shaped = false;
   /** The body as it came, where guardrails have put another one in its place; null otherwise. */
   originalBody: Buffer | null = null;
+  /** The request as it is sent; null before it is made. */
+  prepared: Prepared | null = null;
+  /** What became of the target; null while steps of it are left to run. */
+  result: AttemptResult | null = null;
   /** What the cache found, or keeps of the answer; null where no cache is asked. */
   caching: Caching | null = null;
   /** What the answer may tell to have been made at the provider; null where it makes nothing that is kept. */
@@ -39,6 +52,18 @@ export class Attempt {
     next.stream = stream;
     next.wouldFallBack = former.wouldFallBack;
     return next;
+  }
+
+  /** The target. Throws `internal` before it is chosen: a row of the table has the wrong place. */
+  requireTarget(): Target {
+    if (this.target === null) throw new SluiceError('internal', 'The target of the request is not chosen yet.');
+    return this.target;
+  }
+
+  /** The request as it is sent. Throws `internal` before it is made, as `requireTarget`. */
+  requirePrepared(): Prepared {
+    if (this.prepared === null) throw new SluiceError('internal', 'What the target is sent is not made yet.');
+    return this.prepared;
   }
 
   /** Another call, of this target or of the next one, may take the place of the one under way. */

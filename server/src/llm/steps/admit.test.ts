@@ -61,8 +61,8 @@ it('of several targets each one’s own limit is asked when it is tried, and not
   const { x, target } = request(ownAdmission(), { key: 10, account: 3, several: true });
   await admit(x);
   expect([x.limits.quota?.requests?.remaining, limitsAsked(x.limits)]).toEqual([9, ['rate_limit key:key-1']]);
-  const leg = beginLeg(x, target);
-  await admitTarget(x, leg);
+  beginLeg(x, target);
+  await admitTarget(x);
   expect(x.limits.quota?.requests?.remaining).toBe(2);
   expect(limitsAsked(x.limits)).toEqual(['rate_limit key:key-1', 'rate_limit provider:p']);
 });
@@ -70,7 +70,8 @@ it('of several targets each one’s own limit is asked when it is tried, and not
 it('the record of the next target does not name limits of the one before', async () => {
   const { x, target } = request(ownAdmission(), { several: true });
   await admit(x);
-  await admitTarget(x, beginLeg(x, target));
+  beginLeg(x, target);
+  await admitTarget(x);
   x.limits.turnToTarget();
   expect(limitsAsked(x.limits)).toEqual(['rate_limit key:key-1']);
 });

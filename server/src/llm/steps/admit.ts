@@ -4,7 +4,7 @@ import { type Facts, requestFacts } from '../../limits/policies/conditions.ts';
 import { addPolicies } from '../../limits/policies/rates.ts';
 import type { Uses } from '../exchange.ts';
 import { modelUnder } from '../shaping.ts';
-import type { Leg, LlmLimits } from '../state/limits.ts';
+import type { LlmLimits } from '../state/limits.ts';
 
 /**
  * Rate limits of the key, the workspace, the provider, its integration and the policies, in this order. Of a
@@ -43,12 +43,12 @@ function keep(limits: LlmLimits, reservation: Reservation): void {
  * Rate limits of one target of several: of its provider and integration for each target that is tried, of a policy once for
  * the request. Throws the refusal.
  */
-export function admitTarget(x: Uses<'attempt' | 'limits' | 'request', 'admission'>, leg: Leg): void | Promise<void> {
+export function admitTarget(x: Uses<'attempt' | 'limits' | 'request', 'admission'>): void | Promise<void> {
   const {
     request: { snapshot },
-    limits: { shared },
+    limits: { leg, shared },
   } = x;
-  if (snapshot === null) return;
+  if (leg === null || snapshot === null) return;
   const entities: LimitedEntity[] = [...(leg.target.stored?.limited ?? [])];
   if (snapshot.ratePolicies.llm !== null) {
     const own: LimitedEntity[] = [];

@@ -5,7 +5,7 @@ import { compileInline } from '../../guardrails/compile.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
 import { scanJson } from '../../kernel/json-scan.ts';
 import { silentLog } from '../../kernel/log.ts';
-import { makePlan } from '../plan.ts';
+import { makePlan, NONE } from '../plan.ts';
 import { admit } from './admit.ts';
 import { guard } from './guard.ts';
 
@@ -23,7 +23,7 @@ async function judged(guardrail: ReturnType<typeof words>, dryRun = false) {
   x.request.dryRun = dryRun;
   x.request.principal = callerWith({ rateLimits: [{ type: 'requests', unit: 'rpm', value: 5 }] });
   x.request.snapshot = workspaceWith();
-  const features = { limits: true, budgets: false };
+  const features = { ...NONE, limits: true, budgets: false };
   x.request.plan = makePlan(x.attempt.target, null, null, { input: [guardrail], output: [] }, features);
   await admit(x);
   const error = await Promise.resolve()

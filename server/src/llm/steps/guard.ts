@@ -20,10 +20,10 @@ import { GuardedRequest } from '../guard/subject.ts';
 import { ReplacementError, type SaidPart } from '../guard/texts.ts';
 import { largeTurn } from '../large/turn.ts';
 import { isManaged } from '../managed.ts';
+import { brokenStream } from '../relay/retry-eligibility.ts';
 import { modelUnder } from '../shaping.ts';
 import type { LlmLimits } from '../state/limits.ts';
 import type { LlmRequest } from '../state/request.ts';
-import type { Walk } from '../state/walk.ts';
 
 /**
  * Judges the request before it is sent (after limits and budgets). A guardrail that denies or redacts and
@@ -51,7 +51,13 @@ function guardBy(x: Exchange, plan: GuardPlan): void | Promise<void> {
  * As `guard`, for one target of several: its own guardrails, of which those are not asked again that have judged the same
  * body before it was sent to another target.
  */
-export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardPlan | null): void | Promise<void> {
+export function guardTarget(x: Exchange): void | Promise<void> {
+  const {
+    walk,
+    attempt: { leaf, guardPlan: plan, target },
+  } = x;
+  if (walk === null || leaf === null) return;
+  const { shape } = leaf;
   if (plan === null) {
     x.guard?.turnTo(NO_GUARDRAILS);
     return;
@@ -59,9 +65,6 @@ export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardP
   x.guard ??= new GuardrailState(x.services, x.request, plan);
   const guarded = x.guard;
   guarded.turnTo(plan);
-  const {
-    attempt: { target },
-  } = x;
   const asked = `${target?.provider.id} ${modelUnder(target?.shaping ?? null, x.request.model)}`;
   const known = walk.judged.get(shape);
   const from = alreadyJudged(known, plan.input, asked);
@@ -105,6 +108,12 @@ export function guardTarget(x: Exchange, walk: Walk, shape: string, plan: GuardP
       keep();
     }
   });
+}
+
+/** Text that was shown before this target could not be judged with what it says: the stream ends by what broke it. */
+export function refuseToContinue(x: Uses<'attempt' | 'guard' | 'outcome'>): void {
+  if (!x.outcome.headSent || x.guard === null || x.guard.output.length === 0) return;
+  x.attempt.result = { kind: 'failed', error: brokenStream(x.outcome) };
 }
 
 /** Judges what would be sent by a list of guardrails. Throws what refuses it. */

@@ -13,7 +13,7 @@ import { estimatedCost, estimateUse, expectUse, modelKey } from '../estimate.ts'
 import type { Exchange, Uses } from '../exchange.ts';
 import { unpricedRate } from '../price-usage.ts';
 import { passesJob } from '../relay/usage-extraction.ts';
-import type { Estimate, Leg, LlmLimits } from '../state/limits.ts';
+import type { Estimate, LlmLimits } from '../state/limits.ts';
 import type { LlmRequest } from '../state/request.ts';
 import { factsOf } from './admit.ts';
 
@@ -94,11 +94,12 @@ function termsOf(x: Uses<'attempt' | 'limits' | 'request'>): Terms[] {
  * Reserves for one target of several under the limits that only it has, and more under those of the request, where targets
  * before it have used something. Throws the refusal.
  */
-export function reserveTarget(x: Exchange, leg: Leg): void | Promise<void> {
+export function reserveTarget(x: Exchange): void | Promise<void> {
   const {
+    limits: { leg },
     request: { principal, snapshot },
   } = x;
-  if (principal === null || snapshot === null) return;
+  if (leg === null || principal === null || snapshot === null) return;
   const terms: Terms[] = [...(leg.target.stored?.budgets ?? [])];
   if (snapshot.usagePolicies !== null) {
     const own: Terms[] = [];

@@ -15,7 +15,7 @@ import { guardPlan } from '../guard/plan.ts';
 import { isManaged } from '../managed.ts';
 import { passedPath } from '../misspelt.ts';
 import { answerModels, wantsIntegratedModels } from '../models.ts';
-import { makePlan, type Plan } from '../plan.ts';
+import { makePlan, NONE, type Plan, SOME, targetFeatures } from '../plan.ts';
 import { routeOf } from '../routing/route.ts';
 import { objectLeaf } from '../routing/route-execution.ts';
 import { isNeutral } from '../routing-headers.ts';
@@ -108,6 +108,7 @@ function plan(
     const needs = {
       limits: purpose !== 'reads' && (limitedKey || snapshot.limited !== null || countsRates(snapshot, null)),
       budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, null)),
+      ...SOME,
     };
     const planned = { ...ways, targets: new Map(), guards: new Map() };
     x.request.plan = makePlan(null, planned, stored, null, needs, metadata);
@@ -131,7 +132,8 @@ function plan(
     const budgeted = purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, target));
     x.attempt.target = target;
     const guard = guardPlan(x.request.operation, snapshot, config, inline);
-    const needs = { limits: limited, budgets: budgeted };
+    const own = target === null || objects ? NONE : targetFeatures(x.request.operation, x.request.model, target);
+    const needs = { limits: limited, budgets: budgeted, ...own };
     x.request.plan = makePlan(target, null, stored, guard, needs, metadata);
     if (target?.stored != null && !conditional) keepPlan(snapshot, memoKey, x.request.plan);
   };

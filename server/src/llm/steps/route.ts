@@ -3,17 +3,13 @@
 import { type ErrorKind, SluiceError } from '../../kernel/errors.ts';
 import { LimitRefused } from '../../limits/refused.ts';
 import { errorStatus, recordedAs } from '../../operations/dialects/errors.ts';
-import { prepare, setAside } from '../attempt.ts';
+import { setAside } from '../attempt.ts';
 import { causeOfError, rounded } from '../attempt-cause.ts';
-import { answerDryRun } from '../dry-run.ts';
-import type { Exchange, Uses } from '../exchange.ts';
+import type { Exchange, RunTarget, Uses } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
-import { fetchMedia } from '../media.ts';
 import { passedPath } from '../misspelt.ts';
-import { checkOwners } from '../ownership/check.ts';
-import type { RoutePlan } from '../plan.ts';
-import type { AttemptResult } from '../relay/attempt-result.ts';
-import { mayFollow } from '../relay/retry-eligibility.ts';
+import { type Features, type RoutePlan, targetFeatures } from '../plan.ts';
+import { brokenStream, mayFollow } from '../relay/retry-eligibility.ts';
 import type { CallResult } from '../routing/breaker.ts';
 import type { Leaf } from '../routing/route.ts';
 import { newWalk, plannedLeaves, walkNode } from '../routing/route-execution.ts';
@@ -21,15 +17,13 @@ import { scoreTargets } from '../routing/scores.ts';
 import { beginLeg, endLeg } from '../routing/target-attempt.ts';
 import { refuseUnexecuted, selectTarget } from '../select.ts';
 import { Attempt } from '../state/attempt.ts';
+import { type AttemptResult, DONE } from '../state/attempt-result.ts';
 import { SharedLimits } from '../state/limits.ts';
 import type { LlmOutcome } from '../state/outcome.ts';
 import type { LlmRequest } from '../state/request.ts';
 import type { Walk } from '../state/walk.ts';
 import { countsRates, countsUse, type Target } from '../target.ts';
-import { admitTarget } from './admit.ts';
-import { call, give } from './dispatch.ts';
-import { guardTarget } from './guard.ts';
-import { reserveTarget } from './reserve.ts';
+import { give } from './dispatch.ts';
 
 /** Decides where the request goes first, by which its limits are estimated. */
 export async function choose(
@@ -56,16 +50,17 @@ export async function choose(
   }
 }
 
-export async function route(x: Exchange): Promise<void> {
+/** Runs the steps of one target after the other, until an answer is final. */
+export async function route(x: Exchange, runTarget: RunTarget): Promise<void> {
   const plan = x.request.plan?.route;
   const { walk } = x;
-  if (plan == null || walk === null || x.outcome.ending !== null) return;
+  if (plan == null || walk === null) return;
   try {
     const result = await walkNode(
       x,
       walk,
       {
-        run: (leaf) => tryTarget(x, walk, plan, leaf),
+        run: (leaf) => tryTarget(x, runTarget, walk, plan, leaf),
         passOver: () => passOver(x),
       },
       plan.route.root,
@@ -126,7 +121,13 @@ async function foundTarget(
   }
 }
 
-async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): Promise<AttemptResult> {
+async function tryTarget(
+  x: Exchange,
+  runTarget: RunTarget,
+  walk: Walk,
+  plan: RoutePlan,
+  leaf: Leaf,
+): Promise<AttemptResult> {
   const began = x.services.clock.monotonic();
   if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
   const before = { target: x.attempt.target, path: walk.path };
@@ -144,32 +145,15 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
     const target = found instanceof Promise ? await found : found;
     if (!mayFollow(x, target)) return brokenBefore(x, walk, before);
     x.attempt.target = target;
-    const leg = beginLeg(x, target);
-    const {
-      request: { snapshot },
-    } = x;
-    if (plan.purpose !== 'reads' && snapshot !== null && countsRates(snapshot, target)) await admitTarget(x, leg);
-    if (plan.purpose === 'uses' && snapshot !== null && (x.limits.hold !== null || countsUse(snapshot, target)))
-      await reserveTarget(x, leg);
-    const judges = guardOf(x.request, plan, leaf);
-    if (judges !== null || x.guard !== null) await guardTarget(x, walk, leaf.shape, judges);
-    // Text that was shown before this target could not be judged with what it says.
-    if (x.outcome.headSent && (x.guard?.output.length ?? 0) > 0) return brokenBefore(x, walk, before);
-    if (target.provider.local !== undefined) walk.local = true;
-    const fetching = fetchMedia(x, target);
-    if (fetching !== undefined) await fetching;
-    const made = prepare(x, target);
-    const prepared = made instanceof Promise ? await made : made;
-    const owners = checkOwners(x, target, prepared);
-    if (owners !== undefined) await owners;
-    if (x.request.dryRun) {
-      await lookInto(x, walk, plan);
-      endLeg(x, false);
-      answerDryRun(x, target, prepared);
-      return { kind: 'done' };
-    }
-    const result = await call(x, target, prepared);
-    if (x.outcome.attemptCount > tries && !x.clientGone) told(outcomeFor(result, x.outcome.status));
+    x.attempt.leaf = leaf;
+    x.attempt.guardPlan = guardOf(x.request, plan, leaf);
+    beginLeg(x, target);
+    await runTarget(x, featuresOf(x, plan, target));
+    const result = x.attempt.result ?? DONE;
+    const called = x.outcome.attemptCount > tries;
+    // A step has refused to continue a stream.
+    if (!called && result.kind === 'failed') return brokenBefore(x, walk, before);
+    if (called && !x.clientGone) told(outcomeFor(result, x.outcome.status));
     return result;
   } catch (error) {
     endLeg(x, false);
@@ -189,15 +173,32 @@ async function tryTarget(x: Exchange, walk: Walk, plan: RoutePlan, leaf: Leaf): 
   }
 }
 
-/** Finds out which of the targets that would be tried cannot be called. */
-async function lookInto(
+/** What one target needs of the steps for targets. */
+function featuresOf(
+  { request: { operation, model, snapshot }, limits, attempt, guard }: Uses<'attempt' | 'guard' | 'limits' | 'request'>,
+  { purpose }: RoutePlan,
+  target: Target,
+): Features {
+  const counts = snapshot !== null;
+  return {
+    ...targetFeatures(operation, model, target),
+    limits: counts && purpose !== 'reads' && countsRates(snapshot, target),
+    budgets: counts && purpose === 'uses' && (limits.hold !== null || countsUse(snapshot, target)),
+    guardrails: attempt.guardPlan !== null || guard !== null,
+    route: true,
+  };
+}
+
+/** Of a dry run: finds out which of the targets that would be tried cannot be called. */
+export async function checkTargets(
   x: Uses<
     'attempt' | 'outcome' | 'request' | 'walk',
     'breakers' | 'cache' | 'clock' | 'guard' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
   >,
-  walk: Walk,
-  plan: RoutePlan,
 ): Promise<void> {
+  const plan = x.request.plan?.route;
+  const { walk } = x;
+  if (plan == null || walk === null) return;
   for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
     try {
       await targetOf(x, walk, plan, leaf);
@@ -227,10 +228,7 @@ function brokenBefore(
   endLeg(x, false);
   x.attempt.target = before.target;
   walk.path = before.path;
-  const error =
-    x.outcome.deliveredPrefix?.broken ??
-    new SluiceError('upstream_cut', 'The stream broke, and no target can continue it.');
-  return { kind: 'failed', error };
+  return { kind: 'failed', error: brokenStream(x.outcome) };
 }
 
 /** What is no matter of one target: the caller left, or a limit that the request itself has is used up. */

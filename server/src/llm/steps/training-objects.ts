@@ -13,7 +13,6 @@ import type { Terms } from '../../limits/ledger/terms.ts';
 import { requestModel } from '../../limits/policies/conditions.ts';
 import { unpricedRefused } from '../../limits/usage-refused.ts';
 import type { Account, Counted, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
-import { forward } from '../attempt.ts';
 import type { Exchange, Uses } from '../exchange.ts';
 import { COST, gatewayHeaders } from '../gateway-headers.ts';
 import { isManaged } from '../managed.ts';
@@ -22,6 +21,7 @@ import { shape } from '../shaping.ts';
 import type { LlmRequest } from '../state/request.ts';
 import type { Target } from '../target.ts';
 import { factsOf } from './admit.ts';
+import { forward } from './prepare.ts';
 import { contentType } from './read-body.ts';
 import { budgetsOf } from './reserve.ts';
 

@@ -4,13 +4,13 @@
  */
 
 import type { Readable } from 'node:stream';
-import type { FetchAnswer } from '../http/fetcher.ts';
-import { SluiceError } from '../kernel/errors.ts';
-import { contextOf } from './call-context.ts';
-import type { Uses } from './exchange.ts';
-import { isLargeRead, namedMediaApart, SharedPieces } from './large/calls.ts';
-import { namedMedia } from './media-names.ts';
-import type { Target } from './target.ts';
+import type { FetchAnswer } from '../../http/fetcher.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import { contextOf } from '../call-context.ts';
+import type { Uses } from '../exchange.ts';
+import { isLargeRead, namedMediaApart, SharedPieces } from '../large/calls.ts';
+import { namedMedia } from '../media-names.ts';
+import type { Target } from '../target.ts';
 
 const MAX_FILES = 20;
 /** All of a request together: what providers take inside one. */
@@ -29,10 +29,10 @@ export function fetchMedia(
     'attempt' | 'bodyHeld' | 'cancel' | 'clientGone' | 'request',
     'bodies' | 'clock' | 'fetcher' | 'guard' | 'large'
   >,
-  target: Target,
-): Promise<void> | undefined {
+): void | Promise<void> {
+  const target = x.attempt.requireTarget();
   const { inlines } = target.bind(x.request.operation.id, target.sends(x.request.model)).binding;
-  if (inlines === undefined || x.attempt.scan === null || x.attempt.body.indexOf(HTTP) === -1) return undefined;
+  if (inlines === undefined || x.attempt.scan === null || x.attempt.body.indexOf(HTTP) === -1) return;
   return fetchNamed(x, target, inlines);
 }
 

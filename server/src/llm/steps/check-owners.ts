@@ -12,9 +12,8 @@ import { formReferences, type Reference, type References, referencesIn } from '.
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import type { Uses } from '../exchange.ts';
 import { isLargeRead, referencesApart } from '../large/calls.ts';
+import { Creation } from '../ownership/creation.ts';
 import type { Prepared } from '../state/prepared.ts';
-import type { Target } from '../target.ts';
-import { Creation } from './creation.ts';
 
 /**
  * Called before anything is sent; throws 403 for what the account does not do for one of several workspaces, 404 for objects
@@ -22,11 +21,10 @@ import { Creation } from './creation.ts';
  */
 export function checkOwners(
   x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large' | 'owners'>,
-  target: Target,
-  prepared: Prepared,
 ): void | Promise<void> {
+  const target = x.attempt.requireTarget();
+  const prepared = x.attempt.requirePrepared();
   const { stored, provider } = target;
-  x.attempt.creation = null;
   const proxied = x.request.operation.family === 'proxy';
   const { method } = prepared.request;
   const path = proxied ? prepared.request.path.slice(target.prefix.length) : '';

@@ -1,11 +1,10 @@
-import { isObject } from '../kernel/json.ts';
-import { parseJson } from '../kernel/json-exact.ts';
-import { type Decision, decisionOf } from '../telemetry/decision.ts';
-import { draftOf } from './draft.ts';
-import type { Uses } from './exchange.ts';
-import { gatewayHeaders } from './gateway-headers.ts';
-import type { Prepared } from './state/prepared.ts';
-import type { Target } from './target.ts';
+import { isObject } from '../../kernel/json.ts';
+import { parseJson } from '../../kernel/json-exact.ts';
+import { type Decision, decisionOf } from '../../telemetry/decision.ts';
+import { draftOf } from '../draft.ts';
+import type { Uses } from '../exchange.ts';
+import { gatewayHeaders } from '../gateway-headers.ts';
+import { DONE } from '../state/attempt-result.ts';
 
 const VISIBLE = new Set([
   'content-type',
@@ -23,9 +22,9 @@ const VISIBLE = new Set([
  */
 export function answerDryRun(
   x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'walk', 'pricer' | 'storeClock'>,
-  target: Target,
-  prepared: Prepared,
 ): void {
+  const target = x.attempt.requireTarget();
+  const prepared = x.attempt.requirePrepared();
   const { request } = prepared;
   const headers: Record<string, string> = {};
   for (let i = 0; i < request.headers.length; i += 2) {
@@ -57,6 +56,7 @@ export function answerDryRun(
   const out = ['content-type', 'application/json', 'content-length', String(body.length)];
   gatewayHeaders(x, out);
   x.outcome.ending = { kind: 'whole', status: 200, headers: out, body: [body] };
+  x.attempt.result = DONE;
 }
 
 /** Bytes and weight of a body that is shown; reading and writing more would hold the event loop up. */

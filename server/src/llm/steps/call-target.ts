@@ -1,0 +1,69 @@
+import { retryHintMs } from '../../kernel/retry-hint.ts';
+import { attempt } from '../attempt.ts';
+import type { Exchange, Uses } from '../exchange.ts';
+import { outcomeOf } from '../relay/attempt-result.ts';
+import { headerOf } from '../relay/response-inspection.ts';
+import { goesOnFrom, MAX_ATTEMPTS, mayFollow, noteBreak } from '../relay/retry-eligibility.ts';
+import { namesStatus } from '../relay/rules.ts';
+import type { FailedResult } from '../state/attempt-result.ts';
+import type { Target } from '../target.ts';
+import { prepare } from './prepare.ts';
+
+/** Of one hint, and of all waits of one request. */
+const MAX_WAIT_MS = 60_000;
+
+/** Calls the target, again where the config allows it and nothing reached the client yet; the last result counts. */
+export async function callTarget(x: Exchange): Promise<void> {
+  const target = x.attempt.requireTarget();
+  // What it is handed may still be read after the request.
+  if (x.walk !== null && target.provider.local !== undefined) x.walk.local = true;
+  for (let tries = 0; ; tries++) {
+    x.attempt.retriesLeft = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
+    // Events shown by then belong to what is asked for next.
+    if (goesOnFrom(x.outcome) !== null) await prepare(x);
+    const result = await attempt(x, target, x.attempt.requirePrepared());
+    const wait = result.kind === 'done' ? null : waitAfter(x, target, result, tries);
+    if (wait === null) {
+      x.attempt.result = result;
+      return;
+    }
+    x.outcome.backoffMs += wait;
+    await pause(x, wait);
+  }
+}
+
+/** Milliseconds until the next try, or null when this result is final. */
+function waitAfter(
+  x: Uses<'clientGone' | 'outcome' | 'request', 'clock' | 'random'>,
+  target: Target,
+  result: FailedResult,
+  tries: number,
+): number | null {
+  noteBreak(x.outcome, result);
+  const { retry } = target;
+  if (retry === null || tries >= retry.attempts || x.clientGone || x.outcome.attempts.length >= MAX_ATTEMPTS)
+    return null;
+  if (!mayFollow(x, target) || !namesStatus(retry.statusCodes, ...outcomeOf(result))) return null;
+  // Those that failed together do not come back together: full jitter.
+  let wait = x.services.random() * 1000 * 2 ** tries;
+  if (result.kind === 'answered' && retry.useRetryAfter && result.status === 429) {
+    const { headers } = result;
+    const hinted = retryHintMs((name) => headerOf(headers, name), x.services.clock.now());
+    if (hinted !== null && hinted > MAX_WAIT_MS) return null;
+    wait = hinted ?? wait;
+  }
+  return x.outcome.backoffMs + wait > MAX_WAIT_MS ? null : wait;
+}
+
+function pause(x: Uses<'cancel', 'clock'>, ms: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const cancel = x.services.clock.after(ms, () => {
+      x.cancel = null;
+      resolve();
+    });
+    x.cancel = (error) => {
+      cancel();
+      reject(error);
+    };
+  });
+}
