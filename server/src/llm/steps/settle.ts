@@ -44,7 +44,7 @@ function book(
   const booked = bookUse(x, parts, accepted, x.outcome.result === 'ok');
   const { usage, used, cost, price } = booked;
   const last = x.outcome.usage;
-  endLeg(x, x.outcome.result === 'ok');
+  if (x.limits.leg !== null) endLeg(x, x.outcome.result === 'ok');
   x.outcome.usage = usage;
   x.outcome.unpriced = used.unpriced > 0;
   if (cost !== null) {
