@@ -35,11 +35,11 @@ import { answerObject } from './steps/training-objects.ts';
 
 /** Which requests a row runs for. */
 export const GROUPS = {
-  all: new Set<Family>(['chat', 'text', 'binary', 'read', 'proxy', 'job']),
-  /** A provider answers each of them. */
-  calls: new Set<Family>(['chat', 'text', 'binary', 'read', 'proxy']),
+  all: (_family: Family) => true,
+  /** Those that one provider answers. */
+  calls: (family: Family) => family !== 'job',
   /** Files, batches and jobs. */
-  objects: new Set<Family>(['job']),
+  objects: (family: Family) => family === 'job',
 } as const;
 
 interface Asked extends Features {
@@ -143,7 +143,7 @@ export function stepsFor(family: Family, features: Features, dryRun: boolean): S
     const asked = { ...features, dryRun };
     const of = (rows: readonly Row[]) =>
       rows
-        .filter(({ group, when }) => GROUPS[group].has(family) && when.every((name) => CONDITIONS[name](asked)))
+        .filter(({ group, when }) => GROUPS[group](family) && when.every((name) => CONDITIONS[name](asked)))
         .map(({ step }) => step);
     steps = { head: of(HEAD), request: of(REQUEST), target: of(TARGET), tail: of(TAIL) };
     known[bits] = steps;

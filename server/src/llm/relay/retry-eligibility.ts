@@ -37,7 +37,7 @@ export function followShown(x: Uses<'attempt' | 'guard' | 'outcome' | 'request'>
   x.outcome.deliveredPrefix = new Shown(x.request.operation.wire.resume);
 }
 
-/** What the caller is told of a stream that no target continues. */
+/** The error of a stream that no target continues: what broke it. */
 export function brokenStream({ deliveredPrefix }: LlmOutcome): SluiceError {
   return deliveredPrefix?.broken ?? new SluiceError('upstream_cut', 'The stream broke, and no target can continue it.');
 }
