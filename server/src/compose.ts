@@ -23,10 +23,10 @@ import { createEgressGuard } from './http/egress-guard.ts';
 import { createUpstream } from './http/upstream.ts';
 import { createScheduler } from './jobs/scheduler.ts';
 import { systemClock } from './kernel/clock.ts';
+import type { FairShares } from './kernel/fair-shares.ts';
 import { Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
 import { createNotes } from './kernel/notes.ts';
-import type { Shares } from './kernel/shares.ts';
 import { registerModelPrices } from './llm/model-prices.ts';
 import { smtpMailer } from './mail/smtp.ts';
 import { createPricer } from './pricing/pricer.ts';
@@ -47,7 +47,7 @@ export interface Running extends Stop {
   /** Stored records of all tenants, in the same sense. */
   recordCount(): Promise<number>;
   /** Everything that is bounded for all organisations together, and what each of them has of it. */
-  readonly shares: readonly Shares[];
+  readonly shares: readonly FairShares[];
 }
 
 /** What tests put in the place of the data plane's own, and where lines of the access log go: nowhere when absent. */
@@ -137,7 +137,7 @@ async function open(common: Common, given: GivenServices): Promise<Running> {
   return {
     url: front.url(),
     firstRun: first,
-    shares: [gateway.services.bodies.shares, gateway.services.underWay, upstream.pools, ...datasetShares],
+    shares: [gateway.services.bodies.shares, gateway.services.concurrency, upstream.pools, ...datasetShares],
     console,
     async records(organisationId, workspaceId) {
       await spools.shipper.drain();

@@ -420,7 +420,7 @@ describe('what is used only at home', () => {
   it('who a client is says http/client-address.ts, which knows the proxies in between', () => {
     // What we connected to ourselves is no client.
     expect(users(/\bremoteAddress\b|\brequest\.ips?\b/, ['http/client-address.ts', 'http/connect.ts'])).toEqual([]);
-    // Who counts by address counts all of an IPv6 /64 as one (`networkOf`): Throttle, MailDesk and the cap of connections do.
+    // Who counts by address counts all of an IPv6 /64 as one (`networkOf`): Throttle, LimitedMails and the cap of connections do.
     expect(
       users(/\b(?:clientAddress|peerAddress)\(/, [
         'http/client-address.ts',
@@ -508,7 +508,7 @@ describe('what organisations share', () => {
   };
 
   it('every queue, thread and bound says how it is shared', () => {
-    const found = users(/\bnew Worker\(|#waiting\b|\bnew Slots\(|\bnew Shares\(/, []);
+    const found = users(/\bnew Worker\(|#waiting\b|\bnew Slots\(|\bnew FairShares\(/, []);
     expect(found.sort()).toEqual(Object.keys(SHARED).sort());
   });
 });
@@ -568,7 +568,7 @@ describe('what files give to others', () => {
     'admin/openapi.ts consoleDocument',
     'gateway/run-call.ts runCall',
     'gateway/tool-call.ts callTool',
-    'http/body-slabs.ts idleSlabBytes',
+    'http/buffer-pool.ts idleBufferBytes',
     'kernel/clock.ts TestClock',
     'operations/tokens.ts countTokensSync',
     'resources/claim-limits.ts claimLimits',
@@ -738,7 +738,7 @@ describe('readable files', () => {
     'pricing/local.ts': 'prices of the sandbox, which no library has',
     'resources/configs/structure.ts': 'an example in a message',
     'resources/organisations.ts': 'the provider that a new organisation is given',
-    'resources/shapes.ts': 'an example in a message',
+    'resources/body-fields.ts': 'an example in a message',
     'training/datasets/formats.ts': 'a format of data sets',
     'training/sandbox/dataset.ts': 'a format of data sets',
     'training/sandbox/jobs.ts': 'a format of data sets',

@@ -13,7 +13,7 @@ import { startServer, type TestServer } from './support/server.ts';
 import { chatStream } from './support/streams.ts';
 import { type FakeUpstream, sendEvents, sendJson, startUpstream } from './support/upstream.ts';
 
-const OFF = { ...NONE, limits: false, budgets: false, guardrails: false, route: false };
+const OFF = { ...NONE, rateLimits: false, usageLimits: false, guardrails: false, route: false };
 const names = (steps: readonly Step[]) => steps.map(({ name }) => name);
 /** What is run between head and tail, for one target. */
 const between = (family: Family, features: Partial<typeof OFF> = {}) => {
@@ -29,8 +29,8 @@ describe('the steps of a request', () => {
   });
 
   it.each([
-    ['limits', ['admit', 'dispatch', 'prepare', 'callTarget']],
-    ['budgets', ['reserve', 'dispatch', 'prepare', 'callTarget']],
+    ['rateLimits', ['admit', 'dispatch', 'prepare', 'callTarget']],
+    ['usageLimits', ['reserve', 'dispatch', 'prepare', 'callTarget']],
     ['guardrails', ['dispatch', 'guard', 'prepare', 'callTarget']],
     ['route', ['choose', 'route', 'prepare', 'callTarget']],
     ['media', ['dispatch', 'fetchMedia', 'prepare', 'callTarget']],

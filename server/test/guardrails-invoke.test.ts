@@ -1,8 +1,8 @@
 /** One guardrail run directly: `POST /guardrails/{id}/invoke`. On both engines. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../src/kernel/clock.ts';
-import { createGuardrailDesk } from '../src/llm/guard/guardrail-runner.ts';
-import { TRIALS } from '../src/resources/guardrails/invoke.ts';
+import { createGuardrailInvoker } from '../src/llm/guard/guardrail-invoker.ts';
+import { GUARDRAIL_INVOKER } from '../src/resources/guardrails/invoke.ts';
 import { Services } from '../src/resources/services.ts';
 import { type AdminHarness, type Answer, emptyTables, startAdmin } from './support/admin.ts';
 import { actionsWith, type Call, type Answer as HookAnswer, outsideOf } from './support/guardrails.ts';
@@ -15,7 +15,7 @@ describe.each(['sqlite', 'postgres'] as const)('guardrails.invoke on %s', (engin
   const called: { readonly organisation: string; readonly call: Call }[] = [];
 
   beforeAll(async () => {
-    const guardrails = createGuardrailDesk({
+    const guardrails = createGuardrailInvoker({
       clock: systemClock,
       outside: (organisation) => (signal) => ({
         ...outsideOf((call) => {
@@ -26,7 +26,7 @@ describe.each(['sqlite', 'postgres'] as const)('guardrails.invoke on %s', (engin
       }),
     });
     admin = await startAdmin(await emptyTables(engine), {
-      admin: { services: new Services().provide(TRIALS, guardrails) },
+      admin: { services: new Services().provide(GUARDRAIL_INVOKER, guardrails) },
     });
   });
 

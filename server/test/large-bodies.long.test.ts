@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { idleSlabBytes } from '../src/http/body-slabs.ts';
+import { idleBufferBytes } from '../src/http/buffer-pool.ts';
 import type { JsonObject } from '../src/kernel/json.ts';
 import { Relay } from '../src/llm/relay/relay.ts';
 import { startServer, type TestServer } from './support/server.ts';
@@ -152,12 +152,12 @@ describe('an answer that is too large for the event loop', () => {
 
   it('comes in memory that the next one uses again', async () => {
     const body = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hi' }] };
-    const idle: number[] = [idleSlabBytes()];
+    const idle: number[] = [idleBufferBytes()];
     // Longer than any before it.
     answer = () => chat(LONG.repeat(2));
     for (let i = 0; i < 3; i++) {
       expect((await server.call('/messages', body, at)).status).toBe(200);
-      idle.push(idleSlabBytes());
+      idle.push(idleBufferBytes());
     }
     const [before = 0, first, second, third] = idle;
     expect(first).toBeGreaterThan(before);

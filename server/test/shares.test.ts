@@ -1,7 +1,7 @@
 /** One organisation takes all it can of everything that is shared; the others are served as before. */
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Shares } from '../src/kernel/shares.ts';
+import type { FairShares } from '../src/kernel/fair-shares.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 let server: TestServer;
@@ -13,14 +13,14 @@ afterAll(() => server?.stop());
 
 const CHAT = { model: '@sandbox/echo', messages: [{ role: 'user', content: 'hi' }] };
 
-function named(name: string): Shares {
+function named(name: string): FairShares {
   const found = server.running.shares.find((shares) => shares.name === name);
   if (found === undefined) throw new Error(`nothing is called ${name}`);
   return found;
 }
 
 /** Takes what this organisation may have, in steps; answers how to give it back. */
-function takeAll(shares: Shares, organisation: string): () => void {
+function takeAll(shares: FairShares, organisation: string): () => void {
   let taken = 0;
   for (let step = shares.max; step >= 1; step = Math.floor(step / 2)) {
     while (shares.take(organisation, step)) taken += step;

@@ -1,8 +1,8 @@
 /** Usage-limits policies: what is answered, what an update does to what was counted, who sees it. On both engines. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TestClock } from '../src/kernel/clock.ts';
-import { Book } from '../src/limits/ledger/book.ts';
-import { usageTerms } from '../src/limits/policies/usage.ts';
+import { BucketTransaction } from '../src/limits/ledger/bucket-transaction.ts';
+import { usagePolicySpec } from '../src/limits/policies/usage.ts';
 import { type AdminHarness, type Answer, emptyTables, startAdmin } from './support/admin.ts';
 
 const NOON = Date.UTC(2026, 10, 22, 12);
@@ -54,7 +54,13 @@ describe.each(['sqlite', 'postgres'] as const)('usage-limits policies on %s', (e
       const key = `metadata._user:${value}`;
       const place = { organisationId: policy.organisation_id, workspaceId: policy.workspace_id };
       const now = clock.now();
-      const book = await Book.open(tx, place, { ...usageTerms(policy), bucketKey: key, valueKey: key }, clock, now);
+      const book = await BucketTransaction.open(
+        tx,
+        place,
+        { ...usagePolicySpec(policy), bucketKey: key, valueKey: key },
+        clock,
+        now,
+      );
       const nothing = { lease: 'none', reserved: 0, carry: 0, requests: 1, unpriced: 0, giveBack: false };
       await book.settle(tx, { ...nothing, window: book.row.window_no, used });
       await book.close(tx, now);

@@ -702,7 +702,7 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
         caughtUp: async () => {},
       });
       const snapshot = await runtime.workspace(on.admin.a.organisation_id, id);
-      expect(snapshot.providers.get(made.slug)?.limited.map(({ kind, limits }) => ({ kind, limits }))).toEqual([
+      expect(snapshot.providers.get(made.slug)?.rateLimits.map(({ kind, limits }) => ({ kind, limits }))).toEqual([
         { kind: 'integration', limits: [{ type: 'requests', unit: 'rpm', value: 7 }] },
       ]);
     });
@@ -734,7 +734,7 @@ describe.each(['sqlite', 'postgres'] as const)('workspaces on %s', (engine) => {
       ok(await put(id, { name: 'Live on', defaults: { metadata: { v: '2' } }, rate_limits: [rate] }));
       expect(await follow()).toEqual([['workspaces', id, id]]);
       const second = await runtime.workspace(organisation_id, id);
-      expect([second.metadata, second.limited?.limits]).toEqual([{ v: '2' }, [rate]]);
+      expect([second.metadata, second.rateLimits?.limits]).toEqual([{ v: '2' }, [rate]]);
       expect(second.generation).toBeGreaterThan(first.generation);
       expect(runtime.workspace(organisation_id, other.id)).toBe(bystander);
       ok(await call('DELETE', `${PATH}/${id}`));

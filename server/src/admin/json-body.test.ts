@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { cpu } from '../../test/support/cost.ts';
+import { rateLimits, secretMappings } from '../resources/body-fields.ts';
 import { configSchema } from '../resources/configs/structure.ts';
-import { rateLimits, secretMappings } from '../resources/shapes.ts';
 import { parseJsonObject } from './json-body.ts';
 
 const timed = (run: () => unknown) => {

@@ -12,13 +12,13 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Random } from '../kernel/random.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
+import { toIso } from '../resources/body-fields.ts';
 import { userEmail } from '../resources/fields.ts';
-import { toIso } from '../resources/shapes.ts';
 import type { Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { Macs } from '../store/vault.ts';
 import { consoleEntry } from './audit.ts';
-import type { MailDesk } from './mails.ts';
+import type { LimitedMails } from './mails.ts';
 
 export interface MailedLinksDeps {
   readonly tables: Pick<Tables, 'systemRead' | 'write'>;
@@ -30,14 +30,14 @@ export interface MailedLinksDeps {
   /** Links begin with it; never with what a request names as its host. */
   readonly publicUrl: () => string;
   /** Null: no mail server is configured. */
-  readonly mails: MailDesk | null;
+  readonly mails: LimitedMails | null;
 }
 
 export const LinkBody = z.strictObject({ email: userEmail });
 
 /** Look-ups begin at some moment within this time: the next answers of this process tell nothing about them. */
 const SPREAD_MS = 1_000;
-/** Look-ups that wait at once, of all callers together; a caller has as many as `MailDesk` admits. */
+/** Look-ups that wait at once, of all callers together; a caller has as many as `LimitedMails` admits. */
 const MOST = 1_000;
 /** Organisations that one mail has links for. */
 const MOST_ORGANISATIONS = 20;
@@ -69,7 +69,7 @@ export class MailedLinks {
 
   /**
    * Mails a link to each active user with this address, one mail for all organisations. Resolves before it looks for
-   * them. Throws 404 without a mail server and 429 past the limits of `MailDesk`.
+   * them. Throws 404 without a mail server and 429 past the limits of `LimitedMails`.
    */
   async ask(email: string, request: FastifyRequest): Promise<void> {
     const { mails, clock, log, random } = this.#deps;
@@ -91,7 +91,7 @@ export class MailedLinks {
     });
   }
 
-  async #send(mails: MailDesk, email: string, request: FastifyRequest, clientIp: string): Promise<void> {
+  async #send(mails: LimitedMails, email: string, request: FastifyRequest, clientIp: string): Promise<void> {
     const links: string[] = [];
     const places = await this.#placesOf(email);
     for (const { user, organisation } of places) {

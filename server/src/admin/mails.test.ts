@@ -3,12 +3,12 @@ import { describe, expect, it } from 'vitest';
 import { TestClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import { memoryCounters } from '../store/memory/counters.ts';
-import { MailDesk } from './mails.ts';
+import { LimitedMails } from './mails.ts';
 
-function desk(): MailDesk {
+function desk(): LimitedMails {
   const clock = new TestClock();
   const counters = memoryCounters({ clock });
-  return new MailDesk({ counters, local: counters, clock, log: silentLog, post: () => undefined });
+  return new LimitedMails({ counters, local: counters, clock, log: silentLog, post: () => undefined });
 }
 
 const kindOf = (admitted: Promise<void>): Promise<string> =>

@@ -13,7 +13,7 @@ const PER_CLIENT = 30;
 const PER_ADDRESS = 3;
 const PER_USER = 5;
 
-export interface MailDeskOptions {
+export interface LimitedMailsOptions {
   readonly counters: Counters;
   /** Of this process; counts while `counters` is away. */
   readonly local: Counters;
@@ -23,11 +23,11 @@ export interface MailDeskOptions {
   readonly post: Mails['post'];
 }
 
-export class MailDesk implements Mails {
-  readonly #options: MailDeskOptions;
+export class LimitedMails implements Mails {
+  readonly #options: LimitedMailsOptions;
   readonly post: Mails['post'];
 
-  constructor(options: MailDeskOptions) {
+  constructor(options: LimitedMailsOptions) {
     this.#options = options;
     this.post = options.post;
   }

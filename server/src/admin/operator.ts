@@ -1,13 +1,13 @@
 /** Routes of whoever runs the installation (product.md, "Several organisations"). They read no organisation's content. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
+import { name, text, toIso } from '../resources/body-fields.ts';
 import { changedColumns, emptyAnswer } from '../resources/define.ts';
 import { isUuid, userEmail } from '../resources/fields.ts';
 import { listOf, pageFields, pageOf } from '../resources/kinds/lists.ts';
 import { notFound } from '../resources/look-up.ts';
 import { createOrganisation } from '../resources/organisations.ts';
 import { type AnyOperatorAction, operatorAction } from '../resources/resource.ts';
-import { name, text, toIso } from '../resources/shapes.ts';
 import { type AdminDeps, registerRows } from './handle.ts';
 
 /** What this node knows of its parts: store, counters, feed, spool depth, versions. Must not reject. */

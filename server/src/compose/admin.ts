@@ -4,7 +4,7 @@ import { registerDocs } from '../admin/docs.ts';
 import { type AdminDeps, registerAdmin } from '../admin/handle.ts';
 import { Invitations } from '../admin/invitations.ts';
 import { MailedLinks } from '../admin/mailed-links.ts';
-import { MailDesk } from '../admin/mails.ts';
+import { LimitedMails } from '../admin/mails.ts';
 import { buildOpenApi } from '../admin/openapi.ts';
 import { type HealthReport, registerOperator } from '../admin/operator.ts';
 import { createAdminLimiter } from '../admin/rate-limit.ts';
@@ -12,8 +12,8 @@ import { gatewayPings } from '../http/gateway-pings.ts';
 import { hostFault } from '../http/host-fault.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { cryptoRandom } from '../kernel/random.ts';
-import { createSimulationDesk } from '../limits/simulation/desk.ts';
-import { createGuardrailDesk } from '../llm/guard/guardrail-runner.ts';
+import { createSimulationRunner } from '../limits/simulation/simulation-runner.ts';
+import { createGuardrailInvoker } from '../llm/guard/guardrail-invoker.ts';
 import { dataPlanePaths } from '../llm/openapi.ts';
 import type { DataPlane } from '../llm/routes.ts';
 import type { Mailer } from '../mail/mailer.ts';
@@ -22,7 +22,7 @@ import { OPERATIONS } from '../operations/operation.ts';
 import { MAILS } from '../resources/admin/mails.ts';
 import { ACTIONS } from '../resources/catalog.ts';
 import { GATEWAYS } from '../resources/deployments/gateways.ts';
-import { TRIALS } from '../resources/guardrails/invoke.ts';
+import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
 import { RECORDS } from '../resources/logs/index.ts';
 import { SIMULATIONS } from '../resources/policies/simulation.ts';
@@ -61,14 +61,14 @@ export async function openAdmin(common: Common, parts: Parts): Promise<void> {
   await registerConsole(app, consoleDeps(common, parts, mails));
 }
 
-function openMails({ clock, log, lifecycle }: Common, { stores, shared, mailer }: Parts): MailDesk | null {
+function openMails({ clock, log, lifecycle }: Common, { stores, shared, mailer }: Parts): LimitedMails | null {
   if (mailer === null) return null;
   const { counters, share } = shared;
   const { post } = lifecycle.own('mails', openOutbox({ mailer, clock, log }));
-  return new MailDesk({ counters, local: share?.counters ?? counters, clock: stores.storeClock, log, post });
+  return new LimitedMails({ counters, local: share?.counters ?? counters, clock: stores.storeClock, log, post });
 }
 
-function adminDeps(common: Common, parts: Parts, mails: MailDesk | null): AdminDeps {
+function adminDeps(common: Common, parts: Parts, mails: LimitedMails | null): AdminDeps {
   const { config, log, accessLog } = common;
   const { stores, shared, kept, front, gateway } = parts;
   const { tables, vault, storeClock } = stores;
@@ -93,11 +93,15 @@ function adminDeps(common: Common, parts: Parts, mails: MailDesk | null): AdminD
   };
 }
 
-function servicesOf({ clock }: Common, { stores, spools, gateway, training }: Parts, mails: MailDesk | null): Services {
+function servicesOf(
+  { clock }: Common,
+  { stores, spools, gateway, training }: Parts,
+  mails: LimitedMails | null,
+): Services {
   const { logs } = stores;
   const { outside, fetcher } = gateway.services;
   const services = new Services()
-    .provide(TRIALS, createGuardrailDesk({ outside, clock }))
+    .provide(GUARDRAIL_INVOKER, createGuardrailInvoker({ outside, clock }))
     .provide(GATEWAYS, gatewayPings({ fetcher, clock }))
     .provide(ACCOUNTS, { unowned: async (...asked) => (await training.open()).unowned(...asked) })
     .provide(RECORDS, {
@@ -108,11 +112,11 @@ function servicesOf({ clock }: Common, { stores, spools, gateway, training }: Pa
         return logs.find(tenant, id);
       },
     })
-    .provide(SIMULATIONS, createSimulationDesk({ logs, countersFor: (time) => memoryCounters({ clock: time }) }));
+    .provide(SIMULATIONS, createSimulationRunner({ logs, countersFor: (time) => memoryCounters({ clock: time }) }));
   return mails === null ? services : services.provide(MAILS, mails);
 }
 
-function consoleDeps({ clock, log }: Common, parts: Parts, mails: MailDesk | null): ConsoleDeps {
+function consoleDeps({ clock, log }: Common, parts: Parts, mails: LimitedMails | null): ConsoleDeps {
   const { stores, kept, front, gateway } = parts;
   const { tables, vault, storeClock, logs } = stores;
   const { sessions } = kept;

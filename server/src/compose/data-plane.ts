@@ -2,17 +2,17 @@ import { openPlanes, type Plane } from '../gateway/plane.ts';
 import type { GatewayServices } from '../gateway/services.ts';
 import type { Upstream } from '../http/upstream.ts';
 import { cryptoRandom } from '../kernel/random.ts';
-import { createOutputs } from '../limits/ledger/output-estimator.ts';
-import { createAnswers } from '../llm/cache/response-cache.ts';
-import { createSimilar } from '../llm/cache/similar.ts';
+import { createOutputEstimator } from '../limits/ledger/output-estimator.ts';
+import { createResponseCache } from '../llm/cache/response-cache.ts';
+import { createSemanticCache } from '../llm/cache/semantic-cache.ts';
 import type { Services } from '../llm/exchange.ts';
-import { createInner } from '../llm/inner.ts';
+import { createInternalCalls } from '../llm/internal-calls.ts';
 import { LargeBodies } from '../llm/large/thread.ts';
 import { run } from '../llm/pipeline.ts';
 import { type DataPlane, llmPlane } from '../llm/routes.ts';
 import { Breakers } from '../llm/routing/breaker.ts';
 import type { Pricer } from '../pricing/price.ts';
-import type { RunInner } from '../runtime/inner-call.ts';
+import type { RunInternalCall } from '../runtime/internal-call.ts';
 import { createOwners } from '../runtime/owners.ts';
 import type { Common } from './common.ts';
 import { type GatewayParts, gatewayServices } from './gateway.ts';
@@ -35,7 +35,7 @@ export interface Gateway {
   /** Null: the role is not `gateway`. */
   readonly plane: DataPlane | null;
   /** Runs the line of a batch. */
-  readonly runLine: RunInner;
+  readonly runLine: RunInternalCall;
 }
 
 interface Parts extends GatewayParts {
@@ -49,8 +49,8 @@ export function openGateway(common: Common, parts: Parts): Gateway {
   const { tables, storeClock } = parts.stores;
   const gateway = gatewayServices(common, parts);
   const { inFlight } = gateway;
-  const runInner: Services['runInner'] = (x) => inFlight.run(x, run);
-  const services = llmServices(common, parts, gateway, runInner);
+  const runInternal: Services['runInternal'] = (x) => inFlight.run(x, run);
+  const services = llmServices(common, parts, gateway, runInternal);
   const llm = llmPlane(services, inFlight);
   const planes: readonly Plane[] = [llm, ...(parts.given.planes ?? []).map((plane) => plane(gateway))];
   const serves = common.config.roles.has('gateway');
@@ -58,11 +58,16 @@ export function openGateway(common: Common, parts: Parts): Gateway {
   return {
     services,
     plane: serves ? llm : null,
-    runLine: createInner({ services, tables, clock: storeClock, run: runInner }),
+    runLine: createInternalCalls({ services, tables, clock: storeClock, run: runInternal }),
   };
 }
 
-function llmServices(common: Common, parts: Parts, gateway: GatewayServices, runInner: Services['runInner']): Services {
+function llmServices(
+  common: Common,
+  parts: Parts,
+  gateway: GatewayServices,
+  runInternal: Services['runInternal'],
+): Services {
   const { config, clock, log, lifecycle } = common;
   const { stores, shared, upstream, pricer, training, given } = parts;
   const { tables, storeClock } = stores;
@@ -72,11 +77,15 @@ function llmServices(common: Common, parts: Parts, gateway: GatewayServices, run
     ambient: gateway.ambient ?? null,
     upstream,
     pricer,
-    outputs: createOutputs(),
+    outputEstimator: createOutputEstimator(),
     cache,
     breakers: new Breakers(gateway.clock),
-    answers: createAnswers({ cache, similar: createSimilar({ tables, clock: storeClock, log }), log }),
-    runInner,
+    responseCache: createResponseCache({
+      cache,
+      similar: createSemanticCache({ tables, clock: storeClock, log }),
+      log,
+    }),
+    runInternal,
     owners: lifecycle.own('owners of objects', createOwners({ tables, clock: storeClock })),
     objects: training,
     random: given.random ?? cryptoRandom,

@@ -5,7 +5,7 @@ import type { GatewayServices } from '../gateway/services.ts';
 import { BodyBudget, bodyMemory, FREE_BYTES } from '../http/body-budget.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { Shares } from '../kernel/shares.ts';
+import { FairShares } from '../kernel/fair-shares.ts';
 import { createAdmission } from '../limits/admission.ts';
 import { createLedger } from '../limits/ledger/ledger.ts';
 import type { Common } from './common.ts';
@@ -56,7 +56,7 @@ export function gatewayServices(common: Common, parts: GatewayParts): GatewaySer
       createLedger({ tables, journal, clock: storeClock, log, node: stores.runId }),
     ),
     inFlight: new InFlight(),
-    underWay: new Shares('requests under way', most),
+    concurrency: new FairShares('requests under way', most),
     bodies,
     maxBodyBytes: config.maxBodyBytes,
     guardedFetch: (organisationId, options) => createGuardedFetch({ fetcher, guard, clock }, organisationId, options),

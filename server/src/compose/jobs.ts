@@ -8,10 +8,10 @@ import { startLeader } from '../jobs/leader.ts';
 import { forget, forgetOld } from '../jobs/retention.ts';
 import type { Scheduler } from '../jobs/scheduler.ts';
 import { startUsageLimits } from '../jobs/usage-limits.ts';
-import { purgeVectors } from '../llm/cache/similar.ts';
+import { purgeVectors } from '../llm/cache/semantic-cache.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import { openUrl } from '../resources/secret-url.ts';
-import type { RunInner } from '../runtime/inner-call.ts';
+import type { RunInternalCall } from '../runtime/internal-call.ts';
 import { purgeOwners } from '../runtime/owners.ts';
 import type { Common } from './common.ts';
 import type { Front } from './front.ts';
@@ -33,7 +33,7 @@ interface Parts {
   readonly front: Front;
   readonly training: Training;
   readonly mailer: Mailer | null;
-  readonly runLine: RunInner;
+  readonly runLine: RunInternalCall;
 }
 
 /** Starts the work of a `jobs` node. */

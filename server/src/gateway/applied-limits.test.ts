@@ -18,13 +18,13 @@ const terms = (ownerKind: 'workspace' | 'provider', ownerId: string) => termsWit
 
 const everywhere = [{ key: 'workspace_id', value: WORKSPACE }];
 const snapshot = workspaceWith({
-  limited: entity('workspace', 'w'),
-  budgets: [terms('workspace', 'w')],
+  rateLimits: entity('workspace', 'w'),
+  usageLimits: [terms('workspace', 'w')],
   ratePolicies: compileRatePolicies([ratePolicyRow(ROWS, 'rate-1', everywhere)], PLACE),
   usagePolicies: compileUsagePolicies([usagePolicyRow(ROWS, 'usage-1', everywhere)], PLACE),
 });
 const provider = entity('provider', 'p');
-const stored = accountWith({ limited: provider === null ? [] : [provider], budgets: [terms('provider', 'p')] });
+const stored = accountWith({ rateLimits: provider === null ? [] : [provider], usageLimits: [terms('provider', 'p')] });
 
 function callOf(principal: Principal) {
   const x = testExchange();
@@ -61,5 +61,5 @@ it('policies are looked at only where there are any', () => {
     throw new Error('asked');
   };
   const call = { ...callOf(callerWith()), facts, snapshot: workspaceWith() };
-  expect([rateLimitsOf(call, null), usageLimitsOf(call)]).toEqual([[...stored.limited], [...stored.budgets]]);
+  expect([rateLimitsOf(call, null), usageLimitsOf(call)]).toEqual([[...stored.rateLimits], [...stored.usageLimits]]);
 });

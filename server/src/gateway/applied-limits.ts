@@ -1,24 +1,24 @@
 /** Which limits a call counts under: those of its caller, of its workspace, of an account it uses, and of policies. */
 import type { Principal } from '../auth/principal.ts';
 import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
-import { limitTerms, type Terms } from '../limits/ledger/terms.ts';
-import type { Facts, Scope } from '../limits/policies/conditions.ts';
-import { addPolicies } from '../limits/policies/rates.ts';
-import { addBudgets } from '../limits/policies/usage.ts';
+import { type LimitSpec, limitSpec } from '../limits/ledger/limit-spec.ts';
+import type { PolicyFacts, PolicyScope } from '../limits/policies/conditions.ts';
+import { addRateLimits } from '../limits/policies/rates.ts';
+import { addUsageLimits } from '../limits/policies/usage.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 
-type RatePolicyIndex = Parameters<typeof addPolicies>[0];
+type RatePolicyIndex = Parameters<typeof addRateLimits>[0];
 
 /** What of a call says which limits are its own. */
 export interface LimitedCall {
   readonly principal: Principal;
   readonly snapshot: WorkspaceSnapshot;
   /** The account it uses, which has limits, too; null without one. */
-  readonly stored: Pick<StoredProvider, 'limited' | 'budgets'> | null;
+  readonly stored: Pick<StoredProvider, 'rateLimits' | 'usageLimits'> | null;
   /** What policies see of it; asked only where there are policies. */
-  readonly facts: () => Facts;
+  readonly facts: () => PolicyFacts;
   /** `request`: without what only one of several targets is limited by. */
-  readonly scope: Scope;
+  readonly scope: PolicyScope;
 }
 
 /** Rate limits of the key, the workspace, the account and the policies, in this order. */
@@ -28,20 +28,20 @@ export function rateLimitsOf(call: LimitedCall, policies: RatePolicyIndex | null
   const owner = principal.rateLimits.length > 0 ? limitOwner(principal) : null;
   const own = owner === null ? null : limitedEntity(owner.kind, owner.id, owner.label, principal.rateLimits);
   if (own !== null) entities.push(own);
-  if (snapshot.limited !== null) entities.push(snapshot.limited);
-  if (stored !== null) entities.push(...stored.limited);
-  if (policies !== null) addPolicies(policies, facts(), entities, scope);
+  if (snapshot.rateLimits !== null) entities.push(snapshot.rateLimits);
+  if (stored !== null) entities.push(...stored.rateLimits);
+  if (policies !== null) addRateLimits(policies, facts(), entities, scope);
   return entities;
 }
 
 /** Usage limits of the key, the workspace, the account and the policies, in this order. */
-export function usageLimitsOf({ principal, snapshot, stored, facts, scope }: LimitedCall): Terms[] {
-  const terms: Terms[] = [];
+export function usageLimitsOf({ principal, snapshot, stored, facts, scope }: LimitedCall): LimitSpec[] {
+  const terms: LimitSpec[] = [];
   const own = principal.usageLimits === null ? null : callerTerms(principal);
   if (own !== null) terms.push(own);
-  terms.push(...snapshot.budgets);
-  if (stored !== null) terms.push(...stored.budgets);
-  if (snapshot.usagePolicies !== null) addBudgets(snapshot.usagePolicies, facts(), terms, scope);
+  terms.push(...snapshot.usageLimits);
+  if (stored !== null) terms.push(...stored.usageLimits);
+  if (snapshot.usagePolicies !== null) addUsageLimits(snapshot.usagePolicies, facts(), terms, scope);
   return terms;
 }
 
@@ -52,14 +52,14 @@ function limitOwner(principal: Principal): { kind: 'key' | 'token'; id: string; 
   return id === null ? null : { kind: 'key', id, label: principal.keyName ?? id };
 }
 
-const known = new WeakMap<Principal, Terms | null>();
+const known = new WeakMap<Principal, LimitSpec | null>();
 
 /** The limit of a key, or of a token's claims, is the same for all its requests. */
-function callerTerms(principal: Principal): Terms | null {
+function callerTerms(principal: Principal): LimitSpec | null {
   let terms = known.get(principal);
   if (terms === undefined) {
     const owner = limitOwner(principal);
-    terms = owner === null ? null : limitTerms({ ...owner, at: principal.changedAt ?? 0 }, principal.usageLimits);
+    terms = owner === null ? null : limitSpec({ ...owner, at: principal.changedAt ?? 0 }, principal.usageLimits);
     known.set(principal, terms);
   }
   return terms;

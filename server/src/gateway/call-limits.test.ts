@@ -4,7 +4,7 @@ import { testExchange } from '../../test/support/exchange.ts';
 import { termsWith } from '../../test/support/ledger-node.ts';
 import type { Principal } from '../auth/principal.ts';
 import { TestClock } from '../kernel/clock.ts';
-import type { Terms } from '../limits/ledger/terms.ts';
+import type { LimitSpec } from '../limits/ledger/limit-spec.ts';
 import { admitCall, type CallEstimate, type CallUse, reserveCall, settleCall } from './call-limits.ts';
 import { LimitState } from './limit-state.ts';
 
@@ -21,11 +21,11 @@ const estimate = { name: 'echo/say', cost: 4, tokens: 6, bounded: true };
 let callers = 0;
 
 /** A call of a caller that no other call has, in a workspace with these usage limits. */
-function call(budgets: readonly Terms[], more: Partial<Principal> = {}) {
+function call(budgets: readonly LimitSpec[], more: Partial<Principal> = {}) {
   const { request } = testExchange();
   callers += 1;
   request.principal = callerWith({ keyId: `key-${callers}`, ...more });
-  request.snapshot = workspaceWith({ budgets });
+  request.snapshot = workspaceWith({ usageLimits: budgets });
   const services = { admission, ledger: books.ledger, storeClock, unpriced: 'serve' as const };
   const limits = new LimitState();
   return {
@@ -40,18 +40,18 @@ function call(budgets: readonly Terms[], more: Partial<Principal> = {}) {
   };
 }
 
-const terms = (type: Terms['type'], limit: number) => {
+const terms = (type: LimitSpec['type'], limit: number) => {
   callers += 1;
   return termsWith({ ownerKind: 'workspace', ownerId: `w-${callers}`, type, limit });
 };
-const left = ({ limits }: ReturnType<typeof call>) => limits.hold?.states[0]?.left;
+const left = ({ limits }: ReturnType<typeof call>) => limits.usageReservation?.states[0]?.left;
 
 it('a call over its rate is refused, and the refusal names the limit in the record', async () => {
   const rateLimits = [{ type: 'requests', unit: 'rpm', value: 1 }] as const;
   const [first, second] = [call([], { keyId: 'one', rateLimits }), call([], { keyId: 'one', rateLimits })];
   await first.admit();
   await expect(second.admit()).rejects.toMatchObject({ kind: 'rate_limit_exceeded', by: { kind: 'key', id: 'one' } });
-  expect([second.limits.quota?.requests?.remaining, second.limits.reservation]).toEqual([0, null]);
+  expect([second.limits.quota?.requests?.remaining, second.limits.rateReservation]).toEqual([0, null]);
 });
 
 it('a call refused by a usage limit gives back its place in the rate limits', async () => {
@@ -63,7 +63,7 @@ it('a call refused by a usage limit gives back its place in the rate limits', as
   const refused = call([shared], { rateLimits });
   await refused.admit();
   await expect(refused.reserve()).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
-  expect([refused.limits.quota?.requests?.remaining, refused.limits.hold]).toEqual([2, null]);
+  expect([refused.limits.quota?.requests?.remaining, refused.limits.usageReservation]).toEqual([2, null]);
   expect(refused.limits.exhausted?.terms.type).toBe('tokens');
 });
 
@@ -98,5 +98,5 @@ it('a call under no limit asks none', async () => {
   await free.admit();
   await free.reserve();
   await free.settle({ cost: 1, tokens: 1 });
-  expect([free.limits.facts, free.limits.hold, free.limits.reservation]).toEqual([null, null, null]);
+  expect([free.limits.facts, free.limits.usageReservation, free.limits.rateReservation]).toEqual([null, null, null]);
 });

@@ -2,10 +2,10 @@
 import type { Principal } from '../auth/principal.ts';
 import { tenantOf } from '../auth/tenant.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { Demand, Used } from '../limits/ledger/ledger.ts';
-import { MAX_AMOUNT, type Terms } from '../limits/ledger/terms.ts';
-import { stamp } from '../limits/ordering-timestamp.ts';
-import type { Facts } from '../limits/policies/conditions.ts';
+import type { ActualUse, LimitCharge } from '../limits/ledger/ledger.ts';
+import { type LimitSpec, MAX_AMOUNT } from '../limits/ledger/limit-spec.ts';
+import { orderingTimestamp } from '../limits/ordering-timestamp.ts';
+import type { PolicyFacts } from '../limits/policies/conditions.ts';
 import { UsageRefused, unpricedRefused } from '../limits/usage-refused.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import { rateLimitsOf, usageLimitsOf } from './applied-limits.ts';
@@ -15,7 +15,7 @@ import type { GatewayServices } from './services.ts';
 
 /** What conditions of policies see of a call beside who makes it; what it leaves out it has nothing of. */
 export type CallFacts = Partial<
-  Pick<Facts, 'endpoint_type' | 'mcp_server' | 'mcp_tool' | 'provider' | 'model' | 'prompt'>
+  Pick<PolicyFacts, 'endpoint_type' | 'mcp_server' | 'mcp_tool' | 'provider' | 'model' | 'prompt'>
 >;
 
 /** What a call may use, before it is made. */
@@ -52,7 +52,7 @@ function knownOf({ principal, snapshot }: RequestContext): Known {
 
 function appliesTo(request: RequestContext, given: CallFacts) {
   const { principal, snapshot } = knownOf(request);
-  const facts = (): Facts => ({
+  const facts = (): PolicyFacts => ({
     workspace_id: snapshot.workspaceId,
     organisation_id: snapshot.organisationId,
     api_key: principal.keyId,
@@ -85,7 +85,7 @@ export async function admitCall(
   limits.quota = reservation.quota;
   limits.facts = { ...limits.facts, rates_at: reservation.at };
   if (reservation.refusal !== null) throw reservation.refusal;
-  limits.reservation = reservation;
+  limits.rateReservation = reservation;
 }
 
 /** Reserves an estimate under every usage limit of the call. Rejects with the refusal of one that has no room for it. */
@@ -103,8 +103,8 @@ export async function reserveCall(
     const demands = terms.map((one) => demandOf(one, estimate, unpriced));
     const { tokens, bounded } = estimate;
     limits.facts = { ...limits.facts, estimate: { cost: estimate.cost ?? 0, tokens, bounded } };
-    limits.facts.usage_at = stamp(storeClock.now());
-    limits.hold = await ledger.reserve(tenantOf(call.principal), call.snapshot.workspaceId, demands);
+    limits.facts.usage_at = orderingTimestamp(storeClock.now());
+    limits.usageReservation = await ledger.reserve(tenantOf(call.principal), call.snapshot.workspaceId, demands);
   } catch (error) {
     limits.release();
     if (error instanceof UsageRefused) limits.exhausted = error.state;
@@ -113,10 +113,10 @@ export async function reserveCall(
 }
 
 function demandOf(
-  terms: Terms,
+  terms: LimitSpec,
   { name, cost, tokens, bounded }: CallEstimate,
   rule: GatewayServices['unpriced'],
-): Demand {
+): LimitCharge {
   if (terms.type === 'requests') return { terms, amount: 1, bounded: true };
   if (terms.type === 'tokens') return { terms, amount: tokens, bounded };
   if (cost === null && (terms.unpriced ?? rule) === 'deny') throw unpricedRefused(terms, name);
@@ -132,13 +132,13 @@ export async function settleCall(
   limits: LimitState,
   use: CallUse | null,
 ): Promise<void> {
-  const { reservation, hold, facts } = limits;
+  const { rateReservation: reservation, usageReservation: hold, facts } = limits;
   if (use === null) limits.release();
   else reservation?.settle(use.tokens);
-  if (facts !== null && facts.refused === undefined) facts.ended_at = stamp(storeClock.now());
+  if (facts !== null && facts.refused === undefined) facts.ended_at = orderingTimestamp(storeClock.now());
   if (hold === null) return;
-  limits.hold = null;
-  const used: Used = {
+  limits.usageReservation = null;
+  const used: ActualUse = {
     cost: use?.cost ?? 0,
     carry: 0,
     tokens: use?.tokens ?? 0,

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { giveBack } from '../http/body-slabs.ts';
+import { returnBuffer } from '../http/buffer-pool.ts';
 import { readBody } from '../http/read-body.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
@@ -50,7 +50,7 @@ export class Call extends RequestContext implements InFlightRequest {
   place = 0;
   entered = false;
   bodyHeld = 0;
-  /** Memory of the body, lent by `http/body-slabs.ts`. */
+  /** Memory of the body, lent by `http/buffer-pool.ts`. */
   #body: Buffer | null = null;
   readonly #ended = new AbortController();
 
@@ -79,7 +79,7 @@ export class Call extends RequestContext implements InFlightRequest {
 
   /** The plane's work is over and nothing reads the body any more. */
   giveBody(): void {
-    if (this.#body !== null) giveBack(this.#body);
+    if (this.#body !== null) returnBuffer(this.#body);
     this.#body = null;
   }
 

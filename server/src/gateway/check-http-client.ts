@@ -1,6 +1,6 @@
 /** How checks call others: through the egress guard, bounded in time and size, following no redirect. */
-import { CheckError, type Outside } from '../guardrails/check.ts';
-import type { OutsideFactory } from '../guardrails/run.ts';
+import { CheckError, type CheckHttpClient } from '../guardrails/check.ts';
+import type { CheckHttpClientFactory } from '../guardrails/run.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
 import type { Fetcher } from '../http/fetcher.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -18,8 +18,13 @@ export interface CheckHttpClientParts {
 }
 
 /** Makes the calls of one organisation’s checks; each ends with the signal it is made for. */
-export function checkHttpClient({ fetcher, guard, clock, organisationId }: CheckHttpClientParts): OutsideFactory {
-  return (signal): Outside => ({
+export function checkHttpClient({
+  fetcher,
+  guard,
+  clock,
+  organisationId,
+}: CheckHttpClientParts): CheckHttpClientFactory {
+  return (signal): CheckHttpClient => ({
     signal,
     owner: organisationId,
     now: () => clock.now(),

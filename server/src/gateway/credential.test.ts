@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { innerRequest } from '../http/inner-exchange.ts';
+import { inProcessRequest } from '../http/in-process.ts';
 import { gatewayCredential } from './credential.ts';
 
 type Headers = Record<string, string>;
@@ -9,7 +9,7 @@ const KEY = 'slc_wks_mine';
 /** The credential of a request with these headers, and what else they say. */
 function read(headers: Headers) {
   const into = { credentialHeader: 'x-gateway-api-key', callerToken: null };
-  const token = gatewayCredential(innerRequest('POST', '/v1/chat/completions', headers), into);
+  const token = gatewayCredential(inProcessRequest('POST', '/v1/chat/completions', headers), into);
   return { token, ...into };
 }
 
@@ -47,7 +47,7 @@ it.each<Headers>([{}, { 'x-api-key': 'sk-own' }, { authorization: 'Basic abc' },
 it.each(['x-gateway-api-key', 'Authorization', 'X-Api-Key'])(
   'two headers %s are refused, whatever they say',
   (name) => {
-    const request = innerRequest('POST', '/v1/chat/completions', { 'x-gateway-api-key': KEY });
+    const request = inProcessRequest('POST', '/v1/chat/completions', { 'x-gateway-api-key': KEY });
     request.rawHeaders = [name, KEY, name.toLowerCase(), KEY];
     const into = { credentialHeader: '', callerToken: null };
     expect(() => gatewayCredential(request, into)).toThrow(`The header ${name.toLowerCase()} was sent more than once`);

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { endParts, endPartsInTurns } from '../http/answer-body.ts';
-import { linger } from '../http/drain-request-body.ts';
+import { drainRequestBody } from '../http/drain-request-body.ts';
 import { hasUnreadBody, readInTurns } from '../http/read-body.ts';
+import { endParts, endPartsInTurns } from '../http/response-body.ts';
 import type { Ending, Outcome } from './outcome.ts';
 import type { GatewayServices } from './services.ts';
 
@@ -33,6 +33,6 @@ export function finish(
   // The length of a whole answer is in its head: it is complete for the client before the end is written.
   for (const part of ending.body) response.write(part);
   readInTurns(request, bodies.turns, organisationId);
-  linger(request, clock, () => endParts(response, []));
+  drainRequestBody(request, clock, () => endParts(response, []));
   return undefined;
 }

@@ -1,6 +1,6 @@
 /** What guardrails have said of one request, whatever kind of traffic it is, and what they may use meanwhile. */
 import type { Guardrail, GuardrailResult } from '../guardrails/guardrail.ts';
-import type { OutsideFactory } from '../guardrails/run.ts';
+import type { CheckHttpClientFactory } from '../guardrails/run.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { GuardrailFacts } from '../telemetry/guardrail-facts.ts';
@@ -32,7 +32,7 @@ export class GuardrailState {
   soft = false;
   /** For files that Sluice keeps: the refusal of those that a provider wrote and nobody has judged. */
   unjudged: SluiceError | null = null;
-  readonly outside: OutsideFactory;
+  readonly outside: CheckHttpClientFactory;
   readonly #log: GatewayServices['log'];
   readonly #caller: GuardedCaller;
   /** Of targets before the one under way. */

@@ -1,16 +1,16 @@
 /** Requests that Sluice makes to itself: any plane runs them like those of callers, and each leaves its record. */
 import type { IncomingMessage } from 'node:http';
-import { InnerResponse, innerRequest } from '../http/inner-exchange.ts';
+import { InProcessResponse, inProcessRequest } from '../http/in-process.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { parseExact } from '../kernel/json-exact.ts';
 import { retryHintMs } from '../kernel/retry-hint.ts';
 import { errorStatus, failureBody, recordedAs } from '../operations/dialects/errors.ts';
-import type { InnerAnswer } from '../runtime/inner-call.ts';
+import type { InternalCallAnswer } from '../runtime/internal-call.ts';
 
 /** A POST of JSON without a socket, whose answer is collected. */
 export interface InternalRequest {
   readonly incoming: IncomingMessage;
-  readonly response: InnerResponse;
+  readonly response: InProcessResponse;
   /** The body, which nobody has to read from `incoming`. */
   readonly body: Buffer;
 }
@@ -26,16 +26,16 @@ export function internalRequest(
   maxAnswerBytes: number,
 ): InternalRequest {
   const body = Buffer.from(JSON.stringify(value));
-  const incoming = innerRequest('POST', path, {
+  const incoming = inProcessRequest('POST', path, {
     ...headers,
     'content-type': 'application/json',
     'content-length': String(body.length),
   });
-  return { incoming, response: new InnerResponse(incoming, maxAnswerBytes), body };
+  return { incoming, response: new InProcessResponse(incoming, maxAnswerBytes), body };
 }
 
 /** What a plane knows of a request that it has run. */
-export interface InternalResult extends Pick<InnerAnswer, 'requestId' | 'limited' | 'keyRefused'> {
+export interface InternalResult extends Pick<InternalCallAnswer, 'requestId' | 'limited' | 'keyRefused'> {
   /** The work that it belongs to was ended before its answer was complete. */
   readonly left: boolean;
   readonly errorMessage: string | null;
@@ -46,7 +46,7 @@ export async function internalAnswer(
   { response }: InternalRequest,
   { requestId, limited, keyRefused, left, errorMessage }: InternalResult,
   now: number,
-): Promise<InnerAnswer> {
+): Promise<InternalCallAnswer> {
   const { complete, status, headers, body } = await response.collected;
   const common = { requestId, limited, keyRefused, retryAfterMs: retryHintMs((name) => headers[name], now) };
   if (complete) return { ...common, status, body: bodyOf(body) };

@@ -8,8 +8,8 @@ it('a refused request gives back what rate limits had counted, and its answer te
   const entity = limitedEntity('key', 'k', 'nightly', [{ type: 'requests', unit: 'rpm', value: 2 }]);
   if (entity === null) throw new Error('no limit');
   const limits = new LimitState();
-  limits.reservation = await admission.admit(WORKSPACE, [entity]);
-  expect(limits.reservation.quota.requests?.remaining).toBe(1);
+  limits.rateReservation = await admission.admit(WORKSPACE, [entity]);
+  expect(limits.rateReservation.quota.requests?.remaining).toBe(1);
   limits.release();
   expect(limits.quota?.requests?.remaining).toBe(2);
   const next = await admission.admit(WORKSPACE, [entity]);

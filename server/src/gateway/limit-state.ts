@@ -1,15 +1,15 @@
 import type { Quota, Reservation } from '../limits/admission.ts';
-import type { Hold, LimitState as UsageLimitState } from '../limits/ledger/ledger.ts';
+import type { UsageLimitState, UsageReservation } from '../limits/ledger/ledger.ts';
 import type { LimitFacts } from '../store/limit-types.ts';
 
 /** What limits hold of one request, and what they have said of it. */
 export class LimitState {
   /** Its place in the rate limits that have admitted it; null where none counts it. */
-  reservation: Reservation | null = null;
+  rateReservation: Reservation | null = null;
   /** What is left of the rate limits that the request was counted in, or refused by. */
   quota: Quota | null = null;
   /** What is reserved under usage limits. */
-  hold: Hold | null = null;
+  usageReservation: UsageReservation | null = null;
   /** What limits had to do with it, for the record; null while none was asked. */
   facts: LimitFacts | null = null;
   /** The usage limit that refused the request. */
@@ -17,7 +17,7 @@ export class LimitState {
 
   /** The request is refused after all: only accepted requests count in rate limits, and those came first. */
   release(): void {
-    if (this.reservation !== null) this.quota = this.reservation.release();
-    this.reservation = null;
+    if (this.rateReservation !== null) this.quota = this.rateReservation.release();
+    this.rateReservation = null;
   }
 }

@@ -14,6 +14,7 @@ import { recordedAs } from '../operations/dialects/errors.ts';
 import { entryOf } from '../telemetry/access-log.ts';
 import { Call, type CallKind } from './call.ts';
 import { settleCall } from './call-limits.ts';
+import { takeConcurrency } from './concurrency.ts';
 import { gatewayCredential } from './credential.ts';
 import { finish } from './finish.ts';
 import { guardsOf, hookResults } from './guardrail-state.ts';
@@ -22,7 +23,6 @@ import type { Ending } from './outcome.ts';
 import { pinSnapshot } from './pin-snapshot.ts';
 import { headOf, recordOf } from './record.ts';
 import type { GatewayServices } from './services.ts';
-import { enterUnderWay } from './under-way.ts';
 import { noCredential } from './unread-headers.ts';
 
 /** A whole answer. */
@@ -88,7 +88,7 @@ async function run(call: Call, response: ServerResponse, work: CallWork): Promis
   }
   await record(call, response);
   response.off('close', left);
-  if (call.entered) services.underWay.give(call.organisationId);
+  if (call.entered) services.concurrency.give(call.organisationId);
   if (call.bodyHeld > 0) services.bodies.release(call.organisationId, call.bodyHeld);
 }
 
@@ -109,7 +109,7 @@ async function begin(call: Call): Promise<void> {
   if (token === null) throw new SluiceError('unauthenticated', noCredential(call.incoming.headers));
   call.principal = await services.authenticator.authenticate(token, clientAddress(call.incoming));
   authorise(call.principal, call.kind.scope);
-  enterUnderWay(services, call.organisationId);
+  takeConcurrency(services, call.organisationId);
   call.entered = true;
   await pinSnapshot(services.runtime, call);
   if (call.snapshot !== null) call.metadata = metadataOf(call, call.snapshot, undefined);

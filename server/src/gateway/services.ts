@@ -1,11 +1,11 @@
 import type { Authenticator } from '../auth/authenticator.ts';
-import type { OutsideFactory } from '../guardrails/run.ts';
+import type { CheckHttpClientFactory } from '../guardrails/run.ts';
 import type { BodyBudget } from '../http/body-budget.ts';
 import type { KnownPaths } from '../http/known-paths.ts';
 import type { Clock } from '../kernel/clock.ts';
+import type { FairShares } from '../kernel/fair-shares.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Notes } from '../kernel/notes.ts';
-import type { Shares } from '../kernel/shares.ts';
 import type { Admission } from '../limits/admission.ts';
 import type { Ledger } from '../limits/ledger/ledger.ts';
 import type { Runtime } from '../runtime/runtime.ts';
@@ -26,7 +26,7 @@ export interface GatewayServices extends AccountServices {
   /** Requests of all planes that are under way on this node. */
   readonly inFlight: InFlight;
   /** How many of them each organisation has. */
-  readonly underWay: Shares;
+  readonly concurrency: FairShares;
   /** Bytes of large bodies held by all requests together. */
   readonly bodies: BodyBudget;
   /** Largest body, bytes. */
@@ -34,7 +34,7 @@ export interface GatewayServices extends AccountServices {
   /** The fetch of an organisation, for libraries that take one. */
   readonly guardedFetch: (organisationId: string, options: GuardedFetchOptions) => GuardedFetch;
   /** How guardrails of an organisation call others. */
-  readonly outside: (organisationId: string) => OutsideFactory;
+  readonly outside: (organisationId: string) => CheckHttpClientFactory;
   /** What limits on cost do with what has no known price, where a limit has no rule itself. */
   readonly unpriced: Readonly<UnpricedRule>;
   /** What becomes of requests while their records cannot be written. */

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { asSent, canonicalSubject, canonicalTail, canonicalText } from './canonical.ts';
 import { CHECKS, compileCheck } from './catalog.ts';
-import type { Judgement, Outside, Subject } from './check.ts';
+import type { CheckHttpClient, Judgement, Subject } from './check.ts';
 
 /** Invisible characters of each kind, control characters among them. */
 const INVISIBLE = [
@@ -103,7 +103,7 @@ const OTHERWISE: Readonly<Record<string, string>> = {
   ),
 };
 
-const OUTSIDE = {} as Outside;
+const OUTSIDE = {} as CheckHttpClient;
 
 function subject(...texts: string[]): Subject {
   return {

@@ -87,7 +87,7 @@ export interface Judgement {
 }
 
 /** What checks that call others may use: everything passes the egress guard, ends with `signal`, and is limited in size. */
-export interface Outside {
+export interface CheckHttpClient {
   readonly signal: AbortSignal;
   /**
    * Throws for network faults, for answers over `maxBytes` (1 MiB when absent), after `timeoutMs` where it is given and
@@ -139,7 +139,7 @@ export interface Judge {
   /** Whether it judges members of a body that are no texts, as fields of a form may be. */
   readonly judgesParameters?: boolean;
   /** Throws `CheckError`, or what `Outside` throws. */
-  judge(subject: Subject, outside: Outside): Judgement | Promise<Judgement>;
+  judge(subject: Subject, outside: CheckHttpClient): Judgement | Promise<Judgement>;
 }
 
 /** What others must know of a check besides its judgement. */

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { TestClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { CheckError, type Judgement, type Outside, type Subject } from './check.ts';
+import { CheckError, type CheckHttpClient, type Judgement, type Subject } from './check.ts';
 import { actionsOf, compileGuardrail, compileInline, type GivenActions } from './compile.ts';
 import type { Guardrail, GuardrailCheck, GuardrailResult, Outcome } from './guardrail.ts';
 import { type RunOptions, runGuardrails } from './run.ts';
@@ -28,7 +28,7 @@ function subject(...texts: string[]): Subject {
   };
 }
 
-type Judging = (subject: Subject, outside: Outside) => Judgement | Promise<Judgement>;
+type Judging = (subject: Subject, outside: CheckHttpClient) => Judgement | Promise<Judgement>;
 const PASS: Judgement = { verdict: true, data: null };
 const FAIL: Judgement = { verdict: false, data: null };
 
@@ -56,7 +56,7 @@ function guardrail(actions: GivenActions, ...checks: GuardrailCheck[]): Guardrai
 const options = (more: Partial<RunOptions> = {}): RunOptions => ({
   clock,
   onAsync: () => undefined,
-  outside: (signal) => ({ signal }) as Outside,
+  outside: (signal) => ({ signal }) as CheckHttpClient,
   ...more,
 });
 
@@ -225,7 +225,7 @@ it('redactions that take time do not undo each other', async () => {
   const late =
     (judging: Judging): Judging =>
     (given) =>
-      Promise.resolve().then(() => judging(given, {} as Outside));
+      Promise.resolve().then(() => judging(given, {} as CheckHttpClient));
   const outcome = await runGuardrails(
     [
       guardrail(

@@ -4,7 +4,14 @@
  */
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { CheckError, type Judgement, type Outside, type Phase, type Replacement, type Subject } from './check.ts';
+import {
+  CheckError,
+  type CheckHttpClient,
+  type Judgement,
+  type Phase,
+  type Replacement,
+  type Subject,
+} from './check.ts';
 import type {
   Actions,
   CheckResult,
@@ -16,7 +23,7 @@ import type {
 } from './guardrail.ts';
 
 /** Makes what one check may use to call others; its calls end with `signal`. */
-export type OutsideFactory = (signal: AbortSignal) => Outside;
+export type CheckHttpClientFactory = (signal: AbortSignal) => CheckHttpClient;
 
 /** What guardrails have changed so far. */
 export interface Change {
@@ -26,7 +33,7 @@ export interface Change {
 }
 
 export interface RunOptions {
-  readonly outside: OutsideFactory;
+  readonly outside: CheckHttpClientFactory;
   readonly clock: Clock;
   /** Told of every guardrail that runs beside the request, at once or later; its result changes nothing. */
   readonly onAsync: (result: GuardrailResult) => void;
@@ -329,13 +336,13 @@ function limited(said: Promise<Judgement>, ms: number | null, outside: LateOutsi
 }
 
 /** Made when a check calls out: most do not, and an abort signal for each would be most of what they cost. */
-class LateOutside implements Outside {
-  readonly #factory: OutsideFactory;
+class LateOutside implements CheckHttpClient {
+  readonly #factory: CheckHttpClientFactory;
   readonly #clock: Clock;
   #controller: AbortController | null = null;
-  #made: Outside | null = null;
+  #made: CheckHttpClient | null = null;
 
-  constructor(factory: OutsideFactory, clock: Clock) {
+  constructor(factory: CheckHttpClientFactory, clock: Clock) {
     this.#factory = factory;
     this.#clock = clock;
   }
@@ -350,7 +357,7 @@ class LateOutside implements Outside {
     return this.#made.owner;
   }
 
-  call(request: Parameters<Outside['call']>[0]): ReturnType<Outside['call']> {
+  call(request: Parameters<CheckHttpClient['call']>[0]): ReturnType<CheckHttpClient['call']> {
     this.#made ??= this.#factory(this.signal);
     return this.#made.call(request);
   }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { TestClock } from '../kernel/clock.ts';
-import type { Outside } from './check.ts';
+import type { CheckHttpClient } from './check.ts';
 import { compileGuardrail, type GivenActions } from './compile.ts';
 import type { Guardrail, GuardrailResult } from './guardrail.ts';
 import { afterToolCall, beforeToolCall, type ToolCall, toolCallRefusal, toolGuardrails } from './tool-calls.ts';
@@ -31,7 +31,7 @@ function options(said: unknown = { verdict: true }) {
     results,
     clock,
     onAsync: (result: GuardrailResult) => results.push(result),
-    outside: (signal: AbortSignal): Outside => ({
+    outside: (signal: AbortSignal): CheckHttpClient => ({
       signal,
       owner: 'o',
       now: () => 0,
@@ -136,7 +136,7 @@ describe('before a tool call', () => {
   it('a webhook that cannot be reached refuses where its guardrail denies, and only there', async () => {
     const broken = {
       ...options(),
-      outside: (): Outside => {
+      outside: (): CheckHttpClient => {
         throw new Error('down');
       },
     };

@@ -1,6 +1,6 @@
 import { totalmem } from 'node:os';
 import { type Clock, systemClock } from '../kernel/clock.ts';
-import { Shares } from '../kernel/shares.ts';
+import { FairShares } from '../kernel/fair-shares.ts';
 import { Turns } from '../kernel/turns.ts';
 
 /** Bodies up to this size are not counted: their number is bounded by the requests under way. */
@@ -11,14 +11,14 @@ export const FREE_BYTES = 64 * 1024;
  * the process has; past its share of this bound an organisation's large bodies are refused until others of it are done.
  */
 export class BodyBudget {
-  readonly shares: Shares;
+  readonly shares: FairShares;
 
   /** In which large bodies and answers are read and worked on. */
   readonly turns: Turns;
 
   constructor(max: number, clock: Clock = systemClock) {
     this.turns = new Turns(clock);
-    this.shares = new Shares('bytes of bodies', max);
+    this.shares = new FairShares('bytes of bodies', max);
   }
 
   get held(): number {

@@ -5,7 +5,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import { Lru } from '../kernel/lru.ts';
 import { addressBytes, sameAddress } from './addresses.ts';
-import { watchWrites } from './body-slabs.ts';
+import { watchWrites } from './buffer-pool.ts';
 
 /** The connect function that undici or a pool of ours calls for each new connection. */
 export type Connect = (

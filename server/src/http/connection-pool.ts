@@ -6,9 +6,9 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Clock } from '../kernel/clock.ts';
-import { AnswerFault, AnswerParser, type AnswerSink } from './answer-parser.ts';
-import { keep } from './body-slabs.ts';
+import { keepBuffer } from './buffer-pool.ts';
 import type { Connect } from './connect.ts';
+import { ResponseFault, ResponseParser, type ResponseSink } from './response-parser.ts';
 
 /** Up to this size head and body are put together: one small copy is cheaper than a vector of buffers. */
 const JOIN_BYTES = 4 * 1024;
@@ -180,7 +180,7 @@ export class ConnectionPool {
       if (socket === null) return opened(error, null);
       if (early) {
         socket.destroy();
-        return opened(new AnswerFault('begins before it was asked'), null);
+        return opened(new ResponseFault('begins before it was asked'), null);
       }
       // Its `close` event may have passed: nothing would ever end the call it is given.
       if (socket.destroyed) return opened(closedError(), null);
@@ -217,12 +217,12 @@ export class ConnectionPool {
 }
 
 /** One socket, and the call it serves. */
-export class Connection implements AnswerSink {
+export class Connection implements ResponseSink {
   readonly #socket: Socket;
   readonly #pool: ConnectionPool;
   readonly #keepAliveMs: number;
   readonly #clock: Clock;
-  readonly #parser = new AnswerParser(this);
+  readonly #parser = new ResponseParser(this);
   #call: PooledCall | null = null;
   #answered = 0;
   #started = false;
@@ -292,7 +292,7 @@ export class Connection implements AnswerSink {
   #sendSlices(call: PooledCall, body: readonly Buffer[]): void {
     const socket = this.#socket;
     const slices = slicesOf(body);
-    const drops = body.map(keep);
+    const drops = body.map(keepBuffer);
     let at = 0;
     this.#unsent = true;
     const next = (): void => {

@@ -10,7 +10,7 @@ const LINGER_BYTES = 16 * 1024 * 1024;
  * closed while its client writes is reset, and the client sees a broken pipe instead of the answer. A client
  * that has not stopped after some seconds or megabytes is cut off.
  */
-export function linger(request: IncomingMessage, clock: Clock, done: () => void): void {
+export function drainRequestBody(request: IncomingMessage, clock: Clock, done: () => void): void {
   let bytes = 0;
   let over = false;
   const stop = () => {

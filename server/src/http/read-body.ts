@@ -4,7 +4,7 @@ import { type Deadline, deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Turns } from '../kernel/turns.ts';
 import type { BodyBudget } from './body-budget.ts';
-import { giveBack, lend } from './body-slabs.ts';
+import { borrowBuffer, returnBuffer } from './buffer-pool.ts';
 import { createDecoder, type Decoder } from './decode.ts';
 import { RateFloor } from './rate-floor.ts';
 
@@ -63,7 +63,7 @@ export function hasUnreadBody(request: IncomingMessage): boolean {
  * Reads a whole request body. Rejects with a `SluiceError`: over the limit (at once when the length is declared),
  * `timeout` when it comes too slowly, `client_closed` when the client goes away, `malformed_call` for a content coding other
  * than one gzip, or a damaged one. A body that came as one chunk is not copied; another may
- * be lent memory, which `giveBack` of `body-slabs.ts` returns when nobody reads it any more.
+ * be lent memory, which `returnBuffer` of `buffer-pool.ts` returns when nobody reads it any more.
  */
 export function readBody(request: IncomingMessage, options: ReadBodyOptions): Promise<Buffer> {
   const { headers } = request;
@@ -233,7 +233,7 @@ class Reader {
     this.#catchUp(Number.POSITIVE_INFINITY);
     if (this.#whole !== null) this.#parts = [this.#whole.subarray(0, size - added)];
     this.#copied = 0;
-    this.#whole = lend(declared > 0 ? declared : Math.min(this.#options.limit, GROWTH * size));
+    this.#whole = borrowBuffer(declared > 0 ? declared : Math.min(this.#options.limit, GROWTH * size));
   }
 
   /** Copies so many bytes of what came before there was room: all 4 MB in one turn would take 4 ms. */
@@ -255,7 +255,7 @@ class Reader {
       this.#copiedOfFirst = 0;
       this.#parts.shift();
       if (whole.length > EAGER_BYTES) {
-        giveBack(first);
+        returnBuffer(first);
         free(first);
       }
     }
@@ -340,8 +340,8 @@ class Reader {
     if (this.#done) return;
     this.#done = true;
     this.#deadline.cancel();
-    for (const part of this.#parts) giveBack(part);
-    if (this.#whole !== null) giveBack(this.#whole);
+    for (const part of this.#parts) returnBuffer(part);
+    if (this.#whole !== null) returnBuffer(this.#whole);
     this.#parts = NO_PARTS;
     this.#whole = null;
     this.#options.budget?.release(this.#options.holder ?? '', this.#held);

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
 import { deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { giveAway } from '../kernel/transferable-stream.ts';
+import { markTransferable } from '../kernel/transferable-stream.ts';
 import { RateFloor } from './rate-floor.ts';
 
 export interface UploadBodyOptions {
@@ -107,5 +107,5 @@ export function uploadBody(request: IncomingMessage, options: UploadBodyOptions)
   request.on('close', onGone);
   request.pause();
   if (request.destroyed && !request.readableEnded) queueMicrotask(onGone);
-  return giveAway(out);
+  return markTransferable(out);
 }

@@ -1,13 +1,13 @@
 import type { Clock } from '../kernel/clock.ts';
 import { type Deadline, type Deadlines, deadlinesOf } from '../kernel/deadlines.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { FairShares } from '../kernel/fair-shares.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
-import { Shares } from '../kernel/shares.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
-import { AnswerFault } from './answer-parser.ts';
 import { type Connection, ConnectionPool, type Failure, type PooledCall } from './connection-pool.ts';
 import { codingOf, createDecoder, type Decoder } from './decode.ts';
 import type { EgressGuard } from './egress-guard.ts';
+import { ResponseFault } from './response-parser.ts';
 
 /** Deadlines of one call in milliseconds; the pipeline gives the defaults. */
 export interface WireTimeouts {
@@ -28,7 +28,7 @@ export interface Upstream extends Closable {
   dispatch(request: WireRequest, handler: WireHandler, timeouts: WireTimeouts): WireControl;
   stats(): { readonly pools: number; readonly inFlight: number };
   /** Pools of connections by organisation. */
-  readonly pools: Shares;
+  readonly pools: FairShares;
 }
 
 export interface UpstreamLimits {
@@ -256,7 +256,7 @@ class Call implements PooledCall, WireControl {
 
   #explain(error: unknown, started: boolean): SluiceError {
     if (error instanceof SluiceError) return error;
-    if (error instanceof AnswerFault) return invalid(error.message, error);
+    if (error instanceof ResponseFault) return invalid(error.message, error);
     const code = codeOf(error);
     if (code.startsWith('ERR_SSL') || code.startsWith('ERR_TLS')) {
       return new SluiceError('upstream_tls', 'The secure connection to the provider failed', { detail: error });
@@ -396,7 +396,7 @@ class Calls implements Upstream {
   readonly limits: Required<UpstreamLimits>;
   readonly deadlines: Deadlines;
   readonly #organisations = new Map<string, Map<string, Entry>>();
-  readonly pools: Shares;
+  readonly pools: FairShares;
   #stopSweep: (() => void) | null = null;
   #closed = false;
   inFlight = 0;
@@ -412,7 +412,7 @@ class Calls implements Upstream {
       keepAliveMs: limits.keepAliveMs ?? 30_000,
       decodedBytes: limits.decodedBytes ?? 512 * 1024 * 1024,
     };
-    this.pools = new Shares('connection pools', this.limits.pools);
+    this.pools = new FairShares('connection pools', this.limits.pools);
   }
 
   stats(): { pools: number; inFlight: number } {

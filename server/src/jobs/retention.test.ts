@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { booksStore, ORGANISATION, termsWith, WORKSPACE } from '../../test/support/ledger-node.ts';
 import { usagePolicyRow } from '../../test/support/policies.ts';
 import { TestClock } from '../kernel/clock.ts';
-import { Book } from '../limits/ledger/book.ts';
+import { BucketTransaction } from '../limits/ledger/bucket-transaction.ts';
 import type { Tables } from '../store/ports.ts';
 import { forget } from './retention.ts';
 
@@ -41,7 +41,7 @@ describe.each(['sqlite', 'postgres'] as const)('what is forgotten on %s', (engin
     const used = async (ownerId: string, ownerKind: 'policy' | 'key', amount: number, period: string | null = null) =>
       tables.systemWrite(async (tx) => {
         const now = clock.now();
-        const book = await Book.open(tx, PLACE, termsWith({ ownerId, ownerKind, period }), clock, now);
+        const book = await BucketTransaction.open(tx, PLACE, termsWith({ ownerId, ownerKind, period }), clock, now);
         await book.settle(tx, {
           window: book.row.window_no,
           lease: 'none',

@@ -1,7 +1,7 @@
 /** What the store forgets, in small steps, one node for all: changes that every node has read, counters nobody needs. */
 
 import type { Log } from '../kernel/log.ts';
-import { booksQueue } from '../limits/ledger/usage-reservation.ts';
+import { bucketQueue } from '../limits/ledger/usage-reservation.ts';
 import { forgetAudit } from '../resources/audit-logs/retention.ts';
 import type { LogSink, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
@@ -167,7 +167,7 @@ async function inPages(
           const gone = found.filter((row) => may(row, now)).map(({ id }) => id);
           if (gone.length > 0) await tx.remove('usage_buckets', { id: { in: gone } });
         },
-        { queue: booksQueue(workspaceId) },
+        { queue: bucketQueue(workspaceId) },
       );
     }
     const last = rows.at(-1);

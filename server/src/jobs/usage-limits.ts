@@ -3,7 +3,7 @@
  * raised, each once for each window. Requests turn windows themselves; a limit that nobody uses waits for this.
  */
 import type { Closable } from '../kernel/lifecycle.ts';
-import { sweepBooks } from '../limits/ledger/sweep.ts';
+import { sweepBuckets } from '../limits/ledger/sweep.ts';
 import { type RaiseOptions, raiseAlerts } from './alerts/raise.ts';
 import { startLeader } from './leader.ts';
 import { pause } from './pause.ts';
@@ -21,7 +21,7 @@ export function startUsageLimits(options: RaiseOptions & { readonly node: string
     everyMs: 10_000,
     lead: async (signal) => {
       while (!signal.aborted) {
-        const more = await sweepBooks({ tables, clock });
+        const more = await sweepBuckets({ tables, clock });
         await raiseAlerts(options);
         if (!more) await pause(clock, EVERY_MS, signal);
       }

@@ -9,8 +9,8 @@ import { openRedis } from '../store/redis/redis.ts';
 import type { RateLimit, Row } from '../store/schema.ts';
 import { createAdmission, type LimitedEntity, limitedEntity, windowOf } from './admission.ts';
 import { countLiveNodes } from './live-nodes.ts';
-import type { Facts } from './policies/conditions.ts';
-import { addPolicies, compileRatePolicies } from './policies/rates.ts';
+import type { PolicyFacts } from './policies/conditions.ts';
+import { addRateLimits, compileRatePolicies } from './policies/rates.ts';
 
 const START = Date.UTC(2026, 10, 21, 23, 59, 30);
 /** Where only the counting is tested, on a machine that may be busy. */
@@ -167,7 +167,7 @@ describe('policies for MCP tools', () => {
     last_updated_at: 1,
     ...more,
   });
-  const facts = (more: Partial<Facts>): Facts => ({
+  const facts = (more: Partial<PolicyFacts>): PolicyFacts => ({
     workspace_id: 'w',
     organisation_id: 'o',
     api_key: null,
@@ -188,9 +188,9 @@ describe('policies for MCP tools', () => {
     const { admission } = oneNode();
     const { llm, mcpTools } = compileRatePolicies([row({})], place);
     expect(llm).toBeNull();
-    const call = async (more: Partial<Facts>) => {
+    const call = async (more: Partial<PolicyFacts>) => {
       const limited: LimitedEntity[] = [];
-      if (mcpTools !== null) addPolicies(mcpTools, facts(more), limited);
+      if (mcpTools !== null) addRateLimits(mcpTools, facts(more), limited);
       return limited.length === 0 ? null : (await admission.admit('w', limited)).refusal;
     };
     expect(await call({})).toBeNull();

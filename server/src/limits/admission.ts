@@ -8,7 +8,7 @@ import type { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Counters, WindowHit, WindowResult } from '../store/ports.ts';
 import type { RateLimit } from '../store/schema.ts';
-import { stamp } from './ordering-timestamp.ts';
+import { orderingTimestamp } from './ordering-timestamp.ts';
 import { LimitRefused } from './refused.ts';
 
 type Rate = Readonly<RateLimit>;
@@ -208,7 +208,7 @@ export function createAdmission(options: {
   return {
     async admit(workspaceId, entities) {
       const now = clock.now();
-      const at = stamp(now);
+      const at = orderingTimestamp(now);
       let hits = hitsOf(workspaceId, entities, now, 1);
       const asked = !isAway();
       let result = await hitShared(hits);

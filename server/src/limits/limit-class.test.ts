@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { OPERATIONS } from '../operations/operation.ts';
 import type { StoredLog } from '../store/ports.ts';
-import { purposeOf } from './limit-class.ts';
+import { limitClassOf } from './limit-class.ts';
 import { readEvent } from './simulation/event.ts';
 
-const passed = (method: string, path: string, empty = true) => purposeOf(OPERATIONS.proxy, method, path, empty);
+const passed = (method: string, path: string, empty = true) => limitClassOf(OPERATIONS.proxy, method, path, empty);
 
 describe('what a request is for', () => {
   it('of what is passed through, only what cannot ask for an answer ends something', () => {
@@ -27,7 +27,7 @@ describe('what a request is for', () => {
 
   it('what begins or goes on with work uses', () => {
     const uses = Object.values(OPERATIONS).filter(
-      (operation) => purposeOf(operation, operation.method, '', true) === 'uses',
+      (operation) => limitClassOf(operation, operation.method, '', true) === 'uses',
     );
     const ids = new Set(uses.map(({ id }) => id));
     for (const id of ['chat', 'batch_create', 'finetune_create', 'finetune_resume', 'files_upload'] as const) {

@@ -1,7 +1,7 @@
 /** What a request is for, which decides the limits that it counts under: for requests and for simulations of them. */
-import type { Operation, Purpose } from '../operations/operation.ts';
+import type { LimitClass, Operation } from '../operations/operation.ts';
 
-export type { Purpose };
+export type { LimitClass };
 
 /** A cancellation as providers have it: nothing in it could ask for an answer, whatever the path is taken for. */
 const CANCEL = /^(?:\/[\w-]+)+\/cancel$/;
@@ -10,13 +10,13 @@ const CANCEL = /^(?:\/[\w-]+)+\/cancel$/;
  * @param path without the query
  * @param empty whether it has no body
  */
-export function purposeOf(
-  { purpose }: Pick<Operation, 'purpose'>,
+export function limitClassOf(
+  { limitClass }: Pick<Operation, 'limitClass'>,
   method: string,
   path: string,
   empty: boolean,
-): Purpose {
-  if (purpose !== 'path') return purpose;
+): LimitClass {
+  if (limitClass !== 'path') return limitClass;
   if (method === 'GET') return 'reads';
   if (method === 'DELETE') return 'ends';
   return method === 'POST' && empty && CANCEL.test(path) ? 'ends' : 'uses';

@@ -7,7 +7,7 @@ let within = 0;
  * `now` (whole milliseconds) with a rising fraction: what this process stamps within one millisecond keeps its order.
  * After 999 stamps in a millisecond the fraction stays.
  */
-export function stamp(now: number): number {
+export function orderingTimestamp(now: number): number {
   if (now !== last) {
     last = now;
     within = 0;

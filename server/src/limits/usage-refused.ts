@@ -1,7 +1,7 @@
 /** Refusals by usage limits, which tell where the limit stands. */
 import type { LimitOwner } from '../store/schema.ts';
-import type { Terms } from './ledger/terms.ts';
-import type { LimitState } from './ledger/usage-reservation.ts';
+import type { LimitSpec } from './ledger/limit-spec.ts';
+import type { UsageLimitState } from './ledger/usage-reservation.ts';
 import { LimitRefused } from './refused.ts';
 
 const NAMES: Readonly<Record<Exclude<LimitOwner, 'policy'>, string>> = {
@@ -15,14 +15,14 @@ const NAMES: Readonly<Record<Exclude<LimitOwner, 'policy'>, string>> = {
 
 /** `usage_limit_exceeded`, with the limit that refused as the answer's headers tell it. */
 export class UsageRefused extends LimitRefused {
-  readonly state: LimitState | null;
+  readonly state: UsageLimitState | null;
   /** Of the model, not of what was used: another model may be served. */
   override readonly unpriced: boolean;
 
   constructor(
     message: string,
-    terms: Terms,
-    state: LimitState | null,
+    terms: LimitSpec,
+    state: UsageLimitState | null,
     retryAfter: number | null,
     committed?: number,
     unpriced = false,
@@ -68,14 +68,17 @@ function whomOf(given: string): string {
 }
 
 /** A limit as the subject of a sentence, and for whom it counts: empty where that is its owner. */
-export function limitName({ ownerKind, label, valueKey }: Terms): { readonly limit: string; readonly whom: string } {
+export function limitName({ ownerKind, label, valueKey }: LimitSpec): {
+  readonly limit: string;
+  readonly whom: string;
+} {
   return ownerKind === 'policy'
     ? { limit: `Budget "${label}"`, whom: whomOf(valueKey) }
     : { limit: `The usage limit of ${NAMES[ownerKind]} ${label}`, whom: '' };
 }
 
 /** A limit that does not let pass what has no known price. */
-export function unpricedRefused(terms: Terms, model: string): UsageRefused {
+export function unpricedRefused(terms: LimitSpec, model: string): UsageRefused {
   const { limit, whom } = limitName(terms);
   return new UsageRefused(
     `${limit} refuses models without a known price${whom}, and none is known for ${model}. Give the model a price in its integration, or set what the limit does with unpriced models.`,

@@ -53,7 +53,7 @@ export function estimateUse(x: Exchange): Estimate {
   const { input, output, bounded } = x.request.operation.wire.estimate(body, most, isText);
   return {
     input: input ?? (isText ? likelyInput(x) : most),
-    output: output ?? x.services.outputs.expected(modelKey(x)),
+    output: output ?? x.services.outputEstimator.expected(modelKey(x)),
     bounded,
     price,
     free: false,
@@ -83,12 +83,12 @@ export function growReservation(x: Uses<'limits'>, output: number): number {
 
 /** Reserves what a request is expected to use by now, beside what its earlier targets have used. */
 export function expectUse(x: Uses<'limits'>, estimate: Estimate): void {
-  const { hold: held, leg, reserved, shared } = x.limits;
+  const { usageReservation: held, targetLimits, reserved, shared } = x.limits;
   if (reserved === null) return;
   const cost = Math.max(0, ...reserved.prices.map((price) => estimatedCost(estimate, price)));
   const tokens = estimate.input + estimate.output;
   held?.grow({ cost: cost + (shared?.used.cost ?? 0), tokens: tokens + (shared?.used.tokens ?? 0) });
-  leg?.held?.grow({ cost, tokens });
+  targetLimits?.usageReservation?.grow({ cost, tokens });
 }
 
 /** The body as it will go to the provider, as far as its config changes it; null when it is too large to parse, or no JSON object. */

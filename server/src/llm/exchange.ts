@@ -4,14 +4,14 @@ import type { GatewayServices } from '../gateway/services.ts';
 import type { Upstream } from '../http/upstream.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import type { Random } from '../kernel/random.ts';
-import type { Outputs } from '../limits/ledger/output-estimator.ts';
+import type { OutputEstimator } from '../limits/ledger/output-estimator.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { Pricer } from '../pricing/price.ts';
 import type { AmbientIdentity } from '../providers/training.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Owners } from '../runtime/owners.ts';
 import type { Cache } from '../store/ports.ts';
-import type { Caching } from './cache/cache-entry-writer.ts';
+import type { CacheEntryWriter } from './cache/cache-entry-writer.ts';
 import type { CachePolicy } from './cache/policy.ts';
 import type { LargeBodies } from './large/thread.ts';
 import type { Features } from './plan.ts';
@@ -22,7 +22,7 @@ import { LlmLimits } from './state/limits.ts';
 import { LlmOutcome } from './state/outcome.ts';
 import type { Prepared } from './state/prepared.ts';
 import { LlmRequest } from './state/request.ts';
-import type { Walk } from './state/walk.ts';
+import type { RouteExecution } from './state/route-execution.ts';
 import type { Target } from './target.ts';
 
 /**
@@ -37,7 +37,7 @@ export class Exchange {
   readonly outcome: LlmOutcome;
   attempt: Attempt;
   /** A request with several targets: what is known of them so far. Null for all others. */
-  walk: Walk | null;
+  execution: RouteExecution | null;
   /** Its guardrails; null without any. */
   guard: GuardrailState | null;
   /** Index in the list of requests under way (`gateway/in-flight.ts`). */
@@ -65,7 +65,7 @@ export class Exchange {
     this.limits = new LlmLimits();
     this.outcome = new LlmOutcome();
     this.attempt = new Attempt();
-    this.walk = null;
+    this.execution = null;
     this.guard = null;
     this.place = 0;
     this.entered = false;
@@ -91,11 +91,11 @@ export type Uses<Parts extends keyof Exchange, Used extends keyof Services = nev
 };
 
 /** The cache of answers, as steps use it. */
-export interface AnswerCache {
+export interface ResponseCache {
   /** Answers the request from the cache (true), or has its answer kept when it is complete. */
   look(x: Exchange, target: Target, prepared: Prepared, policy: CachePolicy): Promise<boolean>;
   /** At the end of a request whose answer was to be kept. */
-  keep(x: Exchange, caching: Caching): void;
+  keep(x: Exchange, caching: CacheEntryWriter): void;
 }
 
 /** What the steps of the data plane may use beside what every plane has. Made once in `compose/data-plane.ts`. */
@@ -103,14 +103,14 @@ export interface Services extends GatewayServices {
   readonly upstream: Upstream;
   readonly ambient: AmbientIdentity | null;
   readonly pricer: Pricer;
-  readonly outputs: Outputs;
+  readonly outputEstimator: OutputEstimator;
   /** Answers that are given again. */
-  readonly answers: AnswerCache;
+  readonly responseCache: ResponseCache;
   /** Which target a session goes to. */
   readonly cache: Cache;
   readonly breakers: Breakers;
   /** Runs a request that Sluice makes itself, from an exchange made for it. */
-  readonly runInner: (x: Exchange) => Promise<void>;
+  readonly runInternal: (x: Exchange) => Promise<void>;
   /** Whose objects at shared accounts are. */
   readonly owners: Owners;
   /** Files, batches and fine-tuning jobs. */

@@ -1,6 +1,6 @@
 import type { Left, Quota } from '../limits/admission.ts';
-import type { LimitState } from '../limits/ledger/ledger.ts';
-import type { Hit } from './cache/cache-entry-writer.ts';
+import type { UsageLimitState } from '../limits/ledger/ledger.ts';
+import type { CacheHit } from './cache/cache-entry-writer.ts';
 import type { Uses } from './exchange.ts';
 import type { LlmOutcome } from './state/outcome.ts';
 
@@ -11,7 +11,7 @@ const MICROS = 1_000_000;
  * which the attempt count tells as -1.
  */
 export function gatewayHeaders(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'execution', 'storeClock'>,
   into: string[],
   exhausted = false,
 ): void {
@@ -25,14 +25,18 @@ export function gatewayHeaders(
   );
   if (x.attempt.caching?.hit != null) savings(x.attempt.caching.hit, into);
   if (x.limits.quota !== null) quotaHeaders(x.limits.quota, into);
-  const own = x.limits.leg?.held?.states;
-  if (x.limits.hold !== null)
-    usageHeaders(x, own === undefined ? x.limits.hold.states : [...x.limits.hold.states, ...own], into);
+  const own = x.limits.targetLimits?.usageReservation?.states;
+  if (x.limits.usageReservation !== null)
+    usageHeaders(
+      x,
+      own === undefined ? x.limits.usageReservation.states : [...x.limits.usageReservation.states, ...own],
+      into,
+    );
   else if (own !== undefined) usageHeaders(x, own, into);
   else if (x.limits.exhausted !== null) usageHeaders(x, [x.limits.exhausted], into);
   const target = x.attempt.target;
   if (target === null) {
-    const path = x.walk?.path ?? 'config';
+    const path = x.execution?.path ?? 'config';
     into.push('x-gateway-retry-attempt-count', '0', 'x-gateway-last-used-option-index', path);
     return;
   }
@@ -68,14 +72,17 @@ export function costText({ costMicros, costCarry, unpriced, uncounted }: LlmOutc
 const six = (part: number): string => String(part).padStart(6, '0');
 
 /** What the answer cost when it was made, dollars, and how long it took, milliseconds: neither is spent again. */
-function savings({ facts }: Hit, into: string[]): void {
+function savings({ facts }: CacheHit, into: string[]): void {
   if (facts.costMicros !== null) into.push('x-gateway-cache-saved-cost', shown('cost', facts.costMicros));
   into.push('x-gateway-cache-saved-ms', String(facts.latencyMs));
 }
 
 /** Further calls of the target under way after its first. */
-export function retriesOf({ outcome: { attemptCount: tries }, limits: { leg } }: Uses<'limits' | 'outcome'>): number {
-  return Math.max(0, tries - (leg?.triesBefore ?? 0) - 1);
+export function retriesOf({
+  outcome: { attemptCount: tries },
+  limits: { targetLimits },
+}: Uses<'limits' | 'outcome'>): number {
+  return Math.max(0, tries - (targetLimits?.attemptsBefore ?? 0) - 1);
 }
 
 function quotaHeaders(quota: Quota, into: string[]): void {
@@ -84,9 +91,9 @@ function quotaHeaders(quota: Quota, into: string[]): void {
 }
 
 /** Limits on cost, tokens and requests used: of each type the one with the least left. Dollars with at most six decimals. */
-function usageHeaders(x: Uses<never, 'storeClock'>, states: readonly LimitState[], into: string[]): void {
+function usageHeaders(x: Uses<never, 'storeClock'>, states: readonly UsageLimitState[], into: string[]): void {
   for (const type of ['cost', 'tokens', 'requests'] as const) {
-    let least: LimitState | null = null;
+    let least: UsageLimitState | null = null;
     for (const state of states) {
       if (state.terms.type === type && (least === null || state.left < least.left)) least = state;
     }
@@ -104,7 +111,7 @@ function usageHeaders(x: Uses<never, 'storeClock'>, states: readonly LimitState[
   }
 }
 
-function shown(type: LimitState['terms']['type'], amount: number): string {
+function shown(type: UsageLimitState['terms']['type'], amount: number): string {
   if (type !== 'cost') return String(amount);
   const fraction = String(amount % MICROS)
     .padStart(6, '0')

@@ -7,7 +7,7 @@
 import type { SluiceError } from '../kernel/errors.ts';
 import type { WireControl, WireHandler } from '../kernel/wire.ts';
 import type { LimitedEntity, Reservation } from '../limits/admission.ts';
-import type { Hold } from '../limits/ledger/usage-reservation.ts';
+import type { UsageReservation } from '../limits/ledger/usage-reservation.ts';
 import { recordedAs } from '../operations/dialects/errors.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
 import type { AttemptCause } from '../telemetry/record.ts';
@@ -31,7 +31,7 @@ const NOTHING = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
 export class HedgedCall {
   readonly #x: Exchange;
   readonly #target: Target;
-  readonly #holds: Hold[] = [];
+  readonly #holds: UsageReservation[] = [];
   /** Of the provider's own rate limits, one for each call in the order in which they were to begin. */
   readonly #rates: Reservation[] = [];
   #settled = false;
@@ -91,7 +91,7 @@ export class HedgedCall {
   #mayCall(): boolean | Promise<boolean> {
     const x = this.#x;
     if (x.clientGone || this.#settled) return false;
-    const limited = this.#target.stored?.limited ?? [];
+    const limited = this.#target.stored?.rateLimits ?? [];
     return limited.length === 0 ? this.#mayUse() : this.#mayAsk(x.request.snapshot?.workspaceId ?? '', limited);
   }
 
@@ -124,7 +124,7 @@ export class HedgedCall {
     }
   }
 
-  #keep(hold: Hold | null | false): boolean {
+  #keep(hold: UsageReservation | null | false): boolean {
     if (hold === null) return true;
     if (hold === false) return false;
     if (this.#settled) {

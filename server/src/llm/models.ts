@@ -45,7 +45,7 @@ const SORTS: Readonly<Record<string, (model: Listed) => string>> = {
 
 /** The models this workspace may call, over all its stored providers: `@slug/model` each. */
 export function answerModels(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'pricer' | 'storeClock'>,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'execution', 'pricer' | 'storeClock'>,
   snapshot: WorkspaceSnapshot,
   config: Config | null,
 ): void {

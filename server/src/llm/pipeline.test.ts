@@ -3,9 +3,9 @@ import { callerWith, ownRecorder, workspaceWith } from '../../test/support/calle
 import { testExchange } from '../../test/support/exchange.ts';
 import { BodyBudget } from '../http/body-budget.ts';
 import { KnownPaths } from '../http/known-paths.ts';
+import { FairShares } from '../kernel/fair-shares.ts';
 import { silentLog } from '../kernel/log.ts';
 import { silentNotes } from '../kernel/notes.ts';
-import { Shares } from '../kernel/shares.ts';
 import { run } from './pipeline.ts';
 
 /** A request of a known caller whose body is still to come. */
@@ -14,7 +14,7 @@ function request() {
   const services = {
     authenticator: { authenticate: () => callerWith() },
     runtime: { workspace: () => workspaceWith() },
-    underWay: new Shares('requests', 8),
+    concurrency: new FairShares('requests', 8),
     bodies: new BodyBudget(1e6),
     paths: new KnownPaths(() => 'http://localhost'),
     log: silentLog,
@@ -38,10 +38,10 @@ it('a caller who leaves while the body is read leaves one record, and nothing th
   const ended = run(x);
   x.request.incoming.push(Buffer.alloc(200_000));
   await new Promise((resolve) => setImmediate(resolve));
-  expect([services.underWay.held, services.bodies.held > 0]).toEqual([1, true]);
+  expect([services.concurrency.held, services.bodies.held > 0]).toEqual([1, true]);
   x.response.destroy();
   x.request.incoming.emit('close');
   await ended;
   expect(records()).toMatchObject([{ outcome: 'aborted', status: 499, api_key_id: 'key-1', cost_micros: null }]);
-  expect([services.underWay.held, services.bodies.held]).toEqual([0, 0]);
+  expect([services.concurrency.held, services.bodies.held]).toEqual([0, 0]);
 });

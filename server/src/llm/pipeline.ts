@@ -25,12 +25,12 @@ import { prepare } from './steps/prepare.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
 import { release } from './steps/release.ts';
-import { savedOnly } from './steps/require-saved-config.ts';
+import { requireSavedConfig } from './steps/require-saved-config.ts';
 import { reserve, reserveTarget } from './steps/reserve.ts';
 import { resolve } from './steps/resolve.ts';
 import { checkTargets, choose, route } from './steps/route.ts';
 import { settle } from './steps/settle.ts';
-import { keepAnswer } from './steps/store-in-cache.ts';
+import { storeInCache } from './steps/store-in-cache.ts';
 import { answerObject } from './steps/training-objects.ts';
 
 /** Which requests a row runs for. */
@@ -50,8 +50,8 @@ interface Asked extends Features {
 export const CONDITIONS = {
   'one target': ({ route }: Asked) => !route,
   'several targets': ({ route }: Asked) => route,
-  'rate limits': ({ limits }: Asked) => limits,
-  'usage limits': ({ budgets }: Asked) => budgets,
+  'rate limits': ({ rateLimits }: Asked) => rateLimits,
+  'usage limits': ({ usageLimits }: Asked) => usageLimits,
   guardrails: ({ guardrails }: Asked) => guardrails,
   media: ({ media }: Asked) => media,
   objects: ({ objects }: Asked) => objects,
@@ -73,7 +73,7 @@ const HEAD: readonly Row[] = [
   row(authenticate, 'all'),
   row(enter, 'all'),
   row(pinSnapshot, 'all'),
-  row(savedOnly, 'all'),
+  row(requireSavedConfig, 'all'),
   row(readRequestBody, 'all'),
   row(resolve, 'all'),
 ];
@@ -106,7 +106,7 @@ const TARGET: readonly Row[] = [
 /** Run in any case, also after a refusal, a failure and a client abort; a step that fails does not keep the next from running. */
 const TAIL: readonly Row[] = [
   row(settle, 'all'),
-  row(keepAnswer, 'calls', 'cache'),
+  row(storeInCache, 'calls', 'cache'),
   row(noteOwner, 'calls', 'objects'),
   row(record, 'all'),
   row(release, 'all'),
@@ -123,10 +123,10 @@ const memo = new Map<Family, (Steps | undefined)[]>();
 
 /** The steps of a plan, in their order. Every plan that asks for the same has the very same lists. */
 export function stepsFor(family: Family, features: Features, dryRun: boolean): Steps {
-  const { limits, budgets, guardrails, route: routed, cache, media, objects } = features;
+  const { rateLimits, usageLimits, guardrails, route: routed, cache, media, objects } = features;
   const bits =
-    (limits ? 1 : 0) |
-    (budgets ? 2 : 0) |
+    (rateLimits ? 1 : 0) |
+    (usageLimits ? 2 : 0) |
     (guardrails ? 4 : 0) |
     (routed ? 8 : 0) |
     (cache ? 16 : 0) |
@@ -152,7 +152,7 @@ export function stepsFor(family: Family, features: Features, dryRun: boolean): S
 }
 
 /** Of a request that was refused before it had a plan. */
-const UNPLANNED: Features = { ...NONE, limits: false, budgets: false, guardrails: false, route: false };
+const UNPLANNED: Features = { ...NONE, rateLimits: false, usageLimits: false, guardrails: false, route: false };
 
 /** The exchange an answer belongs to, kept on the response: one listener for all instead of a closure for each. */
 const EXCHANGE = Symbol('exchange');

@@ -1,4 +1,4 @@
-import type { Purpose } from '../limits/limit-class.ts';
+import type { LimitClass } from '../limits/limit-class.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { KeptPlan, StoredConfig } from '../runtime/snapshot.ts';
 import type { GuardPlan } from './guard/plan.ts';
@@ -8,9 +8,9 @@ import type { Target } from './target.ts';
 /** What a plan asks for; the conditions of the table in `pipeline.ts` read it. */
 export interface Features extends TargetFeatures {
   /** Rate limits. */
-  readonly limits: boolean;
+  readonly rateLimits: boolean;
   /** Usage limits. */
-  readonly budgets: boolean;
+  readonly usageLimits: boolean;
   readonly guardrails: boolean;
   /** Several targets. */
   readonly route: boolean;
@@ -68,7 +68,7 @@ export interface RoutePlan {
   /** Slug in the model (`@slug/model`), already taken off. */
   readonly modelSlug: string | null;
   /** What its limits are asked for. */
-  readonly purpose: Purpose;
+  readonly limitClass: LimitClass;
   /** Whether requests of others go by this plan, too. */
   readonly shared: boolean;
   readonly targets: Map<Leaf, Target>;

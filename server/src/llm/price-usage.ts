@@ -1,7 +1,7 @@
 /** What attempts used, priced: each at the price of the target that made it. */
 
-import type { Terms } from '../limits/ledger/terms.ts';
-import type { Used } from '../limits/ledger/usage-reservation.ts';
+import type { LimitSpec } from '../limits/ledger/limit-spec.ts';
+import type { ActualUse } from '../limits/ledger/usage-reservation.ts';
 import { type TokenUsage, totalUsage, wholeUsage } from '../operations/usage.ts';
 import { type Cost, costMicros, sumOfCosts } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';
@@ -32,29 +32,29 @@ function whole(part: Part): Part {
 }
 
 /** What limits count, and what it cost. */
-export interface Booked {
+export interface PricedUsage {
   /** Of all parts; null without any. */
   readonly usage: TokenUsage | null;
   /** A limit that sets a price for models without one is charged by it: `chargeAt`. */
-  readonly used: Used;
+  readonly used: ActualUse;
   /** Of all parts; null where nothing was used, or the price of one part is not known. */
   readonly cost: Cost | null;
   /** The last price that is known, for the record. */
   readonly price: Price | null;
   /** What a limit that sets prices is charged; null where it sets none, or every price is known. */
-  chargeAt(terms: Terms): { readonly cost: Cost; readonly price: Price } | null;
+  chargeAt(terms: LimitSpec): { readonly cost: Cost; readonly price: Price } | null;
 }
 
 /**
  * @param accepted whether anything was called, or begun
  * @param answered whether there is an answer that the caller gets
  */
-export function bookUse(
+export function priceUsage(
   x: Uses<'outcome' | 'request', 'pricer' | 'unpriced'>,
   parts: readonly Part[],
   accepted: boolean,
   answered: boolean,
-): Booked {
+): PricedUsage {
   const known: Cost[] = [];
   const unknown: TokenUsage[] = [];
   let price: Price | null = null;
@@ -100,13 +100,13 @@ function priceOf(x: Uses<'request', 'pricer'>, { target, model, answered }: Part
 }
 
 /** The price that a limit, or else the installation, sets for models whose price is not known; null where it serves them unpriced. */
-export function unpricedRate(x: Uses<never, 'unpriced'>, terms: Terms): Price | null {
+export function unpricedRate(x: Uses<never, 'unpriced'>, terms: LimitSpec): Price | null {
   const rule = terms.unpriced ?? x.services.unpriced;
   return typeof rule === 'object' ? setPrice(rule) : null;
 }
 
 /** The use as a limit gets it. */
-export function usedUnder({ used, chargeAt }: Booked): Used {
+export function usedUnder({ used, chargeAt }: PricedUsage): ActualUse {
   if (used.unpriced === 0) return used;
   return {
     ...used,

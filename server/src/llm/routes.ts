@@ -6,7 +6,7 @@ import { pathOnly } from '../kernel/path-only.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
 import type { Services } from './exchange.ts';
 import { Exchange } from './exchange.ts';
-import { innerExchange } from './inner.ts';
+import { internalExchange } from './internal-calls.ts';
 import { run } from './pipeline.ts';
 
 const PROXY_METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
@@ -69,7 +69,7 @@ export function llmPlane(services: Services, inFlight: InFlight): Plane & DataPl
       for (const [method, path] of PASSED_BELOW) routes.serve([method], `/v1${path}`, pass, false);
     },
     runAs(principal, operation, incoming, response, body) {
-      return handle(innerExchange(services, operation, { incoming, response, body }, principal));
+      return handle(internalExchange(services, operation, { incoming, response, body }, principal));
     },
   };
 

@@ -28,7 +28,7 @@ export function isNeutral(request: LlmRequest): boolean {
 }
 
 /** The other gateway headers, `name: value`, in the order of their names. */
-export function ownSettings(request: LlmRequest): string[] {
+export function routingSettings(request: LlmRequest): string[] {
   const raw = request.incoming.rawHeaders;
   const found: string[] = [];
   for (let i = 0; i + 1 < raw.length; i += 2) {

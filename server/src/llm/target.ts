@@ -121,10 +121,10 @@ export class Target {
 
 /** Whether rate limits may count a request by where it goes: its provider and integration, or a policy. */
 export function countsRates({ ratePolicies }: WorkspaceSnapshot, target: Target | null): boolean {
-  return ratePolicies.llm !== null || (target?.stored?.limited.length ?? 0) > 0;
+  return ratePolicies.llm !== null || (target?.stored?.rateLimits.length ?? 0) > 0;
 }
 
 /** The same of usage limits. */
 export function countsUse({ usagePolicies }: WorkspaceSnapshot, target: Target | null): boolean {
-  return usagePolicies !== null || (target?.stored?.budgets.length ?? 0) > 0;
+  return usagePolicies !== null || (target?.stored?.usageLimits.length ?? 0) > 0;
 }

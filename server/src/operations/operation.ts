@@ -4,7 +4,7 @@ import { SHAPES, type WireShape } from './shapes/index.ts';
 import { ROWS } from './table.ts';
 
 export type { Dialect } from './dialects/dialect.ts';
-export type { Family, Purpose } from './row.ts';
+export type { Family, LimitClass } from './row.ts';
 export type { Shape } from './shapes/index.ts';
 
 export type OperationId = keyof typeof ROWS;

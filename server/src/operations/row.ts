@@ -15,7 +15,7 @@ export type Family = 'chat' | 'text' | 'binary' | 'read' | 'job' | 'proxy';
  * What a request is for. `reads` is free; `ends` (stops or removes what may cost money or space) counts under rate limits
  * only, because a caller over budget must be able to end what still costs; `uses` counts under every limit.
  */
-export type Purpose = 'reads' | 'ends' | 'uses';
+export type LimitClass = 'reads' | 'ends' | 'uses';
 
 /**
  * What of an operation has an owner. `body`: what its body may name. `response`, `model`: the object in its path. `ledger`:
@@ -48,7 +48,7 @@ export interface OperationRow {
   /** Scopes of which any one allows it, beside `completions.write`. */
   readonly readScopes: readonly ('models.list' | 'virtual_keys.list')[];
   /** What limits count it as. `path`: the method and the path of the request decide. */
-  readonly purpose: Purpose | 'path';
+  readonly limitClass: LimitClass | 'path';
   /** Nothing is charged for the operation itself; batches and jobs are charged when their requests run. */
   readonly free: boolean;
   /** It begins work that lasts beyond the answer, under the usage limits of the account that its body names. */

@@ -6,8 +6,8 @@ import { createHash } from 'node:crypto';
 import type { z } from 'zod';
 import type { Principal } from '../auth/principal.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { asList, rateLimitsOrOne, usageLimit } from './body-fields.ts';
 import { issuesOf } from './issues.ts';
-import { asList, rateLimitsOrOne, usageLimit } from './shapes.ts';
 
 /** What is read of the claims of a verified token; other members are ignored. */
 export interface LimitClaims {

@@ -1,7 +1,7 @@
 /** The limits, dates and state that providers and virtual keys share: from a body to a row and back. */
 import type { RateLimit, Row, UsageLimit } from '../store/schema.ts';
+import { asList, toIso, toIsoOrNull, toMillis, usageLimitOf } from './body-fields.ts';
 import { statusOf } from './common.ts';
-import { asList, toIso, toIsoOrNull, toMillis, usageLimitOf } from './shapes.ts';
 import { presentUsage, type UsageOf } from './usage.ts';
 
 type Limited = Pick<

@@ -4,9 +4,9 @@ import type { Clock } from '../kernel/clock.ts';
 import type { SystemTx, TenantContext, TenantTx } from '../store/ports.ts';
 import type { TableName } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
+import type { CheckHost } from './body-fields.ts';
 import type { Reference, ReferredTo } from './references.ts';
 import type { AfterCommit, Service, Work } from './services.ts';
-import type { CheckHost } from './shapes.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 export type AuditAction = 'create' | 'update' | 'delete' | 'publish' | 'export' | 'rotate' | 'manage' | 'duplicate';

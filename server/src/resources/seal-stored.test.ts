@@ -3,7 +3,7 @@ import { CANARY, MASK, ok, onBothStores, unique } from '../../test/support/accou
 import { termsWith } from '../../test/support/ledger-node.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
-import { Book } from '../limits/ledger/book.ts';
+import { BucketTransaction } from '../limits/ledger/bucket-transaction.ts';
 import { sealStored } from './seal-stored.ts';
 import { openUrl } from './secret-url.ts';
 
@@ -63,7 +63,7 @@ onBothStores((on) => {
       await tx.update('config_versions', { id: saved.version_id, organisation_id }, { config: inline });
       const terms = termsWith({ ownerId: policyId, ownerKind: 'policy' });
       const place = { organisationId: organisation_id, workspaceId: workspace_id };
-      const book = await Book.open(tx, place, terms, systemClock, systemClock.now());
+      const book = await BucketTransaction.open(tx, place, terms, systemClock, systemClock.now());
       await book.close(tx, systemClock.now());
       for (let i = 0; i < 201; i++) {
         await tx.insert('alert_deliveries', {

@@ -5,9 +5,9 @@
 import { Secret } from '../kernel/secret.ts';
 import type { TenantContext } from '../store/ports.ts';
 import { isEnvelope, type SealPlace, type Vault } from '../store/vault.ts';
+import { maskOf, REFUSED_MASK } from './body-fields.ts';
 import { refuse } from './common.ts';
 import type { Call } from './resource.ts';
-import { maskOf, REFUSED_MASK } from './shapes.ts';
 
 /** Alerts are delivered from copies, so an envelope opens anywhere in its organisation. */
 const placeOf = ({ organisationId }: TenantContext): SealPlace => ({

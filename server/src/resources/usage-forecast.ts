@@ -1,12 +1,12 @@
 /** What a counter of a usage limit says of the time to come. */
 import { z } from 'zod';
+import { shownAmount } from '../limits/ledger/limit-spec.ts';
 import { burnAt, exhaustsAt } from '../limits/ledger/rule.ts';
-import { shownAmount } from '../limits/ledger/terms.ts';
 import type { Row } from '../store/schema.ts';
-import { toIsoOrNull } from './shapes.ts';
+import { toIsoOrNull } from './body-fields.ts';
 
 /** Amounts in US dollars, tokens or requests, as the limit is. */
-export const foresightFields = {
+export const usageForecastFields = {
   credit_limit: z.number(),
   remaining: z.number().describe('The unused part of the limit.'),
   reserved: z.number().describe('Held by requests that still run, and by nodes for those that come next.'),
@@ -19,7 +19,7 @@ export const foresightFields = {
   unpriced_requests: z.int().describe('Requests of this window whose price is not known.'),
 };
 
-export function foresight(bucket: Row<'usage_buckets'>, now: number) {
+export function usageForecast(bucket: Row<'usage_buckets'>, now: number) {
   const { type, used, credit_limit: limit } = bucket;
   return {
     credit_limit: shownAmount(type, limit),

@@ -1,10 +1,10 @@
 /** What usage limits have counted: for answers, and for updates that reset, raise or lower them. */
 import type { Clock } from '../kernel/clock.ts';
-import { Book } from '../limits/ledger/book.ts';
-import { limitTerms, MAX_AMOUNT, shownAmount, type Terms } from '../limits/ledger/terms.ts';
+import { BucketTransaction } from '../limits/ledger/bucket-transaction.ts';
+import { type LimitSpec, limitSpec, MAX_AMOUNT, shownAmount } from '../limits/ledger/limit-spec.ts';
 import type { TenantTx } from '../store/ports.ts';
 import type { LimitOwner, Row, UsageLimit } from '../store/schema.ts';
-import { toIsoOrNull } from './shapes.ts';
+import { toIsoOrNull } from './body-fields.ts';
 
 type Bucket = Row<'usage_buckets'>;
 
@@ -23,7 +23,7 @@ export async function usageOf(
   const byKey = new Map(rows.map((row) => [`${row.owner_id} ${row.bucket_key}`, row]));
   const several = kind === 'workspace';
   return (id, limit) => {
-    const terms = limitTerms({ kind, id, label: '', at: 0 }, limit, several);
+    const terms = limitSpec({ kind, id, label: '', at: 0 }, limit, several);
     return terms === null ? undefined : byKey.get(`${id} ${terms.bucketKey}`);
   };
 }
@@ -36,7 +36,7 @@ export async function accessUsage(
   const rows = await tx.list('usage_buckets', { where: { owner_kind: 'integration', owner_id: integrationId } });
   const byKey = new Map(rows.map((row) => [`${row.workspace_id} ${row.bucket_key}`, row]));
   return (workspaceId, limit) => {
-    const terms = limitTerms({ kind: 'integration', id: integrationId, label: '', at: 0 }, limit);
+    const terms = limitSpec({ kind: 'integration', id: integrationId, label: '', at: 0 }, limit);
     return terms === null ? undefined : byKey.get(`${workspaceId} ${terms.bucketKey}`);
   };
 }
@@ -109,15 +109,15 @@ export async function followUpdate(
   });
   if (buckets.length === 0) return null;
   const now = clock.now();
-  const terms = new Map<string, Terms>();
+  const terms = new Map<string, LimitSpec>();
   const limits = [owner.usage_limits ?? []].flat() as UsageLimit[];
   for (const limit of limits) {
-    const one = limitTerms(owner, limit, owner.kind === 'workspace');
+    const one = limitSpec(owner, limit, owner.kind === 'workspace');
     if (one !== null) terms.set(one.bucketKey, one);
   }
   let exhausted = false;
   for (const bucket of buckets) {
-    const book = Book.of(bucket, clock);
+    const book = BucketTransaction.of(bucket, clock);
     book.turn(now);
     const next = terms.get(bucket.bucket_key);
     if (next !== undefined) book.adopt({ ...next, at: Math.max(next.at, bucket.terms_at + 1) }, now);

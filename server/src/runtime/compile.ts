@@ -7,7 +7,7 @@ import type { Log } from '../kernel/log.ts';
 import { Lru } from '../kernel/lru.ts';
 import { Secret } from '../kernel/secret.ts';
 import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
-import { limitTerms, type Terms, workspaceTerms } from '../limits/ledger/terms.ts';
+import { type LimitSpec, limitSpec, workspaceLimitSpecs } from '../limits/ledger/limit-spec.ts';
 import { providerById } from '../providers/catalog.ts';
 import type {
   AccountRows,
@@ -91,8 +91,8 @@ export function compileSettings({ organisation, workspace }: WorkspacePlace, blo
     workspaceSlug: workspace.slug,
     blockInlineConfig: blockInline || blocksInlineConfig(organisation, workspace),
     metadata: isTextMap(metadata) ? metadata : null,
-    limited: limitedEntity('workspace', workspace.id, workspace.slug, workspace.rate_limits),
-    budgets: workspaceTerms(workspace),
+    rateLimits: limitedEntity('workspace', workspace.id, workspace.slug, workspace.rate_limits),
+    usageLimits: workspaceLimitSpecs(workspace),
     cacheMaxAge: cacheMaxAge(organisation),
   };
 }
@@ -234,7 +234,7 @@ function compileProvider(entry: ProviderRow, opened: OpenedAccounts): StoredProv
     allowAllModels: integration.allow_all_models,
     pricingAdjustments: integration.pricing_adjustments,
     limited: [limitedEntity('integration', integration.id, integration.slug, entry.access?.rate_limits)],
-    accessBudget: limitTerms(
+    accessBudget: limitSpec(
       { kind: 'integration', id: integration.id, label: integration.slug, at: entry.access?.last_updated_at ?? 0 },
       entry.access?.usage_limits?.[0] ?? null,
     ),
@@ -274,7 +274,7 @@ function compileAccount(parts: {
   /** What else limits its requests, after its own limits. */
   readonly limited: readonly (LimitedEntity | null)[];
   /** The usage limit of the workspace on the integration. */
-  readonly accessBudget: Terms | null;
+  readonly accessBudget: LimitSpec | null;
 }): StoredProvider {
   const { row } = parts;
   const provider = providerById(parts.providerId);
@@ -296,11 +296,11 @@ function compileAccount(parts: {
     allowAllModels: parts.allowAllModels,
     pricingAdjustments: parts.pricingAdjustments,
     expiresAt: row.expires_at,
-    limited: [limitedEntity(parts.kind, row.id, row.slug, row.rate_limits), ...parts.limited].filter(
+    rateLimits: [limitedEntity(parts.kind, row.id, row.slug, row.rate_limits), ...parts.limited].filter(
       (entity) => entity !== null,
     ),
-    budgets: [
-      limitTerms({ kind: parts.kind, id: row.id, label: row.slug, at: row.last_updated_at }, row.usage_limits),
+    usageLimits: [
+      limitSpec({ kind: parts.kind, id: row.id, label: row.slug, at: row.last_updated_at }, row.usage_limits),
       parts.accessBudget,
     ].filter((terms) => terms !== null),
     broken,

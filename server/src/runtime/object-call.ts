@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream';
 import type { Principal } from '../auth/principal.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
-import type { Terms } from '../limits/ledger/terms.ts';
+import type { LimitSpec } from '../limits/ledger/limit-spec.ts';
 import type { OperationId } from '../operations/operation.ts';
 import type { TokenUsage } from '../operations/usage.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
@@ -97,7 +97,7 @@ export interface ObjectAnswer {
 }
 
 export interface Counted {
-  readonly terms: readonly Terms[];
+  readonly terms: readonly LimitSpec[];
   /** As policies see it. */
   readonly metadata: Readonly<Record<string, string>> | null;
 }

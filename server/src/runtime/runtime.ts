@@ -289,6 +289,11 @@ function keepPlans(former: WorkspaceSnapshot, next: WorkspaceSnapshot): void {
 }
 
 /** Which limits a plan has steps for. */
-function demandOf({ limited, budgets, ratePolicies, usagePolicies }: WorkspaceSnapshot): string {
+function demandOf({
+  rateLimits: limited,
+  usageLimits: budgets,
+  ratePolicies,
+  usagePolicies,
+}: WorkspaceSnapshot): string {
   return [limited !== null, budgets.length > 0, ratePolicies.llm !== null, usagePolicies !== null].join();
 }

@@ -1,7 +1,7 @@
 import type { Guardrail } from '../guardrails/guardrail.ts';
 import type { Secret } from '../kernel/secret.ts';
 import type { LimitedEntity } from '../limits/admission.ts';
-import type { Terms } from '../limits/ledger/terms.ts';
+import type { LimitSpec } from '../limits/ledger/limit-spec.ts';
 import type { PolicyIndex } from '../limits/policies/conditions.ts';
 import type { RatePolicies } from '../limits/policies/rates.ts';
 import type { UsagePolicy } from '../limits/policies/usage.ts';
@@ -31,9 +31,9 @@ export interface StoredProvider {
   readonly pricingAdjustments: Readonly<Record<string, unknown>> | null;
   readonly expiresAt: number | null;
   /** Its own rate limits, then those of the workspace on its integration; none for what has no limit. */
-  readonly limited: readonly LimitedEntity[];
+  readonly rateLimits: readonly LimitedEntity[];
   /** Its own usage limit, then that of the workspace on its integration. */
-  readonly budgets: readonly Terms[];
+  readonly usageLimits: readonly LimitSpec[];
   /** Set when the row cannot be used (it has expired, unknown base provider): the caller's message. */
   readonly broken: string | null;
 }
@@ -76,9 +76,9 @@ export interface WorkspaceSettings {
   /** Metadata that wins over the key's and the request's. */
   readonly metadata: Readonly<Record<string, string>> | null;
   /** The workspace with its own rate limits; null without any. */
-  readonly limited: LimitedEntity | null;
+  readonly rateLimits: LimitedEntity | null;
   /** Usage limits of the workspace itself. */
-  readonly budgets: readonly Terms[];
+  readonly usageLimits: readonly LimitSpec[];
   /** The organisation's default and upper bound of the age of cached answers, seconds; null without one. */
   readonly cacheMaxAge: number | null;
 }

@@ -421,7 +421,7 @@ export const SCHEMA = {
   }),
   /**
    * What one limit counts for one value. Amounts in micro-dollars, tokens or requests. Changed only by
-   * `limits/ledger/book.ts`, which writes the entries that explain it in the same transaction.
+   * `limits/ledger/bucket-transaction.ts`, which writes the entries that explain it in the same transaction.
    */
   usage_buckets: table(['id'], 'organisation', {
     id: text(),

@@ -6,9 +6,9 @@ import { SluiceError } from '../kernel/errors.ts';
 import { OPERATIONS, type OperationOf } from '../operations/operation.ts';
 import type { ObjectAnswer, ObjectCall, ObjectHandler } from '../runtime/object-call.ts';
 import type { ManagedBatchesPort, ManagedFilesPort, ManagedJobsPort } from './managed/ports.ts';
-import { BackedBatches } from './provider-backed/batches.ts';
-import { BackedFiles } from './provider-backed/files.ts';
-import { BackedJobs } from './provider-backed/jobs.ts';
+import { ProviderBatches } from './provider-backed/batches.ts';
+import { ProviderFiles } from './provider-backed/files.ts';
+import { ProviderJobs } from './provider-backed/jobs.ts';
 import { bodyOf, readBatch, readJob } from './requests.ts';
 import type { TrainingServices } from './services.ts';
 
@@ -24,9 +24,9 @@ export interface Managed {
 }
 
 export function createTraining(services: TrainingServices, managed: Managed = {}): ObjectHandler {
-  const files = new BackedFiles(services);
-  const jobs = new BackedJobs(services);
-  const batches = new BackedBatches(services);
+  const files = new ProviderFiles(services);
+  const jobs = new ProviderJobs(services);
+  const batches = new ProviderBatches(services);
   const own = managed;
 
   const table: Readonly<Record<OperationOf<'job'>, Answer>> = {

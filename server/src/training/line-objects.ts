@@ -5,13 +5,13 @@
 import { isUtf8 } from 'node:buffer';
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
-import { type Asked, readAsked } from '../runtime/asked-paths.ts';
 import { type Named, noSuch } from '../runtime/owners.ts';
 import { mayRefer, type Reference, type References, referencesOf } from '../runtime/references.ts';
+import { type RequestedObjects, requestedObjects } from '../runtime/requested-objects.ts';
 import { parseRow } from './datasets/parse-row.ts';
 import { RowFault } from './datasets/report.ts';
 import { invalid } from './fields.ts';
-import type { Ledger } from './object-ownership.ts';
+import type { ObjectOwnership } from './object-ownership.ts';
 
 /** Longest line, bytes. A line is kept until its end was read. */
 const MAX_LINE_BYTES = 32 * 1024 * 1024;
@@ -29,14 +29,14 @@ const keyOf = ({ kind, id }: Named): string => `${kind} ${id}`;
 
 /** Looks up whose the objects are that lines name, many at a time. */
 export class LineObjects {
-  readonly #ledger: Ledger;
+  readonly #ledger: ObjectOwnership;
   readonly #param: string;
   readonly #known = new Set<string>();
   #wanted: (Reference & Place)[] = [];
   #uris: (Place & { readonly uri: string })[] = [];
 
   /** @param param field of the request that names the file */
-  constructor(ledger: Ledger, param: string) {
+  constructor(ledger: ObjectOwnership, param: string) {
     this.#ledger = ledger;
     this.#param = param;
   }
@@ -102,7 +102,7 @@ export class LineObjects {
 }
 
 /** What a line without an address asks for is what its batch does. */
-function askedBy(value: JsonObject): Asked {
+function askedBy(value: JsonObject): RequestedObjects {
   let [method, url]: (JsonValue | undefined)[] = ['POST', undefined];
   for (const [name, inner] of Object.entries(value)) {
     const lower = name.toLowerCase();
@@ -111,7 +111,7 @@ function askedBy(value: JsonObject): Asked {
   }
   if (url === undefined && method === 'POST') return { kind: 'open' };
   if (typeof method !== 'string' || typeof url !== 'string') return { kind: 'closed' };
-  return readAsked(method.toUpperCase(), url.replace(VERSION, '/'));
+  return requestedObjects(method.toUpperCase(), url.replace(VERSION, '/'));
 }
 
 const VERSION = /^\/(?:openai\/)?v\d+\//i;
@@ -126,7 +126,11 @@ const mayReach = (line: Buffer): boolean => mayRefer(line) || ODD.test(line.toSt
  * The bytes of a file, each line of it judged before its last byte is passed on. Memory is one chunk and one line; nothing is
  * parsed where no line may name an object.
  */
-export async function* judged(source: AsyncIterable<Buffer>, ledger: Ledger, param: string): AsyncGenerator<Buffer> {
+export async function* judged(
+  source: AsyncIterable<Buffer>,
+  ledger: ObjectOwnership,
+  param: string,
+): AsyncGenerator<Buffer> {
   const objects = new LineObjects(ledger, param);
   let held: Buffer[] = [];
   let size = 0;

@@ -56,7 +56,7 @@ const ALL: Alone = new Set(['file', 'job', 'batch'] as const);
 const NO_FILES: Alone = new Set(['job', 'batch'] as const);
 
 /** The entries of one workspace at one account. */
-export class Ledger {
+export class ObjectOwnership {
   readonly #tables: Tables;
   readonly #clock: Clock;
   readonly #account: string;
@@ -263,17 +263,17 @@ function spellingsOf(id: string): string[] {
 }
 
 /** The ledger of an account, or null where the account is the caller's own or lives inside the process. */
-export function ledgerOf(
+export function ownershipOf(
   parts: { readonly tables: Tables; readonly clock: Clock },
   account: Account,
   owner: Owner,
-): Ledger | null {
+): ObjectOwnership | null {
   if (account.stored === null || account.provider.local !== undefined) return null;
   const { tables, clock } = parts;
   const { provider, stored } = account;
   const buckets = provider.training?.files?.objectUris === true;
   const alone = stored.shared ? NONE : buckets ? NO_FILES : ALL;
-  return new Ledger({ tables, clock, account: stored.accountId, provider: provider.id, owner, alone });
+  return new ObjectOwnership({ tables, clock, account: stored.accountId, provider: provider.id, owner, alone });
 }
 
 export function ownerOf(call: Pick<ObjectCall, 'principal'>): Owner {

@@ -1,5 +1,5 @@
 import type { Closable } from '../kernel/lifecycle.ts';
-import type { RunInner } from '../runtime/inner-call.ts';
+import type { RunInternalCall } from '../runtime/internal-call.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import { createTraining } from './handler.ts';
 import type { BatchClaim } from './managed/batch-row.ts';
@@ -20,7 +20,7 @@ export interface OpenTraining extends Closable {
   /** One turn at a claimed row of `training_jobs`. */
   runJob(claim: JobClaim): Promise<Turn>;
   /** One turn at a claimed row of `batches`, whose lines `runLine` runs. */
-  runBatch(claim: BatchClaim, runLine: RunInner): Promise<Turn>;
+  runBatch(claim: BatchClaim, runLine: RunInternalCall): Promise<Turn>;
   /** One turn at a row of `object_usage`. */
   runUsage(claim: UsageClaim): Promise<Turn>;
   /** As `listUnowned`. */

@@ -5,7 +5,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { AdapterContext, TrainingAdapter } from '../providers/training.ts';
 import { accountOfStored } from './account.ts';
 import type { TrainedKind } from './object-ownership.ts';
-import { guarded } from './provider-backed/backed.ts';
+import { guarded } from './provider-backed/provider-access.ts';
 import type { TrainingServices } from './services.ts';
 
 const PAGE = 100;

@@ -8,7 +8,7 @@ import { Readable } from 'node:stream';
 import { SluiceError } from '../kernel/errors.ts';
 import { multipartBoundary, type PartHeaders, readPartHeaders } from '../kernel/multipart-scan.ts';
 import { hasControls } from '../kernel/text.ts';
-import { giveAway, isGivenAway } from '../kernel/transferable-stream.ts';
+import { isTransferable, markTransferable } from '../kernel/transferable-stream.ts';
 import { UPLOAD_PURPOSES } from '../operations/training.ts';
 import type { FormField } from '../providers/training.ts';
 import type { ObjectCall } from '../runtime/object-call.ts';
@@ -236,7 +236,7 @@ export async function openUpload(
     }
   }
   const stream = Readable.from(read(), { objectMode: false, highWaterMark: 64 * 1024 });
-  if (isGivenAway(body)) giveAway(stream);
+  if (isTransferable(body)) markTransferable(stream);
   stream.on('close', () => body.destroy());
   return {
     filename,

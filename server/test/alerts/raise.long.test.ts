@@ -2,12 +2,12 @@
 import { randomBytes } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemTenant } from '../../src/auth/tenant.ts';
-import { MOST_TOLD, raiseAlerts } from '../../src/jobs/alerts/raise.ts';
+import { MAX_ALERTS_PER_HOUR, raiseAlerts } from '../../src/jobs/alerts/raise.ts';
 import { startUsageLimits } from '../../src/jobs/usage-limits.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { Book } from '../../src/limits/ledger/book.ts';
-import type { Terms } from '../../src/limits/ledger/terms.ts';
+import { BucketTransaction } from '../../src/limits/ledger/bucket-transaction.ts';
+import type { LimitSpec } from '../../src/limits/ledger/limit-spec.ts';
 import { resourceType } from '../../src/resources/audit-logs/chain.ts';
 import { organisationRow, tenantRows, workspaceRow } from '../../src/store/conformance/rows.ts';
 import { loadKeyring } from '../../src/store/keyring.ts';
@@ -35,7 +35,7 @@ interface World {
   readonly clock: TestClock;
   raise(): Promise<void>;
   /** Uses so much under the terms, as a settled request does. */
-  use(terms: Terms, amount: number, more?: { unpriced?: number }): Promise<void>;
+  use(terms: LimitSpec, amount: number, more?: { unpriced?: number }): Promise<void>;
   audits(): Promise<{ alert: string; window: number; current_usage: number; resource: string; id: string | null }[]>;
   deliveries(): Promise<{ kind: string; to: string; window: number }[]>;
 }
@@ -50,7 +50,7 @@ async function world(engine: 'sqlite' | 'postgres'): Promise<World> {
     raise: () => raiseAlerts(options),
     use: (terms, amount, more = {}) =>
       tables.systemWrite(async (tx) => {
-        const book = await Book.open(tx, PLACE, terms, clock, clock.now());
+        const book = await BucketTransaction.open(tx, PLACE, terms, clock, clock.now());
         const { window_no: window } = book.row;
         const done = {
           window,
@@ -98,7 +98,13 @@ const ONE = { window: 1, lease: '', reserved: 0, used: 10, carry: 0, requests: 1
 function useAll(tables: Tables, clock: TestClock, name: string, count: number): Promise<void> {
   return tables.systemWrite(async (tx) => {
     for (let i = 0; i < count; i++) {
-      const book = await Book.open(tx, PLACE, termsWith({ bucketKey: `${name} ${i}`, limit: 10 }), clock, clock.now());
+      const book = await BucketTransaction.open(
+        tx,
+        PLACE,
+        termsWith({ bucketKey: `${name} ${i}`, limit: 10 }),
+        clock,
+        clock.now(),
+      );
       await book.settle(tx, ONE);
       await book.close(tx, clock.now());
     }
@@ -154,7 +160,7 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
     await tables.systemWrite(async (tx) => {
       const row = await tx.find('usage_buckets', { owner_id: 'policy-1' });
       if (row === undefined) throw new Error('no bucket');
-      const book = Book.of(row, clock);
+      const book = BucketTransaction.of(row, clock);
       book.reset(clock.now());
       await book.close(tx, clock.now());
     });
@@ -182,15 +188,15 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
       await useAll(tables, clock, name, count);
       await raise();
     };
-    await spend('first', MOST_TOLD + 5);
-    expect(await audits()).toHaveLength(MOST_TOLD + 5);
-    expect(await deliveries()).toHaveLength(2 * MOST_TOLD);
+    await spend('first', MAX_ALERTS_PER_HOUR + 5);
+    expect(await audits()).toHaveLength(MAX_ALERTS_PER_HOUR + 5);
+    expect(await deliveries()).toHaveLength(2 * MAX_ALERTS_PER_HOUR);
     await use(termsWith({ ownerId: 'policy-2', limit: 10 }), 10);
     await raise();
-    expect(await deliveries()).toHaveLength(2 * MOST_TOLD + 2);
+    expect(await deliveries()).toHaveLength(2 * MAX_ALERTS_PER_HOUR + 2);
     clock.jump(3_600_000);
     await spend('later', 1);
-    expect(await deliveries()).toHaveLength(2 * MOST_TOLD + 4);
+    expect(await deliveries()).toHaveLength(2 * MAX_ALERTS_PER_HOUR + 4);
   });
 
   it('an alert without recipients is kept once to be listed, and is never due', async () => {
@@ -200,10 +206,10 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
     await raise();
     const kept = () => tables.systemRead((tx) => tx.list('alert_deliveries', {}));
     expect(await kept()).toMatchObject([{ kind: 'exhausted', recipient: '', next_at: null, delivered_at: null }]);
-    await useAll(tables, clock, 'many', MOST_TOLD + 5);
+    await useAll(tables, clock, 'many', MAX_ALERTS_PER_HOUR + 5);
     await raise();
-    expect(await audits()).toHaveLength(MOST_TOLD + 6);
-    expect(await kept()).toHaveLength(MOST_TOLD);
+    expect(await audits()).toHaveLength(MAX_ALERTS_PER_HOUR + 6);
+    expect(await kept()).toHaveLength(MAX_ALERTS_PER_HOUR);
   });
 
   it('an organisation with very many alerts lets those of others through after a hundred', async () => {
@@ -213,7 +219,7 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
     await tables.systemWrite(async (tx) => {
       await tx.insert('organisations', organisationRow(other.organisationId));
       await tx.insert('workspaces', workspaceRow(other.organisationId, other.workspaceId));
-      const book = await Book.open(tx, other, termsWith({ limit: 1 }), clock, clock.now() + 1000);
+      const book = await BucketTransaction.open(tx, other, termsWith({ limit: 1 }), clock, clock.now() + 1000);
       await book.settle(tx, ONE);
       await book.close(tx, clock.now() + 1000);
     });
@@ -378,7 +384,7 @@ it('the leader raises alerts by itself, and gives way when it is closed', async 
   const options = { tables, clock: systemClock, log: silentLog, macs, publicUrl: () => '' };
   const jobs = own(startUsageLimits({ ...options, node: 'a' }));
   await tables.systemWrite(async (tx) => {
-    const book = await Book.open(tx, PLACE, termsWith({ limit: 1 }), systemClock, systemClock.now());
+    const book = await BucketTransaction.open(tx, PLACE, termsWith({ limit: 1 }), systemClock, systemClock.now());
     const done = { window: 1, lease: '', reserved: 0, used: 1, carry: 0, requests: 1, unpriced: 0, giveBack: false };
     await book.settle(tx, done);
     await book.close(tx, systemClock.now());

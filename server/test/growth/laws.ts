@@ -8,9 +8,9 @@ import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
 import { forget, forgetOld } from '../../src/jobs/retention.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
-import { compilePolicies, type Facts, requestFacts } from '../../src/limits/policies/conditions.ts';
-import { purgeVectors } from '../../src/llm/cache/similar.ts';
+import { sweepBuckets } from '../../src/limits/ledger/sweep.ts';
+import { compilePolicies, type PolicyFacts, requestFacts } from '../../src/limits/policies/conditions.ts';
+import { purgeVectors } from '../../src/llm/cache/semantic-cache.ts';
 import { createRuntime, type Runtime } from '../../src/runtime/runtime.ts';
 import { tenantRows } from '../../src/store/conformance/rows.ts';
 import type { TableName } from '../../src/store/schema.ts';
@@ -198,7 +198,7 @@ export const LAWS: readonly Law[] = [
   {
     name: 'sweep of usage limits',
     law: 'constant',
-    run: ({ admin: { tables } }) => sweepBooks({ tables, clock: systemClock }),
+    run: ({ admin: { tables } }) => sweepBuckets({ tables, clock: systemClock }),
   },
   { name: 'sweep of counters and feed', law: 'constant', run: ({ admin: { tables } }) => forget({ tables }) },
   {
@@ -286,7 +286,7 @@ function looks(size: Size, conditionOf: (i: number) => string): number {
     requestType: 'chatComplete',
     metadata: counted({ _team: 'blue' }),
   });
-  compilePolicies(rows, place)?.match(counted<Facts>(facts));
+  compilePolicies(rows, place)?.match(counted<PolicyFacts>(facts));
   return count;
 }
 

@@ -13,8 +13,8 @@ import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
 import { forget } from '../../src/jobs/retention.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
-import { purgeVectors } from '../../src/llm/cache/similar.ts';
+import { sweepBuckets } from '../../src/limits/ledger/sweep.ts';
+import { purgeVectors } from '../../src/llm/cache/semantic-cache.ts';
 import { LOG_MIGRATIONS, MIGRATIONS } from '../../src/store/migrations/index.ts';
 import { TYPES } from '../../src/store/migrations/migration.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
@@ -125,7 +125,7 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
   const { a1 } = matrix.tenants;
   const now = await tables.now();
   const steps: Record<string, () => Promise<unknown>> = {
-    'usage sweep': () => sweepBooks({ tables, clock: systemClock }),
+    'usage sweep': () => sweepBuckets({ tables, clock: systemClock }),
     alerts: () => raiseAlerts({ tables, log: silentLog, clock: systemClock, macs: plainVault, publicUrl: () => '' }),
     'old alerts': () => removeOld(tables),
     'alert delivery': () =>

@@ -1,7 +1,7 @@
 /** Native paths of providers that pass on an account that several workspaces share. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { PROVIDERS } from '../../src/providers/catalog.ts';
-import { readAsked } from '../../src/runtime/asked-paths.ts';
+import { requestedObjects } from '../../src/runtime/requested-objects.ts';
 import { startWorld, type World } from './account.ts';
 
 const listed = [...PROVIDERS.values()].flatMap(({ id, statelessPaths = [] }) =>
@@ -15,13 +15,13 @@ describe('a path that a provider lists as stateless', () => {
     const { statelessPaths } = PROVIDERS.get(id) ?? {};
     expect(path).toMatch(/^[^/A-Z].*[^/]$/);
     for (const written of [asked, asked.toUpperCase(), `${asked}?a=b`]) {
-      expect(readAsked(method, written, statelessPaths)).toEqual({ kind: 'open' });
+      expect(requestedObjects(method, written, statelessPaths)).toEqual({ kind: 'open' });
     }
-    expect(readAsked(method, asked)).toEqual({ kind: 'closed' });
+    expect(requestedObjects(method, asked)).toEqual({ kind: 'closed' });
     for (const other of [`${asked}/more/more`, `/more/more${asked}`]) {
-      expect(readAsked(method, other, statelessPaths)).toEqual({ kind: 'closed' });
+      expect(requestedObjects(method, other, statelessPaths)).toEqual({ kind: 'closed' });
     }
-    expect(readAsked('DELETE', asked, statelessPaths)).not.toEqual({ kind: 'open' });
+    expect(requestedObjects('DELETE', asked, statelessPaths)).not.toEqual({ kind: 'open' });
   });
 
   it.each(listed)('of %s names nothing that accounts keep: %s', (_id, own) => {

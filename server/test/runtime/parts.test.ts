@@ -4,7 +4,7 @@ import { ConsoleSessions } from '../../src/auth/console-session.ts';
 import { systemTenant } from '../../src/auth/tenant.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
+import { sweepBuckets } from '../../src/limits/ledger/sweep.ts';
 import { openAccount } from '../../src/runtime/opened-account.ts';
 import { createRuntime, type Runtime } from '../../src/runtime/runtime.ts';
 import type { WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
@@ -176,7 +176,7 @@ describe.each(['sqlite', 'postgres'] as const)('a change on %s', (engine) => {
     });
     const past = systemClock.now() - 1_000;
     await tables.systemWrite((tx) => tx.update('usage_policies', { id: policy.id }, { next_usage_reset_at: past }));
-    const changed = await compiledBy(() => sweepBooks({ tables, clock: systemClock }));
+    const changed = await compiledBy(() => sweepBuckets({ tables, clock: systemClock }));
     expect(changed).toEqual({});
     const [row] = await tables.systemRead((tx) => tx.list('usage_policies', { where: { id: policy.id } }));
     expect(row?.next_usage_reset_at).toBeGreaterThan(past);
@@ -197,7 +197,7 @@ describe.each(['sqlite', 'postgres'] as const)('a change on %s', (engine) => {
       await compiledBy(() => call('PUT', `/v1/providers/p2-${engine}?workspace_id=${here}`, { note: 'x' })),
     ).toEqual({ accounts: 1 });
     const after = await snapshot();
-    const parts = ['configs', 'guardrails', 'ratePolicies', 'usagePolicies', 'budgets', 'limited'] as const;
+    const parts = ['configs', 'guardrails', 'ratePolicies', 'usagePolicies', 'usageLimits', 'rateLimits'] as const;
     for (const part of parts) expect(after[part]).toBe(before[part]);
     expect(after.providers.get(`p1-${engine}`)).toBe(before.providers.get(`p1-${engine}`));
     expect(after.providers.get(`p2-${engine}`)).not.toBe(before.providers.get(`p2-${engine}`));

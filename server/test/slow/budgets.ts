@@ -20,8 +20,8 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { rebuilt } from '../../src/limits/ledger/book.ts';
-import { sweepBooks } from '../../src/limits/ledger/sweep.ts';
+import { rebuilt } from '../../src/limits/ledger/bucket-transaction.ts';
+import { sweepBuckets } from '../../src/limits/ledger/sweep.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import { startPostgres } from '../support/postgres-server.ts';
 import { killAll, readFirstRun, type ServerProcess, startReady, stopProcess } from '../support/process.ts';
@@ -352,7 +352,7 @@ async function endLeases(leases: readonly string[], files: readonly string[]): P
   }
   drained += 1;
   await tables.systemWrite((tx) => tx.update('reservations', { id: { in: [...leases] } }, { expires_at: 0 }));
-  while (await sweepBooks({ tables, clock: systemClock }));
+  while (await sweepBuckets({ tables, clock: systemClock }));
 }
 let drained = 0;
 
@@ -425,7 +425,7 @@ await disturbed;
 async function settle(): Promise<void> {
   await Promise.all(nodes.map((node) => end(node, 'SIGTERM')));
   await tables.systemWrite((tx) => tx.update('reservations', {}, { expires_at: 0 }));
-  while (await sweepBooks({ tables, clock: systemClock }));
+  while (await sweepBuckets({ tables, clock: systemClock }));
 }
 
 watch.phase('nodes stop, leases end');

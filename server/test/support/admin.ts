@@ -12,9 +12,9 @@ import { KnownPaths } from '../../src/http/known-paths.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
-import { createSimulationDesk } from '../../src/limits/simulation/desk.ts';
-import { createGuardrailDesk } from '../../src/llm/guard/guardrail-runner.ts';
-import { TRIALS } from '../../src/resources/guardrails/invoke.ts';
+import { createSimulationRunner } from '../../src/limits/simulation/simulation-runner.ts';
+import { createGuardrailInvoker } from '../../src/llm/guard/guardrail-invoker.ts';
+import { GUARDRAIL_INVOKER } from '../../src/resources/guardrails/invoke.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';
 import { SIMULATIONS } from '../../src/resources/policies/simulation.ts';
@@ -80,14 +80,14 @@ export interface AdminHarness {
 
 /** The services that a test has not provided itself. */
 function withDefaults(services: Services, clock: Clock): Services {
-  const simulations = createSimulationDesk({
+  const simulations = createSimulationRunner({
     logs: { walk: async () => [] },
     countersFor: (time) => memoryCounters({ clock: time }),
   });
   if (SIMULATIONS.find(services) === null) services.provide(SIMULATIONS, simulations);
   if (RECORDS.find(services) === null) services.provide(RECORDS, { find: async () => null });
-  const trials = createGuardrailDesk({ clock, outside: () => () => outsideOf() });
-  return TRIALS.find(services) === null ? services.provide(TRIALS, trials) : services;
+  const trials = createGuardrailInvoker({ clock, outside: () => () => outsideOf() });
+  return GUARDRAIL_INVOKER.find(services) === null ? services.provide(GUARDRAIL_INVOKER, trials) : services;
 }
 
 export async function startAdmin(

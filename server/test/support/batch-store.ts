@@ -15,7 +15,7 @@ import { createPricer } from '../../src/pricing/pricer.ts';
 import type { ResultLine } from '../../src/providers/batch-lines.ts';
 import { sandbox } from '../../src/providers/sandbox/sandbox.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
-import type { InnerAnswer, InnerRequest } from '../../src/runtime/inner-call.ts';
+import type { InternalCall, InternalCallAnswer } from '../../src/runtime/internal-call.ts';
 import type { ObjectAnswer, ObjectCall } from '../../src/runtime/object-call.ts';
 import type { StoredConfig, StoredProvider, WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import { openDiskBlobs } from '../../src/store/disk/blobs.ts';
@@ -39,9 +39,9 @@ export interface BatchWorld {
   readonly batches: ManagedBatches;
   readonly services: TurnServices;
   /** Answers a line; replaced by tests. */
-  answer: (line: InnerRequest) => Promise<Partial<InnerAnswer>> | Partial<InnerAnswer>;
+  answer: (line: InternalCall) => Promise<Partial<InternalCallAnswer>> | Partial<InternalCallAnswer>;
   /** Lines that were run, in order. */
-  readonly lines: InnerRequest[];
+  readonly lines: InternalCall[];
   /** Most lines that ran at the same time, and when each began. */
   readonly load: { most: number; now: number; readonly starts: number[] };
   /** Adapter of the provider `sb`; replaced by tests. */
@@ -87,7 +87,7 @@ export const chatLine = (id: string, content = id, more: object = {}): string =>
     body: { messages: [{ role: 'user', content }], ...more },
   });
 
-export const contentOf = (line: InnerRequest): string =>
+export const contentOf = (line: InternalCall): string =>
   (line.body.messages as { content: string }[] | undefined)?.[0]?.content ?? '';
 
 export const REQUEST = {
@@ -144,8 +144,8 @@ export async function batchWorld(
     allowAllModels: true,
     pricingAdjustments: null,
     expiresAt: null,
-    limited: [],
-    budgets: [],
+    rateLimits: [],
+    usageLimits: [],
     broken: null,
     ...more,
   });
@@ -157,9 +157,9 @@ export async function batchWorld(
     generation: 1,
     blockInlineConfig: false,
     metadata: null,
-    limited: null,
+    rateLimits: null,
     ratePolicies: { llm: null, mcpTools: null },
-    budgets: [],
+    usageLimits: [],
     usagePolicies: null,
     providers: new Map([
       ['sb', stored('sb')],

@@ -3,7 +3,7 @@ import Fastify, { type FastifyReply } from 'fastify';
 import { type ConsoleDeps, registerConsole } from '../../src/admin/console.ts';
 import { Invitations } from '../../src/admin/invitations.ts';
 import { MailedLinks } from '../../src/admin/mailed-links.ts';
-import { MailDesk } from '../../src/admin/mails.ts';
+import { LimitedMails } from '../../src/admin/mails.ts';
 import { ConsoleSessions, createLink, linkUrl } from '../../src/auth/console-session.ts';
 import type { Principal } from '../../src/auth/principal.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
@@ -136,7 +136,7 @@ export async function consoleServer(options: {
   const sessions = new ConsoleSessions({ tables, clock, publicUrl });
   const counters = memoryCounters({ clock });
   const desk = { counters, local: counters, clock, log: silentLog };
-  const mails = options.post === undefined ? null : new MailDesk({ ...desk, post: options.post });
+  const mails = options.post === undefined ? null : new LimitedMails({ ...desk, post: options.post });
   const app = Fastify();
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, payload, done) => done(null, payload));

@@ -1,5 +1,5 @@
 /** A request without a socket, for tests of what it goes through. */
-import { InnerResponse, innerRequest } from '../../src/http/inner-exchange.ts';
+import { InProcessResponse, inProcessRequest } from '../../src/http/in-process.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
 import type { Services } from '../../src/llm/exchange.ts';
 import { Exchange } from '../../src/llm/exchange.ts';
@@ -19,10 +19,10 @@ export function testExchange(
   services: { readonly [K in keyof Services]?: Partial<Services[K]> } = {},
 ): Exchange {
   const { operation = 'chat', method = 'POST', url = '/v1/chat/completions', headers = {}, params = {}, body } = given;
-  const incoming = innerRequest(method, url, headers);
+  const incoming = inProcessRequest(method, url, headers);
   const clock = new TestClock();
   const all = { clock, storeClock: clock, ...services } as Services;
-  const x = new Exchange(all, OPERATIONS[operation], incoming, new InnerResponse(incoming, 1024 * 1024), params);
+  const x = new Exchange(all, OPERATIONS[operation], incoming, new InProcessResponse(incoming, 1024 * 1024), params);
   if (body !== undefined) x.attempt.body = body;
   return x;
 }

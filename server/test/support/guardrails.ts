@@ -1,6 +1,6 @@
 import { canonically } from '../../src/guardrails/canonical.ts';
 import { CHECKS, checksSchema } from '../../src/guardrails/catalog.ts';
-import type { Common, Judgement, Outside, Subject, Target, TextPart } from '../../src/guardrails/check.ts';
+import type { CheckHttpClient, Common, Judgement, Subject, Target, TextPart } from '../../src/guardrails/check.ts';
 import { issuesOf } from '../../src/resources/issues.ts';
 
 export type SubjectParts = Partial<Omit<Subject, 'header' | 'latest' | 'request' | 'answer' | 'texts'>> & {
@@ -38,13 +38,13 @@ export function subjectOf(parts: SubjectParts | string): Subject {
 }
 
 export type Answer = { status?: number; headers?: Record<string, string>; body?: string | Buffer | object } | Error;
-export type Call = Parameters<Outside['call']>[0];
+export type Call = Parameters<CheckHttpClient['call']>[0];
 
 /** The outside as a function of the call; what it was asked is kept. */
 export function outsideOf(
   answers: (call: Call) => Answer = () => new Error('no network here'),
-  more: Partial<Outside> = {},
-): Outside & { readonly calls: Call[] } {
+  more: Partial<CheckHttpClient> = {},
+): CheckHttpClient & { readonly calls: Call[] } {
   const calls: Call[] = [];
   return {
     calls,
@@ -92,7 +92,7 @@ export async function judged(
   id: string,
   parameters: Readonly<Record<string, unknown>>,
   subject: SubjectParts | string,
-  outside: Outside = outsideOf(),
+  outside: CheckHttpClient = outsideOf(),
 ): Promise<Judgement> {
   return judgeOf(id, parameters).judge(subjectOf(subject), outside);
 }

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { request as send } from 'node:http';
 import { isDeepStrictEqual } from 'node:util';
 import { compileCheck } from '../../src/guardrails/catalog.ts';
-import type { Judgement, Outside } from '../../src/guardrails/check.ts';
+import type { CheckHttpClient, Judgement } from '../../src/guardrails/check.ts';
 import { problems, type SubjectParts, subjectOf } from './guardrails.ts';
 import { type FakeUpstream, type Received, sendJson, startUpstream } from './upstream.ts';
 
@@ -23,7 +23,7 @@ export type Reply = {
 
 /** A hosted service on loopback: it knows the operations it is given and nothing else, header by header and field by field. */
 export interface HostedService {
-  readonly outside: Outside;
+  readonly outside: CheckHttpClient;
   /** Bodies of judged requests, in order. */
   readonly bodies: unknown[];
   /** What did not fit; a test that leaves any has failed. */

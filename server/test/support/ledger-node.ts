@@ -5,10 +5,10 @@ import path from 'node:path';
 import { systemTenant } from '../../src/auth/tenant.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { rebuilt } from '../../src/limits/ledger/book.ts';
+import { rebuilt } from '../../src/limits/ledger/bucket-transaction.ts';
 import { settlementSink } from '../../src/limits/ledger/journal.ts';
-import { createLedger, type Demand, type Ledger, type Used } from '../../src/limits/ledger/ledger.ts';
-import type { Terms } from '../../src/limits/ledger/terms.ts';
+import { type ActualUse, createLedger, type Ledger, type LimitCharge } from '../../src/limits/ledger/ledger.ts';
+import type { LimitSpec } from '../../src/limits/ledger/limit-spec.ts';
 import { organisationRow, workspaceRow } from '../../src/store/conformance/rows.ts';
 import { openJournal } from '../../src/store/disk/journal.ts';
 import { startShipper } from '../../src/store/disk/shipper.ts';
@@ -25,9 +25,9 @@ export const ORGANISATION = 'org-1';
 export const WORKSPACE = 'ws-1';
 const tenant = systemTenant(ORGANISATION, WORKSPACE);
 
-export const NOTHING: Used = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
+export const NOTHING: ActualUse = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
 
-export function termsWith(more: Partial<Terms> = {}): Terms {
+export function termsWith(more: Partial<LimitSpec> = {}): LimitSpec {
   return {
     ownerKind: 'policy',
     ownerId: 'policy-1',
@@ -95,7 +95,7 @@ export interface LedgerNode {
   readonly ledger: Ledger;
   readonly dir: string;
   /** Reserves, and settles when told; throws what refuses. */
-  reserve(demands: readonly Demand[]): Promise<(used: Used) => Promise<void>>;
+  reserve(demands: readonly LimitCharge[]): Promise<(used: ActualUse) => Promise<void>>;
   /** Everything settled before is in the books. */
   drain(): Promise<void>;
   close(): Promise<void>;

@@ -325,8 +325,8 @@ export function startNode(options: NodeOptions): TrainerNode {
     allowAllModels: true,
     pricingAdjustments: null,
     expiresAt: null,
-    limited: [],
-    budgets: [],
+    rateLimits: [],
+    usageLimits: [],
     broken: null,
   };
   const providers = new Map([[stored.slug, stored]]);

@@ -4,18 +4,18 @@ import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { InFlight } from '../../src/gateway/in-flight.ts';
 import { BodyBudget } from '../../src/http/body-budget.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
+import { FairShares } from '../../src/kernel/fair-shares.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { silentNotes } from '../../src/kernel/notes.ts';
-import { Shares } from '../../src/kernel/shares.ts';
 import { createAdmission } from '../../src/limits/admission.ts';
 import { createLedger } from '../../src/limits/ledger/ledger.ts';
-import { createOutputs } from '../../src/limits/ledger/output-estimator.ts';
+import { createOutputEstimator } from '../../src/limits/ledger/output-estimator.ts';
 import type { Services } from '../../src/llm/exchange.ts';
-import { createInner } from '../../src/llm/inner.ts';
+import { createInternalCalls } from '../../src/llm/internal-calls.ts';
 import { run } from '../../src/llm/pipeline.ts';
 import { createPricer } from '../../src/pricing/pricer.ts';
 import { sandbox } from '../../src/providers/sandbox/sandbox.ts';
-import type { InnerAnswer, InnerRequest } from '../../src/runtime/inner-call.ts';
+import type { InternalCall, InternalCallAnswer } from '../../src/runtime/internal-call.ts';
 import type { WorkspaceSnapshot } from '../../src/runtime/snapshot.ts';
 import { apiKeyRow, userRow } from '../../src/store/conformance/rows.ts';
 import { memoryCounters } from '../../src/store/memory/counters.ts';
@@ -32,7 +32,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
   const settled: string[] = [];
   let store: JobStore;
   let snapshot: WorkspaceSnapshot;
-  let inner: (request: InnerRequest) => Promise<InnerAnswer>;
+  let inner: (request: InternalCall) => Promise<InternalCallAnswer>;
   let keys = 0;
 
   beforeAll(async () => {
@@ -51,8 +51,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       allowAllModels: true,
       pricingAdjustments: null,
       expiresAt: null,
-      limited: [],
-      budgets: [],
+      rateLimits: [],
+      usageLimits: [],
       broken: null,
     } as const;
     snapshot = {
@@ -62,9 +62,9 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       generation: 1,
       blockInlineConfig: false,
       metadata: null,
-      limited: null,
+      rateLimits: null,
       ratePolicies: { llm: null, mcpTools: null },
-      budgets: [],
+      usageLimits: [],
       usagePolicies: null,
       providers: new Map([['sb', provider]]),
       configs: new Map([
@@ -110,8 +110,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       },
       pricer: createPricer(),
       admission: createAdmission({ counters, share: null, clock, log: silentLog }),
-      answers: { look: async () => false, keep() {} },
-      runInner: async () => undefined,
+      responseCache: { look: async () => false, keep() {} },
+      runInternal: async () => undefined,
       ledger: createLedger({
         tables,
         journal: async () => ({
@@ -131,7 +131,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       random: () => 0,
       cache: null as never,
       breakers: null as never,
-      outputs: createOutputs(),
+      outputEstimator: createOutputEstimator(),
       objects: { handle: () => Promise.reject(new Error('no object is asked for')) },
       outside: undefined as never,
       clock,
@@ -142,11 +142,11 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       maxBodyBytes: 10_000,
       bodies: new BodyBudget(1_000_000),
       large: null as never,
-      underWay: new Shares('requests under way', 64),
+      concurrency: new FairShares('requests under way', 64),
       blockInlineConfig: false,
       timeouts: { headersMs: 1000, idleMs: 1000, firstTokenMs: 1000, quietMs: 1000 },
     };
-    inner = createInner({ services, tables, clock: services.clock, run });
+    inner = createInternalCalls({ services, tables, clock: services.clock, run });
   });
   afterAll(() => store?.close());
   beforeEach(() => {
@@ -160,7 +160,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
     return id;
   }
 
-  const ask = async (more: Partial<InnerRequest> = {}, keyId?: string) =>
+  const ask = async (more: Partial<InternalCall> = {}, keyId?: string) =>
     inner({
       keyId: keyId ?? (await key()),
       organisationId: 'o1',

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemTenant } from '../../src/auth/tenant.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import type { Tables } from '../../src/store/ports.ts';
-import { Ledger } from '../../src/training/object-ownership.ts';
+import { ObjectOwnership } from '../../src/training/object-ownership.ts';
 import { ENGINES, type JobStore, jobStore } from '../support/job-store.ts';
 
 describe.each(ENGINES)('the ledger on %s', (engine) => {
@@ -19,7 +19,7 @@ describe.each(ENGINES)('the ledger on %s', (engine) => {
   });
 
   const ledger = (workspace: string, account = 'a1') =>
-    new Ledger({
+    new ObjectOwnership({
       tables,
       clock,
       account,

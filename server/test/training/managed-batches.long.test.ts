@@ -8,7 +8,7 @@ import { SluiceError } from '../../src/kernel/errors.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { ResultLine } from '../../src/providers/batch-lines.ts';
 import type { TrainingAdapter } from '../../src/providers/training.ts';
-import type { InnerRequest } from '../../src/runtime/inner-call.ts';
+import type { InternalCall } from '../../src/runtime/internal-call.ts';
 import { linesOf } from '../../src/training/managed/lines.ts';
 import { sandboxTraining } from '../../src/training/sandbox/sandbox.ts';
 import { type BatchWorld, batchWorld, chatLine, contentOf, read } from '../support/batch-store.ts';
@@ -88,7 +88,7 @@ describe.each(ENGINES)('gateway-managed batches on %s', (engine) => {
           body: { model: 'echo', temperature: 0, messages: [{ role: 'user', content: 'hello' }] },
         },
       ]);
-      const { headers } = world.lines[0] as InnerRequest;
+      const { headers } = world.lines[0] as InternalCall;
       expect(headers).toMatchObject({ 'x-gateway-virtual-key': 'sb', 'x-gateway-trace-id': made.id });
       expect(JSON.parse(headers['x-gateway-metadata'] ?? '')).toEqual({
         team: 'search',

@@ -3,8 +3,8 @@ import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { Book } from '../../src/limits/ledger/book.ts';
-import type { Terms } from '../../src/limits/ledger/terms.ts';
+import { BucketTransaction } from '../../src/limits/ledger/bucket-transaction.ts';
+import type { LimitSpec } from '../../src/limits/ledger/limit-spec.ts';
 import type { Batch, FineTuningJob } from '../../src/operations/training.ts';
 import type { BatchesAdapter, JobsAdapter, TrainingAdapter } from '../../src/providers/training.ts';
 import type { ObjectCall } from '../../src/runtime/object-call.ts';
@@ -39,14 +39,14 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
   });
 
   /** Limits of this test alone, with their buckets, as the request that begins an object leaves them. */
-  async function limits(...given: Partial<Terms>[]): Promise<Terms[]> {
+  async function limits(...given: Partial<LimitSpec>[]): Promise<LimitSpec[]> {
     counter += 1;
     const terms = given.map((one) => termsWith({ ownerId: `p-${counter}`, bucketKey: one.type ?? 'cost', ...one }));
     await world.store.tables.systemWrite(async (tx) => {
       const now = world.clock.now();
       for (const one of terms) {
         const place = { organisationId: 'o1', workspaceId: 'w1' };
-        await (await Book.open(tx, place, one, world.clock, now)).close(tx, now);
+        await (await BucketTransaction.open(tx, place, one, world.clock, now)).close(tx, now);
       }
     });
     return terms;
@@ -66,7 +66,7 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
       ]),
     );
   };
-  const callWith = (terms: readonly Terms[], body: object): ObjectCall => ({
+  const callWith = (terms: readonly LimitSpec[], body: object): ObjectCall => ({
     ...world.call({ body }),
     limits: async () => ({ terms, metadata: { team: 'search' } }),
   });
@@ -136,7 +136,7 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
   }
 
   describe('a batch of Sluice that a provider runs', () => {
-    const made = async (terms: readonly Terms[], lines = 3, more: object = {}) => {
+    const made = async (terms: readonly LimitSpec[], lines = 3, more: object = {}) => {
       const input = await world.input(
         Array.from({ length: lines }, (_, i) => chatLine(`l-${i}`, `line ${i}`, { max_tokens: 50 })).join('\n'),
       );
@@ -298,7 +298,7 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
       ...more,
     });
     async function follow(
-      terms: readonly Terms[],
+      terms: readonly LimitSpec[],
       kind: 'batch' | 'job' = 'batch',
       id = `up-${++claims}`,
     ): Promise<string> {

@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { cpu } from '../../../test/support/cost.ts';
-import type { Outside, Subject } from '../check.ts';
+import type { CheckHttpClient, Subject } from '../check.ts';
 import { contains } from './contains.ts';
 
 const judge = (words: readonly string[], text: string) => {
   const compiled = contains.compile({ words, operator: 'none' } as never, {} as never);
   const subject = { texts: [{ path: 'p', role: 'user', text }] } as unknown as Subject;
-  return compiled.judge(subject, {} as Outside);
+  return compiled.judge(subject, {} as CheckHttpClient);
 };
 
 it('finds a word where it first stands, however long word and text are', async () => {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { CheckError, type Outside } from '../check.ts';
+import { CheckError, type CheckHttpClient } from '../check.ts';
 import { check, INPUT, LLM, text } from './support.ts';
 
 const MAX_IMAGES = 20;
@@ -135,7 +135,12 @@ interface Image {
 }
 
 /** The image, or why there is none. */
-async function load(url: string, maxBytes: number, timeoutMs: number, outside: Outside): Promise<Image | string> {
+async function load(
+  url: string,
+  maxBytes: number,
+  timeoutMs: number,
+  outside: CheckHttpClient,
+): Promise<Image | string> {
   try {
     const answer = await outside.call({
       url,

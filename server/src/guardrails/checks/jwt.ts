@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { isObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { Lru } from '../../kernel/lru.ts';
-import { CheckError, type Judgement, type Outside } from '../check.ts';
+import { CheckError, type CheckHttpClient, type Judgement } from '../check.ts';
 import { expected, matchesExpected, matchTypes, patternsAmong } from './metadata.ts';
 import { ANY_TARGET, check, INPUT, text, texts, url } from './support.ts';
 
@@ -109,7 +109,7 @@ function claimsFault(
 function keySets(given: Parameters) {
   let kept: { readonly set: JSONWebKeySet; readonly at: number } | null = null;
   let coming: Promise<JSONWebKeySet> | null = null;
-  const load = async (from: string, outside: Outside): Promise<JSONWebKeySet> => {
+  const load = async (from: string, outside: CheckHttpClient): Promise<JSONWebKeySet> => {
     const set = keySetOf(
       await json(outside, { url: from, method: 'GET', headers: { accept: 'application/json' }, body: null }),
     );
@@ -117,7 +117,7 @@ function keySets(given: Parameters) {
     return set;
   };
   /** `fresher`: a token names a key that the kept set lacks. */
-  return async (outside: Outside, fresher: boolean): Promise<JSONWebKeySet> => {
+  return async (outside: CheckHttpClient, fresher: boolean): Promise<JSONWebKeySet> => {
     if (given.jwks !== undefined) return given.jwks as JSONWebKeySet;
     const age = kept === null ? Number.POSITIVE_INFINITY : outside.now() - kept.at;
     if (kept !== null && age >= 0 && age < (fresher ? REFETCH_MS : given.cacheMaxAge * 1000)) return kept.set;
@@ -135,7 +135,7 @@ function keySetOf(value: unknown): JSONWebKeySet {
   return { keys: value.keys.filter((key) => isObject(key) && key.kty !== 'oct') } as unknown as JSONWebKeySet;
 }
 
-async function json(outside: Outside, request: Asked): Promise<unknown> {
+async function json(outside: CheckHttpClient, request: Asked): Promise<unknown> {
   const answer = await outside.call(request);
   if (answer.status !== 200)
     throw new CheckError(`The server that knows the token's keys answered with ${answer.status}.`);
@@ -145,13 +145,13 @@ async function json(outside: Outside, request: Asked): Promise<unknown> {
     throw new CheckError("The server that knows the token's keys did not answer with JSON.");
   }
 }
-type Asked = FirstOf<Outside['call']>;
+type Asked = FirstOf<CheckHttpClient['call']>;
 type FirstOf<F> = F extends (request: infer R) => unknown ? R : never;
 
 /** What an introspection server says of a token (RFC 7662), kept by digest for `introspectCacheMaxAge`, never past `exp`. */
 function introspection(given: Parameters) {
   const kept = new Lru<string, { readonly claims: JWTPayload; readonly until: number }>({ maxEntries: 5_000 });
-  return async (token: string, outside: Outside): Promise<JWTPayload> => {
+  return async (token: string, outside: CheckHttpClient): Promise<JWTPayload> => {
     const digest = createHash('sha256').update(token).digest('base64');
     const known = kept.get(digest);
     if (known !== undefined && outside.now() < known.until) return known.claims;
@@ -188,7 +188,7 @@ export const jwt = check({
     const ask = introspection(given);
     const headerKey = given.headerKey.toLowerCase();
 
-    async function introspected(token: string, outside: Outside): Promise<JWTPayload | string> {
+    async function introspected(token: string, outside: CheckHttpClient): Promise<JWTPayload | string> {
       const claims = await ask(token, outside);
       if (claims.active !== true) return 'The token is not active.';
       const now = outside.now() / 1000;
@@ -198,7 +198,7 @@ export const jwt = check({
       return claims;
     }
 
-    async function verified(token: string, outside: Outside): Promise<JWTPayload | string> {
+    async function verified(token: string, outside: CheckHttpClient): Promise<JWTPayload | string> {
       const { createLocalJWKSet, jwtVerify, errors } = await import('jose');
       for (const fresher of [false, true]) {
         const set = await keys(outside, fresher);

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { findPattern, isQuickMatch, patternProblem } from '../../kernel/pattern.ts';
 import { matchesAnyLength } from '../../kernel/pattern-thread.ts';
 import { asSent, canonicalSubject } from '../canonical.ts';
-import type { Judgement, Outside, Subject, TextPart } from '../check.ts';
+import type { CheckHttpClient, Judgement, Subject, TextPart } from '../check.ts';
 import { ANY_TARGET, BOTH, breath, check, not, verdict } from './support.ts';
 
 const PATTERN_LIMITS = { characters: 4_096, program: 4_000 };
@@ -37,7 +37,7 @@ export const regexMatch = check({
   timeoutMs: 30_000,
   mutates: false,
   compile({ rule, not: inverted }) {
-    function matchIn(texts: readonly TextPart[], outside: Outside): Judgement | Promise<Judgement> {
+    function matchIn(texts: readonly TextPart[], outside: CheckHttpClient): Judgement | Promise<Judgement> {
       const from = (index: number): Judgement | Promise<Judgement> => {
         let looked = 0;
         for (let i = index; i < texts.length; i++) {

@@ -14,14 +14,14 @@ import { type Answer, outsideOf, problems, type SubjectParts, subjectOf } from '
 import { CASES, TEXT } from '../../../test/support/hosted-cases.ts';
 import { type HostedService, startHosted } from '../../../test/support/hosted-service.ts';
 import { CHECKS, compileCheck } from '../catalog.ts';
-import { CheckError, type Outside } from '../check.ts';
+import { CheckError, type CheckHttpClient } from '../check.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
 type Outcome = 'accepted' | 'refused';
 interface Entry {
   readonly parameters: Parameters;
   readonly subject: SubjectParts;
-  readonly outside?: Outside;
+  readonly outside?: CheckHttpClient;
 }
 
 const tables = new Map<string, Record<Outcome, Entry[]>>();

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Excerpt, Outside } from '../check.ts';
+import type { CheckHttpClient, Excerpt } from '../check.ts';
 import { CheckError } from '../check.ts';
 import { ANY_TARGET, check, not, OUTPUT, verdict } from './support.ts';
 
@@ -30,7 +30,7 @@ function trimmed(url: string): string {
   return url.slice(0, end);
 }
 
-async function good(url: string, onlyDNS: boolean, outside: Outside): Promise<boolean> {
+async function good(url: string, onlyDNS: boolean, outside: CheckHttpClient): Promise<boolean> {
   const parsed = URL.parse(url);
   if (parsed === null) return false;
   if (onlyDNS) return await outside.resolves(parsed.hostname);

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { savedHeaderProblem } from '../../kernel/header-names.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
-import { CheckError, type Common, type Outside, type Subject } from '../check.ts';
+import { CheckError, type CheckHttpClient, type Common, type Subject } from '../check.ts';
 import { forwarded } from '../forward-headers.ts';
 import { ANY_TARGET, BOTH, check, OUTPUT, url } from './support.ts';
 
@@ -49,7 +49,7 @@ async function send(
   own: Readonly<Record<string, string>>,
   common: Common,
   subject: Subject,
-  outside: Outside,
+  outside: CheckHttpClient,
 ) {
   const given = Object.fromEntries(Object.entries(own).map(([name, value]) => [name.toLowerCase(), value]));
   return outside.call({

@@ -1,5 +1,5 @@
 /** What an alert of a usage limit says, to programs and to people. */
-import { shownAmount } from '../../limits/ledger/terms.ts';
+import { shownAmount } from '../../limits/ledger/limit-spec.ts';
 import type { Mail } from '../../mail/mailer.ts';
 import type { Row } from '../../store/schema.ts';
 

@@ -6,7 +6,7 @@ import { systemTenant } from '../../auth/tenant.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { Log } from '../../kernel/log.ts';
-import { shownAmount } from '../../limits/ledger/terms.ts';
+import { shownAmount } from '../../limits/ledger/limit-spec.ts';
 import { appendAudit, systemEntry } from '../../resources/audit-logs/chain.ts';
 import { type AlertRecipients, alertRecipients } from '../../resources/settings/alerts.ts';
 import type { Tables, TenantTx } from '../../store/ports.ts';
@@ -30,7 +30,7 @@ type Bucket = Row<'usage_buckets'>;
 const PAGE = 100;
 
 /** Of one kind, of one limit, to each recipient within an hour: callers choose the values that a policy counts for. */
-export const MOST_TOLD = 100;
+export const MAX_ALERTS_PER_HOUR = 100;
 const HOUR_MS = 3_600_000;
 
 /**
@@ -133,7 +133,7 @@ async function isTold(
   recipients: number,
 ): Promise<boolean> {
   const where = { owner_kind, owner_id, kind, created_at: { gt: now - HOUR_MS } };
-  return (await tx.count('alert_deliveries', { where })) >= MOST_TOLD * Math.max(1, recipients);
+  return (await tx.count('alert_deliveries', { where })) >= MAX_ALERTS_PER_HOUR * Math.max(1, recipients);
 }
 
 function channelsOf({ emails, webhookUrls }: AlertRecipients): (readonly ['webhook' | 'email', string])[] {

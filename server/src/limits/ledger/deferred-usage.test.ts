@@ -12,9 +12,9 @@ import {
 } from '../../../test/support/ledger-node.ts';
 import { systemClock, TestClock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
-import { bookLate, type LateUse, reserveLate } from './deferred-usage.ts';
-import { sweepBooks } from './sweep.ts';
-import type { Terms } from './terms.ts';
+import { type DeferredUse, reserveDeferred, settleDeferred } from './deferred-usage.ts';
+import type { LimitSpec } from './limit-spec.ts';
+import { sweepBuckets } from './sweep.ts';
 
 let open: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -27,7 +27,14 @@ function own<T extends { close(): Promise<void> }>(one: T): T {
 }
 
 const DAY = 86_400_000;
-const used = (more: Partial<LateUse>): LateUse => ({ cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0, ...more });
+const used = (more: Partial<DeferredUse>): DeferredUse => ({
+  cost: 0,
+  carry: 0,
+  tokens: 0,
+  requests: 0,
+  unpriced: 0,
+  ...more,
+});
 const place = (id: string) => ({ organisationId: ORGANISATION, workspaceId: WORKSPACE, id });
 
 async function consistent(tables: Tables) {
@@ -38,7 +45,7 @@ async function consistent(tables: Tables) {
 }
 
 describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s', (engine) => {
-  async function world(limits: readonly Terms[], clock = new TestClock(Date.UTC(2027, 4, 30, 12))) {
+  async function world(limits: readonly LimitSpec[], clock = new TestClock(Date.UTC(2027, 4, 30, 12))) {
     const tables = own(await booksStore(engine, clock));
     // The request that begins an object makes the buckets of its limits.
     const first = await ledgerNode(tables, { clock });
@@ -48,13 +55,13 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
     return {
       clock,
       tables,
-      hold: (id: string, estimate: Partial<LateUse>, ms = DAY) =>
+      hold: (id: string, estimate: Partial<DeferredUse>, ms = DAY) =>
         tables.systemWrite(async (tx) => {
           const now = await tx.now();
-          await reserveLate(tx, place(id), terms, used(estimate), now + ms, clock, now);
+          await reserveDeferred(tx, place(id), terms, used(estimate), now + ms, clock, now);
         }),
-      book: (id: string, use: Partial<LateUse>) =>
-        tables.systemWrite(async (tx) => bookLate(tx, place(id), terms, used(use), clock, await tx.now())),
+      book: (id: string, use: Partial<DeferredUse>) =>
+        tables.systemWrite(async (tx) => settleDeferred(tx, place(id), terms, used(use), clock, await tx.now())),
       amounts: async () => (await buckets(tables)).map((bucket) => [bucket.type, bucket.used, bucket.reserved]).sort(),
     };
   }
@@ -109,7 +116,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
     expect(ever).toMatchObject({ used: 300, reserved: 0, window_no: 1 });
     await w.hold('b2', { tokens: 500 }, DAY);
     clock.jump(DAY + 1);
-    await sweepBooks({ tables: w.tables, clock });
+    await sweepBuckets({ tables: w.tables, clock });
     expect((await buckets(w.tables)).map((bucket) => bucket.reserved)).toEqual([0, 0]);
     await w.book('b2', { tokens: 10 });
     await consistent(w.tables);
@@ -146,7 +153,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
             await w.book(id, { tokens: amount });
             sum += amount;
           } else if (act === 'turn') w.clock.jump(DAY / 2);
-          else await sweepBooks({ tables: w.tables, clock: w.clock });
+          else await sweepBuckets({ tables: w.tables, clock: w.clock });
         }
         await consistent(w.tables);
         const settled = await w.tables.systemRead((tx) =>
@@ -173,7 +180,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
       tables.systemWrite(async (tx) => {
         const guard = await tx.find('ledger_positions', { journal: 'guard' });
         if (guard?.segment !== 'open') return;
-        await bookLate(tx, place('b'), [terms], used({ tokens: 70 }), clock, await tx.now());
+        await settleDeferred(tx, place('b'), [terms], used({ tokens: 70 }), clock, await tx.now());
         await tx.update('ledger_positions', { journal: 'guard' }, { segment: 'done' });
       });
     await Promise.all(Array.from({ length: 6 }, one));

@@ -6,12 +6,12 @@
  */
 import type { Clock } from '../../kernel/clock.ts';
 import type { LimitType, UnpricedRule } from '../../store/schema.ts';
-import { Book, type BooksTx } from './book.ts';
+import { BucketTransaction, type BucketTx } from './bucket-transaction.ts';
+import type { LimitSpec } from './limit-spec.ts';
 import { exceeded } from './refusal.ts';
-import type { Terms } from './terms.ts';
 
 /** Whole micro-dollars with picodollars beside them, tokens, requests. */
-export interface LateUse {
+export interface DeferredUse {
   readonly cost: number;
   readonly carry: number;
   readonly tokens: number;
@@ -20,18 +20,18 @@ export interface LateUse {
   readonly unpriced: number;
 }
 
-export interface LatePlace {
+export interface DeferredPlace {
   readonly organisationId: string;
   readonly workspaceId: string;
   /** Of the object, unique among all. */
   readonly id: string;
 }
 
-const leaseOf = ({ id }: LatePlace, bucket: string): string => `late ${id} ${bucket}`;
+const leaseOf = ({ id }: DeferredPlace, bucket: string): string => `late ${id} ${bucket}`;
 
 /** The books of the limits that still exist, always in the same order. */
-async function booksOf(tx: BooksTx, place: LatePlace, terms: readonly Terms[], clock: Clock, now: number) {
-  const found: { readonly book: Book; readonly terms: Terms }[] = [];
+async function booksOf(tx: BucketTx, place: DeferredPlace, terms: readonly LimitSpec[], clock: Clock, now: number) {
+  const found: { readonly book: BucketTransaction; readonly terms: LimitSpec }[] = [];
   for (const one of terms) {
     const row = await tx.find('usage_buckets', {
       organisation_id: place.organisationId,
@@ -41,27 +41,27 @@ async function booksOf(tx: BooksTx, place: LatePlace, terms: readonly Terms[], c
       bucket_key: one.bucketKey,
     });
     if (row === undefined || found.some(({ book }) => book.id === row.id)) continue;
-    const book = Book.of(row, clock);
+    const book = BucketTransaction.of(row, clock);
     book.turn(now);
     found.push({ book, terms: one });
   }
   return found.sort((a, b) => (a.book.id < b.book.id ? -1 : 1));
 }
 
-function partOf(type: LimitType, use: Pick<LateUse, 'cost' | 'tokens' | 'requests'>): number {
+function partOf(type: LimitType, use: Pick<DeferredUse, 'cost' | 'tokens' | 'requests'>): number {
   const amount = type === 'cost' ? use.cost : type === 'tokens' ? use.tokens : use.requests;
   return Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, Math.round(amount)));
 }
 
 /**
- * Reserves an estimate under every limit until `bookLate`, or until `expiresAt` at the latest. Throws
+ * Reserves an estimate under every limit until `settleDeferred`, or until `expiresAt` at the latest. Throws
  * `usage_limit_exceeded` when one of them has nothing left. Repeated for the same object it changes nothing.
  */
-export async function reserveLate(
-  tx: BooksTx,
-  place: LatePlace,
-  terms: readonly Terms[],
-  estimate: Pick<LateUse, 'cost' | 'tokens' | 'requests'>,
+export async function reserveDeferred(
+  tx: BucketTx,
+  place: DeferredPlace,
+  terms: readonly LimitSpec[],
+  estimate: Pick<DeferredUse, 'cost' | 'tokens' | 'requests'>,
   expiresAt: number,
   clock: Clock,
   now: number,
@@ -80,11 +80,11 @@ export async function reserveLate(
  * Books what an object used in the windows of now, and gives back what was reserved for it. Call it in the transaction
  * that marks the object as accounted for. A limit that was deleted is skipped.
  */
-export async function bookLate(
-  tx: BooksTx,
-  place: LatePlace,
-  terms: readonly Terms[],
-  used: LateUse,
+export async function settleDeferred(
+  tx: BucketTx,
+  place: DeferredPlace,
+  terms: readonly LimitSpec[],
+  used: DeferredUse,
   clock: Clock,
   now: number,
 ): Promise<void> {
@@ -108,7 +108,7 @@ export async function bookLate(
 }
 
 /** A limit that prices the unknown itself (dollars per million tokens) counts that; the classes are not known here. */
-function ruled(rule: UnpricedRule | null, used: LateUse): LateUse {
+function ruled(rule: UnpricedRule | null, used: DeferredUse): DeferredUse {
   if (used.unpriced === 0 || used.tokens === 0 || rule === null || typeof rule === 'string') return used;
   return { ...used, cost: used.cost + Math.ceil(used.tokens * Math.max(rule.input, rule.output)), unpriced: 0 };
 }

@@ -2,50 +2,50 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
-import { Book, type BooksTx, byId } from './book.ts';
+import { BucketTransaction, type BucketTx, byId } from './bucket-transaction.ts';
+import type { LimitSpec } from './limit-spec.ts';
 import { exceeded } from './refusal.ts';
 import { admits, grantOf } from './rule.ts';
-import type { Terms } from './terms.ts';
-import { type Demand, keyOf, type Local, type Part } from './usage-reservation.ts';
+import { keyOf, type LeaseShare, type LimitCharge, type LocalBucket } from './usage-reservation.ts';
 
 /** A lease drawn ahead is this part of the limit; none is drawn once `NEAR` of the limit is committed. */
 const AHEAD = 1 / 256;
 export const NEAR = 0.9;
 
-export interface Leases {
+export interface LeaseOptions {
   readonly clock: Clock;
   readonly node: string;
   readonly leaseMs: number;
 }
 
 /** One that waits for an answer: a request, or a part of one that grows `by` so much. */
-export interface Asker {
-  readonly demands: readonly Demand[];
-  readonly grows: { readonly part: Part; readonly by: number } | null;
+export interface GrantRequest {
+  readonly demands: readonly LimitCharge[];
+  readonly grows: { readonly part: LeaseShare; readonly by: number } | null;
 }
 
 /** A bucket that a batch needs, and what of the node's lease goes back before anything is granted. */
-export interface Asking {
+export interface BucketRequest {
   readonly key: string;
-  readonly local: Local;
-  terms: Terms;
+  readonly local: LocalBucket;
+  terms: LimitSpec;
   readonly surplus: number;
   /** '' when the node has none. */
   readonly lease: string;
 }
 
 /** A bucket without room, of which something may come back. */
-export interface Taken {
+export interface FullBucket {
   readonly key: string;
   /** Whether other nodes, or what outlives its request, hold a part of it. */
   readonly byOthers: boolean;
 }
 
-export interface Granted {
+export interface Grants {
   /** What each asker has, per demand; or why not. */
   readonly answers: readonly (SluiceError | readonly number[])[];
   /** Of those that were refused: by which bucket, when something of it is not used but only reserved. */
-  readonly taken: readonly (Taken | undefined)[];
+  readonly taken: readonly (FullBucket | undefined)[];
   /** What was used and reserved, per demand, when it was granted. */
   readonly seen: readonly (readonly number[])[];
   readonly locals: readonly {
@@ -64,8 +64,8 @@ export interface Granted {
 }
 
 interface Open {
-  readonly book: Book;
-  readonly terms: Terms;
+  readonly book: BucketTransaction;
+  readonly terms: LimitSpec;
   readonly lease: string;
   /** Whether the lease is the one the node had. */
   readonly same: boolean;
@@ -77,23 +77,23 @@ interface Open {
 
 /** Only reads, computes and writes: it may run again. */
 export async function grantAll(
-  tx: BooksTx,
+  tx: BucketTx,
   place: { readonly organisationId: string; readonly workspaceId: string },
-  askers: readonly Asker[],
-  ordered: readonly Asking[],
-  { clock, node, leaseMs }: Leases,
-): Promise<Granted> {
+  askers: readonly GrantRequest[],
+  ordered: readonly BucketRequest[],
+  { clock, node, leaseMs }: LeaseOptions,
+): Promise<Grants> {
   const now = await tx.now();
   const books = new Map<string, Open>();
   const rows = await byId(tx, 'usage_buckets', ordered.map(({ local }) => local.bucket).filter(Boolean));
   const leases = await byId(tx, 'reservations', ordered.map(({ lease }) => lease).filter(Boolean));
   for (const { key, local, terms, surplus, lease } of ordered) {
-    const book = await Book.open(tx, place, terms, clock, now, { row: rows.get(local.bucket), leases });
+    const book = await BucketTransaction.open(tx, place, terms, clock, now, { row: rows.get(local.bucket), leases });
     const same = lease !== '' && book.row.window_no === local.window;
     if (same) await book.release(tx, lease, surplus);
     books.set(key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0, admitted: false });
   }
-  const find = (demand: Demand) => books.get(keyOf(place.workspaceId, demand.terms));
+  const find = (demand: LimitCharge) => books.get(keyOf(place.workspaceId, demand.terms));
   // What runs already comes before what is new.
   const grown = askers.map(({ demands, grows }) => {
     const [demand] = demands;
@@ -103,7 +103,7 @@ export async function grantAll(
     return grows.by;
   });
   const seen = askers.map((): number[] => []);
-  const taken: (Taken | undefined)[] = [];
+  const taken: (FullBucket | undefined)[] = [];
   const answers = askers.map(({ demands, grows }, n): SluiceError | number[] => {
     if (grows !== null) return [grown[n] ?? 0];
     const mine = demands.map(find);
@@ -128,7 +128,7 @@ export async function grantAll(
       return amount;
     });
   });
-  const locals: Granted['locals'][number][] = [];
+  const locals: Grants['locals'][number][] = [];
   for (const { key } of ordered) {
     const open = books.get(key);
     if (open === undefined) continue;
@@ -154,16 +154,16 @@ export async function grantAll(
 
 /** A lease that is kept, and what of it goes back. */
 export interface Renewal {
-  readonly local: Local;
+  readonly local: LocalBucket;
   readonly lease: string;
   readonly back: number;
 }
 
 /** The leases that are still alive. Only reads, computes and writes. */
 export async function renewAll(
-  tx: BooksTx,
+  tx: BucketTx,
   renewals: readonly Renewal[],
-  { clock, leaseMs }: Pick<Leases, 'clock' | 'leaseMs'>,
+  { clock, leaseMs }: Pick<LeaseOptions, 'clock' | 'leaseMs'>,
 ): Promise<ReadonlySet<string>> {
   const now = await tx.now();
   const alive = new Set<string>();
@@ -181,7 +181,7 @@ export async function renewAll(
     if (back > 0 && (bucket === undefined || bucket.window_no !== row.window_no)) continue;
     alive.add(lease);
     if (bucket === undefined) continue;
-    const book = Book.of(bucket, clock, held);
+    const book = BucketTransaction.of(bucket, clock, held);
     await book.release(tx, lease, back);
     await book.close(tx, now);
   }

@@ -5,9 +5,9 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { JournalPosition, SystemTx, Tables } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
-import { Book, byId, type Settled } from './book.ts';
-import type { Terms } from './terms.ts';
-import { booksQueue, keyOf } from './usage-reservation.ts';
+import { BucketTransaction, byId, type Settled } from './bucket-transaction.ts';
+import type { LimitSpec } from './limit-spec.ts';
+import { bucketQueue, keyOf } from './usage-reservation.ts';
 
 /** The part of a journal that settling needs (`store/disk/journal.ts`). */
 export interface SettlementJournal {
@@ -27,7 +27,7 @@ export interface SettlementLine extends Settled {
 export interface ServedLine extends Pick<Settled, 'used' | 'carry' | 'requests' | 'unpriced'> {
   readonly organisationId: string;
   readonly workspaceId: string;
-  readonly terms: Terms;
+  readonly terms: LimitSpec;
   /** When it was admitted, milliseconds since the epoch by the store's clock. */
   readonly at: number;
 }
@@ -80,7 +80,7 @@ export function settlementSink(options: { readonly tables: Tables; readonly cloc
     async insert(journal, bytes, position) {
       const lines = bytes.toString('utf8').split('\n').filter(Boolean).map(parseLine);
       // Without their queues the requests that are waiting for a grant and this would undo each other.
-      const queue = [...new Set(lines.map(({ workspaceId }) => booksQueue(workspaceId)))].slice(0, MAX_QUEUES);
+      const queue = [...new Set(lines.map(({ workspaceId }) => bucketQueue(workspaceId)))].slice(0, MAX_QUEUES);
       await tables.systemWrite(
         async (tx) => {
           const stored = await tx.find('ledger_positions', { journal });
@@ -120,7 +120,7 @@ async function apply(tx: SystemTx, lines: readonly (SettlementLine | ServedLine)
   for (const id of [...byBucket.keys()].sort()) {
     const row = rows.get(id);
     if (row === undefined) continue;
-    const book = Book.of(row, clock, leases);
+    const book = BucketTransaction.of(row, clock, leases);
     book.turn(now);
     for (const line of byBucket.get(id) ?? []) {
       await book.settle(tx, 'bucket' in line ? line : settledOf(line, book.row));
@@ -146,7 +146,7 @@ async function bucketOf(
     (owner === null || (await tx.find(owner, { id: terms.ownerId, organisation_id: organisationId })) !== undefined);
   let id: string | null = null;
   if (there) {
-    const book = await Book.open(tx, { organisationId, workspaceId }, terms, clock, at);
+    const book = await BucketTransaction.open(tx, { organisationId, workspaceId }, terms, clock, at);
     await book.close(tx, await tx.now());
     id = book.id;
   }
@@ -162,7 +162,7 @@ const OWNERS = {
   integration: 'integrations',
   policy: 'usage_policies',
   token: null,
-} as const satisfies Readonly<Record<Terms['ownerKind'], TableName | null>>;
+} as const satisfies Readonly<Record<LimitSpec['ownerKind'], TableName | null>>;
 
 /** In the window that was open when it was admitted: this one, or one before. */
 function settledOf({ at, used, carry, requests, unpriced }: ServedLine, bucket: Row<'usage_buckets'>): Settled {

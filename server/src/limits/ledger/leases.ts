@@ -3,7 +3,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables } from '../../store/ports.ts';
 import { NEAR, type Renewal, renewAll } from './grants.ts';
-import { booksQueue, type Demand, type Local, type Part } from './usage-reservation.ts';
+import { bucketQueue, type LeaseShare, type LimitCharge, type LocalBucket } from './usage-reservation.ts';
 
 /** Leases are renewed when this part of their time is over. */
 const RENEW = 1 / 3;
@@ -12,7 +12,7 @@ const FORGET_MS = 60_000;
 /** Leases whose renewals share one transaction. */
 const BATCH = 256;
 
-export interface Keeping {
+export interface LeaseKeeping {
   readonly tables: Tables;
   /** The store's time. */
   readonly clock: Clock;
@@ -23,10 +23,10 @@ export interface Keeping {
 }
 
 /** Renews leases, gives back what is idle or near its limit, and forgets what nobody asks for. */
-export async function keepLeases(held: Map<string, Local>, options: Keeping): Promise<void> {
+export async function keepLeases(held: Map<string, LocalBucket>, options: LeaseKeeping): Promise<void> {
   const { clock, log } = options;
   const now = clock.monotonic();
-  const byWorkspace = new Map<string, Local[]>();
+  const byWorkspace = new Map<string, LocalBucket[]>();
   for (const local of held.values()) {
     const idle = now - local.usedAt;
     if (local.available === 0 && local.holders === 0) {
@@ -51,7 +51,12 @@ export async function keepLeases(held: Map<string, Local>, options: Keeping): Pr
   }
 }
 
-async function renew(workspaceId: string, locals: readonly Local[], now: number, options: Keeping): Promise<void> {
+async function renew(
+  workspaceId: string,
+  locals: readonly LocalBucket[],
+  now: number,
+  options: LeaseKeeping,
+): Promise<void> {
   const { tables, clock, leaseMs, giveUp } = options;
   const ids = locals.map((local) => local.bucket);
   const rows = new Map(
@@ -85,7 +90,7 @@ async function renew(workspaceId: string, locals: readonly Local[], now: number,
   let alive: ReadonlySet<string>;
   try {
     alive = await tables.systemWrite((tx) => renewAll(tx, renewals, { clock, leaseMs }), {
-      queue: booksQueue(workspaceId),
+      queue: bucketQueue(workspaceId),
     });
   } catch (error) {
     // The parts that were to go back may have gone: the leases are left to their end.
@@ -103,12 +108,12 @@ async function renew(workspaceId: string, locals: readonly Local[], now: number,
 }
 
 /** Whether what is known of a bucket is of the present window, by the present terms. */
-export function isFresh(local: Local, { terms }: Demand, now: number): boolean {
+export function isFresh(local: LocalBucket, { terms }: LimitCharge, now: number): boolean {
   return terms.at === local.termsAt && now < local.resetsAt;
 }
 
 /** Whether the lease in memory has room. What may use more than it says asks the books where the limit is near. */
-export function covers(local: Local, demand: Demand, now: number, monotonic: number): boolean {
+export function covers(local: LocalBucket, demand: LimitCharge, now: number, monotonic: number): boolean {
   return (
     isFresh(local, demand, now) &&
     monotonic < local.leaseUntil &&
@@ -117,18 +122,18 @@ export function covers(local: Local, demand: Demand, now: number, monotonic: num
   );
 }
 
-export function takeFrom(local: Local, demand: Demand): Part {
+export function takeFrom(local: LocalBucket, demand: LimitCharge): LeaseShare {
   local.available -= demand.amount;
   local.holders += 1;
   return partOf(local, demand, demand.amount);
 }
 
-export function partOf(local: Local, demand: Demand, amount: number): Part {
+export function partOf(local: LocalBucket, demand: LimitCharge, amount: number): LeaseShare {
   const { lease, bucket, window } = local;
   return { demand, local, lease, bucket, window, amount, wanted: 0, growing: false, ended: false, servedAt: 0 };
 }
 
 /** Of a request that is served although neither lease nor books have anything for it. */
-export function servedPart(local: Local, demand: Demand, servedAt: number): Part {
+export function servedPart(local: LocalBucket, demand: LimitCharge, servedAt: number): LeaseShare {
   return { ...partOf(local, demand, 0), lease: '', servedAt };
 }

@@ -16,10 +16,10 @@ import {
 import { type Clock, systemClock, TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Tables } from '../../store/ports.ts';
-import { Book } from './book.ts';
-import { createOutputs } from './output-estimator.ts';
-import { sweepBooks } from './sweep.ts';
-import { booksQueue, type Demand, type Used } from './usage-reservation.ts';
+import { BucketTransaction } from './bucket-transaction.ts';
+import { createOutputEstimator } from './output-estimator.ts';
+import { sweepBuckets } from './sweep.ts';
+import { type ActualUse, bucketQueue, type LimitCharge } from './usage-reservation.ts';
 
 let open: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -53,7 +53,13 @@ async function repeated(once: () => Promise<void>, until: () => boolean) {
 }
 
 /** What was admitted used `used`. */
-function caller(node: LedgerNode, demand: Demand, used: Used, admitted: { count: number }, until: () => boolean) {
+function caller(
+  node: LedgerNode,
+  demand: LimitCharge,
+  used: ActualUse,
+  admitted: { count: number },
+  until: () => boolean,
+) {
   return repeated(async () => {
     const settle = await node.reserve([demand]);
     admitted.count += 1;
@@ -73,12 +79,12 @@ const compactAll = (tables: Tables, clock: Clock) =>
   tables.systemWrite(
     async (tx) => {
       for (const row of await tx.list('usage_buckets')) {
-        const book = Book.of(row, clock);
+        const book = BucketTransaction.of(row, clock);
         await book.compact(tx);
         await book.close(tx, await tx.now());
       }
     },
-    { queue: booksQueue(WORKSPACE) },
+    { queue: bucketQueue(WORKSPACE) },
   );
 
 describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) => {
@@ -122,7 +128,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     const nodes = [own(await ledgerNode(tables, { name: 'a' })), own(await ledgerNode(tables, { name: 'b' }))];
     const callers = nodes.flatMap((node) => {
       // Each node estimates from the answers that it saw itself.
-      const outputs = createOutputs();
+      const outputs = createOutputEstimator();
       const once = async () => {
         const terms = termsWith({ type: 'cost', limit });
         const settle = await node.reserve([{ terms, amount: outputs.expected('model'), bounded: false }]);
@@ -172,7 +178,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
   it('a value whose requests are all refused leaves nothing in the books; one that is admitted for nothing does', async () => {
     const tables = own(await booksStore(engine));
     const node = own(await ledgerNode(tables));
-    const demand = (amount: number, more: object): Demand => ({
+    const demand = (amount: number, more: object): LimitCharge => ({
       terms: termsWith({ type: 'cost', ...more }),
       amount,
       bounded: true,
@@ -231,7 +237,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
       const midnight = Date.UTC(2028, 0, 1) + day * 86_400_000;
       clock.jump(midnight + 1000 - clock.now());
       const [, ...next] = await Promise.all([
-        sweepBooks({ tables, clock }),
+        sweepBuckets({ tables, clock }),
         ...nodes.map((node) => node.reserve(due(midnight))),
       ]);
       await Promise.all(running.map((settle) => settle({ ...NOTHING, requests: 1 })));
@@ -296,7 +302,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     await node.drain();
     for (let day = 0; day < 10; day++) {
       clock.jump(86_400_000);
-      await sweepBooks({ tables, clock });
+      await sweepBuckets({ tables, clock });
     }
     expect((await buckets(tables)).map((row) => [row.bucket_key, row.used])).toEqual([['busy', 26]]);
     await (await node.reserve([rare]))({ ...NOTHING, requests: 1, tokens: 3 });
@@ -314,7 +320,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     for (let i = 0; i < 5; i++) await node.reserve([demand]);
     await node.kill();
     clock.jump(31_000);
-    await sweepBooks({ tables, clock });
+    await sweepBuckets({ tables, clock });
     const again = own(await ledgerNode(tables, { name: 'b', clock, dir: node.dir }));
     await again.drain();
     expect(await buckets(tables)).toMatchObject([{ used: 140, reserved: 0 }]);
@@ -349,7 +355,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
         const clock = new TestClock(Date.UTC(2026, 1, 27, 12));
         const tables = timed(books, clock);
         const nodes = [await ledgerNode(tables, { name: 'a', clock }), await ledgerNode(tables, { name: 'b', clock })];
-        const open: { settle: (used: Used) => Promise<void>; used: Used }[] = [];
+        const open: { settle: (used: ActualUse) => Promise<void>; used: ActualUse }[] = [];
         try {
           for (const { node: at, bucket, amount, used, carry, next } of actions) {
             const node = nodes[at] as LedgerNode;
@@ -368,7 +374,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
             if (next === 'settle') for (const { settle, used: spent } of open.splice(0)) await settle(spent);
             if (next === 'sweep') {
               clock.jump(31_000);
-              await sweepBooks({ tables, clock });
+              await sweepBuckets({ tables, clock });
             }
             if (next === 'compact') await compactAll(tables, clock);
             if (next === 'maintain') await node.ledger.maintain();
@@ -378,7 +384,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
           for (const node of nodes) await node.drain();
           await consistent(tables);
           clock.jump(31_000);
-          await sweepBooks({ tables, clock });
+          await sweepBuckets({ tables, clock });
           expect((await buckets(tables)).map(({ reserved }) => reserved).filter((reserved) => reserved > 0)).toEqual(
             [],
           );

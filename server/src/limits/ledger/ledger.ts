@@ -7,25 +7,25 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables, TenantContext } from '../../store/ports.ts';
-import { type Asking, type Granted, grantAll, type Taken } from './grants.ts';
+import { type BucketRequest, type FullBucket, type Grants, grantAll } from './grants.ts';
 import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
 import { covers, isFresh, keepLeases, partOf, servedPart, takeFrom } from './leases.ts';
+import type { LimitSpec } from './limit-spec.ts';
 import { unreachable, unrecordable } from './refusal.ts';
-import type { Terms } from './terms.ts';
 import {
-  booksQueue,
-  type Demand,
-  type Hold,
-  type Holder,
+  type ActualUse,
+  bucketQueue,
   keyOf,
-  type Local,
-  NodeHold,
-  newLocal,
-  type Part,
-  type Used,
+  type LeaseShare,
+  type LimitCharge,
+  type LocalBucket,
+  NodeUsageReservation,
+  newLocalBucket,
+  type ReservationNode,
+  type UsageReservation,
 } from './usage-reservation.ts';
 
-export type { Charge, Demand, Hold, LimitState, Used } from './usage-reservation.ts';
+export type { ActualUse, CostCharge, LimitCharge, UsageLimitState, UsageReservation } from './usage-reservation.ts';
 
 export interface Ledger extends Closable {
   /**
@@ -33,7 +33,11 @@ export interface Ledger extends Closable {
    * reached and a lease is spent, `onOutage` decides: `out_of_service` (one such limit is enough), or the request is
    * served and what it used is booked when they are back.
    */
-  reserve(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Hold | Promise<Hold>;
+  reserve(
+    tenant: TenantContext,
+    workspaceId: string,
+    demands: readonly LimitCharge[],
+  ): UsageReservation | Promise<UsageReservation>;
   /** Renews leases and gives back what is idle or near its limit. By itself every second. */
   maintain(): Promise<void>;
 }
@@ -71,15 +75,15 @@ const BATCH = 256;
 interface Waiting {
   readonly tenant: TenantContext;
   readonly workspaceId: string;
-  readonly demands: readonly Demand[];
-  readonly grows: { readonly part: Part; readonly hold: NodeHold; readonly by: number } | null;
+  readonly demands: readonly LimitCharge[];
+  readonly grows: { readonly part: LeaseShare; readonly hold: NodeUsageReservation; readonly by: number } | null;
   /** What it has of leases in memory, by demand, while the books are asked for the rest. */
-  held: (Part | undefined)[];
+  held: (LeaseShare | undefined)[];
   /** Once; what comes later is not wanted any more. */
   answered: boolean;
   /** Whether it was refused by what is only reserved, and asks once more. */
   again: boolean;
-  readonly resolve: (hold: Hold) => void;
+  readonly resolve: (hold: UsageReservation) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -87,10 +91,10 @@ export function createLedger(options: LedgerOptions): Ledger {
   return new NodeLedger(options);
 }
 
-class NodeLedger implements Ledger, Holder {
+class NodeLedger implements Ledger, ReservationNode {
   readonly #options: LedgerOptions;
   readonly #leaseMs: number;
-  readonly #locals = new Map<string, Local>();
+  readonly #locals = new Map<string, LocalBucket>();
   /** Requests that wait for the books, by workspace. */
   readonly #lanes = new Map<string, Waiting[]>();
   readonly #running = new Set<Promise<void>>();
@@ -110,12 +114,16 @@ class NodeLedger implements Ledger, Holder {
     this.#leaseMs = options.leaseMs ?? LEASE_MS;
   }
 
-  reserve(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Hold | Promise<Hold> {
+  reserve(
+    tenant: TenantContext,
+    workspaceId: string,
+    demands: readonly LimitCharge[],
+  ): UsageReservation | Promise<UsageReservation> {
     if (this.#closed) throw new SluiceError('out_of_service', 'Sluice is shutting down; send the request again.');
     if (this.#journal?.failing) throw unrecordable();
     const now = this.#options.clock.now();
     const monotonic = this.#options.clock.monotonic();
-    const locals: Local[] = [];
+    const locals: LocalBucket[] = [];
     let inMemory = this.#journal !== null;
     for (const demand of demands) {
       const local = this.#local(workspaceId, demand.terms);
@@ -125,22 +133,22 @@ class NodeLedger implements Ledger, Holder {
       locals.push(local);
     }
     if (!inMemory) return this.#wait(tenant, workspaceId, demands);
-    const parts = demands.map((demand, i) => takeFrom(locals[i] as Local, demand));
-    return new NodeHold(this, tenant, workspaceId, parts);
+    const parts = demands.map((demand, i) => takeFrom(locals[i] as LocalBucket, demand));
+    return new NodeUsageReservation(this, tenant, workspaceId, parts);
   }
 
-  #local(workspaceId: string, terms: Terms): Local {
+  #local(workspaceId: string, terms: LimitSpec): LocalBucket {
     const key = keyOf(workspaceId, terms);
     let local = this.#locals.get(key);
     if (local === undefined) {
-      local = newLocal(key);
+      local = newLocalBucket(key);
       this.#locals.set(key, local);
       this.#schedule();
     }
     return local;
   }
 
-  settlePart(hold: NodeHold, part: Part, used: Used, done: () => void): void {
+  settlePart(hold: NodeUsageReservation, part: LeaseShare, used: ActualUse, done: () => void): void {
     const { local, demand, amount } = part;
     const { terms } = demand;
     const { type } = terms;
@@ -170,13 +178,13 @@ class NodeLedger implements Ledger, Holder {
     this.#append(local, line, done);
   }
 
-  #append(local: Local, line: string, done: () => void): void {
+  #append(local: LocalBucket, line: string, done: () => void): void {
     this.#lines += 1;
     local.lastLine = this.#lines;
     this.#journal?.append(line, done);
   }
 
-  growPart(hold: NodeHold, part: Part): void {
+  growPart(hold: NodeUsageReservation, part: LeaseShare): void {
     const { local, demand, lease } = part;
     // A lease that was lost cannot grow: what is used beyond it is added at the end.
     if (lease !== local.lease || this.#options.clock.monotonic() >= local.leaseUntil || part.growing) return;
@@ -206,7 +214,7 @@ class NodeLedger implements Ledger, Holder {
     });
   }
 
-  async #wait(tenant: TenantContext, workspaceId: string, demands: readonly Demand[]): Promise<Hold> {
+  async #wait(tenant: TenantContext, workspaceId: string, demands: readonly LimitCharge[]): Promise<UsageReservation> {
     this.#journal ??= await this.#options.journal().catch((error: unknown) => {
       throw unrecordable(error);
     });
@@ -273,7 +281,7 @@ class NodeLedger implements Ledger, Holder {
       const local = this.#local(workspaceId, demand.terms);
       return covers(local, demand, now, monotonic) ? takeFrom(local, demand) : servedPart(local, demand, now);
     });
-    waiting.resolve(new NodeHold(this, tenant, workspaceId, parts));
+    waiting.resolve(new NodeUsageReservation(this, tenant, workspaceId, parts));
   }
 
   #queue(waiting: Waiting): void {
@@ -311,7 +319,7 @@ class NodeLedger implements Ledger, Holder {
    * Takes what leases in memory have room for, and answers a request for which that is all: what came into the lease while
    * it waited, or the other limits of a request of which one is busy. Books are asked for the rest only.
    */
-  #fromMemory(waiting: Waiting): readonly Demand[] {
+  #fromMemory(waiting: Waiting): readonly LimitCharge[] {
     const { tenant, workspaceId, demands, grows, held } = waiting;
     if (grows !== null) return demands;
     const now = this.#options.clock.now();
@@ -324,7 +332,7 @@ class NodeLedger implements Ledger, Holder {
     if (rest.length === 0) {
       waiting.answered = true;
       waiting.resolve(
-        new NodeHold(
+        new NodeUsageReservation(
           this,
           tenant,
           workspaceId,
@@ -357,7 +365,7 @@ class NodeLedger implements Ledger, Holder {
     });
     if (batch.length === 0) return;
     // The unspent part here goes back first: at the limit it is the last that can be had.
-    const involved = new Map<string, Asking>();
+    const involved = new Map<string, BucketRequest>();
     for (const { demands } of batch) {
       for (const { terms } of demands) {
         const local = this.#local(workspaceId, terms);
@@ -376,7 +384,7 @@ class NodeLedger implements Ledger, Holder {
     const place = { organisationId: tenant.organisationId, workspaceId };
     const leases = { clock, node, leaseMs: this.#leaseMs };
     let computed = false;
-    let granted: Granted;
+    let granted: Grants;
     try {
       granted = await tables.write(
         tenant,
@@ -386,7 +394,7 @@ class NodeLedger implements Ledger, Holder {
           computed = true;
           return result;
         },
-        { queue: booksQueue(workspaceId) },
+        { queue: bucketQueue(workspaceId) },
       );
     } catch (error) {
       for (const { local, surplus, lease } of ordered) {
@@ -431,7 +439,7 @@ class NodeLedger implements Ledger, Holder {
    * Whether a refusal waits for what ended already and is only not in the books yet: here, or on another node. A caller
    * who sends one request after another holds nothing himself.
    */
-  #mayComeBack(waiting: Waiting, { key, byOthers }: Taken): boolean {
+  #mayComeBack(waiting: Waiting, { key, byOthers }: FullBucket): boolean {
     const local = this.#locals.get(key);
     if (local === undefined) return false;
     const now = this.#options.clock.monotonic();
@@ -475,7 +483,7 @@ class NodeLedger implements Ledger, Holder {
   /** @param asked of its demands those that the books were asked about, with their answers in this order */
   #answer(
     waiting: Waiting,
-    asked: readonly Demand[],
+    asked: readonly LimitCharge[],
     answer: SluiceError | readonly number[] | undefined,
     seen: readonly number[] = [],
   ): void {
@@ -499,7 +507,7 @@ class NodeLedger implements Ledger, Holder {
       waiting.reject(answer ?? new SluiceError('internal', 'A reservation has no answer.'));
       return;
     }
-    const granted = new Map<Demand, Part>();
+    const granted = new Map<LimitCharge, LeaseShare>();
     for (const [i, demand] of asked.entries()) {
       const local = this.#local(workspaceId, demand.terms);
       const amount = answer[i] ?? 0;
@@ -514,7 +522,7 @@ class NodeLedger implements Ledger, Holder {
     waiting.answered = true;
     const parts = demands.flatMap((demand, i) => held[i] ?? granted.get(demand) ?? []);
     const before = demands.map((demand) => seen[asked.indexOf(demand)]);
-    waiting.resolve(new NodeHold(this, tenant, workspaceId, parts, before));
+    waiting.resolve(new NodeUsageReservation(this, tenant, workspaceId, parts, before));
   }
 
   maintain(): Promise<void> {

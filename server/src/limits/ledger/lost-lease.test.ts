@@ -14,7 +14,7 @@ import {
 import { systemTenant } from '../../auth/tenant.ts';
 import { TestClock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
-import type { Terms } from './terms.ts';
+import type { LimitSpec } from './limit-spec.ts';
 
 let open: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -53,7 +53,7 @@ async function world() {
   };
   return { clock, tables, node, close, answered: () => answered };
 }
-const reserve = ({ ledger }: LedgerNode, ...demands: [terms: Terms, amount: number][]) =>
+const reserve = ({ ledger }: LedgerNode, ...demands: [terms: LimitSpec, amount: number][]) =>
   ledger.reserve(
     systemTenant(ORGANISATION, WORKSPACE),
     WORKSPACE,

@@ -15,8 +15,8 @@ import { TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { organisationRow, workspaceRow } from '../../store/conformance/rows.ts';
 import type { Tables } from '../../store/ports.ts';
-import { sweepBooks } from './sweep.ts';
-import type { Demand, Hold, Used } from './usage-reservation.ts';
+import { sweepBuckets } from './sweep.ts';
+import type { ActualUse, LimitCharge, UsageReservation } from './usage-reservation.ts';
 
 let open: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -47,10 +47,10 @@ function fragile(tables: Tables) {
   return { tables: guarded, state };
 }
 
-const hold = (node: LedgerNode, demands: readonly Demand[]): Hold | Promise<Hold> =>
+const hold = (node: LedgerNode, demands: readonly LimitCharge[]): UsageReservation | Promise<UsageReservation> =>
   node.ledger.reserve(systemTenant(ORGANISATION, WORKSPACE), WORKSPACE, demands);
-const end = (held: Hold, used: Used) => new Promise<void>((resolve) => held.settle(used, resolve));
-const used = (tokens: number): Used => ({ ...NOTHING, tokens, requests: 1 });
+const end = (held: UsageReservation, used: ActualUse) => new Promise<void>((resolve) => held.settle(used, resolve));
+const used = (tokens: number): ActualUse => ({ ...NOTHING, tokens, requests: 1 });
 
 describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on %s', (engine) => {
   async function world() {
@@ -85,7 +85,7 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     const node = own(await ledgerNode(tables, { clock }));
     return { clock, tables, state, node };
   }
-  const soft = (more: object = {}): Demand => ({
+  const soft = (more: object = {}): LimitCharge => ({
     terms: termsWith({ type: 'tokens', limit: 10_000, onOutage: 'serve', ...more }),
     amount: 100,
     bounded: true,
@@ -139,7 +139,7 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     state.away = false;
     clock.jump(31_000);
     await node.drain();
-    await sweepBooks({ tables, clock });
+    await sweepBuckets({ tables, clock });
     const rows = (await buckets(tables)).map(({ bucket_key, used: sum, reserved }) => [bucket_key, sum, reserved]);
     expect(rows.sort()).toEqual([
       ['all', 300, 0],
@@ -226,7 +226,7 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     for (let i = 0; i < 50; i++) {
       const held = hold(node, [far]);
       expect(held).not.toBeInstanceOf(Promise);
-      running.push(held as Hold);
+      running.push(held as UsageReservation);
     }
     expect(state.calls).toBe(0);
     await node.ledger.close();

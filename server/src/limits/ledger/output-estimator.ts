@@ -1,7 +1,7 @@
 /** How much models answer, learned from what they answered: the estimate for requests that set no maximum. */
 import { Lru } from '../../kernel/lru.ts';
 
-export interface Outputs {
+export interface OutputEstimator {
   /** Output tokens that 95 of 100 answers of a model stay within; a guess while few were seen. */
   expected(model: string): number;
   learn(model: string, tokens: number): void;
@@ -18,7 +18,7 @@ interface Seen {
   p95: number;
 }
 
-export function createOutputs(): Outputs {
+export function createOutputEstimator(): OutputEstimator {
   const models = new Lru<string, Seen>({ maxEntries: MODELS });
   return {
     expected: (model) => models.get(model)?.p95 ?? GUESS,

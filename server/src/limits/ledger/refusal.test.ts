@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import type { LimitSpec } from './limit-spec.ts';
 import { exceeded } from './refusal.ts';
-import type { Terms } from './terms.ts';
 
 const NOW = Date.UTC(2026, 10, 22);
 const RESET = Date.UTC(2026, 11, 1);
-const terms = (more: Partial<Terms> = {}): Terms => ({
+const terms = (more: Partial<LimitSpec> = {}): LimitSpec => ({
   ownerKind: 'policy',
   ownerId: 'p1',
   bucketKey: 'metadata._user:alice',
@@ -20,7 +20,7 @@ const terms = (more: Partial<Terms> = {}): Terms => ({
   at: NOW,
   ...more,
 });
-const said = (given: Terms, used: number, limit: number, resets_at: number | null = RESET): string =>
+const said = (given: LimitSpec, used: number, limit: number, resets_at: number | null = RESET): string =>
   exceeded(given, { used, credit_limit: limit, resets_at, value_key: given.valueKey }, NOW, used).message;
 
 describe('a request that a usage limit refuses reads', () => {
@@ -50,7 +50,7 @@ describe('a request that a usage limit refuses reads', () => {
   });
 
   it('who can raise a limit that does not reset, and where', () => {
-    const raised = (ownerKind: Terms['ownerKind']) =>
+    const raised = (ownerKind: LimitSpec['ownerKind']) =>
       said(terms({ ownerKind, ownerId: 'o1', resetsAt: null }), 60, 60, null).split('itself: ')[1];
     expect(raised('workspace')).toBe(
       'an administrator of the organisation can raise it, in the console or with PUT /v1/admin/workspaces/o1.',

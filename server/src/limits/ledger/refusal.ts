@@ -2,7 +2,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { LimitOwner, Row } from '../../store/schema.ts';
 import { limitName, UsageRefused } from '../usage-refused.ts';
-import { shownAmount, type Terms } from './terms.ts';
+import { type LimitSpec, shownAmount } from './limit-spec.ts';
 
 /** Nobody waits for longer, whatever a header says; in milliseconds. */
 const MAX_WAIT_MS = 86_400_000;
@@ -19,7 +19,7 @@ type Counted = Pick<Row<'usage_buckets'>, 'used' | 'credit_limit' | 'resets_at' 
  * `usage_limit_exceeded`, with what is used, of how much, and when it begins anew. `now` is the store's time,
  * `committed` what was used and reserved then.
  */
-export function exceeded(terms: Terms, row: Counted, now: number, committed: number): UsageRefused {
+export function exceeded(terms: LimitSpec, row: Counted, now: number, committed: number): UsageRefused {
   const { type } = terms;
   const { used, credit_limit: limit, resets_at: resetsAt } = row;
   const shown = (value: number) => `${type === 'cost' ? '$' : ''}${shownAmount(type, value)}`;
@@ -37,7 +37,7 @@ export function exceeded(terms: Terms, row: Counted, now: number, committed: num
 }
 
 /** Who can raise a limit, and where. */
-function raises({ ownerKind, ownerId }: Terms): string {
+function raises({ ownerKind, ownerId }: LimitSpec): string {
   const [who, where] = RAISED[ownerKind];
   return `an administrator of the ${who} can raise it, in the console or with PUT ${where.replace('{id}', ownerId)}`;
 }

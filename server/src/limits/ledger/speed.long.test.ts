@@ -4,10 +4,10 @@ import { systemTenant } from '../../auth/tenant.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { compilePolicies, requestFacts } from '../policies/conditions.ts';
-import { addBudgets, type UsagePolicy } from '../policies/usage.ts';
+import { addUsageLimits, type UsagePolicy } from '../policies/usage.ts';
 import { createLedger } from './ledger.ts';
-import type { Terms } from './terms.ts';
-import type { Hold } from './usage-reservation.ts';
+import type { LimitSpec } from './limit-spec.ts';
+import type { UsageReservation } from './usage-reservation.ts';
 
 const ROUNDS = 20_000;
 /** Microseconds of CPU. Measured: see docs/decisions/2026-11-22-budgets.md; machines of CI are slower and busier. */
@@ -56,22 +56,22 @@ describe('the price of a usage limit far from its end', () => {
     });
     let ended = 0;
     const request = () => {
-      const terms: Terms[] = [];
-      addBudgets(policies, facts, terms);
+      const terms: LimitSpec[] = [];
+      addUsageLimits(policies, facts, terms);
       return ledger.reserve(
         tenant,
         WORKSPACE,
         terms.map((one) => ({ terms: one, amount: 100, bounded: true })),
       );
     };
-    const end = (hold: Hold) =>
+    const end = (hold: UsageReservation) =>
       hold.settle({ cost: 0, carry: 0, tokens: 80, requests: 1, unpriced: 0 }, () => {
         ended += 1;
       });
     end(await request());
     const run = () => {
       const began = process.cpuUsage();
-      for (let i = 0; i < ROUNDS; i++) end(request() as Hold);
+      for (let i = 0; i < ROUNDS; i++) end(request() as UsageReservation);
       const { user, system } = process.cpuUsage(began);
       return (user + system) / ROUNDS;
     };

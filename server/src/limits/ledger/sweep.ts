@@ -2,9 +2,9 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
-import { Book } from './book.ts';
-import { nextReset, periodOf } from './terms.ts';
-import { booksQueue } from './usage-reservation.ts';
+import { BucketTransaction } from './bucket-transaction.ts';
+import { nextReset, periodOf } from './limit-spec.ts';
+import { bucketQueue } from './usage-reservation.ts';
 
 const PAGE = 200;
 const FORGET_MS = 7 * 86_400_000;
@@ -15,7 +15,7 @@ export interface SweepOptions {
 }
 
 /** Puts back what ended leases still hold, and turns windows that are over. True when there may be more. */
-export async function sweepBooks({ tables, clock }: SweepOptions): Promise<boolean> {
+export async function sweepBuckets({ tables, clock }: SweepOptions): Promise<boolean> {
   const { ended, due, policies } = await tables.systemRead(async (tx) => {
     const now = await tx.now();
     return {
@@ -53,7 +53,7 @@ export async function sweepBooks({ tables, clock }: SweepOptions): Promise<boole
           await tx.remove('usage_buckets', { id: bucket });
           return;
         }
-        const book = Book.of(row, clock);
+        const book = BucketTransaction.of(row, clock);
         book.turn(now);
         const over = { id: { in: leases }, expires_at: { lte: now } };
         const still = leases.length === 0 ? [] : await tx.list('reservations', { where: over });
@@ -61,7 +61,7 @@ export async function sweepBooks({ tables, clock }: SweepOptions): Promise<boole
         await book.close(tx, now);
         if (still.length > 0) await tx.remove('reservations', over);
       },
-      { queue: booksQueue(workspaceId) },
+      { queue: bucketQueue(workspaceId) },
     );
   }
   for (const { id } of policies) await advancePolicy(tables, id);

@@ -1,10 +1,10 @@
 /** What one request holds of its limits, from its admission to its end. */
 import type { SluiceError } from '../../kernel/errors.ts';
 import type { TenantContext } from '../../store/ports.ts';
-import type { Terms } from './terms.ts';
+import type { LimitSpec } from './limit-spec.ts';
 
 /** What a request used in the end; everything 0 releases what was reserved. */
-export interface Used {
+export interface ActualUse {
   /** Micro-dollars, and picodollars beside them. */
   readonly cost: number;
   readonly carry: number;
@@ -14,14 +14,14 @@ export interface Used {
   /** 1 when it used what has no known price. */
   readonly unpriced: number;
   /** What a limit on cost is charged instead, where limits set their own prices. */
-  readonly charge?: (terms: Terms) => Charge;
+  readonly charge?: (terms: LimitSpec) => CostCharge;
 }
 
 /** As in `Used`. */
-export type Charge = Pick<Used, 'cost' | 'carry' | 'unpriced'>;
+export type CostCharge = Pick<ActualUse, 'cost' | 'carry' | 'unpriced'>;
 
-export interface Demand {
-  readonly terms: Terms;
+export interface LimitCharge {
+  readonly terms: LimitSpec;
   /** Estimate, in the unit of the limit. */
   readonly amount: number;
   /** Whether the request cannot use more than `amount`. One that can is alone in the last hundredth of a limit. */
@@ -29,8 +29,8 @@ export interface Demand {
 }
 
 /** A limit as this node knows it. */
-export interface LimitState {
-  readonly terms: Terms;
+export interface UsageLimitState {
+  readonly terms: LimitSpec;
   /**
    * At least so much can still be had, in the unit of the limit. What the request has reserved for itself is in it, because most
    * of that goes back; of a limit on requests it is not, because a request uses one.
@@ -42,7 +42,7 @@ export interface LimitState {
   readonly resetsAt: number | null;
 }
 
-export interface Hold {
+export interface UsageReservation {
   /**
    * The request is expected to use so much in all (micro-dollars, tokens): the difference is reserved too, from the lease or
    * soon by the books. Never refuses, never waits; less than before changes nothing.
@@ -54,22 +54,22 @@ export interface Hold {
    */
   readonly seen: readonly (number | undefined)[] | null;
   /** One for each demand, as of now. */
-  readonly states: readonly LimitState[];
+  readonly states: readonly UsageLimitState[];
   /** Once; later calls do nothing. `done` runs when the process may be killed without losing it. */
-  settle(used: Used, done: () => void): void;
+  settle(used: ActualUse, done: () => void): void;
 }
 
-export function keyOf(workspaceId: string, { ownerKind, ownerId, bucketKey }: Terms): string {
+export function keyOf(workspaceId: string, { ownerKind, ownerId, bucketKey }: LimitSpec): string {
   return `${workspaceId} ${ownerKind} ${ownerId} ${bucketKey}`;
 }
 
 /** Writes that change the books of one workspace wait for each other under this name. */
-export function booksQueue(workspaceId: string): string {
+export function bucketQueue(workspaceId: string): string {
   return `usage ${workspaceId}`;
 }
 
 /** What this node knows of a bucket. */
-export interface Local {
+export interface LocalBucket {
   readonly key: string;
   bucket: string;
   window: number;
@@ -96,7 +96,7 @@ export interface Local {
   hurriedUntil: number;
 }
 
-export function newLocal(key: string): Local {
+export function newLocalBucket(key: string): LocalBucket {
   return {
     key,
     bucket: '',
@@ -119,9 +119,9 @@ export function newLocal(key: string): Local {
 }
 
 /** What a request holds under one limit. */
-export interface Part {
-  readonly demand: Demand;
-  readonly local: Local;
+export interface LeaseShare {
+  readonly demand: LimitCharge;
+  readonly local: LocalBucket;
   readonly lease: string;
   readonly bucket: string;
   readonly window: number;
@@ -137,24 +137,24 @@ export interface Part {
 }
 
 /** What holds need of their node. */
-export interface Holder {
-  settlePart(hold: NodeHold, part: Part, used: Used, done: () => void): void;
-  growPart(hold: NodeHold, part: Part): void;
+export interface ReservationNode {
+  settlePart(hold: NodeUsageReservation, part: LeaseShare, used: ActualUse, done: () => void): void;
+  growPart(hold: NodeUsageReservation, part: LeaseShare): void;
 }
 
-export class NodeHold implements Hold {
+export class NodeUsageReservation implements UsageReservation {
   readonly seen: readonly (number | undefined)[] | null;
   readonly tenant: TenantContext;
   readonly workspaceId: string;
-  readonly #holder: Holder;
-  readonly #parts: readonly Part[];
+  readonly #holder: ReservationNode;
+  readonly #parts: readonly LeaseShare[];
   #settled = false;
 
   constructor(
-    holder: Holder,
+    holder: ReservationNode,
     tenant: TenantContext,
     workspaceId: string,
-    parts: readonly Part[],
+    parts: readonly LeaseShare[],
     seen: readonly (number | undefined)[] | null = null,
   ) {
     this.seen = seen;
@@ -164,7 +164,7 @@ export class NodeHold implements Hold {
     this.#parts = parts;
   }
 
-  get states(): readonly LimitState[] {
+  get states(): readonly UsageLimitState[] {
     return this.#parts.map(({ demand: { terms }, local, amount, ended }) => ({
       terms,
       left: Math.max(0, local.open + local.available + (ended || terms.type === 'requests' ? 0 : amount)),
@@ -185,7 +185,7 @@ export class NodeHold implements Hold {
     }
   }
 
-  settle(used: Used, done: () => void): void {
+  settle(used: ActualUse, done: () => void): void {
     if (this.#settled) {
       done();
       return;

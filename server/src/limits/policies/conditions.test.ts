@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PolicyCondition } from '../../store/schema.ts';
-import { compilePolicies, type Facts, requestModel, type Selects } from './conditions.ts';
+import { compilePolicies, type PolicyFacts, type PolicySelector, requestModel } from './conditions.ts';
 
 const PLACE = { workspaceId: 'w1', workspaceSlug: 'ws-research', organisationId: 'o1' };
 
-const facts = (over: Partial<Facts> = {}): Facts => ({
+const facts = (over: Partial<PolicyFacts> = {}): PolicyFacts => ({
   workspace_id: 'w1',
   organisation_id: 'o1',
   api_key: 'key-1',
@@ -21,7 +21,7 @@ const facts = (over: Partial<Facts> = {}): Facts => ({
   ...over,
 });
 
-interface Named extends Selects {
+interface Named extends PolicySelector {
   readonly name: string;
 }
 
@@ -31,13 +31,13 @@ const policy = (name: string, conditions: PolicyCondition[], ...groups: string[]
   group_by: (groups.length === 0 ? ['api_key'] : groups).map((key) => ({ key })),
 });
 
-const matching = (policies: Named[], over: Partial<Facts> = {}) =>
+const matching = (policies: Named[], over: Partial<PolicyFacts> = {}) =>
   (compilePolicies(policies, PLACE)?.match(facts(over)) ?? []).map((found) => found.policy.name);
-const isMatched = (conditions: PolicyCondition[], over: Partial<Facts> = {}) =>
+const isMatched = (conditions: PolicyCondition[], over: Partial<PolicyFacts> = {}) =>
   matching([policy('p', conditions)], over).length === 1;
 
 describe('conditions of policies', () => {
-  it.each<[string, PolicyCondition, Partial<Facts>, boolean]>([
+  it.each<[string, PolicyCondition, Partial<PolicyFacts>, boolean]>([
     ['a value that is equal', { key: 'provider', value: 'openai' }, {}, true],
     ['a value that is not', { key: 'provider', value: 'anthropic' }, {}, false],
     ['one of several values', { key: 'provider', value: ['anthropic', 'openai'] }, {}, true],
@@ -179,7 +179,7 @@ describe('very many policies that match one request', () => {
 });
 
 describe('the counter of a request in a policy', () => {
-  const keyOf = (groups: string[], over: Partial<Facts> = {}) => {
+  const keyOf = (groups: string[], over: Partial<PolicyFacts> = {}) => {
     const [found] =
       compilePolicies([policy('p', [{ key: 'api_key', value: '*' }], ...groups)], PLACE)?.match(facts(over)) ?? [];
     return found;

@@ -5,7 +5,7 @@
 import type { PolicyCondition, PolicyGroup } from '../../store/schema.ts';
 
 /** What conditions and groups can see of a request; null where it has no such thing. */
-export interface Facts {
+export interface PolicyFacts {
   readonly workspace_id: string;
   readonly organisation_id: string;
   /** UUID of the API key. */
@@ -32,7 +32,7 @@ export function requestModel(slug: string, model: string): string {
 }
 
 /** What of a request of a model decides which policies see it, when it comes and when its record is read. */
-export interface Asked {
+export interface PolicySubject {
   readonly workspaceId: string;
   readonly organisationId: string;
   readonly keyId: string | null;
@@ -46,7 +46,7 @@ export interface Asked {
   readonly metadata: Readonly<Record<string, string>> | null;
 }
 
-export function requestFacts(asked: Asked): Facts {
+export function requestFacts(asked: PolicySubject): PolicyFacts {
   const slug = asked.slug ?? asked.provider;
   return {
     workspace_id: asked.workspaceId,
@@ -65,20 +65,20 @@ export function requestFacts(asked: Asked): Facts {
 }
 
 /** The workspace that the policies belong to. */
-export interface Place {
+export interface PolicyPlace {
   readonly workspaceId: string;
   readonly workspaceSlug: string;
   readonly organisationId: string;
 }
 
 /** What of a policy row decides whom it concerns. */
-export interface Selects {
+export interface PolicySelector {
   readonly conditions: readonly PolicyCondition[];
   readonly group_by: readonly PolicyGroup[];
 }
 
 /** A policy that a request belongs to, with the request's own counter in it. */
-export interface Matched<P> {
+export interface PolicyMatch<P> {
   readonly policy: P;
   /** As people read it: `metadata._user:alice`, several joined with `-`. Values are not escaped. */
   readonly valueKey: string;
@@ -86,7 +86,7 @@ export interface Matched<P> {
   readonly bucket: string;
 }
 
-type PlainKey = Exclude<keyof Facts, 'metadata'>;
+type PlainKey = Exclude<keyof PolicyFacts, 'metadata'>;
 
 /** `metadata.<name>` is read from the request's metadata, every other key is a separate fact. */
 type Source = { readonly plain: PlainKey } | { readonly metadata: string };
@@ -112,7 +112,7 @@ interface Compiled<P> {
  * Of a request that may go to several targets: policies that ask for its provider or model belong to the target that is
  * tried, all others to the request.
  */
-export type Scope = 'all' | 'request' | 'target';
+export type PolicyScope = 'all' | 'request' | 'target';
 
 const OF_TARGET: ReadonlySet<string> = new Set(['provider', 'virtual_key', 'model']);
 
@@ -123,7 +123,7 @@ function sourceOf(key: string): Source {
   return key.startsWith(METADATA) ? { metadata: key.slice(METADATA.length) } : { plain: key as PlainKey };
 }
 
-function factOf(source: Source, facts: Facts): string | null {
+function factOf(source: Source, facts: PolicyFacts): string | null {
   if ('plain' in source) return facts[source.plain];
   const { metadata } = facts;
   return metadata !== null && Object.hasOwn(metadata, source.metadata) ? (metadata[source.metadata] ?? null) : null;
@@ -142,7 +142,7 @@ function isIn(set: ReadonlySet<string>, source: Source, value: string): boolean 
   return 'plain' in source && source.plain === 'model' && (set.has(everyModel(value)) || set.has(bareModel(value)));
 }
 
-function holds(test: Test, facts: Facts): boolean {
+function holds(test: Test, facts: PolicyFacts): boolean {
   const value = factOf(test.source, facts);
   if (value === null) return test.values === null;
   if (test.values !== null && !isIn(test.values, test.source, value)) return false;
@@ -160,7 +160,7 @@ function normal(key: string, values: readonly string[]): ReadonlySet<string> {
 }
 
 /** Null: can never hold. Undefined: always holds. */
-function compileCondition(condition: PolicyCondition, place: Place): Test | null | undefined {
+function compileCondition(condition: PolicyCondition, place: PolicyPlace): Test | null | undefined {
   const { key } = condition;
   const wanted = listOf(condition.value);
   const unwanted = listOf(condition.excludes);
@@ -180,14 +180,14 @@ function compileCondition(condition: PolicyCondition, place: Place): Test | null
 type Lookup<P> = Map<string, Compiled<P>[]>;
 
 /** The policies of one workspace that are in force, findable by what a request is. Immutable. */
-export class PolicyIndex<P extends Selects> {
+export class PolicyIndex<P extends PolicySelector> {
   /** Number of policies that some request can match. */
   readonly size: number;
   readonly #always: Compiled<P>[] = [];
   readonly #plain = new Map<PlainKey, Lookup<P>>();
   readonly #metadata = new Map<string, Lookup<P>>();
 
-  constructor(policies: readonly P[], place: Place) {
+  constructor(policies: readonly P[], place: PolicyPlace) {
     const compiled: Compiled<P>[] = [];
     for (const [order, policy] of policies.entries()) {
       const tests = policy.conditions.map((condition) => compileCondition(condition, place));
@@ -219,7 +219,7 @@ export class PolicyIndex<P extends Selects> {
   }
 
   /** Every policy the request belongs to, in the order they were given. */
-  match(facts: Facts, scope: Scope = 'all'): readonly Matched<P>[] {
+  match(facts: PolicyFacts, scope: PolicyScope = 'all'): readonly PolicyMatch<P>[] {
     let found: Compiled<P>[] = [];
     collect(this.#always, facts, found);
     for (const [key, lookup] of this.#plain) {
@@ -267,13 +267,16 @@ function lookupOf<P, K>(lookups: Map<K, Lookup<P>>, key: K): Lookup<P> {
 }
 
 /** The index of a workspace's policies; null when it has none, which costs a request nothing. */
-export function compilePolicies<P extends Selects>(policies: readonly P[], place: Place): PolicyIndex<P> | null {
+export function compilePolicies<P extends PolicySelector>(
+  policies: readonly P[],
+  place: PolicyPlace,
+): PolicyIndex<P> | null {
   if (policies.length === 0) return null;
   const index = new PolicyIndex(policies, place);
   return index.size === 0 ? null : index;
 }
 
-function collect<P>(candidates: readonly Compiled<P>[] | undefined, facts: Facts, into: Compiled<P>[]): void {
+function collect<P>(candidates: readonly Compiled<P>[] | undefined, facts: PolicyFacts, into: Compiled<P>[]): void {
   if (candidates === undefined) return;
   for (const entry of candidates) {
     if (entry.tests.every((test) => holds(test, facts))) into.push(entry);
@@ -327,7 +330,7 @@ function mostSelective(tests: readonly Test[], crowd: ReadonlyMap<string, number
   return best;
 }
 
-function bucketOf<P>(entry: Compiled<P>, facts: Facts): Matched<P> {
+function bucketOf<P>(entry: Compiled<P>, facts: PolicyFacts): PolicyMatch<P> {
   const { policy, groups } = entry;
   const [only] = groups;
   if (groups.length === 1 && only !== undefined) {

@@ -1,7 +1,13 @@
 /** Rate-limits policies as requests meet them: which ones count a request, and in which counter. */
 import type { Row } from '../../store/schema.ts';
 import type { LimitedEntity } from '../admission.ts';
-import { compilePolicies, type Facts, type Place, type PolicyIndex, type Scope } from './conditions.ts';
+import {
+  compilePolicies,
+  type PolicyFacts,
+  type PolicyIndex,
+  type PolicyPlace,
+  type PolicyScope,
+} from './conditions.ts';
 
 type RatePolicy = Row<'rate_policies'>;
 
@@ -13,7 +19,7 @@ export interface RatePolicies {
 }
 
 /** `rows` in the order in which they refuse. */
-export function compileRatePolicies(rows: readonly RatePolicy[], place: Place): RatePolicies {
+export function compileRatePolicies(rows: readonly RatePolicy[], place: PolicyPlace): RatePolicies {
   const of = (target: RatePolicy['target']) =>
     compilePolicies(
       rows.filter((row) => row.target === target && row.status === 'active'),
@@ -23,11 +29,11 @@ export function compileRatePolicies(rows: readonly RatePolicy[], place: Place): 
 }
 
 /** Adds what limits a request by policies to what limits it otherwise. */
-export function addPolicies(
+export function addRateLimits(
   index: PolicyIndex<RatePolicy>,
-  facts: Facts,
+  facts: PolicyFacts,
   into: LimitedEntity[],
-  scope: Scope = 'all',
+  scope: PolicyScope = 'all',
 ): void {
   for (const { policy, valueKey, bucket } of index.match(facts, scope)) {
     const label = `${policy.name ?? policy.id} for ${valueKey}`;

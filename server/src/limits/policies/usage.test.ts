@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import type { Row } from '../../store/schema.ts';
-import type { Terms } from '../ledger/terms.ts';
-import type { Facts } from './conditions.ts';
-import { addBudgets, compileUsagePolicies } from './usage.ts';
+import type { LimitSpec } from '../ledger/limit-spec.ts';
+import type { PolicyFacts } from './conditions.ts';
+import { addUsageLimits, compileUsagePolicies } from './usage.ts';
 
 it('whatever a caller writes, its counter has a key of its own that every store takes', () => {
   const row = {
@@ -18,9 +18,9 @@ it('whatever a caller writes, its counter has a key of its own that every store 
   } as unknown as Row<'usage_policies'>;
   const index = compileUsagePolicies([row], { workspaceId: 'w', workspaceSlug: 'w', organisationId: 'o' });
   const texts = ['a', 'a\u0000', 'a\ud800', 'a\ud801', 'a\ufffd', `${'x'.repeat(500)}😀`, 'x'.repeat(501)];
-  const terms: Terms[] = [];
+  const terms: LimitSpec[] = [];
   for (const a of texts) {
-    if (index !== null) addBudgets(index, { metadata: { a } } as unknown as Facts, terms);
+    if (index !== null) addUsageLimits(index, { metadata: { a } } as unknown as PolicyFacts, terms);
   }
   expect(new Set(terms.map(({ bucketKey }) => bucketKey)).size).toBe(texts.length);
   for (const { bucketKey, valueKey } of terms) {

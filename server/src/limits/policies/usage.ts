@@ -1,18 +1,25 @@
 /** Usage-limits policies as requests meet them: found by an index, counted in the ledger. */
 import { createHash } from 'node:crypto';
 import type { Row } from '../../store/schema.ts';
-import { amountOf, periodOf, type Terms } from '../ledger/terms.ts';
-import { compilePolicies, type Facts, type Place, type PolicyIndex, type Scope, type Selects } from './conditions.ts';
+import { amountOf, type LimitSpec, periodOf } from '../ledger/limit-spec.ts';
+import {
+  compilePolicies,
+  type PolicyFacts,
+  type PolicyIndex,
+  type PolicyPlace,
+  type PolicyScope,
+  type PolicySelector,
+} from './conditions.ts';
 
-export interface UsagePolicy extends Selects {
-  readonly terms: Omit<Terms, 'bucketKey' | 'valueKey'>;
+export interface UsagePolicy extends PolicySelector {
+  readonly terms: Omit<LimitSpec, 'bucketKey' | 'valueKey'>;
 }
 
 /** Keys of buckets longer than this are digests: a caller chooses the values, and an index takes no text of any length. */
 const MAX_KEY = 200;
 const MAX_SHOWN = 512;
 
-export function usageTerms(row: Row<'usage_policies'>): UsagePolicy['terms'] {
+export function usagePolicySpec(row: Row<'usage_policies'>): UsagePolicy['terms'] {
   return {
     ownerKind: 'policy',
     ownerId: row.id,
@@ -30,18 +37,22 @@ export function usageTerms(row: Row<'usage_policies'>): UsagePolicy['terms'] {
 
 export function compileUsagePolicies(
   rows: readonly Row<'usage_policies'>[],
-  place: Place,
+  place: PolicyPlace,
 ): PolicyIndex<UsagePolicy> | null {
-  const policies = rows.map((row) => ({ conditions: row.conditions, group_by: row.group_by, terms: usageTerms(row) }));
+  const policies = rows.map((row) => ({
+    conditions: row.conditions,
+    group_by: row.group_by,
+    terms: usagePolicySpec(row),
+  }));
   return compilePolicies<UsagePolicy>(policies, place);
 }
 
 /** Adds the terms of every policy that a request belongs to. */
-export function addBudgets(
+export function addUsageLimits(
   policies: PolicyIndex<UsagePolicy>,
-  facts: Facts,
-  into: Terms[],
-  scope: Scope = 'all',
+  facts: PolicyFacts,
+  into: LimitSpec[],
+  scope: PolicyScope = 'all',
 ): void {
   for (const { policy, bucket, valueKey } of policies.match(facts, scope)) {
     into.push({ ...policy.terms, bucketKey: keyOf(bucket), valueKey: shownKey(valueKey) });

@@ -3,13 +3,13 @@ import { OPERATIONS, type Operation } from '../../operations/operation.ts';
 import type { TokenUsage } from '../../operations/usage.ts';
 import type { LimitFacts, RefusedBy } from '../../store/limit-types.ts';
 import type { StoredLog } from '../../store/ports.ts';
-import { purposeOf } from '../limit-class.ts';
-import { type Facts, requestFacts } from '../policies/conditions.ts';
+import { limitClassOf } from '../limit-class.ts';
+import { type PolicyFacts, requestFacts } from '../policies/conditions.ts';
 
 export interface Event {
   readonly id: string;
   readonly traceId: string;
-  readonly facts: Facts;
+  readonly facts: PolicyFacts;
   /** When limits of the kind were asked, and when the request was settled. */
   readonly at: number;
   readonly endedAt: number;
@@ -57,8 +57,8 @@ const NO_ESTIMATE = { cost: 0, tokens: 0, bounded: true };
 
 /** As it would be today: what only reads, and for usage limits what ends something, is asked of nobody. */
 function isCounted({ method, path, bytes_in: bytes }: Read, operation: Operation, kind: RefusedBy['limit']): boolean {
-  const purpose = purposeOf(operation, method, path, bytes === 0);
-  return purpose === 'uses' || (purpose === 'ends' && kind === 'rate');
+  const limitClass = limitClassOf(operation, method, path, bytes === 0);
+  return limitClass === 'uses' || (limitClass === 'ends' && kind === 'rate');
 }
 
 /** Null for a request that never came as far as limits of the kind. */

@@ -4,8 +4,8 @@ import { silentLog } from '../../kernel/log.ts';
 import type { Counters } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { createAdmission, type LimitedEntity, type Reservation } from '../admission.ts';
-import type { Place } from '../policies/conditions.ts';
-import { addPolicies, compileRatePolicies } from '../policies/rates.ts';
+import type { PolicyPlace } from '../policies/conditions.ts';
+import { addRateLimits, compileRatePolicies } from '../policies/rates.ts';
 import type { Engine } from './replay.ts';
 
 /** Counters that nobody else sees, by the clock they are given. */
@@ -13,7 +13,7 @@ export type CountersFor = (clock: Clock) => Counters;
 
 export function ratesEngine(
   policy: Row<'rate_policies'>,
-  place: Place,
+  place: PolicyPlace,
   countersFor: CountersFor,
 ): Engine<LimitedEntity, Reservation> {
   let now = 0;
@@ -24,7 +24,7 @@ export function ratesEngine(
     match(event) {
       if (index === null) return null;
       const found: LimitedEntity[] = [];
-      addPolicies(index, event.facts, found);
+      addRateLimits(index, event.facts, found);
       const [of] = found;
       return of === undefined ? null : { key: of.id, valueKey: of.policy?.valueKey ?? '', of };
     },

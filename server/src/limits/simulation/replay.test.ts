@@ -10,15 +10,15 @@ import { memoryCounters } from '../../store/memory/counters.ts';
 import type { StoredLog } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { createAdmission, type LimitedEntity, type Reservation } from '../admission.ts';
-import type { Terms } from '../ledger/terms.ts';
-import { stamp } from '../ordering-timestamp.ts';
-import { type Facts, requestFacts } from '../policies/conditions.ts';
-import { addPolicies, compileRatePolicies } from '../policies/rates.ts';
-import { addBudgets, compileUsagePolicies } from '../policies/usage.ts';
+import type { LimitSpec } from '../ledger/limit-spec.ts';
+import { orderingTimestamp } from '../ordering-timestamp.ts';
+import { type PolicyFacts, requestFacts } from '../policies/conditions.ts';
+import { addRateLimits, compileRatePolicies } from '../policies/rates.ts';
+import { addUsageLimits, compileUsagePolicies } from '../policies/usage.ts';
 import { LimitRefused } from '../refused.ts';
-import { createSimulationDesk } from './desk.ts';
 import { ratesEngine } from './rates.ts';
 import { type Engine, type ReplayOptions, replay } from './replay.ts';
+import { createSimulationRunner } from './simulation-runner.ts';
 import { usageEngine } from './usage.ts';
 
 const ORGANISATION = 'org-1';
@@ -39,7 +39,7 @@ const ops = fc.array(
   { minLength: 10, maxLength: 60 },
 );
 
-const factsOf = (user: number): Facts =>
+const factsOf = (user: number): PolicyFacts =>
   requestFacts({
     workspaceId: WORKSPACE,
     organisationId: ORGANISATION,
@@ -150,13 +150,13 @@ describe('a replay decides as it was decided', () => {
                 await ending?.end(step.used);
                 continue;
               }
-              const terms: Terms[] = [];
-              if (index !== null) addBudgets(index, factsOf(step.user), terms);
+              const terms: LimitSpec[] = [];
+              if (index !== null) addUsageLimits(index, factsOf(step.user), terms);
               // As a request whom no limit concerns: nothing is asked.
               if (terms.length === 0) continue;
               const { estimate: amount, bounded } = step;
               const limits: LimitFacts = {
-                usage_at: stamp(clock.now()),
+                usage_at: orderingTimestamp(clock.now()),
                 estimate: { cost: amount, tokens: amount, bounded },
               };
               const n = records.length;
@@ -170,7 +170,7 @@ describe('a replay decides as it was decided', () => {
                 running.push({
                   async end(value) {
                     const used = { cost: value, carry: 0, tokens: value, requests: 1, unpriced: 0 };
-                    limits.ended_at = stamp(clock.now());
+                    limits.ended_at = orderingTimestamp(clock.now());
                     limits.used = used;
                     await settle(used);
                     await node.drain();
@@ -220,7 +220,7 @@ describe('a replay decides as it was decided', () => {
           const records: StoredLog[] = [];
           const end = (n: number, user: number, limits: LimitFacts, held: Reservation) => (used: number) => {
             held.settle(used);
-            limits.ended_at = stamp(clock.now());
+            limits.ended_at = orderingTimestamp(clock.now());
             records[n] = recordOf(n, records[n]?.time ?? 0, user, used, limits);
           };
           for (const step of steps) {
@@ -230,7 +230,7 @@ describe('a replay decides as it was decided', () => {
               continue;
             }
             const entities: LimitedEntity[] = [];
-            if (index !== null) addPolicies(index, factsOf(step.user), entities);
+            if (index !== null) addRateLimits(index, factsOf(step.user), entities);
             const held = await admission.admit(WORKSPACE, entities);
             const limits: LimitFacts = { rates_at: held.at };
             if (held.refusal instanceof LimitRefused) limits.refused = held.refusal.by;
@@ -264,7 +264,7 @@ describe('a simulation', () => {
   });
 
   it('of which an organisation runs two already is refused until one has ended, and keeps no other from its own', async () => {
-    const desk = createSimulationDesk({
+    const desk = createSimulationRunner({
       logs: { walk: async () => [] },
       countersFor: (time) => memoryCounters({ clock: time }),
     });

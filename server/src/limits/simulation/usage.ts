@@ -3,10 +3,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { costMicros } from '../../pricing/cost.ts';
 import { setPrice } from '../../pricing/set-price.ts';
 import type { LimitType, Row, UnpricedRule } from '../../store/schema.ts';
+import { firstReset, type LimitSpec, nextReset } from '../ledger/limit-spec.ts';
 import { addUsed, admits, grantOf } from '../ledger/rule.ts';
-import { firstReset, nextReset, type Terms } from '../ledger/terms.ts';
-import type { Place } from '../policies/conditions.ts';
-import { addBudgets, compileUsagePolicies, usageTerms } from '../policies/usage.ts';
+import type { PolicyPlace } from '../policies/conditions.ts';
+import { addUsageLimits, compileUsagePolicies, usagePolicySpec } from '../policies/usage.ts';
 import type { Event } from './event.ts';
 import { type Engine, refusedBy } from './replay.ts';
 
@@ -57,20 +57,20 @@ export function usageEngine(
   policy: Row<'usage_policies'>,
   active: Row<'usage_policies'> | null,
   resetsAt: number | null,
-  place: Place,
-): Engine<Terms, Held> {
+  place: PolicyPlace,
+): Engine<LimitSpec, Held> {
   const index = compileUsagePolicies([{ ...policy, next_usage_reset_at: resetsAt }], place);
   const buckets = new Map<string, Bucket>();
   const { type } = policy;
-  const former = active === null ? null : usageTerms(active);
-  const wanted = usageTerms(policy);
+  const former = active === null ? null : usagePolicySpec(active);
+  const wanted = usagePolicySpec(policy);
   const comparable =
     former !== null &&
     active !== null &&
     former.period === wanted.period &&
     isDeepStrictEqual(active.conditions, policy.conditions);
 
-  function bucketOf(terms: Terms, at: number): Bucket {
+  function bucketOf(terms: LimitSpec, at: number): Bucket {
     let bucket = buckets.get(terms.bucketKey);
     if (bucket === undefined) {
       bucket = { window: 1, resetsAt: firstReset(terms, at), mine: nothing(), real: nothing() };
@@ -88,8 +88,8 @@ export function usageEngine(
   return {
     match(event) {
       if (index === null) return null;
-      const found: Terms[] = [];
-      addBudgets(index, event.facts, found);
+      const found: LimitSpec[] = [];
+      addUsageLimits(index, event.facts, found);
       const [terms] = found;
       return terms === undefined ? null : { key: terms.bucketKey, valueKey: terms.valueKey, of: terms };
     },

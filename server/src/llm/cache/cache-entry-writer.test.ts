@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { BodyBudget } from '../../http/body-budget.ts';
-import { Caching } from './cache-entry-writer.ts';
+import { CacheEntryWriter } from './cache-entry-writer.ts';
 
 const MIB = 1024 * 1024;
 const HEAD = ['Content-Type', 'application/json'];
 const key = { place: 'p', secret: Buffer.alloc(32) };
 
 function caching(budget = new BodyBudget(64 * MIB)) {
-  return { budget, one: new Caching(key, 60_000, 'MISS', budget, 'org') };
+  return { budget, one: new CacheEntryWriter(key, 60_000, 'MISS', budget, 'org') };
 }
 
 describe('an answer that is kept on its way', () => {
@@ -24,7 +24,7 @@ describe('an answer that is kept on its way', () => {
     expect(one.whole(1)).toBeNull();
   });
 
-  it.each<[string, (one: Caching) => void]>([
+  it.each<[string, (one: CacheEntryWriter) => void]>([
     ['that another try ended', () => {}],
     ['of which another try began anew', (one) => one.begin(2, 200, HEAD)],
     ['that is no success', (one) => one.begin(2, 500, HEAD)],

@@ -5,7 +5,7 @@ import type { EntryFacts, EntryKey } from './entry.ts';
 export type CacheStatus = 'HIT' | 'SEMANTIC HIT' | 'MISS' | 'SEMANTIC MISS' | 'REFRESH';
 
 /** An answer from the cache, for headers and the record. */
-export interface Hit {
+export interface CacheHit {
   readonly facts: EntryFacts;
   /** Cosine similarity of the questions; null for the same request. */
   readonly similarity: number | null;
@@ -14,11 +14,11 @@ export interface Hit {
 /** Larger answers are not kept. */
 const MAX_ANSWER = 4 * 1024 * 1024;
 
-export class Caching {
+export class CacheEntryWriter {
   readonly key: EntryKey;
   readonly maxAgeMs: number;
   status: CacheStatus;
-  hit: Hit | null = null;
+  hit: CacheHit | null = null;
   /** The question as a vector, when it was made, so that the answer is found by similar ones. */
   question: { readonly scope: string; readonly vector: Float32Array } | null = null;
   readonly #bodies: BodyBudget;

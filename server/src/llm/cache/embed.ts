@@ -4,7 +4,7 @@ import { isObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { OPERATIONS } from '../../operations/operation.ts';
 import type { Exchange } from '../exchange.ts';
-import { innerExchange, leaveInner } from '../inner.ts';
+import { cancelInternal, internalExchange } from '../internal-calls.ts';
 
 const MAX_ANSWER = 4 * 1024 * 1024;
 const MAX_DIMENSIONS = 8192;
@@ -35,14 +35,14 @@ export async function embed(
   );
   // The config of the key says where questions go, and not where their vectors are made.
   const { config_id: _config, ...defaults } = principal.defaults ?? {};
-  const inner = innerExchange(services, OPERATIONS.embeddings, request, { ...principal, defaults });
+  const inner = internalExchange(services, OPERATIONS.embeddings, request, { ...principal, defaults });
   const former = x.cancel;
   x.cancel = (error) => {
-    leaveInner(inner, 'The request this belongs to was ended.');
+    cancelInternal(inner, 'The request this belongs to was ended.');
     former?.(error);
   };
   try {
-    await services.runInner(inner);
+    await services.runInternal(inner);
   } finally {
     x.cancel = former;
   }

@@ -9,22 +9,22 @@ import type { Log } from '../../kernel/log.ts';
 import { estimateTokens } from '../../operations/tokens.ts';
 import type { Cache } from '../../store/ports.ts';
 import { isBackground } from '../estimate.ts';
-import type { AnswerCache, Exchange, Uses } from '../exchange.ts';
+import type { Exchange, ResponseCache, Uses } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import type { Prepared } from '../state/prepared.ts';
 import type { Target } from '../target.ts';
-import { Caching } from './cache-entry-writer.ts';
+import { CacheEntryWriter } from './cache-entry-writer.ts';
 import { embed } from './embed.ts';
 import { type Entry, type EntryKey, openEntry, sealEntry } from './entry.ts';
 import { entryKey, similarKey } from './key.ts';
 import type { CachePolicy } from './policy.ts';
-import type { Similar } from './similar.ts';
+import type { SemanticCache } from './semantic-cache.ts';
 
-export function createAnswers(parts: {
+export function createResponseCache(parts: {
   readonly cache: Cache;
-  readonly similar: Similar;
+  readonly similar: SemanticCache;
   readonly log: Log;
-}): AnswerCache {
+}): ResponseCache {
   const { cache, similar, log } = parts;
 
   async function read(key: EntryKey, maxAgeMs: number, now: number): Promise<Entry | null> {
@@ -38,7 +38,7 @@ export function createAnswers(parts: {
     target: Target,
     prepared: Prepared,
     policy: CachePolicy,
-    caching: Caching,
+    caching: CacheEntryWriter,
   ): Promise<boolean> {
     const embedding = policy.embedding ?? ownEmbedding(target);
     if (embedding === null || x.request.principal === null) return false;
@@ -68,7 +68,7 @@ export function createAnswers(parts: {
       const key = made instanceof Promise ? await made : made;
       const refresh = x.request.header('x-gateway-cache-force-refresh') === 'true';
       const status = refresh ? 'REFRESH' : 'MISS';
-      const caching = new Caching(key, policy.maxAgeMs, status, x.services.bodies, x.request.organisationId);
+      const caching = new CacheEntryWriter(key, policy.maxAgeMs, status, x.services.bodies, x.request.organisationId);
       x.attempt.caching?.drop();
       x.attempt.caching = caching;
       try {
@@ -129,8 +129,8 @@ function ownEmbedding({ stored, provider }: Target): CachePolicy['embedding'] {
 }
 
 function give(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'clock' | 'storeClock'>,
-  { hit }: Caching,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'execution', 'clock' | 'storeClock'>,
+  { hit }: CacheEntryWriter,
   { facts, body }: Entry,
 ): void {
   x.outcome.status = 200;

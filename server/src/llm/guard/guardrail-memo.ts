@@ -1,14 +1,14 @@
 /** What guardrails have said of a request that goes to several targets, so that the same body is judged once. */
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
-import type { Judged, Said } from '../state/walk.ts';
+import type { GuardrailVerdict, JudgedBody } from '../state/route-execution.ts';
 import { needsNoTexts } from './enforceability.ts';
 
 /**
  * How many guardrails at the start of a list need not judge again. A check that asks for the model does so for each; after a
  * change only who comes after the same guardrails sees the same body.
  */
-export function alreadyJudged(known: Judged | undefined, list: readonly Guardrail[], asked: string): number {
+export function alreadyJudged(known: JudgedBody | undefined, list: readonly Guardrail[], asked: string): number {
   if (known === undefined) return 0;
   const holds = (guardrail: Guardrail): boolean => {
     const said = known.said.get(guardrail);
@@ -24,7 +24,7 @@ export function alreadyJudged(known: Judged | undefined, list: readonly Guardrai
 
 /** What is known after a run over the rest of a list. */
 export function nowJudged(parts: {
-  readonly known: Judged | undefined;
+  readonly known: JudgedBody | undefined;
   readonly list: readonly Guardrail[];
   /** Of `list`, from where it ran; with the results of those that do not run beside the request. */
   readonly from: number;
@@ -33,10 +33,10 @@ export function nowJudged(parts: {
   readonly body: Buffer;
   readonly scan: ScanResult | null;
   readonly changed: boolean;
-}): Judged {
+}): JudgedBody {
   const { known, list, from, results, asked, body, scan, changed } = parts;
   // Another order, or another body before it, is another judgement.
-  const said = new Map<Guardrail, Said>(changed || known?.changed === true ? [] : known?.said);
+  const said = new Map<Guardrail, GuardrailVerdict>(changed || known?.changed === true ? [] : known?.said);
   for (const guardrail of list.slice(0, from)) {
     const before = known?.said.get(guardrail);
     if (before !== undefined) said.set(guardrail, before);

@@ -9,7 +9,7 @@ import { makePlan, NONE } from '../plan.ts';
 import { guard } from '../steps/guard.ts';
 import { guardPlan } from './plan.ts';
 
-const NOTHING = { ...NONE, limits: false, budgets: false };
+const NOTHING = { ...NONE, rateLimits: false, usageLimits: false };
 const bare = { guardrails: { input: [], output: [], byName: new Map() } } as unknown as WorkspaceSnapshot;
 
 describe('without a guardrail', () => {

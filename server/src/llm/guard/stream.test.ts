@@ -8,7 +8,7 @@ import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
 import { TestClock } from '../../kernel/clock.ts';
 import type { OperationId } from '../../operations/operation.ts';
-import { StreamGate, wayOf } from './stream.ts';
+import { StreamGate, streamModeOf } from './stream.ts';
 
 const DONE = Buffer.from('data: [DONE]\n\n');
 
@@ -351,7 +351,7 @@ describe('a stream whose guardrails do not deny', () => {
 
 describe('how a guardrail judges streams', () => {
   const way = ({ stream, ...entry }: Record<string, unknown>) =>
-    wayOf(
+    streamModeOf(
       (stream === 'buffer' ? buffered : (one: Record<string, unknown>) => compileInline(one, 'o'))({
         deny: true,
         ...entry,

@@ -38,10 +38,10 @@ const STATUS = 200;
 /** Most text that waits to be judged: less would judge the same window again for every token. */
 const PIECE = 256;
 
-export type Way = 'hold' | 'window' | 'inform' | 'async';
+export type StreamMode = 'hold' | 'window' | 'inform' | 'async';
 
 /** How a guardrail judges a stream. */
-export function wayOf(guardrail: Guardrail): Way {
+export function streamModeOf(guardrail: Guardrail): StreamMode {
   const { actions, checks } = guardrail;
   if (actions.async) return 'async';
   const judged = checks.filter((check) => check.phases.includes('output'));
@@ -133,7 +133,7 @@ export class StreamGate {
     this.#strict = strict;
     this.#texts = new StreamTexts(x.request.operation);
     this.#list = guard.output;
-    const ways = new Map(this.#list.map((guardrail) => [guardrail, wayOf(guardrail)]));
+    const ways = new Map(this.#list.map((guardrail) => [guardrail, streamModeOf(guardrail)]));
     this.#holds = [...ways.values()].includes('hold');
     this.#windowed = this.#holds ? [] : this.#list.filter((guardrail) => ways.get(guardrail) === 'window');
     this.#whole = this.#list.filter((guardrail) => !this.#windowed.includes(guardrail));

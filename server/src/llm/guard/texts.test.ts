@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { compileCheck } from '../../guardrails/catalog.ts';
-import type { Outside, Subject } from '../../guardrails/check.ts';
+import type { CheckHttpClient, Subject } from '../../guardrails/check.ts';
 import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
 import {
   answerCallsTools,
@@ -294,7 +294,7 @@ describe('texts of requests', () => {
       user: 'ann at home',
     };
     const texts = requestTexts(OPERATIONS.chat, body, 'all');
-    expect(prefix?.judge.judge({ texts } as Subject, {} as Outside)).toMatchObject({
+    expect(prefix?.judge.judge({ texts } as Subject, {} as CheckHttpClient)).toMatchObject({
       replacements: [{ path: 'messages[0].content[0].text', text: '> hi' }],
     });
   });

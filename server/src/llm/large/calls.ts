@@ -1,6 +1,6 @@
 /** What the data plane gives to the thread for large bodies, and how it takes the results. */
 
-import { giveBack, keep, lend } from '../../http/body-slabs.ts';
+import { borrowBuffer, keepBuffer, returnBuffer } from '../../http/buffer-pool.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
@@ -41,20 +41,20 @@ export const isLargeRead = (bytes: number): boolean => bytes > LARGE_BODY;
 export const isLargeScan = (body: Buffer): boolean => body.length > LARGE_SCAN;
 export const isLargeAnswer = (bytes: number): boolean => bytes > LARGE_ANSWER;
 
-/** More than `body-slabs.ts` keeps for one thread alone. */
+/** More than `buffer-pool.ts` keeps for one thread alone. */
 const PIECE = 2 * 1024 * 1024;
 
 /** Bytes as they come, over lent memory that threads share. */
 export class SharedPieces {
   readonly #full: Buffer[] = [];
-  #piece: Buffer = lend(PIECE);
+  #piece: Buffer = borrowBuffer(PIECE);
   #at = 0;
 
   add(chunk: Buffer): void {
     for (let from = 0; from < chunk.length; ) {
       if (this.#at === PIECE) {
         this.#full.push(this.#piece);
-        this.#piece = lend(PIECE);
+        this.#piece = borrowBuffer(PIECE);
         this.#at = 0;
       }
       const copied = chunk.copy(this.#piece, this.#at, from);
@@ -69,12 +69,12 @@ export class SharedPieces {
 
   /** Nobody reads them any more, but for a thread that was lent them. Called once; without it the garbage collector ends them. */
   giveBack(): void {
-    for (const piece of [...this.#full, this.#piece]) giveBack(piece);
+    for (const piece of [...this.#full, this.#piece]) returnBuffer(piece);
   }
 }
 
 /** Like `scanJson`, and looks for `texts`, too. Rejects with its errors, and where the client leaves. */
-export function scanApart(
+export function scanOnThread(
   x: Uses<'cancel' | 'clientGone' | 'request', 'large'>,
   body: Buffer,
   wanted: readonly string[],
@@ -85,7 +85,7 @@ export function scanApart(
 }
 
 /** Like `referencesIn`. */
-export function referencesApart(
+export function referencesOnThread(
   x: Uses<'cancel' | 'clientGone' | 'request', 'large'>,
   parts: readonly Buffer[],
 ): Promise<References | null> {
@@ -95,7 +95,7 @@ export function referencesApart(
 }
 
 /** Like `namedMedia`, of the body of the request. */
-export function namedMediaApart(
+export function namedMediaOnThread(
   x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>,
   target: Target,
   context: CallContext,
@@ -109,7 +109,7 @@ export function namedMediaApart(
 }
 
 /** Like `makeBody`. `known`: the settings of the request are remembered with the context, as its stream may ask for them. */
-export async function makeBodyApart(
+export async function makeBodyOnThread(
   x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>,
   target: Target,
   context: CallContext,
@@ -141,7 +141,7 @@ function tooManySettings(): SluiceError {
  *
  * @param made what a thread has made the request of
  */
-export function readAnswerApart(
+export function readAnswerOnThread(
   x: Uses<'request', 'large'>,
   target: Target,
   context: CallContext,
@@ -181,7 +181,7 @@ const nothing = (): Handed => ({ memory: [], drops: [] });
 /** Bytes as they go over: shared memory as it is, other memory as a copy that is given away. */
 function sent(bytes: Buffer, { memory, drops }: Handed): Uint8Array {
   if (bytes.buffer instanceof SharedArrayBuffer) {
-    drops.push(keep(bytes));
+    drops.push(keepBuffer(bytes));
     return bytes;
   }
   const copy = new Uint8Array(bytes.length);

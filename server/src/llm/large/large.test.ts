@@ -22,7 +22,7 @@ import { readAnswer } from '../relay/read-answer.ts';
 import { type BodyOrder, makeBody, partsOf } from '../request-body.ts';
 import { WANTED } from '../steps/read-body.ts';
 import type { Target } from '../target.ts';
-import { isLargeBody, makeBodyApart, readAnswerApart, scanApart } from './calls.ts';
+import { isLargeBody, makeBodyOnThread, readAnswerOnThread, scanOnThread } from './calls.ts';
 import { SETTINGS } from './settings.ts';
 import { LargeBodies, startThread } from './thread.ts';
 
@@ -102,7 +102,7 @@ async function requests(provider: Provider, context: CallContext, given: Request
   const x = exchange(large, given.headers);
   const here = await outcome(() => told(makeBody(order, bound, { ...context })));
   const there = await outcome(async () =>
-    told((await makeBodyApart(x, targetOf(provider), { ...context }, order, [])).made),
+    told((await makeBodyOnThread(x, targetOf(provider), { ...context }, order, [])).made),
   );
   return { here, there };
 }
@@ -139,7 +139,7 @@ describe('the thread for large bodies', () => {
       const there = await outcome(
         () =>
           new Promise((resolve, reject) => {
-            readAnswerApart(exchange(), targetOf(provider), context, null, { ...order, raw: pieces }, (read) => {
+            readAnswerOnThread(exchange(), targetOf(provider), context, null, { ...order, raw: pieces }, (read) => {
               if (read instanceof Error) reject(read);
               else resolve(read);
             });
@@ -195,13 +195,13 @@ describe('the thread for large bodies', () => {
         scan.empty,
       ];
       const here = await outcome(() => seen(scanJson(body, WANTED)));
-      expect(await outcome(async () => seen(await scanApart(exchange(), body, WANTED)))).toEqual(here);
+      expect(await outcome(async () => seen(await scanOnThread(exchange(), body, WANTED)))).toEqual(here);
     }
   });
 
   it('looks for texts, so that nobody searches 30 MB in the event loop', async () => {
     const holds = async (text: string) =>
-      (await scanApart(exchange(), Buffer.from(`{"x":"${text}"}`), [], ['here', 'gone'])).texts;
+      (await scanOnThread(exchange(), Buffer.from(`{"x":"${text}"}`), [], ['here', 'gone'])).texts;
     expect(await holds('is here')).toEqual(
       new Map([
         ['here', true],
@@ -218,7 +218,7 @@ describe('the thread for large bodies', () => {
     const context = contextOf('messages', given);
     const order = orderOf('messages', Buffer.from(JSON.stringify(body)), false);
     const seen: string[] = [];
-    await makeBodyApart(exchange(large, given.headers), targetOf(provider), context, order, seen);
+    await makeBodyOnThread(exchange(large, given.headers), targetOf(provider), context, order, seen);
     expect(seen).toContain('anthropic-beta');
   });
 });
@@ -231,14 +231,14 @@ describe('a client that leaves', () => {
       end: () => undefined,
     }));
     const x = exchange(bodies);
-    const [first, second] = [scanApart(x, Buffer.from('{}'), []), scanApart(x, Buffer.from('{}'), [])];
+    const [first, second] = [scanOnThread(x, Buffer.from('{}'), []), scanOnThread(x, Buffer.from('{}'), [])];
     x.cancel?.(new SluiceError('client_closed', 'The client closed the connection.'));
     await expect(second).rejects.toMatchObject({ kind: 'client_closed' });
     expect(posted).toEqual(['scan']);
     await bodies.close();
     await expect(first).rejects.toMatchObject({ kind: 'out_of_service' });
     x.clientGone = true;
-    await expect(scanApart(x, Buffer.from('{}'), [])).rejects.toMatchObject({ kind: 'client_closed' });
+    await expect(scanOnThread(x, Buffer.from('{}'), [])).rejects.toMatchObject({ kind: 'client_closed' });
   });
 });
 

@@ -3,8 +3,8 @@
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
-import type { madeBy } from '../../runtime/asked-paths.ts';
 import type { Named } from '../../runtime/owners.ts';
+import type { objectMadeBy } from '../../runtime/requested-objects.ts';
 import { parsed } from '../relay/response-inspection.ts';
 
 const MAX_ID = 512;
@@ -26,13 +26,13 @@ export function creationFacts({ id, store, output }: JsonObject): JsonObject {
 
 /** What one answer makes. Costs a request nothing that makes none: it has no such object. */
 export class Creation {
-  readonly kind: NonNullable<ReturnType<typeof madeBy>>;
+  readonly kind: NonNullable<ReturnType<typeof objectMadeBy>>;
   /** Parts of responses are noted, too: others that share the account could name them. */
   readonly #items: boolean;
   readonly #made: Named[] = [];
   #begun = false;
 
-  constructor(kind: NonNullable<ReturnType<typeof madeBy>>, items: boolean) {
+  constructor(kind: NonNullable<ReturnType<typeof objectMadeBy>>, items: boolean) {
     this.kind = kind;
     this.#items = items && kind === 'response';
   }

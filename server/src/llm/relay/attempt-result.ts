@@ -22,7 +22,7 @@ export function outcomeOf(result: FailedResult): [status: number, code: string |
 
 /** Head of the answer to the client: the upstream's headers that may pass, then ours. */
 export function answerHead(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'execution', 'storeClock'>,
   target: Target,
   headers: readonly string[],
   length: number | null,
@@ -48,7 +48,7 @@ function withRetryHint(headers: string[], { retryAfter }: ProviderError): string
 
 /** An answer with a status of failure, in the caller's dialect. */
 export function refusedAnswer(
-  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
+  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution', 'storeClock'>,
   target: Target,
   shape: Shape,
   status: number,
@@ -79,7 +79,7 @@ export function refusedAnswer(
 
 /** An error found inside an answer that began as a success. */
 export function errorAnswer(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'execution', 'storeClock'>,
   target: Target,
   headers: readonly string[],
   found: ProviderError,

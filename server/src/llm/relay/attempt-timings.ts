@@ -2,7 +2,7 @@ import type { AttemptRecord } from '../../telemetry/record.ts';
 import { rounded } from '../attempt-cause.ts';
 
 /** When what happened in an attempt, by the monotonic clock; 0 where it has not. */
-export class Times {
+export class AttemptTimings {
   sentAt = 0;
   /** How long its connection took to make, milliseconds. */
   connectMs = 0;

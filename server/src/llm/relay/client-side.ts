@@ -1,5 +1,5 @@
 /** The client's side of one answer: its head, what was written of it, and who wants the upstream to wait. */
-import { startParts, takesTrailers, writePart } from '../../http/answer-body.ts';
+import { startParts, takesTrailers, writePart } from '../../http/response-body.ts';
 import type { WireControl } from '../../kernel/wire.ts';
 import type { Exchange } from '../exchange.ts';
 import { COST } from '../gateway-headers.ts';

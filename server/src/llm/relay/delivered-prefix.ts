@@ -10,7 +10,7 @@ import { EVENT_WEIGHT, isSilent } from './response-inspection.ts';
 /** Longest text that is gone on from, in characters. */
 const TEXT_LENGTH = 1024 * 1024;
 
-export class Shown implements SeenPrefix {
+export class DeliveredPrefix implements SeenPrefix {
   readonly #resume: Resume | null;
   text = '';
   isPlain: boolean;

@@ -3,7 +3,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
-import { isLargeAnswer, readAnswerApart, SharedPieces } from '../large/calls.ts';
+import { isLargeAnswer, readAnswerOnThread, SharedPieces } from '../large/calls.ts';
 import type { BodyOrder } from '../request-body.ts';
 import type { Target } from '../target.ts';
 import { type ReadAnswer, readAnswer } from './read-answer.ts';
@@ -54,7 +54,7 @@ export class JsonAnswer {
     }
     const large = this.#large;
     const raw = large.pieces();
-    this.#drop = readAnswerApart(x, target, context, made, { ...order, raw }, (read) => {
+    this.#drop = readAnswerOnThread(x, target, context, made, { ...order, raw }, (read) => {
       this.#drop = null;
       take(read, raw);
       // What the caller gets is another body.

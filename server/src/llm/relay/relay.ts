@@ -16,7 +16,7 @@ import { StreamGate } from '../guard/stream.ts';
 import type { AttemptResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';
 import { errorAnswer, refusedAnswer, withoutSentSecrets } from './attempt-result.ts';
-import { Times } from './attempt-timings.ts';
+import { AttemptTimings } from './attempt-timings.ts';
 import { ClientSide, LARGE_BYTES } from './client-side.ts';
 import { failureIn, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
@@ -25,9 +25,9 @@ import { JsonAnswer, type JsonAnswerParts } from './json-answer.ts';
 import { Meter } from './meter.ts';
 import type { ReadAnswer } from './read-answer.ts';
 import { bytesIn, framingOf, isJson, joined, nameOf, shownLength, tokensOf } from './response-inspection.ts';
-import { Sample } from './response-tail.ts';
-import { followShown, goesOnFrom } from './retry-eligibility.ts';
-import { Joint } from './stream-resume.ts';
+import { ResponseTail } from './response-tail.ts';
+import { followDelivered, resumablePrefix } from './retry-eligibility.ts';
+import { StreamResume } from './stream-resume.ts';
 import { asSeen, StreamWatch } from './stream-timeouts.ts';
 import { errorAmong, type Flaws, flawsOf, noJson, readWhole, recordFailure, tooMuch, unfit } from './unary-response.ts';
 import { passesGeneration, readAnswerFacts } from './usage-extraction.ts';
@@ -63,16 +63,16 @@ export class Relay implements WireHandler {
   #status = 0;
   #headers: readonly string[] = [];
   #control: WireControl | null = null;
-  readonly times = new Times();
+  readonly times = new AttemptTimings();
   #pending: Buffer[] = [];
   #pendingBytes = 0;
-  readonly #sample = new Sample();
+  readonly #sample = new ResponseTail();
   #held: Held | null = null;
   readonly #client: ClientSide;
   #events: EventReader | null = null;
   #watch: StreamWatch | null = null;
   /** The stream continues one that broke. */
-  readonly #joint: Joint | null;
+  readonly #joint: StreamResume | null;
   readonly #meter: Meter;
   #answerBytes = 0;
   /** Guardrails judge the stream. */
@@ -104,8 +104,8 @@ export class Relay implements WireHandler {
     this.#firstData = parts.firstData;
     this.#settle = parts.settle;
     this.#started = parts.x.services.clock.monotonic();
-    const shown = goesOnFrom(parts.x.outcome);
-    this.#joint = shown === null ? null : new Joint(parts.x.request.operation, shown, parts.x.outcome.spentUsage());
+    const from = resumablePrefix(parts.x.outcome);
+    this.#joint = from && new StreamResume(parts.x.request.operation, from, parts.x.outcome.spentUsage());
     this.#meter = new Meter(parts.x, parts.bound);
     this.#client = new ClientSide(parts.x, parts.target);
   }
@@ -156,7 +156,7 @@ export class Relay implements WireHandler {
         framing,
       });
       this.#client.cut(this.#events.converts ? 'converted' : 'passed');
-      followShown(this.#x, this.#target);
+      followDelivered(this.#x, this.#target);
       this.#watch = new StreamWatch({
         x: this.#x,
         target: this.#target,

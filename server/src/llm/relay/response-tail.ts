@@ -3,7 +3,7 @@ const LOOK_BYTES = 4 * 1024 * 1024;
 const LOOK_TAIL = 64 * 1024;
 
 /** What is kept of an answer in one piece to look into at its end: all of it, or the end of a long one. */
-export class Sample {
+export class ResponseTail {
   #parts: Buffer[] = [];
   #bytes = 0;
   /** Only the end is at hand. */

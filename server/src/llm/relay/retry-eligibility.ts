@@ -6,7 +6,7 @@ import type { Uses } from '../exchange.ts';
 import type { AttemptResult } from '../state/attempt-result.ts';
 import type { LlmOutcome } from '../state/outcome.ts';
 import type { Target } from '../target.ts';
-import { Shown } from './delivered-prefix.ts';
+import { DeliveredPrefix } from './delivered-prefix.ts';
 
 /**
  * Of one request, all targets, retries and hedged calls together. A config may have thousands of targets, and one request
@@ -26,15 +26,15 @@ export function mayFollow(x: Uses<'clientGone' | 'outcome' | 'request'>, target:
 }
 
 /** What the next attempt goes on from; null: it begins. */
-export function goesOnFrom(outcome: LlmOutcome): Shown | null {
+export function resumablePrefix(outcome: LlmOutcome): DeliveredPrefix | null {
   return outcome.headSent ? outcome.deliveredPrefix : null;
 }
 
 /** Follows what the caller sees, where the config wants a break to be gone on from, something can, and nothing judges it. */
-export function followShown(x: Uses<'attempt' | 'guard' | 'outcome' | 'request'>, target: Target): void {
+export function followDelivered(x: Uses<'attempt' | 'guard' | 'outcome' | 'request'>, target: Target): void {
   if (x.outcome.deliveredPrefix !== null || x.outcome.headSent || target.onBreak?.onBreak !== 'continue') return;
   if (!x.attempt.mayBeFollowed || (x.guard?.output.length ?? 0) > 0) return;
-  x.outcome.deliveredPrefix = new Shown(x.request.operation.wire.resume);
+  x.outcome.deliveredPrefix = new DeliveredPrefix(x.request.operation.wire.resume);
 }
 
 /** The error of a stream that no target continues: what broke it. */

@@ -5,8 +5,8 @@ import { OPERATIONS, type Operation } from '../../operations/operation.ts';
 import { chatUsage } from '../../operations/shapes/chat/usage.ts';
 import { type Resume, StreamJoin } from '../../operations/shapes/resume.ts';
 import type { WireShape } from '../../operations/shapes/wire-shape.ts';
-import { Shown } from './delivered-prefix.ts';
-import { Joint, prefixOf } from './stream-resume.ts';
+import { DeliveredPrefix } from './delivered-prefix.ts';
+import { StreamResume, prefixOf } from './stream-resume.ts';
 
 /** A shape that no provider has: events of `{"say"}`, with a picture now and then. */
 class SayJoin extends StreamJoin {
@@ -31,26 +31,26 @@ const event = (data: JsonObject): Buffer => Buffer.from(`data: ${JSON.stringify(
 const SPENT = { input: 10, output: 2, cache_read: 0, cache_write: 0, reasoning: 0, audio_input: 0, audio_output: 0 };
 
 it('a shape that brings its own way is followed, gone on with and joined without another line', () => {
-  const shown = new Shown(operation.wire.resume);
+  const shown = new DeliveredPrefix(operation.wire.resume);
   shown.see([event({ say: 'Once ' }), event({ say: 'upon ' })]);
   expect([shown.continuable, shown.text, prefixOf(shown)]).toEqual([true, 'Once upon ', 'Once upon']);
   expect(resume.goingOn({ model: 'm' }, prefixOf(shown))).toEqual({ model: 'm', begin: 'Once upon' });
 
-  const passed = new Joint(operation, shown, [SPENT]).pass([event({ say: ' a time' }), event({ tokens: 3 })]);
+  const passed = new StreamResume(operation, shown, [SPENT]).pass([event({ say: ' a time' }), event({ tokens: 3 })]);
   // The space was seen already; the usage is that of both attempts.
   expect(passed.map(String)[0]).toBe('data: {"say":"a time"}\n\n');
   expect(passed.map(String)[1]).toContain('"prompt_tokens":11,"completion_tokens":5');
 });
 
 it('what such a shape cannot go on from is not gone on from, and neither is a shape without a way', () => {
-  const pictured = new Shown(resume);
+  const pictured = new DeliveredPrefix(resume);
   pictured.see([event({ say: 'Look: ' }), event({ picture: 'x' })]);
   expect(pictured.continuable).toBe(false);
 
-  const none = new Shown(OPERATIONS.models.wire.resume);
+  const none = new DeliveredPrefix(OPERATIONS.models.wire.resume);
   none.see([event({ say: 'Once' })]);
   expect(none.continuable).toBe(false);
-  expect(() => new Joint({ ...operation, wire: OPERATIONS.models.wire }, none, [])).toThrow('cannot be joined');
+  expect(() => new StreamResume({ ...operation, wire: OPERATIONS.models.wire }, none, [])).toThrow('cannot be joined');
 });
 
 it('which text of a request may differ under a cached answer is said by the shape, too', () => {

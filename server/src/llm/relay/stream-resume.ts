@@ -7,11 +7,11 @@ import { type StreamJoin, unjoinable } from '../../operations/shapes/resume.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import { NO_TOKENS, type TokenUsage, totalUsage } from '../../operations/usage.ts';
 import type { Prefill } from '../../providers/provider.ts';
-import type { Shown } from './delivered-prefix.ts';
+import type { DeliveredPrefix } from './delivered-prefix.ts';
 import { isSilent } from './response-inspection.ts';
 
 /** The text to go on from: no provider takes white space at its end. */
-export function prefixOf({ text }: Shown): string {
+export function prefixOf({ text }: DeliveredPrefix): string {
   return text.trimEnd();
 }
 
@@ -24,10 +24,10 @@ export function withPrefill(body: JsonObject, { message, body: more }: Prefill):
   return { ...body, ...more, messages };
 }
 
-export class Joint {
+export class StreamResume {
   readonly #join: StreamJoin;
 
-  constructor({ wire }: Operation, shown: Shown, spent: readonly TokenUsage[]) {
+  constructor({ wire }: Operation, shown: DeliveredPrefix, spent: readonly TokenUsage[]) {
     if (wire.resume === null) throw unjoinable();
     this.#join = wire.resume.join(shown, spent.length === 0 ? NO_TOKENS : totalUsage(spent));
   }

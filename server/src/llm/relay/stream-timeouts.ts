@@ -15,7 +15,7 @@ import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { Exchange, Uses } from '../exchange.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
-import type { Times } from './attempt-timings.ts';
+import type { AttemptTimings } from './attempt-timings.ts';
 import { EVENT_WEIGHT, isSilent, piecesOf } from './response-inspection.ts';
 import { type BreakRules, isFollowed } from './rules.ts';
 
@@ -25,7 +25,7 @@ const KEPT_BYTES = 1024 * 1024;
 export class StreamWatch {
   readonly #x: Exchange;
   readonly #target: Target;
-  readonly #times: Times;
+  readonly #times: AttemptTimings;
   readonly #paused: () => boolean;
   readonly #expire: (error: SluiceError) => void;
   readonly #release: (events: readonly Buffer[]) => void;
@@ -51,7 +51,7 @@ export class StreamWatch {
     /** Monotonic time at which the attempt began. */
     started: number;
     /** Called when the first content came. */
-    times: Times;
+    times: AttemptTimings;
     /** Whether it is we who are not reading. */
     paused: () => boolean;
     expire: (error: SluiceError) => void;

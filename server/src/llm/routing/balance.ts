@@ -35,7 +35,7 @@ export interface Drawn {
  * @param mayCall whether a target is not left out
  */
 export function balance(
-  x: Uses<'attempt' | 'request' | 'walk', 'cache' | 'clock' | 'log' | 'random'>,
+  x: Uses<'attempt' | 'request' | 'execution', 'cache' | 'clock' | 'log' | 'random'>,
   node: BalanceNode,
   place: string,
   mayCall: (target: RouteNode) => boolean,
@@ -75,7 +75,7 @@ async function stuck(
 }
 
 /** Null when the request has none of the values: there is nothing to keep together. */
-function valuesOf(x: Uses<'attempt' | 'request' | 'walk'>, { reads, params }: Sticky): string | null {
+function valuesOf(x: Uses<'attempt' | 'request' | 'execution'>, { reads, params }: Sticky): string | null {
   const facts = factsOf(x, params);
   const values = reads.map((read) => read(facts) ?? null);
   return values.every((value) => value === null) ? null : JSON.stringify(values);

@@ -12,14 +12,14 @@ const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
  * `params`: the members of the body that may be asked for. They are looked for once, when the first is asked for, in the
  * body as it came.
  */
-export function factsOf(x: Uses<'attempt' | 'request' | 'walk'>, params: readonly string[]): QueryFacts {
+export function factsOf(x: Uses<'attempt' | 'request' | 'execution'>, params: readonly string[]): QueryFacts {
   const {
     request: { metadata },
   } = x;
   let scanned: ScanResult | null | undefined;
   /** Conditions ask for the same few again and again, and a text may be long. */
   const read = new Map<string, Primitive | undefined>();
-  const body = x.walk?.body ?? x.attempt.body;
+  const body = x.execution?.body ?? x.attempt.body;
   return {
     metadata: (name) => (metadata !== null && Object.hasOwn(metadata, name) ? metadata[name] : undefined),
     param(name) {
@@ -34,7 +34,7 @@ export function factsOf(x: Uses<'attempt' | 'request' | 'walk'>, params: readonl
         ? undefined
         : x.request.header(name),
     pathname: pathOnly(x.request.incoming.url ?? ''),
-    searched: x.walk?.searched ?? { work: 0 },
+    searched: x.execution?.searched ?? { work: 0 },
   };
 }
 

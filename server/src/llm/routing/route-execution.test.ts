@@ -11,7 +11,7 @@ import { openRedis, type RedisStore } from '../../store/redis/redis.ts';
 import type { AttemptResult } from '../state/attempt-result.ts';
 import { Breakers } from './breaker.ts';
 import { type Leaf, type RouteNode, routeOf } from './route.ts';
-import { newWalk, plannedLeaves, walkNode } from './route-execution.ts';
+import { newRouteExecution, plannedLeaves, runNode } from './route-execution.ts';
 
 const DONE: AttemptResult = { kind: 'done' };
 
@@ -40,19 +40,19 @@ class Node {
     const x = testExchange({}, { clock, breakers, cache, random, log: silentLog, notes: silentNotes });
     x.request.metadata = user === null ? null : { user };
     x.outcome.status = 200;
-    const walk = newWalk(x, routeOf(config), 'ws v1');
-    x.walk = walk;
+    const execution = newRouteExecution(x, routeOf(config), 'ws v1');
+    x.execution = execution;
     const run = async (leaf: Leaf): Promise<AttemptResult> => {
       // As a target is tried: told before anything is waited for.
-      const told = leaf.breaker === null ? null : breakers.begin(`${walk.breakers} ${leaf.path}`, leaf.breaker);
+      const told = leaf.breaker === null ? null : breakers.begin(`${execution.breakers} ${leaf.path}`, leaf.breaker);
       called.push(leaf.path);
       const status = await call(leaf.path);
       told?.({ status, late: false });
       x.outcome.status = status;
       return DONE;
     };
-    await plannedLeaves(x, walk, walk.route.root);
-    await walkNode(x, walk, { run, passOver: () => {} }, walk.route.root);
+    await plannedLeaves(x, execution, execution.route.root);
+    await runNode(x, execution, { run, passOver: () => {} }, execution.route.root);
     return called;
   }
 

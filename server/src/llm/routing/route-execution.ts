@@ -10,16 +10,16 @@ import type { Uses } from '../exchange.ts';
 import { outcomeOf } from '../relay/attempt-result.ts';
 import { MAX_ATTEMPTS } from '../relay/retry-eligibility.ts';
 import { namesStatus } from '../relay/rules.ts';
-import { ownSettings } from '../routing-headers.ts';
+import { routingSettings } from '../routing-headers.ts';
 import type { AttemptResult } from '../state/attempt-result.ts';
 import type { LlmOutcome } from '../state/outcome.ts';
 import type { LlmRequest } from '../state/request.ts';
-import type { Walk } from '../state/walk.ts';
+import type { RouteExecution } from '../state/route-execution.ts';
 import { balance, type Drawn } from './balance.ts';
 import { factsOf } from './facts.ts';
 import type { BalanceNode, ConditionalNode, FallbackNode, Leaf, Route, RouteNode } from './route.ts';
 
-export function newWalk(x: Uses<'attempt' | 'request'>, route: Route, place: string): Walk {
+export function newRouteExecution(x: Uses<'attempt' | 'request'>, route: Route, place: string): RouteExecution {
   return {
     route,
     place,
@@ -47,51 +47,51 @@ const MAX_LOOKS = 3;
  */
 function breakersAt(request: LlmRequest, route: Route, place: string): string {
   if (!route.hasBreakers) return place;
-  const own = ownSettings(request);
+  const own = routingSettings(request);
   if (own.length === 0 && request.callerToken === null) return place;
   return `${place} ${createHash('sha256')
     .update(JSON.stringify([own, request.callerToken]))
     .digest('base64url')}`;
 }
 
-export interface Walker {
+export interface RouteRunner {
   /** Calls one target, with its own retries. Rejects when the whole request must end. */
   run(leaf: Leaf): Promise<AttemptResult>;
   /** The result is not final: forgets it, but for what it used. */
   passOver(result: AttemptResult): void;
 }
 
-export async function walkNode(
+export async function runNode(
   x: Uses<
-    'attempt' | 'clientGone' | 'guard' | 'outcome' | 'request' | 'walk',
+    'attempt' | 'clientGone' | 'guard' | 'outcome' | 'request' | 'execution',
     'breakers' | 'cache' | 'clock' | 'log' | 'notes' | 'random'
   >,
-  walk: Walk,
-  walker: Walker,
+  execution: RouteExecution,
+  walker: RouteRunner,
   node: RouteNode,
 ): Promise<AttemptResult> {
   if (node.kind === 'target') return walker.run(node);
   if (node.kind === 'loadbalance') {
     // A target that was left out is tried by one request: from here to its call nothing is waited for, or others that came
     // while a session was looked up would try it, too.
-    let pick = picked(x, walk, node);
+    let pick = picked(x, execution, node);
     for (let looks = 0; pick instanceof Promise && looks < MAX_LOOKS; looks++) {
       await pick;
-      pick = picked(x, walk, node);
+      pick = picked(x, execution, node);
     }
-    return walkNode(x, walk, walker, pick instanceof Promise ? await pick : pick);
+    return runNode(x, execution, walker, pick instanceof Promise ? await pick : pick);
   }
-  if (node.kind === 'conditional') return walkNode(x, walk, walker, selected(x, node));
+  if (node.kind === 'conditional') return runNode(x, execution, walker, selected(x, node));
   const outer = x.attempt.wouldFallBack;
-  const targets = ableOf(x, walk, node);
-  const ignored = !targets.some((target) => mayCall(x, walk, target));
+  const targets = ableOf(x, execution, node);
+  const ignored = !targets.some((target) => mayCall(x, execution, target));
   const [first] = targets;
   if (first !== undefined && targets.length < node.targets.length) {
     const out = leftOut(
       x,
       node.targets.filter((target) => !targets.includes(target)),
     );
-    walk.decisions.push({
+    execution.decisions.push({
       path: node.path,
       mode: node.kind,
       chosen: first.path,
@@ -103,8 +103,8 @@ export async function walkNode(
   for (const [i, child] of targets.entries()) {
     if (result !== null) {
       // It may have been found to fail since the first target was called.
-      if (!ignored && !mayCall(x, walk, child)) continue;
-      walk.decisions.push({
+      if (!ignored && !mayCall(x, execution, child)) continue;
+      execution.decisions.push({
         path: node.path,
         mode: node.kind,
         chosen: child.path,
@@ -117,11 +117,11 @@ export async function walkNode(
     x.attempt.wouldFallBack = more
       ? (status, code) => asksForNext(codes, status, code) || outer?.(status, code) === true
       : outer;
-    result = await walkNode(x, walk, walker, child);
+    result = await runNode(x, execution, walker, child);
     if (goesOn(x, result, codes)) continue;
     const stopped = more ? stoppedBy(x, result, codes) : null;
     if (stopped !== null)
-      walk.decisions.push({
+      execution.decisions.push({
         path: node.path,
         mode: node.kind,
         chosen: child.path,
@@ -178,62 +178,62 @@ function asksForNext(codes: ReadonlySet<number> | null, status: number, code: st
 
 /** The leaves in the order in which they would be tried. */
 export async function plannedLeaves(
-  x: Uses<'attempt' | 'request' | 'walk', 'breakers' | 'cache' | 'clock' | 'log' | 'notes' | 'random'>,
-  walk: Walk,
+  x: Uses<'attempt' | 'request' | 'execution', 'breakers' | 'cache' | 'clock' | 'log' | 'notes' | 'random'>,
+  execution: RouteExecution,
   node: RouteNode,
   into: Leaf[] = [],
 ): Promise<Leaf[]> {
   if (node.kind === 'target') into.push(node);
-  else if (node.kind === 'loadbalance') await plannedLeaves(x, walk, await picked(x, walk, node), into);
-  else if (node.kind === 'conditional') await plannedLeaves(x, walk, selected(x, node), into);
-  else for (const child of ableOf(x, walk, node)) await plannedLeaves(x, walk, child, into);
+  else if (node.kind === 'loadbalance') await plannedLeaves(x, execution, await picked(x, execution, node), into);
+  else if (node.kind === 'conditional') await plannedLeaves(x, execution, selected(x, node), into);
+  else for (const child of ableOf(x, execution, node)) await plannedLeaves(x, execution, child, into);
   return into;
 }
 
 /** Targets that are not left out; all of them, where all would be. */
-function ableOf(x: Uses<never, 'breakers'>, walk: Walk, { targets }: FallbackNode): readonly RouteNode[] {
-  const able = targets.filter((target) => mayCall(x, walk, target));
+function ableOf(x: Uses<never, 'breakers'>, execution: RouteExecution, { targets }: FallbackNode): readonly RouteNode[] {
+  const able = targets.filter((target) => mayCall(x, execution, target));
   return able.length === 0 ? targets : able;
 }
 
 /** Whether a breaker lets some target of a node be called. */
-function mayCall(x: Uses<never, 'breakers'>, walk: Walk, node: RouteNode): boolean {
+function mayCall(x: Uses<never, 'breakers'>, execution: RouteExecution, node: RouteNode): boolean {
   if (node.kind === 'conditional') return true;
-  if (node.kind !== 'target') return node.targets.some((target) => mayCall(x, walk, target));
+  if (node.kind !== 'target') return node.targets.some((target) => mayCall(x, execution, target));
   const { breaker } = node;
-  return breaker === null || x.services.breakers.standOf(`${walk.breakers} ${node.path}`, breaker) !== 'open';
+  return breaker === null || x.services.breakers.standOf(`${execution.breakers} ${node.path}`, breaker) !== 'open';
 }
 
 /** The target that was drawn, or another one when it has been found to fail since. */
 function picked(
-  x: Uses<'attempt' | 'request' | 'walk', 'breakers' | 'cache' | 'clock' | 'log' | 'notes' | 'random'>,
-  walk: Walk,
+  x: Uses<'attempt' | 'request' | 'execution', 'breakers' | 'cache' | 'clock' | 'log' | 'notes' | 'random'>,
+  execution: RouteExecution,
   node: BalanceNode,
 ): RouteNode | Promise<RouteNode> {
-  const before = walk.picks.get(node);
-  if (before !== undefined && (mayCall(x, walk, before) || !mayCall(x, walk, node))) return before;
-  const drawn = balance(x, node, walk.place, (target) => mayCall(x, walk, target));
-  return drawn instanceof Promise ? drawn.then((one) => keep(x, walk, node, one)) : keep(x, walk, node, drawn);
+  const before = execution.picks.get(node);
+  if (before !== undefined && (mayCall(x, execution, before) || !mayCall(x, execution, node))) return before;
+  const drawn = balance(x, node, execution.place, (target) => mayCall(x, execution, target));
+  return drawn instanceof Promise ? drawn.then((one) => keep(x, execution, node, one)) : keep(x, execution, node, drawn);
 }
 
-function keep(x: Uses<'request', 'breakers' | 'notes'>, walk: Walk, node: BalanceNode, { pick, by }: Drawn): RouteNode {
-  walk.picks.set(node, pick);
-  walk.decisions.push({
+function keep(x: Uses<'request', 'breakers' | 'notes'>, execution: RouteExecution, node: BalanceNode, { pick, by }: Drawn): RouteNode {
+  execution.picks.set(node, pick);
+  execution.decisions.push({
     path: node.path,
     mode: node.kind,
     chosen: pick.path,
     why: by === 'session' ? 'by its session' : `by ${by === 'hash' ? 'hash_fields and ' : ''}weight ${pick.weight}`,
     ...leftOut(
       x,
-      node.targets.filter((target) => !mayCall(x, walk, target)),
+      node.targets.filter((target) => !mayCall(x, execution, target)),
     ),
   });
   return pick;
 }
 
-function selected(x: Uses<'attempt' | 'request' | 'walk'>, node: ConditionalNode): RouteNode {
+function selected(x: Uses<'attempt' | 'request' | 'execution'>, node: ConditionalNode): RouteNode {
   // Asked before the request is estimated, and again when it is sent.
-  const before = x.walk?.picks.get(node);
+  const before = x.execution?.picks.get(node);
   if (before !== undefined) return before;
   const facts = factsOf(x, node.params);
   const at = node.conditions.findIndex(({ when }) => when(facts));
@@ -245,8 +245,8 @@ function selected(x: Uses<'attempt' | 'request' | 'walk'>, node: ConditionalNode
       `The config routes to the target ${JSON.stringify(name)}, which it does not have.`,
     );
   }
-  x.walk?.picks.set(node, found);
-  x.walk?.decisions.push({
+  x.execution?.picks.set(node, found);
+  x.execution?.decisions.push({
     path: node.path,
     mode: node.kind,
     chosen: found.path,
@@ -282,7 +282,7 @@ function reasonOf(outcome: LlmOutcome, result: AttemptResult, path = ''): string
  * Where files, batches and jobs of a config with several targets go: always to the same one, or what was made could not be
  * found again. Conditions decide, else it is the first target.
  */
-export function objectLeaf(x: Uses<'attempt' | 'request' | 'walk'>, node: RouteNode): Leaf {
+export function objectLeaf(x: Uses<'attempt' | 'request' | 'execution'>, node: RouteNode): Leaf {
   if (node.kind === 'target') return node;
   const next = node.kind === 'conditional' ? selected(x, node) : node.targets[0];
   if (next === undefined) throw new SluiceError('internal', 'A group of the config has no targets.');

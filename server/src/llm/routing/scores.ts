@@ -6,7 +6,7 @@ import type { Uses } from '../exchange.ts';
 import { namedBy } from '../select.ts';
 import { modelUnder } from '../shaping.ts';
 import type { LlmRequest } from '../state/request.ts';
-import type { Walk } from '../state/walk.ts';
+import type { RouteExecution } from '../state/route-execution.ts';
 import type { Leaf, Route, RouteNode } from './route.ts';
 
 /** A config may have thousands. */
@@ -29,36 +29,37 @@ export function countOf(route: Route): number {
 /** Those that would be tried come first, in their order. */
 export function scoreTargets(
   x: Uses<'request', 'breakers'>,
-  walk: Walk,
+  execution: RouteExecution,
   planned: readonly Leaf[],
   modelSlug: string | null,
 ): ScoredTarget[] {
   const out: ScoredTarget[] = [];
-  for (const leaf of planned.slice(0, MAX_SCORED)) out.push(scored(x, walk, leaf, out.length + 1, null, modelSlug));
-  if (countOf(walk.route) === out.length) return out;
+  for (const leaf of planned.slice(0, MAX_SCORED))
+    out.push(scored(x, execution, leaf, out.length + 1, null, modelSlug));
+  if (countOf(execution.route) === out.length) return out;
   const tried = new Set(planned);
   const visit = (node: RouteNode, why: ScoredTarget['why']): void => {
     if (out.length >= MAX_SCORED) return;
     if (node.kind === 'target') {
-      if (!tried.has(node)) out.push(scored(x, walk, node, null, why ?? 'breaker_open', modelSlug));
+      if (!tried.has(node)) out.push(scored(x, execution, node, null, why ?? 'breaker_open', modelSlug));
       return;
     }
-    const pick = node.kind === 'loadbalance' ? walk.picks.get(node) : null;
+    const pick = node.kind === 'loadbalance' ? execution.picks.get(node) : null;
     const chosen =
-      node.kind === 'conditional' ? walk.decisions.find(({ path }) => path === node.path)?.chosen : undefined;
+      node.kind === 'conditional' ? execution.decisions.find(({ path }) => path === node.path)?.chosen : undefined;
     for (const child of node.targets) {
       if (node.kind === 'fallback' || child === pick || child.path === chosen) visit(child, why);
       else if (node.kind === 'conditional') visit(child, why ?? 'condition_not_met');
       else visit(child, why ?? 'not_drawn');
     }
   };
-  visit(walk.route.root, null);
+  visit(execution.route.root, null);
   return out;
 }
 
 function scored(
   x: Uses<'request', 'breakers'>,
-  walk: Walk,
+  execution: RouteExecution,
   leaf: Leaf,
   order: number | null,
   why: ScoredTarget['why'],
@@ -67,7 +68,7 @@ function scored(
   const { config, breaker, path, weight } = leaf;
   const { slug, raw } = namedBy(x.request, config, modelSlug);
   const stored = slug === null ? undefined : x.request.snapshot?.providers.get(slug);
-  const health = breaker === null ? null : x.services.breakers.healthOf(`${walk.place} ${path}`, breaker);
+  const health = breaker === null ? null : x.services.breakers.healthOf(`${execution.place} ${path}`, breaker);
   const left = health?.state === 'open' && why === 'not_drawn' ? 'breaker_open' : why;
   const model = modelOf(x.request, config);
   return {

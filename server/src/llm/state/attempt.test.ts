@@ -7,7 +7,7 @@ import { silentLog } from '../../kernel/log.ts';
 import { NO_TOKENS } from '../../operations/usage.ts';
 import type { Made } from '../../runtime/owners.ts';
 import { setAside } from '../attempt.ts';
-import { Caching } from '../cache/cache-entry-writer.ts';
+import { CacheEntryWriter } from '../cache/cache-entry-writer.ts';
 import { Creation } from '../ownership/creation.ts';
 import { noteOwner } from '../steps/note-owner.ts';
 import { Attempt } from './attempt.ts';
@@ -24,7 +24,7 @@ function tried(bodies = new BodyBudget(1e6)): Attempt {
   attempt.originalBody = BODY;
   attempt.creation = new Creation('response', false);
   attempt.creation.take({ id: 'resp_1' });
-  attempt.caching = new Caching({ place: 'p', secret: Buffer.alloc(32) }, 1000, 'MISS', bodies, 'o');
+  attempt.caching = new CacheEntryWriter({ place: 'p', secret: Buffer.alloc(32) }, 1000, 'MISS', bodies, 'o');
   attempt.retriesLeft = { attempts: 1, statusCodes: new Set(), useRetryAfter: false };
   attempt.wouldFallBack = () => true;
   attempt.control = { pause() {}, resume() {}, abort() {} };

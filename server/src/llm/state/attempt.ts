@@ -1,7 +1,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { WireControl } from '../../kernel/wire.ts';
-import type { Caching } from '../cache/cache-entry-writer.ts';
+import type { CacheEntryWriter } from '../cache/cache-entry-writer.ts';
 import type { GuardPlan } from '../guard/plan.ts';
 import type { Creation } from '../ownership/creation.ts';
 import type { Retry } from '../relay/rules.ts';
@@ -33,7 +33,7 @@ export class Attempt {
   /** What became of the target; null while steps of it are left to run. */
   result: AttemptResult | null = null;
   /** What the cache found, or keeps of the answer; null where no cache is asked. */
-  caching: Caching | null = null;
+  caching: CacheEntryWriter | null = null;
   /** What the answer may tell to have been made at the provider; null where it makes nothing that is kept. */
   creation: Creation | null = null;
   /** Further calls of this target that may follow the one under way; null when none is left. */

@@ -1,7 +1,7 @@
 import { LimitState } from '../../gateway/limit-state.ts';
 import type { LimitedEntity, Quota, Reservation } from '../../limits/admission.ts';
-import type { Hold } from '../../limits/ledger/ledger.ts';
-import type { Terms } from '../../limits/ledger/terms.ts';
+import type { UsageReservation } from '../../limits/ledger/ledger.ts';
+import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
 import type { Price } from '../../pricing/price.ts';
 import type { Target } from '../target.ts';
 
@@ -26,15 +26,15 @@ export interface Reserved {
 }
 
 /** What one target of several is counted in by itself. */
-export interface Leg {
+export interface TargetLimits {
   readonly target: Target;
-  reservation: Reservation | null;
-  held: Hold | null;
+  rateReservation: Reservation | null;
+  usageReservation: UsageReservation | null;
   /** Counters of policies that this target counts the request in. */
   readonly counts: string[];
   /** How much of `Exchange.spent`, and how many calls, there were before it. */
   readonly spentBefore: number;
-  readonly triesBefore: number;
+  readonly attemptsBefore: number;
 }
 
 /** What limits hold of a request with several targets, over all of them. */
@@ -56,27 +56,32 @@ export class LlmLimits extends LimitState {
   /** Of requests with several targets; null for all others. */
   shared: SharedLimits | null = null;
   /** What the target under way is counted in by itself; null for requests with one target. */
-  leg: Leg | null = null;
+  targetLimits: TargetLimits | null = null;
   /** The rate limits and the usage limits that the request was asked under, or would be were it no dry run. */
-  rates: readonly LimitedEntity[] = NO_LIMITS;
-  budgets: readonly Terms[] = NO_LIMITS;
+  rateLimits: readonly LimitedEntity[] = NO_LIMITS;
+  usageLimits: readonly LimitSpec[] = NO_LIMITS;
   /** Those that only the target under way has; its request has several. */
-  targetRates: readonly LimitedEntity[] = NO_LIMITS;
-  targetBudgets: readonly Terms[] = NO_LIMITS;
+  targetRateLimits: readonly LimitedEntity[] = NO_LIMITS;
+  targetUsageLimits: readonly LimitSpec[] = NO_LIMITS;
 
   /** Another target is tried. */
   turnToTarget(): void {
     this.exhausted = null;
-    this.targetRates = NO_LIMITS;
-    this.targetBudgets = NO_LIMITS;
+    this.targetRateLimits = NO_LIMITS;
+    this.targetUsageLimits = NO_LIMITS;
   }
 }
 
 const NO_LIMITS: readonly never[] = [];
 
 /** The limits that a request was asked under, for its record: `rate_limit policy:<id>`, in the order in which they were asked. */
-export function limitsAsked({ rates, targetRates, budgets, targetBudgets }: LlmLimits): string[] {
+export function appliedLimits(limits: LlmLimits): string[] {
   const rate = ({ kind, id, policy }: LimitedEntity) => `rate_limit ${kind}:${policy?.id ?? id}`;
-  const usage = ({ ownerKind, ownerId }: Terms) => `usage_limit ${ownerKind}:${ownerId}`;
-  return [...rates.map(rate), ...targetRates.map(rate), ...budgets.map(usage), ...targetBudgets.map(usage)];
+  const usage = ({ ownerKind, ownerId }: LimitSpec) => `usage_limit ${ownerKind}:${ownerId}`;
+  return [
+    ...limits.rateLimits.map(rate),
+    ...limits.targetRateLimits.map(rate),
+    ...limits.usageLimits.map(usage),
+    ...limits.targetUsageLimits.map(usage),
+  ];
 }

@@ -2,7 +2,7 @@ import { Outcome } from '../../gateway/outcome.ts';
 import type { TokenUsage } from '../../operations/usage.ts';
 import type { FieldChanges } from '../../telemetry/decision-facts.ts';
 import type { AttemptRecord } from '../../telemetry/record.ts';
-import type { Shown } from '../relay/delivered-prefix.ts';
+import type { DeliveredPrefix } from '../relay/delivered-prefix.ts';
 import type { Target } from '../target.ts';
 
 /** What one attempt used that was not the last. */
@@ -25,7 +25,7 @@ export class LlmOutcome extends Outcome {
   /** Milliseconds between attempts so far. */
   backoffMs = 0;
   /** What the caller has seen of a stream that may have to be continued; null where it never will be. */
-  deliveredPrefix: Shown | null = null;
+  deliveredPrefix: DeliveredPrefix | null = null;
   modelAnswered: string | null = null;
   usage: TokenUsage | null = null;
   /** What attempts used whose answers nobody got; null when there is nothing. */

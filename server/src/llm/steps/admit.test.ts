@@ -3,8 +3,8 @@ import { accountWith, callerWith, ownAdmission, targetWith, workspaceWith } from
 import { testExchange } from '../../../test/support/exchange.ts';
 import type { Admission } from '../../limits/admission.ts';
 import { limitedEntity } from '../../limits/admission.ts';
-import { beginLeg } from '../routing/target-attempt.ts';
-import { limitsAsked, SharedLimits } from '../state/limits.ts';
+import { beginTargetLimits } from '../routing/target-limits.ts';
+import { appliedLimits, SharedLimits } from '../state/limits.ts';
 import { admit, admitTarget } from './admit.ts';
 
 const rpm = (value: number) => [{ type: 'requests', unit: 'rpm', value }] as const;
@@ -13,7 +13,7 @@ const rpm = (value: number) => [{ type: 'requests', unit: 'rpm', value }] as con
 function request(admission: Admission, { key = 10, account = 10, several = false, dryRun = false } = {}) {
   const x = testExchange({}, { admission });
   const limited = limitedEntity('provider', 'p', 'sb', rpm(account));
-  const target = targetWith('config', accountWith({ limited: limited === null ? [] : [limited] }));
+  const target = targetWith('config', accountWith({ rateLimits: limited === null ? [] : [limited] }));
   x.request.principal = callerWith({ rateLimits: rpm(key) });
   x.request.snapshot = workspaceWith();
   x.request.dryRun = dryRun;
@@ -38,7 +38,7 @@ it('a request that one limit refuses counts under none of the others', async () 
     kind: 'rate_limit_exceeded',
     by: { kind: 'provider', id: 'p' },
   });
-  expect(refused.x.limits.reservation).toBeNull();
+  expect(refused.x.limits.rateReservation).toBeNull();
   const after = request(admission, { several: true });
   await admit(after.x);
   expect(left(after)).toBe(8);
@@ -48,7 +48,7 @@ it('a dry run counts nowhere, and its record names the limits all the same', asy
   const admission = ownAdmission();
   const dry = request(admission, { dryRun: true });
   await admit(dry.x);
-  expect([dry.x.limits.reservation, limitsAsked(dry.x.limits)]).toEqual([
+  expect([dry.x.limits.rateReservation, appliedLimits(dry.x.limits)]).toEqual([
     null,
     ['rate_limit key:key-1', 'rate_limit provider:p'],
   ]);
@@ -60,20 +60,20 @@ it('a dry run counts nowhere, and its record names the limits all the same', asy
 it('of several targets each one’s own limit is asked when it is tried, and not before', async () => {
   const { x, target } = request(ownAdmission(), { key: 10, account: 3, several: true });
   await admit(x);
-  expect([x.limits.quota?.requests?.remaining, limitsAsked(x.limits)]).toEqual([9, ['rate_limit key:key-1']]);
-  beginLeg(x, target);
+  expect([x.limits.quota?.requests?.remaining, appliedLimits(x.limits)]).toEqual([9, ['rate_limit key:key-1']]);
+  beginTargetLimits(x, target);
   await admitTarget(x);
   expect(x.limits.quota?.requests?.remaining).toBe(2);
-  expect(limitsAsked(x.limits)).toEqual(['rate_limit key:key-1', 'rate_limit provider:p']);
+  expect(appliedLimits(x.limits)).toEqual(['rate_limit key:key-1', 'rate_limit provider:p']);
 });
 
 it('the record of the next target does not name limits of the one before', async () => {
   const { x, target } = request(ownAdmission(), { several: true });
   await admit(x);
-  beginLeg(x, target);
+  beginTargetLimits(x, target);
   await admitTarget(x);
   x.limits.turnToTarget();
-  expect(limitsAsked(x.limits)).toEqual(['rate_limit key:key-1']);
+  expect(appliedLimits(x.limits)).toEqual(['rate_limit key:key-1']);
 });
 
 it('a request that nothing limits makes nobody wait', () => {

@@ -1,7 +1,7 @@
 import { rateLimitsOf } from '../../gateway/applied-limits.ts';
 import type { Left, LimitedEntity, Quota, Reservation } from '../../limits/admission.ts';
-import { type Facts, requestFacts } from '../../limits/policies/conditions.ts';
-import { addPolicies } from '../../limits/policies/rates.ts';
+import { type PolicyFacts, requestFacts } from '../../limits/policies/conditions.ts';
+import { addRateLimits } from '../../limits/policies/rates.ts';
 import type { Uses } from '../exchange.ts';
 import { modelUnder } from '../shaping.ts';
 import type { LlmLimits } from '../state/limits.ts';
@@ -16,7 +16,7 @@ export function admit(x: Uses<'attempt' | 'limits' | 'request', 'admission'>): v
   } = x;
   if (principal === null || snapshot === null) return;
   const entities = entitiesOf(x, x.limits.shared === null ? 'all' : 'request');
-  x.limits.rates = entities;
+  x.limits.rateLimits = entities;
   if (x.request.dryRun || entities.length === 0) return;
   return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => keep(x.limits, reservation));
 }
@@ -36,7 +36,7 @@ function keep(limits: LlmLimits, reservation: Reservation): void {
   if (limits.shared !== null) limits.shared.quota = reservation.quota;
   limits.facts = { rates_at: reservation.at };
   if (reservation.refusal !== null) throw reservation.refusal;
-  limits.reservation = reservation;
+  limits.rateReservation = reservation;
 }
 
 /**
@@ -46,29 +46,29 @@ function keep(limits: LlmLimits, reservation: Reservation): void {
 export function admitTarget(x: Uses<'attempt' | 'limits' | 'request', 'admission'>): void | Promise<void> {
   const {
     request: { snapshot },
-    limits: { leg, shared },
+    limits: { targetLimits, shared },
   } = x;
-  if (leg === null || snapshot === null) return;
-  const entities: LimitedEntity[] = [...(leg.target.stored?.limited ?? [])];
+  if (targetLimits === null || snapshot === null) return;
+  const entities: LimitedEntity[] = [...(targetLimits.target.stored?.rateLimits ?? [])];
   if (snapshot.ratePolicies.llm !== null) {
     const own: LimitedEntity[] = [];
-    addPolicies(snapshot.ratePolicies.llm, factsOf(x), own, 'target');
+    addRateLimits(snapshot.ratePolicies.llm, factsOf(x), own, 'target');
     for (const entity of own) {
       // Tokens are booked for each target that used some; a request is one.
       const counts = entity.limits.some(({ type }) => type === 'requests');
       if (counts && shared?.counted.has(entity.id)) continue;
       entities.push(entity);
-      if (counts) leg.counts.push(entity.id);
+      if (counts) targetLimits.counts.push(entity.id);
     }
   }
-  x.limits.targetRates = entities;
+  x.limits.targetRateLimits = entities;
   if (x.request.dryRun || entities.length === 0) return;
   return x.services.admission.admit(snapshot.workspaceId, entities).then((reservation) => {
     x.limits.quota = tighter(shared?.quota ?? null, reservation.quota);
     x.limits.facts ??= {};
     x.limits.facts.rates_at ??= reservation.at;
     if (reservation.refusal !== null) throw reservation.refusal;
-    leg.reservation = reservation;
+    targetLimits.rateReservation = reservation;
   });
 }
 
@@ -81,7 +81,7 @@ function tighter(a: Quota | null, b: Quota): Quota {
 }
 
 /** What policies see of a request before it is sent. */
-export function factsOf(x: Uses<'attempt' | 'request'>): Facts {
+export function factsOf(x: Uses<'attempt' | 'request'>): PolicyFacts {
   const {
     request: { principal, snapshot },
     attempt: { target },

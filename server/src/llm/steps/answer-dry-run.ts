@@ -1,7 +1,7 @@
 import { isObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { type Decision, decisionOf } from '../../telemetry/decision.ts';
-import { draftOf } from '../draft.ts';
+import { logRecordOf } from '../log-record.ts';
 import type { Uses } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
 import { DONE } from '../state/attempt-result.ts';
@@ -21,7 +21,7 @@ const VISIBLE = new Set([
  * is called, nothing is charged.
  */
 export function answerDryRun(
-  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'walk', 'pricer' | 'storeClock'>,
+  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution', 'pricer' | 'storeClock'>,
 ): void {
   const target = x.attempt.requireTarget();
   const prepared = x.attempt.requirePrepared();
@@ -43,7 +43,7 @@ export function answerDryRun(
   x.outcome.status = 200;
   x.outcome.price = price;
   const decision: Decision = {
-    ...decisionOf({ ...draftOf(x) }),
+    ...decisionOf({ ...logRecordOf(x) }),
     request: {
       method: request.method,
       url: target.provider.local === undefined ? request.origin + request.path : `in-process:${request.path}`,

@@ -3,7 +3,7 @@ import { attempt } from '../attempt.ts';
 import type { Exchange, Uses } from '../exchange.ts';
 import { outcomeOf } from '../relay/attempt-result.ts';
 import { headerOf } from '../relay/response-inspection.ts';
-import { goesOnFrom, MAX_ATTEMPTS, mayFollow, noteBreak } from '../relay/retry-eligibility.ts';
+import { resumablePrefix, MAX_ATTEMPTS, mayFollow, noteBreak } from '../relay/retry-eligibility.ts';
 import { namesStatus } from '../relay/rules.ts';
 import type { FailedResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';
@@ -16,11 +16,11 @@ const MAX_WAIT_MS = 60_000;
 export async function callTarget(x: Exchange): Promise<void> {
   const target = x.attempt.requireTarget();
   // What it is handed may still be read after the request.
-  if (x.walk !== null && target.provider.local !== undefined) x.walk.local = true;
+  if (x.execution !== null && target.provider.local !== undefined) x.execution.local = true;
   for (let tries = 0; ; tries++) {
     x.attempt.retriesLeft = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
     // Events shown by then belong to what is asked for next.
-    if (goesOnFrom(x.outcome) !== null) await prepare(x);
+    if (resumablePrefix(x.outcome) !== null) await prepare(x);
     const result = await attempt(x, target, x.attempt.requirePrepared());
     const wait = result.kind === 'done' ? null : waitAfter(x, target, result, tries);
     if (wait === null) {

@@ -6,12 +6,12 @@
 
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import { isOfTraining, madeBy, readAsked, readsForms } from '../../runtime/asked-paths.ts';
+import { isOfTraining, objectMadeBy, requestedObjects, readsForms } from '../../runtime/requested-objects.ts';
 import { noSuch } from '../../runtime/owners.ts';
 import { formReferences, type Reference, type References, referencesIn } from '../../runtime/references.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import type { Uses } from '../exchange.ts';
-import { isLargeRead, referencesApart } from '../large/calls.ts';
+import { isLargeRead, referencesOnThread } from '../large/calls.ts';
 import { Creation } from '../ownership/creation.ts';
 import type { Prepared } from '../state/prepared.ts';
 
@@ -35,7 +35,7 @@ export function checkOwners(
     );
   }
   if (stored === null || provider.local !== undefined) return;
-  const making = proxied ? madeBy(method, path) : x.request.operation.creates;
+  const making = proxied ? objectMadeBy(method, path) : x.request.operation.creates;
   if (making !== null && prepared.bound.convert === null) x.attempt.creation = new Creation(making, stored.shared);
   if (!stored.shared) return;
   const { owned } = x.request.operation;
@@ -44,7 +44,7 @@ export function checkOwners(
   if (owned === 'model') return must(x, stored, [{ kind: 'model', id: x.request.params.model ?? '', param: '' }]);
   if (owned === 'path') {
     if (stored.passthrough) return;
-    const asked = readAsked(method, path, provider.statelessPaths);
+    const asked = requestedObjects(method, path, provider.statelessPaths);
     if (asked.kind === 'closed') throw closed(stored, `${method} ${shown(path)}`);
     if (asked.kind === 'one') return must(x, stored, [{ kind: asked.of, id: asked.id, param: '' }]);
   }
@@ -78,7 +78,7 @@ function checkBody(
   let pending: Promise<void> | undefined;
   for (const body of fanOut === null ? [parts] : parts.map((part) => [part])) {
     const large = isLargeRead(body.reduce((sum, part) => sum + part.length, 0));
-    const check = () => (large ? referencesApart(x, body).then(refuse) : refuse(referencesIn(joined(body))));
+    const check = () => (large ? referencesOnThread(x, body).then(refuse) : refuse(referencesIn(joined(body))));
     pending = pending === undefined ? check() : pending.then(check);
   }
   return pending;

@@ -13,7 +13,7 @@ export async function dispatch(x: Exchange, runTarget: RunTarget): Promise<void>
 
 /** The last result becomes the answer. */
 export function give(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk', 'storeClock'>,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'execution', 'storeClock'>,
   result: FailedResult,
 ): void {
   if (x.outcome.deliveredPrefix !== null && x.outcome.deliveredPrefix.broken !== null)

@@ -1,15 +1,15 @@
-import { enterUnderWay } from '../../gateway/under-way.ts';
+import { takeConcurrency } from '../../gateway/concurrency.ts';
 import type { Exchange, Uses } from '../exchange.ts';
 
 /** Counts the request among those of its organisation that are under way. */
 export function enter(x: Pick<Exchange, 'entered' | 'request' | 'services'>): void {
-  enterUnderWay(x.services, x.request.organisationId);
+  takeConcurrency(x.services, x.request.organisationId);
   x.entered = true;
 }
 
 /** The request is over. */
-export function leave(x: Uses<'entered' | 'request', 'underWay'>): void {
+export function leave(x: Uses<'entered' | 'request', 'concurrency'>): void {
   if (!x.entered) return;
   x.entered = false;
-  x.services.underWay.give(x.request.organisationId);
+  x.services.concurrency.give(x.request.organisationId);
 }

@@ -8,7 +8,7 @@ import type { FetchAnswer } from '../../http/fetcher.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { contextOf } from '../call-context.ts';
 import type { Uses } from '../exchange.ts';
-import { isLargeRead, namedMediaApart, SharedPieces } from '../large/calls.ts';
+import { isLargeRead, namedMediaOnThread, SharedPieces } from '../large/calls.ts';
 import { namedMedia } from '../media-names.ts';
 import type { Target } from '../target.ts';
 
@@ -46,7 +46,7 @@ async function fetchNamed(
 ): Promise<void> {
   const shaping = x.attempt.shaped ? null : target.shaping;
   const named = isLargeRead(x.attempt.body.length)
-    ? await namedMediaApart(x, target, contextOf(x, target), shaping)
+    ? await namedMediaOnThread(x, target, contextOf(x, target), shaping)
     : namedMedia(x.request.operation.wire.conversations, x.attempt.body, shaping, inlines);
   const wanted = new Set(named.filter((url) => x.request.media?.has(url) !== true));
   if (wanted.size === 0) return;

@@ -23,7 +23,7 @@ async function judged(guardrail: ReturnType<typeof words>, dryRun = false) {
   x.request.dryRun = dryRun;
   x.request.principal = callerWith({ rateLimits: [{ type: 'requests', unit: 'rpm', value: 5 }] });
   x.request.snapshot = workspaceWith();
-  const features = { ...NONE, limits: true, budgets: false };
+  const features = { ...NONE, rateLimits: true, usageLimits: false };
   x.request.plan = makePlan(x.attempt.target, null, null, { input: [guardrail], output: [] }, features);
   await admit(x);
   const error = await Promise.resolve()

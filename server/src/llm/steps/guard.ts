@@ -53,10 +53,10 @@ function guardBy(x: Exchange, plan: GuardPlan): void | Promise<void> {
  */
 export function guardTarget(x: Exchange): void | Promise<void> {
   const {
-    walk,
+    execution,
     attempt: { leaf, guardPlan: plan, target },
   } = x;
-  if (walk === null || leaf === null) return;
+  if (execution === null || leaf === null) return;
   const { shape } = leaf;
   if (plan === null) {
     x.guard?.turnTo(NO_GUARDRAILS);
@@ -66,7 +66,7 @@ export function guardTarget(x: Exchange): void | Promise<void> {
   const guarded = x.guard;
   guarded.turnTo(plan);
   const asked = `${target?.provider.id} ${modelUnder(target?.shaping ?? null, x.request.model)}`;
-  const known = walk.judged.get(shape);
+  const known = execution.judged.get(shape);
   const from = alreadyJudged(known, plan.input, asked);
   if (known !== undefined && from > 0) {
     x.attempt.body = known.body;
@@ -87,7 +87,7 @@ export function guardTarget(x: Exchange): void | Promise<void> {
     const before = guarded.before;
     const failed = guarded.failed;
     const keep = () =>
-      walk.judged.set(
+      execution.judged.set(
         shape,
         nowJudged({
           known,

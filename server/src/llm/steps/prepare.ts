@@ -10,9 +10,9 @@ import { signerOf } from '../../providers/sign-in.ts';
 import { contextOf } from '../call-context.ts';
 import type { Uses } from '../exchange.ts';
 import type { FanOutCall } from '../fan-out.ts';
-import { isLargeBody, makeBodyApart } from '../large/calls.ts';
+import { isLargeBody, makeBodyOnThread } from '../large/calls.ts';
 import { pinOf, pinRefused } from '../provider-headers.ts';
-import { goesOnFrom } from '../relay/retry-eligibility.ts';
+import { resumablePrefix } from '../relay/retry-eligibility.ts';
 import { prefixOf } from '../relay/stream-resume.ts';
 import { type BodyOrder, editedBody, isEditedQuickly, type MadeBody, makeBody, partsOf } from '../request-body.ts';
 import type { Prepared } from '../state/prepared.ts';
@@ -33,7 +33,7 @@ interface Beginning {
  * thread makes the body. Made anew where a stream that broke is continued, which then is part of what is asked.
  */
 export function prepare(
-  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request' | 'walk', 'clock' | 'guard' | 'large'>,
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request' | 'execution', 'clock' | 'guard' | 'large'>,
 ): void | Promise<void> {
   const target = x.attempt.requireTarget();
   const begun = begin(x, target);
@@ -50,7 +50,7 @@ function begin(x: Uses<'attempt' | 'outcome' | 'request', 'clock'>, target: Targ
   const context = contextOf(x, target, seen);
   const { model } = context;
   const bound = target.bind(x.request.operation.id, model);
-  const prefill = goesOnFrom(x.outcome) === null ? null : prefillOf(bound.binding, model, target.credentials);
+  const prefill = resumablePrefix(x.outcome) === null ? null : prefillOf(bound.binding, model, target.credentials);
   return { bound, context, prefill, seen };
 }
 
@@ -143,7 +143,7 @@ interface BuiltBody {
 }
 
 function buildBody(
-  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request' | 'walk', 'large'>,
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request' | 'execution', 'large'>,
   target: Target,
   begun: Beginning,
 ): BuiltBody | Promise<BuiltBody> {
@@ -165,7 +165,7 @@ function buildBody(
   if (!isLargeBody(order)) return asBuilt(x, makeBody(order, bound, context));
   const edited = isEditedQuickly(order, bound) ? editedBody(order, bound, context) : null;
   if (edited !== null) return asBuilt(x, edited);
-  return makeBodyApart(x, target, context, order, begun.seen).then(({ made, known }) => ({
+  return makeBodyOnThread(x, target, context, order, begun.seen).then(({ made, known }) => ({
     ...asBuilt(x, made),
     // A conversion asks for settings only; a provider's own transform may ask for documents.
     order: known && bound.convert !== null ? null : order,
@@ -173,12 +173,12 @@ function buildBody(
 }
 
 function orderOf(
-  x: Uses<'attempt' | 'outcome' | 'request' | 'walk'>,
+  x: Uses<'attempt' | 'outcome' | 'request' | 'execution'>,
   target: Target,
   scan: ScanResult,
   { prefill }: Beginning,
 ): BodyOrder {
-  const shown = goesOnFrom(x.outcome);
+  const shown = resumablePrefix(x.outcome);
   const explained = isExplained(x.request);
   return {
     operation: x.request.operation.id,
@@ -193,7 +193,7 @@ function orderOf(
     shown: shown === null ? null : prefixOf(shown),
     prefill,
     explained,
-    came: explained && x.attempt.shaped ? (x.walk?.body ?? x.attempt.originalBody) : null,
+    came: explained && x.attempt.shaped ? (x.execution?.body ?? x.attempt.originalBody) : null,
   };
 }
 

@@ -4,7 +4,7 @@ import { decodeString, JsonScanError, type ScanResult, scanJson } from '../../ke
 import { scanMultipart } from '../../kernel/multipart-scan.ts';
 import { BASE64 } from '../estimate.ts';
 import type { Uses } from '../exchange.ts';
-import { isLargeScan, scanApart } from '../large/calls.ts';
+import { isLargeScan, scanOnThread } from '../large/calls.ts';
 import { EXTRA } from '../request-body.ts';
 import type { LlmRequest } from '../state/request.ts';
 
@@ -99,7 +99,7 @@ export function contentType(value: string | undefined): string {
 
 function scanBody(x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>): void | Promise<void> {
   if (isLargeScan(x.attempt.body))
-    return scanApart(x, x.attempt.body, WANTED, SOUGHT).then(
+    return scanOnThread(x, x.attempt.body, WANTED, SOUGHT).then(
       (found) => takeScan(x, found),
       (error: unknown) => refuseScan(x.request, error),
     );

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { callerWith, ownRecorder, targetWith, workspaceWith } from '../../../test/support/caller.ts';
 import { testExchange } from '../../../test/support/exchange.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
-import type { InnerResponse } from '../../http/inner-exchange.ts';
+import type { InProcessResponse } from '../../http/in-process.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { silentNotes } from '../../kernel/notes.ts';
 import { NO_TOKENS } from '../../operations/usage.ts';
@@ -70,7 +70,7 @@ it('an answer is whole only when its record is in the journal, and tells then wh
   const journal = { written: () => {} };
   const recorder = { record: (_draft: unknown, done: () => void) => void Object.assign(journal, { written: done }) };
   Object.assign(x, { services: { ...x.services, recorder } });
-  const { collected } = x.response as InnerResponse;
+  const { collected } = x.response as InProcessResponse;
   const pending = record(x);
   await new Promise((resolve) => setImmediate(resolve));
   expect(x.outcome.headSent).toBe(false);

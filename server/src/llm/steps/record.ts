@@ -1,9 +1,9 @@
 import { finish } from '../../gateway/finish.ts';
 import type { Ending } from '../../gateway/outcome.ts';
 import { entryOf } from '../../telemetry/access-log.ts';
-import { draftOf } from '../draft.ts';
 import type { Exchange } from '../exchange.ts';
 import { COST, costText } from '../gateway-headers.ts';
+import { logRecordOf } from '../log-record.ts';
 
 /**
  * Writes the one record of the request, then lets the answer complete: an answer that a client saw whole has its
@@ -12,12 +12,12 @@ import { COST, costText } from '../gateway-headers.ts';
 export function record(
   x: Pick<
     Exchange,
-    'attempt' | 'clientGone' | 'guard' | 'limits' | 'outcome' | 'request' | 'response' | 'services' | 'walk'
+    'attempt' | 'clientGone' | 'guard' | 'limits' | 'outcome' | 'request' | 'response' | 'services' | 'execution'
   >,
 ): Promise<void> {
   const ending = x.clientGone ? { kind: 'destroy' as const } : (x.outcome.ending ?? { kind: 'destroy' as const });
   if (ending.kind !== 'destroy') for (const part of ending.body) x.outcome.bytesOut += part.length;
-  const draft = draftOf(x);
+  const draft = logRecordOf(x);
   const { accessLog } = x.services;
   if (accessLog !== null && (accessLog.all || x.outcome.result !== 'ok')) accessLog.write(entryOf(draft));
   return new Promise((resolve) => {

@@ -2,12 +2,12 @@ import { expect, it } from 'vitest';
 import { workspaceWith } from '../../../test/support/caller.ts';
 import { testExchange } from '../../../test/support/exchange.ts';
 import { REDIRECTING_HEADERS } from '../provider-headers.ts';
-import { savedOnly } from './require-saved-config.ts';
+import { requireSavedConfig } from './require-saved-config.ts';
 
 function request(headers: Record<string, string>, blockInlineConfig = true) {
   const x = testExchange({ headers });
   x.request.snapshot = workspaceWith({ blockInlineConfig });
-  return () => savedOnly(x);
+  return () => requireSavedConfig(x);
 }
 
 const inline = [

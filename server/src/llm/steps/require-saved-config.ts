@@ -5,7 +5,7 @@ import { REDIRECTING_HEADERS } from '../provider-headers.ts';
 import type { LlmRequest } from '../state/request.ts';
 
 /** Saved-only mode, judged by the headers alone and before the body is read. */
-export function savedOnly(x: Uses<'request'>): void {
+export function requireSavedConfig(x: Uses<'request'>): void {
   if (x.request.snapshot?.blockInlineConfig === true) refuseInline(x.request);
 }
 

@@ -11,9 +11,9 @@ import {
 import { testExchange } from '../../../test/support/exchange.ts';
 import { termsWith } from '../../../test/support/ledger-node.ts';
 import { scanJson } from '../../kernel/json-scan.ts';
-import { createOutputs } from '../../limits/ledger/output-estimator.ts';
-import type { Terms } from '../../limits/ledger/terms.ts';
-import { limitsAsked } from '../state/limits.ts';
+import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
+import { createOutputEstimator } from '../../limits/ledger/output-estimator.ts';
+import { appliedLimits } from '../state/limits.ts';
 import { admit } from './admit.ts';
 import { reserve } from './reserve.ts';
 import { settle } from './settle.ts';
@@ -28,21 +28,21 @@ beforeAll(async () => {
 });
 afterAll(() => books.close());
 
-const limitOn = (type: Terms['type'], limit: number) => {
+const limitOn = (type: LimitSpec['type'], limit: number) => {
   owners += 1;
   return termsWith({ ownerKind: 'workspace', ownerId: `w-${owners}`, type, limit });
 };
 
 /** A request of a key with a rate limit, in a workspace with these usage limits. */
-function request(budgets: readonly Terms[], price: () => ReturnType<typeof PRICER.price> = PRICER.price) {
+function request(budgets: readonly LimitSpec[], price: () => ReturnType<typeof PRICER.price> = PRICER.price) {
   const pricer = { ...PRICER, price };
-  const services = { ledger: books.ledger, admission: ownAdmission(), pricer, outputs: createOutputs() };
+  const services = { ledger: books.ledger, admission: ownAdmission(), pricer, outputs: createOutputEstimator() };
   const x = testExchange({ body: BODY }, { ...services, unpriced: 'deny' });
   x.attempt.scan = scanJson(BODY, ['max_tokens', 'max_completion_tokens']);
   x.attempt.target = targetWith('config', accountWith());
   x.request.model = 'm';
   x.request.principal = callerWith({ rateLimits: RPM });
-  x.request.snapshot = workspaceWith({ budgets });
+  x.request.snapshot = workspaceWith({ usageLimits: budgets });
   return x;
 }
 
@@ -83,13 +83,13 @@ it('a refused request gives back what it had reserved', async () => {
   await ended(x);
   const next = request([limit]);
   await reserve(next);
-  expect(next.limits.hold?.states[0]?.left).toBe(1000);
+  expect(next.limits.usageReservation?.states[0]?.left).toBe(1000);
 });
 
 it('where a limit on cost says so, a model without a price is refused by its name', async () => {
   const x = request([limitOn('cost', 1000)], () => null);
   expect(() => reserve(x)).toThrow(expect.objectContaining({ unpriced: true }));
-  expect(x.limits.hold).toBeNull();
+  expect(x.limits.usageReservation).toBeNull();
 });
 
 it('a dry run reserves nothing, and its record names the limits that it would be asked under', () => {
@@ -97,7 +97,10 @@ it('a dry run reserves nothing, and its record names the limits that it would be
   const x = request([limit]);
   x.request.dryRun = true;
   expect(reserve(x)).toBeUndefined();
-  expect([x.limits.hold, limitsAsked(x.limits)]).toEqual([null, [`usage_limit workspace:${limit.ownerId}`]]);
+  expect([x.limits.usageReservation, appliedLimits(x.limits)]).toEqual([
+    null,
+    [`usage_limit workspace:${limit.ownerId}`],
+  ]);
 });
 
 it('the record lists only the limits that were asked: a rate limit refuses before usage limits are', async () => {
@@ -106,10 +109,10 @@ it('the record lists only the limits that were asked: a rate limit refuses befor
   x.request.principal = callerWith({ rateLimits: [{ type: 'requests', unit: 'rpm', value: 1 }] });
   await admit(x);
   await reserve(x);
-  expect(limitsAsked(x.limits)).toEqual(['rate_limit key:key-1', `usage_limit workspace:${limit.ownerId}`]);
+  expect(appliedLimits(x.limits)).toEqual(['rate_limit key:key-1', `usage_limit workspace:${limit.ownerId}`]);
   const refused = testExchange({}, x.services);
   refused.request.principal = x.request.principal;
   refused.request.snapshot = x.request.snapshot;
   await expect(Promise.resolve(admit(refused))).rejects.toMatchObject({ kind: 'rate_limit_exceeded' });
-  expect(limitsAsked(refused.limits)).toEqual(['rate_limit key:key-1']);
+  expect(appliedLimits(refused.limits)).toEqual(['rate_limit key:key-1']);
 });

@@ -1,11 +1,11 @@
 import { tenantOf } from '../../auth/tenant.ts';
 import { usageLimitsOf } from '../../gateway/applied-limits.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import type { Demand, Hold } from '../../limits/ledger/ledger.ts';
-import { MAX_AMOUNT, type Terms } from '../../limits/ledger/terms.ts';
-import { stamp } from '../../limits/ordering-timestamp.ts';
-import type { Facts } from '../../limits/policies/conditions.ts';
-import { addBudgets } from '../../limits/policies/usage.ts';
+import type { LimitCharge, UsageReservation } from '../../limits/ledger/ledger.ts';
+import { MAX_AMOUNT, type LimitSpec } from '../../limits/ledger/limit-spec.ts';
+import { orderingTimestamp } from '../../limits/ordering-timestamp.ts';
+import type { PolicyFacts } from '../../limits/policies/conditions.ts';
+import { addUsageLimits } from '../../limits/policies/usage.ts';
 import { UsageRefused, unpricedRefused } from '../../limits/usage-refused.ts';
 import type { Price } from '../../pricing/price.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
@@ -18,12 +18,12 @@ import type { LlmRequest } from '../state/request.ts';
 import { factsOf } from './admit.ts';
 
 /** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order. */
-export function budgetsOf(
+export function requestUsageLimits(
   request: LlmRequest,
   stored: StoredProvider | null,
-  facts: () => Facts,
+  facts: () => PolicyFacts,
   scope?: 'request',
-): Terms[] {
+): LimitSpec[] {
   const { principal, snapshot } = request;
   if (principal === null || snapshot === null) return [];
   return usageLimitsOf({ principal, snapshot, stored, facts, scope: scope ?? 'all' });
@@ -36,7 +36,7 @@ export function reserve(x: Exchange): void | Promise<void> {
   } = x;
   if (principal === null || snapshot === null) return;
   const terms = termsOf(x);
-  x.limits.budgets = terms;
+  x.limits.usageLimits = terms;
   if (x.request.dryRun || terms.length === 0) return;
   if (passesJob(x.request) && terms.some(({ type }) => type !== 'requests')) {
     refuse(
@@ -48,7 +48,7 @@ export function reserve(x: Exchange): void | Promise<void> {
     );
   }
   x.limits.facts ??= {};
-  x.limits.facts.usage_at = stamp(x.services.storeClock.now());
+  x.limits.facts.usage_at = orderingTimestamp(x.services.storeClock.now());
   try {
     const estimate = estimateUse(x);
     const prices: Price[] = [];
@@ -80,14 +80,14 @@ export function reserve(x: Exchange): void | Promise<void> {
 
 /** Others are decided from memory while a request waits for the books: a simulation takes them in the order of decisions. */
 function decidedNow(x: Uses<'limits', 'storeClock'>): void {
-  if (x.limits.facts !== null) x.limits.facts.usage_at = stamp(x.services.storeClock.now());
+  if (x.limits.facts !== null) x.limits.facts.usage_at = orderingTimestamp(x.services.storeClock.now());
 }
 
 /** Of a request that may go to several targets only what is the same for all. */
-function termsOf(x: Uses<'attempt' | 'limits' | 'request'>): Terms[] {
+function termsOf(x: Uses<'attempt' | 'limits' | 'request'>): LimitSpec[] {
   return x.limits.shared === null
-    ? budgetsOf(x.request, x.attempt.target?.stored ?? null, () => factsOf(x))
-    : budgetsOf(x.request, null, () => factsOf(x), 'request');
+    ? requestUsageLimits(x.request, x.attempt.target?.stored ?? null, () => factsOf(x))
+    : requestUsageLimits(x.request, null, () => factsOf(x), 'request');
 }
 
 /**
@@ -96,32 +96,32 @@ function termsOf(x: Uses<'attempt' | 'limits' | 'request'>): Terms[] {
  */
 export function reserveTarget(x: Exchange): void | Promise<void> {
   const {
-    limits: { leg },
+    limits: { targetLimits },
     request: { principal, snapshot },
   } = x;
-  if (leg === null || principal === null || snapshot === null) return;
-  const terms: Terms[] = [...(leg.target.stored?.budgets ?? [])];
+  if (targetLimits === null || principal === null || snapshot === null) return;
+  const terms: LimitSpec[] = [...(targetLimits.target.stored?.usageLimits ?? [])];
   if (snapshot.usagePolicies !== null) {
-    const own: Terms[] = [];
-    addBudgets(snapshot.usagePolicies, factsOf(x), own, 'target');
+    const own: LimitSpec[] = [];
+    addUsageLimits(snapshot.usagePolicies, factsOf(x), own, 'target');
     for (const one of own) {
       // Cost and tokens are booked for each target that used some; a request is one.
       const id = `${one.ownerId} ${one.bucketKey}`;
       if (one.type === 'requests' && x.limits.shared?.counted.has(id)) continue;
       terms.push(one);
-      if (one.type === 'requests') leg.counts.push(id);
+      if (one.type === 'requests') targetLimits.counts.push(id);
     }
   }
-  x.limits.targetBudgets = terms;
-  if (x.request.dryRun || (terms.length === 0 && x.limits.hold === null)) return;
+  x.limits.targetUsageLimits = terms;
+  if (x.request.dryRun || (terms.length === 0 && x.limits.usageReservation === null)) return;
   const estimate = estimateUse(x);
   const prices: Price[] = [];
   const demands = terms.map((one) => demandOf(x, one, estimate, prices));
   // Whether they serve this model at all is asked again for each target.
-  if (x.limits.hold !== null) for (const { terms: one } of x.limits.hold.states) demandOf(x, one, estimate, prices);
+  if (x.limits.usageReservation !== null) for (const { terms: one } of x.limits.usageReservation.states) demandOf(x, one, estimate, prices);
   x.limits.reserved = { estimate, prices };
   x.limits.facts ??= {};
-  x.limits.facts.usage_at ??= stamp(x.services.storeClock.now());
+  x.limits.facts.usage_at ??= orderingTimestamp(x.services.storeClock.now());
   expectUse(x, estimate);
   if (demands.length === 0) return;
   const taken = (error: unknown): never => {
@@ -132,9 +132,9 @@ export function reserveTarget(x: Exchange): void | Promise<void> {
     const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
     if (held instanceof Promise)
       return held.then((hold) => {
-        leg.held = hold;
+        targetLimits.usageReservation = hold;
       }, taken);
-    leg.held = held;
+    targetLimits.usageReservation = held;
   } catch (error) {
     taken(error);
   }
@@ -144,13 +144,13 @@ export function reserveTarget(x: Exchange): void | Promise<void> {
  * The same once more, for a further call of a request that runs: null where no limit asks for it, false where one has no room
  * for all of it, since nobody needs that call. A request is counted once. Throws, or rejects with, the refusal.
  */
-export function reserveAnother(x: Exchange): Hold | null | false | Promise<Hold> {
+export function reserveAnother(x: Exchange): UsageReservation | null | false | Promise<UsageReservation> {
   const {
     request: { principal, snapshot },
-    limits: { hold: held, leg },
+    limits: { usageReservation: held, targetLimits },
   } = x;
   if (principal === null || snapshot === null) return null;
-  const states = [...(held?.states ?? []), ...(leg?.held?.states ?? [])];
+  const states = [...(held?.states ?? []), ...(targetLimits?.usageReservation?.states ?? [])];
   const asked = states.filter(({ terms }) => terms.type !== 'requests');
   if (asked.length === 0) return null;
   const estimate = estimateUse(x);
@@ -160,8 +160,8 @@ export function reserveAnother(x: Exchange): Hold | null | false | Promise<Hold>
   return x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
 }
 
-function keep(limits: LlmLimits, hold: Hold, terms: readonly Terms[]): void {
-  limits.hold = hold;
+function keep(limits: LlmLimits, hold: UsageReservation, terms: readonly LimitSpec[]): void {
+  limits.usageReservation = hold;
   const { seen } = hold;
   if (seen === null || limits.facts === null) return;
   const committed: Record<string, number> = {};
@@ -180,11 +180,11 @@ function refuse(limits: LlmLimits, error: unknown): never {
 
 /** What one limit is asked for. `prices` gains the price its cost was computed by. */
 function demandOf(
-  x: Uses<'attempt' | 'limits' | 'request' | 'walk', 'unpriced'>,
-  terms: Terms,
+  x: Uses<'attempt' | 'limits' | 'request' | 'execution', 'unpriced'>,
+  terms: LimitSpec,
   estimate: Estimate,
   prices: Price[],
-): Demand {
+): LimitCharge {
   const { input, output, bounded, free } = estimate;
   if (terms.type === 'requests') return { terms, amount: 1, bounded: true };
   if (terms.type === 'tokens') return { terms, amount: input + output, bounded };
@@ -192,7 +192,7 @@ function demandOf(
   const rule = terms.unpriced ?? x.services.unpriced;
   if (estimate.price === null && rule === 'deny') {
     // Another target may have a model with a price: this is asked for each.
-    if (x.walk !== null && x.limits.leg === null) return { terms, amount: 0, bounded: true };
+    if (x.execution !== null && x.limits.targetLimits === null) return { terms, amount: 0, bounded: true };
     throw unpricedRefused(terms, modelKey(x).replace(' ', '/'));
   }
   const price = estimate.price ?? unpricedRate(x, terms);

@@ -43,12 +43,12 @@ it('requests alike share one plan, which what another caller asks does not chang
   ];
   for (const x of [first, second, limited]) await resolve(x);
   expect(second.request.plan).toBe(first.request.plan);
-  expect([first, limited].map(({ request: { plan } }) => plan?.features.limits)).toEqual([false, true]);
+  expect([first, limited].map(({ request: { plan } }) => plan?.features.rateLimits)).toEqual([false, true]);
 });
 
 it('an account’s limits are asked of its requests, and of no other account’s', async () => {
-  const { limited } = workspaceWith({
-    limited: {
+  const { rateLimits: limited } = workspaceWith({
+    rateLimits: {
       kind: 'provider',
       id: 'p',
       label: 'p',
@@ -58,13 +58,13 @@ it('an account’s limits are asked of its requests, and of no other account’s
   });
   const providers = new Map([
     ['sb', accountWith()],
-    ['tight', accountWith({ slug: 'tight', limited: limited === null ? [] : [limited] })],
+    ['tight', accountWith({ slug: 'tight', rateLimits: limited === null ? [] : [limited] })],
   ]);
   const asked = [];
   for (const model of ['@sb/m', '@tight/m']) {
     const x = request({ model, snapshot: workspaceWith({ providers }) });
     await resolve(x);
-    asked.push(x.request.plan?.features.limits);
+    asked.push(x.request.plan?.features.rateLimits);
   }
   expect(asked).toEqual([false, true]);
 });

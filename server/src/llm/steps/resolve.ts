@@ -6,7 +6,7 @@ import { parseJson } from '../../kernel/json-exact.ts';
 import { decodeString } from '../../kernel/json-scan.ts';
 import { pathOnly } from '../../kernel/path-only.ts';
 import { quotedName, shownPath } from '../../kernel/quoted.ts';
-import { type Purpose, purposeOf } from '../../limits/limit-class.ts';
+import { type LimitClass, limitClassOf } from '../../limits/limit-class.ts';
 import { type ModelReference, parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
@@ -32,7 +32,7 @@ const MAX_PLANS = 1000;
 /** Headers, config and model → the plan of this request. */
 export function resolve(
   x: Uses<
-    'attempt' | 'limits' | 'outcome' | 'request' | 'walk',
+    'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
     'clock' | 'guard' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
   >,
 ): void | Promise<void> {
@@ -45,7 +45,7 @@ export function resolve(
 
 function plan(
   x: Uses<
-    'attempt' | 'limits' | 'outcome' | 'request' | 'walk',
+    'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
     'clock' | 'guard' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
   >,
   snapshot: WorkspaceSnapshot,
@@ -70,13 +70,13 @@ function plan(
   // Limits of the key belong to the caller: a plan is shared between keys that all have some, or none.
   const limitedKey = (x.request.principal?.rateLimits.length ?? 0) > 0;
   const budgetedKey = x.request.principal?.usageLimits != null;
-  const purpose = purposeFor(x.request);
-  if (purpose === 'uses' && x.services.recorder.failing) refuseUnrecorded(x);
+  const limitClass = limitClassFor(x.request);
+  if (limitClass === 'uses' && x.services.recorder.failing) refuseUnrecorded(x);
   // No header has a line break, and a slug and a model have any: one text must not stand for two requests.
   const memoKey =
     inline || !isNeutral(x.request) || managed
       ? null
-      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.request.operation.id}${purpose === 'uses' ? '' : ` ${purpose}`}\n${reference ?? ''}\n${x.request.header('x-gateway-virtual-key') ?? ''}\n${x.request.header('x-gateway-provider') ?? ''}\n${slug?.length ?? 0}:${slug ?? ''}${model}`;
+      : `${limitedKey ? 'limited' : ''}${budgetedKey ? 'budgeted' : ''}|${x.request.operation.id}${limitClass === 'uses' ? '' : ` ${limitClass}`}\n${reference ?? ''}\n${x.request.header('x-gateway-virtual-key') ?? ''}\n${x.request.header('x-gateway-provider') ?? ''}\n${slug?.length ?? 0}:${slug ?? ''}${model}`;
   const known = memoKey === null ? undefined : (snapshot.plans.get(memoKey) as Plan | undefined);
   if (known !== undefined && (known.target?.until ?? Number.POSITIVE_INFINITY) > x.services.clock.now()) {
     x.request.plan = known;
@@ -104,10 +104,10 @@ function plan(
         .update(reference ?? '')
         .digest('base64url');
     const place = `${snapshot.workspaceId} ${version}`;
-    const ways = { route, place, saved: stored !== null, inline, modelSlug: slug, purpose, shared };
+    const ways = { route, place, saved: stored !== null, inline, modelSlug: slug, limitClass, shared };
     const needs = {
-      limits: purpose !== 'reads' && (limitedKey || snapshot.limited !== null || countsRates(snapshot, null)),
-      budgets: purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, null)),
+      rateLimits: limitClass !== 'reads' && (limitedKey || snapshot.rateLimits !== null || countsRates(snapshot, null)),
+      usageLimits: limitClass === 'uses' && (budgetedKey || snapshot.usageLimits.length > 0 || countsUse(snapshot, null)),
       ...SOME,
     };
     const planned = { ...ways, targets: new Map(), guards: new Map() };
@@ -128,12 +128,12 @@ function plan(
   const planFor = (target: Target | null): void => {
     if (target !== null && !objects)
       target.bind(x.request.operation.id, target.sends(x.request.model), () => passedPath(x));
-    const limited = purpose !== 'reads' && (limitedKey || snapshot.limited !== null || countsRates(snapshot, target));
-    const budgeted = purpose === 'uses' && (budgetedKey || snapshot.budgets.length > 0 || countsUse(snapshot, target));
+    const limited = limitClass !== 'reads' && (limitedKey || snapshot.rateLimits !== null || countsRates(snapshot, target));
+    const budgeted = limitClass === 'uses' && (budgetedKey || snapshot.usageLimits.length > 0 || countsUse(snapshot, target));
     x.attempt.target = target;
     const guard = guardPlan(x.request.operation, snapshot, config, inline);
     const own = target === null || objects ? NONE : targetFeatures(x.request.operation, x.request.model, target);
-    const needs = { limits: limited, budgets: budgeted, ...own };
+    const needs = { rateLimits: limited, usageLimits: budgeted, ...own };
     x.request.plan = makePlan(target, null, stored, guard, needs, metadata);
     if (target?.stored != null && !conditional) keepPlan(snapshot, memoKey, x.request.plan);
   };
@@ -177,11 +177,11 @@ function refuseUnrecorded({ request: { dryRun }, services }: Uses<'request', 'un
   );
 }
 
-function purposeFor({ operation, incoming: request }: LlmRequest): Purpose {
+function limitClassFor({ operation, incoming: request }: LlmRequest): LimitClass {
   const { method = '', headers, url = '' } = request;
-  if (operation.purpose !== 'path') return operation.purpose;
+  if (operation.limitClass !== 'path') return operation.limitClass;
   const { 'content-length': length = '0', 'transfer-encoding': coding } = headers;
-  return purposeOf(operation, method, pathOnly(url), length === '0' && coding === undefined);
+  return limitClassOf(operation, method, pathOnly(url), length === '0' && coding === undefined);
 }
 
 function storedConfig(snapshot: WorkspaceSnapshot, reference: string, ofKey: boolean): StoredConfig {

@@ -49,13 +49,13 @@ async function chosen(config: Config, { broken = [] as string[], random = 0 } = 
 it('a request goes to the first target of a fallback, by which its limits are estimated', async () => {
   const x = await chosen(TWO);
   expect([x.attempt.target?.path, x.attempt.target?.stored?.slug]).toEqual(['config.targets[0]', 'a']);
-  expect(x.walk?.scored?.map(({ path }) => path)).toEqual(['config.targets[0]', 'config.targets[1]']);
+  expect(x.execution?.scored?.map(({ path }) => path)).toEqual(['config.targets[0]', 'config.targets[1]']);
 });
 
 it('of a target that cannot be called at all no limits are estimated, and the record says why', async () => {
   const x = await chosen(TWO, { broken: ['a'] });
   expect(x.attempt.target?.stored?.slug).toBe('b');
-  expect(x.walk?.scored?.[0]).toMatchObject({ problem: 'a has expired.' });
+  expect(x.execution?.scored?.[0]).toMatchObject({ problem: 'a has expired.' });
 });
 
 it('where no target can be called the request is not refused before they were tried', async () => {
@@ -77,5 +77,5 @@ it('a load balancer chooses by weight', async () => {
 
 it('a request with one target has nothing to decide', async () => {
   const x = await chosen({ provider: '@a' });
-  expect([x.walk, x.attempt.target?.path]).toEqual([null, 'config']);
+  expect([x.execution, x.attempt.target?.path]).toEqual([null, 'config']);
 });

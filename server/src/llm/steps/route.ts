@@ -12,36 +12,36 @@ import { type Features, type RoutePlan, targetFeatures } from '../plan.ts';
 import { brokenStream, mayFollow } from '../relay/retry-eligibility.ts';
 import type { CallResult } from '../routing/breaker.ts';
 import type { Leaf } from '../routing/route.ts';
-import { newWalk, plannedLeaves, walkNode } from '../routing/route-execution.ts';
+import { newRouteExecution, plannedLeaves, runNode } from '../routing/route-execution.ts';
 import { scoreTargets } from '../routing/scores.ts';
-import { beginLeg, endLeg } from '../routing/target-attempt.ts';
+import { beginTargetLimits, endTargetLimits } from '../routing/target-limits.ts';
 import { refuseUnexecuted, selectTarget } from '../select.ts';
 import { Attempt } from '../state/attempt.ts';
 import { type AttemptResult, DONE } from '../state/attempt-result.ts';
 import { SharedLimits } from '../state/limits.ts';
 import type { LlmOutcome } from '../state/outcome.ts';
 import type { LlmRequest } from '../state/request.ts';
-import type { Walk } from '../state/walk.ts';
+import type { RouteExecution } from '../state/route-execution.ts';
 import { countsRates, countsUse, type Target } from '../target.ts';
 import { give } from './dispatch.ts';
 
 /** Decides where the request goes first, by which its limits are estimated. */
 export async function choose(
   x: Uses<
-    'attempt' | 'limits' | 'outcome' | 'request' | 'walk',
+    'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
     'breakers' | 'cache' | 'clock' | 'guard' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
   >,
 ): Promise<void> {
   const plan = x.request.plan?.route;
   if (plan == null) return;
-  const walk = newWalk(x, plan.route, plan.place);
-  x.walk = walk;
+  const execution = newRouteExecution(x, plan.route, plan.place);
+  x.execution = execution;
   x.limits.shared = new SharedLimits();
-  const leaves = await plannedLeaves(x, walk, plan.route.root);
-  walk.scored = scoreTargets(x, walk, leaves, plan.modelSlug);
+  const leaves = await plannedLeaves(x, execution, plan.route.root);
+  execution.scored = scoreTargets(x, execution, leaves, plan.modelSlug);
   for (const leaf of leaves) {
     try {
-      x.attempt.target = await targetOf(x, walk, plan, leaf);
+      x.attempt.target = await targetOf(x, execution, plan, leaf);
       return;
     } catch (error) {
       // Told when it is tried.
@@ -53,14 +53,14 @@ export async function choose(
 /** Runs the steps of one target after the other, until an answer is final. */
 export async function route(x: Exchange, runTarget: RunTarget): Promise<void> {
   const plan = x.request.plan?.route;
-  const { walk } = x;
-  if (plan == null || walk === null) return;
+  const { execution } = x;
+  if (plan == null || execution === null) return;
   try {
-    const result = await walkNode(
+    const result = await runNode(
       x,
-      walk,
+      execution,
       {
-        run: (leaf) => tryTarget(x, runTarget, walk, plan, leaf),
+        run: (leaf) => tryTarget(x, runTarget, execution, plan, leaf),
         passOver: () => passOver(x),
       },
       plan.route.root,
@@ -68,20 +68,20 @@ export async function route(x: Exchange, runTarget: RunTarget): Promise<void> {
     if (result.kind !== 'done') give(x, result);
   } finally {
     // The memory that was lent for the body goes back by it.
-    x.attempt.body = walk.body;
+    x.attempt.body = execution.body;
   }
 }
 
 /** A promise only while a target is found that was not called before. */
 function targetOf(
   x: Uses<'outcome' | 'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
-  walk: Walk,
+  execution: RouteExecution,
   plan: RoutePlan,
   leaf: Leaf,
 ): Target | Promise<Target> {
-  const target = walk.targets.get(leaf) ?? plan.targets.get(leaf);
-  if (target === undefined || target.until <= x.services.clock.now()) return foundTarget(x, walk, plan, leaf);
-  walk.targets.set(leaf, target);
+  const target = execution.targets.get(leaf) ?? plan.targets.get(leaf);
+  if (target === undefined || target.until <= x.services.clock.now()) return foundTarget(x, execution, plan, leaf);
+  execution.targets.set(leaf, target);
   return target;
 }
 
@@ -100,7 +100,7 @@ function atTarget(outcome: LlmOutcome, leaf: Leaf, error: SluiceError): SluiceEr
 
 async function foundTarget(
   x: Uses<'outcome' | 'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
-  walk: Walk,
+  execution: RouteExecution,
   plan: RoutePlan,
   leaf: Leaf,
 ): Promise<Target> {
@@ -111,10 +111,10 @@ async function foundTarget(
     target.bind(x.request.operation.id, target.sends(x.request.model), () => passedPath(x));
     // A caller's own credential is this caller's.
     if (target.stored !== null && plan.shared) plan.targets.set(leaf, target);
-    walk.targets.set(leaf, target);
+    execution.targets.set(leaf, target);
     return target;
   } catch (error) {
-    const scored = walk.scored?.find(({ path }) => path === leaf.path);
+    const scored = execution.scored?.find(({ path }) => path === leaf.path);
     if (!(error instanceof SluiceError)) throw error;
     if (scored !== undefined) scored.problem = error.message;
     throw atTarget(x.outcome, leaf, error);
@@ -124,39 +124,39 @@ async function foundTarget(
 async function tryTarget(
   x: Exchange,
   runTarget: RunTarget,
-  walk: Walk,
+  execution: RouteExecution,
   plan: RoutePlan,
   leaf: Leaf,
 ): Promise<AttemptResult> {
   const began = x.services.clock.monotonic();
   if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
-  const before = { target: x.attempt.target, path: walk.path };
-  walk.path = leaf.path;
-  x.attempt = Attempt.after(x.attempt, walk.body, walk.scan, walk.stream);
+  const before = { target: x.attempt.target, path: execution.path };
+  execution.path = leaf.path;
+  x.attempt = Attempt.after(x.attempt, execution.body, execution.scan, execution.stream);
   x.limits.turnToTarget();
   const {
     outcome: { attemptCount: tries },
   } = x;
   // Before anything is waited for: of requests that come together one tries a target that was left out.
   const told =
-    leaf.breaker === null ? NOBODY : x.services.breakers.begin(`${walk.breakers} ${leaf.path}`, leaf.breaker);
+    leaf.breaker === null ? NOBODY : x.services.breakers.begin(`${execution.breakers} ${leaf.path}`, leaf.breaker);
   try {
-    const found = targetOf(x, walk, plan, leaf);
+    const found = targetOf(x, execution, plan, leaf);
     const target = found instanceof Promise ? await found : found;
-    if (!mayFollow(x, target)) return brokenBefore(x, walk, before);
+    if (!mayFollow(x, target)) return brokenBefore(x, execution, before);
     x.attempt.target = target;
     x.attempt.leaf = leaf;
     x.attempt.guardPlan = guardOf(x.request, plan, leaf);
-    beginLeg(x, target);
+    beginTargetLimits(x, target);
     await runTarget(x, featuresOf(x, plan, target));
     const result = x.attempt.result ?? DONE;
     const called = x.outcome.attemptCount > tries;
     // A step has refused to continue a stream.
-    if (!called && result.kind === 'failed') return brokenBefore(x, walk, before);
+    if (!called && result.kind === 'failed') return brokenBefore(x, execution, before);
     if (called && !x.clientGone) told(outcomeFor(result, x.outcome.status));
     return result;
   } catch (error) {
-    endLeg(x, false);
+    endTargetLimits(x, false);
     if (!(error instanceof SluiceError) || endsAll(error)) throw error;
     x.outcome.attempts.push({
       target: leaf.path,
@@ -176,14 +176,14 @@ async function tryTarget(
 /** What one target needs of the steps for targets. */
 function featuresOf(
   { request: { operation, model, snapshot }, limits, attempt, guard }: Uses<'attempt' | 'guard' | 'limits' | 'request'>,
-  { purpose }: RoutePlan,
+  { limitClass }: RoutePlan,
   target: Target,
 ): Features {
   const counts = snapshot !== null;
   return {
     ...targetFeatures(operation, model, target),
-    limits: counts && purpose !== 'reads' && countsRates(snapshot, target),
-    budgets: counts && purpose === 'uses' && (limits.hold !== null || countsUse(snapshot, target)),
+    rateLimits: counts && limitClass !== 'reads' && countsRates(snapshot, target),
+    usageLimits: counts && limitClass === 'uses' && (limits.usageReservation !== null || countsUse(snapshot, target)),
     guardrails: attempt.guardPlan !== null || guard !== null,
     route: true,
   };
@@ -192,16 +192,16 @@ function featuresOf(
 /** Of a dry run: finds out which of the targets that would be tried cannot be called. */
 export async function checkTargets(
   x: Uses<
-    'attempt' | 'outcome' | 'request' | 'walk',
+    'attempt' | 'outcome' | 'request' | 'execution',
     'breakers' | 'cache' | 'clock' | 'guard' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
   >,
 ): Promise<void> {
   const plan = x.request.plan?.route;
-  const { walk } = x;
-  if (plan == null || walk === null) return;
-  for (const leaf of await plannedLeaves(x, walk, plan.route.root)) {
+  const { execution } = x;
+  if (plan == null || execution === null) return;
+  for (const leaf of await plannedLeaves(x, execution, plan.route.root)) {
     try {
-      await targetOf(x, walk, plan, leaf);
+      await targetOf(x, execution, plan, leaf);
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
     }
@@ -222,12 +222,12 @@ function outcomeFor(result: AttemptResult, given: number): CallResult {
 /** A target that cannot continue what was shown changes nothing: what broke the stream is still what there is to tell. */
 function brokenBefore(
   x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>,
-  walk: Walk,
+  execution: RouteExecution,
   before: { target: Target | null; path: string },
 ): AttemptResult {
-  endLeg(x, false);
+  endTargetLimits(x, false);
   x.attempt.target = before.target;
-  walk.path = before.path;
+  execution.path = before.path;
   return { kind: 'failed', error: brokenStream(x.outcome) };
 }
 
@@ -242,7 +242,7 @@ const OF_TARGETS: ReadonlySet<string> = new Set(['provider', 'virtual-key', 'int
 /** Another target is tried: what this one answered is nobody's, what it used is counted. */
 function passOver(x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>): void {
   setAside(x);
-  endLeg(x, false);
+  endTargetLimits(x, false);
   x.outcome.forgetAnswer();
 }
 

@@ -2,23 +2,23 @@ import { expect, it } from 'vitest';
 import { accountWith, callerWith, PRICER, targetWith, workspaceWith } from '../../../test/support/caller.ts';
 import { testExchange } from '../../../test/support/exchange.ts';
 import { termsWith } from '../../../test/support/ledger-node.ts';
-import type { Hold, Used } from '../../limits/ledger/ledger.ts';
-import { createOutputs } from '../../limits/ledger/output-estimator.ts';
+import type { ActualUse, UsageReservation } from '../../limits/ledger/ledger.ts';
+import { createOutputEstimator } from '../../limits/ledger/output-estimator.ts';
 import { NO_TOKENS } from '../../operations/usage.ts';
 import type { Price } from '../../pricing/price.ts';
 import { setAside } from '../attempt.ts';
 import { routeOf } from '../routing/route.ts';
-import { newWalk } from '../routing/route-execution.ts';
-import { beginLeg, endLeg } from '../routing/target-attempt.ts';
+import { newRouteExecution } from '../routing/route-execution.ts';
+import { beginTargetLimits, endTargetLimits } from '../routing/target-limits.ts';
 import { Attempt } from '../state/attempt.ts';
 import { SharedLimits } from '../state/limits.ts';
 import { settle } from './settle.ts';
 
 const tokens = (input: number, output: number) => ({ ...NO_TOKENS, input, output });
-const bare = ({ cost, tokens: count, requests, unpriced }: Used) => ({ cost, tokens: count, requests, unpriced });
+const bare = ({ cost, tokens: count, requests, unpriced }: ActualUse) => ({ cost, tokens: count, requests, unpriced });
 
 /** A hold that tells what was booked on it. */
-function held(booked: Used[]): Hold {
+function held(booked: ActualUse[]): UsageReservation {
   return {
     seen: null,
     states: [],
@@ -35,13 +35,13 @@ function request(
   price: () => Price | null = PRICER.price,
   unpriced: 'serve' | { input: number; output: number } = 'serve',
 ) {
-  const booked: Used[] = [];
-  const x = testExchange({}, { pricer: { ...PRICER, price }, outputs: createOutputs(), unpriced });
+  const booked: ActualUse[] = [];
+  const x = testExchange({}, { pricer: { ...PRICER, price }, outputEstimator: createOutputEstimator(), unpriced });
   x.request.principal = callerWith();
   x.request.snapshot = workspaceWith();
   x.request.model = 'm';
   x.attempt.target = targetWith();
-  x.limits.hold = held(booked);
+  x.limits.usageReservation = held(booked);
   x.limits.facts = {};
   x.outcome.attemptCount = 1;
   return { x, booked };
@@ -72,19 +72,19 @@ it('what was used by an attempt that failed is still billed', async () => {
 
 it('an account’s own limit is charged for what it used itself, and not for the target before it', async () => {
   const { x } = request();
-  const [first, second]: [Used[], Used[]] = [[], []];
-  const walk = newWalk(x, routeOf({ targets: [{ provider: '@a' }, { provider: '@b' }] }), 'place');
-  x.walk = walk;
+  const [first, second]: [ActualUse[], ActualUse[]] = [[], []];
+  const execution = newRouteExecution(x, routeOf({ targets: [{ provider: '@a' }, { provider: '@b' }] }), 'place');
+  x.execution = execution;
   x.limits.shared = new SharedLimits();
   x.outcome.attemptCount = 0;
-  beginLeg(x, targetWith()).held = held(first);
+  beginTargetLimits(x, targetWith()).usageReservation = held(first);
   x.outcome.attemptCount = 1;
   x.outcome.usage = tokens(100, 0);
   setAside(x);
-  endLeg(x, false);
-  x.attempt = Attempt.after(x.attempt, walk.body, null, false);
+  endTargetLimits(x, false);
+  x.attempt = Attempt.after(x.attempt, execution.body, null, false);
   x.attempt.target = targetWith('config.targets[1]', accountWith());
-  beginLeg(x, x.attempt.target).held = held(second);
+  beginTargetLimits(x, x.attempt.target).usageReservation = held(second);
   x.outcome.attemptCount = 2;
   x.outcome.usage = tokens(10, 5);
   await settle(x);
@@ -100,7 +100,7 @@ it('a refused request has used nothing, no request either', async () => {
   x.outcome.result = 'refused';
   await settle(x);
   expect(booked.map(bare)).toEqual([{ cost: 0, tokens: 0, requests: 0, unpriced: 0 }]);
-  expect([x.outcome.costMicros, x.limits.hold]).toEqual([0, null]);
+  expect([x.outcome.costMicros, x.limits.usageReservation]).toEqual([0, null]);
 });
 
 it('a model without a price has no cost in the record, and is counted as unpriced', async () => {
@@ -128,7 +128,7 @@ it('a dry run books nothing', () => {
 it('the end of an answer waits until what it used is counted', async () => {
   const { x } = request();
   const journal = { written: () => {} };
-  x.limits.hold = { ...held([]), settle: (_used, counted) => Object.assign(journal, { written: counted }) };
+  x.limits.usageReservation = { ...held([]), settle: (_used, counted) => Object.assign(journal, { written: counted }) };
   x.outcome.usage = tokens(1, 1);
   let over = false;
   const pending = Promise.resolve(settle(x)).then(() => {
@@ -147,5 +147,8 @@ it('nothing stays reserved when what was used cannot be priced', () => {
   });
   x.outcome.usage = tokens(1, 1);
   expect(() => settle(x)).toThrow('broken prices');
-  expect([booked.map(bare), x.limits.hold]).toEqual([[{ cost: 0, tokens: 0, requests: 1, unpriced: 0 }], null]);
+  expect([booked.map(bare), x.limits.usageReservation]).toEqual([
+    [{ cost: 0, tokens: 0, requests: 1, unpriced: 0 }],
+    null,
+  ]);
 });

@@ -1,33 +1,33 @@
-import type { Used } from '../../limits/ledger/ledger.ts';
-import { stamp } from '../../limits/ordering-timestamp.ts';
+import type { ActualUse } from '../../limits/ledger/ledger.ts';
+import { orderingTimestamp } from '../../limits/ordering-timestamp.ts';
 import { modelKey } from '../estimate.ts';
 import type { Uses } from '../exchange.ts';
-import { type Booked, bookUse, partsOf, usedUnder } from '../price-usage.ts';
-import { endLeg } from '../routing/target-attempt.ts';
+import { type PricedUsage, priceUsage, partsOf, usedUnder } from '../price-usage.ts';
+import { endTargetLimits } from '../routing/target-limits.ts';
 
-const NOTHING: Used = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
+const NOTHING: ActualUse = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
 
 /**
  * Prices what was used and books it: by the answer, and by attempts before it that were broken off. A refused request used
  * nothing; a known usage of an unknown price stays null in the record, whatever a limit was charged for it.
  */
 export function settle(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'outputs' | 'pricer' | 'storeClock' | 'unpriced'>,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'outputEstimator' | 'pricer' | 'storeClock' | 'unpriced'>,
 ): void | Promise<void> {
   try {
     return book(x);
   } catch (error) {
     // Whatever could not be understood, nothing stays reserved.
     const used = { ...NOTHING, requests: x.outcome.attemptCount > 0 ? 1 : 0 };
-    x.limits.leg?.held?.settle(used, () => {});
-    x.limits.hold?.settle(used, () => {});
-    x.limits.hold = null;
+    x.limits.targetLimits?.usageReservation?.settle(used, () => {});
+    x.limits.usageReservation?.settle(used, () => {});
+    x.limits.usageReservation = null;
     throw error;
   }
 }
 
 function book(
-  x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'outputs' | 'pricer' | 'storeClock' | 'unpriced'>,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'outputEstimator' | 'pricer' | 'storeClock' | 'unpriced'>,
 ): void | Promise<void> {
   x.attempt.control = null;
   if (x.request.dryRun) return;
@@ -41,10 +41,10 @@ function book(
     x.outcome.costMicros = 0;
   const accepted =
     x.outcome.attemptCount > 0 || x.attempt.caching?.hit != null || (objects && x.outcome.result === 'ok');
-  const booked = bookUse(x, parts, accepted, x.outcome.result === 'ok');
+  const booked = priceUsage(x, parts, accepted, x.outcome.result === 'ok');
   const { usage, used, cost, price } = booked;
   const last = x.outcome.usage;
-  if (x.limits.leg !== null) endLeg(x, x.outcome.result === 'ok');
+  if (x.limits.targetLimits !== null) endTargetLimits(x, x.outcome.result === 'ok');
   x.outcome.usage = usage;
   x.outcome.unpriced = used.unpriced > 0;
   if (cost !== null) {
@@ -52,16 +52,16 @@ function book(
     x.outcome.costCarry = cost.carry;
     if (price !== null) x.outcome.price = { source: price.source, rates: cost.rates };
   } else if (parts.length > 0) x.outcome.costMicros = null;
-  if (usage !== null && x.attempt.target !== null) x.limits.reservation?.settle(used.tokens);
+  if (usage !== null && x.attempt.target !== null) x.limits.rateReservation?.settle(used.tokens);
   else if (!accepted && (x.outcome.result === 'refused' || x.limits.shared !== null) && !objects)
-    x.limits.reservation?.release();
+    x.limits.rateReservation?.release();
   const {
-    limits: { hold: held, facts: limits },
+    limits: { usageReservation: held, facts: limits },
   } = x;
-  if (limits !== null && limits.refused === undefined) limits.ended_at = stamp(x.services.storeClock.now());
-  if (held !== null && last !== null && last.output > 0) x.services.outputs.learn(modelKey(x), last.output);
+  if (limits !== null && limits.refused === undefined) limits.ended_at = orderingTimestamp(x.services.storeClock.now());
+  if (held !== null && last !== null && last.output > 0) x.services.outputEstimator.learn(modelKey(x), last.output);
   if (held !== null && limits !== null) limits.used = used;
-  x.limits.hold = null;
+  x.limits.usageReservation = null;
   const { shared } = x.limits;
   if (shared === null) {
     if (held === null) return;
@@ -74,7 +74,7 @@ function book(
 }
 
 /** Where no price is known, a limit on cost is charged by the price that it sets, and the record names the first of them. */
-function tellingPrice(x: Uses<'limits' | 'outcome'>, booked: Booked): Used {
+function tellingPrice(x: Uses<'limits' | 'outcome'>, booked: PricedUsage): ActualUse {
   const { used, chargeAt } = booked;
   const under = usedUnder(booked);
   if (under.charge === undefined) return used;

@@ -1,6 +1,6 @@
 import type { Exchange } from '../exchange.ts';
 
 /** A complete answer goes into the cache that was asked for it, which nobody waits for. */
-export function keepAnswer(x: Exchange): void {
-  if (x.attempt.caching !== null) x.services.answers.keep(x, x.attempt.caching);
+export function storeInCache(x: Exchange): void {
+  if (x.attempt.caching !== null) x.services.responseCache.keep(x, x.attempt.caching);
 }

@@ -8,8 +8,8 @@ import { uploadBody } from '../../http/upload-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { hasControls } from '../../kernel/text.ts';
-import type { Hold } from '../../limits/ledger/ledger.ts';
-import type { Terms } from '../../limits/ledger/terms.ts';
+import type { UsageReservation } from '../../limits/ledger/ledger.ts';
+import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
 import { requestModel } from '../../limits/policies/conditions.ts';
 import { unpricedRefused } from '../../limits/usage-refused.ts';
 import type { Account, Counted, ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
@@ -23,7 +23,7 @@ import type { Target } from '../target.ts';
 import { factsOf } from './admit.ts';
 import { forward } from './prepare.ts';
 import { contentType } from './read-body.ts';
-import { budgetsOf } from './reserve.ts';
+import { requestUsageLimits } from './reserve.ts';
 
 const NOTHING: ReadonlySet<string> = new Set();
 
@@ -159,13 +159,13 @@ function callOf(
  */
 class ObjectBudgets {
   readonly #x: Exchange;
-  readonly #reserved: readonly Terms[];
-  readonly #holds: Hold[] = [];
+  readonly #reserved: readonly LimitSpec[];
+  readonly #holds: UsageReservation[] = [];
 
   constructor(x: Exchange) {
     this.#x = x;
     this.#reserved = x.request.operation.beginsWork
-      ? budgetsOf(x.request, x.attempt.target?.stored ?? null, () => factsOf(x))
+      ? requestUsageLimits(x.request, x.attempt.target?.stored ?? null, () => factsOf(x))
       : [];
   }
 
@@ -179,7 +179,7 @@ class ObjectBudgets {
     const all = { ...x.request.metadata, ...options, ...principal.defaults.metadata, ...snapshot.metadata };
     const metadata = Object.keys(all).length === 0 ? null : all;
     const stored = account?.stored ?? null;
-    const terms = budgetsOf(x.request, stored, () => {
+    const terms = requestUsageLimits(x.request, stored, () => {
       const slug = stored?.slug ?? account?.provider.id ?? null;
       return {
         ...factsOf(x),
@@ -198,7 +198,7 @@ class ObjectBudgets {
   }
 
   /** With the rule for unknown prices that holds now; refuses what a limit does not serve without a price. */
-  #ruled(terms: Terms, account: Account | null): Terms {
+  #ruled(terms: LimitSpec, account: Account | null): LimitSpec {
     const {
       services,
       request: { model, time },
@@ -220,7 +220,7 @@ class ObjectBudgets {
   }
 }
 
-function isSame(a: Terms, b: Terms): boolean {
+function isSame(a: LimitSpec, b: LimitSpec): boolean {
   return a.ownerKind === b.ownerKind && a.ownerId === b.ownerId && a.bucketKey === b.bucketKey;
 }
 
@@ -243,7 +243,7 @@ function accountOf(request: LlmRequest, target: Target): Account {
 }
 
 async function send(
-  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'response' | 'walk', 'storeClock'>,
+  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'response' | 'execution', 'storeClock'>,
   given: ObjectAnswer,
   signal: AbortSignal,
 ): Promise<void> {

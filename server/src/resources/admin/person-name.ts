@@ -1,7 +1,7 @@
 /** First and last names of users. */
 
 import { z } from 'zod';
-import { text } from '../shapes.ts';
+import { text } from '../body-fields.ts';
 
 /** Everything but controls and formats; of the formats the two joiners, without which some scripts cannot be written. */
 const SEEN = /^(?:[\u200c\u200d]|[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}])*$/u;

@@ -3,9 +3,9 @@ import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx } from '../../store/ports.ts';
+import { usageLimitOf } from '../body-fields.ts';
 import { actorId } from '../common.ts';
 import { action, type Call } from '../resource.ts';
-import { usageLimitOf } from '../shapes.ts';
 import { boundsNew, checkMayAdd, liftBounds, mayLoosen } from './bounds.ts';
 import { policyColumns } from './rotation.ts';
 import {

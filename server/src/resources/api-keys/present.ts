@@ -1,8 +1,8 @@
 /** API keys as they are answered. */
 import { maskKey } from '../../auth/keys.ts';
 import type { TenantTx } from '../../store/ports.ts';
+import { toIso, toIsoOrNull } from '../body-fields.ts';
 import type { Call } from '../resource.ts';
-import { toIso, toIsoOrNull } from '../shapes.ts';
 import { latest, presentUsage, type UsageOf, usageOf } from '../usage.ts';
 import { keySettings } from './rules.ts';
 import { type KeyRow, type KeySecrets, secretsOf, UNCOLLECTED } from './secrets.ts';

@@ -6,7 +6,7 @@
 import { maskKey } from '../../auth/keys.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx } from '../../store/ports.ts';
-import { toIso, toIsoOrNull } from '../shapes.ts';
+import { toIso, toIsoOrNull } from '../body-fields.ts';
 import { afterRotation, checkTransition, policyColumns, policyOf } from './rotation.ts';
 import { MIN_TRANSITION_MS } from './schema.ts';
 import { type KeyRow, type KeySecrets, mintSecret, secretsOf, UNCOLLECTED, uncollectedSecret } from './secrets.ts';

@@ -1,8 +1,8 @@
 /** Bodies and answers of API keys. */
 import { z } from 'zod';
+import { description, isoDate, name, rateLimits, text, usageLimit } from '../body-fields.ts';
 import { reference, tenantFields, uuid } from '../fields.ts';
 import { alertEmails } from '../settings/alerts.ts';
-import { description, isoDate, name, rateLimits, text, usageLimit } from '../shapes.ts';
 
 export const MIN_TRANSITION_MS = 1_800_000;
 const MAX_TRANSITION_MS = 366 * 86_400_000;

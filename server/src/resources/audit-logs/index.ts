@@ -3,12 +3,12 @@ import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
+import { isoDate, text, toIso, toMillis } from '../body-fields.ts';
 import { refuse } from '../common.ts';
 import type { Resource } from '../define.ts';
 import { isUuid, queryInteger, reference, tenantFields } from '../fields.ts';
 import { pageFields, pageOf } from '../kinds/lists.ts';
 import { action } from '../resource.ts';
-import { isoDate, text, toIso, toMillis } from '../shapes.ts';
 import { resourceType } from './chain.ts';
 
 const DEFAULT_PAGE_SIZE = 50;

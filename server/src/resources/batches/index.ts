@@ -5,11 +5,11 @@
 import { z } from 'zod';
 import { BATCH_STAMPS, BATCH_STATUSES, mayBecome } from '../../operations/batch-states.ts';
 import { type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
+import { text } from '../body-fields.ts';
 import { refuse, unknownReference } from '../common.ts';
 import { changedColumns, type Resource } from '../define.ts';
 import { notFound } from '../look-up.ts';
 import { action } from '../resource.ts';
-import { text } from '../shapes.ts';
 
 const params = z.strictObject({ id: text(255, 1) });
 const count = z.int().min(0).max(2_147_483_647);

@@ -1,5 +1,5 @@
+import { isCleanText, isMask, REFUSED_MASK } from '../body-fields.ts';
 import { formatPath, type Issue } from '../issues.ts';
-import { isCleanText, isMask, REFUSED_MASK } from '../shapes.ts';
 import { CONFIG_LEVEL, type Level, SECRET_KEYS } from './structure.ts';
 
 /** As deep as any JSON that reaches the server (security limits); also bounds the recursion here and in the schema. */

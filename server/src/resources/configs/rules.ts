@@ -4,9 +4,9 @@ import type { Phase } from '../../guardrails/check.ts';
 import { inlineChecks } from '../../guardrails/compile.ts';
 import { METADATA_HEADERS } from '../../kernel/header-names.ts';
 import { providerById } from '../../providers/catalog.ts';
+import type { CheckHost } from '../body-fields.ts';
 import { urlFaults } from '../guardrails/secrets.ts';
 import { formatPath, type Issue } from '../issues.ts';
-import type { CheckHost } from '../shapes.ts';
 import { checkQuery, keyProblem, patternCosts } from './conditions.ts';
 import { ACCOUNT_KEYS, accountValue, type Config, GUARDRAIL_LISTS, HOOK_LISTS, SECRET_KEYS } from './structure.ts';
 

@@ -1,6 +1,6 @@
 import { inlineChecks } from '../../guardrails/compile.ts';
+import type { CheckHost } from '../body-fields.ts';
 import { type Issue, issuesOf } from '../issues.ts';
-import type { CheckHost } from '../shapes.ts';
 import { normalise } from './normalise.ts';
 import { checkRules, walk } from './rules.ts';
 import { type Config, configSchema, GUARDRAIL_LISTS, HOOK_LISTS } from './structure.ts';

@@ -9,10 +9,10 @@ import { isObject } from '../../kernel/json.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { TenantContext } from '../../store/ports.ts';
 import { isEnvelope, type SealPlace, type Vault } from '../../store/vault.ts';
+import { maskOf } from '../body-fields.ts';
 import { refuse } from '../common.ts';
 import { addressesIn, CHECK_MASK, SECRET_GROUPS, shownAddress } from '../guardrails/secrets.ts';
 import { formatPath } from '../issues.ts';
-import { maskOf } from '../shapes.ts';
 import { walk } from './rules.ts';
 import { accountValue, type Config, GUARDRAIL_LISTS, HOOK_LISTS, JSON_SECRET_KEYS, SECRET_KEYS } from './structure.ts';
 

@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import type { ConfigField } from '../../providers/account.ts';
 import { ALL_FIELDS } from '../../providers/accounts.ts';
-import { customHost, text } from '../shapes.ts';
+import { customHost, text } from '../body-fields.ts';
 
 const json = z.record(z.string(), z.unknown());
 const statusCode = z.int().min(100).max(599);

@@ -2,10 +2,10 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
+import { text } from '../body-fields.ts';
 import { refuse } from '../common.ts';
 import { emptyAnswer } from '../define.ts';
 import { withServices } from '../services.ts';
-import { text } from '../shapes.ts';
 import type { ItemAction } from '../spec.ts';
 import { GATEWAYS, type PingedAnswer } from './gateways.ts';
 

@@ -3,10 +3,10 @@ import { maskKey } from '../../auth/keys.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { DeploymentSettings, Row } from '../../store/schema.ts';
+import { toIso, toIsoOrNull } from '../body-fields.ts';
 import { hasTags, readTagsFilter, refuse, refuseIssues } from '../common.ts';
 import type { Issue } from '../issues.ts';
 import type { Call } from '../resource.ts';
-import { toIso, toIsoOrNull } from '../shapes.ts';
 import type { Filters, Settings } from './schema.ts';
 
 export type Deployment = Row<'deployments'>;

@@ -1,7 +1,7 @@
 /** Bodies, filters and answers of deployments. */
 import { z } from 'zod';
+import { customHost, name, slug, tags, text } from '../body-fields.ts';
 import { queryList, reference, tenantFields } from '../fields.ts';
-import { customHost, name, slug, tags, text } from '../shapes.ts';
 
 /** Workspaces, subjects and mappings in the settings of one deployment. */
 const MAX_ENTRIES = 1000;

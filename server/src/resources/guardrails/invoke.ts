@@ -2,20 +2,20 @@
 import { z } from 'zod';
 import { compileGuardrail } from '../../guardrails/compile.ts';
 import type { Guardrail } from '../../guardrails/guardrail.ts';
-import type { GuardrailDesk, Tried } from '../../guardrails/trial.ts';
+import type { GuardrailInvoker, InvocationInput } from '../../guardrails/invocation.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { OPERATIONS } from '../../operations/operation.ts';
 import type { Row } from '../../store/schema.ts';
+import { text } from '../body-fields.ts';
 import { refuse, requireWorkspace } from '../common.ts';
 import { tenantFields } from '../fields.ts';
 import { currentVersion } from '../kinds/versions.ts';
 import type { Call } from '../resource.ts';
 import { afterCommit, Service } from '../services.ts';
-import { text } from '../shapes.ts';
 import type { ItemAction } from '../spec.ts';
 import { openParameters } from './secrets.ts';
 
-export const TRIALS = new Service<GuardrailDesk>('way to run guardrails');
+export const GUARDRAIL_INVOKER = new Service<GuardrailInvoker>('way to run guardrails');
 
 const MAX_CHARACTERS = 200_000;
 const REQUEST_TYPES = [...new Set(Object.values(OPERATIONS).map(({ requestType }) => requestType))];
@@ -58,7 +58,7 @@ const answer = z.looseObject({
 });
 
 /** What the body puts before the guardrail. Throws 400. */
-function triedOf(given: Body, target: Guardrail['target']): Tried {
+function triedOf(given: Body, target: Guardrail['target']): InvocationInput {
   const { phase, text: plain, messages, request, response } = given;
   const sent = [plain, messages, response ?? request].filter((one) => one !== undefined).length;
   if (sent !== 1) throw refuse('text', 'or messages, or request or response, is required: send one of them');
@@ -112,12 +112,12 @@ export const invoke: ItemAction<'guardrails', never, unknown, Body, unknown> = {
     const tried = triedOf(call.body, row.target);
     const guardrail = await compiled(call, row);
     const { phase, model = null, request_type: requestType = 'chatComplete', metadata = {}, headers = {} } = call.body;
-    return afterCommit({ trials: TRIALS }, async ({ trials, signal }) => {
+    return afterCommit({ trials: GUARDRAIL_INVOKER }, async ({ trials, signal }) => {
       const { result, changed } = await trials.run({
         organisationId: call.tenant.organisationId,
         guardrail,
         phase,
-        tried,
+        input: tried,
         model,
         requestType,
         metadata,

@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import { checkEntry, MAX_CHECKS } from '../../guardrails/catalog.ts';
 import type { Feedback, GuardrailActions } from '../../store/schema.ts';
+import { name, text } from '../body-fields.ts';
 import { queryList, reference, tenantFields } from '../fields.ts';
-import { name, text } from '../shapes.ts';
 
 export const target = z.enum(['llm', 'mcp_tools']);
 export type Target = z.output<typeof target>;

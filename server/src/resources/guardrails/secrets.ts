@@ -7,8 +7,8 @@ import { Secret } from '../../kernel/secret.ts';
 import type { TenantContext } from '../../store/ports.ts';
 import type { StoredCheck } from '../../store/schema.ts';
 import type { SealPlace, Vault } from '../../store/vault.ts';
+import { type CheckHost, maskOf } from '../body-fields.ts';
 import { refuse } from '../common.ts';
-import { type CheckHost, maskOf } from '../shapes.ts';
 
 /** Parameters of checks whose values are secret. */
 export const SECRET_GROUPS = ['credentials', 'headers'] as const;

@@ -7,7 +7,6 @@ import { z } from 'zod';
 import { isObject } from '../../kernel/json.ts';
 import { type AccountField, type AccountFields, eachField } from '../../providers/account.ts';
 import { accountKind } from '../../providers/accounts.ts';
-import { type Issue, issuesOf } from '../issues.ts';
 import {
   type CheckHost,
   customHeaders,
@@ -17,7 +16,8 @@ import {
   REFUSED_MASK,
   secretText,
   text,
-} from '../shapes.ts';
+} from '../body-fields.ts';
+import { type Issue, issuesOf } from '../issues.ts';
 
 /** For every provider: a host and headers of one's own, and OAuth client credentials in place of the key. */
 const COMMON: AccountFields = {

@@ -1,12 +1,12 @@
 /** Models of an integration: switched on and off, priced, and custom ones with their own host. */
 import { z } from 'zod';
 import type { Row } from '../../store/schema.ts';
+import { text } from '../body-fields.ts';
 import { emptyAnswer, itemAction } from '../define.ts';
 import { queryList, tenantFields } from '../fields.ts';
 import { childList } from '../kinds/child.ts';
 import { upsert } from '../kinds/upsert.ts';
 import type { AnyAction, Call } from '../resource.ts';
-import { text } from '../shapes.ts';
 import type { ResourceSpec } from '../spec.ts';
 import { presentModelSettings, sealModelSettings } from './model-settings.ts';
 import { type CreateBody, MODELS, type ModelsBody, modelAnswer, modelsBody, type UpdateBody } from './schema.ts';

@@ -1,7 +1,5 @@
 /** Bodies and answers of integrations, their models and their workspaces. */
 import { z } from 'zod';
-import { reference, tenantFields } from '../fields.ts';
-import type { Envelope } from '../kinds/lists.ts';
 import {
   atMostOneRateLimit,
   atMostOneUsageLimit,
@@ -17,7 +15,9 @@ import {
   tags,
   text,
   usageLimit,
-} from '../shapes.ts';
+} from '../body-fields.ts';
+import { reference, tenantFields } from '../fields.ts';
+import type { Envelope } from '../kinds/lists.ts';
 
 /** Closed by provider and way of signing in: `configurations.ts`. */
 const settings = z.record(z.string(), z.unknown());

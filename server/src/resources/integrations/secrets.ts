@@ -2,7 +2,7 @@
 import { Secret } from '../../kernel/secret.ts';
 import type { TenantContext } from '../../store/ports.ts';
 import type { Vault } from '../../store/vault.ts';
-import { maskOf } from '../shapes.ts';
+import { maskOf } from '../body-fields.ts';
 
 /** Where an account's credentials are stored. */
 export interface AccountPlace {

@@ -6,6 +6,7 @@
 import { z } from 'zod';
 import type { TenantTx } from '../../store/ports.ts';
 import type { RateLimit, Row, UsageLimit } from '../../store/schema.ts';
+import { usageLimitsOf } from '../body-fields.ts';
 import { findWorkspace, refuse, unknownReference } from '../common.ts';
 import { emptyAnswer, itemAction } from '../define.ts';
 import { tenantFields } from '../fields.ts';
@@ -13,7 +14,6 @@ import { childList } from '../kinds/child.ts';
 import { upsert } from '../kinds/upsert.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { isOpenTo } from '../runtime-rows.ts';
-import { usageLimitsOf } from '../shapes.ts';
 import type { ResourceSpec } from '../spec.ts';
 import { accessUsage, followUpdate, presentUsage } from '../usage.ts';
 import { createDefaultProvider, type Integration } from './rules.ts';

@@ -3,19 +3,19 @@
 import { z } from 'zod';
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import type { Place } from '../../limits/policies/conditions.ts';
-import type { Records, SimulationDesk } from '../../limits/simulation/desk.ts';
+import type { PolicyPlace } from '../../limits/policies/conditions.ts';
 import { type Engine, type Replayed, replay, type Value } from '../../limits/simulation/replay.ts';
+import type { SimulationRunner, SimulationSource } from '../../limits/simulation/simulation-runner.ts';
 import type { StoredLog } from '../../store/ports.ts';
 import type { LimitType, Row } from '../../store/schema.ts';
+import { isoDate, toIso, toIsoOrNull, toMillis } from '../body-fields.ts';
 import { refuse } from '../common.ts';
 import { tenantFields, uuid } from '../fields.ts';
 import { checkSeesAll } from '../logs/sight.ts';
 import type { Call } from '../resource.ts';
 import { Service } from '../services.ts';
-import { isoDate, toIso, toIsoOrNull, toMillis } from '../shapes.ts';
 
-export const SIMULATIONS = new Service<SimulationDesk>('store of request records');
+export const SIMULATIONS = new Service<SimulationRunner>('store of request records');
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -157,7 +157,7 @@ export async function within<T>(field: string, run: () => T | Promise<T>): Promi
 }
 
 /** Where a policy holds. Throws 403 for a caller who may not see the requests of everybody there. */
-export async function placeOf(call: Pick<Call, 'tx' | 'principal'>, workspaceId: string): Promise<Place> {
+export async function placeOf(call: Pick<Call, 'tx' | 'principal'>, workspaceId: string): Promise<PolicyPlace> {
   await checkSeesAll(call, workspaceId);
   const row = await call.tx.find('workspaces', { id: workspaceId });
   if (row === undefined) throw new SluiceError('internal', 'A policy belongs to no workspace.');
@@ -171,7 +171,7 @@ export interface Simulated<M, H> {
   readonly policyId: string | null;
   /** Whether the policy is the one in force, unchanged. */
   readonly asItIs: boolean;
-  readonly place: Place;
+  readonly place: PolicyPlace;
   readonly range: Range;
   readonly countedFrom: number;
   /** What is known before the first record is read. */
@@ -180,7 +180,7 @@ export interface Simulated<M, H> {
 
 export async function simulate<M, H>(
   { principal }: Pick<Call, 'principal'>,
-  { logs }: Records,
+  { logs }: SimulationSource,
   signal: AbortSignal,
   simulated: Simulated<M, H>,
 ): Promise<SimulationAnswer> {

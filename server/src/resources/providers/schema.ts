@@ -1,6 +1,5 @@
 /** Bodies and answers of providers. */
 import { z } from 'zod';
-import { reference, tenantFields } from '../fields.ts';
 import {
   isoDate,
   name,
@@ -11,7 +10,8 @@ import {
   text,
   usageLimit,
   usageLimitAnswer,
-} from '../shapes.ts';
+} from '../body-fields.ts';
+import { reference, tenantFields } from '../fields.ts';
 
 export const note = text(1024).nullable();
 

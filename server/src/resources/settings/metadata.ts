@@ -4,8 +4,8 @@
  */
 import { z } from 'zod';
 import { matchesPattern, patternProblem, patternSize } from '../../kernel/pattern.ts';
+import { codePoints, text } from '../body-fields.ts';
 import { refuse } from '../common.ts';
-import { codePoints, text } from '../shapes.ts';
 
 const MAX_PROPERTIES = 64;
 /** Of all patterns together: a tenant's schema runs on every write of a key, on a thread that all tenants share. */

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
 import type { Row } from '../../store/schema.ts';
+import { maskOf } from '../body-fields.ts';
 import {
   actorId,
   checkMappings,
@@ -29,7 +30,6 @@ import {
 } from '../integrations/secrets.ts';
 import { limitPatch, presentLimits, resets } from '../limits.ts';
 import { action, type Call } from '../resource.ts';
-import { maskOf } from '../shapes.ts';
 import { followPatch, moveUsage, type UsageOf, usageOf } from '../usage.ts';
 import { type CreateBody, createBody, detail, item, migrateBody, type UpdateBody, updateBody } from './schema.ts';
 import { givenSettings, settingNames, shownName, shownPath, storedName, toShown, toStored } from './settings.ts';

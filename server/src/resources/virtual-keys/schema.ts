@@ -1,8 +1,8 @@
 /** Bodies and answers of virtual keys. */
 import { z } from 'zod';
+import { name, providerId, secretMappings, secretText, slug, usageLimitAnswer } from '../body-fields.ts';
 import { reference, tenantFields, uuid } from '../fields.ts';
 import { limits, note, resetUsage } from '../providers/schema.ts';
-import { name, providerId, secretMappings, secretText, slug, usageLimitAnswer } from '../shapes.ts';
 import { settingFields, updateFields } from './settings.ts';
 
 const ownFields = z.strictObject({

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
 import { base62 } from '../../kernel/id.ts';
-import { endMemory, isGivenAway } from '../../kernel/transferable-stream.ts';
+import { detachMemory, isTransferable } from '../../kernel/transferable-stream.ts';
 
 /** The `code` of a Node.js system error (`ENOENT`, `ENOSPC`, …), or null for anything else. */
 export function errorCode(error: unknown): string | null {
@@ -114,13 +114,13 @@ export function spaceKeeper(dir: string, reserveBytes: number): () => Promise<vo
 
 /** Writes a stream to its end at the handle's position; asks `hasSpace` first and now and then. */
 export async function writeStream(handle: FileHandle, body: Readable, hasSpace: () => Promise<void>): Promise<void> {
-  const givenAway = isGivenAway(body);
+  const givenAway = isTransferable(body);
   await hasSpace();
   let unasked = 0;
   for await (const piece of body as AsyncIterable<Buffer>) {
     const bytes = piece.length;
     await handle.writeFile(piece);
-    if (givenAway) endMemory(piece);
+    if (givenAway) detachMemory(piece);
     unasked += bytes;
     if (unasked < LOOK_BYTES) continue;
     unasked = 0;

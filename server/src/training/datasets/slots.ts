@@ -1,5 +1,5 @@
 import { SluiceError } from '../../kernel/errors.ts';
-import { Shares } from '../../kernel/shares.ts';
+import { FairShares } from '../../kernel/fair-shares.ts';
 
 interface Turn {
   readonly take: () => void;
@@ -7,12 +7,12 @@ interface Turn {
 
 /** At most `free` holders at a time, of each owner its share: who waits, waits behind others of the same owner only. */
 export class Slots {
-  readonly shares: Shares;
+  readonly shares: FairShares;
   /** Owners in the order of their turns; each has something that waits. */
   readonly #waiting = new Map<string, Turn[]>();
 
   constructor(name: string, free: number) {
-    this.shares = new Shares(name, free);
+    this.shares = new FairShares(name, free);
   }
 
   /** Resolves with what ends the turn. Rejects with the reason of `signal`. */

@@ -12,7 +12,7 @@ import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { BatchStatus } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
-import type { InnerAnswer } from '../../runtime/inner-call.ts';
+import type { InternalCallAnswer } from '../../runtime/internal-call.ts';
 import type { Tables } from '../../store/ports.ts';
 import { goneInput, type InputLine, inputLines, tenantOfRow } from './batch-files.ts';
 import {
@@ -366,7 +366,7 @@ function headersOf(row: BatchRow, line: number): Record<string, string> {
   };
 }
 
-function resultOf(row: BatchRow, line: InputLine, answer: InnerAnswer): ResultLine {
+function resultOf(row: BatchRow, line: InputLine, answer: InternalCallAnswer): ResultLine {
   return {
     id: resultId(row.id, line.number),
     custom_id: line.request.custom_id,

@@ -8,7 +8,7 @@
 
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import { reserveLate } from '../../limits/ledger/deferred-usage.ts';
+import { reserveDeferred } from '../../limits/ledger/deferred-usage.ts';
 import { estimateTokens } from '../../operations/tokens.ts';
 import { type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { NO_TOKENS } from '../../operations/usage.ts';
@@ -148,7 +148,7 @@ async function estimated(row: BatchRow, report: BatchReport, services: BatchServ
     const counted = await tx.find('object_usage', { id });
     if (counted === undefined) return;
     const { expiresAt } = progressOf(row);
-    await reserveLate(tx, placeOf(counted), termsOf(counted), estimate, expiresAt + LATE_MS, clock, now);
+    await reserveDeferred(tx, placeOf(counted), termsOf(counted), estimate, expiresAt + LATE_MS, clock, now);
   };
 }
 

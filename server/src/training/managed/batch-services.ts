@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto';
 import { systemTenant } from '../../auth/tenant.ts';
 import { adapterContext } from '../../gateway/account-access.ts';
 import type { AdapterContext, TrainingAdapter } from '../../providers/training.ts';
-import type { RunInner } from '../../runtime/inner-call.ts';
+import type { RunInternalCall } from '../../runtime/internal-call.ts';
 import type { Account } from '../../runtime/object-call.ts';
 import { accountOfStored, adapterOf } from '../account.ts';
-import { type Ledger, ledgerOf } from '../object-ownership.ts';
+import { type ObjectOwnership, ownershipOf } from '../object-ownership.ts';
 import type { TrainingServices } from '../services.ts';
 import { type BatchRow, workOf } from './batch-row.ts';
 import { NAMES } from './job-services.ts';
@@ -16,7 +16,7 @@ export interface OpenAccount {
   readonly adapter: TrainingAdapter;
   readonly context: AdapterContext;
   /** Whose the provider's objects are; null where it keeps workspaces apart itself. */
-  readonly ledger: Ledger | null;
+  readonly ledger: ObjectOwnership | null;
   /** Texts that must not be passed on. */
   readonly secrets: readonly string[];
 }
@@ -42,7 +42,7 @@ export interface BatchServices
 
 /** What turns at batches need besides. */
 export interface TurnServices extends BatchServices {
-  readonly runLine: RunInner;
+  readonly runLine: RunInternalCall;
 }
 
 /**
@@ -65,7 +65,7 @@ export async function openAccount(services: BatchServices, row: BatchRow, signal
     account,
     adapter: adapterOf(services, account, tenant),
     context: { ...context, uuid: uuidsOf(row.id) },
-    ledger: ledgerOf(services, account, { tenant, createdBy: row.created_by }),
+    ledger: ownershipOf(services, account, { tenant, createdBy: row.created_by }),
     secrets: account.secrets,
   };
 }

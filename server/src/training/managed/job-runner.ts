@@ -7,7 +7,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
-import { reserveLate } from '../../limits/ledger/deferred-usage.ts';
+import { reserveDeferred } from '../../limits/ledger/deferred-usage.ts';
 import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
 import {
   FINAL_JOB,
@@ -19,7 +19,7 @@ import {
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
 import type { JobsAdapter } from '../../providers/training.ts';
 import { cleaned, isMissing } from '../errors.ts';
-import { ledgerOf } from '../object-ownership.ts';
+import { ownershipOf } from '../object-ownership.ts';
 import { readJob } from '../requests.ts';
 import { aboutOf, endObject, placeOf, termsOf } from '../usage/rows.ts';
 import { costOf, jobUse, NOTHING_USED, type ObjectUse, type Priced } from '../usage/use.ts';
@@ -168,7 +168,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
           tokens: costs.trained_tokens,
           requests: 0,
         };
-        await reserveLate(tx, placeOf(counted), termsOf(counted), expected, aboutOf(counted).until, clock, now);
+        await reserveDeferred(tx, placeOf(counted), termsOf(counted), expected, aboutOf(counted).until, clock, now);
       }
       const patch: Partial<JobRow> = { ...noted(row, { checked: found }), step: 'upload' satisfies JobStep };
       await tx.update('training_jobs', { id: row.id }, patch);
@@ -240,7 +240,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
     const jobs = jobsOf(connection);
     upstream ??= await jobs.create(job, connection.context);
     const { id } = upstream;
-    await ledgerOf(services, connection.account, {
+    await ownershipOf(services, connection.account, {
       tenant: connection.tenant,
       createdBy: claim.row.created_by,
     })?.claim('job', [id]);

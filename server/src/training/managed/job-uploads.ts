@@ -3,7 +3,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { FileObject, JobRequest } from '../../operations/training.ts';
 import type { AdapterContext, FilesAdapter, TrainingAdapter } from '../../providers/training.ts';
 import { isMissing } from '../errors.ts';
-import { ledgerOf } from '../object-ownership.ts';
+import { ownershipOf } from '../object-ownership.ts';
 import { addFile } from './file-rows.ts';
 import { converted } from './job-dataset.ts';
 import { FIELD, filenameOf, noted, progressOf, ROLES, type Role, type Uploaded } from './job-row.ts';
@@ -58,7 +58,7 @@ async function removed(files: FilesAdapter, id: string, context: AdapterContext)
 }
 
 function owned({ tenant, account }: Connection, services: JobServices, claim: JobClaim) {
-  return ledgerOf(services, account, { tenant, createdBy: claim.row.created_by });
+  return ownershipOf(services, account, { tenant, createdBy: claim.row.created_by });
 }
 
 /**

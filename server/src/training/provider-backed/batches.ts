@@ -10,11 +10,21 @@ import { listAnswer, ownedPage, queryOf, readPage, unknownAfter } from '../pagin
 import type { ReadBatch } from '../requests.ts';
 import type { TrainingServices } from '../services.ts';
 import { begun } from '../usage/begin.ts';
-import { about, type Backed, backed, checkFile, claimNew, guarded, namedAccount, ownId, part } from './backed.ts';
 import { cursorFault, finalState } from './final.ts';
 import { checkLines, checkNames } from './line-check.ts';
+import {
+  about,
+  checkFile,
+  claimNew,
+  guarded,
+  namedAccount,
+  ownId,
+  type ProviderAccess,
+  part,
+  providerAccess,
+} from './provider-access.ts';
 
-export class BackedBatches {
+export class ProviderBatches {
   readonly #services: TrainingServices;
 
   constructor(services: TrainingServices) {
@@ -38,7 +48,7 @@ export class BackedBatches {
     const account = namedAccount(call);
     if (batch.model !== null) checkModel(account, batch.model);
     return guarded(account, async () => {
-      const side = backed(this.#services, call, account);
+      const side = providerAccess(this.#services, call, account);
       const batches = part(side, call, 'batches');
       if (batch.model !== null) call.named(batch.model);
       const prepared = batches.prepare(batch, side.context);
@@ -66,7 +76,7 @@ export class BackedBatches {
   list(call: ObjectCall): Promise<ObjectAnswer> {
     return this.#run(call, async (side, batches) => {
       const page = readPage(call.query, 20);
-      const { ledger, context } = side;
+      const { ownership: ledger, context } = side;
       const shown = (one: Batch) => withDetails(one, false);
       if (ledger === null || ledger.ownsAll('batch')) {
         const found = await cursorFault(page, () => batches.list(page, context));
@@ -117,17 +127,20 @@ export class BackedBatches {
     });
   }
 
-  #run(call: ObjectCall, run: (side: Backed, batches: BatchesAdapter) => Promise<ObjectAnswer>): Promise<ObjectAnswer> {
+  #run(
+    call: ObjectCall,
+    run: (side: ProviderAccess, batches: BatchesAdapter) => Promise<ObjectAnswer>,
+  ): Promise<ObjectAnswer> {
     const account = namedAccount(call);
     return guarded(account, async () => {
-      const side = backed(this.#services, call, account);
+      const side = providerAccess(this.#services, call, account);
       return run(side, part(side, call, 'batches'));
     });
   }
 
   #one(
     call: ObjectCall,
-    run: (side: Backed, batches: BatchesAdapter, id: string) => Promise<ObjectAnswer>,
+    run: (side: ProviderAccess, batches: BatchesAdapter, id: string) => Promise<ObjectAnswer>,
   ): Promise<ObjectAnswer> {
     return this.#run(call, async (side, batches) => {
       const id = await ownId(side, 'batch', call.params.batch_id ?? '');
@@ -136,8 +149,8 @@ export class BackedBatches {
   }
 
   /** The batch; files it wrote become the workspace's. */
-  async #answer(side: Backed, batch: Batch, details: boolean): Promise<ObjectAnswer> {
-    await side.ledger?.learn('file', filesOf([batch]));
+  async #answer(side: ProviderAccess, batch: Batch, details: boolean): Promise<ObjectAnswer> {
+    await side.ownership?.learn('file', filesOf([batch]));
     return json(withDetails(batch, details));
   }
 }

@@ -7,22 +7,22 @@ import { invalid } from '../fields.ts';
 import { queryOf, readLimit, unknownAfter } from '../paging.ts';
 import type { TrainingServices } from '../services.ts';
 import { readUpload, type Upload } from '../upload.ts';
-import { about, type Backed, backed, guarded, namedAccount, ownId, part } from './backed.ts';
 import { withOwnLines } from './line-check.ts';
+import { about, guarded, namedAccount, ownId, type ProviderAccess, part, providerAccess } from './provider-access.ts';
 import { inModelFormat } from './upload-rows.ts';
 
 const MAX_LIST = 10_000;
 
-export class BackedFiles {
+export class ProviderFiles {
   readonly #services: TrainingServices;
 
   constructor(services: TrainingServices) {
     this.#services = services;
   }
 
-  #run(call: ObjectCall, run: (side: Backed) => Promise<ObjectAnswer>): Promise<ObjectAnswer> {
+  #run(call: ObjectCall, run: (side: ProviderAccess) => Promise<ObjectAnswer>): Promise<ObjectAnswer> {
     const account = namedAccount(call);
-    return guarded(account, () => run(backed(this.#services, call, account)));
+    return guarded(account, () => run(providerAccess(this.#services, call, account)));
   }
 
   upload(call: ObjectCall): Promise<ObjectAnswer> {
@@ -40,9 +40,9 @@ export class BackedFiles {
             { param: 'purpose' },
           );
         }
-        const wanted = side.ledger === null ? null : (files.plannedId?.(upload.filename, side.context) ?? null);
+        const wanted = side.ownership === null ? null : (files.plannedId?.(upload.filename, side.context) ?? null);
         if (wanted !== null) {
-          if ((await side.ledger?.reserve(wanted)) === false) throw occupied();
+          if ((await side.ownership?.reserve(wanted)) === false) throw occupied();
           kept = wanted;
         }
         sent = withOwnLines(inModelFormat(upload, side, call, this.#services), side);
@@ -52,14 +52,14 @@ export class BackedFiles {
             sent.failed() ?? new SluiceError('upstream_invalid', 'The provider answered before it had the whole file.')
           );
         }
-        const foreign = await side.ledger?.claim('file', [file.id]);
+        const foreign = await side.ownership?.claim('file', [file.id]);
         if (foreign !== undefined && foreign.length > 0) throw occupied();
         return json(file);
       } catch (error) {
         throw sent.failed() ?? error;
       } finally {
         await closed(sent);
-        if (kept !== null) await side.ledger?.release(kept);
+        if (kept !== null) await side.ownership?.release(kept);
       }
     });
   }
@@ -72,10 +72,10 @@ export class BackedFiles {
       if (order !== undefined && order !== 'asc' && order !== 'desc')
         throw invalid('order', 'order must be asc or desc.');
       let all: readonly FileObject[] = [];
-      if (side.ledger === null || (await side.ledger.count('file')) > 0) {
+      if (side.ownership === null || (await side.ownership.count('file')) > 0) {
         all = await files.list(purpose ?? null, side.context);
-        if (side.ledger !== null && all.length > 0) {
-          const owned = await side.ledger.owned(
+        if (side.ownership !== null && all.length > 0) {
+          const owned = await side.ownership.owned(
             'file',
             all.map((file) => file.id),
           );
@@ -101,7 +101,7 @@ export class BackedFiles {
   remove(call: ObjectCall): Promise<ObjectAnswer> {
     return this.#one(call, async (side, id) => {
       await part(side, call, 'files').remove(id, side.context);
-      await side.ledger?.forget('file', id);
+      await side.ownership?.forget('file', id);
       return json({ id, object: 'file', deleted: true });
     });
   }
@@ -119,7 +119,7 @@ export class BackedFiles {
     });
   }
 
-  #one(call: ObjectCall, run: (side: Backed, id: string) => Promise<ObjectAnswer>): Promise<ObjectAnswer> {
+  #one(call: ObjectCall, run: (side: ProviderAccess, id: string) => Promise<ObjectAnswer>): Promise<ObjectAnswer> {
     return this.#run(call, async (side) => {
       queryOf(call.query, []);
       part(side, call, 'files');

@@ -6,27 +6,27 @@ import type { ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
 import { checkModel } from '../account.ts';
 import { json } from '../answer.ts';
 import { dryRunAnswer } from '../dry-run.ts';
-import type { Ledger } from '../object-ownership.ts';
+import type { ObjectOwnership } from '../object-ownership.ts';
 import { accountFor, headersWith } from '../options.ts';
 import { listAnswer, ownedPage, queryOf, readPage, unknownAfter } from '../paging.ts';
 import type { ReadJob } from '../requests.ts';
 import type { TrainingServices } from '../services.ts';
 import { begun } from '../usage/begin.ts';
+import { cursorFault, finalState } from './final.ts';
 import {
   about,
-  type Backed,
-  backed,
   checkFile,
   claimNew,
   guarded,
   namedAccount,
   ownId,
+  type ProviderAccess,
   part,
+  providerAccess,
   unsupported,
-} from './backed.ts';
-import { cursorFault, finalState } from './final.ts';
+} from './provider-access.ts';
 
-export class BackedJobs {
+export class ProviderJobs {
   readonly #services: TrainingServices;
 
   constructor(services: TrainingServices) {
@@ -38,7 +38,7 @@ export class BackedJobs {
     const account = await accountFor(call, options);
     if (job.upstreamModel !== job.model) checkModel(account, job.upstreamModel);
     return guarded(account, async () => {
-      const side = backed(this.#services, call, account, headersWith(call, options));
+      const side = providerAccess(this.#services, call, account, headersWith(call, options));
       const jobs = part(side, call, 'jobs');
       call.named(job.model);
       const prepared = jobs.prepare(job, side.context);
@@ -58,7 +58,7 @@ export class BackedJobs {
   list(call: ObjectCall): Promise<ObjectAnswer> {
     return this.#run(call, async (side, jobs) => {
       const page = readPage(call.query, 20);
-      const { ledger, context } = side;
+      const { ownership: ledger, context } = side;
       if (ledger === null || ledger.ownsAll('job')) {
         const found = await cursorFault(page, () => jobs.list(page, context));
         await learnFrom(ledger, found.data);
@@ -108,7 +108,7 @@ export class BackedJobs {
   checkpoints(call: ObjectCall): Promise<ObjectAnswer> {
     return this.#pages(call, 10, 100, true, async (jobs, id, page, side) => {
       const found = await jobs.checkpoints(id, page, side.context);
-      await side.ledger?.learn(
+      await side.ownership?.learn(
         'model',
         found.data.map((one) => one.fine_tuned_model_checkpoint),
       );
@@ -116,17 +116,20 @@ export class BackedJobs {
     });
   }
 
-  #run(call: ObjectCall, run: (side: Backed, jobs: JobsAdapter) => Promise<ObjectAnswer>): Promise<ObjectAnswer> {
+  #run(
+    call: ObjectCall,
+    run: (side: ProviderAccess, jobs: JobsAdapter) => Promise<ObjectAnswer>,
+  ): Promise<ObjectAnswer> {
     const account = namedAccount(call);
     return guarded(account, async () => {
-      const side = backed(this.#services, call, account);
+      const side = providerAccess(this.#services, call, account);
       return run(side, part(side, call, 'jobs'));
     });
   }
 
   #one(
     call: ObjectCall,
-    run: (side: Backed, jobs: JobsAdapter, id: string) => Promise<ObjectAnswer>,
+    run: (side: ProviderAccess, jobs: JobsAdapter, id: string) => Promise<ObjectAnswer>,
     known: readonly string[] = [],
   ): Promise<ObjectAnswer> {
     return this.#run(call, async (side, jobs) => {
@@ -140,7 +143,7 @@ export class BackedJobs {
     const account = namedAccount(call);
     return guarded(account, async () => {
       queryOf(call.query, []);
-      const side = backed(this.#services, call, account);
+      const side = providerAccess(this.#services, call, account);
       const jobs = part(side, call, 'jobs');
       const act = jobs[name]?.bind(jobs);
       if (act === undefined) throw unsupported(side, call);
@@ -158,7 +161,7 @@ export class BackedJobs {
       jobs: JobsAdapter,
       id: string,
       page: { after: string | null; limit: number },
-      side: Backed,
+      side: ProviderAccess,
     ) => Promise<{ data: readonly T[]; has_more: boolean }>,
   ): Promise<ObjectAnswer> {
     return this.#one(
@@ -172,15 +175,15 @@ export class BackedJobs {
   }
 
   /** The job; what it made becomes the workspace's. */
-  async #answer(side: Backed, job: FineTuningJob): Promise<ObjectAnswer> {
+  async #answer(side: ProviderAccess, job: FineTuningJob): Promise<ObjectAnswer> {
     if (job.id === '') throw new SluiceError('upstream_invalid', 'The provider answered a job without an id.');
-    await learnFrom(side.ledger, [job]);
+    await learnFrom(side.ownership, [job]);
     return json(job);
   }
 }
 
 /** Files and models that jobs made become the workspace's. */
-async function learnFrom(ledger: Ledger | null, jobs: readonly FineTuningJob[]): Promise<void> {
+async function learnFrom(ledger: ObjectOwnership | null, jobs: readonly FineTuningJob[]): Promise<void> {
   if (ledger === null) return;
   await ledger.learn(
     'file',

@@ -8,18 +8,18 @@ import type { FileContent } from '../../providers/training.ts';
 import { referencesOf } from '../../runtime/references.ts';
 import { isMissing } from '../errors.ts';
 import { judged } from '../line-objects.ts';
-import { type Ledger, notFound } from '../object-ownership.ts';
+import { notFound, type ObjectOwnership } from '../object-ownership.ts';
 import type { Upload } from '../upload.ts';
-import type { Backed } from './backed.ts';
+import type { ProviderAccess } from './provider-access.ts';
 
 const PARAM = 'input_file_id';
 
 /** The upload, which fails at the first line that names what is not the workspace's; others as they are. */
-export function withOwnLines(upload: Upload, { ledger }: Backed): Upload {
+export function withOwnLines(upload: Upload, { ownership: ledger }: ProviderAccess): Upload {
   if (ledger?.shared !== true || upload.purpose !== 'batch') return upload;
   // A fault of a line closes the upload, which may then say that it was cut off.
   let wrong: SluiceError | null = null;
-  async function* lines(owners: Ledger): AsyncGenerator<Buffer> {
+  async function* lines(owners: ObjectOwnership): AsyncGenerator<Buffer> {
     try {
       yield* judged(upload.stream, owners, 'file');
     } catch (error) {
@@ -40,7 +40,7 @@ export function withOwnLines(upload: Upload, { ledger }: Backed): Upload {
 }
 
 /** Throws 403 where a field of the batch itself, on a shared account, names lines that Sluice does not read. */
-export function checkNames({ ledger }: Backed, batch: BatchRequest): void {
+export function checkNames({ ownership: ledger }: ProviderAccess, batch: BatchRequest): void {
   if (ledger?.shared !== true) return;
   const { unknown } = referencesOf(batch.extra);
   if (unknown !== null) throw closed(unknown, `${unknown} names lines that Sluice does not read`);
@@ -53,7 +53,11 @@ export function checkNames({ ledger }: Backed, batch: BatchRequest): void {
  *
  * @param most bytes that are read at most
  */
-export async function checkLines({ adapter, context, ledger }: Backed, batch: BatchRequest, most: number) {
+export async function checkLines(
+  { adapter, context, ownership: ledger }: ProviderAccess,
+  batch: BatchRequest,
+  most: number,
+) {
   if (ledger?.shared !== true) return;
   if (adapter.files === undefined) throw closed(PARAM, 'the provider does not give them');
   let content: FileContent;

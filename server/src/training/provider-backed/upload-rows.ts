@@ -12,7 +12,7 @@ import { isFault, readBatchLine } from '../managed/batch-input.ts';
 import { isBlank, linesOf } from '../managed/lines.ts';
 import type { TrainingServices } from '../services.ts';
 import type { Upload } from '../upload.ts';
-import type { Backed } from './backed.ts';
+import type { ProviderAccess } from './provider-access.ts';
 
 const MODEL = 'x-gateway-provider-model';
 const MAX_LINE_BYTES = 32 * 1024 * 1024;
@@ -21,7 +21,7 @@ const NAMED_LINES = 10;
 /** The upload as it is to be stored. Its size is not known before the last row was converted. */
 export function inModelFormat(
   upload: Upload,
-  side: Backed,
+  side: ProviderAccess,
   call: ObjectCall,
   services: Pick<TrainingServices, 'clock' | 'log'>,
 ): Upload {

@@ -2,7 +2,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { type ObjectCall, UNLIMITED } from '../../runtime/object-call.ts';
 import { ownerOf } from '../object-ownership.ts';
-import type { Backed } from '../provider-backed/backed.ts';
+import type { ProviderAccess } from '../provider-backed/provider-access.ts';
 import type { TrainingServices } from '../services.ts';
 import { usageRow } from './rows.ts';
 import { CREATION_MS, FIRST_LOOK_MS } from './work.ts';
@@ -24,7 +24,7 @@ const UNANSWERED = new Set<SluiceError['kind']>([
 export async function begun<T extends { readonly id: string }>(
   services: Pick<TrainingServices, 'tables' | 'clock'>,
   call: ObjectCall,
-  { account }: Pick<Backed, 'account'>,
+  { account }: Pick<ProviderAccess, 'account'>,
   about: { readonly kind: 'batch' | 'job'; readonly model: string | null; readonly endpoint: string | null },
   create: () => Promise<T>,
 ): Promise<T> {

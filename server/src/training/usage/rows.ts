@@ -7,9 +7,9 @@
  */
 import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
-import type { BooksTx } from '../../limits/ledger/book.ts';
-import { bookLate, type LateUse } from '../../limits/ledger/deferred-usage.ts';
-import type { Terms } from '../../limits/ledger/terms.ts';
+import type { BucketTx } from '../../limits/ledger/bucket-transaction.ts';
+import { type DeferredUse, settleDeferred } from '../../limits/ledger/deferred-usage.ts';
+import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
 import type { ObjectCall } from '../../runtime/object-call.ts';
 import type { Row } from '../../store/schema.ts';
 import type { ObjectUse } from './use.ts';
@@ -36,7 +36,7 @@ export interface UsageAbout {
 }
 
 export const aboutOf = (row: UsageRow): UsageAbout => row.about as unknown as UsageAbout;
-export const termsOf = (row: UsageRow): readonly Terms[] => row.terms as unknown as readonly Terms[];
+export const termsOf = (row: UsageRow): readonly LimitSpec[] => row.terms as unknown as readonly LimitSpec[];
 export const useOf = (row: UsageRow): ObjectUse | null => row.result as unknown as ObjectUse | null;
 const stored = (value: object): Record<string, unknown> => value as Record<string, unknown>;
 
@@ -65,7 +65,7 @@ export function usageRow(
     readonly provider: string;
     readonly model: string | null;
     readonly endpoint: string | null;
-    readonly terms: readonly Terms[];
+    readonly terms: readonly LimitSpec[];
     readonly metadata: Readonly<Record<string, string>> | null;
     readonly dueAt: number;
   },
@@ -120,25 +120,25 @@ export const placeOf = (row: Pick<UsageRow, 'id' | 'organisation_id' | 'workspac
 
 /** Books what the object of a row used. Answers the columns to write in the same transaction. */
 export async function booked(
-  tx: BooksTx,
+  tx: BucketTx,
   row: UsageRow,
   use: ObjectUse,
   clock: Clock,
   now: number,
 ): Promise<Pick<UsageRow, 'step' | 'result' | 'last_updated_at'>> {
-  const used: LateUse = {
+  const used: DeferredUse = {
     cost: use.cost,
     carry: use.carry,
     tokens: use.usage === null ? 0 : use.usage.input + use.usage.output,
     requests: use.requests,
     unpriced: use.unpriced,
   };
-  await bookLate(tx, placeOf(row), termsOf(row), used, clock, now);
+  await settleDeferred(tx, placeOf(row), termsOf(row), used, clock, now);
   return { step: 'record' satisfies UsageStep, result: stored(use), last_updated_at: now };
 }
 
 /** Books the end of Sluice's own object, in the transaction that ends it. The second end of one object changes nothing. */
-export async function endObject(tx: BooksTx, id: string, use: ObjectUse, clock: Clock, now: number): Promise<void> {
+export async function endObject(tx: BucketTx, id: string, use: ObjectUse, clock: Clock, now: number): Promise<void> {
   const row = await tx.find('object_usage', { id });
   if (row === undefined || row.step !== ('wait' satisfies UsageStep)) return;
   await tx.update('object_usage', { id }, { ...(await booked(tx, row, use, clock, now)), due_at: 0 });

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isObject } from '../../../kernel/json.ts';
 import { parseJson } from '../../../kernel/json-exact.ts';
-import { CheckError, type Outside } from '../../check.ts';
+import { CheckError, type CheckHttpClient } from '../../check.ts';
 import { BOTH, ifAsked } from '../support.ts';
 import { type Answer, consult } from './consult.ts';
 import { type Ask, base, credentials, endpoint, hosted, isMask, label, redact, word } from './service.ts';
@@ -60,7 +60,7 @@ const token = z.looseObject({ access_token: z.string().min(1).max(8_192), expire
 function tokens(account: unknown): (ask: Ask) => Promise<string> {
   let kept: { readonly value: string; readonly until: number } | null = null;
   let coming: Promise<string> | null = null;
-  const exchange = async (outside: Outside): Promise<string> => {
+  const exchange = async (outside: CheckHttpClient): Promise<string> => {
     const file = fileOf(account);
     if (file === null) throw new CheckError(`serviceAccount ${FILE}.`);
     const asked = outside.now();

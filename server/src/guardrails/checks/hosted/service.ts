@@ -5,9 +5,9 @@ import { parseJson } from '../../../kernel/json-exact.ts';
 import {
   type Check,
   CheckError,
+  type CheckHttpClient,
   type Common,
   type Judgement,
-  type Outside,
   type Phase,
   type Subject,
 } from '../../check.ts';
@@ -51,7 +51,7 @@ export const label = (name: unknown): string =>
 
 export interface Ask {
   readonly service: string;
-  readonly outside: Outside;
+  readonly outside: CheckHttpClient;
   /** Posts JSON and gives the answer's. Throws `CheckError` for every status but 2xx, and for what is not JSON. */
   post<T>(
     to: string,
@@ -68,7 +68,7 @@ function faultOf(status: number): string {
   return `answered with ${status}`;
 }
 
-function asker(service: string, subject: Subject, outside: Outside, common: Common): Ask {
+function asker(service: string, subject: Subject, outside: CheckHttpClient, common: Common): Ask {
   return {
     service,
     outside,

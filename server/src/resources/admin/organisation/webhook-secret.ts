@@ -1,9 +1,9 @@
 /** `POST /admin/organisation/webhook-secret`: what receivers of webhooks check signatures with. */
 import { z } from 'zod';
+import { toIsoOrNull } from '../../body-fields.ts';
 import { tenantFields } from '../../fields.ts';
 import { action } from '../../resource.ts';
 import { nextSigningSecret } from '../../settings/webhook-secret.ts';
-import { toIsoOrNull } from '../../shapes.ts';
 
 const { organisation_id } = tenantFields;
 const query = z.strictObject({ organisation_id });

@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import { linkUrl, newLink } from '../../../auth/console-session.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
+import { toIso } from '../../body-fields.ts';
 import { emptyAnswer } from '../../define.ts';
-import { toIso } from '../../shapes.ts';
 import type { ItemAction } from '../../spec.ts';
 import { checkGives, checkGivesIn } from '../give.ts';
 import { rankOf } from '../rank.ts';

@@ -5,6 +5,7 @@ import { SluiceError } from '../../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../../kernel/id.ts';
 import type { TenantTx, Where } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
+import { usageLimitsOf } from '../../body-fields.ts';
 import { actorId, type Patch, unknownReference } from '../../common.ts';
 import { defineResource, emptyAnswer } from '../../define.ts';
 import { workspaceDefaults } from '../../guardrails/rules.ts';
@@ -17,7 +18,6 @@ import {
   mergeSettings,
   settingsForNewWorkspace,
 } from '../../settings/settings.ts';
-import { usageLimitsOf } from '../../shapes.ts';
 import type { LooseCall, ResourceSpec } from '../../spec.ts';
 import { followUpdate, usageOf } from '../../usage.ts';
 import { checkGivesIn } from '../give.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { tenantRows } from '../../../store/conformance/rows.ts';
-import { usageLimitsOf } from '../../shapes.ts';
+import { usageLimitsOf } from '../../body-fields.ts';
 import { presentLimits } from './limits.ts';
 
 const monthly = { type: 'cost', credit_limit: 10, periodic_reset: 'monthly' } as const;

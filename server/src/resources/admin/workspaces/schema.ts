@@ -1,8 +1,16 @@
 /** Bodies, queries and answers of workspaces. */
 import { z } from 'zod';
+import {
+  description,
+  name,
+  rateLimits,
+  slug as slugText,
+  text,
+  usageLimitAnswer,
+  usageLimits,
+} from '../../body-fields.ts';
 import { isUuid, queryBoolean, queryList, reference, tenantFields, uuid } from '../../fields.ts';
 import { workspaceSecurity, workspaceSettings } from '../../settings/schema.ts';
-import { description, name, rateLimits, slug as slugText, text, usageLimitAnswer, usageLimits } from '../../shapes.ts';
 import { memberAnswer } from './members-schema.ts';
 
 /** At most 64 pairs; a value has at most 128 characters. */

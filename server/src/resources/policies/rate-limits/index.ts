@@ -3,12 +3,11 @@ import { z } from 'zod';
 import { uuidv7 } from '../../../kernel/id.ts';
 import type { Where } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
+import { name, text, toIso } from '../../body-fields.ts';
 import { type Patch, requireWorkspace } from '../../common.ts';
 import { defineResource, emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
 import type { Call } from '../../resource.ts';
-import { name, text, toIso } from '../../shapes.ts';
-import { checkReach } from '../reach.ts';
 import {
   atLeastOne,
   checkConditions,
@@ -18,7 +17,8 @@ import {
   groupBy,
   groupByAnswer,
   unchangeable,
-} from '../shapes.ts';
+} from '../policy-fields.ts';
+import { checkReach } from '../reach.ts';
 import { simulateRates } from './simulate-rates.ts';
 
 type PolicyRow = Row<'rate_policies'>;

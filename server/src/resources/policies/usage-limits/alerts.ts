@@ -2,10 +2,10 @@
 import { z } from 'zod';
 import { isObject } from '../../../kernel/json.ts';
 import type { Row } from '../../../store/schema.ts';
+import { toIso, toIsoOrNull } from '../../body-fields.ts';
 import type { ChildList } from '../../kinds/child.ts';
 import { checkSeesAll } from '../../logs/sight.ts';
 import { shownUrl } from '../../secret-url.ts';
-import { toIso, toIsoOrNull } from '../../shapes.ts';
 
 const item = z.object({
   id: z.string().describe('Also the webhook-id.'),

@@ -2,11 +2,12 @@
 import { z } from 'zod';
 import type { Clock } from '../../../kernel/clock.ts';
 import { uuidv7 } from '../../../kernel/id.ts';
-import { Book } from '../../../limits/ledger/book.ts';
-import { nextReset, periodOf, shownAmount } from '../../../limits/ledger/terms.ts';
-import { usageTerms } from '../../../limits/policies/usage.ts';
+import { BucketTransaction } from '../../../limits/ledger/bucket-transaction.ts';
+import { nextReset, periodOf, shownAmount } from '../../../limits/ledger/limit-spec.ts';
+import { usagePolicySpec } from '../../../limits/policies/usage.ts';
 import type { TenantTx, Where } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
+import { text, toIso, toIsoOrNull } from '../../body-fields.ts';
 import { type Patch, refuse, requireWorkspace } from '../../common.ts';
 import { defineResource, emptyAnswer, itemAction } from '../../define.ts';
 import { queryBoolean, utcMidnight } from '../../fields.ts';
@@ -15,11 +16,10 @@ import { checkSeesAll, seesAll } from '../../logs/sight.ts';
 import { notFound } from '../../look-up.ts';
 import type { Call } from '../../resource.ts';
 import { shownUrl, storedUrl } from '../../secret-url.ts';
-import { text, toIso, toIsoOrNull } from '../../shapes.ts';
 import type { ResourceSpec } from '../../spec.ts';
-import { foresight } from '../../usage-forecast.ts';
+import { usageForecast } from '../../usage-forecast.ts';
+import { checkConditions, checkGroups } from '../policy-fields.ts';
 import { checkReach } from '../reach.ts';
-import { checkConditions, checkGroups } from '../shapes.ts';
 import { alerts } from './alerts.ts';
 import {
   answer,
@@ -100,7 +100,7 @@ async function presentDetail(row: PolicyRow, call: Call) {
       status: bucket.status,
       is_threshold_alerts_sent: bucket.threshold_alerted,
       is_exhausted_alerts_sent: bucket.exhausted_alerted,
-      ...foresight(bucket, now),
+      ...usageForecast(bucket, now),
     },
   ]);
   return { ...present(row), value_key_usage_map: Object.fromEntries(usage) };
@@ -220,7 +220,7 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
  * follow when their next request comes: callers choose the values, and a change must not wait for all there ever were.
  */
 async function adopt(tx: TenantTx, row: PolicyRow, clock: Clock, now: number): Promise<void> {
-  const terms = usageTerms(row);
+  const terms = usagePolicySpec(row);
   const of = async (status: Bucket['status'], limit: number) =>
     limit <= 0
       ? []
@@ -228,7 +228,7 @@ async function adopt(tx: TenantTx, row: PolicyRow, clock: Clock, now: number): P
   const exhausted = await of('exhausted', MAX_ADOPTED);
   const buckets = [...exhausted, ...(await of('active', MAX_ADOPTED - exhausted.length))];
   for (const bucket of buckets) {
-    const book = Book.of(bucket, clock);
+    const book = BucketTransaction.of(bucket, clock);
     book.turn(now);
     book.adopt({ ...terms, bucketKey: bucket.bucket_key, valueKey: bucket.value_key }, now);
     await book.close(tx, now);
@@ -236,7 +236,7 @@ async function adopt(tx: TenantTx, row: PolicyRow, clock: Clock, now: number): P
 }
 
 async function resetBucket({ tx, clock }: Pick<Call, 'tx' | 'clock'>, bucket: Bucket, now: number): Promise<void> {
-  const book = Book.of(bucket, clock);
+  const book = BucketTransaction.of(bucket, clock);
   book.turn(now);
   book.reset(now);
   await book.close(tx, now);
@@ -310,7 +310,7 @@ const entities = childList(spec, {
       current_usage: shownAmount(row.type, row.used),
       status: row.status,
       last_reset_at: toIsoOrNull(row.last_reset_at),
-      ...foresight(row, now),
+      ...usageForecast(row, now),
     }));
   },
 });

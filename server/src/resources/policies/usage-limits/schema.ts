@@ -1,10 +1,10 @@
 /** Bodies, filters and answers of usage-limits policies. */
 import { z } from 'zod';
+import { isoDate, MAX_AMOUNT, name, outageRule, text, unpricedRule } from '../../body-fields.ts';
 import { isUuid, queryBoolean, tenantFields } from '../../fields.ts';
 import { alertEmails, alertWebhookUrl } from '../../settings/alerts.ts';
-import { isoDate, MAX_AMOUNT, name, outageRule, text, unpricedRule } from '../../shapes.ts';
-import { foresightFields } from '../../usage-forecast.ts';
-import { atLeastOne, conditions, conditionsAnswer, groupBy, groupByAnswer, unchangeable } from '../shapes.ts';
+import { usageForecastFields } from '../../usage-forecast.ts';
+import { atLeastOne, conditions, conditionsAnswer, groupBy, groupByAnswer, unchangeable } from '../policy-fields.ts';
 
 export const type = z.enum(['cost', 'tokens', 'requests']);
 export const status = z.enum(['active', 'archived']);
@@ -84,7 +84,7 @@ const usage = z.object({
   status: z.enum(['active', 'exhausted']),
   is_threshold_alerts_sent: z.boolean(),
   is_exhausted_alerts_sent: z.boolean(),
-  ...foresightFields,
+  ...usageForecastFields,
 });
 
 export const answer = z.object({
@@ -119,7 +119,7 @@ export const entity = z.object({
   current_usage: z.number(),
   status: z.enum(['active', 'exhausted']),
   last_reset_at: z.string().nullable(),
-  ...foresightFields,
+  ...usageForecastFields,
 });
 
 export const entityId = (value: string): string | null => (isUuid(value) ? value.toLowerCase() : null);

@@ -1,13 +1,13 @@
 /** What a usage-limits policy would have blocked: `POST /policies/usage-limits/simulate`. */
 import type { z } from 'zod';
-import { nextReset, periodOf } from '../../../limits/ledger/terms.ts';
+import { nextReset, periodOf } from '../../../limits/ledger/limit-spec.ts';
 import { usageEngine } from '../../../limits/simulation/usage.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
+import { toIso } from '../../body-fields.ts';
 import { refuse, requireWorkspace, unknownReference } from '../../common.ts';
 import { type AnyAction, action, type Call } from '../../resource.ts';
 import { afterCommit } from '../../services.ts';
-import { toIso } from '../../shapes.ts';
 import {
   checkSubject,
   historyReasons,

@@ -45,7 +45,7 @@ export interface Found {
   readonly similarity: number;
 }
 
-export interface Similar {
+export interface SemanticCache {
   /** The answered question nearest to this one, when it is at least as near as `threshold`. */
   nearest(tenant: TenantContext, scope: string, vector: Float32Array, threshold: number): Promise<Found | null>;
   add(tenant: TenantContext, scope: string, vector: Float32Array, key: EntryKey, maxAgeMs: number): Promise<void>;
@@ -54,14 +54,14 @@ export interface Similar {
   readonly size: number;
 }
 
-export function createSimilar(parts: {
+export function createSemanticCache(parts: {
   readonly tables: Tables;
   /** The store's time. */
   readonly clock: Clock;
   readonly log: Log;
   /** Of vectors at hand; 64 MiB when absent. */
   readonly maxBytes?: number;
-}): Similar {
+}): SemanticCache {
   const { tables, clock, log, maxBytes = MAX_BYTES } = parts;
   const scopes = new Lru<string, Scope>({
     maxEntries: MAX_SCOPES,

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Shares } from './shares.ts';
+import { FairShares } from './fair-shares.ts';
 
 /** What a holder gets when it takes until it is refused. */
-function takesAll(shares: Shares, holder: string, amount = 1): number {
+function takesAll(shares: FairShares, holder: string, amount = 1): number {
   let got = 0;
   while (shares.take(holder, amount)) got += amount;
   return got;
@@ -11,7 +11,7 @@ function takesAll(shares: Shares, holder: string, amount = 1): number {
 
 describe('the share of one organisation', () => {
   it('is half of the bound while it is alone, and a quarter is left for each of two others', () => {
-    const shares = new Shares('things', 100);
+    const shares = new FairShares('things', 100);
     expect(takesAll(shares, 'a')).toBe(50);
     expect(takesAll(shares, 'b')).toBe(25);
     expect(takesAll(shares, 'c')).toBe(25);
@@ -22,7 +22,7 @@ describe('the share of one organisation', () => {
   });
 
   it('is at least one of something that there are few of', () => {
-    const shares = new Shares('threads', 2);
+    const shares = new FairShares('threads', 2);
     expect([takesAll(shares, 'a'), takesAll(shares, 'b')]).toEqual([1, 1]);
   });
 
@@ -33,7 +33,7 @@ describe('the share of one organisation', () => {
     });
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 200 }), fc.array(step, { maxLength: 60 }), (max, steps) => {
-        const shares = new Shares('things', max);
+        const shares = new FairShares('things', max);
         const taken: { holder: string; amount: number }[] = [];
         for (const { holder, amount } of steps) {
           const before = shares.heldBy(holder);

@@ -6,15 +6,15 @@ import type { AdapterContext, TrainingAdapter } from '../../providers/training.t
 import type { Account, ObjectCall } from '../../runtime/object-call.ts';
 import { adapterOf } from '../account.ts';
 import { cleaned, isMissing } from '../errors.ts';
-import { type Ledger, ledgerOf, notFound, ownerOf, type TrainedKind } from '../object-ownership.ts';
+import { notFound, type ObjectOwnership, ownerOf, ownershipOf, type TrainedKind } from '../object-ownership.ts';
 import type { TrainingServices } from '../services.ts';
 
-export interface Backed {
+export interface ProviderAccess {
   readonly account: Account;
   readonly adapter: TrainingAdapter;
   readonly context: AdapterContext;
   /** Null for a caller's own token, and for a provider that keeps workspaces apart itself. */
-  readonly ledger: Ledger | null;
+  readonly ownership: ObjectOwnership | null;
 }
 
 /** The account a request names; throws what the caller has to do when it names none. */
@@ -23,12 +23,12 @@ export function namedAccount(call: ObjectCall): Account {
   throw call.unnamed ?? new SluiceError('malformed_call', 'No provider is named; send x-gateway-provider: @slug.');
 }
 
-export function backed(
+export function providerAccess(
   services: TrainingServices,
   call: ObjectCall,
   account: Account,
   header: (name: string) => string | undefined = call.header,
-): Backed {
+): ProviderAccess {
   const owner = ownerOf(call);
   return {
     account,
@@ -41,13 +41,13 @@ export function backed(
       attempted: (attempt) => call.attempted(attempt),
       moved: call.moved === undefined ? undefined : (sent, received) => call.moved?.(sent, received),
     }),
-    ledger: ledgerOf(services, account, owner),
+    ownership: ownershipOf(services, account, owner),
   };
 }
 
 /** The part of the adapter an operation needs; 501 without a call when the provider has none. */
 export function part<N extends keyof TrainingAdapter>(
-  side: Backed,
+  side: ProviderAccess,
   call: ObjectCall,
   name: N,
 ): NonNullable<TrainingAdapter[N]> {
@@ -56,7 +56,7 @@ export function part<N extends keyof TrainingAdapter>(
   return found;
 }
 
-export function unsupported(side: Backed, call: ObjectCall): SluiceError {
+export function unsupported(side: ProviderAccess, call: ObjectCall): SluiceError {
   return new SluiceError(
     'unsupported_operation',
     `Provider ${side.account.provider.id} does not offer the operation ${call.operation}.`,
@@ -82,19 +82,19 @@ export async function about<T>(kind: TrainedKind, run: () => Promise<T>): Promis
 }
 
 /** The id as the provider knows it; 404 without a call when it is not the workspace's. */
-export async function ownId(side: Backed, kind: TrainedKind, id: string): Promise<string> {
-  return side.ledger === null ? id : side.ledger.must(kind, id);
+export async function ownId(side: ProviderAccess, kind: TrainedKind, id: string): Promise<string> {
+  return side.ownership === null ? id : side.ownership.must(kind, id);
 }
 
 /**
  * Whether a file a create request names may be used: it is the workspace's own, or an object URI that leads to nobody
  * else's object where the provider reads from object storage (which checks the bucket).
  */
-export async function checkFile(side: Backed, id: string | null, param: string): Promise<string | null> {
-  if (id === null || side.ledger === null) return id;
+export async function checkFile(side: ProviderAccess, id: string | null, param: string): Promise<string | null> {
+  if (id === null || side.ownership === null) return id;
   const uri = side.adapter.files?.objectUris === true ? objectUri(id) : null;
   const open =
-    uri === null ? (await side.ledger.find('file', id)) !== null : (await side.ledger.foreignAt([uri])) === null;
+    uri === null ? (await side.ownership.find('file', id)) !== null : (await side.ownership.foreignAt([uri])) === null;
   if (open) return id;
   throw notFound('file', param);
 }
@@ -118,8 +118,8 @@ function objectUri(id: string): string | null {
 const URI = /^[a-z][a-z0-9+.-]{1,20}:\/\/[^/]+\/./;
 
 /** Notes whose a new object is. One that another workspace has already is not told: a provider took it for a repetition. */
-export async function claimNew(side: Backed, kind: TrainedKind, id: string): Promise<void> {
-  const foreign = (await side.ledger?.claim(kind, [id])) ?? [];
+export async function claimNew(side: ProviderAccess, kind: TrainedKind, id: string): Promise<void> {
+  const foreign = (await side.ownership?.claim(kind, [id])) ?? [];
   if (foreign.length === 0) return;
   throw new SluiceError('conflict', 'The provider answered with an object that exists already; send other names.');
 }

@@ -4,7 +4,11 @@ import { Socket } from 'node:net';
 import { IncomingMessage as Incoming, ServerResponse } from './node-http.ts';
 
 /** A request whose body was read already. Names of headers in lower case. */
-export function innerRequest(method: string, url: string, headers: Readonly<Record<string, string>>): IncomingMessage {
+export function inProcessRequest(
+  method: string,
+  url: string,
+  headers: Readonly<Record<string, string>>,
+): IncomingMessage {
   const request = new Incoming(new Socket());
   request.method = method;
   request.url = url;
@@ -14,7 +18,7 @@ export function innerRequest(method: string, url: string, headers: Readonly<Reco
   return request;
 }
 
-export interface Collected {
+export interface CollectedResponse {
   /** 0 when the answer was cut before its head. */
   readonly status: number;
   /** Names in lower case. */
@@ -25,14 +29,14 @@ export interface Collected {
 }
 
 /** Collects an answer of at most `maxBytes`; a larger one is cut like that of a client that left. */
-export class InnerResponse extends ServerResponse {
-  readonly collected: Promise<Collected>;
+export class InProcessResponse extends ServerResponse {
+  readonly collected: Promise<CollectedResponse>;
   readonly #maxBytes: number;
   readonly #parts: Buffer[] = [];
   readonly #headers: Record<string, string> = Object.create(null);
   #bytes = 0;
   #status = 0;
-  #done: (collected: Collected) => void = () => {};
+  #done: (collected: CollectedResponse) => void = () => {};
 
   constructor(request: IncomingMessage, maxBytes: number) {
     super(request);

@@ -5,17 +5,17 @@ import type { Phase } from './check.ts';
 import type { Guardrail, GuardrailResult } from './guardrail.ts';
 
 /** What is put before a guardrail, in one of its forms. */
-export type Tried =
+export type InvocationInput =
   | { readonly form: 'text'; readonly text: string }
   | { readonly form: 'messages'; readonly messages: readonly JsonObject[] }
   | { readonly form: 'request'; readonly request: JsonObject }
   | { readonly form: 'response'; readonly request: JsonObject | null; readonly response: JsonObject };
 
-export interface Trial {
+export interface GuardrailInvocation {
   readonly organisationId: string;
   readonly guardrail: Guardrail;
   readonly phase: Phase;
-  readonly tried: Tried;
+  readonly input: InvocationInput;
   readonly model: string | null;
   /** The operation's request type, such as `chatComplete`. */
   readonly requestType: string;
@@ -26,7 +26,7 @@ export interface Trial {
   readonly signal: AbortSignal;
 }
 
-export interface GuardrailDesk {
+export interface GuardrailInvoker {
   /** The result, and what was tried as the guardrail has changed it; null where it is as before. Calls no model. */
-  run(trial: Trial): Promise<{ readonly result: GuardrailResult; readonly changed: unknown }>;
+  run(trial: GuardrailInvocation): Promise<{ readonly result: GuardrailResult; readonly changed: unknown }>;
 }

@@ -1,7 +1,7 @@
 /** A request that Sluice makes to itself: a line of a batch, which `training/` has and `llm/` runs. */
 import type { JsonObject } from '../kernel/json.ts';
 
-export interface InnerRequest {
+export interface InternalCall {
   /** API key that created the batch; its present rights and limits count. */
   readonly keyId: string;
   readonly organisationId: string;
@@ -14,7 +14,7 @@ export interface InnerRequest {
   readonly signal: AbortSignal;
 }
 
-export interface InnerAnswer {
+export interface InternalCallAnswer {
   /** 499 when `signal` ended the request before its answer was complete. */
   readonly status: number;
   /** Of its record. */
@@ -33,4 +33,4 @@ export interface InnerAnswer {
  * Runs it through the whole data plane: limits, guardrails, accounting, one record. Never rejects for what a request may
  * meet: every refusal and failure is an answer with its status.
  */
-export type RunInner = (request: InnerRequest) => Promise<InnerAnswer>;
+export type RunInternalCall = (request: InternalCall) => Promise<InternalCallAnswer>;

@@ -5,9 +5,9 @@
 import { z } from 'zod';
 import { OPERATIONS } from '../../operations/operation.ts';
 import type { PolicyCondition, PolicyGroup } from '../../store/schema.ts';
+import { text } from '../body-fields.ts';
 import { refuse } from '../common.ts';
 import { isUuid } from '../fields.ts';
-import { text } from '../shapes.ts';
 
 /** More of these would only be a mistake; they bound what a request can cost. */
 const MAX_CONDITIONS = 20;

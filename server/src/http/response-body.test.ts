@@ -2,7 +2,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
-import { endParts, endPartsInTurns, startParts, writePart } from './answer-body.ts';
+import { endParts, endPartsInTurns, startParts, writePart } from './response-body.ts';
 
 let server: Server | null = null;
 afterEach(() => {

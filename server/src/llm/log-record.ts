@@ -8,14 +8,14 @@ import type { DecisionFacts } from '../telemetry/decision-facts.ts';
 import type { CacheFacts } from '../telemetry/record.ts';
 import type { RecordDraft } from '../telemetry/recorder.ts';
 import { rounded } from './attempt-cause.ts';
-import type { Hit } from './cache/cache-entry-writer.ts';
+import type { CacheHit } from './cache/cache-entry-writer.ts';
 import type { Uses } from './exchange.ts';
 import { countOf } from './routing/scores.ts';
 import { modelUnder } from './shaping.ts';
-import { limitsAsked } from './state/limits.ts';
+import { appliedLimits } from './state/limits.ts';
 import { isExplained } from './steps/prepare.ts';
 
-export function draftOf(x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'walk'>): RecordDraft {
+export function logRecordOf(x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution'>): RecordDraft {
   const target = x.attempt.target;
   const sent = modelUnder(target?.shaping ?? null, x.request.model);
   const { request, outcome, attempt } = x;
@@ -46,32 +46,32 @@ export function draftOf(x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 're
   });
 }
 
-function decisionOf(x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'walk'>): DecisionFacts {
+function decisionOf(x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'execution'>): DecisionFacts {
   const {
     request: { plan, snapshot, operation },
     attempt: { target },
-    walk,
+    execution,
   } = x;
   const bound =
     target === null
       ? null
       : bindingFor(target.provider, operation.id, target.sends(x.request.model), target.credentials);
   const shape = target === null ? operation.shape : bound?.binding.shape;
-  const limits = limitsAsked(x.limits);
+  const limits = appliedLimits(x.limits);
   return {
     config_version: plan?.config?.versionId ?? null,
     generation: snapshot?.generation ?? 0,
     target: target?.path ?? null,
-    route: walk === null || walk.decisions.length === 0 ? undefined : walk.decisions,
-    targets: walk?.scored ?? undefined,
-    targets_total: walk === null ? undefined : countOf(walk.route),
+    route: execution === null || execution.decisions.length === 0 ? undefined : execution.decisions,
+    targets: execution?.scored ?? undefined,
+    targets_total: execution === null ? undefined : countOf(execution.route),
     limits: limits.length === 0 ? undefined : limits,
     changed: x.outcome.fieldChanges,
     converted: shape === operation.shape ? undefined : shape,
   };
 }
 
-function hitFacts({ facts, similarity }: Hit): CacheFacts {
+function hitFacts({ facts, similarity }: CacheHit): CacheFacts {
   const { madeAt, costMicros, latencyMs } = facts;
   return { made_at: madeAt, saved_micros: costMicros, saved_ms: latencyMs, similarity };
 }

@@ -2,7 +2,7 @@
 import { pathOnly } from '../kernel/path-only.ts';
 
 /** What a path below the account's base URL asks for. */
-export type Asked =
+export type RequestedObjects =
   /** Nothing that is kept; objects that the body names have owners. */
   | { readonly kind: 'open' }
   /** One object, which must be the workspace's. */
@@ -10,8 +10,8 @@ export type Asked =
   /** Objects whose owners nobody knows, or a path that Sluice does not know. */
   | { readonly kind: 'closed' };
 
-const OPEN: Asked = { kind: 'open' };
-const CLOSED: Asked = { kind: 'closed' };
+const OPEN: RequestedObjects = { kind: 'open' };
+const CLOSED: RequestedObjects = { kind: 'closed' };
 
 /** `*` is any one segment; a segment in front of `:` or after it is part of the name, as in Google's methods. */
 const OPEN_PATHS: Readonly<Record<string, readonly string[]>> = {
@@ -86,7 +86,7 @@ function segmentsOf(path: string): readonly string[] | null {
  *
  * @param stateless the provider's own (`statelessPaths`)
  */
-export function readAsked(method: string, path: string, stateless: readonly string[] = NONE): Asked {
+export function requestedObjects(method: string, path: string, stateless: readonly string[] = NONE): RequestedObjects {
   const segments = segmentsOf(path);
   if (segments === null) return CLOSED;
   const names = segments.map((segment) => segment.toLowerCase());
@@ -137,7 +137,7 @@ const MAKES: Readonly<
 };
 
 /** What a passed-through request makes, or null. */
-export function madeBy(method: string, path: string): (typeof MAKES)[string] | null {
+export function objectMadeBy(method: string, path: string): (typeof MAKES)[string] | null {
   if (method !== 'POST') return null;
   const name = (segmentsOf(path) ?? []).join('/').toLowerCase();
   return Object.hasOwn(MAKES, name) ? (MAKES[name] ?? null) : null;

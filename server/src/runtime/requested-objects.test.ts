@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readAsked } from './asked-paths.ts';
+import { requestedObjects } from './requested-objects.ts';
 
 describe('what a path asks for', () => {
   it.each([
@@ -7,11 +7,15 @@ describe('what a path asks for', () => {
     ['an encoded slash before a name', 'POST', '/deployments/a%2Ffiles/chat/completions'],
     ['what cannot be decoded', 'GET', '/models/%ff'],
   ])('reads %s: nobody knows whose that is', (_title, method, path) => {
-    expect(readAsked(method, path)).toEqual({ kind: 'closed' });
+    expect(requestedObjects(method, path)).toEqual({ kind: 'closed' });
   });
 
   it('finds the id of an object decoded, as the provider reads it', () => {
-    expect(readAsked('GET', '/responses/resp%2D1?include[]=x')).toEqual({ kind: 'one', of: 'response', id: 'resp-1' });
-    expect(readAsked('GET', '//responses//resp-1')).toEqual({ kind: 'one', of: 'response', id: 'resp-1' });
+    expect(requestedObjects('GET', '/responses/resp%2D1?include[]=x')).toEqual({
+      kind: 'one',
+      of: 'response',
+      id: 'resp-1',
+    });
+    expect(requestedObjects('GET', '//responses//resp-1')).toEqual({ kind: 'one', of: 'response', id: 'resp-1' });
   });
 });

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { InnerResponse, innerRequest } from './inner-exchange.ts';
+import { InProcessResponse, inProcessRequest } from './in-process.ts';
 
-const respond = (maxBytes: number) => new InnerResponse(innerRequest('POST', '/v1/chat/completions', {}), maxBytes);
+const respond = (maxBytes: number) =>
+  new InProcessResponse(inProcessRequest('POST', '/v1/chat/completions', {}), maxBytes);
 
 describe('an answer without a socket', () => {
   it('is kept with its status and headers up to its limit', async () => {

@@ -3,14 +3,14 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { LogSink } from '../../store/ports.ts';
 import type { CountersFor } from './rates.ts';
 
-export interface Records {
+export interface SimulationSource {
   readonly logs: Pick<LogSink, 'walk'>;
   readonly countersFor: CountersFor;
 }
 
-export interface SimulationDesk {
+export interface SimulationRunner {
   /** Throws `too_many_requests` while as many run as may, on the node or of the organisation. */
-  run<T>(organisationId: string, work: (records: Records) => Promise<T>): Promise<T>;
+  run<T>(organisationId: string, work: (records: SimulationSource) => Promise<T>): Promise<T>;
 }
 
 const AT_ONCE = 4;
@@ -18,7 +18,7 @@ const AT_ONCE = 4;
 const EACH = 2;
 const AGAIN_S = 5;
 
-export function createSimulationDesk(records: Records): SimulationDesk {
+export function createSimulationRunner(records: SimulationSource): SimulationRunner {
   const running: string[] = [];
   return {
     async run(organisationId, work) {

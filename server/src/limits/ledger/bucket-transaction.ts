@@ -6,11 +6,11 @@ import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
+import { firstReset, type LimitSpec, MAX_AMOUNT, nextReset } from './limit-spec.ts';
 import { addUsed, admits, burnAt, carryOf } from './rule.ts';
-import { firstReset, MAX_AMOUNT, nextReset, type Terms } from './terms.ts';
 
 /** What the books need of a transaction, a tenant's or the system's. */
-export type BooksTx = Pick<TenantTx, 'find' | 'list' | 'insert' | 'update' | 'remove' | 'now'>;
+export type BucketTx = Pick<TenantTx, 'find' | 'list' | 'insert' | 'update' | 'remove' | 'now'>;
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 type Bucket = Mutable<Row<'usage_buckets'>>;
@@ -43,7 +43,7 @@ const NONE: Known<'reservations'> = new Map();
 
 /** Rows by their id, read at once. */
 export async function byId<N extends 'usage_buckets' | 'reservations'>(
-  tx: BooksTx,
+  tx: BucketTx,
   table: N,
   ids: readonly string[],
 ): Promise<Known<N>> {
@@ -52,7 +52,7 @@ export async function byId<N extends 'usage_buckets' | 'reservations'>(
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-export class Book {
+export class BucketTransaction {
   readonly #row: Bucket;
   readonly #clock: Clock;
   readonly #entries = new Map<string, Entry>();
@@ -80,13 +80,13 @@ export class Book {
 
   /** The bucket of `terms`, made when there is none, turned when its window is over, with the newest terms. */
   static async open(
-    tx: BooksTx,
+    tx: BucketTx,
     place: { readonly organisationId: string; readonly workspaceId: string },
-    terms: Terms,
+    terms: LimitSpec,
     clock: Clock,
     now: number,
     known?: { readonly row: Bucket | undefined; readonly leases: Known<'reservations'> },
-  ): Promise<Book> {
+  ): Promise<BucketTransaction> {
     const own = known?.row !== undefined && known.row.owner_id === terms.ownerId ? known.row : undefined;
     const row =
       own ??
@@ -97,19 +97,19 @@ export class Book {
         bucket_key: terms.bucketKey,
       }));
     if (row === undefined) {
-      const book = new Book(newBucket(place, terms, clock, now), clock, true);
+      const book = new BucketTransaction(newBucket(place, terms, clock, now), clock, true);
       book.#judge();
       return book;
     }
-    const book = Book.of(row, clock, known?.leases);
+    const book = BucketTransaction.of(row, clock, known?.leases);
     book.turn(now);
     book.adopt(terms, now);
     return book;
   }
 
   /** `leases` spares reading each of them alone. */
-  static of(row: Bucket, clock: Clock, leases?: Known<'reservations'>): Book {
-    return new Book(row, clock, false, leases);
+  static of(row: Bucket, clock: Clock, leases?: Known<'reservations'>): BucketTransaction {
+    return new BucketTransaction(row, clock, false, leases);
   }
 
   get id(): string {
@@ -184,7 +184,7 @@ export class Book {
   }
 
   /** Takes terms that are newer than those it has. */
-  adopt(terms: Terms, now: number): void {
+  adopt(terms: LimitSpec, now: number): void {
     const row = this.#row;
     if (terms.at <= row.terms_at) return;
     this.#dirty = true;
@@ -213,7 +213,7 @@ export class Book {
   }
 
   /** Reserves for a lease. */
-  async grant(tx: BooksTx, lease: { id: string; node: string; expiresAt: number }, amount: number, now: number) {
+  async grant(tx: BucketTx, lease: { id: string; node: string; expiresAt: number }, amount: number, now: number) {
     let held = await this.#lease(tx, lease.id);
     if (held === null) {
       const { organisation_id, workspace_id, window_no } = this.#row;
@@ -241,7 +241,7 @@ export class Book {
   }
 
   /** Puts up to `amount` of a lease back. */
-  async release(tx: BooksTx, leaseId: string, amount: number, kind: 'release' | 'expiry' = 'release'): Promise<void> {
+  async release(tx: BucketTx, leaseId: string, amount: number, kind: 'release' | 'expiry' = 'release'): Promise<void> {
     const held = await this.#lease(tx, leaseId);
     const given = Math.min(amount, held?.row.amount ?? 0, this.#row.reserved);
     if (held === null || given <= 0) return;
@@ -251,7 +251,7 @@ export class Book {
   }
 
   /** Books what a request used, in the window it was admitted in. */
-  async settle(tx: BooksTx, done: Settled): Promise<void> {
+  async settle(tx: BucketTx, done: Settled): Promise<void> {
     const row = this.#row;
     const extra = { carry: carryOf(done), requests: done.requests, unpriced: done.unpriced };
     if (done.window !== row.window_no) {
@@ -277,7 +277,7 @@ export class Book {
     this.#judge();
   }
 
-  async #lease(tx: BooksTx, id: string) {
+  async #lease(tx: BucketTx, id: string) {
     let held = this.#leases.get(id);
     if (held === undefined) {
       const row = this.#known.get(id) ?? (await tx.find('reservations', { id }));
@@ -360,7 +360,7 @@ export class Book {
   }
 
   /** What windows that are over leave behind. */
-  async #forget(tx: BooksTx): Promise<void> {
+  async #forget(tx: BucketTx): Promise<void> {
     const { id: bucket_id, window_no } = this.#row;
     await tx.remove('reservations', { bucket_id, window_no: { lt: window_no } });
     const old = window_no - KEPT_WINDOWS;
@@ -375,7 +375,7 @@ export class Book {
   }
 
   /** Draws the entries of this window together: what they say of the counters stays as it is. */
-  async compact(tx: BooksTx): Promise<void> {
+  async compact(tx: BucketTx): Promise<void> {
     const { id, window_no } = this.#row;
     const entries = await tx.list('ledger_entries', { where: { bucket_id: id, window_no } });
     const { used, reserved, ...extra } = totals(entries);
@@ -400,7 +400,7 @@ export class Book {
   }
 
   /** Writes what was changed. */
-  async close(tx: BooksTx, now: number): Promise<void> {
+  async close(tx: BucketTx, now: number): Promise<void> {
     if (!this.#dirty) return;
     const row = this.#row;
     this.#net();
@@ -446,7 +446,7 @@ export class Book {
 
 function newBucket(
   place: { readonly organisationId: string; readonly workspaceId: string },
-  terms: Terms,
+  terms: LimitSpec,
   clock: Clock,
   now: number,
 ): Bucket {
@@ -484,7 +484,7 @@ function newBucket(
 }
 
 /** Keys, providers and virtual keys are listed by their status, so their row holds it too. */
-async function markOwner(tx: BooksTx, bucket: Bucket): Promise<void> {
+async function markOwner(tx: BucketTx, bucket: Bucket): Promise<void> {
   const { owner_kind: kind, owner_id: id, status } = bucket;
   const table =
     kind === 'key' ? 'api_keys' : kind === 'provider' ? 'providers' : kind === 'virtual-key' ? 'virtual_keys' : null;
@@ -493,7 +493,10 @@ async function markOwner(tx: BooksTx, bucket: Bucket): Promise<void> {
 }
 
 /** The counters of a bucket's present window as its ledger entries say; they must be what the bucket holds. */
-export async function rebuilt(tx: BooksTx, bucket: Bucket): Promise<{ used: number; carry: number; reserved: number }> {
+export async function rebuilt(
+  tx: BucketTx,
+  bucket: Bucket,
+): Promise<{ used: number; carry: number; reserved: number }> {
   const entries = await tx.list('ledger_entries', { where: { bucket_id: bucket.id, window_no: bucket.window_no } });
   const { used, reserved, carry: picos } = totals(entries);
   const whole = Math.floor(picos / PICO);

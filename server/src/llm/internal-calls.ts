@@ -10,14 +10,14 @@ import { type InternalRequest, internalAnswer, internalRequest } from '../gatewa
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { OPERATIONS, type Operation } from '../operations/operation.ts';
-import type { RunInner } from '../runtime/inner-call.ts';
+import type { RunInternalCall } from '../runtime/internal-call.ts';
 import type { Tables } from '../store/ports.ts';
 import { Exchange, type Services, type Uses } from './exchange.ts';
 
 /** Largest answer that is kept. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 
-export interface InnerParts {
+export interface InternalCallParts {
   readonly services: Services;
   readonly tables: Pick<Tables, 'read'>;
   /** The store's time, by which keys expire. */
@@ -31,7 +31,7 @@ interface Read extends Pick<InternalRequest, 'incoming' | 'body'> {
 }
 
 /** A request whose body was read and whose caller is known: one of ours, or of the console's own page. */
-export function innerExchange(
+export function internalExchange(
   services: Services,
   operation: Operation,
   { incoming, response, body }: Read,
@@ -45,19 +45,19 @@ export function innerExchange(
 }
 
 /** Nobody waits for its answer any more. */
-export function leaveInner(x: Uses<'cancel' | 'clientGone'>, why: string): void {
+export function cancelInternal(x: Uses<'cancel' | 'clientGone'>, why: string): void {
   x.clientGone = true;
   x.cancel?.(new SluiceError('client_closed', why));
 }
 
-export function createInner({ services, tables, clock, run }: InnerParts): RunInner {
+export function createInternalCalls({ services, tables, clock, run }: InternalCallParts): RunInternalCall {
   return async (given) => {
     const operation = operationOf(given.endpoint);
     const rights = await rightsOfKey(tables, clock, given);
     const request = internalRequest(given.endpoint, given.headers, given.body, MAX_ANSWER_BYTES);
-    const x = innerExchange(services, operation, request, rights.principal);
+    const x = internalExchange(services, operation, request, rights.principal);
     x.request.refusal = rights.refusal ?? tooLarge(request.body.length, services.maxBodyBytes);
-    const leave = () => leaveInner(x, 'The work this request belongs to was ended.');
+    const leave = () => cancelInternal(x, 'The work this request belongs to was ended.');
     given.signal.addEventListener('abort', leave, { once: true });
     if (given.signal.aborted) leave();
     try {

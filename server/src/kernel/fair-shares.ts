@@ -5,7 +5,7 @@
  * requests under way. A holder may always have a quarter, and more than that only while half of the bound is left to the
  * others: one alone never takes everything, and one that is alone is not held to its quarter.
  */
-export class Shares {
+export class FairShares {
   readonly name: string;
   readonly max: number;
   /** What a holder may have whatever the others do, as long as any is left. */

@@ -2,7 +2,7 @@
 import type { LimitOwner, LimitType, Row, UnpricedRule, UsageLimit } from '../../store/schema.ts';
 
 /** One limit for one value, as the owner's row says now. Amounts in micro-dollars, tokens or requests. */
-export interface Terms {
+export interface LimitSpec {
   readonly ownerKind: LimitOwner;
   readonly ownerId: string;
   /** Tells the buckets of an owner apart. */
@@ -67,17 +67,17 @@ export function nextReset(period: string | null, last: number, now: number): num
 }
 
 /** When a bucket that begins at `now` turns first. */
-export function firstReset(terms: Pick<Terms, 'period' | 'resetsAt'>, now: number): number | null {
+export function firstReset(terms: Pick<LimitSpec, 'period' | 'resetsAt'>, now: number): number | null {
   const { resetsAt } = terms;
   return resetsAt !== null && resetsAt > now ? resetsAt : nextReset(terms.period, resetsAt ?? now, now);
 }
 
 /** The terms of a usage-limit object; null when it limits nothing. `several` where an owner has more than one. */
-export function limitTerms(
+export function limitSpec(
   owner: { readonly kind: LimitOwner; readonly id: string; readonly label: string; readonly at: number },
   limit: UsageLimit | null,
   several = false,
-): Terms | null {
+): LimitSpec | null {
   if (limit?.credit_limit === undefined) return null;
   const type = limit.type ?? 'cost';
   const period = periodOf(limit);
@@ -101,13 +101,13 @@ export function limitTerms(
 }
 
 /** The terms of the usage limits of a workspace. */
-export function workspaceTerms(
+export function workspaceLimitSpecs(
   row: Pick<Row<'workspaces'>, 'id' | 'slug' | 'usage_limits' | 'last_updated_at'>,
-): readonly Terms[] {
+): readonly LimitSpec[] {
   const owner = { kind: 'workspace', id: row.id, label: row.slug, at: row.last_updated_at } as const;
-  const byBucket = new Map<string, Terms>();
+  const byBucket = new Map<string, LimitSpec>();
   for (const limit of row.usage_limits ?? []) {
-    const terms = limitTerms(owner, limit, true);
+    const terms = limitSpec(owner, limit, true);
     if (terms === null) continue;
     // Rows from before repetitions were refused: of two limits on one counter the lower one holds.
     const known = byBucket.get(terms.bucketKey);

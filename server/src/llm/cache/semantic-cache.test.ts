@@ -8,7 +8,7 @@ import { silentLog } from '../../kernel/log.ts';
 import { organisationRow, workspaceRow } from '../../store/conformance/rows.ts';
 import type { Tables } from '../../store/ports.ts';
 import { openPostgresTables } from '../../store/postgres/tables.ts';
-import { createSimilar, purgeVectors } from './similar.ts';
+import { createSemanticCache, purgeVectors } from './semantic-cache.ts';
 
 const HOUR = 3_600_000;
 const vector = (...of: number[]) => Float32Array.from(of);
@@ -38,7 +38,7 @@ describe.each(['sqlite', 'postgres'] as const)('answered questions, on %s', (eng
           await tx.insert('workspaces', workspaceRow(organisation, `${organisation}-${name}`));
       }
     });
-    const node = (maxBytes?: number) => createSimilar({ tables, clock, log: silentLog, maxBytes });
+    const node = (maxBytes?: number) => createSemanticCache({ tables, clock, log: silentLog, maxBytes });
     return {
       clock,
       node,

@@ -1,6 +1,6 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { giveBack, idleSlabBytes, keep, lend, watchWrites } from './body-slabs.ts';
+import { borrowBuffer, idleBufferBytes, keepBuffer, returnBuffer, watchWrites } from './buffer-pool.ts';
 
 const servers: Server[] = [];
 const sockets: Socket[] = [];
@@ -46,59 +46,59 @@ async function slowPeer(): Promise<{ socket: Socket; read: (bytes: number) => Pr
 
 describe('lent body memory', () => {
   it('is used again once it is given back', () => {
-    const first = lend(100_000);
+    const first = borrowBuffer(100_000);
     expect(first.length).toBe(100_000);
     const { buffer } = first;
-    giveBack(first);
-    const second = lend(90_000);
+    returnBuffer(first);
+    const second = borrowBuffer(90_000);
     expect(second.buffer).toBe(buffer);
-    giveBack(second);
+    returnBuffer(second);
   });
 
   it('two borrowers never share memory, and foreign Buffers are left alone', () => {
-    const one = lend(50_000);
-    const two = lend(50_000);
+    const one = borrowBuffer(50_000);
+    const two = borrowBuffer(50_000);
     expect(one.buffer).not.toBe(two.buffer);
-    giveBack(Buffer.from('not lent'));
-    giveBack(one);
-    giveBack(two);
-    const third = lend(50_000);
-    const fourth = lend(50_000);
+    returnBuffer(Buffer.from('not lent'));
+    returnBuffer(one);
+    returnBuffer(two);
+    const third = borrowBuffer(50_000);
+    const fourth = borrowBuffer(50_000);
     expect(third.buffer).not.toBe(fourth.buffer);
-    giveBack(third);
-    giveBack(fourth);
+    returnBuffer(third);
+    returnBuffer(fourth);
   });
 
   it('small bodies take no slab, and idle slabs are bounded', () => {
-    const before = idleSlabBytes();
-    giveBack(lend(1000));
-    expect(idleSlabBytes()).toBe(before);
-    const many = Array.from({ length: 40 }, () => lend(1_000_000));
-    for (const buffer of many) giveBack(buffer);
-    expect(idleSlabBytes()).toBeLessThanOrEqual(16 * 1024 * 1024);
-    const large = Array.from({ length: 5 }, () => lend(31_000_000));
-    for (const buffer of large) giveBack(buffer);
-    expect(idleSlabBytes()).toBeLessThanOrEqual(80 * 1024 * 1024);
+    const before = idleBufferBytes();
+    returnBuffer(borrowBuffer(1000));
+    expect(idleBufferBytes()).toBe(before);
+    const many = Array.from({ length: 40 }, () => borrowBuffer(1_000_000));
+    for (const buffer of many) returnBuffer(buffer);
+    expect(idleBufferBytes()).toBeLessThanOrEqual(16 * 1024 * 1024);
+    const large = Array.from({ length: 5 }, () => borrowBuffer(31_000_000));
+    for (const buffer of large) returnBuffer(buffer);
+    expect(idleBufferBytes()).toBeLessThanOrEqual(80 * 1024 * 1024);
   });
 
   it('the memory of the largest bodies is shared with the thread, and used again', () => {
-    const first = lend(31_000_000);
+    const first = borrowBuffer(31_000_000);
     expect([first.length, first.buffer instanceof SharedArrayBuffer]).toEqual([31_000_000, true]);
-    giveBack(first);
-    const second = lend(30_000_000);
+    returnBuffer(first);
+    const second = borrowBuffer(30_000_000);
     expect(second.buffer === first.buffer).toBe(true);
-    giveBack(second);
+    returnBuffer(second);
   });
 
   it('memory that is kept is lent to no other until it is let go, however early it is given back', () => {
-    const first = lend(30_000_000);
-    const drop = keep(first);
-    giveBack(first);
-    const second = lend(30_000_000);
+    const first = borrowBuffer(30_000_000);
+    const drop = keepBuffer(first);
+    returnBuffer(first);
+    const second = borrowBuffer(30_000_000);
     expect(second.buffer === first.buffer).toBe(false);
     drop();
-    expect(lend(30_000_000).buffer === first.buffer).toBe(true);
-    keep(Buffer.from('not lent'))();
+    expect(borrowBuffer(30_000_000).buffer === first.buffer).toBe(true);
+    keepBuffer(Buffer.from('not lent'))();
   });
 
   it('bytes that wait in a socket are not overwritten by the next borrower, however early the first one is done', async () => {
@@ -106,10 +106,10 @@ describe('lent body memory', () => {
     const count = 64;
     const size = 500_000;
     for (let i = 0; i < count; i++) {
-      const body = lend(size);
+      const body = borrowBuffer(size);
       body.fill(i + 1);
       socket.write(body);
-      giveBack(body);
+      returnBuffer(body);
     }
     expect(socket.writableLength).toBeGreaterThan(0);
     const received = await read(count * size);
@@ -125,18 +125,18 @@ describe('lent body memory', () => {
   it('a socket that is destroyed with bytes waiting gives their memory back', async () => {
     const { socket } = await slowPeer();
     socket.on('error', () => {});
-    const body = lend(1_000_000);
+    const body = borrowBuffer(1_000_000);
     const { buffer } = body;
     for (let i = 0; i < 20; i++) socket.write(body);
-    giveBack(body);
-    const other = lend(1_000_000);
+    returnBuffer(body);
+    const other = borrowBuffer(1_000_000);
     expect(other.buffer).not.toBe(buffer);
-    giveBack(other);
+    returnBuffer(other);
     socket.destroy();
     await new Promise((resolve) => socket.once('close', resolve));
     await new Promise((resolve) => setImmediate(resolve));
-    const again = [lend(1_000_000), lend(1_000_000)];
+    const again = [borrowBuffer(1_000_000), borrowBuffer(1_000_000)];
     expect(again.some((lent) => lent.buffer === buffer)).toBe(true);
-    for (const lent of again) giveBack(lent);
+    for (const lent of again) returnBuffer(lent);
   });
 });

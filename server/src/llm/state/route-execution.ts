@@ -6,7 +6,7 @@ import type { BalanceNode, ConditionalNode, Leaf, Route, RouteNode } from '../ro
 import type { Target } from '../target.ts';
 
 /** What a guardrail has said of a body. */
-export interface Said {
+export interface GuardrailVerdict {
   /** Null for one that runs beside the request. */
   readonly result: GuardrailResult | null;
   /** Provider and model that it was asked with. */
@@ -14,10 +14,10 @@ export interface Said {
 }
 
 /** A body, as the config of a target makes it, after the guardrails that have judged it. */
-export interface Judged {
+export interface JudgedBody {
   /** In the order in which they ran. */
   readonly list: readonly Guardrail[];
-  readonly said: ReadonlyMap<Guardrail, Said>;
+  readonly said: ReadonlyMap<Guardrail, GuardrailVerdict>;
   readonly denied: Guardrail | null;
   readonly body: Buffer;
   readonly scan: ScanResult | null;
@@ -26,7 +26,7 @@ export interface Judged {
 }
 
 /** What a request with several targets knows of them so far. */
-export interface Walk {
+export interface RouteExecution {
   readonly route: Route;
   /** Of the config, for what is remembered of its targets. */
   readonly place: string;
@@ -40,7 +40,7 @@ export interface Walk {
   readonly picks: Map<BalanceNode | ConditionalNode, RouteNode>;
   readonly targets: Map<Leaf, Target>;
   /** What guardrails said of bodies, by the shape of the target. */
-  readonly judged: Map<string, Judged>;
+  readonly judged: Map<string, JudgedBody>;
   /** The place of the target under way in the config. */
   path: string;
   /** Some target ran inside the process, and may still read the body. */

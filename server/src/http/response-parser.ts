@@ -5,11 +5,11 @@
  */
 
 /** What an answer does wrong, as a predicate: `follows no HTTP`. */
-export class AnswerFault extends Error {
+export class ResponseFault extends Error {
   override readonly name = 'AnswerFault';
 }
 
-export interface AnswerSink {
+export interface ResponseSink {
   /** An interim answer (1xx) passed. */
   onInterim(): void;
   /** Status and headers of the final answer, names in lower case, repeated ones apart: `[name, value, …]`. */
@@ -54,8 +54,8 @@ const UNTIL_CLOSE = 9;
 const DONE = 10;
 
 /** One connection's answers, one after another: `begin`, then `push` whatever arrives, until `done`. */
-export class AnswerParser {
-  readonly #sink: AnswerSink;
+export class ResponseParser {
+  readonly #sink: ResponseSink;
   #state: number = DONE;
   #headOnly = false;
   /** Bytes of a head, or of trailers, that are not complete yet. */
@@ -71,7 +71,7 @@ export class AnswerParser {
   /** Seconds of the upstream's `keep-alive: timeout`, or null. */
   idleSeconds: number | null = null;
 
-  constructor(sink: AnswerSink) {
+  constructor(sink: ResponseSink) {
     this.#sink = sink;
   }
 
@@ -143,10 +143,10 @@ export class AnswerParser {
         case SIZE: {
           const digit = hex(chunk[at] as number);
           if (digit >= 0) {
-            if (++this.#digits > 12) throw new AnswerFault('has a chunk of an impossible size');
+            if (++this.#digits > 12) throw new ResponseFault('has a chunk of an impossible size');
             this.#left = this.#left * 16 + digit;
             at++;
-          } else if (this.#digits === 0) throw new AnswerFault('has a malformed chunk');
+          } else if (this.#digits === 0) throw new ResponseFault('has a malformed chunk');
           else if (chunk[at] === CR) {
             this.#state = SIZE_END;
             at++;
@@ -154,28 +154,28 @@ export class AnswerParser {
             this.#state = EXTENSION;
             this.#extra = 0;
             at++;
-          } else throw new AnswerFault('has a malformed chunk');
+          } else throw new ResponseFault('has a malformed chunk');
           break;
         }
         case EXTENSION: {
           const byte = chunk[at++] as number;
           if (byte === CR) this.#state = SIZE_END;
           else if ((byte < 32 && byte !== 9) || byte === 127 || ++this.#extra > EXTENSION_BYTES) {
-            throw new AnswerFault('has a malformed chunk');
+            throw new ResponseFault('has a malformed chunk');
           }
           break;
         }
         case SIZE_END:
-          if (chunk[at++] !== LF) throw new AnswerFault('has a malformed chunk');
+          if (chunk[at++] !== LF) throw new ResponseFault('has a malformed chunk');
           this.#digits = 0;
           this.#state = this.#left === 0 ? TRAILERS : CHUNK;
           break;
         case CHUNK_CR:
-          if (chunk[at++] !== CR) throw new AnswerFault('has a chunk that is longer than its size');
+          if (chunk[at++] !== CR) throw new ResponseFault('has a chunk that is longer than its size');
           this.#state = CHUNK_LF;
           break;
         case CHUNK_LF:
-          if (chunk[at++] !== LF) throw new AnswerFault('has a chunk that is longer than its size');
+          if (chunk[at++] !== LF) throw new ResponseFault('has a chunk that is longer than its size');
           this.#state = SIZE;
           break;
         case TRAILERS:
@@ -201,11 +201,11 @@ export class AnswerParser {
     const start = held === null ? from : 0;
     const end = bytes.indexOf(BLANK_LINE, held === null ? from : Math.max(0, held.length - 3));
     if ((end < 0 ? bytes.length - start : end - start) > HEAD_BYTES) {
-      throw new AnswerFault(`has headers of more than ${HEAD_BYTES} bytes`);
+      throw new ResponseFault(`has headers of more than ${HEAD_BYTES} bytes`);
     }
     if (end < 0) {
       // An answer that is no HTTP fails at once, not when 32 KB of it have come.
-      if (!couldBegin(bytes, start)) throw new AnswerFault('does not follow HTTP');
+      if (!couldBegin(bytes, start)) throw new ResponseFault('does not follow HTTP');
       this.#held = held === null ? Buffer.from(chunk.subarray(from)) : bytes;
       return chunk.length;
     }
@@ -216,7 +216,7 @@ export class AnswerParser {
   }
 
   #readHead(text: string): void {
-    if (!HEAD_TEXT.test(text)) throw new AnswerFault('does not follow HTTP');
+    if (!HEAD_TEXT.test(text)) throw new ResponseFault('does not follow HTTP');
     const status = Number(text.slice(9, 12));
     const headers: string[] = [];
     const http10 = text.charCodeAt(7) === 48;
@@ -231,13 +231,13 @@ export class AnswerParser {
       at = text.indexOf('\r\n', colon);
       const name = text.slice(from, colon).toLowerCase();
       const value = trimmed(text, colon + 1, at < 0 ? text.length : at);
-      if (headers.push(name, value) > 2 * MAX_HEADERS) throw new AnswerFault(`has more than ${MAX_HEADERS} headers`);
+      if (headers.push(name, value) > 2 * MAX_HEADERS) throw new ResponseFault(`has more than ${MAX_HEADERS} headers`);
       if (name === 'content-length') {
-        if (length !== null || !DIGITS.test(value)) throw new AnswerFault('has no clear length');
+        if (length !== null || !DIGITS.test(value)) throw new ResponseFault('has no clear length');
         length = value;
       } else if (name === 'transfer-encoding') {
         if (chunked || http10 || value.toLowerCase() !== 'chunked')
-          throw new AnswerFault('uses an unknown transfer coding');
+          throw new ResponseFault('uses an unknown transfer coding');
         chunked = true;
       } else if (name === 'connection') {
         const options = value.toLowerCase();
@@ -249,11 +249,11 @@ export class AnswerParser {
       }
     }
     if (status < 200) {
-      if (status === 101) throw new AnswerFault('switches protocols, which nobody asked for');
+      if (status === 101) throw new ResponseFault('switches protocols, which nobody asked for');
       this.#sink.onInterim();
       return;
     }
-    if (chunked && length !== null) throw new AnswerFault('has no clear length');
+    if (chunked && length !== null) throw new ResponseFault('has no clear length');
     this.reusable = !close;
     this.idleSeconds = idle;
     this.#left = length === null ? 0 : Number(length);
@@ -281,7 +281,7 @@ export class AnswerParser {
       const blank = bytes.indexOf(BLANK_LINE, Math.max(0, before - 3));
       if (blank >= 0) end = blank + BLANK_LINE.length;
     }
-    if ((end < 0 ? bytes.length : end) > HEAD_BYTES) throw new AnswerFault('has trailers without end');
+    if ((end < 0 ? bytes.length : end) > HEAD_BYTES) throw new ResponseFault('has trailers without end');
     if (end < 0) {
       this.#held = Buffer.from(bytes);
       return chunk.length;

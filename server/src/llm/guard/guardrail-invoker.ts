@@ -3,9 +3,9 @@
 import { withoutChange } from '../../gateway/guardrail-state.ts';
 import type { Subject } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
-import { type Change, type OutsideFactory, runGuardrails } from '../../guardrails/run.ts';
+import type { GuardrailInvocation, GuardrailInvoker } from '../../guardrails/invocation.ts';
+import { type Change, type CheckHttpClientFactory, runGuardrails } from '../../guardrails/run.ts';
 import { afterToolCall, beforeToolCall, type ToolCall } from '../../guardrails/tool-calls.ts';
-import type { GuardrailDesk, Trial } from '../../guardrails/trial.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
@@ -22,11 +22,11 @@ import {
 } from './texts.ts';
 
 interface Deps {
-  readonly outside: (organisationId: string) => OutsideFactory;
+  readonly outside: (organisationId: string) => CheckHttpClientFactory;
   readonly clock: Clock;
 }
 
-export function createGuardrailDesk({ outside, clock }: Deps): GuardrailDesk {
+export function createGuardrailInvoker({ outside, clock }: Deps): GuardrailInvoker {
   return {
     async run(trial) {
       const make = outside(trial.organisationId);
@@ -62,7 +62,7 @@ interface Run {
 }
 
 /** A guardrail without a check for the phase runs in line: beside the request it would report nothing. */
-function runnable({ guardrail, phase }: Trial): Guardrail {
+function runnable({ guardrail, phase }: GuardrailInvocation): Guardrail {
   if (guardrail.checks.some(({ phases }) => phases.includes(phase))) return guardrail;
   return { ...guardrail, actions: { ...guardrail.actions, async: false } };
 }
@@ -73,8 +73,8 @@ function operationOf(requestType: string): Operation {
   return found ?? OPERATIONS.proxy;
 }
 
-async function tryModel(guardrail: Guardrail, trial: Trial, options: Options): Promise<Run> {
-  const { tried, phase } = trial;
+async function tryModel(guardrail: Guardrail, trial: GuardrailInvocation, options: Options): Promise<Run> {
+  const { input: tried, phase } = trial;
   const operation =
     tried.form === 'text' || tried.form === 'messages' ? OPERATIONS.chat : operationOf(trial.requestType);
   const base = bodyOf(trial);
@@ -109,7 +109,7 @@ async function tryModel(guardrail: Guardrail, trial: Trial, options: Options): P
 }
 
 /** The body that stands for what was sent: a text is one message, or one answer. */
-function bodyOf({ tried, phase, model }: Trial): JsonObject {
+function bodyOf({ input: tried, phase, model }: GuardrailInvocation): JsonObject {
   if (tried.form === 'request') return tried.request;
   if (tried.form === 'response') return tried.response;
   const named = model === null ? {} : { model };
@@ -120,7 +120,7 @@ function bodyOf({ tried, phase, model }: Trial): JsonObject {
 }
 
 /** A changed body in the form in which it was sent; the body itself where it no longer has that form. */
-function formOf({ tried, phase }: Trial, body: unknown): unknown {
+function formOf({ input: tried, phase }: GuardrailInvocation, body: unknown): unknown {
   if (!isObject(body)) return body;
   if (tried.form === 'messages') return body.messages ?? body;
   if (tried.form !== 'text') return body;
@@ -131,8 +131,8 @@ function formOf({ tried, phase }: Trial, body: unknown): unknown {
   return typeof message.content === 'string' ? message.content : body;
 }
 
-async function tryTool(guardrail: Guardrail, trial: Trial, options: Options): Promise<Run> {
-  const { tried, phase, metadata, headers } = trial;
+async function tryTool(guardrail: Guardrail, trial: GuardrailInvocation, options: Options): Promise<Run> {
+  const { input: tried, phase, metadata, headers } = trial;
   if (tried.form !== 'text') throw new SluiceError('internal', 'Calls of tools are tried on texts.');
   const call: ToolCall = { tool: '', arguments: {}, server: '', metadata, header: (name) => headers.get(name) };
   if (phase === 'output') {

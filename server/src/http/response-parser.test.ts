@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { AnswerFault, AnswerParser, type AnswerSink } from './answer-parser.ts';
+import { ResponseFault, ResponseParser, type ResponseSink } from './response-parser.ts';
 
 interface Read {
   status: number;
@@ -22,7 +22,7 @@ function parse(
 ): Read {
   const out: Read = { status: 0, headers: [], body: '', interim: 0, ended: false, reusable: false, fault: null };
   let full = false;
-  const sink: AnswerSink = {
+  const sink: ResponseSink = {
     onInterim: () => void out.interim++,
     onHead: (status, headers) => {
       out.status = status;
@@ -41,7 +41,7 @@ function parse(
     },
     pieceBytes: options.pieceBytes ?? Number.POSITIVE_INFINITY,
   };
-  const parser = new AnswerParser(sink);
+  const parser = new ResponseParser(sink);
   parser.begin(options.headOnly === true);
   try {
     for (const piece of pieces) {
@@ -53,7 +53,7 @@ function parse(
     }
     if (options.close) parser.close();
   } catch (error) {
-    if (!(error instanceof AnswerFault)) throw error;
+    if (!(error instanceof ResponseFault)) throw error;
     out.fault = error.message;
   }
   out.reusable = out.ended && parser.reusable;

@@ -1,7 +1,7 @@
 /**
  * Memory for request bodies, used again. A fresh Buffer of 100 KB for every request is memory outside V8's heap: it
  * brings on a full garbage collection every hundred requests, which costs more than everything else such a request
- * does. Slabs are lent by `lend`, kept by every socket that still has bytes of them to send (`watchWrites`), and used
+ * does. Slabs are lent by `borrowBuffer`, kept by every socket that still has bytes of them to send (`watchWrites`), and used
  * again only when nobody keeps them: bytes of one caller must never be overwritten while they are on their way.
  */
 import type { Socket } from 'node:net';
@@ -36,7 +36,7 @@ const kindOf = (size: number): keyof typeof idleBytes => (size > LARGEST ? 'shar
  * A Buffer of `length` bytes with undefined content, from a slab when the size is worth it. A larger one lies in
  * memory that another thread can read, too.
  */
-export function lend(length: number): Buffer {
+export function borrowBuffer(length: number): Buffer {
   if (length < SMALLEST) return Buffer.allocUnsafeSlow(length);
   const size = 2 ** Math.ceil(Math.log2(length));
   let slab = idle.get(size)?.pop();
@@ -50,17 +50,17 @@ export function lend(length: number): Buffer {
   return slab.memory.subarray(0, length);
 }
 
-/** The borrower is done with a Buffer of `lend`; any other Buffer is left alone. Must be called once at most. */
-export function giveBack(buffer: Buffer): void {
+/** The borrower is done with a Buffer of `borrowBuffer`; any other Buffer is left alone. Must be called once at most. */
+export function returnBuffer(buffer: Buffer): void {
   const slab = (buffer.buffer as Tagged)[SLAB];
   if (slab !== undefined) drop(slab);
 }
 
 /**
- * Keeps lent bytes beyond `giveBack`, and gives what ends that. It must be called once at most; never calling it leaves the memory
+ * Keeps lent bytes beyond `returnBuffer`, and gives what ends that. It must be called once at most; never calling it leaves the memory
  * to the garbage collector.
  */
-export function keep(buffer: Uint8Array): () => void {
+export function keepBuffer(buffer: Uint8Array): () => void {
   const slab = (buffer.buffer as Tagged)[SLAB];
   if (slab === undefined) return NOTHING;
   slab.keepers += 1;
@@ -102,6 +102,6 @@ export function watchWrites<S extends Socket>(socket: S): S {
 }
 
 /** For tests: bytes of slabs that wait to be lent. */
-export function idleSlabBytes(): number {
+export function idleBufferBytes(): number {
   return idleBytes.own + idleBytes.shared;
 }
