@@ -12,8 +12,8 @@ const textOf = (path: string) => files.find((file) => file.path === path)?.text 
 const code = (text: string) => text.replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, '');
 
 it('what limits count of a request is in its limits, and the way through its targets knows nothing of it', () => {
-  expect(textOf('state/execution.ts')).not.toMatch(/from '[./]*limits\//);
-  expect(textOf('state/execution.ts')).not.toBe('');
+  expect(textOf('state/route-execution.ts')).not.toMatch(/from '[./]*limits\//);
+  expect(textOf('state/route-execution.ts')).not.toBe('');
 });
 
 /** Of all files in `llm/`; less is better, more is not. */
