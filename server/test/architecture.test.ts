@@ -634,7 +634,7 @@ describe('operations', () => {
 
   /** Where a word that also is the name of a wire shape says something else. */
   const NO_SHAPE: Readonly<Record<string, string>> = {
-    'llm/guard/guardrail-runner.ts': 'the form in which a trial is given',
+    'llm/guard/guardrail-invoker.ts': 'the form in which a trial is given',
     'llm/guard/texts/walk.ts': 'a mode of reading',
     'llm/request-body.ts': 'a family of operations',
     'providers/azure-ai/azure-ai.ts': 'operations of the provider, and one of its APIs',

@@ -15,7 +15,9 @@ import { modelUnder } from './shaping.ts';
 import { appliedLimits } from './state/limits.ts';
 import { isExplained } from './steps/prepare.ts';
 
-export function logRecordOf(x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution'>): RecordDraft {
+export function logRecordOf(
+  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution'>,
+): RecordDraft {
   const target = x.attempt.target;
   const sent = modelUnder(target?.shaping ?? null, x.request.model);
   const { request, outcome, attempt } = x;

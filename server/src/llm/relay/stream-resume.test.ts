@@ -6,7 +6,7 @@ import { chatUsage } from '../../operations/shapes/chat/usage.ts';
 import { type Resume, StreamJoin } from '../../operations/shapes/resume.ts';
 import type { WireShape } from '../../operations/shapes/wire-shape.ts';
 import { DeliveredPrefix } from './delivered-prefix.ts';
-import { StreamResume, prefixOf } from './stream-resume.ts';
+import { prefixOf, StreamResume } from './stream-resume.ts';
 
 /** A shape that no provider has: events of `{"say"}`, with a picture now and then. */
 class SayJoin extends StreamJoin {

@@ -191,7 +191,11 @@ export async function plannedLeaves(
 }
 
 /** Targets that are not left out; all of them, where all would be. */
-function ableOf(x: Uses<never, 'breakers'>, execution: RouteExecution, { targets }: FallbackNode): readonly RouteNode[] {
+function ableOf(
+  x: Uses<never, 'breakers'>,
+  execution: RouteExecution,
+  { targets }: FallbackNode,
+): readonly RouteNode[] {
   const able = targets.filter((target) => mayCall(x, execution, target));
   return able.length === 0 ? targets : able;
 }
@@ -213,10 +217,17 @@ function picked(
   const before = execution.picks.get(node);
   if (before !== undefined && (mayCall(x, execution, before) || !mayCall(x, execution, node))) return before;
   const drawn = balance(x, node, execution.place, (target) => mayCall(x, execution, target));
-  return drawn instanceof Promise ? drawn.then((one) => keep(x, execution, node, one)) : keep(x, execution, node, drawn);
+  return drawn instanceof Promise
+    ? drawn.then((one) => keep(x, execution, node, one))
+    : keep(x, execution, node, drawn);
 }
 
-function keep(x: Uses<'request', 'breakers' | 'notes'>, execution: RouteExecution, node: BalanceNode, { pick, by }: Drawn): RouteNode {
+function keep(
+  x: Uses<'request', 'breakers' | 'notes'>,
+  execution: RouteExecution,
+  node: BalanceNode,
+  { pick, by }: Drawn,
+): RouteNode {
   execution.picks.set(node, pick);
   execution.decisions.push({
     path: node.path,

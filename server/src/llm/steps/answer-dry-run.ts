@@ -1,9 +1,9 @@
 import { isObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { type Decision, decisionOf } from '../../telemetry/decision.ts';
-import { logRecordOf } from '../log-record.ts';
 import type { Uses } from '../exchange.ts';
 import { gatewayHeaders } from '../gateway-headers.ts';
+import { logRecordOf } from '../log-record.ts';
 import { DONE } from '../state/attempt-result.ts';
 
 const VISIBLE = new Set([

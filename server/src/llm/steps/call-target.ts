@@ -3,7 +3,7 @@ import { attempt } from '../attempt.ts';
 import type { Exchange, Uses } from '../exchange.ts';
 import { outcomeOf } from '../relay/attempt-result.ts';
 import { headerOf } from '../relay/response-inspection.ts';
-import { resumablePrefix, MAX_ATTEMPTS, mayFollow, noteBreak } from '../relay/retry-eligibility.ts';
+import { MAX_ATTEMPTS, mayFollow, noteBreak, resumablePrefix } from '../relay/retry-eligibility.ts';
 import { namesStatus } from '../relay/rules.ts';
 import type { FailedResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';

@@ -6,9 +6,9 @@
 
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import { isOfTraining, objectMadeBy, requestedObjects, readsForms } from '../../runtime/requested-objects.ts';
 import { noSuch } from '../../runtime/owners.ts';
 import { formReferences, type Reference, type References, referencesIn } from '../../runtime/references.ts';
+import { isOfTraining, objectMadeBy, readsForms, requestedObjects } from '../../runtime/requested-objects.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import type { Uses } from '../exchange.ts';
 import { isLargeRead, referencesOnThread } from '../large/calls.ts';

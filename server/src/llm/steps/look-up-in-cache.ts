@@ -5,5 +5,6 @@ import { DONE } from '../state/attempt-result.ts';
 export async function lookUpInCache(x: Exchange): Promise<void> {
   const target = x.attempt.requireTarget();
   if (target.cache === null || x.outcome.headSent) return;
-  if (await x.services.responseCache.look(x, target, x.attempt.requirePrepared(), target.cache)) x.attempt.result = DONE;
+  if (await x.services.responseCache.look(x, target, x.attempt.requirePrepared(), target.cache))
+    x.attempt.result = DONE;
 }

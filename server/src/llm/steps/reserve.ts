@@ -2,7 +2,7 @@ import { tenantOf } from '../../auth/tenant.ts';
 import { usageLimitsOf } from '../../gateway/applied-limits.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { LimitCharge, UsageReservation } from '../../limits/ledger/ledger.ts';
-import { MAX_AMOUNT, type LimitSpec } from '../../limits/ledger/limit-spec.ts';
+import { type LimitSpec, MAX_AMOUNT } from '../../limits/ledger/limit-spec.ts';
 import { orderingTimestamp } from '../../limits/ordering-timestamp.ts';
 import type { PolicyFacts } from '../../limits/policies/conditions.ts';
 import { addUsageLimits } from '../../limits/policies/usage.ts';
@@ -118,7 +118,8 @@ export function reserveTarget(x: Exchange): void | Promise<void> {
   const prices: Price[] = [];
   const demands = terms.map((one) => demandOf(x, one, estimate, prices));
   // Whether they serve this model at all is asked again for each target.
-  if (x.limits.usageReservation !== null) for (const { terms: one } of x.limits.usageReservation.states) demandOf(x, one, estimate, prices);
+  if (x.limits.usageReservation !== null)
+    for (const { terms: one } of x.limits.usageReservation.states) demandOf(x, one, estimate, prices);
   x.limits.reserved = { estimate, prices };
   x.limits.facts ??= {};
   x.limits.facts.usage_at ??= orderingTimestamp(x.services.storeClock.now());

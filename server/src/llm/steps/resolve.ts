@@ -107,7 +107,8 @@ function plan(
     const ways = { route, place, saved: stored !== null, inline, modelSlug: slug, limitClass, shared };
     const needs = {
       rateLimits: limitClass !== 'reads' && (limitedKey || snapshot.rateLimits !== null || countsRates(snapshot, null)),
-      usageLimits: limitClass === 'uses' && (budgetedKey || snapshot.usageLimits.length > 0 || countsUse(snapshot, null)),
+      usageLimits:
+        limitClass === 'uses' && (budgetedKey || snapshot.usageLimits.length > 0 || countsUse(snapshot, null)),
       ...SOME,
     };
     const planned = { ...ways, targets: new Map(), guards: new Map() };
@@ -128,8 +129,10 @@ function plan(
   const planFor = (target: Target | null): void => {
     if (target !== null && !objects)
       target.bind(x.request.operation.id, target.sends(x.request.model), () => passedPath(x));
-    const limited = limitClass !== 'reads' && (limitedKey || snapshot.rateLimits !== null || countsRates(snapshot, target));
-    const budgeted = limitClass === 'uses' && (budgetedKey || snapshot.usageLimits.length > 0 || countsUse(snapshot, target));
+    const limited =
+      limitClass !== 'reads' && (limitedKey || snapshot.rateLimits !== null || countsRates(snapshot, target));
+    const budgeted =
+      limitClass === 'uses' && (budgetedKey || snapshot.usageLimits.length > 0 || countsUse(snapshot, target));
     x.attempt.target = target;
     const guard = guardPlan(x.request.operation, snapshot, config, inline);
     const own = target === null || objects ? NONE : targetFeatures(x.request.operation, x.request.model, target);

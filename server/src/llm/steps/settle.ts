@@ -2,7 +2,7 @@ import type { ActualUse } from '../../limits/ledger/ledger.ts';
 import { orderingTimestamp } from '../../limits/ordering-timestamp.ts';
 import { modelKey } from '../estimate.ts';
 import type { Uses } from '../exchange.ts';
-import { type PricedUsage, priceUsage, partsOf, usedUnder } from '../price-usage.ts';
+import { type PricedUsage, partsOf, priceUsage, usedUnder } from '../price-usage.ts';
 import { endTargetLimits } from '../routing/target-limits.ts';
 
 const NOTHING: ActualUse = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
