@@ -80,7 +80,6 @@ function withoutRowSecurity(engine: Engine): Engine {
     nullsFirst: engine.nullsFirst,
     unindexed: (column, kind) => engine.unindexed(column, kind),
     tuned: (text) => engine.tuned(text),
-    compiler: engine.compiler,
     rowSecurity: engine.rowSecurity,
     migrate: () => engine.migrate(),
     eraseRemoved: (tables) => engine.eraseRemoved(tables),

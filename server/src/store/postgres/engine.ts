@@ -7,7 +7,7 @@ import type { Migration } from '../migrations/migration.ts';
 import { type MigrationHost, type MigrationTx, runMigrations } from '../migrations/run.ts';
 import type { Change, RowSecurity } from '../ports.ts';
 import type { TableName } from '../schema.ts';
-import { compilerFor, type Engine, type Execute, type Failure, type Result, type Scope } from '../sql/engine.ts';
+import type { Engine, Execute, Failure, Result, Scope } from '../sql/engine.ts';
 import { Hints } from '../sql/hints.ts';
 import {
   alone,
@@ -78,7 +78,6 @@ export class PostgresEngine implements Engine {
   readonly nowSql = NOW;
   readonly positionFunction = 'strpos';
   readonly nullsFirst = false;
-  readonly compiler = compilerFor('postgres');
   readonly pool: pg.Pool;
   readonly #options: PostgresEngineOptions;
   readonly #tenancy: Tenancy;

@@ -1,20 +1,6 @@
-import {
-  DummyDriver,
-  Kysely,
-  PostgresAdapter,
-  PostgresIntrospector,
-  PostgresQueryCompiler,
-  SqliteAdapter,
-  SqliteIntrospector,
-  SqliteQueryCompiler,
-} from 'kysely';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Change, RowSecurity, TenantContext } from '../ports.ts';
 import type { TableName } from '../schema.ts';
-
-/** Table and column names come from SCHEMA at run time, so the types of rows are kept by `sql/columns.ts`, not by Kysely. */
-export type Database = Record<string, Record<string, unknown>>;
-export type Db = Kysely<Database>;
 
 /** What the statements of a transaction may touch: one tenant's rows, or everything (null: system code). */
 export type Scope = TenantContext | null;
@@ -51,8 +37,6 @@ export interface Engine extends Closable {
   unindexed(column: string, kind: string): string;
   /** The finished text of a statement, changed only in how its rows are found. */
   tuned(text: string): string;
-  /** Builds and compiles statements in the engine's dialect; it cannot run them. */
-  readonly compiler: Db;
   migrate(): Promise<void>;
   /**
    * Which filter backs the predicate of tenant statements, inside the database: none on SQLite. The guard of
@@ -80,16 +64,4 @@ export interface Engine extends Closable {
   /** Called after a commit with changes of this node. */
   changesCommitted(): void;
   classify(error: unknown): Failure;
-}
-
-/** A Kysely that compiles for `dialect` and has nothing to run statements on. */
-export function compilerFor(dialect: 'sqlite' | 'postgres'): Db {
-  return new Kysely<Database>({
-    dialect: {
-      createAdapter: () => (dialect === 'sqlite' ? new SqliteAdapter() : new PostgresAdapter()),
-      createDriver: () => new DummyDriver(),
-      createIntrospector: (db) => (dialect === 'sqlite' ? new SqliteIntrospector(db) : new PostgresIntrospector(db)),
-      createQueryCompiler: () => (dialect === 'sqlite' ? new SqliteQueryCompiler() : new PostgresQueryCompiler()),
-    },
-  });
 }

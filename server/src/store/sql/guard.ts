@@ -3,31 +3,10 @@
  * finished statement and at the rows that come back, and refuses what does not carry the tenant. It holds when the
  * builder forgets the predicate, and the builder's predicate holds without it.
  */
-import {
-  AndNode,
-  BinaryOperationNode,
-  ColumnNode,
-  ColumnUpdateNode,
-  DeleteQueryNode,
-  IdentifierNode,
-  InsertQueryNode,
-  type OperationNode,
-  OperatorNode,
-  OrNode,
-  ParensNode,
-  PrimitiveValueListNode,
-  ReferenceNode,
-  type RootOperationNode,
-  SelectQueryNode,
-  TableNode,
-  UpdateQueryNode,
-  ValueListNode,
-  ValueNode,
-  ValuesNode,
-} from 'kysely';
 import type { TenantContext } from '../ports.ts';
 import { SCHEMA, SHARED_TABLES, type Table } from '../schema.ts';
 import { misuse } from './columns.ts';
+import type { Condition, Statement } from './statement.ts';
 
 /** What must hold for every row: each column its one value, or null where that is said. */
 type Terms = readonly { readonly column: string; readonly value: string; readonly orNull?: boolean }[];
@@ -41,20 +20,28 @@ function termsOf(table: string, tenant: TenantContext, reads: boolean): Terms {
   return [organisation, { column: 'workspace_id', value: tenant.workspaceId, orNull }];
 }
 
+/** All that a statement may have. A part that is not here reaches rows of which this guard knows nothing. */
+const PARTS: Readonly<Record<Statement['kind'], ReadonlySet<string>>> = {
+  select: new Set(['kind', 'table', 'columns', 'where', 'orderBy', 'limit', 'offset']),
+  insert: new Set(['kind', 'table', 'values']),
+  update: new Set(['kind', 'table', 'values', 'where']),
+  remove: new Set(['kind', 'table', 'where']),
+};
+
 /**
  * Throws `internal` unless every row that the statement can touch or leave behind is the tenant's. Only statements on one
  * table pass: in one with a join or a query inside, a condition says nothing of the other table's rows.
  */
-export function guardStatement(statement: RootOperationNode, table: string, tenant: TenantContext): void {
-  const terms = termsOf(table, tenant, SelectQueryNode.is(statement));
+export function guardStatement(statement: Statement, table: string, tenant: TenantContext): void {
+  const terms = termsOf(table, tenant, statement.kind === 'select');
   const passes =
-    tableOf(statement) === table &&
-    !reachesFurther(statement) &&
-    (InsertQueryNode.is(statement)
-      ? table !== 'organisations' && terms.every((term) => inserts(statement, term))
-      : terms.every((term) => bounds(statement, term)));
+    statement.table === table &&
+    Object.keys(statement).every((part) => PARTS[statement.kind]?.has(part) === true) &&
+    isPlain(statement) &&
+    (statement.kind === 'insert' ? table !== 'organisations' : true) &&
+    terms.every((term) => bounds(statement, term));
   // A workspace reads its organisation and changes nothing of it.
-  const above = table === 'organisations' && tenant.workspaceId !== null && !SelectQueryNode.is(statement);
+  const above = table === 'organisations' && tenant.workspaceId !== null && statement.kind !== 'select';
   if (!passes || above) throw misuse(`statement that is not bound to the tenant: ${statement.kind} ${table}`);
 }
 
@@ -74,84 +61,44 @@ export function guardRows(
   }
 }
 
-/** The one table of a statement, or null. */
-function tableOf(statement: RootOperationNode): string | null {
-  let node: OperationNode | undefined;
-  if (InsertQueryNode.is(statement)) node = statement.into;
-  else if (UpdateQueryNode.is(statement)) node = statement.table;
-  else if (SelectQueryNode.is(statement) || DeleteQueryNode.is(statement)) {
-    const froms = statement.from?.froms ?? [];
-    node = froms.length === 1 ? froms[0] : undefined;
-  }
-  if (node === undefined || !TableNode.is(node)) return null;
-  const { identifier, schema } = node.table;
-  return schema === undefined && IdentifierNode.is(identifier) ? identifier.name : null;
-}
-
-/** Parts in which a statement reaches rows that its own condition does not bind. */
-const FURTHER = ['joins', 'with', 'setOperations', 'using', 'onConflict', 'onDuplicateKey', 'fetch'] as const;
-
-function reachesFurther(statement: RootOperationNode): boolean {
-  const parts = statement as unknown as Readonly<Record<string, unknown>>;
-  if (FURTHER.some((part) => parts[part] !== undefined)) return true;
-  if (UpdateQueryNode.is(statement) && statement.from !== undefined) return true;
-  return Object.entries(parts).some(([name, part]) => name !== 'kind' && holdsQuery(part));
-}
-
-function holdsQuery(part: unknown): boolean {
-  if (typeof part !== 'object' || part === null) return false;
-  if (Array.isArray(part)) return part.some(holdsQuery);
-  if ((part as OperationNode).kind?.endsWith('QueryNode')) return true;
-  return Object.values(part).some(holdsQuery);
+/** Whether everything that it writes is a plain value, with no query inside. */
+function isPlain(statement: Statement): boolean {
+  if (statement.kind !== 'insert' && statement.kind !== 'update') return true;
+  return Object.values(statement.values).every((value: unknown) => value === null || typeof value !== 'object');
 }
 
 /** True when the term is one of the conditions that must all hold, and no new value breaks it. */
-function bounds(statement: RootOperationNode, term: Terms[number]): boolean {
-  if (!(SelectQueryNode.is(statement) || UpdateQueryNode.is(statement) || DeleteQueryNode.is(statement))) return false;
-  if (!statement.where || !holds(statement.where.where, term)) return false;
-  if (!UpdateQueryNode.is(statement)) return true;
-  return (statement.updates ?? []).every((update) => {
-    if (!ColumnUpdateNode.is(update) || !ColumnNode.is(update.column)) return false;
-    if (update.column.column.name !== term.column) return true;
-    return ValueNode.is(update.value) && update.value.value === term.value;
-  });
-}
-
-function holds(node: OperationNode, term: Terms[number]): boolean {
-  if (ParensNode.is(node)) return holds(node.node, term);
-  if (AndNode.is(node)) return holds(node.left, term) || holds(node.right, term);
-  if (OrNode.is(node) && term.orNull === true) {
-    const either = (one: OperationNode) => compares(one, term) || isNull(one, term.column) || holds(one, term);
-    return either(node.left) && either(node.right);
-  }
-  return compares(node, term);
-}
-
-function compares(node: OperationNode, { column, value }: Terms[number]): boolean {
-  return operation(node, '=', column) && ValueNode.is(node.rightOperand) && node.rightOperand.value === value;
-}
-
-function isNull(node: OperationNode, column: string): boolean {
-  return operation(node, 'is', column) && ValueNode.is(node.rightOperand) && node.rightOperand.value === null;
-}
-
-function operation(node: OperationNode, operator: string, column: string): node is BinaryOperationNode {
+function bounds(statement: Statement, term: Terms[number]): boolean {
+  const { column, value } = term;
+  if (statement.kind === 'insert') return own(statement.values, column) === value;
+  if (!holds(statement.where, term)) return false;
   return (
-    BinaryOperationNode.is(node) &&
-    OperatorNode.is(node.operator) &&
-    node.operator.operator === operator &&
-    ReferenceNode.is(node.leftOperand) &&
-    ColumnNode.is(node.leftOperand.column) &&
-    node.leftOperand.column.column.name === column
+    statement.kind !== 'update' || [undefined, value].includes(own(statement.values, column) as string | undefined)
   );
 }
 
-function inserts(statement: InsertQueryNode, { column, value }: Terms[number]): boolean {
-  const at = statement.columns?.findIndex((one) => one.column.name === column) ?? -1;
-  if (at < 0 || !statement.values || !ValuesNode.is(statement.values)) return false;
-  return statement.values.values.every((row) => {
-    if (PrimitiveValueListNode.is(row)) return row.values[at] === value;
-    const given = ValueListNode.is(row) ? row.values[at] : undefined;
-    return given !== undefined && ValueNode.is(given) && given.value === value;
-  });
+const own = (values: Readonly<Record<string, unknown>>, column: string): unknown =>
+  Object.hasOwn(values, column) ? values[column] : undefined;
+
+function holds(condition: Condition, term: Terms[number]): boolean {
+  if (condition.is === 'all') return condition.of.some((one) => holds(one, term));
+  if (condition.is === 'any') {
+    if (condition.of.length === 1 && condition.of[0]) return holds(condition.of[0], term);
+    if (term.orNull !== true || condition.of.length === 0) return false;
+    return condition.of.every((one) => isNull(one, term.column) || holds(one, term));
+  }
+  return compares(condition, term);
+}
+
+function compares(condition: Condition, { column, value }: Terms[number]): boolean {
+  return (
+    condition.is === 'compared' &&
+    condition.operator === '=' &&
+    condition.column === column &&
+    condition.value === value
+  );
+}
+
+function isNull(condition: Condition, column: string): boolean {
+  return condition.is === 'null' && condition.not !== true && condition.column === column;
 }

@@ -1,4 +1,3 @@
-import { type CompiledQuery, sql } from 'kysely';
 import type {
   RowSecurity,
   SequencedChange,
@@ -12,6 +11,7 @@ import type { Row, TableName } from '../schema.ts';
 import { columnsOf, decodeRow } from './columns.ts';
 import type { Engine, Execute, Scope } from './engine.ts';
 import { storeError, unavailable } from './failure.ts';
+import { compile, placeholder, quoted } from './statement.ts';
 import { type Filters, Session, systemTx, tenantTx } from './transaction.ts';
 
 /** `Tables` over either engine. */
@@ -179,39 +179,35 @@ interface NamedStatement {
   readonly sql: string;
 }
 
-/** Statements that never change, compiled once. */
-function statements({ compiler, nowSql }: Engine) {
-  const named = (name: string, query: CompiledQuery): NamedStatement => ({ name, sql: query.sql });
+/** Statements that never change, written once. */
+function statements(engine: Engine) {
+  const { nowSql } = engine;
+  const named = (name: string, sql: string): NamedStatement => ({ name, sql });
   const prefixed = (table: 'api_key_secrets' | 'api_keys' | 'organisations', prefix: string) =>
-    columnsOf(table).map((column) => `${prefix}.${column} as ${prefix}_${column}`);
+    columnsOf(table).map((column) => `"${prefix}".${quoted(column)} as ${quoted(`${prefix}_${column}`)}`);
+  const found = [...prefixed('api_key_secrets', 's'), ...prefixed('api_keys', 'k'), ...prefixed('organisations', 'o')];
+  const changesAfter = compile(
+    {
+      kind: 'select',
+      table: 'changes',
+      columns: columnsOf('changes'),
+      where: { is: 'compared', column: 'seq', operator: '>', value: 0 },
+      orderBy: [{ column: 'seq', direction: 'asc' }],
+      limit: 1,
+    },
+    engine,
+  );
   return {
     findKey: named(
       'sluice_find_key',
-      compiler
-        .selectFrom('api_key_secrets as s')
-        .innerJoin('api_keys as k', (join) =>
-          join.onRef('k.organisation_id', '=', 's.organisation_id').onRef('k.id', '=', 's.api_key_id'),
-        )
-        .innerJoin('organisations as o', 'o.id', 's.organisation_id')
-        .select([...prefixed('api_key_secrets', 's'), ...prefixed('api_keys', 'k'), ...prefixed('organisations', 'o')])
-        .where('s.id', '=', '')
-        .compile(),
+      `select ${found.join(', ')} from "api_key_secrets" as "s" ` +
+        'inner join "api_keys" as "k" on "k"."organisation_id" = "s"."organisation_id" and "k"."id" = "s"."api_key_id" ' +
+        'inner join "organisations" as "o" on "o"."id" = "s"."organisation_id" ' +
+        `where "s"."id" = ${placeholder(engine.name, 1)}`,
     ),
-    changesAfter: named(
-      'sluice_changes_after',
-      compiler
-        .selectFrom('changes')
-        .select([...columnsOf('changes')])
-        .where('seq', '>', 0)
-        .orderBy('seq')
-        .limit(1)
-        .compile(),
-    ),
-    lastChange: named(
-      'sluice_last_change',
-      compiler.selectFrom('changes').select('seq').orderBy('seq', 'desc').limit(sql.lit(1)).compile(),
-    ),
-    now: named('sluice_now', sql`select ${sql.raw(nowSql)} as now`.compile(compiler)),
-    ping: named('sluice_ping', sql`select 1 as ok`.compile(compiler)),
+    changesAfter: named('sluice_changes_after', changesAfter.sql),
+    lastChange: named('sluice_last_change', 'select "seq" from "changes" order by "seq" desc limit 1'),
+    now: named('sluice_now', `select ${nowSql} as now`),
+    ping: named('sluice_ping', 'select 1 as ok'),
   };
 }

@@ -1,11 +1,11 @@
-import { type CompiledQuery, type Expression, type SqlBool, sql } from 'kysely';
 import type { Change, OrganisationPatch, Query, SystemTx, TenantContext, TenantTx, Where } from '../ports.ts';
 import { type Row, SHARED_TABLES, type TableName } from '../schema.ts';
-import { columnOf, columnsOf, decodeRow, encodePatch, encodeRow, misuse, tableOf } from './columns.ts';
-import type { Db, Engine, Execute, Result, Scope, Verb } from './engine.ts';
+import { columnsOf, decodeRow, encodePatch, encodeRow, misuse, type Stored, tableOf } from './columns.ts';
+import type { Engine, Execute, Result, Scope, Verb } from './engine.ts';
 import { storeError } from './failure.ts';
 import { guardRows, guardStatement } from './guard.ts';
-import { type Builder, conditions, filter } from './where.ts';
+import { all, any, type Condition, compile, equals, type Order, type Statement } from './statement.ts';
+import { conditions, filter } from './where.ts';
 
 /** Stands for "no limit" where SQLite wants one before an offset. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
@@ -26,8 +26,6 @@ type Loose = Record<string, unknown>;
  */
 export class Session {
   readonly #engine: Engine;
-  /** Builds and compiles only. */
-  readonly #db: Db;
   readonly #send: Execute;
   readonly #scope: Scope;
   readonly #writable: boolean;
@@ -38,7 +36,6 @@ export class Session {
 
   constructor(engine: Engine, execute: Execute, scope: Scope, writable: boolean, filters: Filters = BOTH) {
     this.#engine = engine;
-    this.#db = engine.compiler;
     this.#send = execute;
     this.#scope = scope;
     this.#writable = writable;
@@ -46,105 +43,77 @@ export class Session {
   }
 
   async find<N extends TableName>(table: N, where: Where<N>): Promise<Row<N> | undefined> {
-    const rows = await this.#select(table, { limit: 1 }, (eb) => conditions(eb, this.#engine, table, where, 'refuse'));
+    const rows = await this.#select(table, { limit: 1 }, conditions(table, where, 'refuse'));
     return rows[0];
   }
 
   async list<N extends TableName>(table: N, query: Query<N> = {}): Promise<Row<N>[]> {
-    return this.#select(table, query, (eb) => filter(eb, this.#engine, table, query as Query<TableName>));
+    return this.#select(table, query, filter(table, query as Query<TableName>));
   }
 
-  async #select<N extends TableName>(
-    table: N,
-    query: Query<N>,
-    where: (eb: Builder) => Expression<SqlBool>,
-  ): Promise<Row<N>[]> {
+  async #select<N extends TableName>(table: N, query: Query<N>, where: Condition): Promise<Row<N>[]> {
     const { columns, key } = tableOf(table);
-    let statement = this.#db.selectFrom(table as string).select([...columnsOf(table)]);
-    statement = statement.where((eb) => this.#within(eb, table, 'read', where(eb)));
-    const ordered = new Set<string>();
+    const order = new Map<string, Order>();
     const orderBy = query.orderBy ?? [];
     if (orderBy.length === 0 && (query.limit ?? 1) > 1) throw misuse(`a part of ${table} is listed in no order`);
     for (const [name, direction] of orderBy) {
       if (!Object.hasOwn(columns, name)) throw misuse(`unknown column ${table}.${name}`);
       if (direction !== 'asc' && direction !== 'desc') throw misuse(`unknown direction ${String(direction)}`);
-      if (ordered.has(name)) continue;
-      ordered.add(name);
+      if (order.has(name)) continue;
       // Where nulls stand is the one thing in which the engines' orders differ. To say it costs PostgreSQL its index.
-      const nulls = columns[name]?.nullable && !this.#engine.nullsFirst && !excludesNull(query.where, name);
-      statement = statement.orderBy(name, (ob) => {
-        if (!nulls) return direction === 'asc' ? ob.asc() : ob.desc();
-        return direction === 'asc' ? ob.asc().nullsFirst() : ob.desc().nullsLast();
-      });
+      const nulls = columns[name]?.nullable === true && !this.#engine.nullsFirst && !excludesNull(query.where, name);
+      order.set(name, { column: name, direction, nulls });
     }
     for (const name of key) {
-      if (ordered.has(name)) continue;
+      if (order.has(name)) continue;
       // Without statistics SQLite walks the whole index of the key rather than sort the few rows of a better one.
-      const { kind } = columnOf(table, name);
-      const alone = orderBy.length === 0;
-      statement = statement.orderBy(alone ? sql.raw(this.#engine.unindexed(name, kind)) : name, 'asc');
+      order.set(name, { column: name, direction: 'asc', unindexed: orderBy.length === 0 });
     }
-    if (query.limit !== undefined) statement = statement.limit(wholeNumber(query.limit));
-    if (query.offset !== undefined && query.offset > 0) {
-      if (query.limit === undefined) statement = statement.limit(NO_LIMIT);
-      statement = statement.offset(wholeNumber(query.offset));
-    }
-    const { rows } = await this.#run(table, 'read', statement.compile());
+    const limit = query.limit === undefined ? undefined : wholeNumber(query.limit);
+    const skips = query.offset !== undefined && query.offset > 0;
+    const { rows } = await this.#run(table, 'read', {
+      kind: 'select',
+      table,
+      columns: columnsOf(table),
+      where: this.#within(table, 'read', where),
+      orderBy: [...order.values()],
+      ...(limit === undefined ? {} : { limit }),
+      ...(skips ? { limit: limit ?? NO_LIMIT, offset: wholeNumber(query.offset ?? 0) } : {}),
+    });
     if (this.#scope && this.#filters.guard) guardRows(rows, table, this.#scope);
     return rows.map((row) => decodeRow(table, row));
   }
 
   async count<N extends TableName>(table: N, query: Pick<Query<N>, 'where' | 'anyOf'> = {}): Promise<number> {
-    const statement = this.#db
-      .selectFrom(table as string)
-      .select(sql<number>`count(*)`.as('count'))
-      .where((eb) =>
-        this.#within(eb, table, 'read', filter(eb, this.#engine, table, query as Pick<Query<TableName>, 'where'>)),
-      );
-    const { rows } = await this.#run(table, 'read', statement.compile());
+    const where = this.#within(table, 'read', filter(table, query as Pick<Query<TableName>, 'where'>));
+    const { rows } = await this.#run(table, 'read', { kind: 'select', table, columns: 'count', where });
     return Number(rows[0]?.count);
   }
 
   async insert<N extends TableName>(table: N, row: Row<N>): Promise<void> {
-    const stored = encodeRow(table, row as Loose);
+    const values = encodeRow(table, row as Loose);
     this.#owns(table, row as Loose, true);
-    await this.#run(
-      table,
-      'insert',
-      this.#db
-        .insertInto(table as string)
-        .values(stored)
-        .compile(),
-    );
+    await this.#run(table, 'insert', { kind: 'insert', table, values });
   }
 
   async update<N extends TableName>(table: N, where: Where<N>, patch: Partial<Row<N>>): Promise<number> {
-    const stored = encodePatch(table, patch as Loose);
+    const values = encodePatch(table, patch as Loose);
     this.#owns(table, patch as Loose, false);
-    if (Object.keys(stored).length === 0) return this.count(table, { where });
-    const statement = this.#db
-      .updateTable(table as string)
-      .set(stored)
-      .where((eb) =>
-        this.#within(eb as Builder, table, 'update', conditions(eb as Builder, this.#engine, table, where, 'refuse')),
-      );
-    return this.#affected(table, 'update', statement.compile());
+    if (Object.keys(values).length === 0) return this.count(table, { where });
+    const condition = this.#within(table, 'update', conditions(table, where, 'refuse'));
+    return (await this.#run(table, 'update', { kind: 'update', table, values, where: condition })).affected;
   }
 
   async remove<N extends TableName>(table: N, where: Where<N>): Promise<number> {
-    const statement = this.#db
-      .deleteFrom(table as string)
-      .where((eb) => this.#within(eb, table, 'remove', conditions(eb, this.#engine, table, where, 'refuse')));
-    return this.#affected(table, 'remove', statement.compile());
+    const condition = this.#within(table, 'remove', conditions(table, where, 'refuse'));
+    return (await this.#run(table, 'remove', { kind: 'remove', table, where: condition })).affected;
   }
 
   async organisation(): Promise<Row<'organisations'>> {
     const id = this.#scope?.organisationId ?? '';
-    const statement = this.#db
-      .selectFrom('organisations')
-      .select([...columnsOf('organisations')])
-      .where('id', '=', id);
-    const { rows } = await this.#guarded('organisations', 'read', statement.compile());
+    const table = 'organisations';
+    const where = equals('id', id);
+    const { rows } = await this.#guarded(table, 'read', { kind: 'select', table, columns: columnsOf(table), where });
     const row = rows[0];
     if (row?.id !== id) throw misuse(`organisation ${id} does not exist`);
     return decodeRow('organisations', row);
@@ -155,15 +124,19 @@ export class Session {
     if (this.#scope === null || this.#scope.workspaceId !== null) {
       throw misuse('only an organisation-wide tenant changes its organisation');
     }
-    const stored = encodePatch('organisations', { name, settings, last_updated_at });
-    if (Object.keys(stored).length === 0) return;
-    const statement = this.#db.updateTable('organisations').set(stored).where('id', '=', this.#scope.organisationId);
-    await this.#guarded('organisations', 'update', statement.compile());
+    const table = 'organisations';
+    const values = encodePatch(table, { name, settings, last_updated_at });
+    if (Object.keys(values).length === 0) return;
+    await this.#guarded(table, 'update', {
+      kind: 'update',
+      table,
+      values,
+      where: equals('id', this.#scope.organisationId),
+    });
   }
 
   async now(): Promise<number> {
-    const query = sql<{ now: number }>`select ${sql.raw(this.#engine.nowSql)} as now`.compile(this.#db);
-    const { rows } = await this.#execute('meta', 'read', query);
+    const { rows } = await this.#execute('meta', 'read', `select ${this.#engine.nowSql} as now`, []);
     return Number(rows[0]?.now);
   }
 
@@ -191,16 +164,17 @@ export class Session {
   }
 
   /** The tenant's predicate, and what the statement asks for beside it. */
-  #within(eb: Builder, table: string, verb: Verb, asked: Expression<SqlBool>): Expression<SqlBool> {
+  #within(table: string, verb: Verb, asked: Condition): Condition {
     const scope = this.#scope;
     if (!scope || !this.#filters.predicate) return asked;
-    const all = [eb('organisation_id', '=', scope.organisationId)];
+    const needed = [equals('organisation_id', scope.organisationId)];
     const workspace = tableOf(table).columns.workspace_id;
     if (scope.workspaceId !== null && workspace) {
-      const own = eb('workspace_id', '=', scope.workspaceId);
-      all.push(verb === 'read' && SHARED_TABLES.has(table) ? eb.or([own, eb('workspace_id', 'is', null)]) : own);
+      const own = equals('workspace_id', scope.workspaceId);
+      const shared = verb === 'read' && SHARED_TABLES.has(table);
+      needed.push(shared ? any([own, { is: 'null', column: 'workspace_id' }]) : own);
     }
-    return eb.and([...all, asked]);
+    return all([...needed, asked]);
   }
 
   /** A row that is written stays within the tenant. */
@@ -222,26 +196,23 @@ export class Session {
     if (writing && !this.#writable) throw misuse('a read transaction cannot write');
   }
 
-  async #affected(table: TableName, verb: Verb, query: CompiledQuery): Promise<number> {
-    return (await this.#run(table, verb, query)).affected;
-  }
-
-  #run(table: TableName, verb: Verb, query: CompiledQuery): Promise<Result> {
+  #run(table: TableName, verb: Verb, statement: Statement): Promise<Result> {
     if (this.#scope) {
       if (tableOf(table).tenant !== 'organisation') throw misuse(`${table} is not reachable by a tenant`);
     }
-    return this.#guarded(table, verb, query);
+    return this.#guarded(table, verb, statement);
   }
 
-  #guarded(table: TableName, verb: Verb, query: CompiledQuery): Promise<Result> {
-    if (this.#scope && this.#filters.guard) guardStatement(query.query, table, this.#scope);
-    return this.#execute(table, verb, query);
+  #guarded(table: TableName, verb: Verb, statement: Statement): Promise<Result> {
+    if (this.#scope && this.#filters.guard) guardStatement(statement, table, this.#scope);
+    const { sql, parameters } = compile(statement, this.#engine);
+    return this.#execute(table, verb, this.#engine.tuned(sql), parameters);
   }
 
-  async #execute(table: TableName, verb: Verb, query: CompiledQuery): Promise<Result> {
+  async #execute(table: TableName, verb: Verb, sql: string, parameters: readonly Stored[]): Promise<Result> {
     this.#usable(verb !== 'read');
     try {
-      return await this.#send(this.#engine.tuned(query.sql), query.parameters);
+      return await this.#send(sql, parameters);
     } catch (error) {
       const known = storeError(this.#engine, error, table, verb);
       this.#failed ??= known;

@@ -1,11 +1,8 @@
-/** Structured conditions to SQL. Values are always parameters; names are looked up in SCHEMA before they are used. */
-import { type Expression, type ExpressionBuilder, type SqlBool, sql } from 'kysely';
+/** Structured conditions to those of a statement. Values are always encoded; names are looked up in SCHEMA before they are used. */
 import type { Query, Where } from '../ports.ts';
 import type { TableName } from '../schema.ts';
 import { columnOf, encode, misuse, type Stored } from './columns.ts';
-import type { Database, Engine } from './engine.ts';
-
-export type Builder = ExpressionBuilder<Database, string>;
+import { all, any, type Condition } from './statement.ts';
 
 const OPERATORS = new Set(['in', 'not', 'gt', 'gte', 'lt', 'lte', 'contains']);
 const COMPARISONS = { gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
@@ -16,14 +13,8 @@ const COMPARISONS = { gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
  * @param absent what `undefined` means: `skip` it (filters of a list), or `refuse`, because a statement that names one
  *   row must not lose the condition that names it
  */
-export function conditions(
-  eb: Builder,
-  engine: Pick<Engine, 'positionFunction'>,
-  table: TableName,
-  where: Where<TableName>,
-  absent: 'skip' | 'refuse',
-): Expression<SqlBool> {
-  const all: Expression<SqlBool>[] = [];
+export function conditions(table: TableName, where: Where<TableName>, absent: 'skip' | 'refuse'): Condition {
+  const found: Condition[] = [];
   for (const [name, condition] of Object.entries(where) as [string, unknown][]) {
     const { kind } = columnOf(table, name);
     if (condition === undefined) {
@@ -31,28 +22,24 @@ export function conditions(
       continue;
     }
     if (condition === null) {
-      all.push(eb(name, 'is', null));
+      found.push({ is: 'null', column: name });
     } else if (typeof condition !== 'object') {
       if (kind === 'json' || kind === 'sealed') throw misuse(`${table}.${name} cannot be compared`);
-      all.push(eb(name, '=', said(name, encode(table, name, condition))));
+      const value = encode(table, name, condition);
+      found.push({ is: 'compared', column: name, operator: '=', value, literal: isLiteral(name, value) });
       // SQLite does not infer it, and most indexes are of what is not archived.
-      if (name === 'status' && condition === 'active') all.push(eb(name, '<>', sql.lit('archived')));
+      if (name === 'status' && condition === 'active') {
+        found.push({ is: 'compared', column: name, operator: '<>', value: 'archived', literal: true });
+      }
     } else {
-      all.push(...operators(eb, engine, table, name, kind, condition as Record<string, unknown>));
+      found.push(...operators(table, name, kind, condition as Record<string, unknown>));
     }
   }
-  return all.length === 1 && all[0] ? all[0] : eb.and(all);
+  return all(found);
 }
 
-function operators(
-  eb: Builder,
-  engine: Pick<Engine, 'positionFunction'>,
-  table: TableName,
-  name: string,
-  kind: string,
-  given: Record<string, unknown>,
-): Expression<SqlBool>[] {
-  const out: Expression<SqlBool>[] = [];
+function operators(table: TableName, name: string, kind: string, given: Record<string, unknown>): Condition[] {
+  const out: Condition[] = [];
   for (const [operator, value] of Object.entries(given)) {
     if (!OPERATORS.has(operator)) throw misuse(`unknown operator ${operator} on ${table}.${name}`);
     if (value === undefined) throw misuse(`operator ${operator} on ${table}.${name} has no value`);
@@ -60,16 +47,15 @@ function operators(
       throw misuse(`${table}.${name} cannot be compared`);
     }
     if (operator === 'not') {
-      out.push(value === null ? eb(name, 'is not', null) : unequal(eb, table, name, value));
+      out.push(value === null ? { is: 'null', column: name, not: true } : unequal(table, name, value));
     } else if (operator === 'in') {
-      out.push(among(eb, table, name, value));
+      out.push(among(table, name, value));
     } else if (operator === 'contains') {
       if (kind !== 'text' || typeof value !== 'string') throw misuse(`contains needs text on ${table}.${name}`);
-      // Not LIKE: that ignores case on SQLite and has wildcards on both.
-      const position = sql.raw(engine.positionFunction);
-      out.push(sql<SqlBool>`${position}(${eb.ref(name)}, ${encode(table, name, value)}) > 0`);
+      out.push({ is: 'containing', column: name, value: encode(table, name, value) });
     } else {
-      out.push(eb(name, COMPARISONS[operator as keyof typeof COMPARISONS], encode(table, name, value)));
+      const comparison = COMPARISONS[operator as keyof typeof COMPARISONS];
+      out.push({ is: 'compared', column: name, operator: comparison, value: encode(table, name, value) });
     }
   }
   if (out.length === 0) throw misuse(`condition on ${table}.${name} is empty`);
@@ -81,34 +67,29 @@ const WORD = /^[a-z_]{1,20}$/;
 const CONDITIONAL = new Set(['status', 'step', 'used']);
 
 /** A fixed word, as `archived`, or nought is in the statement itself: for a parameter no engine uses a partial index. */
-function said(name: string, value: Stored) {
-  const word = value === 0 || (typeof value === 'string' && WORD.test(value));
-  return word && CONDITIONAL.has(name) ? sql.lit(value) : value;
+function isLiteral(name: string, value: Stored): boolean {
+  return CONDITIONAL.has(name) && (value === 0 || (typeof value === 'string' && WORD.test(value)));
 }
 
-function unequal(eb: Builder, table: TableName, name: string, value: unknown): Expression<SqlBool> {
-  const operator = columnOf(table, name).nullable ? 'is distinct from' : '<>';
+function unequal(table: TableName, name: string, given: unknown): Condition {
   // A row whose column is null is not equal to a value: plain <> would drop it.
-  return eb(name, operator, said(name, encode(table, name, value)));
+  const operator = columnOf(table, name).nullable ? 'is distinct from' : '<>';
+  const value = encode(table, name, given);
+  return { is: 'compared', column: name, operator, value, literal: isLiteral(name, value) };
 }
 
-function among(eb: Builder, table: TableName, name: string, value: unknown): Expression<SqlBool> {
+function among(table: TableName, name: string, value: unknown): Condition {
   if (!Array.isArray(value)) throw misuse(`in needs a list on ${table}.${name}`);
   const some = value.filter((item) => item !== null).map((item) => encode(table, name, item));
-  const alternatives: Expression<SqlBool>[] = [];
-  if (some.length > 0) alternatives.push(eb(name, 'in', some));
-  if (some.length < value.length) alternatives.push(eb(name, 'is', null));
-  return eb.or(alternatives);
+  const alternatives: Condition[] = [];
+  if (some.length > 0) alternatives.push({ is: 'among', column: name, values: some });
+  if (some.length < value.length) alternatives.push({ is: 'null', column: name });
+  return any(alternatives);
 }
 
 /** `where` and any of `anyOf`. */
-export function filter(
-  eb: Builder,
-  engine: Pick<Engine, 'positionFunction'>,
-  table: TableName,
-  query: Pick<Query<TableName>, 'where' | 'anyOf'>,
-): Expression<SqlBool> {
-  const where = conditions(eb, engine, table, query.where ?? {}, 'skip');
+export function filter(table: TableName, query: Pick<Query<TableName>, 'where' | 'anyOf'>): Condition {
+  const where = conditions(table, query.where ?? {}, 'skip');
   if (!query.anyOf) return where;
-  return eb.and([where, eb.or(query.anyOf.map((one) => conditions(eb, engine, table, one, 'skip')))]);
+  return all([where, any(query.anyOf.map((one) => conditions(table, one, 'skip')))]);
 }

@@ -4,7 +4,7 @@ import type { Log } from '../../kernel/log.ts';
 import type { Migration } from '../migrations/migration.ts';
 import { type MigrationHost, runMigrations } from '../migrations/run.ts';
 import type { Change } from '../ports.ts';
-import { compilerFor, type Engine, type Execute, type Failure, type Result, type Scope } from '../sql/engine.ts';
+import type { Engine, Execute, Failure, Result, Scope } from '../sql/engine.ts';
 import { unavailable } from '../sql/failure.ts';
 import { Hints } from '../sql/hints.ts';
 import { Pool } from './pool.ts';
@@ -36,7 +36,6 @@ export class SqliteEngine implements Engine {
   readonly positionFunction = 'instr';
   readonly nullsFirst = true;
   readonly rowSecurity = 'none';
-  readonly compiler = compilerFor('sqlite');
   readonly thread: SqliteThread;
   readonly #clock: Clock;
   readonly #log: Log;
