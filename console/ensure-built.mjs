@@ -50,6 +50,15 @@ export function isCurrent(root = folder) {
   return existsSync(stamp) && readFileSync(stamp, 'utf8') === sourceHash(root);
 }
 
+/** Whether `ensureBuilt` has something to do or to say. Never throws. */
+export function mayBeBuilt(root = folder) {
+  try {
+    return !isCurrent(root);
+  } catch {
+    return true;
+  }
+}
+
 /**
  * Makes console/dist current if it can, and says so first. Where Vite is not installed, or NODE_ENV is `production`, nothing
  * is built: such an installation brings its build along. Answers what happened: `current`, `built`, `kept` (an older build

@@ -1,8 +1,14 @@
 // `npm start`: makes the console current, then serves. A supervisor runs this file with node, so that its signals arrive here.
 // An old Node.js goes straight to its refusal.
 if (Number(process.versions.node.split('.')[0]) >= 24) {
-  const { ensureBuilt } = await import('../../console/ensure-built.mjs');
-  await ensureBuilt();
+  const { fileURLToPath } = await import('node:url');
+  const script = new URL('../../console/ensure-built.mjs', import.meta.url);
+  const { mayBeBuilt } = await import(script);
+  if (mayBeBuilt()) {
+    // In a process that ends: Vite would stay in this one's memory, 200 MB, for as long as the server runs.
+    const { spawnSync } = await import('node:child_process');
+    spawnSync(process.execPath, [fileURLToPath(script)], { stdio: 'inherit' });
+  }
 }
 
 // npm passes a signal to the shell it started, which ends at once without telling us, and npm ends with it. A new parent

@@ -94,11 +94,7 @@ async function commonOf(
   return { config, log, notes: createNotes(log, clock), clock, lifecycle, worker, version, accessLog };
 }
 
-async function open(
-  common: Common,
-  given: GivenServices,
-  beforeListening: Given['beforeListening'],
-): Promise<Running> {
+async function open(common: Common, given: GivenServices, beforeListening: Given['beforeListening']): Promise<Running> {
   const { config, log, notes, clock, lifecycle, worker } = common;
   const { roles } = config;
   const stores = await openStores(common);
