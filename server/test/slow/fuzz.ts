@@ -5,8 +5,8 @@
  * `fuzz: N passed, N failed`.
  */
 import { parseArgs } from 'node:util';
-import { fuzzAdmin } from '../fuzz-admin.ts';
-import { fuzzDataPlane, startDataPlane } from '../fuzz-data-plane.ts';
+import { fuzzAdmin } from '../hostile/fuzz-admin.ts';
+import { fuzzDataPlane, startDataPlane } from '../hostile/fuzz-data-plane.ts';
 import { startAdmin } from '../support/admin.ts';
 import { temporaryTables } from '../support/tables.ts';
 import { watchdog } from '../support/watchdog.ts';

@@ -1,0 +1,62 @@
+/** The 404 of every path that names an object: what to check, and where the right names are listed. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type AdminHarness, emptyTables, startAdmin } from '../../test/support/admin.ts';
+import { ACTIONS } from '../resources/catalog.ts';
+import { pathsOf } from './route.ts';
+
+let admin: AdminHarness;
+let served: ReadonlySet<string>;
+
+beforeAll(async () => {
+  admin = await startAdmin(await emptyTables('sqlite'));
+  served = new Set(admin.routes.map(([method, path]) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`));
+});
+afterAll(() => admin.close());
+
+/** Bodies and queries are judged before an object is looked for. */
+const BODIES: Readonly<Record<string, object>> = {
+  'POST /v1/api-keys/:id/rotate': {},
+  'POST /v1/deployments/:id/verify-ping': { code: 'made' },
+  'PUT /v2/batches/:id': { status: 'cancelled' },
+  'POST /v1/guardrails/:guardrailId/invoke': { phase: 'input', text: 'Hello' },
+  'PUT /v1/guardrails/:guardrailId/mcp-servers': { mcp_servers: {} },
+  'PUT /v1/guardrails/:guardrailId/mcp-servers/:mcpServerId': {},
+  'PUT /v1/integrations/:slug/models': { models: [] },
+  'PUT /v1/integrations/:slug/workspaces': { workspaces: [] },
+  'POST /v1/integrations/:slug/objects/adopt': { workspace: 'ws', kinds: ['file'], all: true },
+  'PUT /v1/admin/users/:userId': { first_name: 'Ada' },
+  'POST /v1/admin/workspaces/:workspaceId/users': { users: [{ id: randomUUID(), role: 'member' }] },
+  'PUT /v1/admin/workspaces/:workspaceId/users/:userId': { role: 'member' },
+};
+const QUERIES: Readonly<Record<string, string>> = { 'DELETE /v1/integrations/:slug/models': '?slugs=a' };
+/** Nothing lists what these name. */
+const UNLISTED: ReadonlySet<string> = new Set([
+  'GET /v1/logs/:logId/decision',
+  'GET /v1/organisations/:organisationId/members',
+  'PUT /v2/batches/:id',
+]);
+
+describe('a path that names no object', () => {
+  const named = ACTIONS.filter((row) => row.path.includes(':') && !row.path.includes(':type'));
+
+  it('is tried for the whole catalogue', () => expect(named.length).toBeGreaterThan(50));
+
+  it.each(named.map((row) => [`${row.method} ${pathsOf(row)[0]}`, row] as const))(
+    '%s says which part to check, and a list that is served',
+    async (route, row) => {
+      const path = pathsOf(row)[0];
+      const target = path.replace(/:\w+/g, () => randomUUID()) + (QUERIES[route] ?? '');
+      const { status, body } = await admin.call(row.method, target, {
+        key: row.id === 'guardrails.invoke' ? admin.a.workspace_api_key : admin.a.admin_api_key,
+        ...(row.body === null ? {} : { body: BODIES[route] ?? { name: 'Other' } }),
+      });
+      const message = String(body?.error?.message);
+      expect([status, body.error.code, body.error.param], message).toEqual([404, 'AB08', null]);
+      for (const [, name] of path.matchAll(/:(\w+)/g)) expect(message).toContain(name);
+      const lists = [...message.matchAll(/GET \/[^ ]+/g)].map(([list]) => list);
+      for (const list of lists) expect(served).toContain(list);
+      expect(lists.length > 0, message).toBe(!UNLISTED.has(route));
+    },
+  );
+});

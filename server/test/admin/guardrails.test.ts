@@ -1,0 +1,613 @@
+/** Guardrails as a resource: what a body may say, what is answered, who sees it. On both stores. */
+import { describe, expect, it } from 'vitest';
+import { ok, onBothStores, refused, unique } from '../support/accounts.ts';
+import { actionsWith } from '../support/guardrails.ts';
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+const NOBODY = '00000000-0000-7000-8000-00000000000b';
+const CONTAINS = { id: 'default.contains', parameters: { words: ['no'] } };
+const DEFAULTS = {
+  deny: false,
+  async: false,
+  on_success: { feedback: { value: 5, weight: 1, metadata: '' } },
+  on_fail: { feedback: { value: -5, weight: 1, metadata: '' } },
+  sequential: false,
+  soft_deny_200: false,
+  on_error: 'allow',
+  messages: 'all',
+  stream: 'incremental',
+};
+
+onBothStores((on) => {
+  const inWorkspace = (more: object = {}) => ({
+    name: unique('Guard'),
+    checks: [CONTAINS],
+    workspace_id: on.api.a.workspace_id,
+    ...more,
+  });
+  const ofOrganisation = (more: object = {}) => ({
+    name: unique('Guard'),
+    checks: [CONTAINS],
+    organisation_id: on.api.a.organisation_id,
+    ...more,
+  });
+  const make = async (body: object = inWorkspace(), key?: string) => ok(await on.post('/guardrails', body, key));
+  const read = async (name: string, key?: string) => ok(await on.get(`/guardrails/${name}`, key));
+  const ids = async (query: string, key?: string): Promise<string[]> =>
+    ok(await on.get(`/guardrails?page_size=1000&${query}`, key)).data.map((one: { id: string }) => one.id);
+  const keyWith = async (scopes: string[], kind: 'organisation' | 'workspace' = 'workspace') => {
+    const place = kind === 'workspace' ? { workspace_id: on.api.a.workspace_id } : {};
+    return ok(await on.post(`/api-keys/${kind}/service`, { name: unique('key'), scopes, ...place })).key as string;
+  };
+
+  describe('creating a guardrail', () => {
+    it('answers id, slug, version, time and maker, and nothing else', async () => {
+      const made = await make(inWorkspace({ name: 'Card numbers' }));
+      expect(made).toEqual({
+        id: expect.stringMatching(UUID),
+        slug: expect.stringMatching(/^pg-card-numbers-[0-9a-f]{6}$/),
+        version_id: expect.stringMatching(UUID),
+        created_at: expect.stringMatching(TIME),
+        created_by: expect.stringMatching(UUID),
+      });
+      expect(await read(made.id)).toMatchObject({ created_by: made.created_by, owner_id: made.created_by });
+    });
+
+    it('is read back with every default written out', async () => {
+      const made = await make(inWorkspace({ name: 'Plain' }));
+      const stored = await read(made.id);
+      expect(stored).toEqual({
+        id: made.id,
+        name: 'Plain',
+        slug: made.slug,
+        organisation_id: on.api.a.organisation_id,
+        workspace_id: on.api.a.workspace_id,
+        target: 'llm',
+        status: 'active',
+        owner_id: made.created_by,
+        created_by: made.created_by,
+        updated_by: null,
+        created_at: made.created_at,
+        last_updated_at: made.created_at,
+        object: 'guardrail',
+        checks: [{ ...CONTAINS, is_enabled: true }],
+        actions: DEFAULTS,
+        version_id: made.version_id,
+      });
+    });
+
+    it('keeps every action as it was sent, and fails closed on errors where it denies', async () => {
+      const actions = {
+        deny: true,
+        async: true,
+        on_success: { feedback: { value: 10, weight: 0, metadata: '{"team":"é"}' } },
+        on_fail: { feedback: { value: -10, weight: 0.5, metadata: '' } },
+        sequential: true,
+        soft_deny_200: true,
+        on_error: 'allow',
+        messages: 'new',
+        stream: 'buffer',
+      };
+      const { id } = await make(inWorkspace({ actions }));
+      expect((await read(id)).actions).toEqual(actions);
+      const denies = await make(inWorkspace({ actions: actionsWith({ deny: true }) }));
+      expect((await read(denies.id)).actions).toEqual({ ...DEFAULTS, deny: true, on_error: 'deny' });
+      const partly = await make(inWorkspace({ actions: actionsWith({ on_fail: { feedback: { value: -1 } } }) }));
+      expect((await read(partly.id)).actions.on_fail).toEqual({ feedback: { value: -1, weight: 1, metadata: '' } });
+    });
+
+    it('gives actions that are left out their defaults, and in an update leaves them as they were', async () => {
+      for (const actions of [{}, { deny: true }, { async: true }, { on_fail: {} }, { on_success: {} }]) {
+        const { id } = await make(inWorkspace({ actions }));
+        const denies = 'deny' in actions ? { on_error: 'deny' } : {};
+        const made = (await read(id)).actions;
+        const whole = { ...DEFAULTS, ...denies, ...actions };
+        expect(made).toEqual({ ...whole, on_success: DEFAULTS.on_success, on_fail: DEFAULTS.on_fail });
+        const patched = await on.put(`/guardrails/${id}`, { actions: { sequential: true } });
+        expect(patched.status).toBe(200);
+        expect((await read(id)).actions).toEqual({ ...made, sequential: true });
+      }
+    });
+
+    it.each([
+      ['Zensur für Ärzte', /^pg-/],
+      ['安全策略', /^pg-/],
+      ['🛡️', /^pg-/],
+      ['x'.repeat(255), /^pg-x+/],
+      ['😀'.repeat(255), /^pg-/],
+      ['constructor', /^pg-constructor-/],
+      ['__proto__', /^pg-/],
+      ['" OR 1=1 --', /^pg-/],
+    ])('takes the name %s as it is', async (name, slug) => {
+      const made = await make(inWorkspace({ name }));
+      expect(made.slug).toMatch(slug);
+      expect(made.slug).toMatch(/^[a-zA-Z0-9_-]{4,255}$/);
+      expect(await read(made.slug)).toMatchObject({ id: made.id, name });
+    });
+
+    it('two of one name have slugs of their own', async () => {
+      const [one, two] = [await make(inWorkspace({ name: 'Twin' })), await make(inWorkspace({ name: 'Twin' }))];
+      expect(one.slug).not.toBe(two.slug);
+    });
+
+    it('keeps a disabled check, its label and parameters in unicode', async () => {
+      const checks = [
+        { id: 'default.regexMatch', name: 'nüm 😀', is_enabled: false, parameters: { rule: '\\p{L}+😀', not: true } },
+        { id: 'default.contains', is_enabled: true, parameters: { words: ['ß', '禁止'], operator: 'none' } },
+      ];
+      const { id } = await make(inWorkspace({ checks }));
+      expect((await read(id)).checks).toEqual(checks);
+    });
+
+    it('for tool calls takes the checks that can judge them, and shows its servers', async () => {
+      const { id } = await make(inWorkspace({ target: 'mcp_tools' }));
+      expect(await read(id)).toMatchObject({ target: 'mcp_tools', mcp_server_mappings: [] });
+      for (const check of [
+        { id: 'default.modelWhitelist', parameters: { models: ['gpt-5'] } },
+        { id: 'default.addPrefix', parameters: { prefix: 'x' } },
+        { id: 'default.inlineImageUrls' },
+      ]) {
+        refused(
+          await on.post('/guardrails', inWorkspace({ target: 'mcp_tools', checks: [CONTAINS, check] })),
+          400,
+          'AB01',
+          'checks[1].id',
+        );
+      }
+    });
+
+    it.each<[string, object, string | null]>([
+      ['no name', { name: undefined }, 'name'],
+      ['an empty name', { name: '' }, 'name'],
+      ['a name of 256 characters', { name: 'x'.repeat(256) }, 'name'],
+      ['a name of null', { name: null }, 'name'],
+      ['a number as name', { name: 7 }, 'name'],
+      ['half a character as name', { name: '\ud800' }, 'name'],
+      ['a null character in the name', { name: 'a\u0000' }, 'name'],
+      ['a status', { status: 'active' }, 'status'],
+      ['a slug', { slug: 'pg-mine' }, 'slug'],
+      ['an unknown field', { constructor: 1 }, 'constructor'],
+      ['an unknown target', { target: 'agents' }, 'target'],
+      ['a target of null', { target: null }, 'target'],
+      ['a target that an object inherits', { target: 'toString' }, 'target'],
+      ['no checks', { checks: undefined }, 'checks'],
+      ['an empty list of checks', { checks: [] }, 'checks'],
+      ['checks of null', { checks: null }, 'checks'],
+      ['checks by name', { checks: { 'default.contains': {} } }, 'checks'],
+      ['101 checks', { checks: Array.from({ length: 101 }, () => CONTAINS) }, 'checks'],
+      ['a check of text', { checks: ['default.contains'] }, 'checks[0]'],
+      ['a check without id', { checks: [{ parameters: {} }] }, 'checks[0].id'],
+      ['an unknown check', { checks: [CONTAINS, { id: 'default.nope' }] }, 'checks[1].id'],
+      ['a check of an unknown partner', { checks: [{ id: 'nobody.judge' }] }, 'checks[0].id'],
+      ['a check that an object inherits', { checks: [{ id: 'constructor' }] }, 'checks[0].id'],
+      ['an unknown field of a check', { checks: [{ ...CONTAINS, enabled: true }] }, 'checks[0].enabled'],
+      ['is_enabled as text', { checks: [{ ...CONTAINS, is_enabled: 'false' }] }, 'checks[0].is_enabled'],
+      ['parameters of null', { checks: [{ ...CONTAINS, parameters: null }] }, 'checks[0].parameters'],
+      ['parameters as a list', { checks: [{ ...CONTAINS, parameters: [] }] }, 'checks[0].parameters'],
+      ['no words', { checks: [{ id: 'default.contains' }] }, 'checks[0].parameters.words'],
+      [
+        'an unknown parameter',
+        { checks: [{ id: 'default.contains', parameters: { words: ['a'], word: 'a' } }] },
+        'checks[0].parameters.word',
+      ],
+      [
+        'a parameter that an object inherits',
+        { checks: [{ id: 'default.contains', parameters: { words: ['a'], toString: 1 } }] },
+        'checks[0].parameters.toString',
+      ],
+      [
+        'a pattern that is none',
+        { checks: [CONTAINS, { id: 'default.regexMatch', parameters: { rule: '(' } }] },
+        'checks[1].parameters.rule',
+      ],
+      [
+        'a timeout of 0',
+        { checks: [{ id: 'default.contains', parameters: { words: ['a'], timeout: 0 } }] },
+        'checks[0].parameters.timeout',
+      ],
+      [
+        'a webhook of another scheme',
+        { checks: [{ id: 'default.webhook', parameters: { webhookURL: 'file:///etc/passwd' } }] },
+        'checks[0].parameters.webhookURL',
+      ],
+      ['actions of null', { actions: null }, 'actions'],
+      ['an unknown action', { actions: actionsWith({ deny: true, block: true }) }, 'actions.block'],
+      ['deny as text', { actions: actionsWith({ deny: 'true' }) }, 'actions.deny'],
+      ['async as number', { actions: actionsWith({ async: 1 }) }, 'actions.async'],
+      [
+        'a feedback of text',
+        { actions: actionsWith({ on_fail: { feedback: { value: 'bad' } } }) },
+        'actions.on_fail.feedback.value',
+      ],
+      [
+        'a feedback of 11',
+        { actions: actionsWith({ on_fail: { feedback: { value: 11 } } }) },
+        'actions.on_fail.feedback.value',
+      ],
+      [
+        'a weight of 2',
+        { actions: actionsWith({ on_success: { feedback: { weight: 2 } } }) },
+        'actions.on_success.feedback.weight',
+      ],
+      [
+        'feedback metadata as object',
+        { actions: actionsWith({ on_success: { feedback: { metadata: {} } } }) },
+        'actions.on_success.feedback.metadata',
+      ],
+      ['an outcome of its own', { actions: actionsWith({ on_fail: { retry: true } }) }, 'actions.on_fail.retry'],
+      ['an unknown on_error', { actions: actionsWith({ on_error: 'ignore' }) }, 'actions.on_error'],
+      ['unknown messages', { actions: actionsWith({ messages: 'first' }) }, 'actions.messages'],
+      ['an unknown way of streams', { actions: actionsWith({ stream: 'none' }) }, 'actions.stream'],
+      ['no owner', { workspace_id: undefined }, 'workspace_id'],
+    ])(
+      '%s is refused with its path, on create and, where it can stand there, on update',
+      async (_title, more, param) => {
+        refused(await on.post('/guardrails', inWorkspace(more)), 400, 'AB01', param);
+        const [[field, value] = ['', undefined]] = Object.entries(more);
+        if (value === undefined || field === 'target') return;
+        const { id } = await make();
+        refused(await on.put(`/guardrails/${id}`, { [field]: value }), 400, 'AB01', param);
+        expect((await read(id)).version_id).toBe(ok(await on.get(`/guardrails/${id}`)).version_id);
+      },
+    );
+
+    it.each([
+      'authorization',
+      'x-api-key',
+      'ocp-apim-subscription-key',
+      'proxy-authorization',
+      'cookie',
+      'metadata-flavor',
+      'x-aws-ec2-metadata-token',
+      'x-google-metadata-request',
+      'x-gateway-api-key',
+      'x-gateway-config',
+      'connection',
+      'host',
+      'transfer-encoding',
+      'keep-alive',
+      'te',
+      'trailer',
+      'upgrade',
+      'proxy-authenticate',
+      'content-length',
+      'X-Trace',
+      'x-*',
+      'x trace',
+      '',
+      'ключ',
+    ])('forwarding the header "%s" is refused on create and on update, and what stood before stays', async (name) => {
+      const check = (forwardHeaders: string[]) => ({
+        id: 'default.webhook',
+        parameters: { webhookURL: 'https://hook.example/', forwardHeaders },
+      });
+      const param = 'checks[1].parameters.forwardHeaders[1]';
+      const wrong = [CONTAINS, check(['x-team', name])];
+      refused(await on.post('/guardrails', inWorkspace({ checks: wrong })), 400, 'AB01', param);
+      const { id, version_id } = await make(
+        inWorkspace({ checks: [check(['x-team', 'traceparent', 'x-gateway-trace-id', 'x-gateway-span-id'])] }),
+      );
+      refused(await on.put(`/guardrails/${id}`, { checks: wrong }), 400, 'AB01', param);
+      expect((await read(id)).version_id).toBe(version_id);
+    });
+
+    it('forwards at most 16 headers to a check', async () => {
+      const check = (count: number) => ({
+        id: 'default.webhook',
+        parameters: {
+          webhookURL: 'https://hook.example/',
+          forwardHeaders: Array.from({ length: count }, (_, i) => `x-team-${i}`),
+        },
+      });
+      const { id } = await make(inWorkspace({ checks: [check(16)] }));
+      const param = 'checks[0].parameters.forwardHeaders';
+      refused(await on.post('/guardrails', inWorkspace({ checks: [check(17)] })), 400, 'AB01', param);
+      refused(await on.put(`/guardrails/${id}`, { checks: [check(17)] }), 400, 'AB01', param);
+    });
+
+    it('says which known check an unknown one was meant to be', async () => {
+      const answer = await on.post('/guardrails', inWorkspace({ checks: [{ id: 'default.containz' }] }));
+      expect(answer.body.error.message).toContain('default.contains');
+    });
+  });
+
+  describe('levels', () => {
+    it('a workspace key makes guardrails of its workspace, an organisation key of either', async () => {
+      const { workspace_id: _, ...bound } = inWorkspace();
+      const mine = await make(bound, on.mine);
+      expect(await read(mine.id)).toMatchObject({ workspace_id: on.api.a.workspace_id });
+      const shared = await make(ofOrganisation());
+      expect(await read(shared.id)).toMatchObject({ workspace_id: null });
+      const second = await make(inWorkspace({ workspace_id: on.second.slug }));
+      expect(await read(second.id)).toMatchObject({ workspace_id: on.second.id });
+    });
+
+    it('a workspace key sees, changes and deletes only what is of its workspace; the rest is not there', async () => {
+      const shared = await make(ofOrganisation());
+      const second = await make(inWorkspace({ workspace_id: on.second.id }));
+      const own = await make();
+      const seen = await ids('', on.mine);
+      expect(seen).toContain(own.id);
+      expect(seen).not.toContain(shared.id);
+      expect(seen).not.toContain(second.id);
+      for (const name of [shared.id, shared.slug, second.id, second.slug, NOBODY, 'pg-none']) {
+        refused(await on.get(`/guardrails/${name}`, on.mine), 404, 'AB08', null);
+        refused(await on.put(`/guardrails/${name}`, { name: 'x' }, on.mine), 404, 'AB08', null);
+        refused(await on.del(`/guardrails/${name}`, on.mine), 404, 'AB08', null);
+      }
+      expect(await ids(`ids=${shared.id},${second.slug},${own.slug}`, on.mine)).toEqual([own.id]);
+    });
+
+    it('an organisation key lists both levels, and with workspace_id those of the workspace only', async () => {
+      const shared = await make(ofOrganisation());
+      const own = await make();
+      const second = await make(inWorkspace({ workspace_id: on.second.id }));
+      const all = await ids('');
+      for (const { id } of [shared, own, second]) expect(all).toContain(id);
+      for (const workspace of [on.api.a.workspace_id, on.api.a.workspace_slug]) {
+        const some = await ids(`workspace_id=${workspace}`);
+        expect(some).toContain(own.id);
+        expect(some).not.toContain(shared.id);
+        expect(some).not.toContain(second.id);
+      }
+      expect(await ids(`organisation_id=${on.api.a.organisation_id}`)).toEqual(all);
+      refused(await on.get(`/guardrails?organisation_id=${on.api.b.organisation_id}`), 403, 'AB03', 'organisation_id');
+      refused(await on.get('/guardrails?workspace_id=ws-none'), 404, 'AB02', 'workspace_id');
+      refused(await on.get(`/guardrails?workspace_id=${on.second.id}`, on.mine), 403, 'AB03', 'workspace_id');
+    });
+
+    it('each level has scopes of its own, for a key of the organisation', async () => {
+      const shared = await make(ofOrganisation());
+      const own = await make();
+      const verbs = ['create', 'read', 'update', 'delete', 'list'];
+      const workspaces = await keyWith(
+        verbs.map((verb) => `guardrails.${verb}`),
+        'organisation',
+      );
+      const organisation = await keyWith(
+        verbs.map((verb) => `organisation_guardrails.${verb}`),
+        'organisation',
+      );
+      for (const [key, may, mayNot, body] of [
+        [workspaces, own, shared, ofOrganisation()],
+        [organisation, shared, own, inWorkspace()],
+      ] as const) {
+        ok(await on.get(`/guardrails/${may.id}`, key));
+        ok(await on.put(`/guardrails/${may.id}`, { name: 'changed' }, key));
+        const seen = await ids('', key);
+        expect(seen).toContain(may.id);
+        expect(seen).not.toContain(mayNot.id);
+        for (const answer of [
+          await on.get(`/guardrails/${mayNot.id}`, key),
+          await on.put(`/guardrails/${mayNot.id}`, { name: 'changed' }, key),
+          await on.del(`/guardrails/${mayNot.id}`, key),
+          await on.post('/guardrails', body, key),
+        ]) {
+          expect([answer.status, answer.body.error.code]).toEqual([403, 'AB03']);
+        }
+      }
+    });
+
+    it('each verb needs its scope: list never implies read', async () => {
+      const { id } = await make();
+      const list = await keyWith(['guardrails.list']);
+      ok(await on.get('/guardrails', list));
+      for (const answer of [
+        await on.get(`/guardrails/${id}`, list),
+        await on.put(`/guardrails/${id}`, { name: 'x' }, list),
+        await on.del(`/guardrails/${id}`, list),
+        await on.post('/guardrails', inWorkspace(), list),
+      ]) {
+        expect([answer.status, answer.body.error.code]).toEqual([403, 'AB03']);
+      }
+    });
+
+    it('what another organisation has is as unknown as what nobody has', async () => {
+      const foreign = ok(
+        await on.post('/guardrails', { ...inWorkspace(), workspace_id: on.api.b.workspace_id }, on.api.b.admin_api_key),
+      );
+      const answers = [foreign.id, foreign.slug, NOBODY, 'pg-none', `guard_${foreign.id}`].map(async (name) => {
+        const all = [
+          await on.get(`/guardrails/${name}`),
+          await on.put(`/guardrails/${name}`, { name: 'x' }),
+          await on.del(`/guardrails/${name}`),
+        ];
+        return JSON.stringify(all.map(({ status, body }) => [status, body]));
+      });
+      expect(new Set(await Promise.all(answers)).size).toBe(1);
+      expect(await ids(`ids=${foreign.id},${foreign.slug}`)).toEqual([]);
+      expect(ok(await on.get(`/guardrails/${foreign.id}`, on.api.b.admin_api_key)).name).not.toBe('x');
+      refused(
+        await on.post('/guardrails', inWorkspace({ workspace_id: on.api.b.workspace_id })),
+        404,
+        'AB02',
+        'workspace_id',
+      );
+      const { organisation_id } = on.api.b;
+      refused(await on.post('/guardrails', ofOrganisation({ organisation_id })), 403, 'AB03', 'organisation_id');
+    });
+  });
+
+  describe('the list', () => {
+    it('has exactly the fields of a guardrail, in the list envelope, newest first', async () => {
+      const first = await make();
+      const second = await make();
+      const answer = ok(await on.get(`/guardrails?ids=${first.id},${second.slug}`));
+      expect(Object.keys(answer).sort()).toEqual(['data', 'object', 'total']);
+      expect([answer.object, answer.total]).toEqual(['list', 2]);
+      expect(answer.data.map((one: { id: string }) => one.id).sort()).toEqual([first.id, second.id].sort());
+      for (const one of answer.data) {
+        expect(one).toEqual({
+          id: expect.stringMatching(UUID),
+          name: expect.any(String),
+          slug: expect.stringMatching(/^pg-/),
+          organisation_id: expect.stringMatching(UUID),
+          workspace_id: expect.stringMatching(UUID),
+          target: 'llm',
+          status: 'active',
+          owner_id: expect.stringMatching(UUID),
+          created_by: expect.stringMatching(UUID),
+          updated_by: null,
+          created_at: expect.stringMatching(TIME),
+          last_updated_at: expect.stringMatching(TIME),
+          object: 'guardrail',
+        });
+      }
+    });
+
+    it('has both targets where none is asked for', async () => {
+      const llm = await make();
+      const tools = await make(inWorkspace({ target: 'mcp_tools' }));
+      const both = `ids=${llm.id},${tools.id}`;
+      expect((await ids(both)).sort()).toEqual([llm.id, tools.id].sort());
+      expect(await ids(`${both}&target=llm`)).toEqual([llm.id]);
+      expect(await ids(`${both}&target=mcp_tools`)).toEqual([tools.id]);
+      refused(await on.get('/guardrails?target=tools'), 400, 'AB01', 'target');
+    });
+
+    it('goes through its pages once each, counted from 0', async () => {
+      const made = [];
+      for (let i = 0; i < 5; i++) made.push((await make()).id);
+      const wanted = `ids=${made.join()}`;
+      const seen: string[] = [];
+      for (let page = 0; page < 4; page++) {
+        const answer = ok(await on.get(`/guardrails?${wanted}&page_size=2&current_page=${page}`));
+        expect([answer.total, answer.data.length]).toEqual([5, [2, 2, 1, 0][page]]);
+        seen.push(...answer.data.map((one: { id: string }) => one.id));
+      }
+      expect(seen.sort()).toEqual(made.sort());
+    });
+
+    it.each([
+      ['page_size=0', 'page_size'],
+      ['page_size=1001', 'page_size'],
+      ['page_size=-1', 'page_size'],
+      ['page_size=1.5', 'page_size'],
+      ['page_size=ten', 'page_size'],
+      ['page_size=', 'page_size'],
+      ['current_page=-1', 'current_page'],
+      ['current_page=1e3', 'current_page'],
+      ['page=1', 'page'],
+      ['status=active', 'status'],
+      [`ids=${Array.from({ length: 101 }, (_, i) => `pg-${i}`).join()}`, 'ids'],
+    ])('?%s is refused', async (query, param) => {
+      refused(await on.get(`/guardrails?${query}`), 400, 'AB01', param);
+    });
+
+    it('takes page sizes of 1 and 1000, and 100 ids', async () => {
+      await make();
+      expect(ok(await on.get('/guardrails?page_size=1')).data).toHaveLength(1);
+      ok(await on.get('/guardrails?page_size=1000&current_page=0'));
+      const { id } = await make();
+      const many = [id.toUpperCase(), ...Array.from({ length: 99 }, (_, i) => `pg-${i}`)];
+      expect(await ids(`ids=${many.join()}`)).toEqual([id]);
+    });
+
+    it.each(['ids=', 'ids=a,,b', 'ids=a%20b', "ids='"])('?%s names nothing that could be one', async (query) => {
+      const answer = await on.get(`/guardrails?${query}`);
+      expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([
+        400,
+        'AB01',
+        expect.stringMatching(/^ids/),
+      ]);
+    });
+  });
+
+  describe('reading, changing, deleting', () => {
+    it('one is named by id, in any case, by slug, and with the prefix of older descriptions', async () => {
+      const { id, slug } = await make();
+      for (const name of [id, id.toUpperCase(), slug, `guard_${id}`, `guard_${slug}`]) {
+        expect(await read(name)).toMatchObject({ id, slug });
+      }
+      for (const name of ['guard_', `guard_guard_${id}`, slug.toUpperCase(), `${id}0`]) {
+        refused(await on.get(`/guardrails/${name}`), 404, 'AB08', null);
+      }
+    });
+
+    it('every change is a new version; what is left out stays', async () => {
+      const made = await make(inWorkspace({ actions: actionsWith({ deny: true, sequential: true }) }));
+      const seen = new Set([made.version_id]);
+      const change = async (body: object) => {
+        const answer = ok(await on.put(`/guardrails/${made.slug}`, body));
+        expect(answer).toEqual({ id: made.id, slug: made.slug, version_id: expect.stringMatching(UUID) });
+        expect(seen.has(answer.version_id)).toBe(false);
+        seen.add(answer.version_id);
+        const stored = await read(made.id);
+        expect(stored.version_id).toBe(answer.version_id);
+        return stored;
+      };
+      const before = await read(made.id);
+      const renamed = await change({ name: 'Anders' });
+      expect(renamed).toMatchObject({ name: 'Anders', checks: before.checks, actions: before.actions });
+      expect(renamed).toMatchObject({ slug: made.slug, created_at: made.created_at, updated_by: made.created_by });
+      const checks = [{ id: 'default.regexMatch', is_enabled: false, parameters: { rule: 'a' } }];
+      expect(await change({ checks })).toMatchObject({ name: 'Anders', checks, actions: before.actions });
+      const acting = await change({
+        actions: actionsWith({ deny: true, soft_deny_200: true, on_fail: { feedback: { weight: 0 } } }),
+      });
+      expect(acting.actions).toEqual({
+        ...before.actions,
+        soft_deny_200: true,
+        on_fail: { feedback: { value: -5, weight: 0, metadata: '' } },
+      });
+      expect(await change({ actions: actionsWith({ deny: false }) })).toMatchObject({
+        checks,
+        actions: { deny: false, sequential: true, soft_deny_200: true, on_error: 'allow' },
+      });
+      const versions = await on.api.tables.systemRead((tx) =>
+        tx.list('guardrail_versions', { where: { guardrail_id: made.id }, orderBy: [['number', 'asc']] }),
+      );
+      expect(versions.map((one) => one.number)).toEqual([1, 2, 3, 4, 5]);
+    });
+
+    it('the target cannot be changed, and a body must change something', async () => {
+      const { id, version_id } = await make();
+      for (const target of ['llm', 'mcp_tools']) {
+        refused(await on.put(`/guardrails/${id}`, { name: 'x', target }), 400, 'AB01', 'target');
+      }
+      refused(await on.put(`/guardrails/${id}`, {}), 400, 'AB01', null);
+      refused(await on.put(`/guardrails/${id}`, { name: null }), 400, 'AB01', 'name');
+      expect(await read(id)).toMatchObject({ version_id, target: 'llm' });
+    });
+
+    it('checks of an update are judged by the target that it has', async () => {
+      const { id } = await make(inWorkspace({ target: 'mcp_tools' }));
+      const checks = [{ id: 'default.modelWhitelist', parameters: { models: ['a'] } }];
+      refused(await on.put(`/guardrails/${id}`, { checks }), 400, 'AB01', 'checks[0].id');
+    });
+
+    it('a deleted one is archived: it is gone from lists and paths, and its versions stay', async () => {
+      const { id, slug } = await make();
+      expect(ok(await on.del(`/guardrails/${slug}`))).toEqual({});
+      for (const name of [id, slug]) {
+        refused(await on.get(`/guardrails/${name}`), 404, 'AB08', null);
+        refused(await on.put(`/guardrails/${name}`, { name: 'x' }), 404, 'AB08', null);
+        refused(await on.del(`/guardrails/${name}`), 404, 'AB08', null);
+      }
+      expect(await ids(`ids=${id}`)).toEqual([]);
+      const row = await on.api.tables.systemRead((tx) => tx.find('guardrails', { id }));
+      expect(row?.status).toBe('archived');
+    });
+
+    it('create, change and delete are told to every node', async () => {
+      const from = await on.api.tables.lastChange();
+      const { id } = await make();
+      ok(await on.put(`/guardrails/${id}`, { name: 'x' }));
+      ok(await on.del(`/guardrails/${id}`));
+      const told = (await on.api.tables.changesAfter(from, 100)).filter(({ entityId }) => entityId === id);
+      expect(told.map(({ topic }) => topic)).toEqual(['guardrails', 'guardrails', 'guardrails']);
+    });
+
+    it('two changes at once: each is a version, or one is told to try again', async () => {
+      const { id } = await make();
+      const answers = await Promise.all(['a', 'b', 'c'].map((name) => on.put(`/guardrails/${id}`, { name })));
+      const done = answers.filter(({ status }) => status === 200).length;
+      for (const { status } of answers) expect([200, 409, 503]).toContain(status);
+      const versions = await on.api.tables.systemRead((tx) =>
+        tx.list('guardrail_versions', { where: { guardrail_id: id } }),
+      );
+      expect(new Set(versions.map((one) => one.number)).size).toBe(done + 1);
+    });
+  });
+});

@@ -1,9 +1,0 @@
-import { afterEach, it } from 'vitest';
-import { runConnectionSequences } from './support/connection-sequences.ts';
-import { closeAll } from './support/wire.ts';
-
-afterEach(closeAll);
-
-it('leaves no connection stuck in 10,000 sequences of sizes, pauses, aborts and pipelined bytes', async () => {
-  await runConnectionSequences(10_000);
-}, 600_000);

@@ -1,0 +1,181 @@
+/** Every field that takes an address refuses the same ones when it is saved. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { allTextFields, soundsLikeAddress } from '../support/fields.ts';
+import { CASES } from '../support/hosted-cases.ts';
+import { startServer, type TestServer } from '../support/server.ts';
+
+const BAD = [
+  'http://169.254.169.254/latest',
+  'http://127.0.0.1/',
+  'http://10.1.2.3/x',
+  'http://[::1]/',
+  'http://134744072/',
+  'https://0x08080808/',
+  'https://user:pw@example.com/',
+  'https://example.com/a b',
+  'https://example.com:99999/',
+  'https://example.com\\@evil.example/',
+  'https://example.com/#fragment',
+  'https://metadata.google.internal/',
+  'https://localhost/',
+  'ftp://example.com/',
+  '//example.com/',
+];
+
+let server: TestServer;
+let account = '';
+
+beforeAll(async () => {
+  server = await startServer();
+  account = await server.provider({ id: 'openai', host: 'https://h.example/v1' });
+  const mine = server.first.workspace_api_key;
+  const config = { name: 'saved', config: { provider: 'openai', retry: { attempts: 1 } } };
+  made.config = String((await server.admin('POST', '/configs', config, mine)).body.slug);
+  made.deployment = String((await server.admin('POST', '/deployments', { name: 'saved' })).body.id);
+  made.policy = String((await server.admin('POST', '/policies/usage-limits', policy, mine)).body.id);
+});
+afterAll(() => server?.stop());
+
+const integration = (id: string, configurations: object) =>
+  ['POST', '/integrations', { name: 'n', ai_provider_id: id, key: 'k', configurations }] as const;
+const oauth = { auth_type: 'oauthClientCredentials', oauth_client_id: 'i', oauth_client_secret: 's' };
+const aws = { aws_auth_type: 'serviceRole', aws_region: 'eu-central-1' };
+const policy = {
+  conditions: [{ key: 'api_key', value: '*' }],
+  group_by: [{ key: 'api_key' }],
+  type: 'tokens',
+  credit_limit: 5,
+};
+
+type Save = (url: string) => readonly [method: string, path: string, body: object];
+
+const check = (id: string, set: (url: string) => Record<string, unknown>): Save[] => [
+  (url) => ['POST', '/guardrails', { name: 'g', checks: [{ id, parameters: set(url) }] }],
+  (url) => [
+    'POST',
+    '/configs',
+    { name: 'c', config: { [id === 'default.log' ? 'output_guardrails' : 'input_guardrails']: [{ [id]: set(url) }] } },
+  ],
+];
+const config: Save = (url) => ['POST', '/configs', { name: 'c', config: { provider: 'openai', custom_host: url } }];
+const organisation = (body: (url: string) => object): Save => {
+  return (url) => ['PUT', '/admin/organisation/settings', body(url)];
+};
+const key = { name: 'v', key: 'k' };
+const model = (url: string) => ({ slug: 'm', enabled: true, configurations: { custom_host: url, key: 'k' } });
+/** What each field is saved by: under the names that the schemas have for it. */
+const FIELDS: Record<string, readonly Save[]> = {
+  'account: custom_host': [(url) => integration('openai', { custom_host: url })],
+  'account: huggingface_base_url': [(url) => integration('huggingface', { huggingface_base_url: url })],
+  'account: azure_foundry_url': [
+    (url) => integration('azure-ai', { azure_auth_mode: 'default', azure_foundry_url: url }),
+  ],
+  'account: aws_s3_endpoint': [(url) => integration('bedrock', { ...aws, aws_s3_endpoint: url })],
+  'account: aws_sts_endpoint': [(url) => integration('bedrock', { ...aws, aws_sts_endpoint: url })],
+  'account: oauth_token_endpoint': [(url) => integration('openai', { ...oauth, oauth_token_endpoint: url })],
+  'integrations.models.update: models[].configurations.custom_host': [
+    (url) => ['PUT', `/integrations/${account}-integration/models`, { models: [model(url)] }],
+  ],
+  'virtual_keys.create: custom_host': [
+    (url) => ['POST', '/virtual-keys', { ...key, provider: 'openai', custom_host: url }],
+  ],
+  'virtual_keys.create: huggingfaceBaseUrl': [
+    (url) => ['POST', '/virtual-keys', { ...key, provider: 'huggingface', huggingfaceBaseUrl: url }],
+  ],
+  'virtual_keys.create: azureFoundryUrl': [
+    (url) => ['POST', '/virtual-keys', { ...key, provider: 'azure-ai', azureFoundryUrl: url }],
+  ],
+  'config: custom_host': [config],
+  'configs.create: config.custom_host': [
+    config,
+    (url) => {
+      const targets = [{ provider: 'openai', custom_host: url }, { provider: '@openai-test' }];
+      return ['POST', '/configs', { name: 'c', config: { strategy: { mode: 'fallback' }, targets } }];
+    },
+  ],
+  'configs.update: config.custom_host': [
+    (url) => ['PUT', `/configs/${made.config}`, { config: { provider: 'openai', custom_host: url } }],
+  ],
+  'policies.usage-limits.create: alert_webhook_url': [
+    (url) => ['POST', '/policies/usage-limits', { ...policy, alert_webhook_url: url }],
+  ],
+  'policies.usage-limits.update: alert_webhook_url': [
+    (url) => ['PUT', `/policies/usage-limits/${made.policy}`, { alert_webhook_url: url }],
+  ],
+  'organisation.settings.update: ai_gateway_url': [organisation((url) => ({ ai_gateway_url: url }))],
+  'organisation.settings.update: mcp_gateway_url': [organisation((url) => ({ mcp_gateway_url: url }))],
+  'organisation.settings.update: alerts.webhook_url': [organisation((url) => ({ alerts: { webhook_url: url } }))],
+  'workspaces.update: settings.alerts.webhook_url': [
+    (url) => ['PUT', `/admin/workspaces/${server.first.workspace_id}`, { settings: { alerts: { webhook_url: url } } }],
+  ],
+  ...Object.fromEntries(
+    ['gateway_base_url', 'mcp_gateway_base_url'].flatMap((field): [string, Save[]][] => [
+      [
+        `deployments.create: auth_settings.${field}`,
+        [(url) => ['POST', '/deployments', { name: 'd', auth_settings: { [field]: url } }]],
+      ],
+      [
+        `deployments.update: auth_settings.${field}`,
+        [(url) => ['PUT', `/deployments/${made.deployment}`, { auth_settings: { [field]: url } }]],
+      ],
+    ]),
+  ),
+  'check default.webhook: webhookURL': check('default.webhook', (url) => ({ webhookURL: url })),
+  'check default.log: logURL': check('default.log', (url) => ({ logURL: url })),
+  'check default.jwt: jwksUri': check('default.jwt', (url) => ({ headerKey: 'x-token', jwksUri: url })),
+  'check default.jwt: introspectEndpoint': check('default.jwt', (url) => ({
+    headerKey: 'x-token',
+    introspectEndpoint: url,
+  })),
+  'check presidio.analyze: analyzerURL': check('presidio.analyze', (url) => ({ analyzerURL: url })),
+  'check presidio.analyze: anonymizerURL': check('presidio.analyze', (url) => ({
+    analyzerURL: 'https://h.example',
+    anonymizerURL: url,
+  })),
+  ...Object.fromEntries(
+    CASES.map(({ id, parameters }) => [
+      `check ${id}: credentials.endpoint`,
+      check(id, (url) => ({
+        ...parameters,
+        credentials: { ...(parameters.credentials as object | undefined), endpoint: url },
+      })),
+    ]),
+  ),
+};
+/** A trial keeps nothing and calls nothing. */
+const TRIED = /^policies\.usage-limits\.simulate: /;
+
+const made = { config: '', policy: '', deployment: '' };
+const ADDRESSES = [
+  ...new Set(
+    allTextFields()
+      .filter(({ name, host }) => host === true || soundsLikeAddress(name))
+      .map(({ owner, path }) => `${owner.replace(/^account .*/, 'account')}: ${path}`),
+  ),
+].filter((field) => !TRIED.test(field));
+
+it.each(ADDRESSES)('%s takes no address that calls may not go to', async (field) => {
+  const saves = FIELDS[field] ?? [];
+  expect(saves, 'a field that is new: say how it is saved').not.toEqual([]);
+  const taken: string[] = [];
+  for (const save of saves) {
+    const tried = async (url: string) => {
+      const [method, path, body] = save(url);
+      const { admin_api_key: all, workspace_api_key: mine } = server.first;
+      const answer = await server.admin(
+        method,
+        path,
+        body,
+        /^\/(admin\/organisation|deployments)/.test(path) ? all : mine,
+      );
+      return { status: answer.status, text: `${path} ${url}: ${JSON.stringify(answer.body)}` };
+    };
+    for (const bad of BAD) {
+      const { status, text } = await tried(bad);
+      if (status !== 400) taken.push(text);
+    }
+    const { status, text } = await tried('https://h.example/v1');
+    if (status !== 200) taken.push(`refused: ${text}`);
+  }
+  expect(taken).toEqual([]);
+});

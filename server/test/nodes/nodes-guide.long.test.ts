@@ -1,0 +1,251 @@
+/** docs/guides/nodes.md as it is written: two servers by `npm start`, on one PostgreSQL, Redis, object store and master key. */
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { systemTenant } from '../../src/auth/tenant.ts';
+import { silentLog } from '../../src/kernel/log.ts';
+import { openPostgresLogs } from '../../src/store/postgres/logs.ts';
+import { postgresDatabase } from '../support/postgres.ts';
+import { killAll, readFirstRun, runCommand, type ServerProcess, startByNpm } from '../support/process.ts';
+import { anyRedis, redisMissing } from '../support/redis.ts';
+import { S3_KEYS, type S3Server, startS3Server } from '../support/s3-server.ts';
+
+const WITHIN_MS = 1_000;
+const CHAT = JSON.stringify({ model: '@sandbox/echo', messages: [{ role: 'user', content: 'Hello' }] });
+
+let guide = '';
+let work = '';
+let objects: S3Server;
+let redis: Awaited<ReturnType<typeof anyRedis>> | null = null;
+/** What both nodes are given. */
+let shared: Record<string, string> = {};
+/** Both nodes in the order of the guide, with the data directory and the port that the guide names. */
+const nodes: {
+  readonly server: ServerProcess;
+  readonly dataDir: string;
+  readonly path: string;
+  readonly port: string;
+}[] = [];
+
+beforeAll(async () => {
+  guide = await readFile(new URL('../../../docs/guides/nodes.md', import.meta.url), 'utf8');
+  work = await mkdtemp(join(tmpdir(), 'sluice-nodes-'));
+  objects = await startS3Server();
+  objects.createBucket('bucket');
+  redis = redisMissing === null ? await anyRedis() : null;
+  const values: Record<string, string> = {
+    SLUICE_DATABASE_URL: await postgresDatabase(),
+    ...(redis === null ? {} : { SLUICE_REDIS_URL: redis.url }),
+    SLUICE_BLOBS_URL: `s3://bucket/sluice?region=eu-central-1&path_style=true&endpoint=${objects.url}`,
+    AWS_ACCESS_KEY_ID: S3_KEYS.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: S3_KEYS.secretAccessKey,
+    SLUICE_MASTER_KEY: randomBytes(32).toString('base64'),
+    SLUICE_PUBLIC_URL: 'https://sluice.example.com',
+  };
+  // What the commands that follow set is for them alone.
+  const settings = guide.replace(/^```sh\n.*?^```$/gms, '');
+  const named = [...settings.matchAll(/^export ((?:SLUICE|AWS)_\w+)=/gm)].map(([, name = '']) => name);
+  shared = Object.fromEntries(named.flatMap((name) => (name in values ? [[name, values[name] ?? '']] : [])));
+  expect(named.filter((name) => !(name in shared))).toEqual(redis === null ? ['SLUICE_REDIS_URL'] : []);
+  for (const [, path = '', port = ''] of guide.matchAll(/^SLUICE_DATA_DIR=(\S+) npm start -- --port (\d+)/gm)) {
+    const dataDir = join(work, path);
+    nodes.push({ server: await startNode(dataDir), dataDir, path, port });
+  }
+  expect(nodes).toHaveLength(2);
+});
+
+afterAll(async () => {
+  for (const { server } of nodes) killNode(server);
+  killAll();
+  await redis?.close();
+  await objects?.stop();
+  await rm(work, { recursive: true, force: true });
+});
+
+/** At the level of the log that a start has by itself: its line about listening names the process behind npm. */
+const startNode = (dataDir: string) => startByNpm(dataDir, { ...shared, SLUICE_LOG_LEVEL: 'info' }, ['--port', '0']);
+
+function killNode(server: ServerProcess): void {
+  const pid = Number(/"pid":(\d+)/.exec(server.out)?.[1]);
+  if (server.child.exitCode === null && server.child.signalCode === null && pid > 0) process.kill(pid, 'SIGKILL');
+}
+
+const node = (index: number) => {
+  const found = nodes[index];
+  if (found === undefined) throw new Error(`the guide starts no node ${index}`);
+  return found;
+};
+
+async function chat(index: number, key: string, trace = ''): Promise<number> {
+  const answer = await fetch(`${node(index).server.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: {
+      'x-gateway-api-key': key,
+      'content-type': 'application/json',
+      ...(trace === '' ? {} : { 'x-gateway-trace-id': trace }),
+    },
+    body: CHAT,
+  });
+  await answer.text();
+  return answer.status;
+}
+
+async function admin(index: number, path: string, body?: object): Promise<Record<string, unknown>> {
+  const { admin_api_key } = await readFirstRun(node(0).dataDir);
+  const answer = await fetch(`${node(index).server.url}/v1${path}`, {
+    method: body === undefined ? 'GET' : 'POST',
+    headers: { 'x-gateway-api-key': admin_api_key, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  expect(answer.status).toBe(200);
+  return (await answer.json()) as Record<string, unknown>;
+}
+
+/** A service key made on a node, and its id. */
+async function makeKey(index: number, fields: object = {}): Promise<{ readonly id: string; readonly key: string }> {
+  const { workspace_id } = await readFirstRun(node(0).dataDir);
+  const made = await admin(index, '/api-keys/workspace/service', {
+    name: 'key',
+    workspace_id,
+    scopes: ['completions.write'],
+    ...fields,
+  });
+  return { id: String(made.id), key: String(made.key) };
+}
+
+/** Asks a node until it answers `wanted` or a second is over; what it answers then. */
+async function within(index: number, key: string, wanted: number): Promise<number> {
+  const since = performance.now();
+  let seen = 0;
+  do seen = await chat(index, key);
+  while (seen !== wanted && performance.now() - since < WITHIN_MS);
+  return seen;
+}
+
+// One installation over its life: the order of the tests matters.
+it('only the node that started first has first-run.json', async () => {
+  expect(await readdir(node(0).dataDir)).toContain('first-run.json');
+  expect(await readdir(node(1).dataDir)).not.toContain('first-run.json');
+});
+
+it('the commands of the guide print the statuses that it says', async () => {
+  let commands = [...guide.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, text]) => text).join('\n');
+  for (const { server, dataDir, path, port } of nodes)
+    commands = commands.replaceAll(`http://127.0.0.1:${port}`, server.url).replaceAll(path, dataDir);
+  const PATH = `${join(process.execPath, '..')}:${process.env.PATH}`;
+  const shell = spawn('bash', ['-eu'], { cwd: work, env: { ...process.env, PATH } });
+  let [printed, faults] = ['', ''];
+  shell.stdout.on('data', (bytes) => (printed += bytes));
+  shell.stderr.on('data', (bytes) => (faults += bytes));
+  shell.stdin.end(commands);
+  expect([(await once(shell, 'close'))[0], faults]).toEqual([0, '']);
+  const said = [...commands.matchAll(/# (\d{3})$/gm)].map(([, status]) => status);
+  expect(printed.trim().split('\n')).toEqual(said);
+  expect(said).toContain('412');
+  expect(objects.keys('bucket').every((key) => key.startsWith('sluice/'))).toBe(true);
+  expect(objects.faults).toEqual([]);
+});
+
+it.each([
+  [0, 1],
+  [1, 0],
+])(
+  'a key made on node %i works on node %i within a second, and is refused within one once it is deleted',
+  async (from, to) => {
+    const { id, key } = await makeKey(from);
+    expect(await within(to, key, 200)).toBe(200);
+    const { admin_api_key } = await readFirstRun(node(0).dataDir);
+    const deleted = await fetch(`${node(from).server.url}/v1/api-keys/${id}`, {
+      method: 'DELETE',
+      headers: { 'x-gateway-api-key': admin_api_key },
+    });
+    expect(deleted.status).toBe(200);
+    expect(await within(to, key, 401)).toBe(401);
+  },
+);
+
+it('a budget holds over both nodes when both are asked at once', async () => {
+  const { id, key } = await makeKey(0);
+  const probe = await makeKey(0);
+  const { workspace_id } = await readFirstRun(node(0).dataDir);
+  await admin(0, '/policies/usage-limits', {
+    name: 'Seven',
+    workspace_id,
+    type: 'requests',
+    credit_limit: 7,
+    conditions: [{ key: 'api_key', value: [id, probe.id] }],
+    group_by: [{ key: 'api_key' }],
+  });
+  // Another key under the same policy says when both nodes know it.
+  for (const index of [0, 1]) expect(await within(index, probe.key, 412)).toBe(412);
+  const answers = await Promise.all(Array.from({ length: 24 }, (_, i) => chat(i % 2, key)));
+  expect(answers.filter((status) => status === 200)).toHaveLength(7);
+  expect(answers.filter((status) => status === 412)).toHaveLength(17);
+});
+
+it.skipIf(redisMissing !== null)('a rate limit holds over both nodes with Redis', async () => {
+  const { key } = await makeKey(1, { rate_limits: [{ type: 'requests', unit: 'rpd', value: 7 }] });
+  const answers = await Promise.all(Array.from({ length: 24 }, (_, i) => chat(i % 2, key)));
+  expect(answers.filter((status) => status === 200)).toHaveLength(7);
+  expect(answers.filter((status) => status === 429)).toHaveLength(17);
+});
+
+it('doctor finds nothing wrong with a node on PostgreSQL and Redis', async () => {
+  const ended = await runCommand(['doctor'], { ...shared, SLUICE_DATA_DIR: node(1).dataDir }, work);
+  expect(ended, ended.out).toMatchObject({ code: 0, err: '' });
+  expect(ended.out).not.toContain('FAIL');
+  expect(ended.out).toMatch(/^ok +store +postgres, reachable$/m);
+  expect(ended.out).toMatch(/^ok +master key +opens what the store has sealed/m);
+  expect(ended.out).toMatch(/^ok +organisations +1$/m);
+  if (redis !== null) expect(ended.out).toMatch(/^ok +redis +reachable$/m);
+});
+
+it('doctor names a PostgreSQL and a Redis that are away once, as a start does, with exit code 1 and no password', async () => {
+  const away = {
+    SLUICE_DATABASE_URL: 'postgres://sluice:hunter2@127.0.0.1:9/sluice',
+    SLUICE_REDIS_URL: 'redis://:hunter3@127.0.0.1:9',
+  };
+  const ended = await runCommand(['doctor'], { ...away, SLUICE_DATA_DIR: node(1).dataDir }, work);
+  expect(ended, ended.out).toMatchObject({ code: 1, err: '' });
+  const failed = ended.out.match(/^FAIL.*$/gm);
+  expect(failed).toEqual([
+    'FAIL  store           The PostgreSQL at 127.0.0.1:9/sluice cannot be used: connect ECONNREFUSED 127.0.0.1:9. Start it, or correct SLUICE_DATABASE_URL.',
+    'FAIL  redis           The Redis at 127.0.0.1:9 cannot be used: connect ECONNREFUSED 127.0.0.1:9. Start it, or correct SLUICE_REDIS_URL.',
+  ]);
+  const started = await runCommand(['serve'], { ...away, SLUICE_DATA_DIR: join(work, 'away'), SLUICE_PORT: '0' }, work);
+  expect(failed?.[0]).toBe(`FAIL  store           ${started.err.replace('sluice: ', '').trimEnd()}`);
+  expect([ended.out, started.err, started.out].join('\n')).not.toMatch(/hunter/);
+});
+
+it('a node without the master key of the store refuses to start, and names the id of the key', async () => {
+  const id = /key ([0-9a-f]{16})\)/.exec(
+    (await runCommand(['doctor'], { ...shared, SLUICE_DATA_DIR: node(1).dataDir }, work)).out,
+  )?.[1];
+  const other = { ...shared, SLUICE_MASTER_KEY: randomBytes(32).toString('base64'), SLUICE_PORT: '0' };
+  const ended = await runCommand(['serve'], { ...other, SLUICE_DATA_DIR: join(work, 'other') }, work);
+  expect(ended).toMatchObject({ code: 2, out: '' });
+  expect(ended.err).toContain(`master key ${id}`);
+});
+
+it('one node is killed: the other serves, and the killed one brings its records along when it starts again', async () => {
+  const { workspace_api_key, organisation_id, workspace_id } = await readFirstRun(node(0).dataDir);
+  for (let i = 0; i < 5; i++) expect(await chat(0, workspace_api_key, `killed-${i}`)).toBe(200);
+  killNode(node(0).server);
+  await node(0).server.ended;
+  expect(await chat(1, workspace_api_key)).toBe(200);
+  expect(await chat(1, (await makeKey(1)).key)).toBe(200);
+  const { dataDir, path, port } = node(0);
+  nodes[0] = { server: await startNode(dataDir), dataDir, path, port };
+  expect(node(0).server.out).not.toContain('first run');
+  const logs = await openPostgresLogs({ url: shared.SLUICE_DATABASE_URL ?? '', log: silentLog });
+  const traces = async () => {
+    const { rows } = await logs.list(systemTenant(organisation_id, workspace_id), { limit: 200 });
+    return rows.map((row) => String(row.trace_id)).filter((trace) => trace.startsWith('killed-'));
+  };
+  await expect.poll(traces, { timeout: 10_000 }).toHaveLength(5);
+  await logs.close();
+});

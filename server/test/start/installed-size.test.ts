@@ -1,0 +1,42 @@
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+const MB = 1024 * 1024;
+/** Blocks of a common file system: a file takes whole ones. */
+const BLOCK = 4096;
+/** Nearly all of it is the package of Node.js itself, of which only the size of another version can change. */
+const MOST_OF_OURS = 78 * MB;
+
+interface Locked {
+  readonly dev?: boolean;
+  readonly link?: boolean;
+  readonly os?: readonly string[];
+}
+
+/** Bytes on disk of a package, without those of packages nested in it. */
+function sizeOf(folder: string): number {
+  let sum = BLOCK;
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) sum += entry.name === 'node_modules' ? 0 : sizeOf(path);
+    else sum += Math.ceil(statSync(path).size / BLOCK) * BLOCK;
+  }
+  return sum;
+}
+
+it('an installation without development dependencies stays small beside its Node.js', () => {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, Locked>;
+  };
+  const sizes = Object.entries(packages)
+    .filter(([path, { dev, link, os }]) => path.startsWith('node_modules/') && !dev && !link && os === undefined)
+    .map(([path]) => [path.replace('node_modules/', ''), sizeOf(join(ROOT, path))] as const)
+    .sort((one, other) => other[1] - one[1]);
+  const sum = sizes.reduce((total, [, size]) => total + size, 0);
+  const largest = sizes.slice(0, 12).map(([name, size]) => `${name} ${(size / MB).toFixed(1)}`);
+  expect(sizes.length).toBeGreaterThan(50);
+  expect(sum, `${(sum / MB).toFixed(1)} MB; the largest: ${largest.join(', ')}`).toBeLessThan(MOST_OF_OURS);
+});
