@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import type { Principal } from '../auth/principal.ts';
+import { hasUnreadBody } from '../http/read-body.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
@@ -97,7 +98,9 @@ const BASE_HEADERS = {
   'x-content-type-options': 'nosniff',
 } as const;
 
+/** A refusal before the body was read to its end closes the connection: the rest would be taken for the next request. */
 export function send(reply: FastifyReply, answer: AdminAnswer): FastifyReply {
+  if (answer.status >= 400 && hasUnreadBody(reply.request.raw)) reply.header('connection', 'close');
   return reply.code(answer.status).headers(answer.headers).send(answer.body);
 }
 

@@ -64,7 +64,12 @@ const UNKNOWN: ReadonlySet<string> = new Set([
   'user_profile_id',
   'previous_message_id',
   'credential_id',
+  'guardrailidentifier',
+  'guardrail_identifier',
 ]);
+
+/** Headers that name what is set up at the account: whose it is, is noted nowhere. In lower case, as they are sent. */
+const UNKNOWN_HEADERS: ReadonlySet<string> = new Set(['x-amzn-bedrock-guardrailidentifier']);
 
 /** Members whose object is kept at the account where it has an id: a prompt, a voice, the spoken answer of an earlier chat. */
 const KEPT: ReadonlySet<string> = new Set(['prompt', 'voice', 'audio']);
@@ -127,6 +132,15 @@ function holdsOpened(body: Buffer): boolean {
     }
   }
   return false;
+}
+
+/** The first of the headers, `name, value`, that names something whose owner nobody knows; null without any. */
+export function unknownHeader(headers: readonly string[]): string | null {
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]?.toLowerCase() ?? '';
+    if (UNKNOWN_HEADERS.has(name)) return name;
+  }
+  return null;
 }
 
 /** What the body names. Null when it is no JSON, so that nobody knows. */

@@ -12,7 +12,7 @@ export interface DecisionFacts {
   readonly targets?: readonly ScoredTarget[] | undefined;
   /** How many targets the config has; `targets` tells so many only. */
   readonly targets_total?: number | undefined;
-  /** Limits that were asked for this target: `rate_limit policy <id>`. */
+  /** Limits that were asked for this target: `rate_limit policy:<id>`, `usage_limit key:<id>`. */
   readonly limits?: readonly string[] | undefined;
   /** Fields of the body that were not sent as they came; null where the body was not looked into. */
   readonly changed: FieldChanges | null;

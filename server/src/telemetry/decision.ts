@@ -90,7 +90,9 @@ export const decisionSchema = z.object({
     .array(
       z.object({ kind: z.string(), id: z.string(), outcome: z.enum(['passed', 'failed', 'refused', 'not_asked']) }),
     )
-    .describe('Limits (`rate_limit`, `usage_limit`; of requests under a config) and guardrails that were considered.'),
+    .describe(
+      'Limits (`rate_limit` or `usage_limit`, with an id such as `policy:<id>`; of requests under a config) and guardrails that were considered.',
+    ),
   route: z.array(route).describe('Decisions of the config’s strategies, in order.'),
   targets: z
     .array(scored)

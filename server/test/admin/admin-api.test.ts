@@ -1,6 +1,6 @@
 /** What the administration API promises, on a real listener and on both engines. */
 import { randomBytes } from 'node:crypto';
-import { request } from 'node:http';
+import { Agent, request } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AdminHarness, type Answer, emptyTables, startAdmin } from '../support/admin.ts';
@@ -672,15 +672,30 @@ describe.each(['sqlite', 'postgres'] as const)('the administration API on %s', (
     it('a body over 1 MB is 413, declared or streamed', async () => {
       const raw = JSON.stringify({ name: 'x'.repeat(1_048_576) });
       fails(await admin.call('POST', '/v1/api-keys/workspace/service', { raw }), 413, 'AB01');
-      const streamed = await new Promise<number | undefined>((resolve, reject) => {
+      const streamed = await new Promise<(string | number | undefined)[]>((resolve, reject) => {
         const headers = { 'x-gateway-api-key': admin.a.admin_api_key, 'content-type': 'application/json' };
         const sending = request(`${admin.url}/v1/api-keys/workspace/service`, { method: 'POST', headers });
-        sending.on('response', (answer) => resolve(answer.resume().statusCode));
+        sending.on('response', (answer) => {
+          resolve([answer.resume().statusCode, answer.headers.connection]);
+        });
         sending.on('error', reject);
         for (let sent = 0; sent <= 1_048_576; sent += 65_536) sending.write(' '.repeat(65_536));
         sending.end();
       });
-      expect(streamed).toBe(413);
+      // What is still to come of the body must not be read as the next request.
+      expect(streamed).toEqual([413, 'close']);
+      const declared = await new Promise<(string | number | undefined)[]>((resolve, reject) => {
+        const headers = { 'x-gateway-api-key': admin.a.admin_api_key, 'content-length': '2000000' };
+        const agent = new Agent({ keepAlive: true });
+        const sending = request(`${admin.url}/v1/api-keys/workspace/service`, { method: 'POST', headers, agent });
+        sending.on('response', (answer) => {
+          resolve([answer.statusCode, answer.headers.connection]);
+          sending.destroy();
+        });
+        sending.on('error', reject);
+        sending.flushHeaders();
+      });
+      expect(declared).toEqual([413, 'close']);
       expect((await admin.call('GET', '/v1/api-keys')).status).toBe(200);
     });
 

@@ -126,6 +126,25 @@ describe('at an account that several workspaces share', () => {
     expect(await asB('POST', '/proxy/chat/completions', chat(null))).toMatchObject({ status: 200, sent: 1 });
   });
 
+  it('a request does not name a guardrail that is set up at the account, in its body or in a header', async () => {
+    const chat = { model: 'gpt-4o', messages: [{ role: 'user', content: 'x' }] };
+    for (const path of ['/chat/completions', '/proxy/chat/completions']) {
+      for (const guardrailConfig of [{ guardrailIdentifier: 'gr1' }, { guardrail_identifier: 'gr1' }]) {
+        const answer = await asB('POST', path, { ...chat, guardrailConfig });
+        expect(answer, answer.text).toMatchObject({ status: 403, sent: 0 });
+        expect(answer.text).toContain('guardrailConfig.guardrail');
+      }
+    }
+    const header = {
+      'X-Amzn-Bedrock-GuardrailIdentifier': 'gr1',
+      'x-gateway-forward-headers': 'x-amzn-bedrock-guardrailidentifier',
+    };
+    const named = await asB('POST', '/proxy/chat/completions', chat, header);
+    expect(named, named.text).toMatchObject({ status: 403, sent: 0 });
+    expect(named.text).toContain('x-amzn-bedrock-guardrailidentifier');
+    expect(await asB('POST', '/proxy/chat/completions', chat)).toMatchObject({ status: 200, sent: 1 });
+  });
+
   it('a field whose name is in capitals is found', async () => {
     const body = { model: 'gpt-4o', input: 'x', Previous_Response_ID: response };
     expect(await asB('POST', '/proxy/responses', body)).toMatchObject({ status: 404, sent: 0 });

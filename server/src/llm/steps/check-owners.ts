@@ -7,7 +7,13 @@
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { noSuch } from '../../runtime/owners.ts';
-import { formReferences, type Reference, type References, referencesIn } from '../../runtime/references.ts';
+import {
+  formReferences,
+  type Reference,
+  type References,
+  referencesIn,
+  unknownHeader,
+} from '../../runtime/references.ts';
 import { isOfTraining, objectMadeBy, readsForms, requestedObjects } from '../../runtime/requested-objects.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import type { Uses } from '../exchange.ts';
@@ -48,6 +54,8 @@ export function checkOwners(
     if (asked.kind === 'closed') throw closed(stored, `${method} ${shown(path)}`);
     if (asked.kind === 'one') return must(x, stored, [{ kind: asked.of, id: asked.id, param: '' }]);
   }
+  const header = unknownHeader(prepared.request.headers);
+  if (header !== null) throw closed(stored, `a request with ${header}`);
   return checkBody(x, stored, prepared, target.prefix.length);
 }
 

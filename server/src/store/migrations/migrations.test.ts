@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -287,6 +288,55 @@ describe.each(['sqlite', 'postgres'] as const)('owners of objects from before mo
     const rows = await engine.query('kept', 'SELECT workspace_id, kind, object_id FROM object_owners', []);
     await engine.close();
     expect(rows.map((row) => ({ ...row }))).toEqual([{ workspace_id: 'w', kind: 'file', object_id: 'file-1' }]);
+  });
+});
+
+describe('an upgrade on PostgreSQL by an account without the rights', () => {
+  const start = async (url: string, migrations: readonly Migration[]) => {
+    const engine = new PostgresEngine({ url, log: silentLog, clock: systemClock, poolSize: 2, migrations });
+    const error = await engine.migrate().then(
+      () => null,
+      (thrown: Error) => thrown,
+    );
+    await engine.close();
+    return error?.message;
+  };
+  const accountOf = async (url: string, ...grants: string[]) => {
+    const at = new URL(url);
+    at.username = `u${randomBytes(6).toString('hex')}`;
+    at.password = 'secret';
+    const client = new pg.Client(url);
+    await client.connect();
+    await client.query(`CREATE ROLE ${at.username} LOGIN PASSWORD 'secret'`);
+    for (const grant of grants) await client.query(`${grant} TO ${at.username}`);
+    await client.end();
+    return at;
+  };
+
+  it('says whose the tables are and which account starts the new version, and changes nothing', async () => {
+    const url = await postgresDatabase();
+    expect(await start(url, MIGRATIONS)).toBeUndefined();
+    const app = await accountOf(
+      url,
+      'GRANT USAGE, CREATE ON SCHEMA public',
+      'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public',
+    );
+    expect(await start(app.href, MIGRATIONS)).toBeUndefined();
+    const owner = new URL(url).username;
+    expect(await start(app.href, [...MIGRATIONS, extra])).toBe(
+      `This version has to change tables that belong to the PostgreSQL account "${owner}", and "${app.username}" does not own them. Start this version once with "${owner}" in SLUICE_DATABASE_URL, then again with "${app.username}".`,
+    );
+    expect(await start(url, [...MIGRATIONS, extra])).toBeUndefined();
+    expect(await start(app.href, [...MIGRATIONS, extra])).toBeUndefined();
+  });
+
+  it('says what to grant where a new database takes no tables from it', async () => {
+    const app = await accountOf(await postgresDatabase(), 'GRANT USAGE ON SCHEMA public');
+    expect(await start(app.href, MIGRATIONS)).toMatch(
+      new RegExp(
+        `may not make tables in the schema public\\..* GRANT USAGE, CREATE ON SCHEMA public TO "${app.username}"\\.$`,
+      ),
+    );
   });
 });
 

@@ -13,6 +13,8 @@ export interface MigrationHost {
   readonly engine: Types['engine'];
   /** Runs `run` in one transaction under the store's migration lock; all or nothing. */
   exclusive(run: (tx: MigrationTx) => Promise<void>): Promise<void>;
+  /** Throws before anything is changed when the account of the store may not change its tables. */
+  checkRights?(tx: MigrationTx): Promise<void>;
 }
 
 /** The statements of a migration as one hash: a released migration that was edited afterwards is found out. */
@@ -41,12 +43,14 @@ export async function runMigrations(
       host.engine === 'postgres'
         ? await tx.rows(`SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = '${table}'`)
         : [];
+    if (host.engine === 'postgres' && noted.length === 0) await host.checkRights?.(tx);
     if (noted.length === 0)
       await tx.execute(
         `CREATE TABLE IF NOT EXISTS ${table} (name ${types.text} NOT NULL PRIMARY KEY, checksum ${types.text} NOT NULL)${types.options}`,
       );
     const done = await tx.rows(`SELECT name, checksum FROM ${table} ORDER BY name`);
     check(list, done, host.engine);
+    if (done.length > 0 && done.length < list.length) await host.checkRights?.(tx);
     for (const migration of list.slice(done.length)) {
       for (const statement of migration.statements(types)) {
         try {

@@ -21,7 +21,14 @@ import {
 } from './client.ts';
 import { Listener } from './listener.ts';
 import { Queues } from './queues.ts';
-import { applyRowSecurity, CONTROL_RULES, SYSTEM_SCOPE, type TableRules, Tenancy } from './row-security.ts';
+import {
+  applyRowSecurity,
+  CONTROL_RULES,
+  checkRights,
+  SYSTEM_SCOPE,
+  type TableRules,
+  Tenancy,
+} from './row-security.ts';
 
 const CHANNEL = 'sluice_changes';
 /** Advisory lock keys of this product: any fixed numbers that others are unlikely to use. */
@@ -263,7 +270,8 @@ export async function migratePostgres(
       MIGRATION_MS,
     );
   try {
-    await runMigrations({ engine: 'postgres', exclusive }, table, migrations, log);
+    const host: MigrationHost = { engine: 'postgres', exclusive, checkRights: (tx) => checkRights(tx, rules) };
+    await runMigrations(host, table, migrations, log);
   } catch (error) {
     if (!(error instanceof PostgresFailure)) throw error;
     throw unusablePostgres(url, error);

@@ -342,7 +342,9 @@ describe('accounts', () => {
 
     await asSuperuser(superuser, 'DROP POLICY sluice_system ON configs');
     const late = await openPostgresTables({ url: app, log: silentLog });
-    await expect(late.migrate()).rejects.toThrow(/configs .*does not own/);
+    await expect(late.migrate()).rejects.toThrow(
+      `belong to the PostgreSQL account "${new URL(owner).username}", and "${role}" does not own them`,
+    );
     await made.migrate();
     await late.migrate();
     for (const each of [late, tables, made]) await each.close();

@@ -121,7 +121,7 @@ WHERE i.indisunique AND c.relnamespace = current_schema()::regnamespace`;
 
 /** Of existing tables: their present policies. */
 const PRESENT = `SELECT c.relname AS name, c.relrowsecurity AND c.relforcerowsecurity AS forced,
-  pg_has_role(current_user, c.relowner, 'USAGE') AS own,
+  pg_has_role(current_user, c.relowner, 'USAGE') AS own, pg_get_userbyid(c.relowner) AS owner, current_user AS account,
   coalesce((SELECT json_object_agg(p.polname, coalesce(obj_description(p.oid, 'pg_policy'), ''))
     FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname LIKE 'sluice\\_%'), '{}') AS policies
 FROM pg_class c
@@ -145,7 +145,7 @@ export async function applyRowSecurity(tx: MigrationTx, rules: readonly TableRul
     const stale = Object.keys(marks).filter((name) => !wanted.has(name));
     const missing = policies.filter((policy) => marks[policy.name] !== markOf(policy));
     if (now.forced === true && stale.length === 0 && missing.length === 0) continue;
-    if (now.own !== true) throw notOwner(table);
+    if (now.own !== true) throw notOwner(String(now.account), String(now.owner));
     changed.push(table);
     await tx.execute(`ALTER TABLE ${table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY`);
     for (const name of [...stale, ...missing.map((policy) => policy.name)]) {
@@ -163,9 +163,32 @@ export async function applyRowSecurity(tx: MigrationTx, rules: readonly TableRul
   return changed;
 }
 
-function notOwner(table: string): SluiceError {
-  const message = `Row-level security of the table ${table} has to be brought up to date, and this account does not own the table. Start this version once with the account that does.`;
-  return new SluiceError('internal', message, { detail: message });
+/** Tables of this schema whose owner the account is not, and whether it may make new ones. */
+const RIGHTS = `SELECT current_user AS account, current_schema() AS schema,
+  coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS creates,
+  (SELECT min(pg_get_userbyid(c.relowner)) FROM pg_class c
+    WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace AND c.relname = ANY ('{%s}')
+      AND NOT pg_has_role(current_user, c.relowner, 'USAGE')) AS owner`;
+
+/** Throws `internal` when the account may not change the tables, with the account that may and what to do. */
+export async function checkRights(tx: MigrationTx, rules: readonly TableRules[]): Promise<void> {
+  const [row] = await tx.rows(RIGHTS.replace('%s', rules.map(({ table }) => table).join(',')));
+  const account = String(row?.account);
+  const owner = row?.owner;
+  if (typeof owner === 'string') throw notOwner(account, owner);
+  if (row?.creates === true) return;
+  const where = row?.schema == null ? 'a schema of the database' : `the schema ${String(row.schema)}`;
+  throw refused(
+    `The PostgreSQL account "${account}" may not make tables in ${where}. Start this version once with an account that may, or run: GRANT USAGE, CREATE ON SCHEMA ${String(row?.schema ?? 'public')} TO "${account}".`,
+  );
+}
+
+const refused = (message: string) => new SluiceError('internal', message, { detail: message });
+
+function notOwner(account: string, owner: string): SluiceError {
+  return refused(
+    `This version has to change tables that belong to the PostgreSQL account "${owner}", and "${account}" does not own them. Start this version once with "${owner}" in SLUICE_DATABASE_URL, then again with "${account}".`,
+  );
 }
 
 /** Only an account above row-level security needs the role. What it has no right to is left out. */
