@@ -1,9 +1,9 @@
 import type { Runtime } from '../runtime/runtime.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
-import type { RequestContext } from './request-context.ts';
+import type { ContextHead } from './request-context.ts';
 
 /** The one look at the workspace: what comes later reads this snapshot, whatever changes meanwhile. */
-export function pinSnapshot(runtime: Runtime, request: RequestContext): void | Promise<void> {
+export function pinSnapshot(runtime: Runtime, request: ContextHead): void | Promise<void> {
   const { principal } = request;
   // Without a workspace the request is refused.
   if (principal?.workspaceId == null) return;
@@ -12,6 +12,6 @@ export function pinSnapshot(runtime: Runtime, request: RequestContext): void | P
   pin(request, snapshot);
 }
 
-function pin(request: RequestContext, snapshot: WorkspaceSnapshot): void {
+function pin(request: ContextHead, snapshot: WorkspaceSnapshot): void {
   request.snapshot = snapshot;
 }

@@ -26,10 +26,10 @@ export class RequestContext {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentSpanId: string | null;
-  metadata: Record<string, string> | null;
-  principal: Principal | null;
+  readonly metadata: Readonly<Record<string, string>> | null;
+  readonly principal: Principal | null;
   /** The one look at the workspace; null before it. */
-  snapshot: WorkspaceSnapshot | null;
+  readonly snapshot: WorkspaceSnapshot | null;
   readonly #clock: Clock;
 
   constructor(incoming: IncomingMessage, { clock, storeClock }: RequestClocks) {
@@ -63,6 +63,13 @@ export class RequestContext {
   elapsed(): number {
     return this.#clock.monotonic() - this.started;
   }
+}
+
+/** The same, as the first steps may write it. */
+export interface ContextHead extends RequestContext {
+  metadata: RequestContext['metadata'];
+  principal: RequestContext['principal'];
+  snapshot: RequestContext['snapshot'];
 }
 
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;

@@ -22,6 +22,7 @@ import { metadataOf } from './metadata.ts';
 import type { Ending } from './outcome.ts';
 import { pinSnapshot } from './pin-snapshot.ts';
 import { headOf, recordOf } from './record.ts';
+import type { ContextHead } from './request-context.ts';
 import type { GatewayServices } from './services.ts';
 import { noCredential } from './unread-headers.ts';
 
@@ -103,7 +104,7 @@ function unlessEnded<T>({ signal }: Call, work: Promise<T>): Promise<T> {
 }
 
 /** What no plane does by itself: nothing is asked or begun for a caller that is not known. */
-async function begin(call: Call): Promise<void> {
+async function begin(call: Call & ContextHead): Promise<void> {
   const { services } = call;
   const token = gatewayCredential(call.incoming, call);
   if (token === null) throw new SluiceError('unauthenticated', noCredential(call.incoming.headers));

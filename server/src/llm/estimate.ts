@@ -5,12 +5,11 @@
  */
 
 import { isObject, type JsonObject } from '../kernel/json.ts';
-import { parseJson } from '../kernel/json-exact.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
 import { costMicros, mostMicros } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';
 import type { Exchange, Uses } from './exchange.ts';
-import { modelUnder, shape } from './shaping.ts';
+import { modelUnder } from './shaping.ts';
 import type { Attempt } from './state/attempt.ts';
 import type { Estimate } from './state/limits.ts';
 import { isTextOnly } from './text-only.ts';
@@ -26,18 +25,20 @@ export const BASE64 = 'base64';
 
 const FREE: Estimate = { input: 0, output: 0, bounded: true, price: null, free: true };
 
-export function modelKey(x: Uses<'attempt' | 'request'>): string {
-  return `${x.attempt.target?.provider.id ?? ''} ${modelUnder(x.attempt.target?.shaping ?? null, x.request.model)}`;
+export function modelKey({ attempt: { target }, request }: Uses<'attempt' | 'request'>, model = request.model): string {
+  return `${target?.provider.id ?? ''} ${modelUnder(target?.shaping ?? null, model)}`;
 }
 
 /** Whether it goes on at the provider after its answer: no request tells later what it has used. */
 export function isBackground({
   request: { operation },
-  attempt: { scan, target },
+  attempt: { body, target },
 }: Uses<'attempt' | 'request'>): boolean {
   if (!operation.wire.hasBackground) return false;
   const { overrides, defaults } = target?.shaping ?? {};
-  return scan?.get('background')?.kind === 'true' || overrides?.background === true || defaults?.background === true;
+  return (
+    body.scan?.get('background')?.kind === 'true' || overrides?.background === true || defaults?.background === true
+  );
 }
 
 export function estimateUse(x: Exchange): Estimate {
@@ -93,26 +94,24 @@ export function expectUse(x: Uses<'limits'>, estimate: Estimate): void {
 
 /** The body as it will go to the provider, as far as its config changes it; null when it is too large to parse, or no JSON object. */
 function bodyOf(attempt: Attempt): JsonObject | null {
-  if (attempt.scan === null || attempt.body.length > MAX_PARSED) return null;
-  const parsed: unknown = parseJson(attempt.body.toString('utf8'));
-  if (!isObject(parsed)) return null;
-  const shaping = attempt.shaped ? null : (attempt.target?.shaping ?? null);
-  return shaping === null ? parsed : shape(parsed, shaping);
+  if (attempt.body.scan === null || attempt.body.bytes.length > MAX_PARSED) return null;
+  const value = attempt.value();
+  return isObject(value) ? value : null;
 }
 
 /** No text has more tokens than bytes, in any encoding that works on bytes. */
 function mostInput(attempt: Attempt, body: JsonObject): number {
   const shaped = attempt.target?.shaping == null ? 0 : Buffer.byteLength(JSON.stringify(body));
   const tools = body.tools == null && body.functions == null && body.response_format == null ? 0 : AROUND_TOOLS;
-  return Math.max(attempt.body.length, shaped) + AROUND + tools;
+  return Math.max(attempt.body.bytes.length, shaped) + AROUND + tools;
 }
 
 /** Input tokens that a body most likely stands for. */
 export function likelyInput(x: Exchange): number {
-  const tokens = x.services.pricer.estimateTokens(x.attempt.body);
+  const tokens = x.services.pricer.estimateTokens(x.attempt.body.bytes);
   const media = x.request.operation.body === 'multipart' || (tokens > MEDIA_TOKENS && holdsBase64(x));
   return media ? Math.min(tokens, MEDIA_TOKENS) : tokens;
 }
 
-const holdsBase64 = ({ attempt: { scan, body } }: Exchange): boolean =>
-  scan?.texts?.get(BASE64) ?? body.includes(BASE64);
+const holdsBase64 = ({ attempt: { body } }: Uses<'attempt'>): boolean =>
+  body.scan?.texts?.get(BASE64) ?? body.bytes.includes(BASE64);

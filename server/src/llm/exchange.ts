@@ -21,7 +21,7 @@ import { Attempt } from './state/attempt.ts';
 import { LlmLimits } from './state/limits.ts';
 import { LlmOutcome } from './state/outcome.ts';
 import type { Prepared } from './state/prepared.ts';
-import { LlmRequest } from './state/request.ts';
+import { LlmRequest, type RequestHead } from './state/request.ts';
 import type { RouteExecution } from './state/route-execution.ts';
 import type { Target } from './target.ts';
 
@@ -89,6 +89,12 @@ export type RunTarget = (x: Exchange, features: Features) => void | Promise<void
 export type Uses<Parts extends keyof Exchange, Used extends keyof Services = never> = Pick<Exchange, Parts> & {
   readonly services: Pick<Services, Used>;
 };
+
+/** As `Uses`, for the steps of the head: what is known of the request they may write. */
+export type HeadUses<Parts extends keyof Exchange, Used extends keyof Services = never> = Uses<
+  Parts | 'request',
+  Used
+> & { readonly request: RequestHead };
 
 /** The cache of answers, as steps use it. */
 export interface ResponseCache {

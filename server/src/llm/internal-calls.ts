@@ -13,6 +13,8 @@ import { OPERATIONS, type Operation } from '../operations/operation.ts';
 import type { RunInternalCall } from '../runtime/internal-call.ts';
 import type { Tables } from '../store/ports.ts';
 import { Exchange, type Services, type Uses } from './exchange.ts';
+import { RequestBody } from './state/body.ts';
+import type { RequestHead } from './state/request.ts';
 
 /** Largest answer that is kept. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
@@ -36,10 +38,10 @@ export function internalExchange(
   operation: Operation,
   { incoming, response, body }: Read,
   principal: Principal,
-): Exchange {
-  const x = new Exchange(services, operation, incoming, response, {});
+): Exchange & { readonly request: RequestHead } {
+  const x: Exchange & { readonly request: RequestHead } = new Exchange(services, operation, incoming, response, {});
   x.request.principal = principal;
-  x.attempt.body = body;
+  x.request.body = new RequestBody(body, null);
   x.outcome.bytesIn = body.length;
   return x;
 }

@@ -19,8 +19,9 @@ export function logRecordOf(
   x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution'>,
 ): RecordDraft {
   const target = x.attempt.target;
-  const sent = modelUnder(target?.shaping ?? null, x.request.model);
   const { request, outcome, attempt } = x;
+  const asked = outcome.asked(request);
+  const sent = modelUnder(target?.shaping ?? null, asked);
   return recordOf(headOf(request, outcome, x.limits), {
     operation: request.operation.id,
     method: request.incoming.method ?? '',
@@ -28,8 +29,8 @@ export function logRecordOf(
     provider: target?.provider.id ?? null,
     provider_slug: target?.stored?.slug ?? null,
     config_slug: request.plan?.config?.slug ?? null,
-    model_requested: request.model === '' ? null : request.model,
-    model_sent: sent === request.model ? undefined : sent,
+    model_requested: asked === '' ? null : asked,
+    model_sent: sent === asked ? undefined : sent,
     model_answered: outcome.modelAnswered,
     stream: attempt.stream,
     usage: outcome.usage,
@@ -57,7 +58,7 @@ function decisionOf(x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'exec
   const bound =
     target === null
       ? null
-      : bindingFor(target.provider, operation.id, target.sends(x.request.model), target.credentials);
+      : bindingFor(target.provider, operation.id, target.sends(x.outcome.asked(x.request)), target.credentials);
   const shape = target === null ? operation.shape : bound?.binding.shape;
   const limits = appliedLimits(x.limits);
   return {

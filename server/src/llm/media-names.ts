@@ -1,7 +1,5 @@
 /** Where a conversation has pictures and files that it names by their addresses. */
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
-import { parseExact } from '../kernel/json-exact.ts';
-import { type Shaping, shape } from './shaping.ts';
 
 /** What was fetched, as data URLs by address; a long one as pieces of its bytes, in memory that threads share. */
 export type Media = ReadonlyMap<string, string | readonly Uint8Array[]>;
@@ -10,16 +8,10 @@ const urlOf = (data: string | readonly Uint8Array[]): string =>
   typeof data === 'string' ? data : Buffer.concat(data).toString('latin1');
 
 /** The addresses that the conversations of a body, which are in `lists`, name, each once, of those that `inlines` asks for. */
-export function namedMedia(
-  lists: readonly string[],
-  bytes: Buffer,
-  shaping: Shaping | null,
-  inlines: (url: string) => boolean,
-): string[] {
-  const parsed = parseExact(bytes.toString('utf8'));
-  if (!isObject(parsed)) return [];
+export function namedMedia(lists: readonly string[], body: JsonValue, inlines: (url: string) => boolean): string[] {
+  if (!isObject(body)) return [];
   const named = new Set<string>();
-  replaced(lists, shaping === null ? parsed : shape(parsed, shaping), (url) => {
+  replaced(lists, body, (url) => {
     if (inlines(url)) named.add(url);
     return null;
   });

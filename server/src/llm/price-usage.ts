@@ -16,12 +16,13 @@ const NOTHING: readonly Part[] = [];
 
 /** One for each attempt that used anything, each made of whole numbers. */
 export function partsOf({
-  outcome: { usage, spent, modelAnswered },
+  outcome,
   attempt: { target },
-  request: { model },
+  request,
 }: Uses<'attempt' | 'outcome' | 'request'>): readonly Part[] {
+  const { usage, spent, modelAnswered } = outcome;
   if (usage === null) return spent === null ? NOTHING : spent.map(whole);
-  const asked = modelUnder(target?.shaping ?? null, model);
+  const asked = modelUnder(target?.shaping ?? null, outcome.asked(request));
   const last = whole({ usage, target, model: asked, answered: modelAnswered });
   return spent === null ? [last] : [...spent.map(whole), last];
 }

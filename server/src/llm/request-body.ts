@@ -3,8 +3,7 @@
  * Made of data alone, so that a thread makes it as the event loop does (`large/`).
  */
 import { SluiceError } from '../kernel/errors.ts';
-import { isObject, type JsonObject } from '../kernel/json.ts';
-import { parseExact } from '../kernel/json-exact.ts';
+import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { type ScanResult, type Splice, spliceParts } from '../kernel/json-scan.ts';
 import { holdsQuoted } from '../kernel/quoted-texts.ts';
 import { withoutCallExtras } from '../operations/convert/chat-calls.ts';
@@ -16,14 +15,15 @@ import type { FieldChanges } from '../telemetry/decision-facts.ts';
 import { changesBetween } from './field-changes.ts';
 import { type Media, withMedia } from './media-names.ts';
 import { withPrefill } from './relay/stream-resume.ts';
-import { type Shaping, shape } from './shaping.ts';
+import type { Shaping } from './shaping.ts';
 import { shapingEdits } from './splice-shaping.ts';
+import type { RequestBody } from './state/body.ts';
 
 /** What a body is made of; the binding and the context say for whom. */
 export interface BodyOrder {
   readonly operation: OperationId;
   /** JSON. */
-  readonly body: Buffer;
+  readonly body: RequestBody;
   readonly scan: ScanResult;
   /** The model as the caller named it. */
   readonly asked: string;
@@ -41,13 +41,15 @@ export interface BodyOrder {
   /** The record tells what became of the fields. */
   readonly explained: boolean;
   /** The caller's own body, where another one has taken its place; null: it still stands, or nobody asks. */
-  readonly came: Buffer | null;
+  readonly came: RequestBody | null;
 }
 
 export interface MadeBody {
   /** Edits of the caller's own bytes; null where `parts` are what is sent. */
   readonly edits: readonly Splice[] | null;
   readonly parts: readonly Buffer[];
+  /** What `parts` say, where they are one body that was written in this thread; null otherwise. */
+  readonly written: JsonObject | null;
   readonly stripUsage: boolean;
   readonly headers: readonly string[] | undefined;
   /** Each part is the body of a separate call. */
@@ -73,12 +75,13 @@ export function makeBody(order: BodyOrder, bound: Bound, context: CallContext): 
 export function editedBody(order: BodyOrder, bound: Bound, context: CallContext): MadeBody | null {
   if (!isUntouched(order, bound, context)) return null;
   const touches = bound.request && bound.binding.requestTouches;
-  const edited = shapingEdits(order.body, order.scan, order.shaping, touches);
+  const edited = shapingEdits(order.body.bytes, order.scan, order.shaping, touches);
   if (edited === null) return null;
   const addUsage = addsUsage(order, bound, context);
   return {
     edits: splice(order, context.model, addUsage, edited.edits),
     parts: NO_PARTS,
+    written: null,
     stripUsage: addUsage,
     headers: undefined,
     fanOut: false,
@@ -89,8 +92,8 @@ export function editedBody(order: BodyOrder, bound: Bound, context: CallContext)
 function writtenBody(order: BodyOrder, bound: Bound, context: CallContext): MadeBody {
   const { binding, convert } = bound;
   const addUsage = addsUsage(order, bound, context);
-  const parsed = objectIn(order.body);
-  let body = givenBody(parsed, order, bound, context);
+  const came = objectIn(order.body.value());
+  let body = givenBody(order, bound, context);
   if (convert === null && addUsage)
     body = {
       ...body,
@@ -102,18 +105,19 @@ function writtenBody(order: BodyOrder, bound: Bound, context: CallContext): Made
   const things = convert === null ? (binding.fanOut?.split?.(body, context) ?? null) : null;
   if (things !== null) {
     const parts = things.map((one) => Buffer.from(JSON.stringify(bound.request?.(one, context) ?? one)));
-    return { edits: null, parts, stripUsage: false, headers, fanOut: true, changes: null };
+    return { edits: null, parts, written: null, stripUsage: false, headers, fanOut: true, changes: null };
   }
   if (bound.request !== undefined) body = bound.request(body, context);
   if (order.prefill !== null) body = withPrefill(body, order.prefill);
-  const before = order.came === null ? null : parseExact(order.came.toString('utf8'));
+  const before = order.came === null ? null : order.came.value();
   return {
     edits: null,
     parts: [Buffer.from(JSON.stringify(body))],
+    written: body,
     stripUsage: addUsage && convert === null,
     headers,
     fanOut: false,
-    changes: order.explained ? changesBetween(isObject(before) ? before : parsed, convert === null ? body : own) : null,
+    changes: order.explained ? changesBetween(isObject(before) ? before : came, convert === null ? body : own) : null,
   };
 }
 
@@ -121,6 +125,26 @@ function writtenBody(order: BodyOrder, bound: Bound, context: CallContext): Made
 export function partsOf({ edits, parts }: MadeBody, body: Buffer): Buffer[] {
   if (edits === null) return [...parts];
   return edits.length === 0 ? [body] : spliceParts(body, edits);
+}
+
+/**
+ * What the edited bytes of `editedBody` say, without parsing them: who asks for the values of the request and for those of what is
+ * sent has one parse. Throws SyntaxError.
+ *
+ * @param addsUsage `MadeBody.stripUsage`
+ */
+export function editedValue(
+  { body, shaping }: Pick<BodyOrder, 'body' | 'shaping'>,
+  model: string,
+  addsUsage: boolean,
+): JsonObject {
+  const out = { ...objectIn(body.under(shaping)) };
+  const named = body.scan?.get('model');
+  // As `splice` does it.
+  if (named?.kind === 'string' || (named === undefined && model !== '')) out.model = model;
+  const { stream_options: options } = out;
+  if (addsUsage) out.stream_options = { ...(isObject(options) ? options : {}), include_usage: true };
+  return out;
 }
 
 /** Whether `editedBody` reads no more than a few short values, however long the body is. */
@@ -132,22 +156,21 @@ export function isEditedQuickly(order: BodyOrder, bound: Bound): boolean {
 
 /** What the request of this order was made from, for answers that depend on it: what `Bound.request` was given. */
 export function askedBody(order: BodyOrder, bound: Bound, context: CallContext): JsonObject {
-  const body = givenBody(objectIn(order.body), order, bound, context);
+  const body = givenBody(order, bound, context);
   const things = bound.convert === null ? bound.binding.fanOut?.split?.(body, context) : null;
   return things?.at(-1) ?? body;
 }
 
-function objectIn(body: Buffer): JsonObject {
-  const parsed = parseExact(body.toString('utf8'));
-  if (!isObject(parsed)) throw new SluiceError('malformed_call', 'The body must be a JSON object.');
-  return parsed;
+function objectIn(value: JsonValue): JsonObject {
+  if (!isObject(value)) throw new SluiceError('malformed_call', 'The body must be a JSON object.');
+  return value;
 }
 
 /** What the provider's own transform, or the conversion, is given. */
-function givenBody(parsed: JsonObject, order: BodyOrder, bound: Bound, context: CallContext): JsonObject {
+function givenBody(order: BodyOrder, bound: Bound, context: CallContext): JsonObject {
   const { binding } = bound;
   const { wire } = OPERATIONS[order.operation];
-  let body = order.shaping === null ? parsed : shape(parsed, order.shaping);
+  let body = objectIn(order.body.under(order.shaping));
   if (holdsForeignExtras(order, bound, context)) body = withoutCallExtras(body);
   if (binding.inlines !== undefined) body = withMedia(wire.conversations, body, order.media, binding.inlines);
   if (typeof body.model === 'string' || context.model !== '') body = { ...body, model: context.model };
@@ -157,9 +180,9 @@ function givenBody(parsed: JsonObject, order: BodyOrder, bound: Bound, context: 
 /** What `splice` changes, beside what guardrails and `shaped` have. */
 function splicedChanges(order: BodyOrder, model: string, addUsage: boolean, shaped: FieldChanges): FieldChanges {
   const { scan } = order;
-  const came = order.came === null ? null : parseExact(order.came.toString('utf8'));
+  const came = order.came === null ? null : order.came.value();
   const before = isObject(came) ? came : null;
-  const now = before === null ? null : parseExact(order.body.toString('utf8'));
+  const now = before === null ? null : order.body.value();
   const { added, dropped, overridden } =
     before !== null && isObject(now) ? changesBetween(before, { ...now, model }) : shaped;
   const replaced = before === null && scan.get('model') !== undefined && model !== order.asked;
@@ -178,7 +201,9 @@ function isUntouched(order: BodyOrder, bound: Bound, context: CallContext): bool
   if (order.shown !== null || holdsForeignExtras(order, bound, context)) return false;
   const { binding, convert, request } = bound;
   if (request === undefined) return true;
-  return convert === null && binding.requestTouches !== undefined && !holdsQuoted(order.body, binding.requestTouches);
+  return (
+    convert === null && binding.requestTouches !== undefined && !holdsQuoted(order.body.bytes, binding.requestTouches)
+  );
 }
 
 /**
@@ -191,7 +216,7 @@ function holdsForeignExtras(
   context: CallContext,
 ): boolean {
   if (convert !== null || OPERATIONS[operation].family !== 'chat') return false;
-  if (!(scan.texts?.get(EXTRA) ?? body.includes(EXTRA_BYTES))) return false;
+  if (!(scan.texts?.get(EXTRA) ?? body.bytes.includes(EXTRA_BYTES))) return false;
   if (binding.target?.extensions?.has('extra_content') === true) return false;
   return !SHAPES[binding.shape].hasCallExtras || context.elsewhere !== true;
 }
@@ -209,7 +234,7 @@ function wantsNoUsage({ scan, body }: BodyOrder): boolean {
   const range = scan.get('stream_options');
   if (range === undefined || range.kind === 'null') return true;
   if (range.kind !== 'object') return false;
-  const value: unknown = JSON.parse(body.toString('utf8', range.start, range.end));
+  const value: unknown = JSON.parse(body.bytes.toString('utf8', range.start, range.end));
   return !isObject(value) || value.include_usage !== true;
 }
 
@@ -221,7 +246,7 @@ function splice(order: BodyOrder, model: string, addUsage: boolean, shaped: read
   if (range?.kind === 'string') {
     // What differs from what the provider knows: `@slug/model`, the name of a deployment, a model named in the path. A
     // body that was shaped for another target may name that one's model.
-    if (body[range.start + 1] === 64 || order.shaped || model !== order.asked || order.deployment)
+    if (body.bytes[range.start + 1] === 64 || order.shaped || model !== order.asked || order.deployment)
       edits.push({ start: range.start, end: range.end, bytes: Buffer.from(JSON.stringify(model)) });
   } else if (range === undefined && model !== '') {
     const bytes = `"model":${JSON.stringify(model)}${scan.empty ? '' : ','}`;
@@ -233,7 +258,7 @@ function splice(order: BodyOrder, model: string, addUsage: boolean, shaped: read
       const bytes = scan.empty ? INCLUDE_USAGE : Buffer.concat([INCLUDE_USAGE, Buffer.from(',')]);
       edits.push({ start: scan.insertAt, end: scan.insertAt, bytes });
     } else {
-      const value: unknown = JSON.parse(body.toString('utf8', options.start, options.end));
+      const value: unknown = JSON.parse(body.bytes.toString('utf8', options.start, options.end));
       edits.push({
         start: options.start,
         end: options.end,

@@ -34,6 +34,8 @@ export interface Selection {
   readonly saved: boolean;
   /** Slug in the model (`@slug/model`), already taken off. */
   readonly modelSlug: string | null;
+  /** Asked for in place of the request's own. */
+  readonly model?: string;
 }
 
 function bad(message: string, errors?: readonly string[]): SluiceError {
@@ -207,10 +209,12 @@ function knownProvider(id: string): Provider {
 
 /** The target of a stored provider or virtual key that a body names (`gateway_options`). */
 export function namedTarget(
-  x: Uses<'request', 'clock' | 'guard' | 'timeouts'>,
+  x: Uses<'outcome' | 'request', 'clock' | 'guard' | 'timeouts'>,
   slug: string,
 ): Target | Promise<Target> {
-  return storedTarget(x, { config: null, configPath: 'gateway_options', saved: false, modelSlug: null }, slug, null);
+  const model = x.outcome.asked(x.request);
+  const selection = { config: null, configPath: 'gateway_options', saved: false, modelSlug: null, model };
+  return storedTarget(x, selection, slug, null);
 }
 
 /** A stored provider or virtual key: Sluice's own credential travels, so only its own hosts may be reached. */
@@ -239,7 +243,7 @@ function storedTarget(
     throw bad(`Provider ${slug} has expired; extend its expires_at or use another one.`);
   }
   // Callers write configs too, and must not reach by one what is not enabled.
-  const asked = modelUnder(shapingOf(selection.config), x.request.model);
+  const asked = modelUnder(shapingOf(selection.config), selection.model ?? x.request.model);
   const model = stored.models.get(asked.toLowerCase());
   if (model ? !model.enabled : !stored.allowAllModels && asked !== '') {
     throw bad(

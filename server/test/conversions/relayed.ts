@@ -9,6 +9,7 @@ import { Exchange } from '../../src/llm/exchange.ts';
 import { Relay } from '../../src/llm/relay/relay.ts';
 import { respondError } from '../../src/llm/respond-error.ts';
 import type { AttemptResult } from '../../src/llm/state/attempt-result.ts';
+import type { RequestHead } from '../../src/llm/state/request.ts';
 import { Target } from '../../src/llm/target.ts';
 import { OPERATIONS } from '../../src/operations/operation.ts';
 import { type Bound, bindingFor } from '../../src/providers/binding.ts';
@@ -120,7 +121,7 @@ export class Relayed {
       response as unknown as ServerResponse,
       {},
     );
-    x.request.model = String(this.#way.asked.model);
+    (x as { readonly request: RequestHead }).request.model = String(this.#way.asked.model);
     x.attempt.stream = this.#way.asked.stream === true;
     x.attempt.target = this.#target;
     x.outcome.attemptCount = 1;

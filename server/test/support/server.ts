@@ -5,6 +5,9 @@ import { compose, type Given, type Running } from '../../src/compose.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { FirstRun } from '../../src/first-run.ts';
 import { type Log, silentLog } from '../../src/kernel/log.ts';
+import { type Row, TABLE } from '../../src/llm/pipeline.ts';
+import { RequestBody } from '../../src/llm/state/body.ts';
+import { deepFrozen } from './frozen.ts';
 
 export interface TestServer {
   readonly url: string;
@@ -34,6 +37,30 @@ export interface TestServer {
   stop(): Promise<void>;
 }
 
+/** What is known of a request is constant behind the head of the table: a later step that writes it fails. */
+const freezeRequest: Row['step'] = ({ request }) => {
+  Object.freeze(request);
+  Object.freeze(request.body);
+};
+
+/** Longer bodies would keep a test waiting. */
+const MAX_FROZEN = 64 * 1024;
+
+/** All readers of a body share its values: one that changes them fails. */
+function freezeValues(): void {
+  const { value } = RequestBody.prototype;
+  RequestBody.prototype.value = function (this: RequestBody) {
+    const found = value.call(this);
+    return this.bytes.length > MAX_FROZEN ? found : deepFrozen(found);
+  };
+}
+
+function freezeOnce(): void {
+  if (TABLE.head.some(({ step }) => step === freezeRequest)) return;
+  (TABLE.head as Row[]).push({ step: freezeRequest, group: 'all', when: [] });
+  freezeValues();
+}
+
 /** A whole server on a free loopback port with an embedded store of its own, as `npm start` would run it. */
 export async function startServer(
   env: Record<string, string> = {},
@@ -53,6 +80,7 @@ export async function startServer(
     },
     dataDir,
   );
+  freezeOnce();
   const running = await compose(config, log, undefined, given);
   const first = JSON.parse(await readFile(join(dataDir, 'first-run.json'), 'utf8')) as FirstRun;
   const admin: TestServer['admin'] = async (method, path, body, key = first.admin_api_key) => {

@@ -9,6 +9,8 @@ import { digestInTurns, isLongDigest } from '../../kernel/digest.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import type { Uses } from '../exchange.ts';
+import { editedValue } from '../request-body.ts';
+import type { RequestBody } from '../state/body.ts';
 import type { Prepared } from '../state/prepared.ts';
 import type { LlmRequest } from '../state/request.ts';
 import type { Target } from '../target.ts';
@@ -32,7 +34,7 @@ const MAX_TOKENS = 8191;
 
 /** The key of the request that `prepared` would send; a promise where its body is large. */
 export function entryKey(
-  x: Uses<'guard' | 'request'>,
+  x: Uses<'attempt' | 'guard' | 'request'>,
   target: Target,
   prepared: Prepared,
 ): EntryKey | Promise<EntryKey> {
@@ -45,7 +47,7 @@ export function entryKey(
   }
   const [only] = parts;
   const body = parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
-  const parsed = parse(body);
+  const parsed = sentValue(x, prepared, body);
   return keyOf(x.request, digestOf('sha512', facts, parsed === null ? body : canonical(parsed)));
 }
 
@@ -65,7 +67,7 @@ export function similarKey(
   system: 'ignore' | 'match',
   countTokens: (text: string) => number,
 ): SimilarKey | null {
-  const parsed = parse(x.attempt.body);
+  const parsed = parsedOf(x.attempt.body);
   if (parsed === null) return null;
   const said = x.request.operation.wire.similar(parsed, system);
   if (said === null || said.text === '' || countTokens(said.text) > MAX_TOKENS) return null;
@@ -128,6 +130,23 @@ function digestOf(algorithm: 'sha256' | 'sha512', facts: string, body: string | 
 
 const headOf = (facts: string, length: number): string => `${Buffer.byteLength(facts)}:${facts}${length}:`;
 
+/** What `body`, which would be sent, says: of the values of the request where it was made of them here. Null as `parse`. */
+function sentValue({ attempt }: Uses<'attempt'>, prepared: Prepared, body: Buffer): JsonObject | null {
+  const { scan } = attempt.body;
+  if (body.length > MAX_PARSED) return null;
+  if (prepared.written !== null) return prepared.written;
+  if (scan === null || !prepared.edited) return parse(body);
+  return scan.weight > MAX_WEIGHT ? null : editedValue(attempt, prepared.context.model, prepared.stripUsage);
+}
+
+function parsedOf(body: RequestBody): JsonObject | null {
+  const { scan, bytes } = body;
+  if (scan === null) return parse(bytes);
+  if (bytes.length > MAX_PARSED || scan.weight > MAX_WEIGHT) return null;
+  const value = body.value();
+  return isObject(value) ? value : null;
+}
+
 function parse(body: Buffer): JsonObject | null {
   if (body.length > MAX_PARSED) return null;
   try {
@@ -145,6 +164,8 @@ function canonical(value: JsonValue | undefined): string {
   if (!isObject(value) || Object.getPrototypeOf(value) === null) return JSON.stringify(value) ?? 'null';
   let members = '';
   for (const name of Object.keys(value).sort()) {
+    // As JSON leaves it out.
+    if (value[name] === undefined) continue;
     members += `${members === '' ? '' : ','}${JSON.stringify(name)}:${canonical(value[name])}`;
   }
   return `{${members}}`;

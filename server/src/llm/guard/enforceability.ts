@@ -56,12 +56,12 @@ export function inputView(x: Uses<'attempt' | 'request'>): InputView {
     case 'text':
       break;
   }
-  if (x.attempt.body.length === 0) return addressTexts(x.request).length > 0 ? 'texts' : 'none';
+  if (x.attempt.body.bytes.length === 0) return addressTexts(x.request).length > 0 ? 'texts' : 'none';
   const type = contentType(x.request.header('content-type'));
-  if (type === 'application/json' || x.attempt.scan !== null) return 'texts';
+  if (type === 'application/json' || x.attempt.body.scan !== null) return 'texts';
   if (type === 'multipart/form-data') return 'texts';
   // Sound has no texts; what is a text, whatever it calls itself, has.
-  return type.startsWith('audio/') && soundsLike(x.attempt.body) ? 'none' : 'unseen';
+  return type.startsWith('audio/') && soundsLike(x.attempt.body.bytes) ? 'none' : 'unseen';
 }
 
 /** Sound has bytes early on that no text has, and never begins as JSON does: servers do not all believe a content type. */

@@ -1,6 +1,6 @@
 /** What guardrails have said of a request that goes to several targets, so that the same body is judged once. */
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
-import type { ScanResult } from '../../kernel/json-scan.ts';
+import type { RequestBody } from '../state/body.ts';
 import type { GuardrailVerdict, JudgedBody } from '../state/route-execution.ts';
 import { needsNoTexts } from './enforceability.ts';
 
@@ -30,11 +30,10 @@ export function nowJudged(parts: {
   readonly from: number;
   readonly results: readonly GuardrailResult[];
   readonly asked: string;
-  readonly body: Buffer;
-  readonly scan: ScanResult | null;
+  readonly body: RequestBody;
   readonly changed: boolean;
 }): JudgedBody {
-  const { known, list, from, results, asked, body, scan, changed } = parts;
+  const { known, list, from, results, asked, body, changed } = parts;
   // Another order, or another body before it, is another judgement.
   const said = new Map<Guardrail, GuardrailVerdict>(changed || known?.changed === true ? [] : known?.said);
   for (const guardrail of list.slice(0, from)) {
@@ -51,5 +50,5 @@ export function nowJudged(parts: {
     said.set(guardrail, { result, asked });
     if (result !== null && !result.verdict && guardrail.actions.deny) denied = guardrail;
   }
-  return { list: list.slice(0, ran), said, denied, body, scan, changed };
+  return { list: list.slice(0, ran), said, denied, body, changed };
 }

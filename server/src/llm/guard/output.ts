@@ -10,6 +10,7 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import type { Operation } from '../../operations/operation.ts';
 import type { Uses } from '../exchange.ts';
 import { headerOf, isJson } from '../relay/response-inspection.ts';
+import type { RequestBody } from '../state/body.ts';
 import {
   answerCallsTools,
   answerTexts,
@@ -67,7 +68,7 @@ export function outputSubject(
     texts,
     latest: parts.latest ?? (() => texts.map(({ text }) => text).join('\n')),
     request() {
-      request ??= { json: jsonOf(x.attempt.body) };
+      request ??= { json: jsonIn(x.attempt.body) };
       return request.json;
     },
     answer: parts.answer,
@@ -83,6 +84,15 @@ export function outputSubject(
     metadata: x.request.metadata ?? {},
     header: (name) => x.request.header(name),
   };
+}
+
+function jsonIn(body: RequestBody): unknown {
+  if (body.bytes.length === 0) return undefined;
+  try {
+    return body.value();
+  } catch {
+    return undefined;
+  }
 }
 
 function jsonOf(bytes: Buffer): unknown {

@@ -4,11 +4,11 @@ import { isUtf8 } from 'node:buffer';
 import type { Subject } from '../../guardrails/check.ts';
 import type { Change } from '../../guardrails/run.ts';
 import { isObject } from '../../kernel/json.ts';
-import { parseExact } from '../../kernel/json-exact.ts';
 import { JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import { estimateUse, expectUse } from '../estimate.ts';
 import type { Exchange, Uses } from '../exchange.ts';
-import { modelUnder, shape } from '../shaping.ts';
+import { modelUnder } from '../shaping.ts';
+import { RequestBody } from '../state/body.ts';
 import { contentType, WANTED } from '../steps/read-body.ts';
 import { addressModel, addressTexts } from './address.ts';
 import type { InputView } from './enforceability.ts';
@@ -105,14 +105,13 @@ export class GuardedRequest {
   apply(change: Change): void {
     const x = this.#x;
     const body = this.#changed(change);
-    if (body instanceof FormBody) x.attempt.body = body.bytes;
-    else if (Buffer.isBuffer(body)) x.attempt.body = body;
+    if (body instanceof FormBody) x.attempt.body = new RequestBody(body.bytes, null);
+    else if (Buffer.isBuffer(body)) x.attempt.body = new RequestBody(body, x.attempt.body.scan);
     else {
-      x.attempt.originalBody ??= x.attempt.body;
-      x.attempt.body = Buffer.from(
+      const bytes = Buffer.from(
         JSON.stringify(isObject(body) && isObject(this.#base) ? pinned(body, this.#base) : body),
       );
-      x.attempt.scan = x.attempt.scan === null ? null : scanned(x.attempt.body);
+      x.attempt.body = new RequestBody(bytes, x.attempt.body.scan === null ? null : scanned(bytes));
       x.attempt.shaped = true;
     }
     if (x.limits.reserved === null) return;
@@ -144,25 +143,23 @@ function pinned(body: Record<string, unknown>, base: Record<string, unknown>): R
 
 /** As it is sent: with what the config adds and takes away, which a caller's own config may. */
 function bodyOf(x: Uses<'attempt' | 'request'>): unknown {
-  if (x.attempt.body.length === 0) return undefined;
+  const { body } = x.attempt;
+  if (body.bytes.length === 0) return undefined;
   const type = contentType(x.request.header('content-type'));
-  if (x.request.operation.body === 'multipart' || (type === 'multipart/form-data' && x.attempt.scan === null)) {
-    return new FormBody(x.attempt.body, x.request.header('content-type') ?? '');
+  if (x.request.operation.body === 'multipart' || (type === 'multipart/form-data' && body.scan === null)) {
+    return new FormBody(body.bytes, x.request.header('content-type') ?? '');
   }
-  if (type !== 'application/json' && x.attempt.scan === null) return undefined;
-  if (x.attempt.scan === null) return looseJson(x.attempt.body);
-  const parsed = parseExact(x.attempt.body.toString('utf8'));
-  const shaping = x.attempt.shaped ? null : (x.attempt.target?.shaping ?? null);
-  return shaping === null || !isObject(parsed) ? parsed : shape(parsed, shaping);
+  if (type !== 'application/json' && body.scan === null) return undefined;
+  return body.scan === null ? looseJson(body) : x.attempt.value();
 }
 
 /** A body that passes through and is no JSON object, parsed; its bytes where readers may find different things in it. */
-function looseJson(body: Buffer): unknown {
-  const text = body.toString('utf8');
+function looseJson(body: RequestBody): unknown {
+  const { bytes } = body;
   try {
-    return isUtf8(body) && !hasTwins(text) ? parseExact(text) : body;
+    return isUtf8(bytes) && !hasTwins(bytes.toString('utf8')) ? body.value() : bytes;
   } catch {
-    return body;
+    return bytes;
   }
 }
 

@@ -28,7 +28,7 @@ const LARGE_SCAN = 1024 * 1024;
 const LARGE_ANSWER = 128 * 1024;
 
 export const isLargeBody = ({ body, scan, media }: BodyOrder): boolean =>
-  body.length > LARGE_BODY || scan.weight > HEAVY_BODY || (media !== null && charactersOf(media) > LARGE_BODY);
+  body.bytes.length > LARGE_BODY || scan.weight > HEAVY_BODY || (media !== null && charactersOf(media) > LARGE_BODY);
 
 function charactersOf(media: Media): number {
   let sum = 0;
@@ -103,7 +103,7 @@ export function namedMediaOnThread(
 ): Promise<readonly string[]> {
   const handed = nothing();
   const call = factsOfCall(x.request, target, context);
-  return waited(x, { kind: 'media', call, body: sent(x.attempt.body, handed), shaping }, handed).then(
+  return waited(x, { kind: 'media', call, body: sent(x.attempt.body.bytes, handed), shaping }, handed).then(
     ({ urls }) => urls,
   );
 }
@@ -127,6 +127,7 @@ export async function makeBodyOnThread(
     ...done.made,
     edits: edits?.map((edit) => ({ ...edit, bytes: bufferOf(edit.bytes) })) ?? null,
     parts: parts.map(bufferOf),
+    written: null,
   };
   return { made, known: done.settings !== null };
 }
@@ -194,8 +195,8 @@ function sentOrder(order: BodyOrder, handed: Handed): SentOrder {
   const { body, came, scan, prefill } = order;
   return {
     ...order,
-    body: sent(body, handed),
-    came: came === null ? null : sent(came, handed),
+    body: sent(body.bytes, handed),
+    came: came === null ? null : sent(came.bytes, handed),
     scan: factsOf(scan),
     prefill: prefill === null ? null : { message: prefill.message, body: prefill.body },
   };

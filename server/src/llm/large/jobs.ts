@@ -24,6 +24,7 @@ import { namedMedia } from '../media-names.ts';
 import { type AnswerOrder, type ReadAnswer, readAnswer } from '../relay/read-answer.ts';
 import { askedBody, type BodyOrder, type MadeBody, makeBody } from '../request-body.ts';
 import type { Shaping } from '../shaping.ts';
+import { RequestBody } from '../state/body.ts';
 import { settingsOf } from './settings.ts';
 
 /** A `CallContext` as data. */
@@ -162,14 +163,19 @@ function bodyDone({ call, order: sent }: BodyJob): BodyDone {
   const bound = boundOf(call, context);
   const made = makeBody(orderOf(sent), bound, context);
   const asked = askedOf(context);
-  return { made, seen, settings: asked === undefined ? '{}' : settingsOf(asked) };
+  return { made: { ...made, written: null }, seen, settings: asked === undefined ? '{}' : settingsOf(asked) };
 }
 
 function mediaDone({ call, body, shaping }: MediaJob): MediaDone {
   const { binding } = boundOf(call, contextOf(call, []));
   const { conversations } = OPERATIONS[call.operation].wire;
   const { inlines } = binding;
-  return { urls: inlines === undefined ? [] : namedMedia(conversations, bufferOf(body), shaping, inlines) };
+  return {
+    urls:
+      inlines === undefined
+        ? []
+        : namedMedia(conversations, new RequestBody(bufferOf(body), null).under(shaping), inlines),
+  };
 }
 
 function answerDone({ call, answer, asked }: AnswerJob): AnswerDone {
@@ -218,8 +224,10 @@ function boundOf({ provider: id, operation, model }: CallFacts, { credentials }:
 }
 
 function orderOf(sent: SentOrder): BodyOrder {
-  const { body, came, scan } = sent;
-  return { ...sent, body: bufferOf(body), came: came === null ? null : bufferOf(came), scan: scanOf(scan) };
+  const { came } = sent;
+  const scan = scanOf(sent.scan);
+  const body = new RequestBody(bufferOf(sent.body), scan);
+  return { ...sent, body, came: came === null ? null : new RequestBody(bufferOf(came), null), scan };
 }
 
 /** The same memory as a Buffer, which no longer is one when it has come from another thread. */

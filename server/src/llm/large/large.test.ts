@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { testExchange } from '../../../test/support/exchange.ts';
+import { deepFrozen } from '../../../test/support/frozen.ts';
 import {
   contextOf,
   fixturesOf,
@@ -20,6 +21,7 @@ import type { CallContext, Provider } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import { readAnswer } from '../relay/read-answer.ts';
 import { type BodyOrder, makeBody, partsOf } from '../request-body.ts';
+import { RequestBody } from '../state/body.ts';
 import { WANTED } from '../steps/read-body.ts';
 import type { Target } from '../target.ts';
 import { isLargeBody, makeBodyOnThread, readAnswerOnThread, scanOnThread } from './calls.ts';
@@ -60,7 +62,7 @@ const targetOf = (provider: Provider) => ({ provider }) as unknown as Target;
 function orderOf(operation: OperationId, body: Buffer, stream: boolean, more: Partial<BodyOrder> = {}): BodyOrder {
   return {
     operation,
-    body,
+    body: new RequestBody(body, null),
     scan: scanJson(body, WANTED),
     asked: 'm',
     deployment: false,
@@ -93,13 +95,15 @@ async function requests(provider: Provider, context: CallContext, given: Request
   const bound = bindingFor(provider, context.operation, context.model, context.credentials);
   if (bound === null) throw new Error(`${provider.id} does not serve ${context.operation}`);
   const told = (made: ReturnType<typeof makeBody>) => ({
-    bytes: partsOf(made, order.body).map(String),
+    bytes: partsOf(made, order.body.bytes).map(String),
     changes: made.changes,
     headers: made.headers,
     stripUsage: made.stripUsage,
     fanOut: made.fanOut,
   });
   const x = exchange(large, given.headers);
+  // All readers share the values of a body: a transform that changes them would change another's request.
+  deepFrozen(order.body.value());
   const here = await outcome(() => told(makeBody(order, bound, { ...context })));
   const there = await outcome(async () =>
     told((await makeBodyOnThread(x, targetOf(provider), { ...context }, order, [])).made),

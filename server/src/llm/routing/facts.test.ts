@@ -1,16 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { testExchange } from '../../../test/support/exchange.ts';
-import { scanJson } from '../../kernel/json-scan.ts';
 import { factsOf } from './facts.ts';
 
 /** Facts of a request with this body and these headers. */
 function facts(text: string, headers: Record<string, string> = {}, metadata: Record<string, string> | null = null) {
   const body = Buffer.from(text);
   const params = Object.keys(JSON.parse(text) as object);
-  const x = testExchange({ url: '/v1/messages?beta=true&x=/v1/other', headers, body });
+  const x = testExchange({ url: '/v1/messages?beta=true&x=/v1/other', headers, body, scan: ['model'] });
   x.request.metadata = metadata;
   x.request.credentialHeader = 'x-own-key';
-  x.attempt.scan = scanJson(body, ['model']);
   return factsOf(x, [...params, 'toString']);
 }
 

@@ -14,18 +14,17 @@ const signIn: ReadonlySet<string> = new Set(SIGN_IN_HEADERS);
  */
 export function factsOf(x: Uses<'attempt' | 'request' | 'execution'>, params: readonly string[]): QueryFacts {
   const {
-    request: { metadata },
+    request: { metadata, body },
   } = x;
   let scanned: ScanResult | null | undefined;
   /** Conditions ask for the same few again and again, and a text may be long. */
   const read = new Map<string, Primitive | undefined>();
-  const body = x.execution?.body ?? x.attempt.body;
   return {
     metadata: (name) => (metadata !== null && Object.hasOwn(metadata, name) ? metadata[name] : undefined),
     param(name) {
-      if (scanned === undefined) scanned = x.attempt.scan === null ? null : scanJson(body, params);
+      if (scanned === undefined) scanned = body.scan === null ? null : scanJson(body.bytes, params);
       if (scanned === null) return undefined;
-      if (!read.has(name)) read.set(name, memberOf(body, scanned, name));
+      if (!read.has(name)) read.set(name, memberOf(body.bytes, scanned, name));
       return read.get(name);
     },
     // Credentials are nothing to route by.

@@ -19,14 +19,11 @@ import { balance, type Drawn } from './balance.ts';
 import { factsOf } from './facts.ts';
 import type { BalanceNode, ConditionalNode, FallbackNode, Leaf, Route, RouteNode } from './route.ts';
 
-export function newRouteExecution(x: Uses<'attempt' | 'request'>, route: Route, place: string): RouteExecution {
+export function newRouteExecution(x: Uses<'request'>, route: Route, place: string): RouteExecution {
   return {
     route,
     place,
     breakers: breakersAt(x.request, route, place),
-    body: x.attempt.body,
-    scan: x.attempt.scan,
-    stream: x.attempt.stream,
     picks: new Map(),
     targets: new Map(),
     judged: new Map(),

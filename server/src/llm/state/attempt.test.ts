@@ -11,17 +11,17 @@ import { CacheEntryWriter } from '../cache/cache-entry-writer.ts';
 import { Creation } from '../ownership/creation.ts';
 import { noteOwner } from '../steps/note-owner.ts';
 import { Attempt } from './attempt.ts';
+import { RequestBody } from './body.ts';
 
 const BODY = Buffer.from('{"model":"m","stream":true}');
-const SCAN = scanJson(BODY, ['stream']);
+const SENT = { body: new RequestBody(BODY, scanJson(BODY, ['stream'])), stream: true };
 
 /** An attempt that has gone as far as attempts go. */
 function tried(bodies = new BodyBudget(1e6)): Attempt {
   const attempt = new Attempt();
   attempt.target = targetWith('config.targets[0]');
-  attempt.body = Buffer.from('{"model":"changed"}');
+  attempt.body = new RequestBody(Buffer.from('{"model":"changed"}'), null);
   attempt.shaped = true;
-  attempt.originalBody = BODY;
   attempt.creation = new Creation('response', false);
   attempt.creation.take({ id: 'resp_1' });
   attempt.caching = new CacheEntryWriter({ place: 'p', secret: Buffer.alloc(32) }, 1000, 'MISS', bodies, 'o');
@@ -32,9 +32,9 @@ function tried(bodies = new BodyBudget(1e6)): Attempt {
 }
 
 it('an attempt on the next target begins with nothing of the last one', () => {
-  const next = Attempt.after(tried(), BODY, SCAN, true);
+  const next = Attempt.after(tried(), SENT);
   const fresh = new Attempt();
-  expect(next).toEqual({ ...fresh, body: BODY, scan: SCAN, stream: true, wouldFallBack: next.wouldFallBack });
+  expect(next).toEqual({ ...fresh, ...SENT, wouldFallBack: next.wouldFallBack });
   expect(next.wouldFallBack).not.toBeNull();
 });
 
@@ -44,7 +44,7 @@ it('what was kept of an answer for the cache is let go with the target that gave
   failed.caching?.begin(1, 200, ['content-type', 'application/json']);
   failed.caching?.take(Buffer.alloc(200_000));
   expect(bodies.held).toBe(200_000);
-  Attempt.after(failed, BODY, SCAN, true);
+  Attempt.after(failed, SENT);
   expect(bodies.held).toBe(0);
 });
 
@@ -53,7 +53,7 @@ it('an object that a failed target made is not booked to the next one', async ()
   const owners = { note: async (made: Made) => void noted.push(made) };
   const x = testExchange({}, { owners, log: silentLog });
   x.request.principal = callerWith();
-  x.attempt = Attempt.after(tried(), BODY, SCAN, true);
+  x.attempt = Attempt.after(tried(), SENT);
   x.attempt.target = targetWith('config.targets[1]', accountWith({ accountId: 'other', shared: true }));
   await noteOwner(x);
   expect(noted).toEqual([]);

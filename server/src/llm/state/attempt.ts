@@ -1,16 +1,18 @@
 import { SluiceError } from '../../kernel/errors.ts';
-import type { ScanResult } from '../../kernel/json-scan.ts';
+import type { JsonValue } from '../../kernel/json.ts';
 import type { WireControl } from '../../kernel/wire.ts';
 import type { CacheEntryWriter } from '../cache/cache-entry-writer.ts';
 import type { GuardPlan } from '../guard/plan.ts';
+import type { Media } from '../media-names.ts';
 import type { Creation } from '../ownership/creation.ts';
 import type { Retry } from '../relay/rules.ts';
 import type { Leaf } from '../routing/route.ts';
+import type { Shaping } from '../shaping.ts';
 import type { Target } from '../target.ts';
 import type { AttemptResult } from './attempt-result.ts';
+import { NO_BODY, type RequestBody } from './body.ts';
 import type { Prepared } from './prepared.ts';
-
-const EMPTY = Buffer.alloc(0);
+import type { LlmRequest } from './request.ts';
 
 /** One target that is tried, with its retries. */
 export class Attempt {
@@ -20,18 +22,19 @@ export class Attempt {
   /** Guardrails of one target of several; null without any. */
   guardPlan: GuardPlan | null = null;
   /** What it is sent: the caller's body, or what guardrails have made of it. */
-  body: Buffer = EMPTY;
-  scan: ScanResult | null = null;
+  body: RequestBody = NO_BODY;
   /** The answer is a stream. */
   stream = false;
   /** The body is already what the config makes of it. */
   shaped = false;
-  /** The body as it came, where guardrails have put another one in its place; null otherwise. */
-  originalBody: Buffer | null = null;
   /** The request as it is sent; null before it is made. */
   prepared: Prepared | null = null;
   /** What became of the target; null while steps of it are left to run. */
   result: AttemptResult | null = null;
+  /** What the addresses of pictures and files in it lead to; null while nothing was fetched. The next target has it, too. */
+  media: Media | null = null;
+  /** Bytes of that. */
+  mediaBytes = 0;
   /** What the cache found, or keeps of the answer; null where no cache is asked. */
   caching: CacheEntryWriter | null = null;
   /** What the answer may tell to have been made at the provider; null where it makes nothing that is kept. */
@@ -44,14 +47,25 @@ export class Attempt {
   control: WireControl | null = null;
 
   /** The next target, which is sent the request as it came. */
-  static after(former: Attempt, body: Buffer, scan: ScanResult | null, stream: boolean): Attempt {
+  static after(former: Attempt, { body, stream }: Pick<LlmRequest, 'body' | 'stream'>): Attempt {
     former.caching?.drop();
     const next = new Attempt();
     next.body = body;
-    next.scan = scan;
     next.stream = stream;
+    next.media = former.media;
+    next.mediaBytes = former.mediaBytes;
     next.wouldFallBack = former.wouldFallBack;
     return next;
+  }
+
+  /** What the config of the target still has to make of the body; null: nothing. */
+  get shaping(): Shaping | null {
+    return this.shaped ? null : (this.target?.shaping ?? null);
+  }
+
+  /** The body as the target's config makes it. Throws SyntaxError where it is no JSON. */
+  value(): JsonValue {
+    return this.body.under(this.shaping);
   }
 
   /** The target. Throws `internal` before it is chosen: a row of the table has the wrong place. */

@@ -4,6 +4,7 @@ import type { FieldChanges } from '../../telemetry/decision-facts.ts';
 import type { AttemptRecord } from '../../telemetry/record.ts';
 import type { DeliveredPrefix } from '../relay/delivered-prefix.ts';
 import type { Target } from '../target.ts';
+import type { LlmRequest } from './request.ts';
 
 /** What one attempt used that was not the last. */
 export interface Spent {
@@ -26,6 +27,8 @@ export class LlmOutcome extends Outcome {
   backoffMs = 0;
   /** What the caller has seen of a stream that may have to be continued; null where it never will be. */
   deliveredPrefix: DeliveredPrefix | null = null;
+  /** The model that the body of a batch or job names, which is found when it is begun; null for all other requests. */
+  modelNamed: string | null = null;
   modelAnswered: string | null = null;
   usage: TokenUsage | null = null;
   /** What attempts used whose answers nobody got; null when there is nothing. */
@@ -50,6 +53,11 @@ export class LlmOutcome extends Outcome {
     if (this.headSent) return;
     this.status = 0;
     this.firstTokenMs = null;
+  }
+
+  /** The model as the caller has named it; empty where nobody names one. */
+  asked({ model }: Pick<LlmRequest, 'model'>): string {
+    return this.modelNamed ?? model;
   }
 
   /** Of the attempts whose answers nobody got, in their order. */

@@ -1,3 +1,4 @@
+import type { JsonObject } from '../../kernel/json.ts';
 import type { WireRequest } from '../../kernel/wire.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext, Signer } from '../../providers/provider.ts';
@@ -18,4 +19,8 @@ export interface Prepared {
   readonly fanOut: readonly FanOutCall[] | null;
   /** What a thread has made its body of, where that is asked for by its answer and not known in this thread. */
   readonly order: BodyOrder | null;
+  /** The body is the caller's own, at most edited. */
+  readonly edited: boolean;
+  /** What the body says, where it was written in this thread for a target that has a cache; null otherwise. */
+  readonly written: JsonObject | null;
 }

@@ -1,9 +1,9 @@
 import type { Guardrail, GuardrailResult } from '../../guardrails/guardrail.ts';
-import type { ScanResult } from '../../kernel/json-scan.ts';
 import type { RouteDecision, ScoredTarget } from '../../telemetry/decision-facts.ts';
 import type { Searched } from '../routing/conditions.ts';
 import type { BalanceNode, ConditionalNode, Leaf, Route, RouteNode } from '../routing/route.ts';
 import type { Target } from '../target.ts';
+import type { RequestBody } from './body.ts';
 
 /** What a guardrail has said of a body. */
 export interface GuardrailVerdict {
@@ -19,8 +19,7 @@ export interface JudgedBody {
   readonly list: readonly Guardrail[];
   readonly said: ReadonlyMap<Guardrail, GuardrailVerdict>;
   readonly denied: Guardrail | null;
-  readonly body: Buffer;
-  readonly scan: ScanResult | null;
+  readonly body: RequestBody;
   /** The body is no longer the caller's. */
   readonly changed: boolean;
 }
@@ -32,10 +31,6 @@ export interface RouteExecution {
   readonly place: string;
   /** Where the breakers of its targets are kept for this request. */
   readonly breakers: string;
-  /** As it came; targets shape it anew. */
-  readonly body: Buffer;
-  readonly scan: ScanResult | null;
-  readonly stream: boolean;
   /** Drawn once for a request. */
   readonly picks: Map<BalanceNode | ConditionalNode, RouteNode>;
   readonly targets: Map<Leaf, Target>;

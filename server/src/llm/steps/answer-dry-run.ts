@@ -50,7 +50,7 @@ export function answerDryRun(
       headers,
       body: request.body === null ? null : bodyOf(request.body),
     },
-    estimate: { input_tokens: x.services.pricer.estimateTokens(x.attempt.body), price },
+    estimate: { input_tokens: x.services.pricer.estimateTokens(x.attempt.body.bytes), price },
   };
   const body = Buffer.from(JSON.stringify(decision));
   const out = ['content-type', 'application/json', 'content-length', String(body.length)];

@@ -3,11 +3,11 @@ import { gatewayCredential } from '../../gateway/credential.ts';
 import { noCredential } from '../../gateway/unread-headers.ts';
 import { clientAddress } from '../../http/client-address.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import type { Uses } from '../exchange.ts';
+import type { HeadUses } from '../exchange.ts';
 import { misspelt } from '../misspelt.ts';
 
 /** Finds who calls: by the gateway credential of the headers, unless that was done before the exchange was made. */
-export function authenticate(x: Uses<'request', 'authenticator' | 'paths'>): void | Promise<void> {
+export function authenticate(x: HeadUses<'request', 'authenticator' | 'paths'>): void | Promise<void> {
   if (x.request.refusal !== null) throw x.request.refusal;
   // A console session and the key of a batch are authenticated before the exchange is made.
   if (x.request.principal !== null) return authorise(x, x.request.principal);
@@ -25,7 +25,7 @@ const UNBOUND: Partial<Record<Principal['kind'], string>> = {
   deployment: 'the client_auth of a deployment',
 };
 
-function authorise(x: Uses<'request', 'paths'>, principal: Principal): void {
+function authorise(x: HeadUses<'request', 'paths'>, principal: Principal): void {
   x.request.principal = principal;
   if (principal.workspaceId === null || principal.kind === 'operator') {
     const given = UNBOUND[principal.kind] ?? 'an organisation key';

@@ -67,7 +67,7 @@ function checkBody(
 ): void | Promise<void> {
   const parts = request.body;
   if (parts === null) return;
-  if (x.attempt.scan === null) {
+  if (x.attempt.body.scan === null) {
     const type = typeOf(request.headers);
     const path = x.request.operation.family === 'proxy' ? request.path.slice(prefix) : '';
     if (isForm(type) && (x.request.operation.body === 'multipart' || readsForms(path))) {
@@ -78,7 +78,7 @@ function checkBody(
     }
   }
   // Only what was scanned as JSON is known to be read by everybody as it is read here.
-  if (x.request.operation.family === 'proxy' && x.attempt.scan === null) throw unread();
+  if (x.request.operation.family === 'proxy' && x.attempt.body.scan === null) throw unread();
   const refuse = (found: References | null): Promise<void> | undefined => {
     if (found === null) throw unread();
     return refuseForeign(x, stored, found);

@@ -32,7 +32,7 @@ export function fetchMedia(
 ): void | Promise<void> {
   const target = x.attempt.requireTarget();
   const { inlines } = target.bind(x.request.operation.id, target.sends(x.request.model)).binding;
-  if (inlines === undefined || x.attempt.scan === null || x.attempt.body.indexOf(HTTP) === -1) return;
+  if (inlines === undefined || x.attempt.body.scan === null || x.attempt.body.bytes.indexOf(HTTP) === -1) return;
   return fetchNamed(x, target, inlines);
 }
 
@@ -44,22 +44,21 @@ async function fetchNamed(
   target: Target,
   inlines: (url: string) => boolean,
 ): Promise<void> {
-  const shaping = x.attempt.shaped ? null : target.shaping;
-  const named = isLargeRead(x.attempt.body.length)
-    ? await namedMediaOnThread(x, target, contextOf(x, target), shaping)
-    : namedMedia(x.request.operation.wire.conversations, x.attempt.body, shaping, inlines);
-  const wanted = new Set(named.filter((url) => x.request.media?.has(url) !== true));
+  const named = isLargeRead(x.attempt.body.bytes.length)
+    ? await namedMediaOnThread(x, target, contextOf(x, target), x.attempt.shaping)
+    : namedMedia(x.request.operation.wire.conversations, x.attempt.value(), inlines);
+  const wanted = new Set(named.filter((url) => x.attempt.media?.has(url) !== true));
   if (wanted.size === 0) return;
-  const media = new Map(x.request.media);
+  const media = new Map(x.attempt.media);
   if (media.size + wanted.size > MAX_FILES)
     throw refused(null, `more than ${MAX_FILES} pictures and files are named by their addresses`);
   if (x.request.dryRun) for (const url of wanted) media.set(url, UNREAD);
   else await fetchAll(x, wanted, media);
-  x.request.media = media;
+  x.attempt.media = media;
 }
 
 async function fetchAll(
-  x: Uses<'bodyHeld' | 'cancel' | 'request', 'bodies' | 'clock' | 'fetcher' | 'guard'>,
+  x: Uses<'attempt' | 'bodyHeld' | 'cancel' | 'request', 'bodies' | 'clock' | 'fetcher' | 'guard'>,
   urls: ReadonlySet<string>,
   media: Map<string, string | readonly Uint8Array[]>,
 ): Promise<void> {
@@ -79,7 +78,7 @@ async function fetchAll(
 }
 
 async function fetched(
-  x: Uses<'bodyHeld' | 'request', 'bodies' | 'fetcher' | 'guard'>,
+  x: Uses<'attempt' | 'bodyHeld' | 'request', 'bodies' | 'fetcher' | 'guard'>,
   url: string,
   signal: AbortSignal,
 ): Promise<string | readonly Uint8Array[]> {
@@ -110,8 +109,8 @@ async function fetched(
   const { bodies } = x.services;
   for await (const part of whole(stream, url)) {
     const held = x.bodyHeld + Math.ceil((part.length * 4) / 3);
-    x.request.mediaBytes += part.length;
-    const tooMuch = x.request.mediaBytes > MAX_BYTES;
+    x.attempt.mediaBytes += part.length;
+    const tooMuch = x.attempt.mediaBytes > MAX_BYTES;
     if (tooMuch || !bodies.grow(x.request.organisationId, x.bodyHeld, held)) {
       stream.destroy();
       if (tooMuch) throw refused(url, `together they are larger than ${MAX_BYTES / 1024 / 1024} MB`);

@@ -3,7 +3,6 @@ import { callerWith, ownAdmission, targetWith, workspaceWith } from '../../../te
 import { testExchange } from '../../../test/support/exchange.ts';
 import { compileInline } from '../../guardrails/compile.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
-import { scanJson } from '../../kernel/json-scan.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { makePlan, NONE } from '../plan.ts';
 import { admit } from './admit.ts';
@@ -16,8 +15,7 @@ const words = (max: number, actions: object) =>
 /** A request of a limited key whose text is judged by `guardrail`. */
 async function judged(guardrail: ReturnType<typeof words>, dryRun = false) {
   const services = { admission: ownAdmission(), bodies: new BodyBudget(1e6), log: silentLog };
-  const x = testExchange({ body: Buffer.from(CHAT) }, services);
-  x.attempt.scan = scanJson(x.attempt.body, ['model']);
+  const x = testExchange({ body: Buffer.from(CHAT), scan: ['model'] }, services);
   x.attempt.target = targetWith();
   x.request.model = 'm';
   x.request.dryRun = dryRun;
@@ -49,7 +47,7 @@ it('a guardrail that only watches lets the request go on, and its answer says th
 
 it('a guardrail that is satisfied changes nothing', async () => {
   const { x, error } = await judged(words(3, { deny: true }));
-  expect([error, x.guard?.failed, String(x.attempt.body)]).toEqual([null, false, CHAT]);
+  expect([error, x.guard?.failed, String(x.attempt.body.bytes)]).toEqual([null, false, CHAT]);
   expect(x.guard?.before).toMatchObject([{ verdict: true }]);
 });
 

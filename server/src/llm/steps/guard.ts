@@ -32,7 +32,7 @@ import type { LlmRequest } from '../state/request.ts';
 export function guard(x: Exchange): void | Promise<void> {
   const plan = x.request.plan?.guard;
   if (plan == null) return;
-  const turn = largeTurn(x, x.attempt.body.length);
+  const turn = largeTurn(x, x.attempt.body.bytes.length);
   return turn === undefined ? guardBy(x, plan) : turn.then(() => guardBy(x, plan));
 }
 
@@ -70,7 +70,6 @@ export function guardTarget(x: Exchange): void | Promise<void> {
   const from = alreadyJudged(known, plan.input, asked);
   if (known !== undefined && from > 0) {
     x.attempt.body = known.body;
-    x.attempt.scan = known.scan;
     x.attempt.shaped = known.changed;
     guarded.before = plan.input.slice(0, from).flatMap((one) => known.said.get(one)?.result ?? []);
     guarded.failed = guarded.before.some(({ verdict }) => !verdict);
@@ -96,7 +95,6 @@ export function guardTarget(x: Exchange): void | Promise<void> {
           results: outcome.results,
           asked,
           body: x.attempt.body,
-          scan: x.attempt.scan,
           changed: x.attempt.shaped || x.attempt.body !== body,
         }),
       );

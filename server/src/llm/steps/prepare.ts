@@ -2,6 +2,7 @@
 
 import { isForwardable } from '../../http/headers.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import type { JsonObject } from '../../kernel/json.ts';
 import type { ScanResult } from '../../kernel/json-scan.ts';
 import { multipartParts, replaceFormField } from '../../kernel/multipart-scan.ts';
 import { type Bound, prefillOf } from '../../providers/binding.ts';
@@ -33,7 +34,7 @@ interface Beginning {
  * thread makes the body. Made anew where a stream that broke is continued, which then is part of what is asked.
  */
 export function prepare(
-  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request' | 'execution', 'clock' | 'guard' | 'large'>,
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request', 'clock' | 'guard' | 'large'>,
 ): void | Promise<void> {
   const target = x.attempt.requireTarget();
   const begun = begin(x, target);
@@ -100,6 +101,8 @@ function complete(
         ? (body.parts ?? []).map((one) => ({ path: prefix + path, body: one }))
         : callsOf(bound, context, prefix, path),
     order: body.order ?? null,
+    edited: body.edited === true,
+    written: target.cache === null ? null : (body.written ?? null),
   };
 }
 
@@ -138,30 +141,33 @@ interface BuiltBody {
   readonly headers?: readonly string[] | undefined;
   /** Each part is the body of a separate call. */
   readonly fanOut?: boolean;
-  /** See `Prepared.order`. */
+  /** See `Prepared`. */
   readonly order?: BodyOrder | null;
+  readonly edited?: boolean;
+  readonly written?: JsonObject | null;
 }
 
 function buildBody(
-  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request' | 'execution', 'large'>,
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request', 'large'>,
   target: Target,
   begun: Beginning,
 ): BuiltBody | Promise<BuiltBody> {
   const { bound, context } = begun;
   const { binding } = bound;
-  if (x.attempt.body.length === 0) return { parts: null, converted: false, stripUsage: false };
-  if (x.attempt.scan === null) {
+  const { body } = x.attempt;
+  if (body.bytes.length === 0) return { parts: null, converted: false, stripUsage: false };
+  if (body.scan === null) {
     if (binding.form !== undefined && x.request.operation.body === 'multipart') {
-      const body = binding.form(formOf(x), context);
-      return { parts: [Buffer.from(JSON.stringify(body))], converted: true, stripUsage: false };
+      const made = binding.form(formOf(x), context);
+      return { parts: [Buffer.from(JSON.stringify(made))], converted: true, stripUsage: false };
     }
     const parts =
       x.request.operation.body === 'multipart'
-        ? replaceFormField(x.attempt.body, x.request.header('content-type') ?? '', 'model', context.model)
-        : [x.attempt.body];
+        ? replaceFormField(body.bytes, x.request.header('content-type') ?? '', 'model', context.model)
+        : [body.bytes];
     return { parts, converted: false, stripUsage: false };
   }
-  const order = orderOf(x, target, x.attempt.scan, begun);
+  const order = orderOf(x, target, body.scan, begun);
   if (!isLargeBody(order)) return asBuilt(x, makeBody(order, bound, context));
   const edited = isEditedQuickly(order, bound) ? editedBody(order, bound, context) : null;
   if (edited !== null) return asBuilt(x, edited);
@@ -173,7 +179,7 @@ function buildBody(
 }
 
 function orderOf(
-  x: Uses<'attempt' | 'outcome' | 'request' | 'execution'>,
+  x: Uses<'attempt' | 'outcome' | 'request'>,
   target: Target,
   scan: ScanResult,
   { prefill }: Beginning,
@@ -189,27 +195,28 @@ function orderOf(
     stream: x.attempt.stream,
     shaped: x.attempt.shaped,
     shaping: x.attempt.shaped ? null : target.shaping,
-    media: x.request.media,
+    media: x.attempt.media,
     shown: shown === null ? null : prefixOf(shown),
     prefill,
     explained,
-    came: explained && x.attempt.shaped ? (x.execution?.body ?? x.attempt.originalBody) : null,
+    came: explained && x.attempt.shaped ? x.request.body : null,
   };
 }
 
 function asBuilt(x: Uses<'attempt' | 'outcome'>, made: MadeBody): BuiltBody {
   if (made.changes !== null) x.outcome.fieldChanges = made.changes;
-  const { edits, stripUsage, headers, fanOut } = made;
-  return { parts: partsOf(made, x.attempt.body), converted: edits === null, stripUsage, headers, fanOut };
+  const { edits, stripUsage, headers, fanOut, written } = made;
+  const parts = partsOf(made, x.attempt.body.bytes);
+  return { parts, converted: edits === null, stripUsage, headers, fanOut, edited: edits !== null, written };
 }
 
 function formOf(x: Uses<'attempt' | 'request'>): FormValue[] {
-  const parts = [...multipartParts(x.attempt.body, x.request.header('content-type') ?? '')];
+  const parts = [...multipartParts(x.attempt.body.bytes, x.request.header('content-type') ?? '')];
   return parts.map(({ name, filename, contentType, start, end }) => ({
     name,
     filename,
     contentType,
-    bytes: x.attempt.body.subarray(start, end),
+    bytes: x.attempt.body.bytes.subarray(start, end),
   }));
 }
 

@@ -3,10 +3,11 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { decodeString, JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import { scanMultipart } from '../../kernel/multipart-scan.ts';
 import { BASE64 } from '../estimate.ts';
-import type { Uses } from '../exchange.ts';
+import type { HeadUses } from '../exchange.ts';
 import { isLargeScan, scanOnThread } from '../large/calls.ts';
 import { EXTRA } from '../request-body.ts';
-import type { LlmRequest } from '../state/request.ts';
+import { RequestBody } from '../state/body.ts';
+import type { LlmRequest, RequestHead } from '../state/request.ts';
 
 /** Top-level members the gateway looks at; everything else passes unread. */
 export const WANTED = [
@@ -28,7 +29,7 @@ const MAX_MODEL = 2048;
 
 /** Reads the bounded body and finds `model` and `stream` in its bytes. */
 export function readRequestBody(
-  x: Uses<
+  x: HeadUses<
     'attempt' | 'bodyHeld' | 'cancel' | 'clientGone' | 'outcome' | 'request',
     'bodies' | 'clock' | 'large' | 'maxBodyBytes'
   >,
@@ -50,14 +51,14 @@ export function readRequestBody(
     throw new SluiceError('malformed_call', 'Send content-type: multipart/form-data with a boundary.');
   }
   // The console's own page has read its body already.
-  if (x.attempt.body.length > 0) return scanBody(x);
+  if (x.request.body.bytes.length > 0) return scanBody(x);
   return readBody(request, {
     limit: services.maxBodyBytes,
     clock: services.clock,
     budget: services.bodies,
     holder: x.request.organisationId,
   }).then((body) => {
-    x.attempt.body = body;
+    x.request.body = new RequestBody(body, null);
     x.bodyHeld = body.length;
     x.outcome.bytesIn = body.length;
     return scan(x, type);
@@ -65,11 +66,12 @@ export function readRequestBody(
 }
 
 /** Finds what the gateway looks at in a body that was read whole. */
-function scan(x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>, type: string): void | Promise<void> {
+function scan(x: HeadUses<'attempt' | 'cancel' | 'clientGone', 'large'>, type: string): void | Promise<void> {
   const {
     request: { operation },
-    attempt: { body },
   } = x;
+  x.attempt.body = x.request.body;
+  const { bytes: body } = x.request.body;
   if (operation.body === 'json' || (type === 'application/json' && body.length > 0)) return scanBody(x);
   if (operation.body === 'optional') {
     if (body.length > 0) throw new SluiceError('malformed_call', 'Send no body, or content-type: application/json.');
@@ -97,15 +99,16 @@ export function contentType(value: string | undefined): string {
   return (semicolon === -1 ? value : value.slice(0, semicolon)).trim().toLowerCase();
 }
 
-function scanBody(x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large'>): void | Promise<void> {
-  if (isLargeScan(x.attempt.body))
-    return scanOnThread(x, x.attempt.body, WANTED, SOUGHT).then(
+function scanBody(x: HeadUses<'attempt' | 'cancel' | 'clientGone', 'large'>): void | Promise<void> {
+  const { bytes } = x.request.body;
+  if (isLargeScan(bytes))
+    return scanOnThread(x, bytes, WANTED, SOUGHT).then(
       (found) => takeScan(x, found),
       (error: unknown) => refuseScan(x.request, error),
     );
   let found: ScanResult;
   try {
-    found = scanJson(x.attempt.body, WANTED);
+    found = scanJson(bytes, WANTED);
   } catch (error) {
     return refuseScan(x.request, error);
   }
@@ -119,10 +122,12 @@ function refuseScan(request: LlmRequest, error: unknown): void {
   throw new SluiceError('malformed_call', `${error.message}. Send one JSON object.`);
 }
 
-function takeScan(x: Uses<'attempt' | 'request'>, found: ScanResult): void {
-  x.attempt.scan = found;
-  const model = x.attempt.scan.get('model');
-  if (model?.kind === 'string') x.request.model = decodeString(x.attempt.body, model);
+function takeScan(x: HeadUses<'attempt'>, found: ScanResult): void {
+  const { bytes } = x.request.body;
+  x.request.body = new RequestBody(bytes, found);
+  x.attempt.body = x.request.body;
+  const model = found.get('model');
+  if (model?.kind === 'string') x.request.model = decodeString(bytes, model);
   else if (
     model !== undefined &&
     model.kind !== 'null' &&
@@ -132,21 +137,26 @@ function takeScan(x: Uses<'attempt' | 'request'>, found: ScanResult): void {
     throw new SluiceError('invalid_request', 'model must be a text, such as "@slug/gpt-4o".', { param: 'model' });
   }
   checkModel(x.request);
-  const stream = x.attempt.scan.get('stream');
-  if (stream?.kind === 'true') x.attempt.stream = true;
+  const stream = found.get('stream');
+  if (stream?.kind === 'true') asksForStream(x);
   else if (stream !== undefined && stream.kind !== 'false' && stream.kind !== 'null' && x.request.operation.streams) {
     throw new SluiceError('invalid_request', 'stream must be true or false.', { param: 'stream' });
   }
 }
 
-function scanForm(x: Uses<'attempt' | 'request'>): void {
-  const fields = scanMultipart(x.attempt.body, x.request.header('content-type') ?? '', ['model', 'stream']);
-  x.request.model = fields.get('model')?.value ?? '';
-  checkModel(x.request);
-  x.attempt.stream = fields.get('stream')?.value === 'true';
+function asksForStream(x: HeadUses<'attempt'>): void {
+  x.request.stream = true;
+  x.attempt.stream = true;
 }
 
-function checkModel(request: LlmRequest): void {
+function scanForm(x: HeadUses<'attempt'>): void {
+  const fields = scanMultipart(x.request.body.bytes, x.request.header('content-type') ?? '', ['model', 'stream']);
+  x.request.model = fields.get('model')?.value ?? '';
+  checkModel(x.request);
+  if (fields.get('stream')?.value === 'true') asksForStream(x);
+}
+
+function checkModel(request: RequestHead): void {
   if (request.model.length <= MAX_MODEL) return;
   request.model = '';
   throw new SluiceError('invalid_request', `model must have at most ${MAX_MODEL} characters.`, { param: 'model' });

@@ -10,7 +10,6 @@ import {
 } from '../../../test/support/caller.ts';
 import { testExchange } from '../../../test/support/exchange.ts';
 import { termsWith } from '../../../test/support/ledger-node.ts';
-import { scanJson } from '../../kernel/json-scan.ts';
 import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
 import { createOutputEstimator } from '../../limits/ledger/output-estimator.ts';
 import { appliedLimits } from '../state/limits.ts';
@@ -37,8 +36,10 @@ const limitOn = (type: LimitSpec['type'], limit: number) => {
 function request(budgets: readonly LimitSpec[], price: () => ReturnType<typeof PRICER.price> = PRICER.price) {
   const pricer = { ...PRICER, price };
   const services = { ledger: books.ledger, admission: ownAdmission(), pricer, outputs: createOutputEstimator() };
-  const x = testExchange({ body: BODY }, { ...services, unpriced: 'deny' });
-  x.attempt.scan = scanJson(BODY, ['max_tokens', 'max_completion_tokens']);
+  const x = testExchange(
+    { body: BODY, scan: ['max_tokens', 'max_completion_tokens'] },
+    { ...services, unpriced: 'deny' },
+  );
   x.attempt.target = targetWith('config', accountWith());
   x.request.model = 'm';
   x.request.principal = callerWith({ rateLimits: RPM });

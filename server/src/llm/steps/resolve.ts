@@ -10,7 +10,7 @@ import { type LimitClass, limitClassOf } from '../../limits/limit-class.ts';
 import { type ModelReference, parseModel } from '../../providers/models.ts';
 import { type Config, parseConfig } from '../../resources/configs/schema.ts';
 import type { StoredConfig, WorkspaceSnapshot } from '../../runtime/snapshot.ts';
-import type { Uses } from '../exchange.ts';
+import type { HeadUses, Uses } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
 import { isManaged } from '../managed.ts';
 import { passedPath } from '../misspelt.ts';
@@ -20,8 +20,8 @@ import { routeOf } from '../routing/route.ts';
 import { objectLeaf } from '../routing/route-execution.ts';
 import { isNeutral } from '../routing-headers.ts';
 import { findTarget, refuseUnexecuted, selectTarget } from '../select.ts';
-import type { Attempt } from '../state/attempt.ts';
-import type { LlmRequest } from '../state/request.ts';
+import type { RequestBody } from '../state/body.ts';
+import type { LlmRequest, RequestHead } from '../state/request.ts';
 import { countsRates, countsUse, type Target } from '../target.ts';
 
 /** A disk that is full is tried again every second: what refused callers wait, in seconds. */
@@ -31,7 +31,7 @@ const MAX_PLANS = 1000;
 
 /** Headers, config and model → the plan of this request. */
 export function resolve(
-  x: Uses<
+  x: HeadUses<
     'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
     'clock' | 'guard' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
   >,
@@ -44,13 +44,13 @@ export function resolve(
 }
 
 function plan(
-  x: Uses<
+  x: HeadUses<
     'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
     'clock' | 'guard' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
   >,
   snapshot: WorkspaceSnapshot,
 ): void | Promise<void> {
-  x.request.metadata = metadataOf(x.request, snapshot, bodyText(x.attempt, 'user'));
+  x.request.metadata = metadataOf(x.request, snapshot, bodyText(x.request.body, 'user'));
   const defaults = x.request.principal?.defaults;
   const header = x.request.header('x-gateway-config');
   if (header !== undefined && defaults?.allow_config_override === false) {
@@ -148,7 +148,7 @@ function plan(
 }
 
 /** The model of the body; of an address only the slug counts, because nothing is asked of the model that it names. */
-function modelIn(request: LlmRequest): ModelReference {
+function modelIn(request: RequestHead): ModelReference {
   const { model, params } = request;
   const named = params.model;
   if (named?.startsWith('@')) {
@@ -160,7 +160,7 @@ function modelIn(request: LlmRequest): ModelReference {
 }
 
 /** What a config says of its requests stands where neither they nor their key or workspace say anything else. */
-function addMetadata(request: LlmRequest, metadata: Plan['metadata']): void {
+function addMetadata(request: RequestHead, metadata: Plan['metadata']): void {
   if (metadata !== null) request.metadata = { ...metadata, ...request.metadata };
 }
 
@@ -224,7 +224,7 @@ function inlineConfig(x: Uses<never, 'guard'>, text: string): Config {
 }
 
 /** Text of a member of the body. */
-function bodyText(attempt: Attempt, name: string): string | undefined {
-  const range = attempt.scan?.get(name);
-  return range?.kind === 'string' ? decodeString(attempt.body, range) : undefined;
+function bodyText({ bytes, scan }: RequestBody, name: string): string | undefined {
+  const range = scan?.get(name);
+  return range?.kind === 'string' ? decodeString(bytes, range) : undefined;
 }

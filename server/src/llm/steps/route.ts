@@ -55,21 +55,9 @@ export async function route(x: Exchange, runTarget: RunTarget): Promise<void> {
   const plan = x.request.plan?.route;
   const { execution } = x;
   if (plan == null || execution === null) return;
-  try {
-    const result = await runNode(
-      x,
-      execution,
-      {
-        run: (leaf) => tryTarget(x, runTarget, execution, plan, leaf),
-        passOver: () => passOver(x),
-      },
-      plan.route.root,
-    );
-    if (result.kind !== 'done') give(x, result);
-  } finally {
-    // The memory that was lent for the body goes back by it.
-    x.attempt.body = execution.body;
-  }
+  const walker = { run: (leaf: Leaf) => tryTarget(x, runTarget, execution, plan, leaf), passOver: () => passOver(x) };
+  const result = await runNode(x, execution, walker, plan.route.root);
+  if (result.kind !== 'done') give(x, result);
 }
 
 /** A promise only while a target is found that was not called before. */
@@ -132,7 +120,7 @@ async function tryTarget(
   if (x.clientGone) throw new SluiceError('client_closed', 'The client closed the connection.');
   const before = { target: x.attempt.target, path: execution.path };
   execution.path = leaf.path;
-  x.attempt = Attempt.after(x.attempt, execution.body, execution.scan, execution.stream);
+  x.attempt = Attempt.after(x.attempt, x.request);
   x.limits.turnToTarget();
   const {
     outcome: { attemptCount: tries },

@@ -61,7 +61,7 @@ it('what was used by an attempt that failed is still billed', async () => {
   x.outcome.usage = tokens(100, 0);
   setAside(x);
   x.outcome.forgetAnswer();
-  x.attempt = Attempt.after(x.attempt, x.attempt.body, null, false);
+  x.attempt = Attempt.after(x.attempt, x.request);
   x.attempt.target = targetWith('config.targets[1]');
   x.outcome.attemptCount = 2;
   x.outcome.usage = tokens(10, 5);
@@ -82,7 +82,7 @@ it('an account’s own limit is charged for what it used itself, and not for the
   x.outcome.usage = tokens(100, 0);
   setAside(x);
   endTargetLimits(x, false);
-  x.attempt = Attempt.after(x.attempt, execution.body, null, false);
+  x.attempt = Attempt.after(x.attempt, x.request);
   x.attempt.target = targetWith('config.targets[1]', accountWith());
   beginTargetLimits(x, x.attempt.target).usageReservation = held(second);
   x.outcome.attemptCount = 2;

@@ -59,7 +59,8 @@ function book(
     limits: { usageReservation: held, facts: limits },
   } = x;
   if (limits !== null && limits.refused === undefined) limits.ended_at = orderingTimestamp(x.services.storeClock.now());
-  if (held !== null && last !== null && last.output > 0) x.services.outputEstimator.learn(modelKey(x), last.output);
+  if (held !== null && last !== null && last.output > 0)
+    x.services.outputEstimator.learn(modelKey(x, x.outcome.asked(x.request)), last.output);
   if (held !== null && limits !== null) limits.used = used;
   x.limits.usageReservation = null;
   const { shared } = x.limits;

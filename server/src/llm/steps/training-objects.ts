@@ -128,7 +128,7 @@ function callOf(
     // What drop_params lists is left out only where a provider cannot express it: the rules of a body come first.
     shaped: (body) => (shaping === null ? body : shape(body, { ...shaping, drops: null })) as JsonObject,
     dryRun: x.request.dryRun,
-    body: x.attempt.body,
+    body: x.attempt.body.bytes,
     upload,
     signal,
     // One operation may be several calls: they are no repetitions, which `tries` counts.
@@ -140,7 +140,7 @@ function callOf(
       x.outcome.upstreamBytesIn += received;
     },
     named(model) {
-      x.request.model = model.slice(0, 2048);
+      x.outcome.modelNamed = model.slice(0, 2048);
     },
     used(usage) {
       x.outcome.usage = usage;
@@ -179,13 +179,14 @@ class ObjectBudgets {
     const all = { ...x.request.metadata, ...options, ...principal.defaults.metadata, ...snapshot.metadata };
     const metadata = Object.keys(all).length === 0 ? null : all;
     const stored = account?.stored ?? null;
+    const model = x.outcome.asked(x.request);
     const terms = requestUsageLimits(x.request, stored, () => {
       const slug = stored?.slug ?? account?.provider.id ?? null;
       return {
         ...factsOf(x),
         virtual_key: stored?.slug ?? null,
         provider: account?.provider.id ?? null,
-        model: slug === null || x.request.model === '' ? null : requestModel(slug, x.request.model),
+        model: slug === null || model === '' ? null : requestModel(slug, model),
         metadata,
       };
     });
@@ -201,8 +202,10 @@ class ObjectBudgets {
   #ruled(terms: LimitSpec, account: Account | null): LimitSpec {
     const {
       services,
-      request: { model, time },
+      outcome,
+      request: { time },
     } = this.#x;
+    const model = outcome.asked(this.#x.request);
     const unpriced = terms.unpriced ?? services.unpriced;
     if (terms.type === 'cost' && unpriced === 'deny' && account !== null && model !== '' && !this.#x.request.dryRun) {
       const { provider, stored } = account;
