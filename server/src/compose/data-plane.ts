@@ -6,6 +6,7 @@ import { createOutputEstimator } from '../limits/ledger/output-estimator.ts';
 import { createResponseCache } from '../llm/cache/response-cache.ts';
 import { createSemanticCache } from '../llm/cache/semantic-cache.ts';
 import type { Services } from '../llm/exchange.ts';
+import { GuardrailThread } from '../llm/guard/apart/thread.ts';
 import { createInternalCalls } from '../llm/internal-calls.ts';
 import { LargeBodies } from '../llm/large/thread.ts';
 import { run } from '../llm/pipeline.ts';
@@ -90,6 +91,7 @@ function llmServices(
     objects: training,
     random: given.random ?? cryptoRandom,
     large: lifecycle.own('thread for large bodies', new LargeBodies(clock, log)),
+    guardrails: lifecycle.own('thread for guardrails', new GuardrailThread(clock, log)),
     blockInlineConfig: config.blockInlineConfig,
     timeouts: { headersMs: HEADERS_MS, idleMs: IDLE_MS, firstTokenMs: FIRST_TOKEN_MS, quietMs: QUIET_MS },
   };

@@ -176,6 +176,8 @@ export function checksSchema(target: Target): z.ZodType<CheckEntry[]> {
 /** A check ready to judge, and what the runner must know of it. */
 export interface CompiledCheck extends CheckTraits {
   readonly id: string;
+  /** What it was made of. */
+  readonly entry: CheckEntry;
   readonly phases: readonly Phase[];
   /** Whether it may replace texts or bodies; `redacts`: because something is to be taken out. */
   readonly mutates: boolean;
@@ -195,6 +197,7 @@ export function compileCheck(stored: CheckEntry, target: Target): CompiledCheck 
   const judge = made.compile(parsed.own, parsed.common);
   return {
     id,
+    entry: stored,
     phases,
     mutates: made.mutates || redacts,
     redacts,

@@ -93,6 +93,33 @@ function feedback(given: GivenOutcome | undefined, value: number): Feedback {
   return { value: own.value ?? value, weight: own.weight ?? 1, metadata: own.metadata ?? '' };
 }
 
+/** What a thread makes the same guardrail of. */
+interface GuardrailSource extends Omit<Guardrail, 'checks'> {
+  readonly checks: readonly (CheckEntry | string)[];
+}
+
+const sources = new WeakMap<Guardrail, string>();
+
+/** All that the guardrail was made of, opened secrets among it, as a text that another thread takes (`guardrailFrom`). */
+export function sourceOf(guardrail: Guardrail): string {
+  let text = sources.get(guardrail);
+  if (text === undefined) {
+    const checks = guardrail.checks.map(({ id, entry }) => entry ?? id);
+    text = JSON.stringify({ ...guardrail, checks } satisfies GuardrailSource);
+    sources.set(guardrail, text);
+  }
+  return text;
+}
+
+/** Makes the guardrail ready again. A check that was not ready stays one that fails. */
+export function guardrailFrom(source: string): Guardrail {
+  const given = JSON.parse(source) as GuardrailSource;
+  const checks = given.checks.map((entry) =>
+    typeof entry === 'string' ? broken(entry) : compiled(entry, given.target),
+  );
+  return { ...given, checks };
+}
+
 const ACTIONS = [
   'deny',
   'async',

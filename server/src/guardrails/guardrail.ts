@@ -1,5 +1,5 @@
 /** A guardrail ready to run, and what a run says. */
-import type { CompiledCheck } from './catalog.ts';
+import type { CheckEntry, CompiledCheck } from './catalog.ts';
 import type { Excerpt, Phase, Replacement, Target } from './check.ts';
 
 export interface Feedback {
@@ -32,7 +32,9 @@ export interface Actions {
 }
 
 /** A check of a guardrail; `judge` is null where it could not be made ready, which counts as a check that fails. */
-export interface GuardrailCheck extends Omit<CompiledCheck, 'judge'> {
+export interface GuardrailCheck extends Omit<CompiledCheck, 'judge' | 'entry'> {
+  /** Absent where it could not be made ready. */
+  readonly entry?: CheckEntry;
   readonly judge: CompiledCheck['judge'] | null;
 }
 

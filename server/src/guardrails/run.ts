@@ -37,6 +37,8 @@ export interface RunOptions {
   readonly clock: Clock;
   /** Told of every guardrail that runs beside the request, at once or later; its result changes nothing. */
   readonly onAsync: (result: GuardrailResult) => void;
+  /** Called when one of them begins: as often as `onAsync` will be. */
+  readonly onBeside?: () => void;
   /**
    * The subject with the messages a guardrail looks at, after what was changed so far (null: nothing). Without it every
    * guardrail sees the subject that was given, with replaced texts in their places.
@@ -77,6 +79,7 @@ class Run {
         continue;
       }
       const one = new GuardrailRun(guardrail, checks, this.#given, this.#change, this.#options);
+      if (guardrail.actions.async) this.#options.onBeside?.();
       const result = one.go(0);
       if (guardrail.actions.async) {
         const { onAsync } = this.#options;

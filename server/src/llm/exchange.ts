@@ -13,6 +13,7 @@ import type { Owners } from '../runtime/owners.ts';
 import type { Cache } from '../store/ports.ts';
 import type { CacheEntryWriter } from './cache/cache-entry-writer.ts';
 import type { CachePolicy } from './cache/policy.ts';
+import type { GuardrailThread } from './guard/apart/thread.ts';
 import type { LargeBodies } from './large/thread.ts';
 import type { Features } from './plan.ts';
 import type { DefaultLimits } from './relay/rules.ts';
@@ -124,6 +125,8 @@ export interface Services extends GatewayServices {
   readonly random: Random;
   /** The thread that reads and converts what is large. */
   readonly large: LargeBodies;
+  /** The thread in which guardrails judge what is large. */
+  readonly guardrails: GuardrailThread;
   /** Forced for every organisation by the environment. */
   readonly blockInlineConfig: boolean;
   /** How long attempts may take whose config does not say. */

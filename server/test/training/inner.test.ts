@@ -142,6 +142,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       maxBodyBytes: 10_000,
       bodies: new BodyBudget(1_000_000),
       large: null as never,
+      guardrails: null as never,
       concurrency: new FairShares('requests under way', 64),
       blockInlineConfig: false,
       timeouts: { headersMs: 1000, idleMs: 1000, firstTokenMs: 1000, quietMs: 1000 },

@@ -11,6 +11,7 @@ import type { Operation } from '../../operations/operation.ts';
 import type { Uses } from '../exchange.ts';
 import { headerOf, isJson } from '../relay/response-inspection.ts';
 import type { RequestBody } from '../state/body.ts';
+import type { JudgedRequest } from './judged-request.ts';
 import {
   answerCallsTools,
   answerTexts,
@@ -47,7 +48,7 @@ export const insists = (guardrail: Guardrail): boolean =>
 
 /** The subject of an answer. `texts` may be a window of it. */
 export function outputSubject(
-  x: Uses<'attempt' | 'request'>,
+  request: JudgedRequest,
   parts: {
     readonly texts: readonly TextPart[];
     readonly window: Subject['window'];
@@ -60,7 +61,7 @@ export function outputSubject(
   },
 ): Subject {
   const phase: Phase = 'output';
-  let request: { readonly json: unknown } | null = null;
+  let sent: { readonly json: unknown } | null = null;
   const { texts } = parts;
   return {
     phase,
@@ -68,21 +69,21 @@ export function outputSubject(
     texts,
     latest: parts.latest ?? (() => texts.map(({ text }) => text).join('\n')),
     request() {
-      request ??= { json: jsonIn(x.attempt.body) };
-      return request.json;
+      sent ??= { json: jsonIn(request.body) };
+      return sent.json;
     },
     answer: parts.answer,
     get callsTools() {
       return parts.callsTools();
     },
-    model: x.request.model === '' ? null : x.request.model,
-    provider: x.attempt.target?.provider.id ?? null,
-    requestType: x.request.operation.requestType,
-    streams: x.attempt.stream,
+    model: request.model === '' ? null : request.model,
+    provider: request.target.provider,
+    requestType: request.operation.requestType,
+    streams: request.streams,
     transformed: parts.transformed,
     status: parts.status,
-    metadata: x.request.metadata ?? {},
-    header: (name) => x.request.header(name),
+    metadata: request.metadata,
+    header: request.header,
   };
 }
 
@@ -117,23 +118,25 @@ export interface Answer {
 /** The body to send, or null for a refusal; results are on the exchange. */
 export type Judged = Buffer | null;
 
+/** What the judging of an answer reads of the guardrails of its request, and what it leaves there. */
+export type AnswerGuard = Pick<
+  GuardrailState,
+  'output' | 'before' | 'after' | 'failed' | 'soft' | 'outside' | 'onAsync'
+> & { readonly onBeside?: () => void };
+
 /** Judges an answer in one piece. What nothing changed keeps its bytes. */
-export function judgeAnswer(
-  x: Uses<'attempt' | 'request', 'clock'>,
-  guard: GuardrailState,
-  answer: Answer,
-): Judged | Promise<Judged> {
-  const read = readAnswer(x.request.operation, answer);
+export function judgeWholeAnswer(request: JudgedRequest, guard: AnswerGuard, answer: Answer): Judged | Promise<Judged> {
+  const read = readAnswer(request.operation, answer);
   const list = guard.output;
   if (list.length === 0) return withResults(guard, answer, read?.json, answer.body);
-  if (read === null || !outputCovered(x.request.operation, false)) {
-    const refused = notJudged(x, guard, list, 'The answer is in a form that cannot be read.');
+  if (read === null || !outputCovered(request.operation, false)) {
+    const refused = notJudged(request, guard, list, 'The answer is in a form that cannot be read.');
     return refused ? null : answer.body;
   }
   const { json } = read;
-  const { texts, outcome, changed } = judgeWhole(x, guard, list, json, answer.status);
+  const { texts, outcome, changed } = judgeWhole(request, guard, list, json, answer.status);
   if (outcome === null) {
-    notJudged(x, guard, list, unreadable(texts));
+    notJudged(request, guard, list, unreadable(texts));
     return null;
   }
   const take = (said: Outcome): Judged => {
@@ -154,20 +157,6 @@ export function judgeAnswer(
   return outcome instanceof Promise ? outcome.then(take) : take(outcome);
 }
 
-/** Judges an answer that has passed by guardrails that run beside the request. Null: too much of it to have been kept. */
-export function judgeBeside(
-  x: Uses<'attempt' | 'request', 'clock' | 'log'>,
-  guard: GuardrailState,
-  answer: Answer | null,
-): void {
-  try {
-    if (answer === null) notJudged(x, guard, guard.output, 'The answer is too large to be judged after it has passed.');
-    else void judgeAnswer(x, guard, answer);
-  } catch (error) {
-    x.services.log.error('guardrails beside a request failed', { request_id: x.request.id, error: String(error) });
-  }
-}
-
 interface WholeRun {
   readonly texts: readonly SaidPart[];
   /** Null where the answer has a text that cannot be read and some guardrail insists. */
@@ -178,15 +167,13 @@ interface WholeRun {
 
 /** Runs guardrails over a whole answer. */
 export function judgeWhole(
-  x: Uses<'attempt' | 'request', 'clock'>,
-  guard: GuardrailState,
+  request: JudgedRequest,
+  guard: Pick<AnswerGuard, 'outside' | 'onAsync' | 'onBeside'>,
   list: readonly Guardrail[],
   said: unknown,
   status: number,
 ): WholeRun {
-  const {
-    request: { operation },
-  } = x;
+  const { operation } = request;
   const changed = ({ replaced, replacements }: Change): unknown => {
     if (replaced !== undefined && Buffer.isBuffer(said))
       throw new ReplacementError('The answer is no JSON that another could replace.');
@@ -197,7 +184,7 @@ export function judgeWhole(
   if (texts.some((part) => part.unreadable !== undefined) && list.some(insists))
     return { texts, outcome: null, changed };
   const subjectOf = (answer: unknown, parts: readonly TextPart[], transformed: boolean): Subject =>
-    outputSubject(x, {
+    outputSubject(request, {
       texts: parts,
       window: null,
       callsTools: () => answerCallsTools(operation, answer),
@@ -209,8 +196,9 @@ export function judgeWhole(
   const given = subjectOf(said, texts, false);
   const outcome = runGuardrails(list, given, {
     outside: guard.outside,
-    clock: x.services.clock,
+    clock: request.services.clock,
     onAsync: guard.onAsync,
+    ...(guard.onBeside === undefined ? null : { onBeside: guard.onBeside }),
     view(_messages, change) {
       if (change === null) return given;
       const answer = changed(change);
@@ -227,7 +215,7 @@ export function unreadable(texts: readonly SaidPart[]): string {
 
 /** Puts what the guardrails of the answer said where answers and records find it. */
 export function takeOutcome(
-  guard: GuardrailState,
+  guard: Pick<AnswerGuard, 'after' | 'failed' | 'soft'>,
   outcome: Pick<Outcome, 'failed' | 'soft'>,
   results: readonly GuardrailResult[],
 ): void {
@@ -261,7 +249,7 @@ function readAnswer({ wire }: Operation, { headers, body }: Answer): { readonly 
  */
 export function notJudged(
   x: Uses<never, 'clock'>,
-  guard: GuardrailState,
+  guard: Pick<AnswerGuard, 'after' | 'onAsync'>,
   list: readonly Guardrail[],
   why: string,
 ): boolean {
@@ -309,7 +297,12 @@ const OPEN = 123;
 const CLOSE = 125;
 
 /** The body with `hook_results` beside what it says, where fields may be added; its other bytes stay. */
-function withResults(guard: GuardrailState, { strict }: Answer, json: unknown, body: Buffer): Buffer {
+function withResults(
+  guard: Pick<AnswerGuard, 'before' | 'after'>,
+  { strict }: Answer,
+  json: unknown,
+  body: Buffer,
+): Buffer {
   if (strict || !isObject(json) || guard.before.length + guard.after.length === 0) return body;
   if ('hook_results' in json) {
     const all: JsonObject = { ...json, hook_results: hookResults(guard) };

@@ -14,6 +14,7 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import type { Exchange } from '../exchange.ts';
+import { type JudgedRequest, judgedRequest } from './judged-request.ts';
 import {
   insists,
   isEncoded,
@@ -92,6 +93,7 @@ interface Judging {
 
 export class StreamGate {
   readonly #x: Exchange;
+  readonly #request: JudgedRequest;
   readonly #guard: GuardrailState;
   readonly #sink: GateSink;
   readonly #strict: boolean;
@@ -128,6 +130,7 @@ export class StreamGate {
 
   constructor(x: Exchange, guard: GuardrailState, strict: boolean, sink: GateSink) {
     this.#x = x;
+    this.#request = judgedRequest(x);
     this.#guard = guard;
     this.#sink = sink;
     this.#strict = strict;
@@ -282,7 +285,7 @@ export class StreamGate {
     const texts: TextPart[] = path.path === '' ? [] : [{ path: path.path, role: 'assistant', text: path.recent }];
     return runGuardrails(
       this.#windowed,
-      outputSubject(this.#x, {
+      outputSubject(this.#request, {
         texts,
         window: { starts: path.from === 0, ends },
         callsTools: () => this.#texts.callsTools,
@@ -295,7 +298,7 @@ export class StreamGate {
   }
 
   #judgeWhole(): Outcome | Promise<Outcome> | null {
-    const run = judgeWhole(this.#x, this.#guard, this.#whole, this.#texts.answer(), STATUS);
+    const run = judgeWhole(this.#request, this.#guard, this.#whole, this.#texts.answer(), STATUS);
     this.#changed = run.changed;
     if (run.outcome === null) this.#refuseAll(unreadable(run.texts));
     return run.outcome;

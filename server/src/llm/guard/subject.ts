@@ -5,13 +5,10 @@ import type { Subject } from '../../guardrails/check.ts';
 import type { Change } from '../../guardrails/run.ts';
 import { isObject } from '../../kernel/json.ts';
 import { JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
-import { estimateUse, expectUse } from '../estimate.ts';
-import type { Exchange, Uses } from '../exchange.ts';
-import { modelUnder } from '../shaping.ts';
-import { RequestBody } from '../state/body.ts';
+import type { RequestBody } from '../state/body.ts';
 import { contentType, WANTED } from '../steps/read-body.ts';
-import { addressModel, addressTexts } from './address.ts';
 import type { InputView } from './enforceability.ts';
+import type { JudgedRequest } from './judged-request.ts';
 import {
   applyReplacements,
   FormBody,
@@ -25,19 +22,28 @@ import {
 
 type Messages = 'all' | 'new' | 'last';
 
+/** What is sent in place of what was judged. */
+export interface ChangedBody {
+  readonly bytes: Buffer;
+  /** It was read and written as JSON; otherwise it is the form or the text that it was. */
+  readonly json: boolean;
+  /** Null where the body was not scanned before. */
+  readonly scan: ScanResult | null;
+}
+
 /** A request that is judged, and may be changed. Its body is parsed at once: who judges beside it may outlive its bytes. */
 export class GuardedRequest {
-  readonly #x: Exchange;
+  readonly #request: JudgedRequest;
   readonly #base: unknown;
   readonly #reads: boolean;
   readonly #views = new Map<Messages, Subject>();
   #seen: Change | null = null;
 
   /** @param outlives whether somebody may still judge it when the request is over and its bytes are another's */
-  constructor(x: Exchange, view: InputView, outlives: boolean) {
-    this.#x = x;
+  constructor(request: JudgedRequest, view: InputView, outlives: boolean) {
+    this.#request = request;
     this.#reads = view === 'texts';
-    const base = bodyOf(x);
+    const base = bodyOf(request);
     if (!outlives) this.#base = base;
     else if (base instanceof FormBody) this.#base = new FormBody(Buffer.from(base.bytes), base.contentType);
     else this.#base = Buffer.isBuffer(base) ? Buffer.from(base) : base;
@@ -58,33 +64,33 @@ export class GuardedRequest {
   };
 
   #subject(messages: Messages, change: Change | null): Subject {
-    const x = this.#x;
+    const { operation, target, otherModels, streams, metadata, address, header } = this.#request;
     const body = this.#changed(change);
     const json = body instanceof FormBody || Buffer.isBuffer(body) ? undefined : body;
     let texts: readonly SaidPart[] | null = this.#reads ? null : [];
-    const said = () => requestTexts(x.request.operation, body, messages);
+    const said = () => requestTexts(operation, body, messages);
     return {
       phase: 'input',
       window: null,
       // Checks of requests ask for none.
       get texts() {
-        texts ??= messages === 'last' ? said() : [...said(), ...addressTexts(x.request)];
+        texts ??= messages === 'last' ? said() : [...said(), ...address()];
         return texts;
       },
-      latest: () => (this.#reads ? latestRequestText(x.request.operation, body) : ''),
+      latest: () => (this.#reads ? latestRequestText(operation, body) : ''),
       request: () => json,
       ...(body instanceof FormBody ? { form: () => formFields(body) } : null),
       answer: () => undefined,
       callsTools: false,
-      model: modelOf(x),
-      otherModels: otherModels(x),
-      provider: x.attempt.target?.provider.id ?? null,
-      requestType: x.request.operation.requestType,
-      streams: x.attempt.stream,
+      model: target.model === '' ? null : target.model,
+      otherModels,
+      provider: target.provider,
+      requestType: operation.requestType,
+      streams,
       transformed: change !== null,
       status: null,
-      metadata: x.request.metadata ?? {},
-      header: (name) => x.request.header(name),
+      metadata,
+      header,
     };
   }
 
@@ -95,29 +101,20 @@ export class GuardedRequest {
       throw new ReplacementError('The body of this request is no JSON object, which another could replace.');
     }
     const base = replaced ?? this.#base;
-    return replacements.length === 0 ? base : applyReplacements(this.#x.request.operation, base, replacements);
+    return replacements.length === 0 ? base : applyReplacements(this.#request.operation, base, replacements);
   }
 
   /**
-   * Makes the changed request the one that is sent and counted. Where it goes, and whether it streams, was decided before.
-   * Throws `ReplacementError` where it cannot be sent.
+   * The changed request. Where it goes, and whether it streams, was decided before. Throws `ReplacementError` where it cannot be
+   * sent.
    */
-  apply(change: Change): void {
-    const x = this.#x;
+  changed(change: Change): ChangedBody {
     const body = this.#changed(change);
-    if (body instanceof FormBody) x.attempt.body = new RequestBody(body.bytes, null);
-    else if (Buffer.isBuffer(body)) x.attempt.body = new RequestBody(body, x.attempt.body.scan);
-    else {
-      const bytes = Buffer.from(
-        JSON.stringify(isObject(body) && isObject(this.#base) ? pinned(body, this.#base) : body),
-      );
-      x.attempt.body = new RequestBody(bytes, x.attempt.body.scan === null ? null : scanned(bytes));
-      x.attempt.shaped = true;
-    }
-    if (x.limits.reserved === null) return;
-    const estimate = estimateUse(x);
-    x.limits.reserved = { ...x.limits.reserved, estimate };
-    expectUse(x, estimate);
+    if (body instanceof FormBody) return { bytes: body.bytes, json: false, scan: null };
+    if (Buffer.isBuffer(body)) return { bytes: body, json: false, scan: null };
+    const text = JSON.stringify(isObject(body) && isObject(this.#base) ? pinned(body, this.#base) : body);
+    const bytes = Buffer.from(text);
+    return { bytes, json: true, scan: this.#request.body.scan === null ? null : scanned(bytes) };
   }
 }
 
@@ -142,15 +139,15 @@ function pinned(body: Record<string, unknown>, base: Record<string, unknown>): R
 }
 
 /** As it is sent: with what the config adds and takes away, which a caller's own config may. */
-function bodyOf(x: Uses<'attempt' | 'request'>): unknown {
-  const { body } = x.attempt;
-  if (body.bytes.length === 0) return undefined;
-  const type = contentType(x.request.header('content-type'));
-  if (x.request.operation.body === 'multipart' || (type === 'multipart/form-data' && body.scan === null)) {
-    return new FormBody(body.bytes, x.request.header('content-type') ?? '');
+function bodyOf({ body, operation, header, shaping }: JudgedRequest): unknown {
+  const { bytes, scan } = body;
+  if (bytes.length === 0) return undefined;
+  const type = contentType(header('content-type'));
+  if (operation.body === 'multipart' || (type === 'multipart/form-data' && scan === null)) {
+    return new FormBody(bytes, header('content-type') ?? '');
   }
-  if (type !== 'application/json' && body.scan === null) return undefined;
-  return body.scan === null ? looseJson(body) : x.attempt.value();
+  if (type !== 'application/json' && scan === null) return undefined;
+  return scan === null ? looseJson(body) : body.under(shaping);
 }
 
 /** A body that passes through and is no JSON object, parsed; its bytes where readers may find different things in it. */
@@ -161,19 +158,4 @@ function looseJson(body: RequestBody): unknown {
   } catch {
     return bytes;
   }
-}
-
-/** Beside that: what the address names, and a deployment of the caller's choice. */
-function otherModels(x: Uses<'attempt' | 'request'>): readonly string[] {
-  const {
-    attempt: { target },
-  } = x;
-  const named = [addressModel(x.request), target?.chosen ?? null];
-  return named.filter((name) => name !== null);
-}
-
-/** The model that will be asked: a config may name another than the request. */
-function modelOf(x: Uses<'attempt' | 'request'>): string | null {
-  const model = modelUnder(x.attempt.target?.shaping ?? null, x.request.model);
-  return model === '' ? null : model;
 }

@@ -170,17 +170,17 @@ export function readAnswerOnThread(
 const parsed = (text: string | null): JsonObject | null => (text === null ? null : (parseExact(text) as JsonObject));
 
 /** What goes over with a job. */
-interface Handed {
+export interface Handed {
   /** Memory that is given away. */
   readonly memory: ArrayBuffer[];
   /** Ends the keeping of lent memory: while the thread reads it, no other body may be written to it. */
   readonly drops: (() => void)[];
 }
 
-const nothing = (): Handed => ({ memory: [], drops: [] });
+export const nothing = (): Handed => ({ memory: [], drops: [] });
 
 /** Bytes as they go over: shared memory as it is, other memory as a copy that is given away. */
-function sent(bytes: Buffer, { memory, drops }: Handed): Uint8Array {
+export function sent(bytes: Buffer, { memory, drops }: Handed): Uint8Array {
   if (bytes.buffer instanceof SharedArrayBuffer) {
     drops.push(keepBuffer(bytes));
     return bytes;

@@ -235,7 +235,7 @@ export function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-function failureOf(error: unknown): Failure {
+export function failureOf(error: unknown): Failure {
   if (error instanceof JsonScanError) {
     const { reason, offset, message } = error;
     return { of: 'scan', reason, offset, message };

@@ -11,7 +11,8 @@ import { embeddedError, type ProviderError } from '../../operations/dialects/pro
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
-import { type Answer, denial, JUDGED_BYTES, judgeAnswer, judgeBeside, notJudged } from '../guard/output.ts';
+import { judgeAnswer, judgeBeside } from '../guard/apart/calls.ts';
+import { type Answer, denial, JUDGED_BYTES, notJudged } from '../guard/output.ts';
 import { StreamGate } from '../guard/stream.ts';
 import type { AttemptResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';

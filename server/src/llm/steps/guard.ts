@@ -1,12 +1,12 @@
 import { GuardrailState, withoutChange } from '../../gateway/guardrail-state.ts';
-import type { Guardrail, Outcome } from '../../guardrails/guardrail.ts';
-import { runGuardrails } from '../../guardrails/run.ts';
+import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import { estimateUse, expectUse } from '../estimate.ts';
 import type { Exchange, Uses } from '../exchange.ts';
+import { judgeInput } from '../guard/apart/calls.ts';
 import {
   type InputView,
   inputView,
-  mustSee,
   notChanged,
   notCovered,
   readsTexts,
@@ -14,11 +14,11 @@ import {
   withoutTexts,
 } from '../guard/enforceability.ts';
 import { alreadyJudged, nowJudged } from '../guard/guardrail-memo.ts';
+import type { RequestVerdict } from '../guard/judge-request.ts';
 import { denial, insists, outputCovered } from '../guard/output.ts';
 import type { GuardPlan } from '../guard/plan.ts';
-import { GuardedRequest } from '../guard/subject.ts';
-import { ReplacementError, type SaidPart } from '../guard/texts.ts';
-import { largeTurn } from '../large/turn.ts';
+import type { ChangedBody } from '../guard/subject.ts';
+import { ReplacementError } from '../guard/texts.ts';
 import { isManaged } from '../managed.ts';
 import { brokenStream } from '../relay/retry-eligibility.ts';
 import { modelUnder } from '../shaping.ts';
@@ -32,15 +32,10 @@ import type { LlmRequest } from '../state/request.ts';
 export function guard(x: Exchange): void | Promise<void> {
   const plan = x.request.plan?.guard;
   if (plan == null) return;
-  const turn = largeTurn(x, x.attempt.body.bytes.length);
-  return turn === undefined ? guardBy(x, plan) : turn.then(() => guardBy(x, plan));
-}
-
-function guardBy(x: Exchange, plan: GuardPlan): void | Promise<void> {
   const guarded = new GuardrailState(x.services, x.request, plan);
   x.guard = guarded;
   try {
-    const pending = judge(x, guarded, plan, plan.input, (outcome, request) => take(guarded, request, outcome));
+    const pending = judge(x, guarded, plan, plan.input, (verdict) => take(x, guarded, verdict));
     return pending?.catch((error: unknown) => refuse(x.limits, error));
   } catch (error) {
     refuse(x.limits, error);
@@ -82,7 +77,8 @@ export function guardTarget(x: Exchange): void | Promise<void> {
     }
   }
   const body = x.attempt.body;
-  return judge(x, guarded, plan, plan.input.slice(from), (outcome, request) => {
+  return judge(x, guarded, plan, plan.input.slice(from), (verdict) => {
+    const { outcome } = verdict;
     const before = guarded.before;
     const failed = guarded.failed;
     const keep = () =>
@@ -99,7 +95,7 @@ export function guardTarget(x: Exchange): void | Promise<void> {
         }),
       );
     try {
-      take(guarded, request, outcome);
+      take(x, guarded, verdict);
     } finally {
       guarded.before = [...before, ...outcome.results];
       guarded.failed = !outcome.denied && (failed || outcome.failed);
@@ -120,40 +116,30 @@ function judge(
   guarded: GuardrailState,
   plan: GuardPlan,
   input: readonly Guardrail[],
-  done: (outcome: Outcome, request: GuardedRequest) => void,
+  done: (verdict: RequestVerdict) => void,
 ): void | Promise<void> {
   const view = inputView(x);
   coverOutput(x, guarded, plan);
   const list = input.length === 0 ? input : judging(input, view, x.request);
   if (list.length === 0) return;
-  const request = new GuardedRequest(
-    x,
-    view,
-    list.some(({ actions }) => actions.async),
-  );
-  readable(list, request);
-  if (x.request.dryRun) return;
-  const subject = request.view('all', null);
-  const outcome = runGuardrails(list, subject, {
-    outside: guarded.outside,
-    clock: x.services.clock,
-    onAsync: guarded.onAsync,
-    view: request.view,
-  });
-  if (!(outcome instanceof Promise)) return done(outcome, request);
-  return new Promise<Outcome>((resolve, reject) => {
+  const verdict = judgeInput(x, guarded, list, view);
+  if (verdict === null) return;
+  if (!(verdict instanceof Promise)) return done(verdict);
+  return new Promise<RequestVerdict | null>((resolve, reject) => {
     const cancel = (error: SluiceError) => {
       guarded.end();
       reject(error);
     };
     x.cancel = cancel;
     if (x.clientGone) cancel(new SluiceError('client_closed', 'The client closed the connection.'));
-    outcome.then(resolve, reject);
+    verdict.then(resolve, reject);
   })
     .finally(() => {
       x.cancel = null;
     })
-    .then((said) => done(said, request));
+    .then((said) => {
+      if (said !== null) done(said);
+    });
 }
 
 const NO_GUARDRAILS: GuardPlan = { input: [], output: [] };
@@ -180,35 +166,36 @@ function coverOutput(x: Uses<'attempt' | 'request'>, guarded: GuardrailState, { 
   guarded.unjudged = refusal;
 }
 
-/** Places whose text cannot be seen (token ids, documents in a binary form) are refused by who denies or redacts. */
-function readable(list: readonly Guardrail[], request: GuardedRequest): void {
-  for (const guardrail of list) {
-    if (!mustSee(guardrail) || !readsTexts(guardrail, 'input')) continue;
-    const { texts } = request.view(guardrail.actions.messages, null);
-    for (const part of texts as readonly SaidPart[]) {
-      if (part.unreadable !== undefined) throw notCovered(guardrail, `${part.path} (${part.unreadable})`);
-    }
-  }
-}
-
 /** What has no body, as a stored response, is asked for as a stream by its address. */
 function asksForStream({ operation, incoming: request }: LlmRequest): boolean {
   if (!operation.streams || operation.body !== 'none') return false;
   return new URLSearchParams((request.url ?? '').split('?')[1] ?? '').get('stream') === 'true';
 }
 
-function take(guarded: GuardrailState, request: GuardedRequest, outcome: Outcome): void {
+function take(x: Exchange, guarded: GuardrailState, { outcome, changed }: RequestVerdict): void {
   guarded.before = outcome.results;
   guarded.failed = outcome.failed;
   guarded.soft = outcome.soft;
   if (outcome.denied) throw denial(guarded);
-  try {
-    if (outcome.replaced !== undefined || outcome.replacements.length > 0) request.apply(outcome);
-  } catch (error) {
-    if (!(error instanceof ReplacementError)) throw error;
-    guarded.before = withoutChange(outcome.results, error.message);
-    throw notChanged(outcome.results, error.message);
+  if (changed instanceof ReplacementError) {
+    guarded.before = withoutChange(outcome.results, changed.message);
+    throw notChanged(outcome.results, changed.message);
   }
+  if (changed !== null) put(x, changed);
+}
+
+/** Makes the changed request the one that is sent and counted. */
+function put(x: Exchange, { body, json, scan }: ChangedBody): void {
+  if (json) {
+    x.attempt.originalBody ??= x.attempt.body;
+    x.attempt.scan = scan;
+    x.attempt.shaped = true;
+  }
+  x.attempt.body = body;
+  if (x.limits.reserved === null) return;
+  const estimate = estimateUse(x);
+  x.limits.reserved = { ...x.limits.reserved, estimate };
+  expectUse(x, estimate);
 }
 
 function refuse(limits: LlmLimits, error: unknown): never {

@@ -1,0 +1,132 @@
+/** Where guardrails judge: small requests and answers in the event loop, large ones in the thread. Size decides, once. */
+
+import type { GuardrailState } from '../../../gateway/guardrail-state.ts';
+import { sourceOf } from '../../../guardrails/compile.ts';
+import type { Guardrail, GuardrailResult, Outcome } from '../../../guardrails/guardrail.ts';
+import { parseExact } from '../../../kernel/json-exact.ts';
+import { scanOf } from '../../../kernel/json-scan.ts';
+import type { Exchange, Uses } from '../../exchange.ts';
+import { nothing, SharedPieces, sent } from '../../large/calls.ts';
+import { bufferOf } from '../../large/jobs.ts';
+import type { InputView } from '../enforceability.ts';
+import { judgeRequest, type RequestVerdict } from '../judge-request.ts';
+import { judgedFacts, judgedRequest } from '../judged-request.ts';
+import { type Answer, judgeWholeAnswer, notJudged } from '../output.ts';
+import { ReplacementError } from '../texts.ts';
+import type { RunHost } from './thread.ts';
+
+/** Bytes from which on the thread judges: less is read, walked and written again in a few milliseconds. */
+const LARGE = 128 * 1024;
+/** The same for what the scan weighed: every value is walked. */
+const HEAVY = 10_000;
+
+const isLarge = ({ body, scan }: Exchange['attempt']): boolean =>
+  body.length > LARGE || (scan !== null && scan.weight > HEAVY);
+
+type Judging = Uses<'attempt' | 'clientGone' | 'request', 'clock' | 'guardrails' | 'bodies' | 'log'>;
+
+/** Judges what would be sent by guardrails that may. Null for a dry run. */
+export function judgeInput(
+  x: Exchange,
+  guarded: GuardrailState,
+  list: readonly Guardrail[],
+  view: InputView,
+): RequestVerdict | null | Promise<RequestVerdict | null> {
+  const { dryRun } = x.request;
+  if (isLarge(x.attempt)) return judgeInputApart(x, guarded, list, view, dryRun);
+  const { outside, onAsync } = guarded;
+  const { clock } = x.services;
+  return judgeRequest({ request: judgedRequest(x), list, view, dryRun }, { outside, clock, onAsync });
+}
+
+const hostOf = ({ outside, onAsync }: GuardrailState, over: () => boolean): RunHost => ({ outside, onAsync, over });
+
+async function judgeInputApart(
+  x: Exchange,
+  guarded: GuardrailState,
+  list: readonly Guardrail[],
+  view: InputView,
+  dryRun: boolean,
+): Promise<RequestVerdict | null> {
+  const handed = nothing();
+  const order = {
+    of: 'request',
+    request: judgedFacts(x),
+    body: sent(x.attempt.body, handed),
+    guardrails: list.map(sourceOf),
+    view,
+    dryRun,
+  } as const;
+  const host = hostOf(guarded, () => x.clientGone);
+  const { outcome, changed, refused } = await x.services.guardrails.run(
+    x.request.organisationId,
+    { order, ...handed },
+    host,
+  );
+  if (outcome === null) return null;
+  const said = parseExact(outcome) as unknown as Outcome;
+  if (refused !== null) return { outcome: said, changed: new ReplacementError(refused) };
+  if (changed === null) return { outcome: said, changed: null };
+  const { body, json, scan } = changed;
+  return { outcome: said, changed: { body: bufferOf(body), json, scan: scan === null ? null : scanOf(scan) } };
+}
+
+/** Judges an answer in one piece: gives the body to send, or null for a refusal; results are on the exchange. */
+export function judgeAnswer(x: Judging, guard: GuardrailState, answer: Answer): Buffer | null | Promise<Buffer | null> {
+  if (guard.output.length + guard.before.length === 0) return answer.body;
+  if (answer.body.length > LARGE || (guard.output.length > 0 && isLarge(x.attempt)))
+    return judgeAnswerApart(x, guard, answer);
+  return judgeWholeAnswer(judgedRequest(x), guard, answer);
+}
+
+async function judgeAnswerApart(x: Judging, guard: GuardrailState, answer: Answer): Promise<Buffer | null> {
+  const handed = nothing();
+  const request = judgedFacts(x);
+  const asked = sent(x.attempt.body, handed);
+  const body = await inShared(x, answer.body);
+  handed.drops.push(() => body.giveBack());
+  const order = {
+    of: 'answer',
+    request,
+    body: asked,
+    guardrails: guard.output.map(sourceOf),
+    answer: { ...answer, body: body.pieces() },
+    before: JSON.stringify(guard.before),
+  } as const;
+  const host = hostOf(guard, () => false);
+  const judged = await x.services.guardrails.run(x.request.organisationId, { order, ...handed }, host);
+  guard.after = parseExact(judged.after) as unknown as readonly GuardrailResult[];
+  guard.failed ||= judged.failed;
+  guard.soft = judged.soft;
+  if (judged.body === 'same') return answer.body;
+  return judged.body === null ? null : bufferOf(judged.body);
+}
+
+/** Bytes that are copied in one turn. */
+const COPIED = 2 * 1024 * 1024;
+
+/** A copy in memory that the thread can read, made in turns of the organisation. */
+async function inShared(x: Uses<'request', 'bodies'>, body: Buffer): Promise<SharedPieces> {
+  const pieces = new SharedPieces();
+  for (let at = 0; at < body.length; at += COPIED) {
+    if (at > 0) await x.services.bodies.turns.wait(x.request.organisationId);
+    pieces.add(body.subarray(at, at + COPIED));
+  }
+  return pieces;
+}
+
+/** Judges an answer that has passed by guardrails that run beside the request. Null: too much of it to have been kept. */
+export function judgeBeside(x: Judging, guard: GuardrailState, answer: Answer | null): void {
+  const failed = (error: unknown) =>
+    x.services.log.error('guardrails beside a request failed', { request_id: x.request.id, error: String(error) });
+  try {
+    if (answer === null) {
+      notJudged(x, guard, guard.output, 'The answer is too large to be judged after it has passed.');
+      return;
+    }
+    const judged = judgeAnswer(x, guard, answer);
+    if (judged instanceof Promise) judged.catch(failed);
+  } catch (error) {
+    failed(error);
+  }
+}

@@ -1,0 +1,83 @@
+/** What goes between the event loop and the thread that judges what is large. All of it is data. */
+import type { Outside } from '../../../guardrails/check.ts';
+import type { ScanFacts } from '../../../kernel/json-scan.ts';
+import type { Failure } from '../../large/jobs.ts';
+import type { InputView } from '../enforceability.ts';
+import type { JudgedFacts } from '../judged-request.ts';
+
+interface AnyOrder {
+  readonly request: JudgedFacts;
+  readonly body: Uint8Array;
+  /** The guardrails, in the order in which they run (`sourceOf`). */
+  readonly guardrails: readonly string[];
+}
+
+export interface RequestOrder extends AnyOrder {
+  readonly of: 'request';
+  readonly view: InputView;
+  readonly dryRun: boolean;
+}
+
+export interface AnswerOrder extends AnyOrder {
+  readonly of: 'answer';
+  readonly answer: {
+    readonly status: number;
+    readonly headers: readonly string[];
+    readonly strict: boolean;
+    readonly body: readonly Uint8Array[];
+  };
+  /** Results of the guardrails of the request, as JSON. */
+  readonly before: string;
+}
+
+export type Order = RequestOrder | AnswerOrder;
+
+/** Results are JSON: what a webhook gives may hold numbers that no double does. */
+export interface RequestJudged {
+  readonly of: 'request';
+  /** An `Outcome` without what it changes; null for a dry run. */
+  readonly outcome: string | null;
+  readonly changed: { readonly body: Uint8Array; readonly json: boolean; readonly scan: ScanFacts | null } | null;
+  /** Why the change cannot be sent. */
+  readonly refused: string | null;
+}
+
+export interface AnswerJudged {
+  readonly of: 'answer';
+  /** `same`: as it came. Null: it is refused. */
+  readonly body: Uint8Array | 'same' | null;
+  readonly after: string;
+  readonly failed: boolean;
+  readonly soft: boolean;
+}
+
+export type Judged<O extends Order = Order> = O extends RequestOrder ? RequestJudged : AnswerJudged;
+
+export type CallRequest = Omit<Parameters<Outside['call']>[0], 'body'> & { readonly body: Uint8Array | null };
+export interface CallAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array;
+}
+
+/** A check's own error keeps its words. */
+export type CallFailure = { readonly of: 'check'; readonly message: string } | Failure;
+
+export type ToThread =
+  | { readonly kind: 'run'; readonly id: number; readonly owner: string; readonly order: Order }
+  /** Of a call, or whether a host resolves. */
+  | { readonly kind: 'answered'; readonly id: number; readonly call: number; readonly answer: CallAnswer | boolean }
+  | { readonly kind: 'failed'; readonly id: number; readonly call: number; readonly failure: CallFailure }
+  | { readonly kind: 'ping' };
+
+export type FromThread =
+  | { readonly kind: 'call'; readonly id: number; readonly call: number; readonly request: CallRequest }
+  | { readonly kind: 'resolves'; readonly id: number; readonly call: number; readonly host: string }
+  /** A call was given up. */
+  | { readonly kind: 'stop'; readonly id: number; readonly call: number }
+  /** The result of a guardrail that runs beside the request, as JSON. */
+  | { readonly kind: 'beside'; readonly id: number; readonly result: string }
+  | { readonly kind: 'judged'; readonly id: number; readonly judged: Judged | Failure }
+  /** No guardrail of the run reads its bytes any more. */
+  | { readonly kind: 'ended'; readonly id: number }
+  | { readonly kind: 'pong' };
