@@ -68,7 +68,7 @@ const CONTENTS: Readonly<Record<string, string>> = {
   'card numbers': `"${fill('4111 1111 1111 1111, ', BODY)}"`,
   'other scripts': `"${fill('漢字é', BODY / 3)}"`,
   'wide letters': `"${fill('ａ\u00ad', BODY / 3)}"`,
-  'many parts': `[${Array(7_000)
+  'several parts': `[${Array(7_000)
     .fill(`{"type":"text","text":"${'x '.repeat(2_200)}"}`)
     .join(',')}]`,
   'small parts': `[${Array(90_000).fill('{"type":"text","text":"Hi, 4111 1111 1111 1111"}').join(',')}]`,

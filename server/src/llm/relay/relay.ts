@@ -11,8 +11,8 @@ import { embeddedError, type ProviderError } from '../../operations/dialects/pro
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
-import { judgeAnswer, judgeBeside } from '../guard/apart/calls.ts';
-import { type Answer, denial, JUDGED_BYTES, notJudged } from '../guard/output.ts';
+import { type CameAnswer, judgeAnswer, judgeBeside } from '../guard/apart/calls.ts';
+import { denial, JUDGED_BYTES, notJudged } from '../guard/output.ts';
 import { StreamGate } from '../guard/stream.ts';
 import type { AttemptResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';
@@ -370,9 +370,12 @@ export class Relay implements WireHandler {
       this.#finish({ kind: 'done' });
       return;
     }
+    if (this.#kept) {
+      this.#endJudged(this.#pending, null, this.#target.sent);
+      return;
+    }
     const parts = new Held(this.#target, this.#headers).whole(this.#pending);
-    if (this.#kept) this.#endJudged(Buffer.concat(parts), null);
-    else this.#endWhole(parts, parts === this.#pending ? this.#pendingBytes : (parts[0]?.length ?? 0), null);
+    this.#endWhole(parts, parts === this.#pending ? this.#pendingBytes : (parts[0]?.length ?? 0), null);
   }
 
   /** Nobody has seen anything of the answer, and another attempt may follow. */
@@ -394,9 +397,9 @@ export class Relay implements WireHandler {
   }
 
   /** Null: not all of it is at hand. */
-  #answerOf(body: Buffer): Answer | null {
+  #answerOf(body: Buffer): CameAnswer | null {
     if (this.#sample.cut) return null;
-    return { status: this.#status, headers: this.#headers, body, strict: true };
+    return { status: this.#status, headers: this.#headers, body: [body], strict: true, secrets: [] };
   }
 
   #endWhole(body: readonly Buffer[], length: number, contentType: string | null): void {
@@ -405,26 +408,27 @@ export class Relay implements WireHandler {
   }
 
   /** Sends what guardrails make of an answer. */
-  #endJudged(raw: Buffer, contentType: string | null): void {
+  #endJudged(raw: readonly Buffer[], contentType: string | null, secrets: readonly string[]): void {
     const { guard } = this.#x;
     if (guard === null) {
-      this.#endWhole([raw], raw.length, contentType);
+      this.#endWhole(raw, bytesIn(raw), contentType);
       return;
     }
     // The provider has answered in time, however long the judging takes.
     this.#firstData?.();
     this.#firstData = null;
     const headers = contentType === null ? this.#headers : ['content-type', contentType];
-    const take = (body: Buffer | null): void => {
+    const take = (body: readonly Buffer[] | null): void => {
       if (this.#settled) return;
       if (body === null) this.#deny();
-      else this.#endWhole([body], body.length, contentType);
+      else this.#endWhole(body, bytesIn(body), contentType);
     };
     const judged = judgeAnswer(this.#x, guard, {
       status: this.#status,
       headers,
       body: raw,
       strict: this.#context.strict,
+      secrets,
     });
     this.#judging = true;
     if (judged instanceof Promise)
@@ -465,7 +469,7 @@ export class Relay implements WireHandler {
     this.#noteFailure(read.failure);
     this.#takeUsage();
     const parts = new Held(this.#target, JSON_TYPE).whole(read.bytes === null ? raw : [read.bytes], read.tells);
-    if (this.#kept) this.#endJudged(joined(parts), 'application/json');
+    if (this.#kept) this.#endJudged(parts, 'application/json', []);
     else this.#endWhole(parts, bytesIn(parts), 'application/json');
   }
 

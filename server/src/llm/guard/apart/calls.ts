@@ -6,12 +6,14 @@ import type { Guardrail, GuardrailResult, Outcome } from '../../../guardrails/gu
 import { parseExact } from '../../../kernel/json-exact.ts';
 import { scanOf } from '../../../kernel/json-scan.ts';
 import type { Exchange, Uses } from '../../exchange.ts';
-import { nothing, SharedPieces, sent } from '../../large/calls.ts';
+import { type Handed, nothing, SharedPieces, sent } from '../../large/calls.ts';
 import { bufferOf } from '../../large/jobs.ts';
+import { bytesIn, joined } from '../../relay/response-inspection.ts';
 import type { InputView } from '../enforceability.ts';
 import { judgeRequest, type RequestVerdict } from '../judge-request.ts';
 import { judgedFacts, judgedRequest } from '../judged-request.ts';
 import { type Answer, judgeWholeAnswer, notJudged } from '../output.ts';
+import { shownAnswer } from '../shown-answer.ts';
 import { ReplacementError } from '../texts.ts';
 import type { RunHost } from './thread.ts';
 
@@ -71,26 +73,43 @@ async function judgeInputApart(
   return { outcome: said, changed: { body: bufferOf(body), json, scan: scan === null ? null : scanOf(scan) } };
 }
 
+/** An answer in the parts in which it came. */
+export type CameAnswer = Omit<Answer, 'body'> & {
+  readonly body: readonly Buffer[];
+  /** What is taken out of it where it tells of an error. */
+  readonly secrets: readonly string[];
+};
+
 /** Judges an answer in one piece: gives the body to send, or null for a refusal; results are on the exchange. */
-export function judgeAnswer(x: Judging, guard: GuardrailState, answer: Answer): Buffer | null | Promise<Buffer | null> {
-  if (guard.output.length + guard.before.length === 0) return answer.body;
-  if (answer.body.length > LARGE || (guard.output.length > 0 && isLarge(x.attempt)))
+export function judgeAnswer(
+  x: Judging,
+  guard: GuardrailState,
+  answer: CameAnswer,
+): readonly Buffer[] | null | Promise<readonly Buffer[] | null> {
+  const { body: parts } = answer;
+  if (guard.output.length + guard.before.length === 0) return parts;
+  if (bytesIn(parts) > LARGE || (guard.output.length > 0 && isLarge(x.attempt)))
     return judgeAnswerApart(x, guard, answer);
-  return judgeWholeAnswer(judgedRequest(x), guard, answer);
+  const came = joined(parts);
+  const sent = (body: Buffer | null) => (body === null ? null : body === came ? parts : [body]);
+  const judged = judgeWholeAnswer(judgedRequest(x), guard, { ...answer, body: shownAnswer(came, answer) });
+  return judged instanceof Promise ? judged.then(sent) : sent(judged);
 }
 
-async function judgeAnswerApart(x: Judging, guard: GuardrailState, answer: Answer): Promise<Buffer | null> {
+async function judgeAnswerApart(
+  x: Judging,
+  guard: GuardrailState,
+  answer: CameAnswer,
+): Promise<readonly Buffer[] | null> {
   const handed = nothing();
   const request = judgedFacts(x);
   const asked = sent(x.attempt.body, handed);
-  const body = await inShared(x, answer.body);
-  handed.drops.push(() => body.giveBack());
   const order = {
     of: 'answer',
     request,
     body: asked,
     guardrails: guard.output.map(sourceOf),
-    answer: { ...answer, body: body.pieces() },
+    answer: { ...answer, body: await inShared(x, answer.body, handed) },
     before: JSON.stringify(guard.before),
   } as const;
   const host = hostOf(guard, () => false);
@@ -99,24 +118,36 @@ async function judgeAnswerApart(x: Judging, guard: GuardrailState, answer: Answe
   guard.failed ||= judged.failed;
   guard.soft = judged.soft;
   if (judged.body === 'same') return answer.body;
-  return judged.body === null ? null : bufferOf(judged.body);
+  return judged.body === null ? null : [bufferOf(judged.body)];
 }
 
 /** Bytes that are copied in one turn. */
 const COPIED = 2 * 1024 * 1024;
 
-/** A copy in memory that the thread can read, made in turns of the organisation. */
-async function inShared(x: Uses<'request', 'bodies'>, body: Buffer): Promise<SharedPieces> {
+/** The parts in memory that the thread can read: as they are, or copied in turns of the organisation. */
+async function inShared(
+  x: Uses<'request', 'bodies'>,
+  parts: readonly Buffer[],
+  handed: Handed,
+): Promise<readonly Uint8Array[]> {
+  if (parts.every(({ buffer }) => buffer instanceof SharedArrayBuffer)) return parts.map((part) => sent(part, handed));
   const pieces = new SharedPieces();
-  for (let at = 0; at < body.length; at += COPIED) {
-    if (at > 0) await x.services.bodies.turns.wait(x.request.organisationId);
-    pieces.add(body.subarray(at, at + COPIED));
-  }
-  return pieces;
+  handed.drops.push(() => pieces.giveBack());
+  let copied = 0;
+  for (const part of parts)
+    for (let at = 0; at < part.length; at += COPIED) {
+      if (copied >= COPIED) {
+        await x.services.bodies.turns.wait(x.request.organisationId);
+        copied = 0;
+      }
+      pieces.add(part.subarray(at, at + COPIED));
+      copied += Math.min(COPIED, part.length - at);
+    }
+  return pieces.pieces();
 }
 
 /** Judges an answer that has passed by guardrails that run beside the request. Null: too much of it to have been kept. */
-export function judgeBeside(x: Judging, guard: GuardrailState, answer: Answer | null): void {
+export function judgeBeside(x: Judging, guard: GuardrailState, answer: CameAnswer | null): void {
   const failed = (error: unknown) =>
     x.services.log.error('guardrails beside a request failed', { request_id: x.request.id, error: String(error) });
   try {

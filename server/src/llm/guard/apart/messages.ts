@@ -24,6 +24,7 @@ export interface AnswerOrder extends AnyOrder {
     readonly status: number;
     readonly headers: readonly string[];
     readonly strict: boolean;
+    readonly secrets: readonly string[];
     readonly body: readonly Uint8Array[];
   };
   /** Results of the guardrails of the request, as JSON. */

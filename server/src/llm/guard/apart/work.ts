@@ -11,6 +11,7 @@ import { bufferOf, errorOf, failureOf } from '../../large/jobs.ts';
 import { judgeRequest } from '../judge-request.ts';
 import { judgedFrom } from '../judged-request.ts';
 import { type AnswerGuard, judgeWholeAnswer } from '../output.ts';
+import { shownAnswer } from '../shown-answer.ts';
 import { ReplacementError } from '../texts.ts';
 import type {
   AnswerJudged,
@@ -125,8 +126,9 @@ export class GuardrailWork {
       onBeside,
     };
     const came = Buffer.concat(answer.body);
+    const shown = shownAnswer(came, answer);
     const request = judgedFrom(facts, bufferOf(body), this.#clock);
-    const made = await judgeWholeAnswer(request, guard, { ...answer, body: came });
+    const made = await judgeWholeAnswer(request, guard, { ...answer, body: shown });
     const { after, failed, soft } = guard;
     return { of: 'answer', body: made === came ? 'same' : made, after: JSON.stringify(after), failed, soft };
   }
