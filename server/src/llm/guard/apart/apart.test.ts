@@ -1,10 +1,10 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { testExchange } from '../../../../test/support/exchange.ts';
 import { GuardrailState } from '../../../gateway/guardrail-state.ts';
-import { CheckError, type Outside } from '../../../guardrails/check.ts';
+import { CheckError, type CheckHttpClient } from '../../../guardrails/check.ts';
 import { compileInline } from '../../../guardrails/compile.ts';
 import type { GuardrailResult } from '../../../guardrails/guardrail.ts';
-import type { OutsideFactory } from '../../../guardrails/run.ts';
+import type { CheckHttpClientFactory } from '../../../guardrails/run.ts';
 import { BodyBudget } from '../../../http/body-budget.ts';
 import { systemClock, TestClock } from '../../../kernel/clock.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
@@ -25,10 +25,10 @@ const chat = (content: unknown) => JSON.stringify({ model: 'm', messages: [{ rol
 const answered = (content: unknown) =>
   JSON.stringify({ choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }] });
 
-type Say = (request: Parameters<Outside['call']>[0], signal: AbortSignal) => Promise<string>;
+type Say = (request: Parameters<CheckHttpClient['call']>[0], signal: AbortSignal) => Promise<string>;
 const verdict: Say = async () => '{"verdict":true,"data":{"n":12345678901234567890}}';
 const outsideOf =
-  (say: Say): OutsideFactory =>
+  (say: Say): CheckHttpClientFactory =>
   (signal) => ({
     signal,
     owner: 'o',

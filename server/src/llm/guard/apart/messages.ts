@@ -1,5 +1,5 @@
 /** What goes between the event loop and the thread that judges what is large. All of it is data. */
-import type { Outside } from '../../../guardrails/check.ts';
+import type { CheckHttpClient } from '../../../guardrails/check.ts';
 import type { ScanFacts } from '../../../kernel/json-scan.ts';
 import type { Failure } from '../../large/jobs.ts';
 import type { InputView } from '../enforceability.ts';
@@ -54,7 +54,7 @@ export interface AnswerJudged {
 
 export type Judged<O extends Order = Order> = O extends RequestOrder ? RequestJudged : AnswerJudged;
 
-export type CallRequest = Omit<Parameters<Outside['call']>[0], 'body'> & { readonly body: Uint8Array | null };
+export type CallRequest = Omit<Parameters<CheckHttpClient['call']>[0], 'body'> & { readonly body: Uint8Array | null };
 export interface CallAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;

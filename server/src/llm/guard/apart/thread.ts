@@ -6,7 +6,7 @@
 import { Worker } from 'node:worker_threads';
 import { CheckError } from '../../../guardrails/check.ts';
 import type { GuardrailResult } from '../../../guardrails/guardrail.ts';
-import type { OutsideFactory } from '../../../guardrails/run.ts';
+import type { CheckHttpClientFactory } from '../../../guardrails/run.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
 import { parseExact } from '../../../kernel/json-exact.ts';
@@ -24,7 +24,7 @@ const PING_MS = 10_000;
 
 /** What a run takes of its request. */
 export interface RunHost {
-  readonly outside: OutsideFactory;
+  readonly outside: CheckHttpClientFactory;
   readonly onAsync: (result: GuardrailResult) => void;
   /** Nobody waits for it any more. */
   over(): boolean;

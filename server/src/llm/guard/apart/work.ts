@@ -1,5 +1,5 @@
 /** Judges what is large, in the thread of `worker.ts`: the same run as in the event loop, whose checks call others through it. */
-import { CheckError, type Outside } from '../../../guardrails/check.ts';
+import { CheckError, type CheckHttpClient } from '../../../guardrails/check.ts';
 import { guardrailFrom } from '../../../guardrails/compile.ts';
 import type { Guardrail } from '../../../guardrails/guardrail.ts';
 import type { RunOptions } from '../../../guardrails/run.ts';
@@ -159,7 +159,7 @@ export class GuardrailWork {
     };
   }
 
-  #outside(run: Run, signal: AbortSignal): Outside {
+  #outside(run: Run, signal: AbortSignal): CheckHttpClient {
     const ask = <T extends CallAnswer | boolean>(post: (call: number) => void): Promise<T> =>
       new Promise<T>((resolve, reject) => {
         signal.throwIfAborted();
