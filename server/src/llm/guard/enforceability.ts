@@ -9,6 +9,7 @@ import { isManaged } from '../managed.ts';
 import type { LlmRequest } from '../state/request.ts';
 import { contentType } from '../steps/read-body.ts';
 import { addressTexts } from './address.ts';
+import type { InputView } from './judged-request.ts';
 
 /** Whether a check judges by the head, the model or the settings of a request: it needs no texts. */
 export const needsNoTexts = ({ judges }: GuardrailCheck): boolean => judges !== undefined;
@@ -38,9 +39,6 @@ export function unseenBy(guardrail: Guardrail, view: InputView, { operation }: L
   const parameters = guardrail.checks.some(({ judge }) => judge?.judgesParameters === true);
   return operation.body === 'stream' && parameters ? `the fields of ${operation.id}` : null;
 }
-
-/** `texts`: all that is said to a model is read. `none`: nothing is. `unseen`: something is that cannot be read. */
-export type InputView = 'texts' | 'none' | 'unseen';
 
 export function inputView(x: Uses<'attempt' | 'request'>): InputView {
   const {

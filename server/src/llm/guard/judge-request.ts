@@ -2,8 +2,8 @@
 
 import type { Guardrail, Outcome } from '../../guardrails/guardrail.ts';
 import { type RunOptions, runGuardrails } from '../../guardrails/run.ts';
-import { type InputView, mustSee, notCovered, readsTexts } from './enforceability.ts';
-import type { JudgedRequest } from './judged-request.ts';
+import { mustSee, notCovered, readsTexts } from './enforceability.ts';
+import type { InputView, JudgedRequest } from './judged-request.ts';
 import { type ChangedBody, GuardedRequest } from './subject.ts';
 import { ReplacementError, type SaidPart } from './texts.ts';
 

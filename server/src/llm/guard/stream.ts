@@ -14,7 +14,8 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import type { Exchange } from '../exchange.ts';
-import { type JudgedRequest, judgedRequest } from './judged-request.ts';
+import { judgedRequest } from './judged-exchange.ts';
+import type { JudgedRequest } from './judged-request.ts';
 import {
   insists,
   isEncoded,

@@ -7,8 +7,7 @@ import { isObject } from '../../kernel/json.ts';
 import { JsonScanError, type ScanResult, scanJson } from '../../kernel/json-scan.ts';
 import type { RequestBody } from '../state/body.ts';
 import { contentType, WANTED } from '../steps/read-body.ts';
-import type { InputView } from './enforceability.ts';
-import type { JudgedRequest } from './judged-request.ts';
+import type { InputView, JudgedRequest } from './judged-request.ts';
 import {
   applyReplacements,
   FormBody,

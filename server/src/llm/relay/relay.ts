@@ -370,12 +370,8 @@ export class Relay implements WireHandler {
       this.#finish({ kind: 'done' });
       return;
     }
-    if (this.#kept) {
-      this.#endJudged(this.#pending, null, this.#target.sent);
-      return;
-    }
-    const parts = new Held(this.#target, this.#headers).whole(this.#pending);
-    this.#endWhole(parts, parts === this.#pending ? this.#pendingBytes : (parts[0]?.length ?? 0), null);
+    if (this.#kept) this.#endJudged(this.#pending, null, this.#target.sent);
+    else this.#endWhole(new Held(this.#target, this.#headers).whole(this.#pending), null);
   }
 
   /** Nobody has seen anything of the answer, and another attempt may follow. */
@@ -402,8 +398,8 @@ export class Relay implements WireHandler {
     return { status: this.#status, headers: this.#headers, body: [body], strict: true, secrets: [] };
   }
 
-  #endWhole(body: readonly Buffer[], length: number, contentType: string | null): void {
-    this.#client.endWhole(body, length, contentType);
+  #endWhole(body: readonly Buffer[], contentType: string | null): void {
+    this.#client.endWhole(body, bytesIn(body), contentType);
     this.#finish({ kind: 'done' });
   }
 
@@ -411,7 +407,7 @@ export class Relay implements WireHandler {
   #endJudged(raw: readonly Buffer[], contentType: string | null, secrets: readonly string[]): void {
     const { guard } = this.#x;
     if (guard === null) {
-      this.#endWhole(raw, bytesIn(raw), contentType);
+      this.#endWhole(raw, contentType);
       return;
     }
     // The provider has answered in time, however long the judging takes.
@@ -421,7 +417,7 @@ export class Relay implements WireHandler {
     const take = (body: readonly Buffer[] | null): void => {
       if (this.#settled) return;
       if (body === null) this.#deny();
-      else this.#endWhole(body, bytesIn(body), contentType);
+      else this.#endWhole(body, contentType);
     };
     const judged = judgeAnswer(this.#x, guard, {
       status: this.#status,
@@ -470,7 +466,7 @@ export class Relay implements WireHandler {
     this.#takeUsage();
     const parts = new Held(this.#target, JSON_TYPE).whole(read.bytes === null ? raw : [read.bytes], read.tells);
     if (this.#kept) this.#endJudged(parts, 'application/json', []);
-    else this.#endWhole(parts, bytesIn(parts), 'application/json');
+    else this.#endWhole(parts, 'application/json');
   }
 
   #endError(): void {

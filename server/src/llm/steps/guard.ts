@@ -4,17 +4,10 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { estimateUse, expectUse } from '../estimate.ts';
 import type { Exchange, Uses } from '../exchange.ts';
 import { judgeInput } from '../guard/apart/calls.ts';
-import {
-  type InputView,
-  inputView,
-  notChanged,
-  notCovered,
-  readsTexts,
-  unseenBy,
-  withoutTexts,
-} from '../guard/enforceability.ts';
+import { inputView, notChanged, notCovered, readsTexts, unseenBy, withoutTexts } from '../guard/enforceability.ts';
 import { alreadyJudged, nowJudged } from '../guard/guardrail-memo.ts';
 import type { RequestVerdict } from '../guard/judge-request.ts';
+import type { InputView } from '../guard/judged-request.ts';
 import { denial, insists, outputCovered } from '../guard/output.ts';
 import type { GuardPlan } from '../guard/plan.ts';
 import type { ChangedBody } from '../guard/subject.ts';

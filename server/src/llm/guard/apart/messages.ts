@@ -2,8 +2,7 @@
 import type { CheckHttpClient } from '../../../guardrails/check.ts';
 import type { ScanFacts } from '../../../kernel/json-scan.ts';
 import type { Failure } from '../../large/jobs.ts';
-import type { InputView } from '../enforceability.ts';
-import type { JudgedFacts } from '../judged-request.ts';
+import type { InputView, JudgedFacts } from '../judged-request.ts';
 
 interface AnyOrder {
   readonly request: JudgedFacts;
