@@ -1,4 +1,5 @@
 /** What guardrails know of the request of an exchange. */
+import { factsOf } from '../../kernel/json-scan.ts';
 import type { Uses } from '../exchange.ts';
 import { modelUnder } from '../shaping.ts';
 import { addressModel, addressTexts } from './address.ts';
@@ -6,15 +7,13 @@ import type { JudgedFacts, JudgedRequest } from './judged-request.ts';
 
 export function judgedRequest(x: Uses<'attempt' | 'request', 'clock'>): JudgedRequest {
   const { request, attempt } = x;
-  const { target, shaped } = attempt;
-  const shaping = target?.shaping ?? null;
+  const { target } = attempt;
   return {
     operation: request.operation,
     body: attempt.body,
-    scanned: attempt.scan !== null,
-    shaping: shaped ? null : shaping,
+    shaping: attempt.shaping,
     model: request.model,
-    target: { model: modelUnder(shaping, request.model), provider: target?.provider.id ?? null },
+    target: { model: modelUnder(target?.shaping ?? null, request.model), provider: target?.provider.id ?? null },
     otherModels: [addressModel(request), target?.chosen ?? null].filter((name) => name !== null),
     streams: attempt.stream,
     metadata: request.metadata ?? {},
@@ -25,9 +24,9 @@ export function judgedRequest(x: Uses<'attempt' | 'request', 'clock'>): JudgedRe
 }
 
 export function judgedFacts(x: Uses<'attempt' | 'request', 'clock'>): JudgedFacts {
-  const { operation, body: _, address, header: __, services: ___, ...rest } = judgedRequest(x);
+  const { operation, body, address, header: _, services: __, ...rest } = judgedRequest(x);
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(x.request.incoming.headers))
     if (typeof value === 'string') headers[name] = value;
-  return { ...rest, operation: operation.id, address: address(), headers };
+  return { ...rest, operation: operation.id, scan: body.scan && factsOf(body.scan), address: address(), headers };
 }

@@ -1,7 +1,9 @@
 /** What guardrails know of a request beside what it says: of an exchange, or in the thread that judges what is large. */
 import type { Clock } from '../../kernel/clock.ts';
+import { type ScanFacts, scanOf } from '../../kernel/json-scan.ts';
 import { OPERATIONS, type Operation, type OperationId } from '../../operations/operation.ts';
 import type { Shaping } from '../shaping.ts';
+import { RequestBody } from '../state/body.ts';
 import type { SaidPart } from './texts.ts';
 
 /** `texts`: all that is said to a model is read. `none`: nothing is. `unseen`: something is that cannot be read. */
@@ -11,9 +13,7 @@ export type InputView = 'texts' | 'none' | 'unseen';
 export interface JudgedRequest {
   readonly operation: Operation;
   /** As it would be sent, but for its shaping. */
-  readonly body: Buffer;
-  /** Whether the body was read as JSON already. */
-  readonly scanned: boolean;
+  readonly body: RequestBody;
   /** What a config adds to the body and takes away; null where that is done, and without any. */
   readonly shaping: Shaping | null;
   /** As it was asked for. */
@@ -32,19 +32,20 @@ export interface JudgedRequest {
 
 /** The same as data, without the body. */
 export interface JudgedFacts
-  extends Pick<JudgedRequest, 'scanned' | 'shaping' | 'model' | 'target' | 'otherModels' | 'streams' | 'metadata'> {
+  extends Pick<JudgedRequest, 'shaping' | 'model' | 'target' | 'otherModels' | 'streams' | 'metadata'> {
   readonly operation: OperationId;
+  readonly scan: ScanFacts | null;
   readonly address: readonly SaidPart[];
   /** Of the caller, by names in lower case. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
-export function judgedFrom(facts: JudgedFacts, body: Buffer, clock: Clock): JudgedRequest {
-  const { operation, address, headers, ...rest } = facts;
+export function judgedFrom(facts: JudgedFacts, bytes: Buffer, clock: Clock): JudgedRequest {
+  const { operation, scan, address, headers, ...rest } = facts;
   return {
     ...rest,
     operation: OPERATIONS[operation],
-    body,
+    body: new RequestBody(bytes, scan === null ? null : scanOf(scan)),
     address: () => address,
     header: (name) => headers[name] || undefined,
     services: { clock },

@@ -419,13 +419,8 @@ export class Relay implements WireHandler {
       if (body === null) this.#deny();
       else this.#endWhole(body, contentType);
     };
-    const judged = judgeAnswer(this.#x, guard, {
-      status: this.#status,
-      headers,
-      body: raw,
-      strict: this.#context.strict,
-      secrets,
-    });
+    const answer = { status: this.#status, headers, body: raw, strict: this.#context.strict, secrets };
+    const judged = judgeAnswer(this.#x, guard, answer);
     this.#judging = true;
     if (judged instanceof Promise)
       judged.then(take).catch((error: unknown) => {

@@ -15,6 +15,7 @@ import { ReplacementError } from '../guard/texts.ts';
 import { isManaged } from '../managed.ts';
 import { brokenStream } from '../relay/retry-eligibility.ts';
 import { modelUnder } from '../shaping.ts';
+import { RequestBody } from '../state/body.ts';
 import type { LlmLimits } from '../state/limits.ts';
 import type { LlmRequest } from '../state/request.ts';
 
@@ -178,13 +179,9 @@ function take(x: Exchange, guarded: GuardrailState, { outcome, changed }: Reques
 }
 
 /** Makes the changed request the one that is sent and counted. */
-function put(x: Exchange, { body, json, scan }: ChangedBody): void {
-  if (json) {
-    x.attempt.originalBody ??= x.attempt.body;
-    x.attempt.scan = scan;
-    x.attempt.shaped = true;
-  }
-  x.attempt.body = body;
+function put(x: Exchange, { bytes, json, scan }: ChangedBody): void {
+  x.attempt.body = new RequestBody(bytes, scan);
+  if (json) x.attempt.shaped = true;
   if (x.limits.reserved === null) return;
   const estimate = estimateUse(x);
   x.limits.reserved = { ...x.limits.reserved, estimate };

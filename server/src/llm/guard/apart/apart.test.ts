@@ -10,6 +10,7 @@ import { systemClock, TestClock } from '../../../kernel/clock.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
 import { scanJson } from '../../../kernel/json-scan.ts';
 import { silentLog } from '../../../kernel/log.ts';
+import { RequestBody } from '../../state/body.ts';
 import { WANTED } from '../../steps/read-body.ts';
 import { ReplacementError } from '../texts.ts';
 import { judgeAnswer, judgeInput } from './calls.ts';
@@ -43,7 +44,7 @@ function exchange(body: string, entries: readonly object[], say = verdict, guard
     { body: Buffer.from(body), headers: { 'content-type': 'application/json' } },
     services as never,
   );
-  x.attempt.scan = scanJson(x.attempt.body, WANTED);
+  x.attempt.body = new RequestBody(Buffer.from(body), scanJson(Buffer.from(body), WANTED));
   const list = entries.map((entry, i) => compileInline(entry as Record<string, unknown>, `g${i}`));
   const guard = new GuardrailState(x.services, x.request, { input: list, output: list });
   x.guard = guard;
@@ -64,7 +65,7 @@ async function request(body: string, entries: readonly object[], say = verdict) 
     const made =
       changed instanceof ReplacementError
         ? changed.message
-        : changed && [changed.body.toString().trim(), changed.json, changed.scan?.get('model')?.kind];
+        : changed && [changed.bytes.toString().trim(), changed.json, changed.scan?.get('model')?.kind];
     return { results: plain(results), denied, failed, soft, made };
   } catch (error) {
     return String(error);

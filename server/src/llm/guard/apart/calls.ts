@@ -22,8 +22,8 @@ const LARGE = 128 * 1024;
 /** The same for what the scan weighed: every value is walked. */
 const HEAVY = 10_000;
 
-const isLarge = ({ body, scan }: Exchange['attempt']): boolean =>
-  body.length > LARGE || (scan !== null && scan.weight > HEAVY);
+const isLarge = ({ body: { bytes, scan } }: Exchange['attempt']): boolean =>
+  bytes.length > LARGE || (scan !== null && scan.weight > HEAVY);
 
 type Judging = Uses<'attempt' | 'clientGone' | 'request', 'clock' | 'guardrails' | 'bodies' | 'log'>;
 
@@ -54,7 +54,7 @@ async function judgeInputApart(
   const order = {
     of: 'request',
     request: judgedFacts(x),
-    body: sent(x.attempt.body, handed),
+    body: sent(x.attempt.body.bytes, handed),
     guardrails: list.map(sourceOf),
     view,
     dryRun,
@@ -69,8 +69,8 @@ async function judgeInputApart(
   const said = parseExact(outcome) as unknown as Outcome;
   if (refused !== null) return { outcome: said, changed: new ReplacementError(refused) };
   if (changed === null) return { outcome: said, changed: null };
-  const { body, json, scan } = changed;
-  return { outcome: said, changed: { body: bufferOf(body), json, scan: scan === null ? null : scanOf(scan) } };
+  const { bytes, json, scan } = changed;
+  return { outcome: said, changed: { bytes: bufferOf(bytes), json, scan: scan === null ? null : scanOf(scan) } };
 }
 
 /** An answer in the parts in which it came. */
@@ -103,7 +103,7 @@ async function judgeAnswerApart(
 ): Promise<readonly Buffer[] | null> {
   const handed = nothing();
   const request = judgedFacts(x);
-  const asked = sent(x.attempt.body, handed);
+  const asked = sent(x.attempt.body.bytes, handed);
   const order = {
     of: 'answer',
     request,

@@ -37,7 +37,7 @@ export interface RequestJudged {
   readonly of: 'request';
   /** An `Outcome` without what it changes; null for a dry run. */
   readonly outcome: string | null;
-  readonly changed: { readonly body: Uint8Array; readonly json: boolean; readonly scan: ScanFacts | null } | null;
+  readonly changed: { readonly bytes: Uint8Array; readonly json: boolean; readonly scan: ScanFacts | null } | null;
   /** Why the change cannot be sent. */
   readonly refused: string | null;
 }

@@ -109,7 +109,7 @@ export class GuardrailWork {
     const { changed } = verdict;
     const outcome = JSON.stringify({ ...verdict.outcome, replacements: [], replaced: undefined });
     if (changed instanceof ReplacementError) return { of: 'request', outcome, changed: null, refused: changed.message };
-    const made = changed && { ...changed, body: shared(changed.body), scan: changed.scan && factsOf(changed.scan) };
+    const made = changed && { ...changed, bytes: shared(changed.bytes), scan: changed.scan && factsOf(changed.scan) };
     return { of: 'request', outcome, changed: made, refused: null };
   }
 
