@@ -27,21 +27,13 @@ function errorOf(result: AttemptResult, status: number | null): string | null {
   return hidden ? (result.error.code ?? result.error.type).slice(0, 100) : null;
 }
 
-/** What the attempt before used stays on the account of the target that it was sent to. */
-export function setAside(x: Uses<'attempt' | 'outcome' | 'request'>): void {
-  const {
-    outcome: { usage },
-    attempt: { target },
-  } = x;
-  x.outcome.usage = null;
-  if (usage === null || target === null) return;
-  const spent = {
-    usage,
-    target,
-    model: modelUnder(target.shaping, x.request.model),
-    answered: x.outcome.modelAnswered,
-  };
-  x.outcome.spent = [...(x.outcome.spent ?? []), spent];
+/** The answer of the target is not given: another call gives one. */
+export function passAnswerOver({
+  outcome,
+  attempt: { target },
+  request,
+}: Uses<'attempt' | 'outcome' | 'request'>): void {
+  outcome.passOver(target, modelUnder(target?.shaping ?? null, request.model));
 }
 
 /**
@@ -83,9 +75,8 @@ function send(
   const { services } = x;
   const started = services.clock.monotonic();
   // An attempt that was broken off has used what it has used, whatever the next one answers.
-  setAside(x);
-  x.outcome.modelAnswered = null;
-  if (!x.outcome.headSent) x.outcome.firstTokenMs = null;
+  if (x.outcome.answer.called) passAnswerOver(x);
+  x.outcome.answer.called = true;
   // What guardrails said of an answer that nobody gets is not told with the next one.
   if (x.guard !== null) x.guard.after = [];
   return new Promise((resolve) => {
@@ -180,7 +171,7 @@ function send(
           sign: signIn === null ? null : sign,
           dispatch,
           lost: (answers) => {
-            x.outcome.usage = usageOfParts(x, prepared.bound, prepared.context, answers);
+            x.outcome.answer.usage = usageOfParts(x, prepared.bound, prepared.context, answers);
           },
         },
         relay,

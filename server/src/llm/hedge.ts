@@ -70,14 +70,11 @@ export class HedgedCall {
       // A stream that was given up before its first byte had written nothing yet; an answer in one piece most of it.
       const usage = {
         ...NO_TOKENS,
-        input: x.outcome.usage?.input || likelyInput(x),
-        output: x.attempt.stream ? 0 : (x.outcome.usage?.output ?? 0),
+        input: x.outcome.answer.usage?.input || likelyInput(x),
+        output: x.attempt.stream ? 0 : (x.outcome.answer.usage?.output ?? 0),
       };
       x.outcome.usageEstimated = true;
-      x.outcome.spent = [
-        ...(x.outcome.spent ?? []),
-        { usage, target, model: target.sends(x.request.model), answered: null },
-      ];
+      x.outcome.spend({ usage, target, model: target.sends(x.request.model), answered: null });
     }
     for (const hold of this.#holds) hold.settle(NOTHING, () => {});
     // A call that was allowed and then not needed any more was none; tokens of all are booked with the request.

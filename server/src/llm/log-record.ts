@@ -33,7 +33,7 @@ export function logRecordOf(
     model_sent: sent === asked ? undefined : sent,
     model_answered: outcome.modelAnswered,
     stream: attempt.stream,
-    usage: outcome.usage,
+    usage: outcome.usage ?? outcome.answer.usage,
     usage_estimated: outcome.usageEstimated,
     price: outcome.price,
     ttft_ms: outcome.firstTokenMs === null ? null : rounded(outcome.firstTokenMs),

@@ -20,7 +20,10 @@ export function partsOf({
   attempt: { target },
   request,
 }: Uses<'attempt' | 'outcome' | 'request'>): readonly Part[] {
-  const { usage, spent, modelAnswered } = outcome;
+  const {
+    spent,
+    answer: { usage, modelAnswered },
+  } = outcome;
   if (usage === null) return spent === null ? NOTHING : spent.map(whole);
   const asked = modelUnder(target?.shaping ?? null, outcome.asked(request));
   const last = whole({ usage, target, model: asked, answered: modelAnswered });

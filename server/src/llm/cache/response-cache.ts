@@ -136,7 +136,6 @@ function give(
   x.outcome.status = 200;
   x.attempt.stream = facts.stream;
   x.outcome.modelAnswered = facts.model;
-  x.outcome.costMicros = 0;
   x.outcome.firstTokenMs = x.request.elapsed();
   const headers = ['content-type', facts.contentType];
   if (!facts.stream) headers.push('content-length', String(body.length));

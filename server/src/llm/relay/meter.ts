@@ -67,27 +67,27 @@ export class Meter {
   /** The answer is whole. `received` is taken where it reports nothing. */
   take(received: () => number): void {
     const usage = this.told();
-    this.#x.outcome.usage = usage;
+    this.#x.outcome.answer.usage = usage;
     if (usage === null) this.estimate(received());
   }
 
   /** What a generation that reported no usage must have cost at least. Never below what was reported. */
   estimate(arrived: number): void {
     const x = this.#x;
-    if (x.outcome.usage !== null) return;
+    if (x.outcome.answer.usage !== null) return;
     const received = Math.max(arrived, this.alone ? estimateUse(x).output : 0);
     if (received === 0) return;
-    x.outcome.usage = this.told();
-    const output = Math.max(x.outcome.usage?.output ?? 0, received);
+    x.outcome.answer.usage = this.told();
+    const output = Math.max(x.outcome.answer.usage?.output ?? 0, received);
     x.outcome.usageEstimated = true;
-    x.outcome.usage = {
-      input: x.outcome.usage?.input || likelyInput(x),
+    x.outcome.answer.usage = {
+      input: x.outcome.answer.usage?.input || likelyInput(x),
       output,
-      cache_read: x.outcome.usage?.cache_read ?? 0,
-      cache_write: x.outcome.usage?.cache_write ?? 0,
-      reasoning: x.outcome.usage?.reasoning ?? 0,
-      audio_input: x.outcome.usage?.audio_input ?? 0,
-      audio_output: x.outcome.usage?.audio_output ?? 0,
+      cache_read: x.outcome.answer.usage?.cache_read ?? 0,
+      cache_write: x.outcome.answer.usage?.cache_write ?? 0,
+      reasoning: x.outcome.answer.usage?.reasoning ?? 0,
+      audio_input: x.outcome.answer.usage?.audio_input ?? 0,
+      audio_output: x.outcome.answer.usage?.audio_output ?? 0,
     };
   }
 }

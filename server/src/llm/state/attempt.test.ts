@@ -6,7 +6,7 @@ import { scanJson } from '../../kernel/json-scan.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { NO_TOKENS } from '../../operations/usage.ts';
 import type { Made } from '../../runtime/owners.ts';
-import { setAside } from '../attempt.ts';
+import { passAnswerOver } from '../attempt.ts';
 import { CacheEntryWriter } from '../cache/cache-entry-writer.ts';
 import { Creation } from '../ownership/creation.ts';
 import { noteOwner } from '../steps/note-owner.ts';
@@ -69,11 +69,9 @@ it('the answer of a failed target leaves no model, no status and no time of a fi
   x.outcome.errorMessage = 'broken';
   x.outcome.modelAnswered = 'm-2026';
   x.outcome.firstTokenMs = 12;
-  x.outcome.costMicros = 7;
   x.outcome.ending = { kind: 'destroy' };
-  x.outcome.usage = { ...NO_TOKENS, input: 3, output: 4 };
-  setAside(x);
-  x.outcome.forgetAnswer();
+  x.outcome.answer.usage = { ...NO_TOKENS, input: 3, output: 4 };
+  passAnswerOver(x);
   expect(x.outcome).toMatchObject({
     status: 0,
     result: 'ok',
@@ -81,9 +79,9 @@ it('the answer of a failed target leaves no model, no status and no time of a fi
     errorMessage: null,
     modelAnswered: null,
     firstTokenMs: null,
-    costMicros: null,
     ending: null,
-    usage: null,
+    answer: { usage: null },
+    passedOver: [{ status: 500, errorCode: 'server_error', modelAnswered: 'm-2026' }],
     spent: [{ model: 'm', answered: 'm-2026', usage: { input: 3, output: 4 } }],
   });
 });
@@ -93,6 +91,6 @@ it('what the client has seen of an answer stays in the record when the next targ
   outcome.headSent = true;
   outcome.status = 200;
   outcome.firstTokenMs = 12;
-  outcome.forgetAnswer();
+  outcome.passOver(null, '');
   expect([outcome.status, outcome.firstTokenMs]).toEqual([200, 12]);
 });

@@ -3,7 +3,7 @@
 import { type ErrorKind, SluiceError } from '../../kernel/errors.ts';
 import { LimitRefused } from '../../limits/refused.ts';
 import { errorStatus, recordedAs } from '../../operations/dialects/errors.ts';
-import { setAside } from '../attempt.ts';
+import { passAnswerOver } from '../attempt.ts';
 import { causeOfError, rounded } from '../attempt-cause.ts';
 import type { Exchange, RunTarget, Uses } from '../exchange.ts';
 import { guardPlan } from '../guard/plan.ts';
@@ -229,9 +229,8 @@ const OF_TARGETS: ReadonlySet<string> = new Set(['provider', 'virtual-key', 'int
 
 /** Another target is tried: what this one answered is nobody's, what it used is counted. */
 function passOver(x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'pricer' | 'unpriced'>): void {
-  setAside(x);
+  passAnswerOver(x);
   endTargetLimits(x, false);
-  x.outcome.forgetAnswer();
 }
 
 function guardOf(request: LlmRequest, plan: RoutePlan, leaf: Leaf): ReturnType<typeof guardPlan> {

@@ -6,7 +6,7 @@ import type { ActualUse, UsageReservation } from '../../limits/ledger/ledger.ts'
 import { createOutputEstimator } from '../../limits/ledger/output-estimator.ts';
 import { NO_TOKENS } from '../../operations/usage.ts';
 import type { Price } from '../../pricing/price.ts';
-import { setAside } from '../attempt.ts';
+import { passAnswerOver } from '../attempt.ts';
 import { routeOf } from '../routing/route.ts';
 import { newRouteExecution } from '../routing/route-execution.ts';
 import { beginTargetLimits, endTargetLimits } from '../routing/target-limits.ts';
@@ -49,7 +49,7 @@ function request(
 
 it('an answer is charged at the price of its model, and the record says at which', async () => {
   const { x, booked } = request();
-  x.outcome.usage = tokens(10, 5);
+  x.outcome.answer.usage = tokens(10, 5);
   await settle(x);
   expect(booked.map(bare)).toEqual([{ cost: 20, tokens: 15, requests: 1, unpriced: 0 }]);
   expect(x.outcome).toMatchObject({ costMicros: 20, price: { source: 'usage-limit' }, unpriced: false });
@@ -58,13 +58,12 @@ it('an answer is charged at the price of its model, and the record says at which
 
 it('what was used by an attempt that failed is still billed', async () => {
   const { x, booked } = request();
-  x.outcome.usage = tokens(100, 0);
-  setAside(x);
-  x.outcome.forgetAnswer();
+  x.outcome.answer.usage = tokens(100, 0);
+  passAnswerOver(x);
   x.attempt = Attempt.after(x.attempt, x.request);
   x.attempt.target = targetWith('config.targets[1]');
   x.outcome.attemptCount = 2;
-  x.outcome.usage = tokens(10, 5);
+  x.outcome.answer.usage = tokens(10, 5);
   await settle(x);
   expect(booked.map(bare)).toEqual([{ cost: 120, tokens: 115, requests: 1, unpriced: 0 }]);
   expect([x.outcome.costMicros, x.outcome.usage]).toEqual([120, tokens(110, 5)]);
@@ -79,14 +78,14 @@ it('an account’s own limit is charged for what it used itself, and not for the
   x.outcome.attemptCount = 0;
   beginTargetLimits(x, targetWith()).usageReservation = held(first);
   x.outcome.attemptCount = 1;
-  x.outcome.usage = tokens(100, 0);
-  setAside(x);
+  x.outcome.answer.usage = tokens(100, 0);
+  passAnswerOver(x);
   endTargetLimits(x, false);
   x.attempt = Attempt.after(x.attempt, x.request);
   x.attempt.target = targetWith('config.targets[1]', accountWith());
   beginTargetLimits(x, x.attempt.target).usageReservation = held(second);
   x.outcome.attemptCount = 2;
-  x.outcome.usage = tokens(10, 5);
+  x.outcome.answer.usage = tokens(10, 5);
   await settle(x);
   expect([first.map(bare), second.map(bare)]).toEqual([
     [{ cost: 100, tokens: 100, requests: 1, unpriced: 0 }],
@@ -105,7 +104,7 @@ it('a refused request has used nothing, no request either', async () => {
 
 it('a model without a price has no cost in the record, and is counted as unpriced', async () => {
   const { x, booked } = request(() => null);
-  x.outcome.usage = tokens(10, 5);
+  x.outcome.answer.usage = tokens(10, 5);
   await settle(x);
   expect(booked.map(bare)).toEqual([{ cost: 0, tokens: 15, requests: 1, unpriced: 1 }]);
   expect(x.outcome).toMatchObject({ costMicros: null, unpriced: true, price: null });
@@ -113,7 +112,7 @@ it('a model without a price has no cost in the record, and is counted as unprice
 
 it('where limits set a price for such models they are charged by it, and the record has it', async () => {
   const { x, booked } = request(() => null, { input: 3, output: 0 });
-  x.outcome.usage = tokens(10, 5);
+  x.outcome.answer.usage = tokens(10, 5);
   await settle(x);
   const charge = booked[0]?.charge?.(termsWith({ type: 'cost' }));
   expect([charge?.cost, x.outcome.price?.source, x.outcome.costMicros]).toEqual([30, 'usage-limit', null]);
@@ -129,7 +128,7 @@ it('the end of an answer waits until what it used is counted', async () => {
   const { x } = request();
   const journal = { written: () => {} };
   x.limits.usageReservation = { ...held([]), settle: (_used, counted) => Object.assign(journal, { written: counted }) };
-  x.outcome.usage = tokens(1, 1);
+  x.outcome.answer.usage = tokens(1, 1);
   let over = false;
   const pending = Promise.resolve(settle(x)).then(() => {
     over = true;
@@ -145,7 +144,7 @@ it('nothing stays reserved when what was used cannot be priced', () => {
   const { x, booked } = request(() => {
     throw new Error('broken prices');
   });
-  x.outcome.usage = tokens(1, 1);
+  x.outcome.answer.usage = tokens(1, 1);
   expect(() => settle(x)).toThrow('broken prices');
   expect([booked.map(bare), x.limits.usageReservation]).toEqual([
     [{ cost: 0, tokens: 0, requests: 1, unpriced: 0 }],

@@ -34,16 +34,16 @@ function book(
   const parts = partsOf(x);
   // Files, batches and jobs are free to ask for: the use of a job or batch is recorded when it is known.
   const objects = x.request.operation.family === 'job';
+  const cached = x.attempt.caching?.hit != null;
   if (
     parts.length === 0 &&
-    ((x.attempt.target !== null && x.outcome.attempts.length === 0) || (objects && !x.outcome.uncounted))
+    (cached || (x.attempt.target !== null && x.outcome.attempts.length === 0) || (objects && !x.outcome.uncounted))
   )
     x.outcome.costMicros = 0;
-  const accepted =
-    x.outcome.attemptCount > 0 || x.attempt.caching?.hit != null || (objects && x.outcome.result === 'ok');
+  const accepted = x.outcome.attemptCount > 0 || cached || (objects && x.outcome.result === 'ok');
   const booked = priceUsage(x, parts, accepted, x.outcome.result === 'ok');
   const { usage, used, cost, price } = booked;
-  const last = x.outcome.usage;
+  const last = x.outcome.answer.usage;
   if (x.limits.targetLimits !== null) endTargetLimits(x, x.outcome.result === 'ok');
   x.outcome.usage = usage;
   x.outcome.unpriced = used.unpriced > 0;
@@ -51,7 +51,7 @@ function book(
     x.outcome.costMicros = cost.micros;
     x.outcome.costCarry = cost.carry;
     if (price !== null) x.outcome.price = { source: price.source, rates: cost.rates };
-  } else if (parts.length > 0) x.outcome.costMicros = null;
+  }
   if (usage !== null && x.attempt.target !== null) x.limits.rateReservation?.settle(used.tokens);
   else if (!accepted && (x.outcome.result === 'refused' || x.limits.shared !== null) && !objects)
     x.limits.rateReservation?.release();

@@ -143,7 +143,7 @@ function callOf(
       x.outcome.modelNamed = model.slice(0, 2048);
     },
     used(usage) {
-      x.outcome.usage = usage;
+      x.outcome.answer.usage = usage;
     },
     unjudged: x.guard?.unjudged ?? null,
     limits: (account, metadata) => budgets.of(account, metadata),
