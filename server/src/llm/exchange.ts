@@ -16,6 +16,7 @@ import type { CachePolicy } from './cache/policy.ts';
 import type { GuardrailThread } from './guard/apart/thread.ts';
 import type { LargeBodies } from './large/thread.ts';
 import type { Features } from './plan.ts';
+import type { BegunAnswer, Judging } from './relay/begun-answer.ts';
 import type { DefaultLimits } from './relay/rules.ts';
 import type { Breakers } from './routing/breaker.ts';
 import { Attempt } from './state/attempt.ts';
@@ -25,6 +26,8 @@ import type { Prepared } from './state/prepared.ts';
 import { LlmRequest, type RequestHead } from './state/request.ts';
 import type { RouteExecution } from './state/route-execution.ts';
 import type { Target } from './target.ts';
+
+const NO_STEPS: readonly AnswerStep[] = [];
 
 /**
  * One data-plane request from its head to its record: what is known of it, what limits hold of it, the target that is tried,
@@ -52,6 +55,8 @@ export class Exchange {
   /** Ends whatever the request is waiting for: the client left, or the server has to stop. */
   cancel: ((error: SluiceError) => void) | null;
   clientGone: boolean;
+  /** What is done with an answer of the target under way before any of it is sent. */
+  answerSteps: readonly AnswerStep[];
 
   constructor(
     services: Services,
@@ -74,6 +79,7 @@ export class Exchange {
     this.answerHeld = 0;
     this.cancel = null;
     this.clientGone = false;
+    this.answerSteps = NO_STEPS;
   }
 }
 
@@ -82,6 +88,9 @@ export class Exchange {
  * really waits.
  */
 export type Step = (x: Exchange, runTarget: RunTarget) => void | Promise<void>;
+
+/** A row of the table for answers. */
+export type AnswerStep = (x: Exchange, answer: BegunAnswer) => Judging;
 
 /** Runs the rows for one target that these features need, until one of them gives the target's result. */
 export type RunTarget = (x: Exchange, features: Features) => void | Promise<void>;

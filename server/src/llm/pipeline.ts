@@ -6,7 +6,7 @@
 import type { ServerResponse } from 'node:http';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Family } from '../operations/operation.ts';
-import type { Exchange, Step, Uses } from './exchange.ts';
+import type { AnswerStep, Exchange, Step, Uses } from './exchange.ts';
 import { type Features, NONE } from './plan.ts';
 import { respondError } from './respond-error.ts';
 import { admit, admitTarget } from './steps/admit.ts';
@@ -18,6 +18,7 @@ import { dispatch } from './steps/dispatch.ts';
 import { enter, leave } from './steps/enter.ts';
 import { fetchMedia } from './steps/fetch-media.ts';
 import { guard, guardTarget, refuseToContinue } from './steps/guard.ts';
+import { guardAnswer } from './steps/guard-answer.ts';
 import { lookUpInCache } from './steps/look-up-in-cache.ts';
 import { noteOwner } from './steps/note-owner.ts';
 import { pinSnapshot } from './steps/pin-snapshot.ts';
@@ -54,19 +55,19 @@ export const CONDITIONS = {
   'usage limits': ({ usageLimits }: Asked) => usageLimits,
   guardrails: ({ guardrails }: Asked) => guardrails,
   media: ({ media }: Asked) => media,
-  objects: ({ objects }: Asked) => objects,
+  'owned objects': ({ owners }: Asked) => owners,
   cache: ({ cache }: Asked) => cache,
   'dry run': ({ dryRun }: Asked) => dryRun,
   'no dry run': ({ dryRun }: Asked) => !dryRun,
 } as const;
 
-export interface Row {
-  readonly step: Step;
+export interface Row<Verb = Step> {
+  readonly step: Verb;
   readonly group: keyof typeof GROUPS;
   readonly when: readonly (keyof typeof CONDITIONS)[];
 }
 
-const row = (step: Step, group: Row['group'], ...when: Row['when']): Row => ({ step, group, when });
+const row = <Verb>(step: Verb, group: Row['group'], ...when: Row['when']): Row<Verb> => ({ step, group, when });
 
 /** Nothing can be planned before caller, body and model are known; what the headers alone forbid is refused before the body is read. */
 const HEAD: readonly Row[] = [
@@ -95,7 +96,7 @@ const TARGET: readonly Row[] = [
   row(refuseToContinue, 'calls', 'several targets', 'guardrails'),
   row(fetchMedia, 'calls', 'media'),
   row(prepare, 'calls'),
-  row(checkOwners, 'calls', 'objects'),
+  row(checkOwners, 'calls', 'owned objects'),
   row(checkTargets, 'calls', 'several targets', 'dry run'),
   row(answerDryRun, 'calls', 'dry run'),
   row(lookUpInCache, 'calls', 'cache', 'no dry run'),
@@ -103,27 +104,30 @@ const TARGET: readonly Row[] = [
   row(answerObject, 'objects'),
 ];
 
+/** Run for the answer of each attempt that `callTarget` makes, which then goes to the caller as it comes. */
+const ANSWER: readonly Row<AnswerStep>[] = [row(guardAnswer, 'calls', 'guardrails')];
+
 /** Run in any case, also after a refusal, a failure and a client abort; a step that fails does not keep the next from running. */
 const TAIL: readonly Row[] = [
   row(settle, 'all'),
   row(storeInCache, 'calls', 'cache'),
-  row(noteOwner, 'calls', 'objects'),
+  row(noteOwner, 'calls', 'owned objects'),
   row(record, 'all'),
   row(release, 'all'),
   row(leave, 'all'),
 ];
 
-export const TABLE = { head: HEAD, request: REQUEST, target: TARGET, tail: TAIL } as const;
+export const TABLE = { head: HEAD, request: REQUEST, target: TARGET, answer: ANSWER, tail: TAIL } as const;
 
 /** The steps of one plan. Those of the head are the same for all. */
-type Steps = { readonly [Part in keyof typeof TABLE]: readonly Step[] };
+type Steps = { readonly [Part in keyof typeof TABLE]: readonly (typeof TABLE)[Part][number]['step'][] };
 
 /** By family, then by the bits of what is asked for. */
 const memo = new Map<Family, (Steps | undefined)[]>();
 
 /** The steps of a plan, in their order. Every plan that asks for the same has the very same lists. */
 export function stepsFor(family: Family, features: Features, dryRun: boolean): Steps {
-  const { rateLimits, usageLimits, guardrails, route: routed, cache, media, objects } = features;
+  const { rateLimits, usageLimits, guardrails, route: routed, cache, media, owners } = features;
   const bits =
     (rateLimits ? 1 : 0) |
     (usageLimits ? 2 : 0) |
@@ -131,7 +135,7 @@ export function stepsFor(family: Family, features: Features, dryRun: boolean): S
     (routed ? 8 : 0) |
     (cache ? 16 : 0) |
     (media ? 32 : 0) |
-    (objects ? 64 : 0) |
+    (owners ? 64 : 0) |
     (dryRun ? 128 : 0);
   let known = memo.get(family);
   if (known === undefined) {
@@ -141,11 +145,11 @@ export function stepsFor(family: Family, features: Features, dryRun: boolean): S
   let steps = known[bits];
   if (steps === undefined) {
     const asked = { ...features, dryRun };
-    const of = (rows: readonly Row[]) =>
+    const of = <Verb>(rows: readonly Row<Verb>[]) =>
       rows
         .filter(({ group, when }) => GROUPS[group](family) && when.every((name) => CONDITIONS[name](asked)))
         .map(({ step }) => step);
-    steps = { head: of(HEAD), request: of(REQUEST), target: of(TARGET), tail: of(TAIL) };
+    steps = { head: of(HEAD), request: of(REQUEST), target: of(TARGET), answer: of(ANSWER), tail: of(TAIL) };
     known[bits] = steps;
   }
   return steps;
@@ -211,7 +215,9 @@ export async function run(x: Exchange): Promise<void> {
 }
 
 function runTarget(x: Exchange, features: Features): void | Promise<void> {
-  return goOn(x, stepsFor(x.request.operation.family, features, x.request.dryRun).target, 0);
+  const { target, answer } = stepsFor(x.request.operation.family, features, x.request.dryRun);
+  x.answerSteps = answer;
+  return goOn(x, target, 0);
 }
 
 /** From a step on, until one gives the result. The promise of the last step is given as it is: one wait less for each request. */

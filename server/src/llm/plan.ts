@@ -22,11 +22,11 @@ export interface TargetFeatures {
   /** What the request names by its address is fetched for the provider. */
   readonly media: boolean;
   /** The request may name, or make, objects that have an owner. */
-  readonly objects: boolean;
+  readonly owners: boolean;
 }
 
-export const SOME: TargetFeatures = { cache: true, media: true, objects: true };
-export const NONE: TargetFeatures = { cache: false, media: false, objects: false };
+export const SOME: TargetFeatures = { cache: true, media: true, owners: true };
+export const NONE: TargetFeatures = { cache: false, media: false, owners: false };
 
 /** What a request for this model asks for at a target. */
 export function targetFeatures(operation: Operation, model: string, target: Target): TargetFeatures {
@@ -34,7 +34,7 @@ export function targetFeatures(operation: Operation, model: string, target: Targ
   return {
     cache: cache !== null,
     media: target.bind(operation.id, target.sends(model)).binding.inlines !== undefined,
-    objects:
+    owners:
       operation.family === 'proxy' ||
       (stored !== null && provider.local === undefined && (stored.shared || operation.creates !== null)),
   };

@@ -34,7 +34,7 @@ describe('the steps of a request', () => {
     ['guardrails', ['dispatch', 'guard', 'prepare', 'callTarget']],
     ['route', ['choose', 'route', 'prepare', 'callTarget']],
     ['media', ['dispatch', 'fetchMedia', 'prepare', 'callTarget']],
-    ['objects', ['dispatch', 'prepare', 'checkOwners', 'callTarget']],
+    ['owners', ['dispatch', 'prepare', 'checkOwners', 'callTarget']],
     ['cache', ['dispatch', 'prepare', 'lookUpInCache', 'callTarget']],
   ] as const)('with %s are %j', (feature, steps) => {
     expect(between('chat', { [feature]: true })).toEqual(steps);

@@ -18,6 +18,7 @@ import type { AttemptResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';
 import { errorAnswer, refusedAnswer, withoutSentSecrets } from './attempt-result.ts';
 import { AttemptTimings } from './attempt-timings.ts';
+import type { BegunAnswer } from './begun-answer.ts';
 import { ClientSide, LARGE_BYTES } from './client-side.ts';
 import { failureIn, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
@@ -168,7 +169,7 @@ export class Relay implements WireHandler {
         release: (events) => this.#show(events),
       });
       this.#meter.watch();
-      if (this.#x.guard !== null) this.#guardStream();
+      this.#runSteps('events');
       return;
     }
     if (this.#joint !== null) {
@@ -177,12 +178,7 @@ export class Relay implements WireHandler {
     }
     this.#mode = this.#bound.response === undefined ? 'bytes' : 'json';
     if (this.#mode === 'json') this.#json = new JsonAnswer(this.#parts);
-    const { guard } = this.#x;
-    // Results are shown in the answer where fields may be added, so that its end must be at hand.
-    if (guard === null) return;
-    const asynchronous = guard.output.every(({ actions }) => actions.async);
-    this.#kept = !asynchronous || (!this.#context.strict && isJson(headers)) || this.#mode === 'json';
-    this.#beside = !this.#kept && guard.output.length > 0;
+    this.#runSteps(this.#mode);
   }
 
   onData(chunk: Buffer): void {
@@ -278,20 +274,23 @@ export class Relay implements WireHandler {
     x.answerHeld = 0;
   }
 
-  #guardStream(): void {
+  #runSteps(mode: BegunAnswer['mode']): void {
     const x = this.#x;
-    const { guard } = x;
-    if (guard === null) return;
     const { strict } = this.#context;
-    if (StreamGate.refuses(x, guard, this.#headers)) this.#deny();
-    else if (StreamGate.judges(x, guard, this.#headers, strict))
-      this.#gate = new StreamGate(x, guard, strict, {
-        send: (events) => this.#send(events),
-        finish: (tail) => this.#endWith(tail.length === 0 ? null : joined(tail)),
-        deny: () => this.#deny(),
-        fail: (error) => this.#fail(error),
-        pause: (on) => this.#client.wait('guard', on),
-      });
+    for (let i = 0; i < x.answerSteps.length; i++) {
+      const judging = x.answerSteps[i]?.(x, { headers: this.#headers, mode, strict });
+      this.#kept = judging === 'kept';
+      this.#beside = judging === 'beside';
+      if (judging === 'denied') this.#deny();
+      else if (judging === 'events' && x.guard !== null)
+        this.#gate = new StreamGate(x, x.guard, strict, {
+          send: (events) => this.#send(events),
+          finish: (tail) => this.#endWith(tail.length === 0 ? null : joined(tail)),
+          deny: () => this.#deny(),
+          fail: (error) => this.#fail(error),
+          pause: (on) => this.#client.wait('guard', on),
+        });
+    }
   }
 
   /** Nothing more of the answer is shown; what it used is counted. */

@@ -7,7 +7,7 @@ import { modelUnder } from '../shaping.ts';
 import type { LlmLimits } from '../state/limits.ts';
 
 /**
- * Rate limits of the key, the workspace, the provider, its integration and the policies, in this order. Of a
+ * Asks the rate limits of the key, the workspace, the provider, its integration and the policies, in this order. Of a
  * request that may go to several targets only what is the same for all: `admitTarget` asks for the rest.
  */
 export function admit(x: Uses<'attempt' | 'limits' | 'request', 'admission'>): void | Promise<void> {
@@ -40,8 +40,8 @@ function keep(limits: LlmLimits, reservation: Reservation): void {
 }
 
 /**
- * Rate limits of one target of several: of its provider and integration for each target that is tried, of a policy once for
- * the request. Throws the refusal.
+ * Asks the rate limits that only the target has. Those of its provider and integration count each target that is tried, those
+ * of a policy the request once. Throws the refusal.
  */
 export function admitTarget(x: Uses<'attempt' | 'limits' | 'request', 'admission'>): void | Promise<void> {
   const {

@@ -17,8 +17,8 @@ const VISIBLE = new Set([
 ]);
 
 /**
- * Answers what would have been sent, and an estimate of its price, in the shape in which a record tells of a request; nothing
- * is called, nothing is charged.
+ * Answers what would have been sent, and an estimate of its price. The shape is that in which a record tells of a request.
+ * Nothing is called, nothing is charged.
  */
 export function answerDryRun(
   x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution', 'pricer' | 'storeClock'>,

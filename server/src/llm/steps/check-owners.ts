@@ -22,8 +22,8 @@ import { Creation } from '../ownership/creation.ts';
 import type { Prepared } from '../state/prepared.ts';
 
 /**
- * Called before anything is sent; throws 403 for what the account does not do for one of several workspaces, 404 for objects
- * that are not the workspace's. Returns a promise only where owners have to be looked up.
+ * Refuses a request about objects of others before anything is sent. Throws 403 for what the account does not do for one of
+ * several workspaces, 404 for objects that are not the workspace's. Returns a promise only where owners have to be looked up.
  */
 export function checkOwners(
   x: Uses<'attempt' | 'cancel' | 'clientGone' | 'request', 'large' | 'owners'>,

@@ -7,7 +7,7 @@ export function enter(x: Pick<Exchange, 'entered' | 'request' | 'services'>): vo
   x.entered = true;
 }
 
-/** The request is over. */
+/** Takes the request off those under way. */
 export function leave(x: Uses<'entered' | 'request', 'concurrency'>): void {
   if (!x.entered) return;
   x.entered = false;

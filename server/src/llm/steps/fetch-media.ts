@@ -23,7 +23,10 @@ const TYPES = /^(?:image|video|audio)\/[a-z0-9.+-]{1,60}$|^(?:application\/pdf|t
 /** Shown by dry runs, which call nothing. */
 const UNREAD = 'data:image/png;base64,AAAA';
 
-/** Fetches what this target has to be sent and was not fetched yet; 400 when something is not there, or is too large. */
+/**
+ * Fetches pictures and files that the request names and this target does not fetch itself. Throws 400 when something is not
+ * there, or is too large.
+ */
 export function fetchMedia(
   x: Uses<
     'attempt' | 'bodyHeld' | 'cancel' | 'clientGone' | 'request',

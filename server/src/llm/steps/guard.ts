@@ -37,8 +37,8 @@ export function guard(x: Exchange): void | Promise<void> {
 }
 
 /**
- * As `guard`, for one target of several: its own guardrails, of which those are not asked again that have judged the same
- * body before it was sent to another target.
+ * Judges what the target would be sent by its own guardrails. Those that have judged the same body, for another target before
+ * this one, are not asked again.
  */
 export function guardTarget(x: Exchange): void | Promise<void> {
   const {
@@ -98,7 +98,7 @@ export function guardTarget(x: Exchange): void | Promise<void> {
   });
 }
 
-/** Text that was shown before this target could not be judged with what it says: the stream ends by what broke it. */
+/** Refuses to continue a stream under output guardrails: they have not judged the text that was shown before. */
 export function refuseToContinue(x: Uses<'attempt' | 'guard' | 'outcome'>): void {
   if (!x.outcome.headSent || x.guard === null || x.guard.output.length === 0) return;
   x.attempt.result = { kind: 'failed', error: brokenStream(x.outcome) };

@@ -1,7 +1,7 @@
 import { pinSnapshot as pin } from '../../gateway/pin-snapshot.ts';
 import type { HeadUses } from '../exchange.ts';
 
-/** The one look at the workspace; without one `resolve` refuses. */
+/** Takes the one look at the workspace; without one `resolve` refuses. */
 export function pinSnapshot(x: HeadUses<'request', 'runtime'>): void | Promise<void> {
   return pin(x.services.runtime, x.request);
 }

@@ -6,7 +6,7 @@ import { COST, costText } from '../gateway-headers.ts';
 import { logRecordOf } from '../log-record.ts';
 
 /**
- * Writes the one record of the request, then lets the answer complete: an answer that a client saw whole has its
+ * Writes the one record of the request, then lets the answer complete. An answer that a client saw whole has its
  * record in the journal, whatever kills the process afterwards.
  */
 export function record(

@@ -4,7 +4,7 @@ import { isManaged } from '../managed.ts';
 import { REDIRECTING_HEADERS } from '../provider-headers.ts';
 import type { LlmRequest } from '../state/request.ts';
 
-/** Saved-only mode, judged by the headers alone and before the body is read. */
+/** Refuses what saved-only mode forbids, by the headers alone and before the body is read. */
 export function requireSavedConfig(x: Uses<'request'>): void {
   if (x.request.snapshot?.blockInlineConfig === true) refuseInline(x.request);
 }

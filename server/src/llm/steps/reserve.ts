@@ -29,7 +29,7 @@ export function requestUsageLimits(
   return usageLimitsOf({ principal, snapshot, stored, facts, scope: scope ?? 'all' });
 }
 
-/** An estimate is reserved under every usage limit before the call, or the request is refused. */
+/** Reserves an estimate under every usage limit before the call, or refuses the request. */
 export function reserve(x: Exchange): void | Promise<void> {
   const {
     request: { principal, snapshot },
@@ -91,8 +91,8 @@ function termsOf(x: Uses<'attempt' | 'limits' | 'request'>): LimitSpec[] {
 }
 
 /**
- * Reserves for one target of several under the limits that only it has, and more under those of the request, where targets
- * before it have used something. Throws the refusal.
+ * Reserves an estimate under the usage limits that only the target has. More is reserved under those of the request, where
+ * targets before it have used something. Throws the refusal.
  */
 export function reserveTarget(x: Exchange): void | Promise<void> {
   const {

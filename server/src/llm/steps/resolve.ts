@@ -29,7 +29,7 @@ const UNRECORDED_S = 2;
 
 const MAX_PLANS = 1000;
 
-/** Headers, config and model → the plan of this request. */
+/** Makes the plan of the request of its headers, its config and its model. */
 export function resolve(
   x: HeadUses<
     'attempt' | 'limits' | 'outcome' | 'request' | 'execution',

@@ -177,7 +177,7 @@ function featuresOf(
   };
 }
 
-/** Of a dry run: finds out which of the targets that would be tried cannot be called. */
+/** Finds out which of the targets that a dry run would try cannot be called. */
 export async function checkTargets(
   x: Uses<
     'attempt' | 'outcome' | 'request' | 'execution',
