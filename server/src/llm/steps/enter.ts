@@ -1,8 +1,8 @@
 import { takeConcurrency } from '../../gateway/concurrency.ts';
-import type { Exchange, Uses } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 
 /** Counts the request among those of its organisation that are under way. */
-export function enter(x: Pick<Exchange, 'entered' | 'request' | 'services'>): void {
+export function enter(x: Uses<'entered' | 'request', 'bodies' | 'concurrency'>): void {
   takeConcurrency(x.services, x.request.organisationId);
   x.entered = true;
 }
