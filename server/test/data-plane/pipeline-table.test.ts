@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { TABLE } from '../src/llm/pipeline.ts';
-import { PAGE, printedTable, rowsOf, tableOn } from './support/pipeline-table.ts';
+import { TABLE } from '../../src/llm/pipeline.ts';
+import { PAGE, printedTable, rowsOf, tableOn } from '../support/pipeline-table.ts';
 
 it('the architecture page shows the pipeline as the code has it: `npm run pipeline-table` writes it', () => {
   const page = readFileSync(PAGE, 'utf8');

@@ -4,13 +4,13 @@
  */
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Exchange } from '../src/llm/exchange.ts';
-import { TABLE } from '../src/llm/pipeline.ts';
-import { budgetKey } from './support/budgets.ts';
-import { PAGE, type Part, rowsOf, tableOn } from './support/pipeline-table.ts';
-import { startServer, type TestServer } from './support/server.ts';
-import { chatStream } from './support/streams.ts';
-import { type FakeUpstream, sendEvents, sendJson, startUpstream } from './support/upstream.ts';
+import type { Exchange } from '../../src/llm/exchange.ts';
+import { TABLE } from '../../src/llm/pipeline.ts';
+import { budgetKey } from '../support/budgets.ts';
+import { PAGE, type Part, rowsOf, tableOn } from '../support/pipeline-table.ts';
+import { startServer, type TestServer } from '../support/server.ts';
+import { chatStream } from '../support/streams.ts';
+import { type FakeUpstream, sendEvents, sendJson, startUpstream } from '../support/upstream.ts';
 
 const printed = rowsOf(tableOn(readFileSync(PAGE, 'utf8')).table);
 
