@@ -105,3 +105,19 @@ it('a page that uses the variables of the README leads to them', async () => {
   }
   expect(missing).toEqual([]);
 });
+
+/** Settings of several machines, which only the reader knows. */
+const NO_SHELL = ['docs/guides/nodes.md'];
+
+it('a guide begins with its task and an example that can be copied, before any reference', async () => {
+  const faults: string[] = [];
+  for (const name of PAGES.filter((page) => page !== 'README.md')) {
+    const lines = (await readFile(new URL(name, ROOT), 'utf8')).split('\n');
+    const at = lines.findIndex((line) => line.startsWith('```'));
+    const table = lines.findIndex((line) => line.startsWith('|'));
+    if (at === -1 || at > 15) faults.push(`${name}: the first example is not within 15 lines`);
+    else if (lines[at] !== '```sh' && !NO_SHELL.includes(name)) faults.push(`${name}: the first example is no command`);
+    if (table !== -1 && table < at) faults.push(`${name}: a table comes before the first example`);
+  }
+  expect(faults).toEqual([]);
+});

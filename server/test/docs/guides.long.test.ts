@@ -1,8 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, expect, it } from 'vitest';
 import { effectiveSettings, loadConfig } from '../../src/config.ts';
 import { parseConfig } from '../../src/resources/configs/schema.ts';
@@ -35,43 +37,79 @@ const RUN: [string, number][] = [
 /** The block of the README that sets what the guides use. */
 const VARIABLES = /^```sh\n(export SLUICE_URL=.*?)^```$/ms;
 
+interface Run {
+  readonly code: number | null;
+  readonly printed: string;
+  readonly faults: string;
+}
+
+/** Runs commands in a directory beside the data of a fresh server, with the variables of the README and what it tells readers to set. */
+async function run(commands: string): Promise<Run> {
+  const variables = VARIABLES.exec(await readFile(README, 'utf8'))?.[1] ?? '';
+  expect(variables).toContain('http://127.0.0.1:8787/v1');
+  const server = await startServer();
+  const directory = await mkdtemp(join(tmpdir(), 'sluice-guide-'));
+  try {
+    await symlink(server.dataDir, join(directory, 'data'));
+    const path = `${join(process.execPath, '..')}:${process.env.PATH}`;
+    const shell = spawn('bash', ['-eu'], { cwd: directory, env: { ...process.env, PATH: path } });
+    let printed = '';
+    let faults = '';
+    shell.stdout.on('data', (bytes) => (printed += bytes));
+    shell.stderr.on('data', (bytes) => (faults += bytes));
+    shell.stdin.end(
+      [
+        variables,
+        'export OPENAI_API_KEY=sk-0123456789',
+        // Without its progress on standard error.
+        'curl() { command curl -s "$@"; }',
+        `npm() { command npm --silent --prefix ${fileURLToPath(new URL('.', README))} "$@"; }`,
+        commands,
+      ]
+        .join('\n')
+        .replaceAll('http://127.0.0.1:8787', server.url),
+    );
+    const [code] = await once(shell, 'close');
+    return { code, printed, faults };
+  } finally {
+    await server.stop();
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+const refusals = (printed: string): number => printed.match(/"error":\{/g)?.length ?? 0;
+
 it.each(RUN)(
   'the commands of %s are run as they stand and print the statuses they say',
   async (name, refused) => {
-    const variables = VARIABLES.exec(await readFile(README, 'utf8'))?.[1] ?? '';
-    expect(variables).toContain('http://127.0.0.1:8787/v1');
     const commands = commandsOf(await readFile(new URL(name, GUIDES), 'utf8'));
     expect(commands).toContain('$SLUICE_URL');
-    const server = await startServer();
-    const directory = await mkdtemp(join(tmpdir(), 'sluice-guide-'));
-    try {
-      await symlink(server.dataDir, join(directory, 'data'));
-      const path = `${join(process.execPath, '..')}:${process.env.PATH}`;
-      const shell = spawn('bash', ['-eu'], { cwd: directory, env: { ...process.env, PATH: path } });
-      let printed = '';
-      let faults = '';
-      shell.stdout.on('data', (bytes) => (printed += bytes));
-      shell.stderr.on('data', (bytes) => (faults += bytes));
-      shell.stdin.end(
-        [
-          variables.replace('http://127.0.0.1:8787/v1', `${server.url}/v1`),
-          'export OPENAI_API_KEY=sk-0123456789',
-          // Without its progress on standard error.
-          'curl() { command curl -s "$@"; }',
-          commands,
-        ].join('\n'),
-      );
-      const [code] = await once(shell, 'close');
-      expect([code, faults]).toEqual([0, '']);
-      expect(printed.match(/"error":\{/g)?.length ?? 0, printed).toBe(refused);
-      const said = [...commands.matchAll(/# (\d{3})$/gm)].map(([, status]) => status);
-      // The answer before a status may end without a line break.
-      expect([...printed.matchAll(/(?:^|\})(\d{3})$/gm)].map(([, status]) => status)).toEqual(said);
-      expect(printed).not.toBe('');
-    } finally {
-      await server.stop();
-      await rm(directory, { recursive: true, force: true });
-    }
+    const { code, printed, faults } = await run(commands);
+    expect([code, faults]).toEqual([0, '']);
+    expect(refusals(printed), printed).toBe(refused);
+    const said = [...commands.matchAll(/# (\d{3})$/gm)].map(([, status]) => status);
+    // The answer before a status may end without a line break.
+    expect([...printed.matchAll(/(?:^|\})(\d{3})$/gm)].map(([, status]) => status)).toEqual(said);
+    expect(printed).not.toBe('');
+  },
+  90_000,
+);
+
+/** Guides whose first commands are run elsewhere: `nodes-guide.long.test.ts`, `cli.long.test.ts`. */
+const ELSEWHERE = ['nodes.md', 'upgrades.md'];
+
+it.each(
+  readdirSync(GUIDES).filter(
+    (name) => name.endsWith('.md') && !ELSEWHERE.includes(name) && !RUN.some(([other]) => other === name),
+  ),
+)(
+  'the first commands of %s run as they stand',
+  async (name) => {
+    const [, first = ''] = /^```sh\n(.*?)^```$/ms.exec(await readFile(new URL(name, GUIDES), 'utf8')) ?? [];
+    const { code, printed, faults } = await run(first);
+    expect([code, faults], printed).toEqual([0, '']);
+    expect(refusals(printed), printed).toBe(0);
+    expect(printed).not.toBe('');
   },
   90_000,
 );
