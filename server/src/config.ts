@@ -6,9 +6,11 @@ import { promises as files, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { SluiceError } from './kernel/errors.ts';
 import { nearest } from './kernel/nearest.ts';
+import type { Secret } from './kernel/secret.ts';
 import {
   type BlobsConfig,
   type blobsUrl,
+  type ControlPlane,
   type MailAddress,
   type Name,
   type Role,
@@ -37,6 +39,8 @@ export interface Config {
   readonly blobs: BlobsConfig | null;
   /** Mail server; null: no mail is sent. */
   readonly smtp: SmtpConfig | null;
+  /** The Sluice that this gateway answers pings of; null: it is registered nowhere. */
+  readonly controlPlane: ControlPlane | null;
   readonly roles: ReadonlySet<Role>;
   readonly workers: number;
   readonly masterKey: string | null;
@@ -108,6 +112,21 @@ function withSender(
   if (smtp === null || from === undefined) return null;
   if (from !== null) return { ...smtp, from };
   wrong('SLUICE_MAIL_FROM is not set; SLUICE_SMTP_URL needs it: the address mails are sent from');
+  return null;
+}
+
+/** Both or neither; undefined where one has a wrong value, which has been noted. */
+function withClientAuth(
+  url: string | null | undefined,
+  clientAuth: Secret | null | undefined,
+  wrong: Note,
+): ControlPlane | null {
+  if (url === undefined || clientAuth === undefined) return null;
+  if (url !== null && clientAuth !== null) return { url, clientAuth };
+  if (url !== null)
+    wrong('SLUICE_CLIENT_AUTH is not set; SLUICE_CONTROL_PLANE_URL needs it: the client_auth of the deployment');
+  if (clientAuth !== null)
+    wrong('SLUICE_CONTROL_PLANE_URL is not set; SLUICE_CLIENT_AUTH needs it: the Sluice that made the client_auth');
   return null;
 }
 
@@ -247,6 +266,11 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     parsed.get('SLUICE_MAIL_FROM') as MailAddress | null | undefined,
     wrong,
   );
+  const controlPlane = withClientAuth(
+    parsed.get('SLUICE_CONTROL_PLANE_URL') as string | null | undefined,
+    parsed.get('SLUICE_CLIENT_AUTH') as Secret | null | undefined,
+    wrong,
+  );
   if (problems.length > 0) throw new ConfigError(problems.join('\n'));
   const must = <T>(value: T | null): T => {
     if (value === null) throw new ConfigError('a setting without default is missing');
@@ -262,6 +286,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     redisUrl: get('SLUICE_REDIS_URL'),
     blobs,
     smtp,
+    controlPlane,
     roles: must(get('SLUICE_ROLES')),
     workers: must(get('SLUICE_WORKERS')),
     masterKey: get('SLUICE_MASTER_KEY'),

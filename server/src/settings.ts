@@ -36,6 +36,14 @@ export interface SmtpConfig {
   readonly from: MailAddress;
 }
 
+/** The Sluice that this gateway is registered with as a deployment. */
+export interface ControlPlane {
+  /** Without `/v1` and without a slash at its end. */
+  readonly url: string;
+  /** The `client_auth` of the deployment. */
+  readonly clientAuth: Secret;
+}
+
 export interface MailAddress {
   /** May be empty. */
   readonly name: string;
@@ -161,6 +169,16 @@ export const VARIABLES = {
     fallback: null,
     allowed: 'an address such as alerts@example.com or Sluice <alerts@example.com>',
     parse: mailAddress,
+  }),
+  SLUICE_CONTROL_PLANE_URL: variable({
+    fallback: null,
+    allowed: 'an http or https address without path, such as https://sluice.example',
+    parse: (text) => (isOrigin(text) ? text.replace(/\/$/, '') : undefined),
+  }),
+  SLUICE_CLIENT_AUTH: variable({
+    fallback: null,
+    allowed: 'the client_auth of a deployment: 16 to 200 letters, digits, _ and -',
+    parse: (text) => (/^[\w-]{16,200}$/.test(text) ? new Secret(text) : undefined),
   }),
   SLUICE_ROLES: variable({
     fallback: 'gateway,admin,jobs',
@@ -298,4 +316,5 @@ export const SECRET_NAMES = new Set<Name>([
   'SLUICE_REDIS_URL',
   'SLUICE_BLOBS_URL',
   'SLUICE_SMTP_URL',
+  'SLUICE_CLIENT_AUTH',
 ]);

@@ -1,4 +1,5 @@
 import type { HealthReport } from '../admin/operator.ts';
+import { registerVerifyPing } from '../admin/verify-ping.ts';
 import { LINKS_GO_NOWHERE, linksGoNowhere } from '../cli/links.ts';
 import { type Dependency, type Readiness, readinessOf, registerHealth } from '../http/health.ts';
 import { stateOf } from '../store/disk/lazy-journal.ts';
@@ -22,7 +23,7 @@ interface Parts {
 }
 
 /** Registers the probes; what they say is asked for anew each time. */
-export function openProbes({ config, clock, version }: Common, parts: Parts): () => Promise<Readiness> {
+export function openProbes({ config, clock, log, lifecycle, version }: Common, parts: Parts): () => Promise<Readiness> {
   const { stores, shared, spools, kept, front } = parts;
   const { journal, settlements } = spools;
   const { redis } = shared;
@@ -35,6 +36,12 @@ export function openProbes({ config, clock, version }: Common, parts: Parts): ()
     ...(redis === null ? [] : [{ name: 'redis', needed: false, check: () => redis.ping() }]),
   ];
   const readiness = () => readinessOf(dependencies, clock);
+  registerVerifyPing(front.app, {
+    controlPlane: config.controlPlane,
+    openHttp: async () => lifecycle.own('pings', (await import('../http/operator-http.ts')).operatorHttp()),
+    clock,
+    log,
+  });
   registerHealth(front.app, { readiness, draining: () => front.draining, version });
   return readiness;
 }
