@@ -1,5 +1,5 @@
 /** The glossary names files, types, tables and paths: all of them exist, so that a rename cannot leave it behind. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -82,4 +82,50 @@ describe('the glossary', () => {
       'budgets',
     ]);
   });
+});
+
+/** Words of the code that readers who know gateways had to learn, by the word of the glossary. */
+const LEARNED: Readonly<Record<string, string>> = {
+  Apart: 'on a thread, or fan-out',
+  Asked: 'requested',
+  Book: 'bucket',
+  Books: 'buckets',
+  Desk: 'runner',
+  Foresight: 'usage forecast',
+  Hold: 'reservation',
+  Inner: 'internal',
+  Joint: 'stream resume',
+  Late: 'deferred',
+  Leg: 'limits of one target',
+  Linger: 'drain',
+  Shown: 'delivered, where a client has seen it',
+  Stamp: 'timestamp',
+  Terms: 'limit spec',
+  Tried: 'input',
+};
+
+const EXPORT = /^export (?:abstract |async )*(?:function\*?|const|class|interface|type) +([A-Za-z_$][\w$]*)/gm;
+const wordsOf = (name: string): string[] =>
+  name.split(/(?=[A-Z][a-z])|_/).map((word) => word.slice(0, 1).toUpperCase() + word.slice(1).toLowerCase());
+
+/** Of the product's exports, those with a word that has to be learned: a type, or a name that is nothing else. */
+function learnedNames(path: string, text: string): string[] {
+  return [...text.matchAll(EXPORT)].flatMap(([, name = '']) => {
+    const words = /^[A-Z][a-z]/.test(name)
+      ? wordsOf(name)
+      : [wordsOf(name)].filter(({ length }) => length === 1).flat();
+    return words.filter((word) => Object.hasOwn(LEARNED, word)).map((word) => `${path} ${name}: say ${LEARNED[word]}`);
+  });
+}
+
+it('no export of the product has a word that readers have to learn first', () => {
+  const root = join(ROOT, 'server/src');
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(
+    (path) => path.endsWith('.ts') && !path.endsWith('.test.ts'),
+  );
+  expect(files.length).toBeGreaterThan(500);
+  expect(files.flatMap((path) => learnedNames(path, readFileSync(join(root, path), 'utf8')))).toEqual([]);
+  expect(
+    learnedNames('x.ts', 'export interface NodeHold {\nexport function linger() {\nexport class Reservation {'),
+  ).toEqual(['x.ts NodeHold: say reservation', 'x.ts linger: say drain']);
 });
