@@ -83,7 +83,7 @@ const list = operatorAction({
     const total = await tx.count('organisations');
     const rows = await tx.list('organisations', { ...page, orderBy: [['created_at', 'desc']] });
     const data = rows.map((row) => ({
-      object: 'organisation',
+      object: 'organisation' as const,
       id: row.id,
       name: row.name,
       slug: row.slug,
@@ -91,7 +91,7 @@ const list = operatorAction({
       created_at: toIso(row.created_at),
       last_updated_at: toIso(row.last_updated_at),
     }));
-    return { object: 'list', total, data };
+    return { object: 'list' as const, total, data };
   },
 });
 
@@ -131,7 +131,7 @@ const health = (report: HealthReport) =>
     writes: false,
     standalone: true,
     audit: null,
-    run: async () => ({ object: 'health', ...(await report()) }),
+    run: async () => ({ object: 'health' as const, ...(await report()) }),
   });
 
 /** The operator's rows of the administration table. */

@@ -239,7 +239,7 @@ export function maskedChange(
   return { before: one(change?.before ?? null), after: one(change?.after ?? null) };
 }
 
-function maskedObject(object: Readonly<Record<string, unknown>>, table: AuditedChange['table'] | null, mark: Mark) {
+function maskedObject(object: object, table: AuditedChange['table'] | null, mark: Mark) {
   const columns = table ? (SCHEMA[table] as Table).columns : {};
   const masked = Object.entries(object).map(([name, value]): [string, string] => {
     const kind = columns[name]?.kind;

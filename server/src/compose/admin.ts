@@ -21,7 +21,7 @@ import { openOutbox } from '../mail/outbox.ts';
 import { OPERATIONS } from '../operations/operation.ts';
 import { MAILS } from '../resources/admin/mails.ts';
 import { ACTIONS } from '../resources/catalog.ts';
-import { GATEWAYS } from '../resources/deployments/gateways.ts';
+import { GATEWAYS } from '../resources/deployments/ping.ts';
 import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
 import { RECORDS } from '../resources/logs/index.ts';

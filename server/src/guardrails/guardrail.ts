@@ -53,7 +53,7 @@ export interface Guardrail {
 }
 
 /** One check of a run. */
-export interface CheckResult {
+export type CheckResult = {
   readonly id: string;
   readonly verdict: boolean;
   readonly data: Readonly<Record<string, unknown>> | null;
@@ -65,7 +65,7 @@ export interface CheckResult {
   readonly log: null;
   readonly error: { readonly name: string; readonly message: string } | null;
   readonly fail_on_error: boolean;
-}
+};
 
 /** One guardrail of a run: what answers and records show. */
 export interface GuardrailResult {

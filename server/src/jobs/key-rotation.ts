@@ -8,7 +8,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
 import { rotateDueKey } from '../resources/api-keys/rotate.ts';
-import { enforcedPolicy, policyColumns, policyOf } from '../resources/api-keys/rotation.ts';
+import { enforcedPolicy, policyColumns } from '../resources/api-keys/rotation.ts';
 import { keySettings } from '../resources/api-keys/rules.ts';
 import { secretsOf, UNCOLLECTED } from '../resources/api-keys/secrets.ts';
 import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
@@ -193,14 +193,16 @@ async function enforceIn(options: TurnOptions, workspace: Row<'workspaces'>, day
     const found = await tables.read(tenant, (tx) =>
       tx.list('api_keys', { where: { ...live, id: { gt: after } }, orderBy: [['id', 'asc']], limit: PAGE }),
     );
-    for (const { id } of found.filter((key) => enforcedPolicy(policyOf(key), days, 0, 0) !== policyOf(key))) {
+    for (const { id } of found.filter(
+      (key) => enforcedPolicy(key.rotation_policy, days, 0, 0) !== key.rotation_policy,
+    )) {
       await tables.write(
         tenant,
         async (tx) => {
           const now = await tx.now();
           const key = await tx.find('api_keys', { ...live, id });
           if (key === undefined) return;
-          const before = policyOf(key);
+          const before = key.rotation_policy;
           const policy = enforcedPolicy(before, days, key.last_rotated_at ?? key.created_at, now);
           if (policy === before) return;
           await tx.update('api_keys', { id }, { ...policyColumns(policy), version: key.version + 1 });

@@ -59,6 +59,9 @@ export function toIsoOrNull(millis: number | null): string | null {
   return millis === null ? null : toIso(millis);
 }
 
+/** A flag as answers have it since their beginning. */
+export const flagOf = (value: boolean): 0 | 1 => (value ? 1 : 0);
+
 /** A rate limit. */
 export const rateLimit = z
   .strictObject({
@@ -170,6 +173,9 @@ export function usageLimits(max: number) {
 /** Workspaces of an integration take at most one limit of each kind. */
 export const atMostOneUsageLimit = z.array(usageLimit).max(1);
 export const atMostOneRateLimit = z.array(rateLimit).max(1);
+
+/** A rate limit as it is answered. */
+export const rateLimitAnswer = z.object({ type: z.string(), unit: z.string(), value: z.number() });
 
 /** A usage limit as it is answered: with its state. */
 export const usageLimitAnswer = z

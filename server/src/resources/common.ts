@@ -12,6 +12,13 @@ import { missingSecretReferences } from './secret-references.ts';
 /** A change of a row while it is being put together. */
 export type Patch<N extends TenantTable> = { -readonly [K in keyof Row<N>]?: Row<N>[K] };
 
+/** The one that was presented of one row. */
+export function only<T>(items: readonly T[]): T {
+  const [item] = items;
+  if (item === undefined || items.length > 1) throw new Error(`one row was presented as ${items.length}`);
+  return item;
+}
+
 /** Id of the acting user, or of the key when it acts for no user. */
 export function actorId(principal: Principal): string {
   return principal.userId ?? principal.keyId ?? principal.organisationId;
@@ -149,7 +156,10 @@ export async function checkMappings(
 }
 
 /** `active` until `expires_at` has passed, unless the row says otherwise. */
-export function statusOf(row: { readonly status: string; readonly expires_at: number | null }, now: number): string {
+export function statusOf<S extends string>(
+  row: { readonly status: S; readonly expires_at: number | null },
+  now: number,
+): S | 'expired' {
   return row.status === 'active' && row.expires_at !== null && row.expires_at <= now ? 'expired' : row.status;
 }
 

@@ -13,7 +13,7 @@ import { Levels, levelOf } from './kinds/levels.ts';
 import { currentVersion } from './kinds/versions.ts';
 import { action, type Call } from './resource.ts';
 import { afterCommit, Service, Services } from './services.ts';
-import type { ResourceSpec } from './spec.ts';
+import { resourceSpec } from './spec.ts';
 
 type Note = Row<'guardrails'>;
 
@@ -38,12 +38,7 @@ const contentOf = (text: string) => ({
 });
 
 /** Its rows are kept where guardrails are: only the table of a new resource would be new. */
-const spec: ResourceSpec<
-  'guardrails',
-  z.output<typeof createBody>,
-  z.output<typeof updateBody>,
-  'guardrail_versions'
-> = {
+const spec = resourceSpec({
   name: 'notes',
   tag: 'Notes',
   table: 'guardrails',
@@ -71,10 +66,9 @@ const spec: ResourceSpec<
   tenant: 'organisation',
   object: 'note',
   archives: true,
-  list: { query: z.object({}), paging: 'cursor', defaultPageSize: 2, maxPageSize: 10, item },
+  list: { query: z.object({}), paging: 'cursor', defaultPageSize: 2, maxPageSize: 10, item, present },
   detail,
-  present: async (row, call, full) => {
-    if (!full) return present(row);
+  present: async (row, call) => {
     const version = await currentVersion(call, 'guardrail_versions', row);
     return { ...present(row), text: textOf(version), version_id: version.id };
   },
@@ -116,7 +110,7 @@ const spec: ResourceSpec<
     },
   },
   remove: { referred: ({ kind, name }) => `This note is still used: ${kind} ${name}.` },
-};
+});
 
 const copies = z.object({ id: z.string(), times: z.int() });
 

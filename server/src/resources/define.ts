@@ -11,11 +11,11 @@ import { organisationTenantFields, tenantFields } from './fields.ts';
 import { levelOf } from './kinds/levels.ts';
 import { HAS_MORE, LIST, listOf, pagingFields, sliceOf } from './kinds/lists.ts';
 import { addVersion, insertVersion, type VersionTable, versionInPath } from './kinds/versions.ts';
-import { alternatives, type Conditions, findRow, idOf, merge, workspaceIdOf } from './look-up.ts';
+import { alternatives, columnIs, findRow, idOf, merge, unarchived, workspaceIdOf } from './look-up.ts';
 import { type Refers, refuseWhileReferredTo } from './references.ts';
 import { type Action, type AnyAction, type AuditedChange, action, type Call } from './resource.ts';
 import { AfterCommit } from './services.ts';
-import type { Changed, Described, ItemAction, ItemVerb, LooseCall, ResourceSpec } from './spec.ts';
+import type { Changed, Described, ItemAction, ItemVerb, ResourceSpec } from './spec.ts';
 
 /** Answer of updates and deletes: `{}`. */
 export const emptyAnswer = z.strictObject({});
@@ -29,9 +29,7 @@ export interface Resource {
   readonly refers?: readonly Refers[];
 }
 
-export function defineResource<N extends TenantTable, C, U, V extends VersionTable = never>(
-  spec: ResourceSpec<N, C, U, V>,
-): Resource {
+export function defineResource<N extends TenantTable, V extends VersionTable>(spec: ResourceSpec<N, V>): Resource {
   const actions: AnyAction[] = [];
   if (spec.list) actions.push(listAction(spec, spec.list));
   if (spec.create) actions.push(createAction(spec, spec.create));
@@ -43,9 +41,9 @@ export function defineResource<N extends TenantTable, C, U, V extends VersionTab
   return { actions, ...(spec.refers === undefined ? {} : { refers: spec.refers }) };
 }
 
-function listAction<N extends TenantTable, C, U, V extends VersionTable>(
-  spec: ResourceSpec<N, C, U, V>,
-  list: NonNullable<ResourceSpec<N, C, U, V>['list']>,
+function listAction<N extends TenantTable, V extends VersionTable>(
+  spec: ResourceSpec<N, V>,
+  list: NonNullable<ResourceSpec<N, V>['list']>,
 ): AnyAction {
   const { paging = 'page' } = list;
   const envelope = list.envelope ?? (paging === 'cursor' ? HAS_MORE : LIST);
@@ -56,17 +54,15 @@ function listAction<N extends TenantTable, C, U, V extends VersionTable>(
     query,
     ...(list.lists === undefined ? {} : { lists: list.lists }),
     response: envelope.schema(list.item),
-    run: async (given) => {
-      const call = given as LooseCall;
-      const { defaultPageSize: size } = list;
-      const page = sliceOf(paging, call.query, typeof size === 'number' ? size : size(call.query));
+    run: async (call) => {
+      const page = sliceOf(paging, call.query, list.pageSize?.(call.query) ?? list.defaultPageSize);
       const own = await spec.visible?.(call, 'list');
-      const where = merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined);
-      const wanted = (await list.where?.(call)) as Conditions | undefined;
+      const wanted = await list.where?.(call);
       // A filter on status decides itself about archived rows; everything else only narrows.
-      if (wanted && 'status' in wanted && !(own?.where && 'status' in own.where)) delete where.status;
+      const shows = wanted && 'status' in wanted && !(own?.where && 'status' in own.where);
+      const where = merge(spec.archives && !shows ? unarchived<N>() : {}, own?.where);
       const filter = {
-        where: merge(merge(where, wanted), page.after === undefined ? {} : { id: { lt: page.after } }) as Where<N>,
+        where: merge(merge(where, wanted), page.after === undefined ? {} : columnIs('id', { lt: page.after })),
         ...alternatives<N>(own?.anyOf, list.anyOf?.(call)),
       };
       const { limit, offset } = page;
@@ -82,17 +78,17 @@ function listAction<N extends TenantTable, C, U, V extends VersionTable>(
       const shown = hasMore ? rows.slice(0, limit) : rows;
       const data = list.presentAll
         ? await list.presentAll(shown, call)
-        : await Promise.all(shown.map((row) => spec.present(row, call, false)));
+        : await Promise.all(shown.map((row) => list.present(row, call)));
       return envelope.wrap({ data, total, hasMore });
     },
   });
 }
 
-function createAction<N extends TenantTable, C, U, V extends VersionTable>(
-  spec: ResourceSpec<N, C, U, V>,
-  create: NonNullable<ResourceSpec<N, C, U, V>['create']>,
+function createAction<N extends TenantTable, V extends VersionTable>(
+  spec: ResourceSpec<N, V>,
+  create: NonNullable<ResourceSpec<N, V>['create']>,
 ): AnyAction {
-  return action<unknown, unknown, C, unknown>({
+  return action<unknown, unknown, unknown, object | null>({
     ...common(spec, 'create', 'POST', create, `Create ${one(spec)}`),
     ...(create.tenant === undefined ? {} : { tenant: create.tenant }),
     query: create.query ?? null,
@@ -108,44 +104,39 @@ function createAction<N extends TenantTable, C, U, V extends VersionTable>(
           ? {}
           : await insertVersion(call, spec.versions, row, version, 1);
       const table = spec.audits === 'whole' ? {} : { table: spec.table };
-      call.audit(
-        idOf(row),
-        { before: null, after: { ...(row as Conditions), ...content }, ...table },
-        homeOf(spec, row),
-      );
+      call.audit(idOf(row), { before: null, after: { ...row, ...content }, ...table }, homeOf(spec, row));
       const more = await create.after?.(call, row);
       announce(spec, call, row);
-      return more === undefined ? answer : { ...(answer as object), ...more };
+      return more === undefined ? answer : { ...answer, ...more };
     },
   });
 }
 
-function getAction<N extends TenantTable, C, U, V extends VersionTable>(spec: ResourceSpec<N, C, U, V>): AnyAction {
-  return action<unknown, unknown, unknown, unknown>({
+function getAction<N extends TenantTable, V extends VersionTable>(spec: ResourceSpec<N, V>): AnyAction {
+  return action({
     ...common(spec, 'read', 'GET', spec.get ?? {}, `Get ${one(spec)}`),
     query: itemQuery(spec, spec.get?.query),
     response: spec.detail,
-    run: async (given) => {
-      const call = given as LooseCall;
+    run: async (call) => {
       const seen = spec.get?.archivedToo === true ? { ...spec, archives: false } : spec;
       const row = await find(seen, call, 'read', spec.get?.where?.(call));
-      return spec.present(row, call, true);
+      return spec.present(row, call);
     },
   });
 }
 
-function updateAction<N extends TenantTable, C, U, V extends VersionTable>(
-  spec: ResourceSpec<N, C, U, V>,
-  update: NonNullable<ResourceSpec<N, C, U, V>['update']>,
+function updateAction<N extends TenantTable, V extends VersionTable>(
+  spec: ResourceSpec<N, V>,
+  update: NonNullable<ResourceSpec<N, V>['update']>,
 ): AnyAction {
   const { method = 'PUT', own, ahead } = update;
-  return action<unknown, unknown, U, unknown, unknown>({
+  return action<Readonly<Record<string, string>>, unknown, unknown, unknown, unknown>({
     ...common(spec, 'update', method, update, `Update ${one(spec)}`),
     query: itemQuery(spec, undefined),
     body: update.body,
     response: update.response,
     ...(own === undefined ? {} : { own }),
-    ...(ahead === undefined ? {} : { ahead: (call) => ahead(call as LooseCall<U>) }),
+    ...(ahead === undefined ? {} : { ahead: (call) => ahead(call) }),
     run: async (call) => {
       const seen = update.archivedToo === true ? { ...spec, archives: false } : spec;
       const row = await find(seen, call, 'update');
@@ -156,17 +147,16 @@ function updateAction<N extends TenantTable, C, U, V extends VersionTable>(
   });
 }
 
-function removeAction<N extends TenantTable, C, U, V extends VersionTable>(
-  spec: ResourceSpec<N, C, U, V>,
-  remove: NonNullable<ResourceSpec<N, C, U, V>['remove']>,
+function removeAction<N extends TenantTable, V extends VersionTable>(
+  spec: ResourceSpec<N, V>,
+  remove: NonNullable<ResourceSpec<N, V>['remove']>,
 ): AnyAction {
-  return action<unknown, unknown, unknown, unknown>({
+  return action<Readonly<Record<string, string>>, Readonly<Record<string, unknown>>, unknown, unknown>({
     ...common(spec, 'delete', 'DELETE', remove, `Delete ${one(spec)}`),
     query: itemQuery(spec, remove.query),
     body: remove.body ?? null,
     response: emptyAnswer,
-    run: async (given) => {
-      const call = given as LooseCall;
+    run: async (call) => {
       const row = await find(spec, call, 'delete');
       await remove.check?.(call, row);
       if (remove.referred) await refuseWhileReferredTo(call, referredTo(spec, row), remove.referred);
@@ -176,8 +166,8 @@ function removeAction<N extends TenantTable, C, U, V extends VersionTable>(
         return {};
       }
       const table = spec.audits === 'whole' ? {} : { table: spec.table };
-      call.audit(idOf(row), { before: row as Conditions, after: null, ...table });
-      const where = { id: idOf(row) } as unknown as Where<N>;
+      call.audit(idOf(row), { before: row, after: null, ...table });
+      const where = columnIs<N>('id', idOf(row));
       if (spec.archives) {
         const patch = { status: 'archived', last_updated_at: call.clock.now() } as unknown as Partial<Row<N>>;
         await call.tx.update(spec.table, where, patch);
@@ -191,16 +181,12 @@ function removeAction<N extends TenantTable, C, U, V extends VersionTable>(
 }
 
 /** Turns a further action on one object into an Action: path, scopes, tenant, look-up, level, change, feed and audit as in the five verbs. */
-export function itemAction<
-  N extends TenantTable,
-  C,
-  U,
-  V extends VersionTable,
-  B,
-  R,
-  Q = Readonly<Record<string, unknown>>,
-  A = null,
->(spec: ResourceSpec<N, C, U, V>, own: ItemAction<N, V, Q, B, R, A>): AnyAction {
+export function itemAction<N extends TenantTable, V extends VersionTable, B, R, Q = unknown, A = null>(
+  spec: ResourceSpec<N, V>,
+  typed: ItemAction<N, V, Q, B, R, A>,
+): AnyAction {
+  // The handler gives the rules what the schemas have let through.
+  const own: ItemAction<N, V, unknown, unknown, unknown, unknown> = typed;
   const base = common(spec, own.verb, own.method, own, own.summary);
   const below = own.path ?? `/${own.name}`;
   const seen = {
@@ -209,10 +195,10 @@ export function itemAction<
     ...(own.archivedToo === true ? { archives: false } : {}),
     ...(own.scopes === undefined ? {} : { levels: undefined }),
   };
-  const query = own.query === undefined ? (itemQuery(spec, undefined) as unknown as z.ZodType<Q>) : own.query;
+  const query = own.query === undefined ? itemQuery(spec, undefined) : own.query;
   const params = Object.fromEntries(paramsIn(base.path + below).map((name) => [name, z.string()]));
   const { component: _verbsOnly, ...shared } = base;
-  return action<Readonly<Record<string, string>>, Q, B, R, A>({
+  return action<Readonly<Record<string, string>>, unknown, unknown, unknown, unknown>({
     ...shared,
     id: own.id ?? `${spec.name}.${own.name}`,
     path: `${base.path}${below}`,
@@ -247,10 +233,10 @@ export function itemAction<
   });
 }
 
-function versionActions<N extends TenantTable, C, U, V extends VersionTable>(
-  spec: ResourceSpec<N, C, U, V>,
-  versions: NonNullable<ResourceSpec<N, C, U, V>['versions']>,
-  routes: NonNullable<NonNullable<ResourceSpec<N, C, U, V>['versions']>['routes']>,
+function versionActions<N extends TenantTable, V extends VersionTable>(
+  spec: ResourceSpec<N, V>,
+  versions: NonNullable<ResourceSpec<N, V>['versions']>,
+  routes: NonNullable<NonNullable<ResourceSpec<N, V>['versions']>['routes']>,
 ): AnyAction[] {
   const { maxPageSize, defaultPageSize } = routes;
   const path = '/versions/:versionId';
@@ -261,16 +247,16 @@ function versionActions<N extends TenantTable, C, U, V extends VersionTable>(
       summary: `List the versions of ${one(spec)}, newest first`,
       verb: 'read',
       query: itemQuery(spec, z.object(pagingFields('page', maxPageSize))),
-      response: listOf(routes.item) as z.ZodType,
+      response: listOf(routes.item),
       audit: null,
       run: async (call, row) => {
-        const where = { [versions.of]: idOf(row) } as Where<V>;
+        const where = columnIs<V>(versions.of, idOf(row));
         const page = sliceOf('page', call.query, defaultPageSize);
         const total = await call.tx.count(versions.table, { where });
         const orderBy = [['number', 'desc']] as unknown as NonNullable<Query<V>['orderBy']>;
         const rows = await call.tx.list(versions.table, { where, orderBy, ...page });
         const data = await Promise.all(rows.map((version) => routes.present(row, version, call)));
-        return { answer: LIST.wrap({ data, total, hasMore: false }) };
+        return { answer: { object: 'list' as const, total, data } };
       },
     }),
     itemAction(spec, {
@@ -279,7 +265,7 @@ function versionActions<N extends TenantTable, C, U, V extends VersionTable>(
       method: 'GET',
       summary: `Get one version of ${one(spec)}`,
       verb: 'read',
-      response: routes.item as z.ZodType,
+      response: routes.item,
       audit: null,
       run: async (call, row) => ({ answer: await routes.present(row, await versionInPath(call, versions, row), call) }),
     }),
@@ -291,7 +277,7 @@ function versionActions<N extends TenantTable, C, U, V extends VersionTable>(
       description: routes.restoreDescription,
       verb: 'update',
       archivedToo: spec.update?.archivedToo === true,
-      response: routes.restored as z.ZodType,
+      response: routes.restored,
       audit: 'update',
       run: async (call, row) => routes.restore(call, row, await versionInPath(call, versions, row)),
     }),
@@ -300,7 +286,7 @@ function versionActions<N extends TenantTable, C, U, V extends VersionTable>(
 
 /** The row of the path, which the caller may see and, of a resource with levels, has the scope for. */
 async function find<N extends TenantTable>(
-  spec: Parameters<typeof findRow<N>>[0] & Pick<ResourceSpec<N, never, never>, 'levels'>,
+  spec: Parameters<typeof findRow<N>>[0] & Pick<ResourceSpec<N>, 'levels'>,
   call: Call,
   verb: ItemVerb,
   wanted?: Where<N>,
@@ -311,8 +297,8 @@ async function find<N extends TenantTable>(
 }
 
 /** Writes what becomes of a row, stamped and audited, and announces it. */
-async function change<N extends TenantTable, C, U, V extends VersionTable>(
-  spec: ResourceSpec<N, C, U, V>,
+async function change<N extends TenantTable, V extends VersionTable>(
+  spec: ResourceSpec<N, V>,
   call: Call,
   row: Row<N>,
   { patch: given, version }: Changed<N, V>,
@@ -323,15 +309,15 @@ async function change<N extends TenantTable, C, U, V extends VersionTable>(
   const stamped = { last_updated_at: call.clock.now(), ...patch } as unknown as Partial<Row<N>>;
   const changes = Object.keys(patch).length > 0;
   if (spec.audits === 'whole') {
-    call.audit(idOf(row), { before: row as Conditions, after: { ...row, ...(changes ? stamped : {}) } });
+    call.audit(idOf(row), { before: row, after: { ...row, ...(changes ? stamped : {}) } });
   } else if (changes) call.audit(idOf(row), changedColumns(spec.table, row, patch as Partial<Row<N>>));
-  if (changes) await call.tx.update(spec.table, { id: idOf(row) } as unknown as Where<N>, stamped);
+  if (changes) await call.tx.update(spec.table, columnIs('id', idOf(row)), stamped);
   announce(spec, call, row);
 }
 
 /** What the verbs share. Item verbs of a workspace resource take the workspace as a narrowing, not as a need. */
-function common<N extends TenantTable, C, U, V extends VersionTable>(
-  spec: ResourceSpec<N, C, U, V>,
+function common<N extends TenantTable, V extends VersionTable>(
+  spec: ResourceSpec<N, V>,
   verb: Verb,
   method: Action['method'],
   described: Described,
@@ -386,10 +372,11 @@ function tenantFieldsOf({ tenant, isWorkspace }: Pick<Action, 'tenant'> & { read
  * When that happened is the time of the audit row, so `last_updated_at` is left out.
  */
 export function changedColumns<N extends TableName>(table: N, row: Row<N>, patch: Partial<Row<N>>): AuditedChange {
-  const before: Conditions = { id: idOf(row) };
-  const after: Conditions = { id: idOf(row) };
-  for (const [name, value] of Object.entries(patch as Conditions)) {
-    const former = (row as Conditions)[name];
+  const was: Record<string, unknown> = { ...row };
+  const before: Record<string, unknown> = { id: idOf(row) };
+  const after: Record<string, unknown> = { id: idOf(row) };
+  for (const [name, value] of Object.entries<unknown>(patch)) {
+    const former = was[name];
     if (name === 'last_updated_at' || value === undefined || isDeepStrictEqual(former, value)) continue;
     before[name] = former;
     after[name] = value;
@@ -410,7 +397,7 @@ const homeOf = (spec: { readonly isWorkspace?: boolean }, row: unknown): string 
   spec.isWorkspace === true ? idOf(row) : workspaceIdOf(row);
 
 function announce(
-  spec: Pick<ResourceSpec<TenantTable, never, never>, 'topic' | 'table' | 'isWorkspace'>,
+  spec: Pick<ResourceSpec<TenantTable>, 'topic' | 'table' | 'isWorkspace'>,
   call: Call,
   row: unknown,
 ): void {

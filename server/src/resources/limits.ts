@@ -44,11 +44,12 @@ export function resets(input: Pick<LimitInput, 'reset_usage'>): boolean {
 export function presentLimits(row: Limited & { readonly id: string }, now: number, usage: UsageOf) {
   return {
     status: statusOf(row, now),
-    usage_limits: presentUsage(
-      row.usage_limits,
-      row.usage_limits === null ? undefined : usage(row.id, row.usage_limits),
-      { exhausted: row.status === 'exhausted', lastResetAt: row.last_reset_at },
-    ),
+    usage_limits:
+      row.usage_limits &&
+      presentUsage(row.usage_limits, usage(row.id, row.usage_limits), {
+        exhausted: row.status === 'exhausted',
+        lastResetAt: row.last_reset_at,
+      }),
     rate_limits: row.rate_limits,
     reset_usage: null,
     expires_at: toIsoOrNull(row.expires_at),

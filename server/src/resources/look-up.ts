@@ -9,7 +9,7 @@ import type { Filter, ItemVerb, ResourceSpec } from './spec.ts';
 export { isNotFound, notFound } from './not-found.ts';
 
 export type LookUp<N extends TenantTable> = Pick<
-  ResourceSpec<N, never, never>,
+  ResourceSpec<N>,
   'table' | 'param' | 'archives' | 'pathPrefix' | 'self' | 'isWorkspace'
 > & {
   readonly visible?: ((call: Call, verb: ItemVerb | 'list') => Filter<N> | Promise<Filter<N>>) | undefined;
@@ -31,14 +31,11 @@ export async function findRow<N extends TenantTable>(
   if (typeof given !== 'string' || !/^[A-Za-z0-9_-]{1,255}$/.test(given)) throw notFound();
   const value = given === 'self' && spec.self ? spec.self(call) : withoutPrefix(given, spec.pathPrefix);
   const own = await spec.visible?.(call, verb);
-  const base = {
-    ...merge(spec.archives ? { status: { not: 'archived' } } : {}, own?.where as Conditions | undefined),
-    ...wanted,
-  };
+  const base = { ...merge(spec.archives ? unarchived<N>() : {}, own?.where), ...wanted };
   const names = [...(isUuid(value) ? ['id'] : []), ...('slug' in SCHEMA[spec.table].columns ? ['slug'] : [])];
   for (const name of names) {
     const key = name === 'id' ? value.toLowerCase() : value;
-    const where = merge(base, { [name]: key }) as Where<N>;
+    const where = merge(base, columnIs<N>(name, key));
     const [row] = await call.tx.list(spec.table, { where, ...alternatives<N>(own?.anyOf), limit: 1 });
     if (row) {
       call.audit(idOf(row), undefined, workspaceIdOf(row));
@@ -51,10 +48,17 @@ export async function findRow<N extends TenantTable>(
 /** The workspace that the handler has resolved from the path; to organisation-wide callers it resolves archived ones too. */
 async function boundWorkspace<N extends TenantTable>(spec: LookUp<N>, call: Call): Promise<Row<N>> {
   const id = call.tenant.workspaceId;
-  const row = id === null ? undefined : await call.tx.find(spec.table, { id } as unknown as Where<N>);
+  const row = id === null ? undefined : await call.tx.find(spec.table, columnIs<N>('id', id));
   if (!row || (spec.archives && (row as { readonly status?: unknown }).status === 'archived')) throw notFound();
   return row;
 }
+
+/** A condition on a column that the tables of resources have, which TypeScript cannot see of any of them. */
+export const columnIs = <N extends TenantTable>(column: string, condition: unknown): Where<N> =>
+  ({ [column]: condition }) as Where<N>;
+
+/** Rows that no delete has left behind. */
+export const unarchived = <N extends TenantTable>(): Where<N> => columnIs('status', { not: 'archived' });
 
 const withoutPrefix = (text: string, prefix: string | undefined): string =>
   prefix !== undefined && text.startsWith(prefix) ? text.slice(prefix.length) : text;
@@ -66,25 +70,25 @@ export function workspaceIdOf(row: unknown): string | null {
 
 export const idOf = (row: unknown): string => String((row as Readonly<Record<string, unknown>>).id);
 
-export type Conditions = Record<string, unknown>;
+type Conditions = Readonly<Record<string, unknown>>;
 
 const isPlain = (value: unknown): value is Conditions =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** Both sets of conditions at once: a filter of the caller can narrow what is visible and never widen it. */
-export function merge(a: Conditions | undefined, b: Conditions | undefined): Conditions {
-  const out: Conditions = { ...a };
+export function merge<N extends TenantTable>(a: Where<N> | undefined, b: Where<N> | undefined): Where<N> {
+  const out: Record<string, unknown> = { ...a };
   for (const [column, condition] of Object.entries(b ?? {})) {
     if (condition === undefined) continue;
     out[column] = column in out ? both(column, out[column], condition) : condition;
   }
-  return out;
+  return out as Where<N>;
 }
 
 function both(column: string, a: unknown, b: unknown): Conditions {
   const left: Conditions = isPlain(a) ? a : { in: [a] };
   const right: Conditions = isPlain(b) ? b : { in: [b] };
-  const out: Conditions = { ...left, ...right };
+  const out: Record<string, unknown> = { ...left, ...right };
   for (const operator of Object.keys(left)) {
     if (!(operator in right) || left[operator] === right[operator]) continue;
     if (operator !== 'in') throw new Error(`two different conditions "${operator}" on ${column}`);
@@ -99,5 +103,5 @@ export function alternatives<N extends TenantTable>(
   b?: readonly Where<N>[],
 ): { anyOf?: readonly Where<N>[] } {
   if (!a || !b) return a || b ? { anyOf: a ?? b ?? [] } : {};
-  return { anyOf: a.flatMap((x) => b.map((y) => merge(x as Conditions, y as Conditions) as Where<N>)) };
+  return { anyOf: a.flatMap((x) => b.map((y) => merge(x, y))) };
 }

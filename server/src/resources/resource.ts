@@ -14,6 +14,9 @@ export type AuditAction = 'create' | 'update' | 'delete' | 'publish' | 'export' 
 /** Who may come in: a key, a console session, either whatever its scopes, the operator key, or nobody in particular. */
 export type RouteAuth = 'public' | 'key' | 'key_or_login' | 'any_credential' | 'login' | 'operator';
 
+/** What a rule answers for a schema: it may be read-only. */
+export type Shown<T> = T extends object ? { readonly [K in keyof T]: Shown<T[K]> } : T;
+
 /** How an answer is written. */
 export type AnswerForm =
   | { readonly as: 'json'; readonly status: 200 | 201 | 202 }
@@ -95,7 +98,7 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown, A = 
    */
   ahead?(call: Call<P, Q, B>): Promise<Work<A> | null>;
   /** The answer, or with `afterCommit` how it is made when the transaction has ended; a write has its answer at once. */
-  run(call: Call<P, Q, B, A>): Promise<R | AfterCommit<R>>;
+  run(call: Call<P, Q, B, A>): Promise<Shown<NoInfer<R>> | AfterCommit<Shown<NoInfer<R>>>>;
 }
 
 declare const declared: unique symbol;
@@ -143,8 +146,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown, A = unknown> {
 
 /** An object before and after a write; null where there was or is none. */
 export interface AuditedChange {
-  readonly before: Readonly<Record<string, unknown>> | null;
-  readonly after: Readonly<Record<string, unknown>> | null;
+  readonly before: object | null;
+  readonly after: object | null;
   /** When they are rows: sealed columns are masked then, and times written out. */
   readonly table?: TableName;
 }
@@ -156,7 +159,7 @@ export interface AuditedChange {
 export interface OperatorAction<P = unknown, Q = unknown, B = unknown, R = unknown>
   extends Omit<Action<P, Q, B, R>, 'auth' | 'run' | 'ahead'> {
   readonly auth: 'operator';
-  run(call: OperatorCall<P, Q, B>): Promise<R>;
+  run(call: OperatorCall<P, Q, B>): Promise<Shown<NoInfer<R>>>;
 }
 
 export type AnyOperatorAction = OperatorAction & { readonly [declared]: true };

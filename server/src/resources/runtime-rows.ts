@@ -4,7 +4,7 @@
  */
 import type { Secret } from '../kernel/secret.ts';
 import type { TenantContext, TenantTx } from '../store/ports.ts';
-import type { RateLimit, Row, StoredCheck, TenantTable, UsageLimit } from '../store/schema.ts';
+import type { Row, StoredCheck, TenantTable } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
 import type { Config } from './configs/schema.ts';
 import { openConfig } from './configs/secrets.ts';
@@ -238,10 +238,7 @@ export async function loadProviders(
 /** Limits of `global_workspace_access`, which hold for every workspace without its own entry. */
 function globalLimits(integration: Row<'integrations'>): ProviderRow['access'] {
   if (integration.workspace_id !== null || integration.global_workspace_access === null) return null;
-  const { usage_limits, rate_limits } = integration.global_workspace_access as {
-    usage_limits?: UsageLimit[] | null;
-    rate_limits?: RateLimit[] | null;
-  };
+  const { usage_limits, rate_limits } = integration.global_workspace_access;
   const { last_updated_at } = integration;
   return { usage_limits: usage_limits ?? null, rate_limits: rate_limits ?? null, last_updated_at };
 }

@@ -56,11 +56,10 @@ export async function moveUsage(
 
 /** A usage limit as it is answered, with what it has counted. */
 export function presentUsage(
-  limit: UsageLimit | null,
+  limit: UsageLimit,
   bucket: Bucket | undefined,
   row: { readonly exhausted: boolean; readonly lastResetAt: number | null },
-): Record<string, unknown> | null {
-  if (limit === null) return null;
+) {
   const type = limit.type ?? 'cost';
   return {
     ...limit,
@@ -69,7 +68,7 @@ export function presentUsage(
       ? {}
       : { next_usage_reset_at: toIsoOrNull(bucket.resets_at) }),
     current_usage: bucket === undefined ? 0 : shownAmount(bucket.type, bucket.used),
-    status: bucket?.status ?? (row.exhausted ? 'exhausted' : 'active'),
+    status: bucket?.status ?? (row.exhausted ? ('exhausted' as const) : ('active' as const)),
     last_reset_at: toIsoOrNull(latest(bucket?.last_reset_at ?? null, row.lastResetAt)),
   };
 }

@@ -1,9 +1,9 @@
 /** What rows hold of limits and policies. */
-export interface RateLimit {
+export type RateLimit = {
   type: 'requests' | 'tokens';
   unit: 'rps' | 'rpm' | 'rph' | 'rpd' | 'rpw';
   value: number;
-}
+};
 
 /** What a usage limit counts. */
 export type LimitType = 'cost' | 'tokens' | 'requests';
@@ -18,7 +18,7 @@ export type AlertKind = 'threshold' | 'exhausted' | 'unpriced';
  */
 export type UnpricedRule = 'deny' | 'serve' | { input: number; output: number };
 
-export interface UsageLimit {
+export type UsageLimit = {
   credit_limit?: number;
   type?: 'cost' | 'tokens';
   alert_threshold?: number;
@@ -27,7 +27,23 @@ export interface UsageLimit {
   next_usage_reset_at?: string | null;
   unpriced?: UnpricedRule;
   on_outage?: 'refuse' | 'serve';
-}
+};
+
+/** When the secret of a key is replaced; `next_rotation_at` in ISO 8601 UTC. */
+export type RotationPolicy = {
+  readonly rotation_period: 'weekly' | 'monthly' | null;
+  readonly rotation_period_days: number | null;
+  readonly next_rotation_at: string;
+  readonly key_transition_period_ms: number;
+  readonly status: 'ACTIVE';
+};
+
+/** What an integration of the organisation gives each workspace that has no entry of its own. */
+export type IntegrationAccess = {
+  enabled: boolean;
+  usage_limits?: UsageLimit[] | null;
+  rate_limits?: RateLimit[] | null;
+};
 
 /** One condition of a policy: a request must have one of `value` and none of `excludes` under `key`. */
 export interface PolicyCondition {

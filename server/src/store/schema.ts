@@ -3,11 +3,13 @@ import { bool, type Column, int, json, nullable, sealed, table, text, time } fro
 import { GUARDRAIL_TABLES } from './guardrail-tables.ts';
 import type {
   AlertKind,
+  IntegrationAccess,
   LimitOwner,
   LimitType,
   PolicyCondition,
   PolicyGroup,
   RateLimit,
+  RotationPolicy,
   UnpricedRule,
   UsageLimit,
 } from './limit-types.ts';
@@ -17,17 +19,24 @@ export type { Column, Table } from './column.ts';
 export type * from './guardrail-tables.ts';
 export type * from './limit-types.ts';
 
-export interface SecretMapping {
+export type SecretMapping = {
   target_field: string;
   secret_reference_id: string;
   secret_key?: string | null;
   value_format?: 'json' | 'string' | null;
-}
+};
 
 export interface KeyDefaults {
   metadata?: Record<string, string>;
   config_id?: string;
   allow_config_override?: boolean;
+}
+
+/** What a workspace gives to its requests; `user_api_key_config` is the slug of a config, for its user keys. */
+export interface WorkspaceDefaults extends Pick<KeyDefaults, 'metadata'> {
+  input_guardrails?: string[];
+  output_guardrails?: string[];
+  user_api_key_config?: string;
 }
 
 /** The user key that accepting an invite makes. */
@@ -90,7 +99,7 @@ export const SCHEMA = {
     description: nullable(text()),
     is_default: bool(),
     status: text<'active' | 'archived'>(),
-    defaults: nullable(json<Record<string, unknown>>()),
+    defaults: nullable(json<WorkspaceDefaults>()),
     settings: json<Record<string, unknown>>(),
     security_settings: json<Record<string, unknown>>(),
     usage_limits: nullable(json<UsageLimit[]>()),
@@ -150,7 +159,7 @@ export const SCHEMA = {
     defaults: nullable(json<KeyDefaults>()),
     alert_emails: nullable(json<string[]>()),
     expires_at: nullable(time()),
-    rotation_policy: nullable(json<Record<string, unknown>>()),
+    rotation_policy: nullable(json<RotationPolicy>()),
     /** When the rotation job takes the key: `next_rotation_at` of its policy. Null without one, or once it is archived. */
     rotation_due_at: nullable(time()),
     creation_mode: text<'ui' | 'api' | 'auto'>(),
@@ -218,7 +227,7 @@ export const SCHEMA = {
     secret_mappings: nullable(json<SecretMapping[]>()),
     pricing_adjustments: nullable(json<Record<string, unknown>>()),
     allow_all_models: bool(),
-    global_workspace_access: nullable(json<Record<string, unknown>>()),
+    global_workspace_access: nullable(json<IntegrationAccess>()),
     /** Ids of the workspaces that may pass requests through although others share the account; null: none. */
     passthrough: nullable(json<string[]>()),
     tags: nullable(json<Record<string, string>>()),

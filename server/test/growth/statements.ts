@@ -142,11 +142,11 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
       matrix.undo('audit');
       const { id } = a1.objects.api_key;
       const rotation_policy = {
-        rotation_period: 'monthly',
+        rotation_period: 'monthly' as const,
         rotation_period_days: null,
         next_rotation_at: '2026-01-01T00:00:00.000Z',
         key_transition_period_ms: 3_600_000,
-        status: 'ACTIVE',
+        status: 'ACTIVE' as const,
       };
       await tables.systemWrite((tx) => tx.update('api_keys', { id }, { rotation_policy, rotation_due_at: 1 }));
       const options = { tables, clock: systemClock, log: silentLog, macs: plainVault };

@@ -7,7 +7,7 @@ import type { AdminRow } from '../../src/admin/route.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { GATEWAYS } from '../../src/resources/deployments/gateways.ts';
+import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { Services } from '../../src/resources/services.ts';
 import { logRecord } from '../../src/store/conformance/logs.ts';

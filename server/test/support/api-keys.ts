@@ -46,6 +46,11 @@ export async function startKeys(engine: 'sqlite' | 'postgres') {
     logged,
     row,
     secrets,
+    async policy(id: string) {
+      const { rotation_policy: stored } = await row(id);
+      if (stored === null) throw new Error('the key has no rotation policy');
+      return stored;
+    },
     close: () => admin.close(),
 
     /** What administrators would have set. */

@@ -383,7 +383,7 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
     it('a key that is brought back after its rotation fell due gets a whole cycle', async () => {
       const made = await dueKey();
       const past = new Date(Date.now() - DAY_MS).toISOString();
-      const stored = (await keys.row(made.id)).rotation_policy;
+      const stored = await keys.policy(made.id);
       await keys.tables.systemWrite((tx) =>
         tx.update(
           'api_keys',
@@ -403,7 +403,7 @@ describe.each(['sqlite', 'postgres'] as const)('rotation on %s', (engine) => {
     it('a single rotation is over once it was done', async () => {
       const next = new Date(Date.now() + 3 * DAY_MS).toISOString();
       const made = await keys.makeKey(SCOPES, { rotation_policy: { next_rotation_at: next } });
-      const stored = (await keys.row(made.id)).rotation_policy;
+      const stored = await keys.policy(made.id);
       await keys.tables.systemWrite((tx) =>
         tx.update(
           'api_keys',

@@ -7,14 +7,14 @@ import { toIsoOrNull, usageLimitOf } from '../body-fields.ts';
 import { defineResource, emptyAnswer, itemAction } from '../define.ts';
 import { queryBoolean, queryList, uuid } from '../fields.ts';
 import type { Call } from '../resource.ts';
-import type { ItemAction, ItemVerb, ResourceSpec } from '../spec.ts';
+import { type ItemAction, type ItemVerb, resourceSpec } from '../spec.ts';
 import { followPatch } from '../usage.ts';
 import { boundsChanged, checkTightens, mayLoosen } from './bounds.ts';
 import { createKey } from './create.ts';
 import { presentDetail, presentKeys, statusOf } from './present.ts';
 import { checkMayGet, isRanked } from './rank.ts';
 import { rotateKey } from './rotate.ts';
-import { afterRotation, policyColumns, policyOf } from './rotation.ts';
+import { afterRotation, policyColumns } from './rotation.ts';
 import {
   changedExpiry,
   checkDefaults,
@@ -123,7 +123,7 @@ async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow
     checkHolds(principal, revived, 'prolong or bring back', param);
     await checkMayGet(call, revived);
   }
-  const policy = policyOf(row);
+  const policy = row.rotation_policy;
   if (body.rotation_policy !== undefined) {
     const base = row.last_rotated_at ?? row.created_at;
     Object.assign(patch, policyColumns(checkRotation(body.rotation_policy, policy, settings, base, now)));
@@ -134,13 +134,7 @@ async function updatePatch(call: Call<unknown, unknown, UpdateBody>, row: KeyRow
   return patch;
 }
 
-const rotate: ItemAction<
-  'api_keys',
-  never,
-  Readonly<Record<string, unknown>>,
-  RotateBody,
-  z.input<typeof rotateAnswer>
-> = {
+const rotate: ItemAction<'api_keys', never, unknown, RotateBody, z.input<typeof rotateAnswer>> = {
   name: 'rotate',
   method: 'POST',
   summary: 'Rotate an API key',
@@ -165,7 +159,7 @@ const rotate: ItemAction<
   },
 };
 
-const spec: ResourceSpec<'api_keys', never, UpdateBody> = {
+const spec = resourceSpec({
   name: 'api-keys',
   tag: 'API keys',
   table: 'api_keys',
@@ -178,11 +172,11 @@ const spec: ResourceSpec<'api_keys', never, UpdateBody> = {
   visible,
   list: {
     query: z.object({ ids: queryList(uuid, 100).optional(), status: queryList(statuses, 3).optional() }),
-    where: ({ query }) => (query.ids === undefined ? {} : { id: { in: query.ids as string[] } }),
-    anyOf: ({ query, clock }) =>
-      (query.status as Status[] | undefined)?.flatMap((status) => whereStatus(status, clock.now())),
+    where: ({ query }) => (query.ids === undefined ? {} : { id: { in: query.ids } }),
+    anyOf: ({ query, clock }) => query.status?.flatMap((status) => whereStatus(status, clock.now())),
+    defaultPageSize: 50,
     // A caller that asks for ids wants all of them.
-    defaultPageSize: ({ ids }) => (ids === undefined ? 50 : 100),
+    pageSize: ({ ids }) => (ids === undefined ? 50 : 100),
     maxPageSize: 100,
     item: keyAnswer,
     presentAll: presentKeys,
@@ -212,6 +206,6 @@ const spec: ResourceSpec<'api_keys', never, UpdateBody> = {
       await tx.update('api_keys', { id: row.id }, { rotation_due_at: null, version: row.version + 1, bounded_by });
     },
   },
-};
+});
 
 export const apiKeys = defineResource({ ...spec, actions: [createKey, itemAction(spec, rotate)] });

@@ -1,7 +1,8 @@
 /** API keys as they are answered. */
 import { maskKey } from '../../auth/keys.ts';
 import type { TenantTx } from '../../store/ports.ts';
-import { toIso, toIsoOrNull } from '../body-fields.ts';
+import { flagOf, toIso, toIsoOrNull } from '../body-fields.ts';
+import { only } from '../common.ts';
 import type { Call } from '../resource.ts';
 import { latest, presentUsage, type UsageOf, usageOf } from '../usage.ts';
 import { keySettings } from './rules.ts';
@@ -23,7 +24,7 @@ export async function presentKeys(rows: readonly KeyRow[], { tx, clock }: Pick<C
 
 /** One key, with what only details tell. */
 export async function presentDetail(row: KeyRow, call: Pick<Call, 'tx' | 'clock'>) {
-  const [key] = await presentKeys([row], call);
+  const key = only(await presentKeys([row], call));
   return { ...key, guardrail_exclusions: await exclusionsOf(call.tx, row.workspace_id) };
 }
 
@@ -51,7 +52,7 @@ function presentKey(row: KeyRow, secrets: KeySecrets, now: number, expiryEnforce
   const { current, previous } = secrets;
   const counted = row.usage_limits === null ? undefined : usage(row.id, row.usage_limits);
   return {
-    object: 'api-key',
+    object: 'api-key' as const,
     id: row.id,
     key: maskKey(current?.id ?? previous?.id ?? ''),
     name: row.name,
@@ -64,14 +65,16 @@ function presentKey(row: KeyRow, secrets: KeySecrets, now: number, expiryEnforce
     creation_mode: row.creation_mode,
     scopes: row.scopes,
     rate_limits: row.rate_limits ?? [],
-    usage_limits: presentUsage(row.usage_limits, counted, {
-      exhausted: row.status === 'exhausted',
-      lastResetAt: row.last_reset_at,
-    }),
+    usage_limits:
+      row.usage_limits &&
+      presentUsage(row.usage_limits, counted, {
+        exhausted: row.status === 'exhausted',
+        lastResetAt: row.last_reset_at,
+      }),
     defaults: row.defaults === null ? null : { allow_config_override: true, ...row.defaults },
     alert_emails: row.alert_emails ?? [],
     expires_at: toIsoOrNull(row.expires_at),
-    expiry_enforced: expiryEnforced ? 1 : 0,
+    expiry_enforced: flagOf(expiryEnforced),
     rotation_policy: row.rotation_policy,
     last_rotated_at: toIsoOrNull(row.last_rotated_at),
     key_transition_expires_at: toIsoOrNull(previous?.expires_at ?? null),

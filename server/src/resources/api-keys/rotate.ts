@@ -7,7 +7,7 @@ import { maskKey } from '../../auth/keys.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import { toIso, toIsoOrNull } from '../body-fields.ts';
-import { afterRotation, checkTransition, policyColumns, policyOf } from './rotation.ts';
+import { afterRotation, checkTransition, policyColumns } from './rotation.ts';
 import { MIN_TRANSITION_MS } from './schema.ts';
 import { type KeyRow, type KeySecrets, mintSecret, secretsOf, UNCOLLECTED, uncollectedSecret } from './secrets.ts';
 
@@ -37,7 +37,7 @@ export interface Rotated {
  * previous secret is in transition otherwise, and 400 for a transition as long as the rotation period.
  */
 export async function rotateKey(tx: TenantTx, row: KeyRow, transitionMs: number | undefined): Promise<Rotated> {
-  const policy = policyOf(row);
+  const policy = row.rotation_policy;
   if (transitionMs !== undefined && policy !== null) checkTransition(transitionMs, policy, 'key_transition_period_ms');
   const now = await tx.now();
   const { current, previous } = await validSecrets(tx, row.id, now);
@@ -82,7 +82,7 @@ export async function rotateDueKey(tx: TenantTx, keyId: string): Promise<DueOutc
   const row = await tx.find('api_keys', { id: keyId, status: { in: ['active', 'exhausted'] } });
   if (row === undefined || row.rotation_due_at === null || row.rotation_due_at > now) return null;
   if (row.expires_at !== null && row.expires_at <= now) return null;
-  const policy = policyOf(row);
+  const policy = row.rotation_policy;
   const { current, previous } = await validSecrets(tx, row.id, now);
   if (policy === null || current === undefined) return putOff(tx, row, null);
   if (previous !== undefined) return putOff(tx, row, previous.expires_at);

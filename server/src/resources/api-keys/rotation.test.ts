@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { afterRotation, completeRotation, enforcedPolicy, nextRotation, type RotationPolicy } from './rotation.ts';
+import type { RotationPolicy } from '../../store/schema.ts';
+import { afterRotation, completeRotation, enforcedPolicy, nextRotation } from './rotation.ts';
 
 const at = (text: string) => Date.parse(text);
 const next = (from: string, period: 'weekly' | 'monthly' | null, days: number | null) =>

@@ -1,5 +1,5 @@
 /** Rotation policies as they are stored. The rotating itself is in `rotate.ts`. */
-import type { Row } from '../../store/schema.ts';
+import type { RotationPolicy, Row } from '../../store/schema.ts';
 import { refuse } from '../common.ts';
 import { utcMidnight } from '../fields.ts';
 import { MIN_TRANSITION_MS } from './schema.ts';
@@ -10,15 +10,6 @@ export interface RotationInput {
   readonly rotation_period_days?: number | null;
   readonly next_rotation_at?: string | null;
   readonly key_transition_period_ms?: number;
-}
-
-/** What is stored and answered; `next_rotation_at` in ISO 8601 UTC. */
-export interface RotationPolicy {
-  readonly rotation_period: 'weekly' | 'monthly' | null;
-  readonly rotation_period_days: number | null;
-  readonly next_rotation_at: string;
-  readonly key_transition_period_ms: number;
-  readonly status: 'ACTIVE';
 }
 
 const DAY_MS = 86_400_000;
@@ -74,17 +65,12 @@ export function completeRotation(input: RotationInput, base: number, now: number
   };
 }
 
-/** The policy of a key; the column holds what `completeRotation` made. */
-export function policyOf(row: Pick<Row<'api_keys'>, 'rotation_policy'>): RotationPolicy | null {
-  return row.rotation_policy as RotationPolicy | null;
-}
-
 /** The columns of a key that hold its policy. */
 export function policyColumns(
   policy: RotationPolicy | null,
 ): Pick<Row<'api_keys'>, 'rotation_policy' | 'rotation_due_at'> {
   return {
-    rotation_policy: policy as Row<'api_keys'>['rotation_policy'],
+    rotation_policy: policy,
     rotation_due_at: policy === null ? null : Date.parse(policy.next_rotation_at),
   };
 }

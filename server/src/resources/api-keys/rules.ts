@@ -3,7 +3,7 @@ import type { Principal } from '../../auth/principal.ts';
 import { grantable, scopesOf } from '../../auth/scopes.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx } from '../../store/ports.ts';
-import type { KeyDefaults, Row } from '../../store/schema.ts';
+import type { KeyDefaults, RotationPolicy, Row } from '../../store/schema.ts';
 import { findNamed, refuse } from '../common.ts';
 import { utcMidnight } from '../fields.ts';
 import type { Call } from '../resource.ts';
@@ -11,7 +11,7 @@ import { applyMetadataSchema } from '../settings/metadata.ts';
 import { effectiveSetting, metadataSchemaOf } from '../settings/settings.ts';
 import { unknownScopes } from '../unknown-scopes.ts';
 import { checkOutranks } from './rank.ts';
-import { cadenceDays, completeRotation, nextRotation, type RotationInput, type RotationPolicy } from './rotation.ts';
+import { cadenceDays, completeRotation, nextRotation, type RotationInput } from './rotation.ts';
 import type { CreateBody } from './schema.ts';
 import type { KeyRow } from './secrets.ts';
 

@@ -1,6 +1,6 @@
 /** Bodies and answers of API keys. */
 import { z } from 'zod';
-import { description, isoDate, name, rateLimits, text, usageLimit } from '../body-fields.ts';
+import { description, isoDate, name, rateLimitAnswer, rateLimits, text, usageLimit } from '../body-fields.ts';
 import { reference, tenantFields, uuid } from '../fields.ts';
 import { alertEmails } from '../settings/alerts.ts';
 
@@ -116,7 +116,7 @@ export const keyAnswer = z.object({
   status: z.enum(['active', 'exhausted', 'expired', 'archived']),
   creation_mode: z.enum(['ui', 'api', 'auto']),
   scopes: z.array(z.string()),
-  rate_limits: z.array(z.object({ type: z.string(), unit: z.string(), value: z.number() })),
+  rate_limits: z.array(rateLimitAnswer),
   usage_limits: z.looseObject({ status: z.enum(['active', 'exhausted']) }).nullable(),
   defaults: z
     .object({

@@ -416,14 +416,14 @@ onBothStores((on) => {
 
   it.each(['id', 'slug'] as const)('delete is 409 while the workspace names it by %s as its default', async (name) => {
     const created = ok(await on.post('/configs', { ...body(), workspace_id: on.second.id }));
-    const defaults = (value: unknown) =>
+    const defaults = (value: string | undefined) =>
       on.api.tables.systemWrite((tx) =>
         tx.update('workspaces', { id: on.second.id }, { defaults: { user_api_key_config: value } }),
       );
     await defaults(created[name]);
     refused(await on.del(`/configs/${created.slug}`), 409, 'AB07', null);
     refused(await on.put(`/configs/${created.slug}`, { status: 'archived' }), 409, 'AB07', null);
-    await defaults(null);
+    await defaults(undefined);
     ok(await on.del(`/configs/${created.slug}`));
   });
 });

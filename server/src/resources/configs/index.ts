@@ -7,7 +7,7 @@ import { JsonScanError, scanJson } from '../../kernel/json-scan.ts';
 import { quotedName } from '../../kernel/quoted.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
-import { name, toIso } from '../body-fields.ts';
+import { flagOf, name, toIso } from '../body-fields.ts';
 import { actorId, type Patch, refuse, refuseIssues, requireWorkspace } from '../common.ts';
 import { defineResource, referredTo } from '../define.ts';
 import { queryBoolean, tenantFields } from '../fields.ts';
@@ -17,7 +17,7 @@ import { currentVersion } from '../kinds/versions.ts';
 import { notFound } from '../look-up.ts';
 import { type Reference, type ReferredTo, refuseWhileReferredTo } from '../references.ts';
 import type { Call } from '../resource.ts';
-import type { ResourceSpec } from '../spec.ts';
+import { resourceSpec } from '../spec.ts';
 import { type ConfigWarning, lintConfig } from './lint.ts';
 import { type Config, guardrailSlugs, parseConfig, providerSlugs } from './schema.ts';
 import { maskConfig, openConfig, sealConfig } from './secrets.ts';
@@ -94,13 +94,13 @@ function presentRow(row: Row<'configs'>) {
     slug: row.slug,
     organisation_id: row.organisation_id,
     workspace_id: row.workspace_id,
-    is_default: row.is_default ? 1 : 0,
+    is_default: flagOf(row.is_default),
     status: row.status,
     owner_id: row.owner_id,
     updated_by: row.updated_by,
     created_at: toIso(row.created_at),
     last_updated_at: toIso(row.last_updated_at),
-    object: 'config',
+    object: 'config' as const,
   };
 }
 
@@ -141,8 +141,8 @@ async function presentVersion(row: Row<'configs'>, version: Row<'config_versions
   return {
     ...presentRow(row),
     config: maskConfig(version.config),
-    format: 'json',
-    type: 'ORG_CONFIG',
+    format: 'json' as const,
+    type: 'ORG_CONFIG' as const,
     version_id: version.id,
   };
 }
@@ -205,7 +205,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     await call.tx.update('configs', { workspace_id: workspaceId, is_default: true }, { is_default: false });
   }
   const warned = await warningsOf(call.tx, workspaceId, config);
-  return { row, version, answer: { id, slug: row.slug, version_id: version.id, object: 'config', ...warned } };
+  return { row, version, answer: { id, slug: row.slug, version_id: version.id, object: 'config' as const, ...warned } };
 }
 
 async function update(call: Call<unknown, unknown, UpdateBody>, row: Row<'configs'>) {
@@ -246,7 +246,7 @@ async function saved(
   return { patch, version, answer: { version_id: version.id, ...warned } };
 }
 
-const spec: ResourceSpec<'configs', CreateBody, UpdateBody, 'config_versions'> = {
+const spec = resourceSpec({
   name: 'configs',
   tag: 'Configs',
   table: 'configs',
@@ -279,10 +279,10 @@ const spec: ResourceSpec<'configs', CreateBody, UpdateBody, 'config_versions'> =
     defaultPageSize: 50,
     maxPageSize: 100,
     item,
+    present: presentRow,
   },
   detail,
-  present: async (row, call, full) =>
-    full ? presentVersion(row, await currentVersion(call, 'config_versions', row)) : presentRow(row),
+  present: async (row, call) => presentVersion(row, await currentVersion(call, 'config_versions', row)),
   create: {
     description: 'Returns the slug that requests name in `x-gateway-config`. Guardrails named in it must exist.',
     example: {
@@ -304,7 +304,7 @@ const spec: ResourceSpec<'configs', CreateBody, UpdateBody, 'config_versions'> =
     run: update,
   },
   remove: { referred: stillUsed },
-};
+});
 
 /** While something hands this config out, as a workspace does to its users' keys, requests would lose their routing. */
 function stillUsed({ kind, name: by }: Reference): string {

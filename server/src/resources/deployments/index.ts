@@ -4,10 +4,10 @@ import { mintKey } from '../../auth/keys.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
 import { actorId, type Patch, refuse } from '../common.ts';
-import { defineResource, itemAction } from '../define.ts';
+import { defineResource } from '../define.ts';
 import { queryBoolean } from '../fields.ts';
 import type { Call } from '../resource.ts';
-import type { ResourceSpec } from '../spec.ts';
+import { resourceSpec } from '../spec.ts';
 import { ping, verifyPing } from './ping.ts';
 import {
   checkOthers,
@@ -24,7 +24,6 @@ import {
   createBody,
   created,
   detail,
-  type Filters,
   filters,
   item,
   type UpdateBody,
@@ -78,7 +77,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
       organisation_id: row.organisation_id,
       client_auth: minted.key,
       credentials: { username: slug, password: minted.key },
-      object: 'deployment',
+      object: 'deployment' as const,
     },
   };
 }
@@ -112,7 +111,7 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: Deployment)
   return { patch, answer: { client_auth: minted.key } };
 }
 
-const spec: ResourceSpec<'deployments', CreateBody, UpdateBody> = {
+const spec = resourceSpec({
   name: 'deployments',
   tag: 'Deployments',
   table: 'deployments',
@@ -132,13 +131,14 @@ const spec: ResourceSpec<'deployments', CreateBody, UpdateBody> = {
     lists: ['workspace_slug'],
     where: listWhere,
     anyOf: ({ query }) => {
-      const { search } = query as Filters;
+      const { search } = query;
       if (search === undefined || search === '') return undefined;
       return [{ name: { contains: search } }, { slug: { contains: search } }];
     },
     defaultPageSize: 100,
     maxPageSize: 1000,
     item,
+    present: presentItem,
   },
   get: {
     query: z.object({
@@ -146,10 +146,10 @@ const spec: ResourceSpec<'deployments', CreateBody, UpdateBody> = {
     }),
   },
   detail,
-  present: (row, call, full) => (full ? presentDetail(row, call) : presentItem(row)),
+  present: presentDetail,
   create: { body: createBody, response: created, secretAnswer: true, run: create },
   update: { body: updateBody, response: updated, run: update },
   remove: {},
-};
+});
 
-export const deployments = defineResource({ ...spec, actions: [itemAction(spec, ping), itemAction(spec, verifyPing)] });
+export const deployments = defineResource({ ...spec, actions: [ping(spec), verifyPing(spec)] });

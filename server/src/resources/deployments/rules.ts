@@ -3,7 +3,7 @@ import { maskKey } from '../../auth/keys.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { DeploymentSettings, Row } from '../../store/schema.ts';
-import { toIso, toIsoOrNull } from '../body-fields.ts';
+import { flagOf, toIso, toIsoOrNull } from '../body-fields.ts';
 import { hasTags, readTagsFilter, refuse, refuseIssues } from '../common.ts';
 import type { Issue } from '../issues.ts';
 import type { Call } from '../resource.ts';
@@ -132,8 +132,8 @@ export async function checkOthers(tx: TenantTx, row: Deployment): Promise<void> 
 }
 
 /** Conditions of a list. Filters on tags and workspaces look at the newest deployments only. */
-export async function listWhere(call: Call<unknown, Record<string, unknown>>): Promise<Where<'deployments'>> {
-  const { status, type, workspace_slug: slugs, tags } = call.query as Filters;
+export async function listWhere(call: Call<unknown, Filters>): Promise<Where<'deployments'>> {
+  const { status, type, workspace_slug: slugs, tags } = call.query;
   const where: Where<'deployments'> = { status, ...(type === undefined ? {} : { type }) };
   const wanted = tags === undefined || tags === '' ? null : readTagsFilter(tags);
   if (wanted === null && slugs === undefined) return where;
@@ -156,7 +156,7 @@ export function presentItem(row: Deployment) {
     slug: row.slug,
     type: row.type,
     status: row.status,
-    is_default: row.is_default ? 1 : 0,
+    is_default: flagOf(row.is_default),
     connection_status: row.connection_status,
     source_type: row.source_type,
     tags: row.tags,
@@ -165,11 +165,14 @@ export function presentItem(row: Deployment) {
     last_updated_at: toIso(row.last_updated_at),
     last_synced_at: toIsoOrNull(row.last_synced_at),
     last_resynced_at: toIsoOrNull(row.last_resynced_at),
-    object: 'deployment',
+    object: 'deployment' as const,
   };
 }
 
-export async function presentDetail(row: Deployment, call: Call) {
+export async function presentDetail(
+  row: Deployment,
+  call: Call<unknown, { readonly include_credentials?: boolean | undefined }>,
+) {
   const { auth_settings: own } = row;
   const places = await workspacesNamed(call.tx, [
     ...new Set([...own.workspaces_allowed, ...Object.values(own.jwt_sub_workspace_mapping)]),
@@ -192,14 +195,12 @@ export async function presentDetail(row: Deployment, call: Call) {
         }),
       ),
       private_link_endpoint: null,
-      use_private_link_proxy: 0,
-      disable_gateway: 0,
+      use_private_link_proxy: 0 as const,
+      disable_gateway: 0 as const,
     },
     deployment_config: row.deployment_config,
     workspaces,
-    ...((call.query as { include_credentials?: boolean }).include_credentials === true
-      ? { credentials: { username: row.slug, password: masked } }
-      : {}),
+    ...(call.query.include_credentials === true ? { credentials: { username: row.slug, password: masked } } : {}),
     client_auth: masked,
   };
 }

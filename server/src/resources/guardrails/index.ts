@@ -1,8 +1,5 @@
-/** Guardrails and their versions. */
-import type { z } from 'zod';
 import { checksSchema } from '../../guardrails/catalog.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
-import type { Where } from '../../store/ports.ts';
 import type { Row, StoredCheck } from '../../store/schema.ts';
 import { toIso } from '../body-fields.ts';
 import { actorId, refuse, refuseIssues } from '../common.ts';
@@ -12,7 +9,7 @@ import { issuesOf } from '../issues.ts';
 import { currentVersion } from '../kinds/versions.ts';
 import type { Reference } from '../references.ts';
 import type { Call } from '../resource.ts';
-import type { ResourceSpec } from '../spec.ts';
+import { resourceSpec } from '../spec.ts';
 import { invoke } from './invoke.ts';
 import { mappingActions, mappingsOf } from './mappings.ts';
 import { type Guardrail, LEVELS, visible } from './rules.ts';
@@ -129,7 +126,7 @@ function reopened(call: Call, version: Row<'guardrail_versions'>): Promise<Store
   return Promise.all(version.checks.map((check, i) => maskCheck(call.vault, call.tenant, version.id, i, check)));
 }
 
-const spec: ResourceSpec<'guardrails', CreateBody, UpdateBody, 'guardrail_versions'> = {
+const spec = resourceSpec({
   name: 'guardrails',
   tag: 'Guardrails',
   table: 'guardrails',
@@ -146,12 +143,8 @@ const spec: ResourceSpec<'guardrails', CreateBody, UpdateBody, 'guardrail_versio
   visible,
   list: {
     query: filters,
-    where: ({ query }) => {
-      const { target } = query as z.output<typeof filters>;
-      return (target === undefined ? {} : { target }) satisfies Where<'guardrails'>;
-    },
-    anyOf: ({ query }) => {
-      const { ids } = query as z.output<typeof filters>;
+    where: ({ query: { target } }) => (target === undefined ? {} : { target }),
+    anyOf: ({ query: { ids } }) => {
       if (ids === undefined) return undefined;
       const uuids = ids.filter(isUuid).map((one) => one.toLowerCase());
       return [{ slug: { in: ids } }, { id: { in: uuids } }];
@@ -159,9 +152,10 @@ const spec: ResourceSpec<'guardrails', CreateBody, UpdateBody, 'guardrail_versio
     defaultPageSize: 100,
     maxPageSize: 1000,
     item,
+    present,
   },
   detail,
-  present: (row, call, full) => (full ? presentDetail(row, call) : present(row)),
+  present: presentDetail,
   create: {
     description:
       'Returns the slug that configs, defaults and requests name. Without a workspace, and with `organisation_id`, it is a ' +
@@ -181,7 +175,7 @@ const spec: ResourceSpec<'guardrails', CreateBody, UpdateBody, 'guardrail_versio
   remove: {
     referred: ({ kind, name }: Reference) => `This guardrail is still used: ${kind} ${name}. Take it out there first.`,
   },
-};
+});
 
 export const guardrails = defineResource({
   ...spec,

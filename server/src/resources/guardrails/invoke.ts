@@ -91,7 +91,7 @@ async function compiled(call: Call, row: Row<'guardrails'>): Promise<Guardrail> 
   return compileGuardrail({ id, slug, name, target, actions: version.actions, checks: await Promise.all(checks) });
 }
 
-export const invoke: ItemAction<'guardrails', never, unknown, Body, unknown> = {
+export const invoke: ItemAction<'guardrails', never, unknown, Body, z.input<typeof answer>> = {
   name: 'invoke',
   method: 'POST',
   summary: 'Run a guardrail on a text, a request or an answer',

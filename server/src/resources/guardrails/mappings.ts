@@ -13,7 +13,7 @@ import { notFound } from '../look-up.ts';
 import type { Call } from '../resource.ts';
 import type { ResourceSpec } from '../spec.ts';
 import type { Guardrail } from './rules.ts';
-import { type CreateBody, mapping as mappingAnswer, type UpdateBody } from './schema.ts';
+import { mapping as mappingAnswer } from './schema.ts';
 
 type Mapping = Row<'guardrail_mcp_servers'>;
 
@@ -115,7 +115,7 @@ const same = (a: Mapping, b: Mapping) =>
 const put = (call: Call, existing: readonly Mapping[], wanted: readonly Mapping[], others: 'stay' | 'go') =>
   upsert(call.tx, 'guardrail_mcp_servers', ['id'], existing, wanted, { others, same });
 
-type Spec = ResourceSpec<'guardrails', CreateBody, UpdateBody, 'guardrail_versions'>;
+type Spec = ResourceSpec<'guardrails', 'guardrail_versions'>;
 const name = 'mcp-servers';
 const path = `/${name}/:mcpServerId`;
 

@@ -1,7 +1,7 @@
 /** Bodies, filters and answers of guardrails. */
 import { z } from 'zod';
 import { checkEntry, MAX_CHECKS } from '../../guardrails/catalog.ts';
-import type { Feedback, GuardrailActions } from '../../store/schema.ts';
+import type { GuardrailActions } from '../../store/schema.ts';
 import { name, text } from '../body-fields.ts';
 import { queryList, reference, tenantFields } from '../fields.ts';
 
@@ -21,7 +21,7 @@ const feedback = (value: number) =>
   });
 const outcome = (value: number) => z.strictObject({ feedback: feedback(value).optional() });
 
-const choice = <T extends readonly [string, ...string[]]>(
+const choice = <const T extends readonly [string, ...string[]]>(
   values: T,
   fallback: T[number] | undefined,
   description: string,
@@ -58,7 +58,7 @@ const actions = z.strictObject({
 });
 type GivenActions = z.output<typeof actions>;
 
-const DEFAULTS: GuardrailActions = {
+const DEFAULTS = {
   deny: false,
   async: false,
   on_success: { feedback: { value: 5, weight: 1, metadata: '' } },
@@ -67,15 +67,15 @@ const DEFAULTS: GuardrailActions = {
   soft_deny_200: false,
   messages: 'all',
   stream: 'incremental',
-};
+} as const satisfies GuardrailActions;
 
 /** `given` over what stood before, or over the defaults. */
-export function mergeActions(before: GuardrailActions | null, given: GivenActions | undefined): GuardrailActions {
+export function mergeActions(before: GuardrailActions | null, given: GivenActions | undefined) {
   const base = { ...DEFAULTS, ...before };
   const told = (name: 'on_success' | 'on_fail') => ({
-    feedback: { ...DEFAULTS[name]?.feedback, ...base[name]?.feedback, ...given?.[name]?.feedback } as Feedback,
+    feedback: { ...DEFAULTS[name].feedback, ...base[name].feedback, ...given?.[name]?.feedback },
   });
-  return { ...base, ...given, on_success: told('on_success'), on_fail: told('on_fail') } as GuardrailActions;
+  return { ...base, ...given, on_success: told('on_success'), on_fail: told('on_fail') };
 }
 
 export function presentActions(stored: GuardrailActions) {

@@ -9,12 +9,12 @@ import { defineResource } from '../define.ts';
 import { queryBoolean } from '../fields.ts';
 import { levelOf } from '../kinds/levels.ts';
 import type { Call } from '../resource.ts';
-import type { ResourceSpec } from '../spec.ts';
+import { resourceSpec } from '../spec.ts';
 import { checkModelHosts } from './model-settings.ts';
 import { modelActions } from './models.ts';
 import { objectActions } from './objects.ts';
 import { checkAccount, checkUnused, createDefaultProvider, type Integration, LEVELS, visible } from './rules.ts';
-import { type CreateBody, createBody, detail, item, type UpdateBody, updateBody } from './schema.ts';
+import { createBody, detail, item, updateBody } from './schema.ts';
 import { type AccountPlace, maskSettings, openSettings, sealKey, sealSettings } from './secrets.ts';
 import { countWorkspaces, presentAccess, readPassthrough, workspaceActions } from './workspaces.ts';
 
@@ -34,7 +34,7 @@ function presentItem(row: Integration) {
     tags: row.tags,
     created_at: toIso(row.created_at),
     last_updated_at: toIso(row.last_updated_at),
-    object: 'integration',
+    object: 'integration' as const,
   };
 }
 
@@ -58,7 +58,7 @@ async function presentDetail(row: Integration, call: Call) {
 /** Integrations that a filter on tags looks at: they are compared here, inside JSON. */
 const MAX_TAGGED = 1_000;
 
-const spec: ResourceSpec<'integrations', CreateBody, UpdateBody> = {
+const spec = resourceSpec({
   name: 'integrations',
   tag: 'Integrations',
   table: 'integrations',
@@ -80,7 +80,7 @@ const spec: ResourceSpec<'integrations', CreateBody, UpdateBody> = {
         .describe('JSON object of strings: all of them must match. Looks at the newest 1,000 integrations.'),
     }),
     where: async (call) => {
-      const { type, tags } = call.query as { type?: string; tags?: string };
+      const { type, tags } = call.query;
       const only = type === 'organisation' || type === 'workspace' ? type : null;
       const where = LEVELS.held(call, 'list', only);
       if (tags === undefined || tags === '' || where.id !== undefined) return where;
@@ -96,12 +96,12 @@ const spec: ResourceSpec<'integrations', CreateBody, UpdateBody> = {
     defaultPageSize: 100,
     maxPageSize: 1000,
     item,
+    present: presentItem,
   },
   get: { query: z.object({ include_configurations: queryBoolean.optional() }) },
   detail,
-  present: (row, call, full) => {
-    if (!full) return presentItem(row);
-    if ((call.query as { include_configurations?: boolean }).include_configurations === true) {
+  present: (row, call) => {
+    if (call.query.include_configurations === true) {
       throw new SluiceError(
         'forbidden',
         'include_configurations=true opens secrets and is for the gateway itself; leave it out.',
@@ -222,10 +222,10 @@ const spec: ResourceSpec<'integrations', CreateBody, UpdateBody> = {
       force: queryBoolean.optional().describe('Delete it although providers use it: their requests fail then.'),
     }),
     check: async (call, row) => {
-      if ((call.query as { force?: boolean }).force !== true) await checkUnused(call.tx, row);
+      if (call.query.force !== true) await checkUnused(call.tx, row);
     },
   },
-};
+});
 
 export const integrations = defineResource({
   ...spec,

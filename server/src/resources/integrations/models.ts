@@ -9,10 +9,10 @@ import { upsert } from '../kinds/upsert.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import type { ResourceSpec } from '../spec.ts';
 import { presentModelSettings, sealModelSettings } from './model-settings.ts';
-import { type CreateBody, MODELS, type ModelsBody, modelAnswer, modelsBody, type UpdateBody } from './schema.ts';
+import { MODELS, type ModelsBody, modelAnswer, modelsBody } from './schema.ts';
 
 type ModelRow = Row<'integration_models'>;
-type Spec = ResourceSpec<'integrations', CreateBody, UpdateBody>;
+type Spec = ResourceSpec<'integrations'>;
 
 async function present(row: ModelRow, call: Call) {
   return {

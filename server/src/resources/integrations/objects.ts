@@ -15,7 +15,6 @@ import { afterCommit, type Work, withServices } from '../services.ts';
 import type { ResourceSpec } from '../spec.ts';
 import { ACCOUNTS, LISTED_KINDS, type ListedKind, type ProviderAccount, type ProviderAccounts } from './accounts.ts';
 import { type Integration, LEVELS } from './rules.ts';
-import type { CreateBody, UpdateBody } from './schema.ts';
 
 /** Of one call. */
 const MOST = 1000;
@@ -73,7 +72,7 @@ const adoptAnswer = z.object({
 type ListCall = Call<unknown, ListQuery>;
 type AdoptCall = Call<unknown, unknown, AdoptBody, Asked>;
 
-export function objectActions(spec: ResourceSpec<'integrations', CreateBody, UpdateBody>): AnyAction[] {
+export function objectActions(spec: ResourceSpec<'integrations'>): AnyAction[] {
   return [
     itemAction(spec, {
       name: 'objects',

@@ -9,12 +9,14 @@ import {
   name,
   providerId,
   rateLimit,
+  rateLimitAnswer,
   secretMappings,
   secretText,
   slug,
   tags,
   text,
   usageLimit,
+  usageLimitAnswer,
 } from '../body-fields.ts';
 import { reference, tenantFields } from '../fields.ts';
 import type { Envelope } from '../kinds/lists.ts';
@@ -116,8 +118,8 @@ export const item = z.object({
 
 const access = z.object({
   enabled: z.boolean(),
-  usage_limits: z.array(z.looseObject({})),
-  rate_limits: z.array(z.looseObject({})),
+  usage_limits: z.array(usageLimitAnswer),
+  rate_limits: z.array(rateLimitAnswer),
 });
 
 export const detail = item.extend({

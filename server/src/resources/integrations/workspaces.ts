@@ -5,7 +5,7 @@
  */
 import { z } from 'zod';
 import type { TenantTx } from '../../store/ports.ts';
-import type { RateLimit, Row, UsageLimit } from '../../store/schema.ts';
+import type { IntegrationAccess, Row } from '../../store/schema.ts';
 import { usageLimitsOf } from '../body-fields.ts';
 import { findWorkspace, refuse, unknownReference } from '../common.ts';
 import { emptyAnswer, itemAction } from '../define.ts';
@@ -17,28 +17,15 @@ import { isOpenTo } from '../runtime-rows.ts';
 import type { ResourceSpec } from '../spec.ts';
 import { accessUsage, followUpdate, presentUsage } from '../usage.ts';
 import { createDefaultProvider, type Integration } from './rules.ts';
-import {
-  type CreateBody,
-  type UpdateBody,
-  WORKSPACES,
-  type WorkspacesBody,
-  workspaceAnswer,
-  workspacesBody,
-} from './schema.ts';
+import { WORKSPACES, type WorkspacesBody, workspaceAnswer, workspacesBody } from './schema.ts';
 
 type PathCall<B = unknown> = Call<unknown, unknown, B>;
 
-interface Access {
-  readonly enabled?: unknown;
-  readonly usage_limits?: unknown;
-  readonly rate_limits?: unknown;
-}
-
-export function presentAccess(access: Access) {
+export function presentAccess(access: IntegrationAccess) {
   return {
-    enabled: access.enabled === true,
-    usage_limits: (access.usage_limits as UsageLimit[] | null | undefined) ?? [],
-    rate_limits: (access.rate_limits as RateLimit[] | null | undefined) ?? [],
+    enabled: access.enabled,
+    usage_limits: access.usage_limits ?? [],
+    rate_limits: access.rate_limits ?? [],
   };
 }
 
@@ -79,7 +66,7 @@ export async function readPassthrough(
   return [...ids];
 }
 
-type Spec = ResourceSpec<'integrations', CreateBody, UpdateBody>;
+type Spec = ResourceSpec<'integrations'>;
 
 export function workspaceActions(spec: Spec): AnyAction[] {
   return [
@@ -167,7 +154,7 @@ async function setAccess(call: PathCall<WorkspacesBody>, row: Integration): Prom
     entries,
     removed: existing.filter((entry) => !workspaces.some(({ workspace_id: id }) => id === entry.workspace_id)),
     workspaces,
-    global: global as Access | null,
+    global,
   });
   call.audit(row.id, {
     before: { workspaces: existing, global_workspace_access: row.global_workspace_access },
@@ -210,11 +197,11 @@ async function followAccess(
     readonly entries: readonly { readonly entry: Entry; readonly workspace: Row<'workspaces'> }[];
     readonly removed: readonly Row<'integration_workspaces'>[];
     readonly workspaces: readonly Row<'integration_workspaces'>[];
-    readonly global: Access | null;
+    readonly global: IntegrationAccess | null;
   },
 ): Promise<void> {
   const own = new Map(done.workspaces.map((entry) => [entry.workspace_id, entry.usage_limits]));
-  const others = ((done.global ?? row.global_workspace_access)?.usage_limits ?? null) as UsageLimit[] | null;
+  const others = (done.global ?? row.global_workspace_access)?.usage_limits ?? null;
   const changed = new Map(done.entries.map(({ entry, workspace }) => [workspace.id, entry.reset_usage === true]));
   for (const { workspace_id: id } of done.removed) changed.set(id, false);
   if (body.global_workspace_access !== undefined) {

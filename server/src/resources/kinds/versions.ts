@@ -6,10 +6,10 @@ import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Where } from '../../store/ports.ts';
 import type { Row, TenantTable } from '../../store/schema.ts';
-import type { LooseCall } from '../calls.ts';
+import type { ItemCall } from '../calls.ts';
 import { actorId } from '../common.ts';
 import { notFound } from '../not-found.ts';
-import type { Call } from '../resource.ts';
+import type { Call, Shown } from '../resource.ts';
 
 interface Head {
   readonly id: string;
@@ -40,25 +40,29 @@ interface Versioned {
 }
 
 /** How a resource keeps its versions. */
-export interface Versions<N extends TenantTable, V extends VersionTable> {
+export interface Versions<N extends TenantTable, V extends VersionTable, I = unknown, R = unknown> {
   readonly table: V;
   /** Column of a version that names its object. */
   readonly of: keyof Row<V> & `${string}_id`;
   /** Routes to former versions: list, get, and restore. Without it there are none. */
   readonly routes?: {
-    readonly item: z.ZodType;
+    readonly item: z.ZodType<unknown, I>;
     /** A version with the time and the author of that version. */
-    present(row: Row<N>, version: Row<V>, call: LooseCall): Promise<unknown>;
+    present(row: Row<N>, version: Row<V>, call: ItemCall): Promise<Shown<NoInfer<I>>>;
     readonly maxPageSize: number;
     readonly defaultPageSize: number;
-    readonly restored: z.ZodType;
+    readonly restored: z.ZodType<unknown, R>;
     readonly restoreDescription: string;
     /** Makes a former version the current one; it becomes a new version. */
     restore(
-      call: LooseCall,
+      call: ItemCall,
       row: Row<N>,
       former: Row<V>,
-    ): Promise<{ readonly patch: Partial<Row<N>>; readonly version: NewVersion<V>; readonly answer: unknown }>;
+    ): Promise<{
+      readonly patch: Partial<Row<N>>;
+      readonly version: NewVersion<V>;
+      readonly answer: Shown<NoInfer<R>>;
+    }>;
   };
 }
 
@@ -75,7 +79,7 @@ export async function currentVersion<V extends VersionTable>(
 
 /** The version that the path names. Throws the one 404. */
 export async function versionInPath<N extends TenantTable, V extends VersionTable>(
-  { tx, params }: LooseCall,
+  { tx, params }: ItemCall,
   { table, of }: Versions<N, V>,
   row: Row<N>,
 ): Promise<Row<V>> {

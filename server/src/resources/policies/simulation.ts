@@ -30,7 +30,7 @@ const STEPS = [MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY];
 const MAX_STEPS = 400;
 const MICROS = 1_000_000;
 
-export function simulationBody<P extends z.ZodType, C extends z.ZodType>(policy: P, changes: C) {
+export function simulationBody<P, C>(policy: z.ZodType<P>, changes: z.ZodType<C>) {
   return z.strictObject({
     ...tenantFields,
     policy: policy.optional().describe('A policy that does not exist, as it would be created.'),
@@ -131,19 +131,25 @@ export function rangeOf(body: { readonly start_time: string; readonly end_time: 
   return { from, to: Math.min(end, now) };
 }
 
+/** What is simulated: a policy as it would be created, or one that exists, as it is or with changes. */
+export type Subject<P, C> =
+  | { readonly policy: P; readonly id?: undefined }
+  | { readonly id: string; readonly changes: C | undefined };
+
 /** Throws 400 unless one of `policy` and `policy_id` is given, and `changes` with the second only. */
-export function checkSubject(body: {
-  readonly policy?: unknown;
-  readonly policy_id?: unknown;
-  readonly changes?: unknown;
-}): void {
-  if (body.policy === undefined && body.policy_id === undefined) throw refuse('policy', 'or policy_id is required');
-  if (body.policy !== undefined && body.policy_id !== undefined) {
-    throw refuse('policy_id', 'cannot be combined with policy: give one of the two');
+export function subjectOf<P, C>(body: {
+  readonly policy?: P | undefined;
+  readonly policy_id?: string | undefined;
+  readonly changes?: C | undefined;
+}): Subject<P, C> {
+  const { policy, policy_id: id, changes } = body;
+  if (id === undefined) {
+    if (policy === undefined) throw refuse('policy', 'or policy_id is required');
+    if (changes !== undefined) throw refuse('changes', 'can be given with policy_id only');
+    return { policy };
   }
-  if (body.changes !== undefined && body.policy_id === undefined) {
-    throw refuse('changes', 'can be given with policy_id only');
-  }
+  if (policy !== undefined) throw refuse('policy_id', 'cannot be combined with policy: give one of the two');
+  return { id, changes };
 }
 
 /** Rules of a policy name its fields; here they stand one level deeper. */

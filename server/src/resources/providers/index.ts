@@ -9,6 +9,7 @@ import {
   findNamed,
   freeSlug,
   hasTags,
+  only,
   type Patch,
   readTagsFilter,
   requireWorkspace,
@@ -20,8 +21,9 @@ import { fieldNames } from '../integrations/configurations.ts';
 import { limitPatch, presentLimits, resets } from '../limits.ts';
 import { action, type Call } from '../resource.ts';
 import { isOpenTo, loadProviders } from '../runtime-rows.ts';
+import { resourceSpec } from '../spec.ts';
 import { followPatch, type UsageOf, usageOf } from '../usage.ts';
-import { answer, type CreateBody, catalogueAnswer, createBody, saved, type UpdateBody, updateBody } from './schema.ts';
+import { answer, catalogueAnswer, createBody, saved, updateBody } from './schema.ts';
 
 type ProviderRow = Row<'providers'>;
 type AnyCall = Call<never, never, never> | Call;
@@ -36,7 +38,7 @@ function present(row: ProviderRow, integration: Row<'integrations'> | undefined,
     workspace_id: row.workspace_id,
     ...presentLimits(row, now, usage),
     ...(integration?.status === 'archived' ? { status: 'integration_archived' as const } : {}),
-    object: 'provider',
+    object: 'provider' as const,
   };
 }
 
@@ -94,7 +96,7 @@ const catalogue = action({
   },
 });
 
-export const providers = defineResource<'providers', CreateBody, UpdateBody>({
+const spec = resourceSpec({
   name: 'providers',
   tag: 'Providers',
   table: 'providers',
@@ -110,7 +112,7 @@ export const providers = defineResource<'providers', CreateBody, UpdateBody>({
       return_last_used: queryBoolean.optional(),
     }),
     where: async (call) => {
-      const { tags } = call.query as { tags?: string };
+      const { tags } = call.query;
       if (tags === undefined || tags === '') return {};
       const wanted = readTagsFilter(tags);
       const here = { workspace_id: requireWorkspace(call), status: { not: 'archived' } } as const;
@@ -125,11 +127,10 @@ export const providers = defineResource<'providers', CreateBody, UpdateBody>({
   get: { query: z.object({ include_configurations: queryBoolean.optional() }) },
   detail: answer,
   present: async (row, call) => {
-    if ((call.query as { include_configurations?: boolean }).include_configurations === true) {
+    if (call.query.include_configurations === true) {
       throw new SluiceError('forbidden', 'include_configurations=true is for the gateway itself; leave it out.');
     }
-    const [shown] = await presentAll([row], call);
-    return shown;
+    return only(await presentAll([row], call));
   },
   create: {
     body: createBody,
@@ -178,3 +179,5 @@ export const providers = defineResource<'providers', CreateBody, UpdateBody>({
   remove: {},
   actions: [catalogue],
 });
+
+export const providers = defineResource(spec);

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import {
   isoDate,
   name,
+  rateLimitAnswer,
   rateLimitsOrOne,
   secretMappings,
   slug,
@@ -61,7 +62,7 @@ export const answer = z.object({
   integration_id: z.string().describe('Slug of the integration.'),
   workspace_id: z.string(),
   usage_limits: usageLimitAnswer.nullable(),
-  rate_limits: z.array(z.looseObject({})).nullable(),
+  rate_limits: z.array(rateLimitAnswer).nullable(),
   reset_usage: z.number().nullable(),
   expires_at: z.string().nullable(),
   tags: z.record(z.string(), z.string()).nullable(),

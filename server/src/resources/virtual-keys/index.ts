@@ -10,6 +10,7 @@ import {
   claimSlug,
   findNamed,
   freeSlug,
+  only,
   type Patch,
   refuse,
   refuseIssues,
@@ -30,8 +31,9 @@ import {
 } from '../integrations/secrets.ts';
 import { limitPatch, presentLimits, resets } from '../limits.ts';
 import { action, type Call } from '../resource.ts';
+import { resourceSpec } from '../spec.ts';
 import { followPatch, moveUsage, type UsageOf, usageOf } from '../usage.ts';
-import { type CreateBody, createBody, detail, item, migrateBody, type UpdateBody, updateBody } from './schema.ts';
+import { createBody, detail, item, migrateBody, updateBody } from './schema.ts';
 import { givenSettings, settingNames, shownName, shownPath, storedName, toShown, toStored } from './settings.ts';
 
 type KeyRow = Row<'virtual_keys'>;
@@ -48,7 +50,7 @@ function presentItem(row: KeyRow, integration: string | null, now: number, usage
     workspace_id: row.workspace_id,
     integration_id: integration,
     ...presentLimits(row, now, usage),
-    object: 'virtual-key',
+    object: 'virtual-key' as const,
   };
 }
 
@@ -64,7 +66,7 @@ async function presentAll(rows: readonly KeyRow[], call: Call) {
 }
 
 async function presentDetail(row: KeyRow, call: Call) {
-  const [shown] = await presentAll([row], call);
+  const shown = only(await presentAll([row], call));
   const masked = await maskSettings(call.vault, call.tenant, place(row.id), row.secret_model_config);
   const secrets = Object.entries(masked).map(([name, value]) => [
     name.startsWith('masked_') ? `masked_${shownName(name.slice('masked_'.length))}` : name,
@@ -210,7 +212,7 @@ function integrationMappings(mappings: KeyRow['secret_mappings']): KeyRow['secre
   );
 }
 
-export const virtualKeys = defineResource<'virtual_keys', CreateBody, UpdateBody>({
+const spec = resourceSpec({
   name: 'virtual_keys',
   tag: 'Virtual keys',
   table: 'virtual_keys',
@@ -303,3 +305,5 @@ export const virtualKeys = defineResource<'virtual_keys', CreateBody, UpdateBody
   remove: {},
   actions: [migrate],
 });
+
+export const virtualKeys = defineResource(spec);

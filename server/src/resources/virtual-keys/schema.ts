@@ -1,6 +1,14 @@
 /** Bodies and answers of virtual keys. */
 import { z } from 'zod';
-import { name, providerId, secretMappings, secretText, slug, usageLimitAnswer } from '../body-fields.ts';
+import {
+  name,
+  providerId,
+  rateLimitAnswer,
+  secretMappings,
+  secretText,
+  slug,
+  usageLimitAnswer,
+} from '../body-fields.ts';
 import { reference, tenantFields, uuid } from '../fields.ts';
 import { limits, note, resetUsage } from '../providers/schema.ts';
 import { settingFields, updateFields } from './settings.ts';
@@ -53,7 +61,7 @@ export const item = z.object({
   workspace_id: z.string(),
   integration_id: z.string().nullable().describe('Slug of the integration, once the virtual key was migrated.'),
   usage_limits: usageLimitAnswer.nullable(),
-  rate_limits: z.array(z.looseObject({})).nullable(),
+  rate_limits: z.array(rateLimitAnswer).nullable(),
   reset_usage: z.number().nullable(),
   expires_at: z.string().nullable(),
   tags: z.record(z.string(), z.string()).nullable(),

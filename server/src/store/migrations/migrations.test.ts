@@ -218,7 +218,13 @@ describe.each(['sqlite', 'postgres'] as const)(
       const week = 7 * 86_400_000;
       const from = systemClock.now();
       const far = from - (from % 86_400_000) + 2 * week;
-      const policy = (time: number) => ({ rotation_period: 'weekly', next_rotation_at: new Date(time).toISOString() });
+      const policy = (time: number) => ({
+        rotation_period: 'weekly' as const,
+        rotation_period_days: null,
+        next_rotation_at: new Date(time).toISOString(),
+        key_transition_period_ms: 3_600_000,
+        status: 'ACTIVE' as const,
+      });
       const own = { user_id: null, created_by: null, rotation_due_at: null };
       const keys = [
         apiKeyRow('o', 'far', { ...own, rotation_policy: policy(far) }),

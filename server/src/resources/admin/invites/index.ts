@@ -8,13 +8,13 @@ import type { InvitedKey, Row } from '../../../store/schema.ts';
 import { checkScopes } from '../../api-keys/rules.ts';
 import { metadata } from '../../api-keys/schema.ts';
 import { name, text } from '../../body-fields.ts';
-import { actorId } from '../../common.ts';
+import { actorId, only } from '../../common.ts';
 import { defineResource, itemAction } from '../../define.ts';
 import { organisationTenantFields, queryList, tenantFields, userEmail } from '../../fields.ts';
 import type { Call } from '../../resource.ts';
 import { applyMetadataSchema } from '../../settings/metadata.ts';
 import { metadataSchemaOf } from '../../settings/settings.ts';
-import type { ItemAction, ResourceSpec } from '../../spec.ts';
+import { type ItemAction, resourceSpec } from '../../spec.ts';
 import { checkGives, checkGivesIn } from '../give.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
@@ -172,13 +172,7 @@ async function checkPending(tx: TenantTx, row: InviteRow): Promise<number> {
   throw new SluiceError('conflict', `This invite is ${status}, and that is final. Invite the address anew.`);
 }
 
-const resend: ItemAction<
-  'invites',
-  never,
-  Readonly<Record<string, unknown>>,
-  unknown,
-  { readonly inviteLink: string }
-> = {
+const resend: ItemAction<'invites', never, unknown, unknown, { readonly inviteLink: string }> = {
   name: 'resend',
   method: 'POST',
   summary: 'Make a new link for an invite',
@@ -200,7 +194,7 @@ const resend: ItemAction<
   },
 };
 
-const spec: ResourceSpec<'invites', CreateBody, never> = {
+const spec = resourceSpec({
   name: 'invites',
   tag: 'Users',
   table: 'invites',
@@ -219,18 +213,17 @@ const spec: ResourceSpec<'invites', CreateBody, never> = {
       search: text(254, 1).optional().describe('Part of the address.'),
     }),
     where: ({ query }) => ({
-      ...(query.role === undefined ? {} : { role: query.role as InviteRow['role'] }),
+      ...(query.role === undefined ? {} : { role: query.role }),
       ...(query.email === undefined && query.search === undefined
         ? {}
         : {
             email: {
-              ...(query.email === undefined ? {} : { in: [query.email as string] }),
-              ...(query.search === undefined ? {} : { contains: (query.search as string).toLowerCase() }),
+              ...(query.email === undefined ? {} : { in: [query.email] }),
+              ...(query.search === undefined ? {} : { contains: query.search.toLowerCase() }),
             },
           }),
     }),
-    anyOf: ({ query, clock }) =>
-      (query.status as Status[] | undefined)?.flatMap((status) => whereStatus(status, clock.now())),
+    anyOf: ({ query, clock }) => query.status?.flatMap((status) => whereStatus(status, clock.now())),
     defaultPageSize: 50,
     maxPageSize: 100,
     paging: 'camel',
@@ -238,7 +231,7 @@ const spec: ResourceSpec<'invites', CreateBody, never> = {
     presentAll,
   },
   detail: inviteAnswer,
-  present: async (row, call) => (await presentAll([row], call))[0],
+  present: async (row, call) => only(await presentAll([row], call)),
   create: {
     summary: 'Invite somebody',
     description: 'Nothing is sent: hand the link over yourself. It works once, for seven days, and is shown only here.',
@@ -254,8 +247,8 @@ const spec: ResourceSpec<'invites', CreateBody, never> = {
     summary: 'Cancel an invite',
     description: 'Its link stops working at once. The invite stays in the list as `cancelled`.',
     check: async (call, row) => checkRank(await rankOf(call), row.role, null),
-    patch: async ({ tx }, row) => ({ status: 'cancelled', last_updated_at: await checkPending(tx, row) }),
+    patch: async ({ tx }, row) => ({ status: 'cancelled' as const, last_updated_at: await checkPending(tx, row) }),
   },
-};
+});
 
 export const invites = defineResource({ ...spec, actions: [itemAction(spec, resend)] });

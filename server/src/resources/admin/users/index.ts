@@ -4,13 +4,13 @@ import { SluiceError } from '../../../kernel/errors.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { archiveKeys } from '../../api-keys/archive.ts';
-import { actorId } from '../../common.ts';
+import { actorId, only } from '../../common.ts';
 import { defineResource, emptyAnswer, itemAction, type Resource } from '../../define.ts';
 import { userEmail } from '../../fields.ts';
 import { notFound } from '../../look-up.ts';
 import { action, type Call } from '../../resource.ts';
 import { withServices } from '../../services.ts';
-import type { ResourceSpec } from '../../spec.ts';
+import { resourceSpec } from '../../spec.ts';
 import { checkGives, checkGivesIn } from '../give.ts';
 import { cancelInvites } from '../invites/cancel.ts';
 import { MAILS } from '../mails.ts';
@@ -47,8 +47,6 @@ const updateBody = z.strictObject({
     .optional()
     .describe('The workspaces that the user belongs to afterwards, with the role in each. Left out: unchanged.'),
 });
-
-type UpdateBody = z.infer<typeof updateBody>;
 
 /**
  * Slugs of the active workspaces of each user, oldest first; owners and admins belong to all. Two reads for a whole
@@ -113,7 +111,7 @@ async function setWorkspaces(call: Call<unknown, unknown, unknown>, userId: stri
   }
 }
 
-const spec: ResourceSpec<'users', never, UpdateBody> = {
+const spec = resourceSpec({
   name: 'users',
   tag: 'Users',
   table: 'users',
@@ -129,8 +127,8 @@ const spec: ResourceSpec<'users', never, UpdateBody> = {
       email: userEmail.optional().describe('The whole address.'),
     }),
     where: ({ query }) => ({
-      ...(query.role === undefined ? {} : { role: query.role as UserRow['role'] }),
-      ...(query.email === undefined ? {} : { email: query.email as string }),
+      ...(query.role === undefined ? {} : { role: query.role }),
+      ...(query.email === undefined ? {} : { email: query.email }),
     }),
     defaultPageSize: 50,
     maxPageSize: 100,
@@ -139,7 +137,7 @@ const spec: ResourceSpec<'users', never, UpdateBody> = {
     presentAll,
   },
   detail: userAnswer,
-  present: async (row, call) => (await presentAll([row], call))[0],
+  present: async (row, call) => only(await presentAll([row], call)),
   create: null,
   update: {
     own: { param: 'userId', fields: ['first_name', 'last_name', 'email'] },
@@ -193,7 +191,7 @@ const spec: ResourceSpec<'users', never, UpdateBody> = {
       await cancelInvites(call, row.id);
     },
   },
-};
+});
 
 const resource = defineResource({ ...spec, actions: [itemAction(spec, signInLink), itemAction(spec, handOver)] });
 

@@ -8,7 +8,7 @@ import type { ItemAction } from '../../spec.ts';
 import { checkGives, checkGivesIn } from '../give.ts';
 import { rankOf } from '../rank.ts';
 
-type UserAction<R> = ItemAction<'users', never, Readonly<Record<string, unknown>>, unknown, R>;
+type UserAction<R> = ItemAction<'users', never, unknown, unknown, R>;
 
 export const signInLink: UserAction<{ sign_in_link: string; expires_at: string }> = {
   method: 'POST',

@@ -1,10 +1,10 @@
 /** What a workspace gives to its requests and user keys: checking, storing, showing. */
 import type { TenantTx } from '../../../store/ports.ts';
-import type { Row } from '../../../store/schema.ts';
+import type { Row, WorkspaceDefaults } from '../../../store/schema.ts';
 import { findNamed, refuse } from '../../common.ts';
 import { missingGuardrails } from '../../guardrails/rules.ts';
 import type { Reference, ReferredTo } from '../../references.ts';
-import { applyMetadataSchema, type Metadata } from '../../settings/metadata.ts';
+import { applyMetadataSchema } from '../../settings/metadata.ts';
 import { metadataSchemaOf } from '../../settings/settings.ts';
 import type { CreateBody } from './schema.ts';
 
@@ -23,14 +23,18 @@ export async function mergeDefaults(
 ): Promise<Stored> {
   const isNew = workspace.defaults === undefined;
   if (given === undefined && workspace.defaults !== undefined) return workspace.defaults;
-  const out: Record<string, unknown> = given === null ? {} : { ...workspace.defaults };
-  for (const [key, value] of Object.entries(given ?? {})) {
+  const out: WorkspaceDefaults = given === null ? {} : { ...workspace.defaults };
+  const put = <K extends keyof WorkspaceDefaults>(key: K, value: WorkspaceDefaults[K] | null) => {
     if (value === null) delete out[key];
     else if (value !== undefined) out[key] = value;
-  }
+  };
+  put('metadata', given?.metadata);
+  put('input_guardrails', given?.input_guardrails);
+  put('output_guardrails', given?.output_guardrails);
+  put('user_api_key_config', given?.user_api_key_config);
   if (isNew || given === null || given?.metadata !== undefined) {
     const schema = metadataSchemaOf(await tx.organisation(), 'workspace');
-    const metadata = applyMetadataSchema(schema, out.metadata as Metadata | undefined);
+    const metadata = applyMetadataSchema(schema, out.metadata);
     if (metadata === undefined) delete out.metadata;
     else out.metadata = metadata;
   }
@@ -56,7 +60,7 @@ export async function mergeDefaults(
 }
 
 /** As they are answered; the config is the slug, or null. */
-export function presentDefaults(defaults: Stored): Record<string, unknown> | null {
+export function presentDefaults(defaults: Stored) {
   return defaults === null ? null : { ...defaults, user_api_key_config: defaults.user_api_key_config ?? null };
 }
 

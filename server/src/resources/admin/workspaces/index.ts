@@ -18,7 +18,7 @@ import {
   mergeSettings,
   settingsForNewWorkspace,
 } from '../../settings/settings.ts';
-import type { LooseCall, ResourceSpec } from '../../spec.ts';
+import { resourceSpec } from '../../spec.ts';
 import { followUpdate, usageOf } from '../../usage.ts';
 import { checkGivesIn } from '../give.ts';
 import { checkRank, roleIn } from '../rank.ts';
@@ -32,7 +32,6 @@ import {
   createBody,
   getQuery,
   listQuery,
-  type RemoveBody,
   removeBody,
   type UpdateBody,
   updateBody,
@@ -54,9 +53,9 @@ async function visible({ principal, tx }: Call) {
   return { where: { id: { in: joined.map((member) => member.workspace_id) } } };
 }
 
-function listWhere(call: LooseCall): Where<'workspaces'> {
+function listWhere(call: Call<unknown, ListQuery>): Where<'workspaces'> {
   const { principal } = call;
-  const query = call.query as ListQuery;
+  const { query } = call;
   const wanted = query.status ?? ['active'];
   const seesAll = principal.workspaceId === null && (principal.kind !== 'user' || principal.role !== 'member');
   if (!seesAll && wanted.includes('archived')) {
@@ -71,8 +70,8 @@ function listWhere(call: LooseCall): Where<'workspaces'> {
   return { status: { in: wanted }, ...(Object.keys(name).length === 0 ? {} : { name }) };
 }
 
-async function presentAll(rows: readonly Workspace[], call: LooseCall) {
-  const { name_format } = call.query as ListQuery;
+async function presentAll(rows: readonly Workspace[], call: Call<unknown, ListQuery>) {
+  const { name_format } = call.query;
   const usage = await usageOf(call.tx, 'workspace', rows);
   return rows.map((row) => presentItem(row, name_format, usage));
 }
@@ -113,7 +112,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     created_at: now,
     last_updated_at: now,
   };
-  return { row, answer: {} };
+  return { row, answer: null };
 }
 
 /** The first members: a signed-in creator as admin, the others as members. */
@@ -187,7 +186,7 @@ async function mergeSecurity(
   return Object.fromEntries(closed);
 }
 
-const spec: ResourceSpec<'workspaces', CreateBody, UpdateBody> = {
+const spec = resourceSpec({
   name: 'workspaces',
   tag: 'Workspaces',
   table: 'workspaces',
@@ -217,7 +216,7 @@ const spec: ResourceSpec<'workspaces', CreateBody, UpdateBody> = {
     archivedToo: true,
   },
   detail: workspaceDetail,
-  present: (row, call) => presentCall(call, row, (call.query as GetQuery).name_format),
+  present: (row, call) => presentCall(call, row, call.query.name_format),
   create: {
     description: 'A signed-in creator becomes its admin, and the users that are named become members.',
     example: {
@@ -244,11 +243,11 @@ const spec: ResourceSpec<'workspaces', CreateBody, UpdateBody> = {
     description:
       'Archives it; its API keys stop at once. With force_delete its configs, providers, virtual keys, integrations, members and files go too. Refused for the default workspace, and while prompts or partials of it are shared.',
     body: removeBody,
-    check: async (call, row) => checkRemovable(call.body as RemoveBody, row),
+    check: async (call, row) => checkRemovable(call.body, row),
     referred: stillUsed,
-    clean: (call, row) => emptyWorkspace(call, row, (call.body as RemoveBody).force_delete === true),
+    clean: (call, row) => emptyWorkspace(call, row, call.body.force_delete === true),
   },
-};
+});
 
 export const workspaces = defineResource({
   ...spec,

@@ -1,8 +1,3 @@
-/**
- * Members of a workspace. Owners and admins of the organisation work in every workspace without being members;
- * they are listed where they were added.
- */
-import type { z } from 'zod';
 import { SluiceError } from '../../../kernel/errors.ts';
 import type { Row } from '../../../store/schema.ts';
 import { actorId, unknownReference } from '../../common.ts';
@@ -11,22 +6,21 @@ import { isUuid } from '../../fields.ts';
 import { childList } from '../../kinds/child.ts';
 import { notFound } from '../../look-up.ts';
 import type { AnyAction, Call } from '../../resource.ts';
-import type { LooseCall, ResourceSpec } from '../../spec.ts';
+import type { ItemCall, ResourceSpec } from '../../spec.ts';
 import { checkGivesIn } from '../give.ts';
 import { checkRank, roleIn } from '../rank.ts';
 import { addBody, memberAnswer, membersQuery, roleBody } from './members-schema.ts';
 import { changeRole, findMember, joinWorkspace, leaveWorkspace, type MemberRow } from './membership.ts';
 import { presentMembers } from './present.ts';
-import type { CreateBody, UpdateBody } from './schema.ts';
 
 type Workspace = Row<'workspaces'>;
-type Spec = ResourceSpec<'workspaces', CreateBody, UpdateBody>;
+type Spec = ResourceSpec<'workspaces'>;
 
 const users = { path: '/users', alsoAt: ['/members'] } as const;
 const user = { path: '/users/:userId', alsoAt: ['/members/:userId'] } as const;
 
 /** The member that the path names. */
-async function memberInPath({ tx, params }: LooseCall, workspaceId: string): Promise<MemberRow> {
+async function memberInPath({ tx, params }: ItemCall, workspaceId: string): Promise<MemberRow> {
   const id = (params.userId ?? '').toLowerCase();
   const member = isUuid(id) ? await findMember(tx, workspaceId, id) : undefined;
   if (!member) throw notFound();
@@ -43,7 +37,7 @@ const list = (spec: Spec) =>
     table: 'workspace_members',
     query: membersQuery,
     where: async (workspace, { query, tx }) => {
-      const { role, email } = query as z.output<typeof membersQuery>;
+      const { role, email } = query;
       const here = { workspace_id: workspace.id, status: 'active' as const, ...(role === undefined ? {} : { role }) };
       if (email === undefined) return here;
       const named = await tx.list('users', { where: { email, status: 'active' } });

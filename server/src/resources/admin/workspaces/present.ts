@@ -3,7 +3,7 @@ import { roleScopes } from '../../../auth/scopes.ts';
 import { securityOf } from '../../../auth/security-settings.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
-import { toIso, toIsoOrNull } from '../../body-fields.ts';
+import { flagOf, toIso, toIsoOrNull } from '../../body-fields.ts';
 import { shownSettings } from '../../settings/alerts.ts';
 import { type UsageOf, usageOf } from '../../usage.ts';
 import type { WorkspaceRole } from '../rank.ts';
@@ -22,7 +22,7 @@ export function presentItem(row: Workspace, format: NameFormat | undefined, usag
     name: formatName(row.name, format),
     icon: row.icon,
     description: row.description,
-    is_default: row.is_default ? 1 : 0,
+    is_default: flagOf(row.is_default),
     status: row.status,
     defaults: presentDefaults(row.defaults),
     usage_limits: presentLimits(row, usage),

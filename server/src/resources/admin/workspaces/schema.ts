@@ -3,6 +3,7 @@ import { z } from 'zod';
 import {
   description,
   name,
+  rateLimitAnswer,
   rateLimits,
   slug as slugText,
   text,
@@ -142,7 +143,7 @@ export const workspaceItem = z.object({
     })
     .nullable(),
   usage_limits: z.array(usageLimitAnswer).nullable(),
-  rate_limits: z.array(z.object({ type: z.string(), unit: z.string(), value: z.number() })).nullable(),
+  rate_limits: z.array(rateLimitAnswer).nullable(),
   security_settings: z.record(z.string(), z.unknown()).describe('Settings of the workspace itself.'),
   settings: z.record(z.string(), z.unknown()).describe('Settings of the workspace itself.'),
   scim_source_id: z.string().nullable(),

@@ -8,6 +8,7 @@ import { type Patch, requireWorkspace } from '../../common.ts';
 import { defineResource, emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
 import type { Call } from '../../resource.ts';
+import { resourceSpec } from '../../spec.ts';
 import {
   atLeastOne,
   checkConditions,
@@ -129,7 +130,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     last_updated_at: now,
   };
   await checkReach(call, 'rate_policies', row);
-  return { row, answer: { id: row.id, object: 'policy_rate_limits' } };
+  return { row, answer: { id: row.id, object: 'policy_rate_limits' as const } };
 }
 
 /** The columns that an update changes. */
@@ -146,7 +147,7 @@ function changed(body: UpdateBody, row: PolicyRow): Patch<'rate_policies'> {
   return patch;
 }
 
-export const rateLimits = defineResource<'rate_policies', CreateBody, UpdateBody>({
+const spec = resourceSpec({
   name: 'policies.rate-limits',
   tag: 'Policies',
   table: 'rate_policies',
@@ -160,7 +161,7 @@ export const rateLimits = defineResource<'rate_policies', CreateBody, UpdateBody
   list: {
     query: filters,
     where: ({ query }) => {
-      const { search, status: state, type: kind, unit: per, target: of } = query as z.output<typeof filters>;
+      const { search, status: state, type: kind, unit: per, target: of } = query;
       return {
         status: state,
         ...(kind === undefined ? {} : { type: kind }),
@@ -172,10 +173,11 @@ export const rateLimits = defineResource<'rate_policies', CreateBody, UpdateBody
     defaultPageSize: 50,
     maxPageSize: 100,
     item: answer,
+    present,
   },
   get: {
     query: z.object({ status: status.default('active') }),
-    where: ({ query }) => ({ status: query.status as PolicyRow['status'] }),
+    where: ({ query }) => ({ status: query.status }),
   },
   detail: answer,
   present,
@@ -196,3 +198,5 @@ export const rateLimits = defineResource<'rate_policies', CreateBody, UpdateBody
   remove: {},
   actions: [simulateRates(create, changed, createBody.omit({ workspace_id: true, organisation_id: true }), updateBody)],
 });
+
+export const rateLimits = defineResource(spec);

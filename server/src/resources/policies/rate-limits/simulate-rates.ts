@@ -7,7 +7,6 @@ import { type Patch, requireWorkspace, unknownReference } from '../../common.ts'
 import { type AnyAction, action, type Call } from '../../resource.ts';
 import { afterCommit } from '../../services.ts';
 import {
-  checkSubject,
   historyReasons,
   placeOf,
   rangeOf,
@@ -15,6 +14,7 @@ import {
   simulate,
   simulationAnswer,
   simulationBody,
+  subjectOf,
   within,
 } from '../simulation.ts';
 
@@ -24,21 +24,10 @@ type PolicyRow = Row<'rate_policies'>;
 export function simulateRates<C, U>(
   create: (call: Call<unknown, unknown, C>) => Promise<{ row: PolicyRow }>,
   changed: (body: U, row: PolicyRow) => Patch<'rate_policies'>,
-  policyBody: z.ZodType,
-  changesBody: z.ZodType,
+  policyBody: z.ZodType<C>,
+  changesBody: z.ZodType<U>,
 ): AnyAction {
-  return action<
-    unknown,
-    unknown,
-    {
-      readonly policy?: C;
-      readonly policy_id?: string;
-      readonly changes?: U;
-      readonly start_time: string;
-      readonly end_time: string;
-    },
-    unknown
-  >({
+  return action({
     id: 'policies.rate-limits.simulate',
     method: 'POST',
     path: '/policies/rate-limits/simulate',
@@ -51,27 +40,32 @@ export function simulateRates<C, U>(
     tenant: 'workspace_optional',
     params: null,
     query: null,
-    body: simulationBody(policyBody, changesBody) as never,
-    response: simulationAnswer as z.ZodType,
+    body: simulationBody(policyBody, changesBody),
+    response: simulationAnswer,
     writes: false,
     readOnly: true,
     audit: null,
     run: async (call) => {
       const { tx, clock } = call;
-      const { policy: wanted, policy_id: id, changes } = call.body;
-      checkSubject(call.body);
+      const subject = subjectOf<C, U>(call.body);
       const range = rangeOf(call.body, clock.now());
-      const active = id === undefined ? null : ((await tx.find('rate_policies', { id })) ?? null);
-      if (id !== undefined && active === null) throw unknownReference('policy_id', 'rate-limits policy');
-      let policy: PolicyRow;
-      if (active === null) {
-        requireWorkspace(call as Call);
-        policy = (await within('policy', () => create({ ...call, body: wanted as C }))).row;
-      } else if (changes === undefined) policy = active;
-      else policy = { ...active, ...(await within('changes', () => changed(changes, active))) };
-      const place = await placeOf(call as Call, policy.workspace_id);
+      const asItIs = subject.id !== undefined && subject.changes === undefined;
+      const rowsOf = async (): Promise<{ policy: PolicyRow; active: PolicyRow | null }> => {
+        if (subject.id === undefined) {
+          requireWorkspace(call);
+          const { policy: body } = subject;
+          return { policy: (await within('policy', () => create({ ...call, body }))).row, active: null };
+        }
+        const { id, changes } = subject;
+        const active = await tx.find('rate_policies', { id });
+        if (active === undefined) throw unknownReference('policy_id', 'rate-limits policy');
+        const patch = changes === undefined ? {} : await within('changes', () => changed(changes, active));
+        return { policy: { ...active, ...patch }, active };
+      };
+      const { policy, active } = await rowsOf();
+      const place = await placeOf(call, policy.workspace_id);
       const { start } = windowOf(policy.unit, range.from);
-      const younger = active !== null && changes === undefined && active.created_at > start;
+      const younger = active !== null && asItIs && active.created_at > start;
       const countedFrom = younger ? Math.min(active.created_at, range.from) : start;
       const reasons = active === null ? [] : historyReasons(active, range, countedFrom);
       if (policy.target === 'mcp_tools') {
@@ -84,7 +78,7 @@ export function simulateRates<C, U>(
             kind: 'rate',
             type: policy.type,
             policyId: active?.id ?? null,
-            asItIs: active !== null && changes === undefined,
+            asItIs,
             place,
             range,
             countedFrom,

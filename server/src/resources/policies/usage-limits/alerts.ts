@@ -48,7 +48,7 @@ function recipientOf(row: Row<'alert_deliveries'>): Pick<z.input<typeof item>, '
   };
 }
 
-export const alerts: ChildList<'usage_policies', 'alert_deliveries'> = {
+export const alerts: ChildList<'usage_policies', 'alert_deliveries', z.ZodRawShape, z.input<typeof item>> = {
   name: 'alerts',
   summary: 'List the alerts of a usage-limits policy',
   description: 'One for each recipient, newest first, for 30 days; one for an alert without recipients.',

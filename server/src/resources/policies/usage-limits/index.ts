@@ -16,7 +16,7 @@ import { checkSeesAll, seesAll } from '../../logs/sight.ts';
 import { notFound } from '../../look-up.ts';
 import type { Call } from '../../resource.ts';
 import { shownUrl, storedUrl } from '../../secret-url.ts';
-import type { ResourceSpec } from '../../spec.ts';
+import { resourceSpec } from '../../spec.ts';
 import { usageForecast } from '../../usage-forecast.ts';
 import { checkConditions, checkGroups } from '../policy-fields.ts';
 import { checkReach } from '../reach.ts';
@@ -83,8 +83,8 @@ function present(row: PolicyRow): z.input<typeof answer> {
 const ofPolicy = ({ id, workspace_id }: Pick<PolicyRow, 'id' | 'workspace_id'>) =>
   ({ owner_kind: 'policy', owner_id: id, workspace_id }) as const;
 
-async function presentDetail(row: PolicyRow, call: Call) {
-  const { include_usage: wanted } = call.query as { include_usage?: boolean };
+async function presentDetail(row: PolicyRow, call: Call<unknown, { readonly include_usage?: boolean | undefined }>) {
+  const { include_usage: wanted } = call.query;
   if (wanted !== true) return present(row);
   await checkSeesAll(call, row.workspace_id);
   const buckets = await call.tx.list('usage_buckets', {
@@ -242,7 +242,7 @@ async function resetBucket({ tx, clock }: Pick<Call, 'tx' | 'clock'>, bucket: Bu
   await book.close(tx, now);
 }
 
-const spec: ResourceSpec<'usage_policies', CreateBody, UpdateBody> = {
+const spec = resourceSpec({
   name: 'policies.usage-limits',
   tag: 'Policies',
   table: 'usage_policies',
@@ -256,7 +256,7 @@ const spec: ResourceSpec<'usage_policies', CreateBody, UpdateBody> = {
   list: {
     query: filters,
     where: ({ query }) => {
-      const { search, status: state, type: kind } = query as z.output<typeof filters>;
+      const { search, status: state, type: kind } = query;
       return {
         status: state,
         ...(kind === undefined ? {} : { type: kind }),
@@ -266,17 +266,18 @@ const spec: ResourceSpec<'usage_policies', CreateBody, UpdateBody> = {
     defaultPageSize: 50,
     maxPageSize: 100,
     item: answer,
+    present: presentDetail,
   },
   get: {
     query: z.object({ status: status.default('active'), include_usage: queryBoolean.optional() }),
-    where: ({ query }) => ({ status: query.status as PolicyRow['status'] }),
+    where: ({ query }) => ({ status: query.status }),
   },
   detail: answer,
   present: presentDetail,
   create: { body: createBody, response: z.object({ id: z.string(), object: z.literal(OBJECT) }), run: create },
   update: { body: updateBody, response: emptyAnswer, run: update },
   remove: {},
-};
+});
 
 const entityStatus = z.enum(['active', 'exhausted']);
 const entityQuery = z.object({
@@ -292,7 +293,7 @@ const entities = childList(spec, {
   query: entityQuery,
   where: async (policy, call) => {
     await checkSeesAll(call, policy.workspace_id);
-    const { status: state, search } = call.query as z.output<typeof entityQuery>;
+    const { status: state, search } = call.query;
     return {
       ...ofPolicy(policy),
       ...(state === undefined ? {} : { status: state }),

@@ -1,5 +1,4 @@
 /** What a usage-limits policy would have blocked: `POST /policies/usage-limits/simulate`. */
-import type { z } from 'zod';
 import { nextReset, periodOf } from '../../../limits/ledger/limit-spec.ts';
 import { usageEngine } from '../../../limits/simulation/usage.ts';
 import type { TenantTx } from '../../../store/ports.ts';
@@ -9,7 +8,6 @@ import { refuse, requireWorkspace, unknownReference } from '../../common.ts';
 import { type AnyAction, action, type Call } from '../../resource.ts';
 import { afterCommit } from '../../services.ts';
 import {
-  checkSubject,
   historyReasons,
   MAX_DAYS,
   placeOf,
@@ -20,6 +18,7 @@ import {
   simulate,
   simulationAnswer,
   simulationBody,
+  subjectOf,
   within,
 } from '../simulation.ts';
 import { type CreateBody, createBody, type UpdateBody, updateBody } from './schema.ts';
@@ -33,13 +32,6 @@ const MAX_BUCKETS = 1000;
 const RECENT_MS = 60_000;
 
 const body = simulationBody(createBody.omit({ workspace_id: true, organisation_id: true }), updateBody);
-type Body = {
-  readonly policy?: CreateBody;
-  readonly policy_id?: string;
-  readonly changes?: UpdateBody;
-  readonly start_time: string;
-  readonly end_time: string;
-};
 
 /** The turn of the policy at or before `at`, as far as its row and its period say; null: none. */
 function turnBefore(row: PolicyRow, at: number): number | null {
@@ -94,7 +86,7 @@ export function simulateUsage(
   create: (call: Call<unknown, unknown, CreateBody>) => Promise<{ row: PolicyRow }>,
   changed: (body: UpdateBody, row: PolicyRow, now: number) => { next: PolicyRow },
 ): AnyAction {
-  return action<unknown, unknown, Body, unknown>({
+  return action({
     id: 'policies.usage-limits.simulate',
     method: 'POST',
     path: '/policies/usage-limits/simulate',
@@ -107,32 +99,35 @@ export function simulateUsage(
     tenant: 'workspace_optional',
     params: null,
     query: null,
-    body: body as never,
-    response: simulationAnswer as z.ZodType,
+    body,
+    response: simulationAnswer,
     writes: false,
     readOnly: true,
     audit: null,
     run: async (call) => {
       const { tx, clock } = call;
-      const { policy: wanted, policy_id: id, changes } = call.body;
-      checkSubject(call.body);
+      const subject = subjectOf(call.body);
       const now = clock.now();
       const range = rangeOf(call.body, now);
       const past = { ...clock, now: () => range.from };
-      const active = id === undefined ? null : ((await tx.find('usage_policies', { id })) ?? null);
-      if (id !== undefined && active === null) throw unknownReference('policy_id', 'usage-limits policy');
-      let policy: PolicyRow;
-      if (active !== null) {
-        if (changes?.reset_usage_for_value !== undefined) {
+      const asItIs = subject.id !== undefined && subject.changes === undefined;
+      const rowsOf = async (): Promise<{ policy: PolicyRow; active: PolicyRow | null }> => {
+        if (subject.id === undefined) {
+          requireWorkspace(call);
+          const { policy: body } = subject;
+          return { policy: (await within('policy', () => create({ ...call, body, clock: past }))).row, active: null };
+        }
+        const { id, changes } = subject;
+        const active = await tx.find('usage_policies', { id });
+        if (active === undefined) throw unknownReference('policy_id', 'usage-limits policy');
+        if (changes === undefined) return { policy: active, active };
+        if (changes.reset_usage_for_value !== undefined) {
           throw refuse('changes.reset_usage_for_value', 'cannot be simulated');
         }
-        policy =
-          changes === undefined ? active : await within('changes', () => changed(changes, active, range.from).next);
-      } else {
-        requireWorkspace(call as Call);
-        policy = (await within('policy', () => create({ ...call, body: wanted as CreateBody, clock: past }))).row;
-      }
-      const place = await placeOf(call as Call, policy.workspace_id);
+        return { policy: await within('changes', () => changed(changes, active, range.from).next), active };
+      };
+      const { policy, active } = await rowsOf();
+      const place = await placeOf(call, policy.workspace_id);
       const began = active === null ? range.from : Math.max(active.created_at, turnBefore(active, range.from) ?? 0);
       const countedFrom = Math.max(Math.min(began, range.from), range.to - MAX_DAYS * DAY);
       const sameTurns = active !== null && policy.next_usage_reset_at === active.next_usage_reset_at;
@@ -149,7 +144,7 @@ export function simulateUsage(
             kind: 'usage',
             type: policy.type,
             policyId: active?.id ?? null,
-            asItIs: active !== null && changes === undefined,
+            asItIs,
             place,
             range,
             countedFrom,
