@@ -38,7 +38,7 @@ export type RotationPolicy = {
   readonly status: 'ACTIVE';
 };
 
-/** What an integration of the organisation gives each workspace that has no entry of its own. */
+/** What an integration of the organisation gives each workspace without an own entry. */
 export type IntegrationAccess = {
   enabled: boolean;
   usage_limits?: UsageLimit[] | null;
