@@ -9,7 +9,7 @@ import { createRecorder, type Recorder } from '../telemetry/recorder.ts';
 import type { Common } from './common.ts';
 import type { Stores } from './stores.ts';
 
-/** How soon what was used is in the books: until then it counts as reserved. */
+/** How soon what was used is in the store: until then it counts as reserved. */
 const SETTLE_MS = 20;
 
 /** What this process has answered, on its way into the stores. */
@@ -30,12 +30,12 @@ export async function openSpools({ config, clock, log, lifecycle, worker }: Comm
   const dir = join(spool, numbered('journal', worker.index));
   const journal = lifecycle.own('journal', await openJournal({ dir, clock, log }));
   const shipper = lifecycle.own('shipper', startShipper({ dir, journal, sink: logs, clock, log }));
-  const books = settlementSink({ tables, clock });
+  const sink = settlementSink({ tables, clock });
   const settlements = lifecycle.own(
     'ledger journal',
     await openLazyJournal({
       dir: join(spool, numbered('ledger', worker.index)),
-      sink: books,
+      sink,
       clock,
       log,
       everyMs: SETTLE_MS,
@@ -44,7 +44,7 @@ export async function openSpools({ config, clock, log, lifecycle, worker }: Comm
   if (worker.index === 1) {
     const { workers } = config;
     lifecycle.own('adopted journals', adoptJournals(spool, /^journal-(\d+)$/, { workers, sink: logs, clock, log }));
-    lifecycle.own('adopted ledgers', adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink: books, clock, log }));
+    lifecycle.own('adopted ledgers', adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink, clock, log }));
   }
   return { journal, shipper, recorder: createRecorder(runId, journal), settlements };
 }

@@ -57,7 +57,7 @@ async function chat(token: string, more: object = {}): Promise<{ status: number;
   return { status: answer.status, text: await answer.text() };
 }
 
-/** Until what was used is in the books. */
+/** Until what was used is in the store. */
 async function until(token: string, status: number): Promise<{ status: number; text: string }> {
   for (let i = 0; ; i++) {
     const answer = await chat(token);

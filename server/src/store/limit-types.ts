@@ -80,7 +80,7 @@ export interface LimitFacts {
   usage_at?: number;
   /** What it was expected to use, and whether it could not use more. */
   estimate?: { readonly cost: number; readonly tokens: number; readonly bounded: boolean };
-  /** What usage policies had used and reserved when the books were asked, by policy; not there where a lease sufficed. */
+  /** What usage policies had used and reserved when the store was asked, by policy; not there where a lease sufficed. */
   committed?: Readonly<Record<string, number>>;
   refused?: RefusedBy;
   /** When it was settled. */

@@ -421,7 +421,7 @@ export const SCHEMA = {
     last_reset_at: nullable(time()),
     /** What a `cost` policy does with a model that has no known price; null: the installation's rule. */
     unpriced: nullable(json<UnpricedRule>()),
-    /** While the books cannot be reached and the lease is spent. */
+    /** While the store cannot be reached and the lease is spent. */
     on_outage: text<'refuse' | 'serve'>(),
     alert_emails: nullable(json<string[]>()),
     alert_webhook_url: nullable(text()),

@@ -1,5 +1,5 @@
 /**
- * What the books noted becomes an alert: its row in the audit log and one delivery for each recipient, in one transaction
+ * What buckets noted becomes an alert: its row in the audit log and one delivery for each recipient, in one transaction
  * with the mark that it was done, so each happens once however many leaders there are and wherever one is killed.
  */
 import { systemTenant } from '../../auth/tenant.ts';

@@ -9,7 +9,7 @@ import type { Row, TableName } from '../../store/schema.ts';
 import { firstReset, type LimitSpec, MAX_AMOUNT, nextReset } from './limit-spec.ts';
 import { addUsed, admits, burnAt, carryOf } from './rule.ts';
 
-/** What the books need of a transaction, a tenant's or the system's. */
+/** What a bucket needs of a transaction, a tenant's or the system's. */
 export type BucketTx = Pick<TenantTx, 'find' | 'list' | 'insert' | 'update' | 'remove' | 'now'>;
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };

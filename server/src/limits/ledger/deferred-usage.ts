@@ -1,6 +1,6 @@
 /**
  * Usage of what outlives its request: batches and fine-tuning jobs that a provider runs for hours. Nothing of it is in a
- * node's memory: what is reserved and what is booked are changes of the books in the caller's transaction, so that they
+ * node's memory: what is reserved and what is booked are changes of buckets in the caller's transaction, so that they
  * happen exactly as often as the row that they are written beside. The terms are those of the creation, kept with the
  * object: metadata that changes later does not move it to another bucket.
  */
@@ -29,7 +29,7 @@ export interface DeferredPlace {
 
 const leaseOf = ({ id }: DeferredPlace, bucket: string): string => `late ${id} ${bucket}`;
 
-/** The books of the limits that still exist, always in the same order. */
+/** The buckets of the limits that still exist, always in the same order. */
 async function booksOf(tx: BucketTx, place: DeferredPlace, terms: readonly LimitSpec[], clock: Clock, now: number) {
   const found: { readonly book: BucketTransaction; readonly terms: LimitSpec }[] = [];
   for (const one of terms) {

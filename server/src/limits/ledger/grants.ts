@@ -1,4 +1,4 @@
-/** What a node asks of the books, each in one transaction: reservations for a batch of requests, and its leases renewed. */
+/** What a node asks of the store, each in one transaction: reservations for a batch of requests, and its leases renewed. */
 import type { Clock } from '../../kernel/clock.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';

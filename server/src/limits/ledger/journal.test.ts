@@ -61,7 +61,7 @@ describe('the journal of settlements', () => {
     expect([timers > 0, existsSync(dir)]).toEqual([true, true]);
   });
 
-  it('lines that an earlier run left are in the books after a start, once, without a request', async () => {
+  it('lines that an earlier run left are in the store after a start, once, without a request', async () => {
     const server = await startServer();
     const { dataDir, first } = server;
     onTestFinished(() => rm(dataDir, { recursive: true, force: true }));

@@ -1,5 +1,5 @@
 /**
- * The way of a settled request into the books: one journal line each, applied in batches, each batch once. The journal and
+ * The way of a settled request into the store: one journal line each, applied in batches, each batch once. The journal and
  * its shipper are those of log records (`store/disk/`); this is what stands where their log store does.
  */
 import type { Clock } from '../../kernel/clock.ts';
@@ -14,7 +14,7 @@ export interface SettlementJournal {
   append(line: string, done: () => void): void;
   /** True while it cannot be written: nothing more may be admitted under a budget. */
   readonly failing: boolean;
-  /** Ships at once. Resolves when everything appended before is in the books. */
+  /** Ships at once. Resolves when everything appended before is in the store. */
   ship(): Promise<void>;
 }
 
@@ -23,7 +23,7 @@ export interface SettlementLine extends Settled {
   readonly bucket: string;
 }
 
-/** What a request used that was admitted while the books were away: its bucket may never have been opened. */
+/** What a request used that was admitted while the store was away: its bucket may never have been opened. */
 export interface ServedLine extends Pick<Settled, 'used' | 'carry' | 'requests' | 'unpriced'> {
   readonly organisationId: string;
   readonly workspaceId: string;

@@ -112,7 +112,7 @@ export function isFresh(local: LocalBucket, { terms }: LimitCharge, now: number)
   return terms.at === local.termsAt && now < local.resetsAt;
 }
 
-/** Whether the lease in memory has room. What may use more than it says asks the books where the limit is near. */
+/** Whether the lease in memory has room. What may use more than it says asks the store where the limit is near. */
 export function covers(local: LocalBucket, demand: LimitCharge, now: number, monotonic: number): boolean {
   return (
     isFresh(local, demand, now) &&
@@ -133,7 +133,7 @@ export function partOf(local: LocalBucket, demand: LimitCharge, amount: number):
   return { demand, local, lease, bucket, window, amount, wanted: 0, growing: false, ended: false, servedAt: 0 };
 }
 
-/** Of a request that is served although neither lease nor books have anything for it. */
+/** Of a request that is served although neither lease nor store has anything for it. */
 export function servedPart(local: LocalBucket, demand: LimitCharge, servedAt: number): LeaseShare {
   return { ...partOf(local, demand, 0), lease: '', servedAt };
 }

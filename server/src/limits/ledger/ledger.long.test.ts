@@ -175,7 +175,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     await consistent(tables);
   });
 
-  it('a value whose requests are all refused leaves nothing in the books; one that is admitted for nothing does', async () => {
+  it('a value whose requests are all refused leaves nothing in the store; one that is admitted for nothing does', async () => {
     const tables = own(await booksStore(engine));
     const node = own(await ledgerNode(tables));
     const demand = (amount: number, more: object): LimitCharge => ({

@@ -1,6 +1,6 @@
 /**
  * Usage limits on one node: reserves before a call and settles after it, from leases in memory where the limit is far and
- * by the books where it is near (docs/decisions/2026-11-22-budgets.md).
+ * by the store where it is near (docs/decisions/2026-11-22-budgets.md).
  */
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -29,7 +29,7 @@ export type { ActualUse, CostCharge, LimitCharge, UsageLimitState, UsageReservat
 
 export interface Ledger extends Closable {
   /**
-   * Reserves for every demand or for none, all of one workspace. Throws `usage_limit_exceeded`. While the books cannot be
+   * Reserves for every demand or for none, all of one workspace. Throws `usage_limit_exceeded`. While the store cannot be
    * reached and a lease is spent, `onOutage` decides: `out_of_service` (one such limit is enough), or the request is
    * served and what it used is booked when they are back.
    */
@@ -58,26 +58,26 @@ export interface LedgerOptions {
 
 const LEASE_MS = 30_000;
 const MAINTAIN_MS = 1_000;
-/** How long a node refuses from memory before it asks the books again. */
+/** How long a node refuses from memory before it asks the store again. */
 const REFUSE_MS = 250;
-/** How long a request whose limits may be passed in an outage waits for the books. */
+/** How long a request whose limits may be passed in an outage waits for the store. */
 const SERVE_MS = 1_000;
 /** How long a request waits at most for what may come back of a limit that is only reserved. */
 const PATIENCE_MS = 100;
-/** What ended on other nodes is in the books by then: two and a half times the pause of their shippers. */
+/** What ended on other nodes is in the store by then: two and a half times the pause of their shippers. */
 const OTHERS_MS = 50;
-/** How long books that could not be reached are left alone. */
+/** How long a store that could not be reached is left alone. */
 const AWAY_MS = 250;
 /** Requests whose reservations, or leases whose renewals, share one transaction. */
 const BATCH = 256;
 
-/** A request that waits for the books; or one that runs, and whose part grows. */
+/** A request that waits for the store; or one that runs, and whose part grows. */
 interface Waiting {
   readonly tenant: TenantContext;
   readonly workspaceId: string;
   readonly demands: readonly LimitCharge[];
   readonly grows: { readonly part: LeaseShare; readonly hold: NodeUsageReservation; readonly by: number } | null;
-  /** What it has of leases in memory, by demand, while the books are asked for the rest. */
+  /** What it has of leases in memory, by demand, while the store is asked for the rest. */
   held: (LeaseShare | undefined)[];
   /** Once; what comes later is not wanted any more. */
   answered: boolean;
@@ -95,14 +95,14 @@ class NodeLedger implements Ledger, ReservationNode {
   readonly #options: LedgerOptions;
   readonly #leaseMs: number;
   readonly #locals = new Map<string, LocalBucket>();
-  /** Requests that wait for the books, by workspace. */
+  /** Requests that wait for the store, by workspace. */
   readonly #lanes = new Map<string, Waiting[]>();
   readonly #running = new Set<Promise<void>>();
   #journal: SettlementJournal | null = null;
-  /** Monotonic: the books could not be reached, and are not asked again before. 0: they answered. */
+  /** Monotonic: the store could not be reached, and is not asked again before. 0: it answered. */
   #awayUntil = 0;
   #probing = false;
-  /** Lines written to the journal, and how many of them are in the books as far as is known. */
+  /** Lines written to the journal, and how many of them are in the store as far as is known. */
   #lines = 0;
   #shipped = 0;
   #cancel: (() => void) | null = null;
@@ -238,22 +238,22 @@ class NodeLedger implements Ledger, ReservationNode {
         },
       };
       if (this.#isAway()) {
-        this.#without(waiting, 'the books could not be reached a moment ago');
+        this.#without(waiting, 'the store could not be reached a moment ago');
         return;
       }
       if (demands.every(({ terms }) => terms.onOutage === 'serve')) {
-        cancel = this.#options.clock.after(SERVE_MS, () => this.#without(waiting, 'the books are slow'));
+        cancel = this.#options.clock.after(SERVE_MS, () => this.#without(waiting, 'the store is slow'));
       }
       this.#queue(waiting);
     });
   }
 
-  /** Whether the books are away as far as is known. Now and then one request tries them. */
+  /** Whether the store is away as far as is known. Now and then one request tries it. */
   #isAway(): boolean {
     return this.#awayUntil > 0 && (this.#probing || this.#options.clock.monotonic() < this.#awayUntil);
   }
 
-  /** Answers a request that the books cannot be asked about: by leases in memory and by what its limits say of outages. */
+  /** Answers a request that the store cannot be asked about: by leases in memory and by what its limits say of outages. */
   #without(waiting: Waiting, reason: unknown): void {
     const { tenant, workspaceId, demands, answered } = waiting;
     if (answered) return;
@@ -267,7 +267,7 @@ class NodeLedger implements Ledger, ReservationNode {
     const monotonic = this.#options.clock.monotonic();
     for (const demand of demands) {
       const local = this.#local(workspaceId, demand.terms);
-      // A limit that was used up when the books were last seen still is.
+      // A limit that was used up when the store was last seen still is.
       if (local.refusal !== null && isFresh(local, demand, now)) {
         waiting.reject(local.refusal);
         return;
@@ -317,7 +317,7 @@ class NodeLedger implements Ledger, ReservationNode {
 
   /**
    * Takes what leases in memory have room for, and answers a request for which that is all: what came into the lease while
-   * it waited, or the other limits of a request of which one is busy. Books are asked for the rest only.
+   * it waited, or the other limits of a request of which one is busy. The store is asked for the rest only.
    */
   #fromMemory(waiting: Waiting): readonly LimitCharge[] {
     const { tenant, workspaceId, demands, grows, held } = waiting;
@@ -436,7 +436,7 @@ class NodeLedger implements Ledger, ReservationNode {
   }
 
   /**
-   * Whether a refusal waits for what ended already and is only not in the books yet: here, or on another node. A caller
+   * Whether a refusal waits for what ended already and is only not in the store yet: here, or on another node. A caller
    * who sends one request after another holds nothing himself.
    */
   #mayComeBack(waiting: Waiting, { key, byOthers }: FullBucket): boolean {
@@ -464,7 +464,7 @@ class NodeLedger implements Ledger, ReservationNode {
     }
   }
 
-  /** Brings what was settled here into the books. Resolves also when that was not possible. */
+  /** Brings what was settled here into the store. Resolves also when that was not possible. */
   async #ship(): Promise<void> {
     const upTo = this.#lines;
     try {
@@ -480,7 +480,7 @@ class NodeLedger implements Ledger, ReservationNode {
     this.#running.add(running);
   }
 
-  /** @param asked of its demands those that the books were asked about, with their answers in this order */
+  /** @param asked of its demands those that the store was asked about, with their answers in this order */
   #answer(
     waiting: Waiting,
     asked: readonly LimitCharge[],

@@ -1,4 +1,4 @@
-/** What a node may still give away of a lease while the books are asked. */
+/** What a node may still give away of a lease while the store is asked. */
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import {
@@ -60,7 +60,7 @@ const reserve = ({ ledger }: LedgerNode, ...demands: [terms: LimitSpec, amount: 
     demands.map(([terms, amount]) => ({ terms, amount, bounded: true })),
   );
 
-it('what comes free of yesterday’s lease while the books grant one of today is not given away again', async () => {
+it('what comes free of yesterday’s lease while the store grants one of today is not given away again', async () => {
   const { clock, tables, node, close } = await world();
   // 100 are drawn ahead.
   const daily = termsWith({ type: 'tokens', limit: 25_600, period: 'days:1' });

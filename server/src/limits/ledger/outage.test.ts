@@ -91,7 +91,7 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     bounded: true,
   });
 
-  it('what the store refuses of one workspace takes the books away from no other', async () => {
+  it('what the store refuses of one workspace takes the store away from no other', async () => {
     const { tables, node } = await world();
     const other = { organisation: 'org-2', workspace: 'ws-2' };
     await tables.systemWrite(async (tx) => {
@@ -105,14 +105,14 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     await end(await node.ledger.reserve(tenant, other.workspace, own), used(70));
   });
 
-  it('a limit that serves is passed and counted once when the books are back, in the window of its request', async () => {
+  it('a limit that serves is passed and counted once when the store is back, in the window of its request', async () => {
     const { clock, tables, state, node } = await world();
     const daily = soft({ period: 'days:1' });
     state.away = true;
     const first = await hold(node, [daily]);
     const late = await hold(node, [daily]);
     await end(first, used(70));
-    // Midnight passes while the books are away, and before the second request ends.
+    // Midnight passes while the store is away, and before the second request ends.
     clock.jump(120_000);
     await end(late, used(5));
     await end(await hold(node, [daily]), used(9));
@@ -149,7 +149,7 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     await end(await hold(node, [strict]), used(1));
   });
 
-  it('what was used up when the books were last seen stays refused, and what no owner has any more is not counted', async () => {
+  it('what was used up when the store was last seen stays refused, and what no owner has any more is not counted', async () => {
     const { state, node, tables, clock } = await world();
     const full = soft({ bucketKey: 'full', limit: 50 });
     await end(await hold(node, [full]), used(50));
@@ -187,7 +187,7 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     expect(await buckets(tables)).toMatchObject([{ used: 40, reserved: 0 }]);
   });
 
-  it('a running request grows: from the lease without the books, else by them, and its end releases all of it', async () => {
+  it('a running request grows: from the lease without the store, else by it, and its end releases all of it', async () => {
     const { state, node, tables } = await world();
     const far = { ...soft({ limit: 256_000 }), amount: 10 };
     const near = { ...soft({ bucketKey: 'near', limit: 600 }), amount: 100 };

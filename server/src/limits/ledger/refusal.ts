@@ -6,7 +6,7 @@ import { type LimitSpec, shownAmount } from './limit-spec.ts';
 
 /** Nobody waits for longer, whatever a header says; in milliseconds. */
 const MAX_WAIT_MS = 86_400_000;
-/** Seconds after which books that were away may be back. */
+/** Seconds after which a store that was away may be back. */
 const AWAY_S = 2;
 /** What is only reserved comes back when requests end. */
 const RESERVED_S = 1;

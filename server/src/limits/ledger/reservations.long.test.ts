@@ -1,5 +1,5 @@
 /**
- * Every way out of a request: what it used is in the books of its limit exactly once, and nothing stays reserved.
+ * Every way out of a request: what it used is in the store of its limit exactly once, and nothing stays reserved.
  * The upstream is a fake one that also lies; faults come from the sandbox too.
  */
 import type { ServerResponse } from 'node:http';
@@ -84,7 +84,7 @@ async function run(caller: Caller, body: object, options: Parameters<typeof call
   }
 }
 
-/** What the books say in the end, once the record of every request of the caller is there. */
+/** What the store says in the end, once the record of every request of the caller is there. */
 async function after(caller: Caller, requests = 1): Promise<Books> {
   await eventually(
     async () => (await server.records()).filter((record) => record.api_key_id === caller.id).length,

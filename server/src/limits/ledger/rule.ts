@@ -9,7 +9,7 @@ export function admits(committed: number, limit: number): boolean {
   return committed < limit;
 }
 
-/** What a request that is admitted by the books reserves. One that may use more is alone in the last hundredth of a limit. */
+/** What a request that is admitted by the store reserves. One that may use more is alone in the last hundredth of a limit. */
 export function grantOf(
   demand: { readonly amount: number; readonly bounded: boolean },
   limit: number,

@@ -1,4 +1,4 @@
-/** What time does to the books: leases end, windows turn. Anyone may do it at any time; each happens once. */
+/** What time does to buckets: leases end, windows turn. Anyone may do it at any time; each happens once. */
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';

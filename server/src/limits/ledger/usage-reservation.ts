@@ -38,18 +38,18 @@ export interface UsageLimitState {
   readonly left: number;
   /** The part of it that no request has reserved: what a further call of the request can have. */
   readonly free: number;
-  /** Milliseconds since the epoch; null: it does not reset by itself, or it is not known while the books are away. */
+  /** Milliseconds since the epoch; null: it does not reset by itself, or it is not known while the store is away. */
   readonly resetsAt: number | null;
 }
 
 export interface UsageReservation {
   /**
    * The request is expected to use so much in all (micro-dollars, tokens): the difference is reserved too, from the lease or
-   * soon by the books. Never refuses, never waits; less than before changes nothing.
+   * soon by the store. Never refuses, never waits; less than before changes nothing.
    */
   grow(total: { readonly cost: number; readonly tokens: number }): void;
   /**
-   * What was used and reserved under each demand when the books granted it: undefined for one where a lease sufficed, null
+   * What was used and reserved under each demand when the store granted it: undefined for one where a lease sufficed, null
    * when it did for all.
    */
   readonly seen: readonly (number | undefined)[] | null;
@@ -63,7 +63,7 @@ export function keyOf(workspaceId: string, { ownerKind, ownerId, bucketKey }: Li
   return `${workspaceId} ${ownerKind} ${ownerId} ${bucketKey}`;
 }
 
-/** Writes that change the books of one workspace wait for each other under this name. */
+/** Writes that change the buckets of one workspace wait for each other under this name. */
 export function bucketQueue(workspaceId: string): string {
   return `usage ${workspaceId}`;
 }
@@ -81,7 +81,7 @@ export interface LocalBucket {
   available: number;
   /** Largest `available` that is kept. */
   most: number;
-  /** Of the limit, what nobody had when the books were last seen. */
+  /** Of the limit, what nobody had when the store was last seen. */
   open: number;
   /** Requests that hold something of the lease. */
   holders: number;
@@ -129,10 +129,10 @@ export interface LeaseShare {
   amount: number;
   /** What it is expected to use by now, when that has become more. */
   wanted: number;
-  /** Whether the books are asked for the difference. */
+  /** Whether the store is asked for the difference. */
   growing: boolean;
   ended: boolean;
-  /** When it was admitted without the books (by the store's clock), or 0. */
+  /** When it was admitted without the store (by the store's clock), or 0. */
   readonly servedAt: number;
 }
 

@@ -47,7 +47,7 @@ function priced({ used, usage }: Event, rule: UnpricedRule | null): Event['used'
 }
 
 /**
- * `active` is the policy that was in force where `policy` is that one or a change of it. What the books said when a
+ * `active` is the policy that was in force where `policy` is that one or a change of it. What buckets said when a
  * request was decided is in its record; the simulated policy stands as far from that as its own decisions have led it,
  * so that the policy that was in force is found to have decided as it did.
  *
@@ -103,12 +103,12 @@ export function usageEngine(
       const known = own ? event.refused?.committed : event.committed?.[policy.id];
       const seen = comparable ? known : undefined;
       const committed = seen === undefined ? committedOf(bucket.mine) : seen + committedOf(bucket.mine) - was;
-      // A refusal that says nothing of the books was for want of a price.
+      // A refusal that says nothing of the bucket was for want of a price.
       const unpriced = event.used.unpriced > 0 || (event.refused !== null && event.refused.committed === undefined);
       const denied = type === 'cost' && terms.unpriced === 'deny' && unpriced;
       const admitted = !denied && admits(committed, terms.limit);
       const mine = admitted ? grantOf(demand, terms.limit, committed) : null;
-      // By the same books as `mine`: what the two hold differs only where they decide otherwise.
+      // By the same counts as `mine`: what the two hold differs only where they decide otherwise.
       const real = former === null || own ? null : grantOf(demand, former.limit, seen ?? was);
       bucket.mine.reserved += mine ?? 0;
       bucket.real.reserved += real ?? 0;

@@ -78,7 +78,7 @@ export function reserve(x: Exchange): void | Promise<void> {
   }
 }
 
-/** Others are decided from memory while a request waits for the books: a simulation takes them in the order of decisions. */
+/** Others are decided from memory while a request waits for the store: a simulation takes them in the order of decisions. */
 function decidedNow(x: Uses<'limits', 'storeClock'>): void {
   if (x.limits.facts !== null) x.limits.facts.usage_at = orderingTimestamp(x.services.storeClock.now());
 }
