@@ -1,8 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
+import { type BytePairs, loadBytePairs } from './byte-pairs.ts';
 
 /**
- * True token counts with the `o200k_base` encoding of gpt-tokenizer. Loading its ranks takes about 0.3 s and 80 MB, so
- * nothing here loads them before the first count is asked for.
+ * True token counts with the encoding `o200k_base`. It takes 7 MB, so nothing here loads it before the first count is
+ * asked for.
  */
 
 /** A run of text and how many tokens it stands for; a character split over tokens comes whole with the last of them. */
@@ -20,11 +21,8 @@ export interface Tokenizer {
 
 /** Characters encoded in one go: about a millisecond of prose. */
 const SLICE = 16_384;
-/** Without any boundary the encoder's time grows with the square of the length. */
+/** Without any boundary the encoding's time grows with the square of the length. */
 const HARD_SLICE = 4_096;
-/** Words kept by the encoder's own cache; an entry may be as long as a slice. */
-const CACHED_WORDS = 20_000;
-const PLAIN = { disallowedSpecial: new Set<string>() };
 const LETTER = /\p{L}/u;
 const GOES_ON = /[\p{L}\p{M}'’]/u;
 
@@ -48,19 +46,13 @@ let loading: Promise<Tokenizer> | null = null;
 let loaded: Tokenizer | null = null;
 
 async function load(): Promise<Tokenizer> {
-  const {
-    countTokens: count,
-    encode,
-    decodeGenerator,
-    setMergeCacheSize,
-  } = await import('gpt-tokenizer/encoding/o200k_base');
-  setMergeCacheSize(CACHED_WORDS);
+  const encoding = await loadBytePairs();
   loaded = {
     count(text) {
       let sum = 0;
       for (let from = 0; from < text.length; ) {
         const end = sliceEnd(text, from);
-        sum += count(text.slice(from, end), PLAIN);
+        sum += encoding.count(text.slice(from, end));
         from = end;
       }
       return sum;
@@ -68,29 +60,32 @@ async function load(): Promise<Tokenizer> {
     *pieces(text, group) {
       for (let from = 0; from < text.length; ) {
         const end = sliceEnd(text, from);
-        let taken = 0;
-        const tokens = encode(text.slice(from, end), PLAIN);
-        const counted = (function* () {
-          for (const token of tokens) {
-            taken += 1;
-            yield token;
-          }
-        })();
-        let given = 0;
-        let held = '';
-        for (const part of decodeGenerator(counted)) {
-          held += part;
-          if (taken - given < group) continue;
-          yield { text: held, tokens: taken - given };
-          given = taken;
-          held = '';
-        }
-        if (taken > given) yield { text: held, tokens: taken - given };
+        yield* piecesOf(text.slice(from, end), group, encoding);
         from = end;
       }
     },
   };
   return loaded;
+}
+
+function* piecesOf(slice: string, group: number, encoding: BytePairs): Iterable<Piece> {
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  let text = '';
+  let tokens = 0;
+  /** Bytes that the last character still lacks. */
+  let lacks = 0;
+  for (const token of encoding.encode(slice)) {
+    const bytes = encoding.bytesOf(token);
+    for (const byte of bytes)
+      lacks = lacks > 0 ? lacks - 1 : byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : byte >= 0xc0 ? 1 : 0;
+    text += decoder.decode(bytes, { stream: true });
+    tokens += 1;
+    if (lacks > 0 || tokens < group) continue;
+    yield { text, tokens };
+    text = '';
+    tokens = 0;
+  }
+  if (tokens > 0) yield { text, tokens };
 }
 
 /** Loads the encoding once. */
