@@ -1,4 +1,4 @@
-import { compose, type Running } from '../compose.ts';
+import type { Running } from '../compose.ts';
 import { type Config, ConfigError, unknownVariables, workerIndex } from '../config.ts';
 import { calmLog } from '../kernel/calm-log.ts';
 import { systemClock } from '../kernel/clock.ts';
@@ -22,6 +22,8 @@ export async function serve(config: Config, output: Output): Promise<void> {
   const log = calmLog(all, systemClock);
   if (!isWorker()) for (const line of unknownVariables()) log.warn(line);
   if (config.workers > 1 && !isWorker()) return runPrimary(config, log);
+  // Not above: the primary process serves nothing, and holds no code of what does.
+  const { compose } = await import('../compose.ts');
   const index = workerIndex();
   const shared = isWorker() ? workerShared(primaryChannel(), systemClock.after) : null;
   const writeAccess = (lines: string) => output.out(lines);
