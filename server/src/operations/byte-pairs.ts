@@ -35,7 +35,7 @@ export async function loadBytePairs(): Promise<BytePairs> {
 }
 
 /** The encoding of a file of ranks. */
-export function bytePairs(file: Uint8Array): BytePairs {
+function bytePairs(file: Uint8Array): BytePairs {
   let tokens = 0;
   for (let at = 0; at < file.length; at += 1 + (file[at] as number)) tokens++;
   const starts = new Uint32Array(tokens);
