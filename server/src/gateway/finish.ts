@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { drainRequestBody } from '../http/drain-request-body.ts';
 import { hasUnreadBody, readInTurns } from '../http/read-body.ts';
-import { endParts, endPartsInTurns } from '../http/response-body.ts';
+import { endParts, endPartsInTurns, writePart } from '../http/response-body.ts';
 import type { Ending, Outcome } from './outcome.ts';
 import type { GatewayServices } from './services.ts';
 
@@ -31,7 +31,7 @@ export function finish(
     return endPartsInTurns(response, ending.body, null, turn);
   }
   // The length of a whole answer is in its head: it is complete for the client before the end is written.
-  for (const part of ending.body) response.write(part);
+  for (const part of ending.body) writePart(response, part);
   readInTurns(request, bodies.turns, organisationId);
   drainRequestBody(request, clock, () => endParts(response, []));
   return undefined;

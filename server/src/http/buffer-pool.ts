@@ -69,6 +69,11 @@ export function keepBuffer(buffer: Uint8Array): () => void {
 
 const NOTHING = () => undefined;
 
+/** Whether the memory is used again when nobody keeps it. */
+export function isLent(buffer: Uint8Array): boolean {
+  return (buffer.buffer as Tagged)[SLAB] !== undefined;
+}
+
 function drop(slab: Slab): void {
   slab.keepers -= 1;
   const size = slab.memory.length;

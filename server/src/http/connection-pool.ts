@@ -6,7 +6,8 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Clock } from '../kernel/clock.ts';
-import { keepBuffer } from './buffer-pool.ts';
+import { detachMemory } from '../kernel/transferable-stream.ts';
+import { borrowBuffer, keepBuffer, returnBuffer } from './buffer-pool.ts';
 import type { Connect } from './connect.ts';
 import { ResponseFault, ResponseParser, type ResponseSink } from './response-parser.ts';
 
@@ -15,6 +16,15 @@ const JOIN_BYTES = 4 * 1024;
 /** A larger body is written in slices of this size: the kernel copies several megabytes in one write, for milliseconds. */
 const SLICE_BYTES = 256 * 1024;
 const READ_BYTES = 64 * 1024;
+/**
+ * Bytes of an answer from which on large parts of it are read into lent memory. Fresh memory outside of the heap brings on a full
+ * collection of garbage for each 64 MB, of 10 ms and more.
+ */
+const LENT_FROM = 256 * 1024;
+/** Smaller parts lie in memory that Node shares between Buffers. */
+const LEAST_LENT = 4 * 1024;
+/** Memory that is lent is at least as large. */
+const SLAB_BYTES = 16 * 1024;
 /** How long before the upstream would close an idle connection it is not trusted any more. */
 const KEEP_ALIVE_MARGIN_MS = 2_000;
 const MAX_KEEP_ALIVE_MS = 600_000;
@@ -53,6 +63,10 @@ export interface PooledCall {
   onInterim(): void;
   onHead(status: number, headers: string[]): void;
   onData(chunk: Buffer): void;
+  /** See `WireHandler`. */
+  onLent(chunk: Buffer): boolean;
+  /** Its reader takes lent memory. */
+  readonly takesLent: boolean;
   onEnd(): void;
   onFailure(failure: Failure): void;
 }
@@ -226,6 +240,11 @@ export class Connection implements ResponseSink {
   #call: PooledCall | null = null;
   #answered = 0;
   #started = false;
+  /** Bytes of the answer so far. */
+  #received = 0;
+  /** Lent memory of which the parser may not have read everything, and whether its reader keeps a part of it. */
+  #lent: Buffer | null = null;
+  #keptLent = false;
   #error: unknown = null;
   #ended = false;
   #gone = false;
@@ -248,7 +267,7 @@ export class Connection implements ResponseSink {
       this.#error ??= error;
     });
     // Of a TLS socket, Node hands bytes to a stream only.
-    if (socket instanceof TLSSocket) socket.on('data', (chunk: Buffer) => this.#take(chunk));
+    if (socket instanceof TLSSocket) socket.on('data', (chunk: Buffer) => this.#takeChunk(chunk));
     socket.on('end', () => this.#onEnd());
     socket.on('close', () => this.#onClose());
   }
@@ -265,6 +284,7 @@ export class Connection implements ResponseSink {
     const socket = this.#socket;
     this.#call = call;
     this.#started = false;
+    this.#received = 0;
     this.#parser.begin(call.headOnly);
     call.onSent(this);
     this.connectMs = 0;
@@ -309,10 +329,34 @@ export class Connection implements ResponseSink {
 
   /** `onread` of the socket. */
   read(bytes: number): boolean {
-    const chunk = Buffer.allocUnsafe(bytes);
+    const lent = this.#lends(bytes);
+    const chunk = lent ? slabOf(bytes) : Buffer.allocUnsafe(bytes);
     READ_BUFFER.copy(chunk, 0, 0, bytes);
-    this.#take(chunk);
+    if (lent) this.#takeLent(chunk);
+    else this.#take(chunk);
     return !this.#paused;
+  }
+
+  /** A chunk whose memory nobody else has. */
+  #takeChunk(chunk: Buffer): void {
+    if (!this.#lends(chunk.length)) {
+      this.#take(chunk);
+      return;
+    }
+    const copy = slabOf(chunk.length);
+    chunk.copy(copy);
+    detachMemory(chunk);
+    this.#takeLent(copy);
+  }
+
+  #lends(bytes: number): boolean {
+    return bytes >= LEAST_LENT && this.#received >= LENT_FROM && this.#lent === null && this.#call?.takesLent === true;
+  }
+
+  #takeLent(chunk: Buffer): void {
+    this.#lent = chunk;
+    this.#keptLent = false;
+    this.#take(chunk);
   }
 
   #take(chunk: Buffer): void {
@@ -322,6 +366,7 @@ export class Connection implements ResponseSink {
       return;
     }
     this.#started = true;
+    this.#received += chunk.length;
     this.#parse(chunk);
   }
 
@@ -366,7 +411,8 @@ export class Connection implements ResponseSink {
   }
 
   onData(chunk: Buffer): void {
-    this.#call?.onData(chunk);
+    if (this.#lent === null) this.#call?.onData(chunk);
+    else if (this.#call?.onLent(chunk) === false) this.#keptLent = true;
   }
 
   onEnd(): void {
@@ -386,6 +432,11 @@ export class Connection implements ResponseSink {
       this.#fail(error);
       this.destroy();
       return;
+    }
+    if (this.#lent !== null && !this.#parser.waiting) {
+      // What a reader has kept of it is left to the garbage collector.
+      if (!this.#keptLent) returnBuffer(this.#lent);
+      this.#lent = null;
     }
     if (this.#parser.done && this.#call === null && !this.#gone) this.#release();
   }
@@ -446,6 +497,8 @@ export class Connection implements ResponseSink {
     this.#pool.gone(this);
   }
 }
+
+const slabOf = (bytes: number): Buffer => borrowBuffer(Math.max(bytes, SLAB_BYTES)).subarray(0, bytes);
 
 function slicesOf(body: readonly Buffer[]): Buffer[] {
   const slices: Buffer[] = [];

@@ -1,7 +1,8 @@
-import { createServer, type Server, type ServerResponse } from 'node:http';
+import { createServer, get, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
+import { borrowBuffer, returnBuffer } from './buffer-pool.ts';
 import { endParts, endPartsInTurns, startParts, writePart } from './response-body.ts';
 
 let server: Server | null = null;
@@ -152,5 +153,49 @@ describe('the body of a streamed answer', () => {
     );
     expect(text).toContain('data: one');
     expect(text).not.toMatch(END);
+  });
+});
+
+describe('lent memory', () => {
+  /** Far more than the system takes of a client that does not read. */
+  const BACKLOG = 24 * 1024 * 1024;
+  const LENT = 64 * 1024;
+
+  it.each([
+    ['a part of a stream', true, writePart],
+    ['a part of an answer with a length', false, writePart],
+    ['the end of a stream', true, (response: ServerResponse, part: Buffer) => endParts(response, [part])],
+    [
+      'the end of an answer with a length',
+      false,
+      (response: ServerResponse, part: Buffer) => endParts(response, [part]),
+    ],
+  ])('is used again only when the system has it: %s', async (_, streamed, write) => {
+    let memory: Buffer | null = null;
+    server = createServer((_request, response) => {
+      if (streamed) startParts(response, 200, []);
+      else response.writeHead(200, { 'content-length': BACKLOG + LENT });
+      writePart(response, Buffer.alloc(BACKLOG, 'a'));
+      memory = borrowBuffer(LENT);
+      memory.fill('b');
+      write(response, memory);
+      returnBuffer(memory);
+      // Whoever gets this memory next may write to it.
+      const next = borrowBuffer(LENT);
+      next.fill('x');
+      returnBuffer(next);
+      if (!response.writableEnded) endParts(response, []);
+    });
+    const { port } = await new Promise<AddressInfo>((resolve) => {
+      server?.listen(0, '127.0.0.1', () => resolve(server?.address() as AddressInfo));
+    });
+    const answer = await new Promise<IncomingMessage>((resolve) => {
+      get(`http://127.0.0.1:${port}/`, { agent: false }, resolve);
+    });
+    const parts: Buffer[] = [];
+    for await (const part of answer) parts.push(part as Buffer);
+    const got = Buffer.concat(parts);
+    expect(got.length).toBe(BACKLOG + LENT);
+    expect(got.subarray(BACKLOG).equals(Buffer.alloc(LENT, 'b'))).toBe(true);
   });
 });

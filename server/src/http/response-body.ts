@@ -4,12 +4,15 @@
  * goes out with one write. Node still decides whether an answer is chunked, and keeps or closes the connection.
  */
 import type { ServerResponse } from 'node:http';
+import { isLent, keepBuffer } from './buffer-pool.ts';
 
 const OWN = Symbol('own framing');
 type Framed = ServerResponse & { [OWN]?: true };
 
 /** Up to this size a chunk is copied behind its head; a larger one is worth three writes. */
 const COPY_BYTES = 16 * 1024;
+/** The same for lent memory: a fresh copy brings on the collections that lending saves. */
+const COPIED_LENT_BYTES = 4 * 1024;
 const LAST = '0\r\n\r\n';
 
 /** Whether an answer without a length can end with trailers: only a client of HTTP/1.1 reads chunks. */
@@ -26,14 +29,17 @@ export function startParts(response: ServerResponse, status: number, headers: st
   (response as Framed)[OWN] = true;
 }
 
-/** Like `response.write`: false when the client is slower than the upstream. */
+/** Like `response.write`: false when the client is slower than the upstream. Lent memory is kept until it is written. */
 export function writePart(response: ServerResponse, part: Buffer): boolean {
-  if ((response as Framed)[OWN] === undefined) return response.write(part);
+  const lent = isLent(part);
+  if ((response as Framed)[OWN] === undefined)
+    return lent ? response.write(part, keepBuffer(part)) : response.write(part);
   if (part.length === 0) return true;
-  if (part.length <= COPY_BYTES) return response.write(framed(part, ''));
+  if (part.length <= (lent ? COPIED_LENT_BYTES : COPY_BYTES)) return response.write(framed(part, ''));
   response.cork();
   response.write(`${part.length.toString(16)}\r\n`, 'latin1');
-  response.write(part);
+  if (lent) response.write(part, keepBuffer(part));
+  else response.write(part);
   const more = response.write('\r\n', 'latin1');
   response.uncork();
   return more;
@@ -46,7 +52,8 @@ export function endParts(response: ServerResponse, parts: readonly Buffer[], tra
   for (let i = 0; i < last; i++) writePart(response, parts[i] as Buffer);
   const part = parts[last];
   if ((response as Framed)[OWN] === undefined) {
-    response.end(part);
+    if (part !== undefined && isLent(part)) response.end(part, keepBuffer(part));
+    else response.end(part);
   } else if (part === undefined || part.length > COPY_BYTES) {
     if (part !== undefined) writePart(response, part);
     response.end(end, 'latin1');

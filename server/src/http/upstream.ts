@@ -232,6 +232,16 @@ class Call implements PooledCall, WireControl {
     else this.#handler.onData(chunk);
   }
 
+  get takesLent(): boolean {
+    return this.#decoder === null && this.#handler.onLent !== undefined;
+  }
+
+  onLent(chunk: Buffer): boolean {
+    if (this.#done) return true;
+    this.#deadline.reset(this.#idleMs);
+    return this.#handler.onLent?.(chunk) ?? false;
+  }
+
   onEnd(): void {
     if (this.#done) return;
     // The decoder may still hold data that the reader has not taken; it ends the call. The connection serves others by then.

@@ -36,6 +36,11 @@ export interface WireHandler {
   /** Status and raw headers (`[name, value, …]`) of the final answer; called once. */
   onHead(status: number, headers: readonly string[], control: WireControl): void;
   onData(chunk: Buffer): void;
+  /**
+   * Like `onData`, with a part of a large answer in lent memory (`http/buffer-pool.ts`). True where nothing reads it any more but
+   * what keeps it. Where this is absent, no memory is lent: what it gets belongs to the handler.
+   */
+  onLent?(chunk: Buffer): boolean;
   onEnd(): void;
   /** The call failed; `sentBytes` of the answer may already have been delivered through `onData`. */
   onError(error: SluiceError): void;

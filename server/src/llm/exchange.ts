@@ -52,6 +52,8 @@ export class Exchange {
   bodyHeld: number;
   /** Bytes of the answer that are kept as a whole, counted with those of bodies. */
   answerHeld: number;
+  /** Gives lent memory of the answer back; called when all of it is written. */
+  endAnswer: (() => void) | null;
   /** Ends whatever the request is waiting for: the client left, or the server has to stop. */
   cancel: ((error: SluiceError) => void) | null;
   clientGone: boolean;
@@ -77,6 +79,7 @@ export class Exchange {
     this.entered = false;
     this.bodyHeld = 0;
     this.answerHeld = 0;
+    this.endAnswer = null;
     this.cancel = null;
     this.clientGone = false;
     this.answerSteps = NO_STEPS;

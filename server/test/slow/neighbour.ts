@@ -1,12 +1,13 @@
 /**
  * What small requests wait beside those of another organisation that are as large as may be:
- * `npm run bench:neighbour -- [--bar 2] [--least 3] [--rounds 5] [--calls 400] [--attack <part>] [--profile]`.
+ * `npm run bench:neighbour -- [--bar 2] [--least 3] [--rounds 5] [--calls 400] [--attack <part>] [--profile] [--flags --trace-gc]`.
  *
  * Server, attacker with its provider, and neighbour are processes of their own. Rounds alone and beside an attack follow one
  * another. Fails when beside an attack the 99th percentile of the best round is above `bar` times that of the best round alone,
  * and above `least` milliseconds.
  * `--profile` also shows what held the event loop beside each attack: callbacks above 1 ms, by the function of ours that they began
  * with, what they did longest, and collections of garbage by kind. Sampling slows the server; figures are higher with it.
+ * `--flags`: options of Node.js for the server, apart by commas.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -25,6 +26,7 @@ const { values } = parseArgs({
     rest: { type: 'string', default: '5' },
     attack: { type: 'string', default: '' },
     profile: { type: 'boolean', default: false },
+    flags: { type: 'string', default: '' },
   },
 });
 const bar = Number(values.bar);
@@ -55,7 +57,11 @@ async function told<T>(of: ChildProcess, order: string | object): Promise<T> {
 
 const attacker = child('loop-attacker');
 const [{ port, attacks }] = (await once(attacker, 'message')) as [{ port: number; attacks: string[] }];
-const server = child('loop-server', [JSON.stringify({ port })], ['--max-semi-space-size=8']);
+const server = child(
+  'loop-server',
+  [JSON.stringify({ port })],
+  ['--max-semi-space-size=8', ...values.flags.split(',').filter((flag) => flag !== '')],
+);
 const [{ url, key, other }] = (await once(server, 'message')) as [{ url: string; key: string; other: string }];
 const neighbour = child('neighbour');
 await once(neighbour, 'message');

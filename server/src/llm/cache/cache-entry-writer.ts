@@ -1,5 +1,6 @@
 /** What the cache does for one request: what it found, or what it keeps of the answer. */
 import type { BodyBudget } from '../../http/body-budget.ts';
+import { isLent } from '../../http/buffer-pool.ts';
 import type { EntryFacts, EntryKey } from './entry.ts';
 
 export type CacheStatus = 'HIT' | 'SEMANTIC HIT' | 'MISS' | 'SEMANTIC MISS' | 'REFRESH';
@@ -52,7 +53,7 @@ export class CacheEntryWriter {
       return;
     }
     this.#bytes = now;
-    this.#parts.push(part);
+    this.#parts.push(isLent(part) ? Buffer.from(part) : part);
   }
 
   /** The whole answer; null where it is not to be kept: too large, or made by more than one attempt. */

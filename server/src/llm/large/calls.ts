@@ -67,6 +67,11 @@ export class SharedPieces {
     return [...this.#full, this.#piece.subarray(0, this.#at)];
   }
 
+  /** All of their memory. */
+  memory(): readonly Buffer[] {
+    return [...this.#full, this.#piece];
+  }
+
   /** Nobody reads them any more, but for a thread that was lent them. Called once; without it the garbage collector ends them. */
   giveBack(): void {
     for (const piece of [...this.#full, this.#piece]) returnBuffer(piece);
@@ -138,7 +143,8 @@ function tooManySettings(): SluiceError {
 }
 
 /**
- * Like `readAnswer`; gives what drops it.
+ * Like `readAnswer`; gives what drops it. `settle` also gets the bytes for the caller: the result has taken the place of the answer
+ * in its memory where there is room.
  *
  * @param made what a thread has made the request of
  */
@@ -147,24 +153,36 @@ export function readAnswerOnThread(
   target: Target,
   context: CallContext,
   made: BodyOrder | null,
-  order: Omit<AnswerOrder, 'raw'> & { readonly raw: readonly Buffer[] },
-  settle: (read: ReadAnswer | Error) => void,
+  order: Omit<AnswerOrder, 'raw'> & { readonly raw: SharedPieces },
+  settle: (read: ReadAnswer | Error, parts: readonly Buffer[]) => void,
 ): () => void {
   const handed = nothing();
   const given = context.body ?? askedOf(context);
   const asked = made !== null ? sentOrder(made, handed) : given === undefined ? null : JSON.stringify(given);
   const call = factsOfCall(x.request, target, context);
-  const answer = { ...order, raw: order.raw.map((piece) => sent(piece, handed)) };
-  return run(x, { kind: 'answer', call, answer, asked }, handed, (done) => {
-    if (done instanceof Error) settle(done);
-    else
-      settle({
-        ...done,
-        usage: parsed(done.usage),
-        made: parsed(done.made),
-        bytes: done.bytes === null ? null : bufferOf(done.bytes),
-      });
+  const raw = order.raw.pieces();
+  const into = order.raw.memory();
+  const answer = { ...order, raw: raw.map((piece) => sent(piece, handed)) };
+  return run(x, { kind: 'answer', call, answer, asked, into }, handed, (done) => {
+    if (done instanceof Error) {
+      settle(done, raw);
+      return;
+    }
+    const { written, ...read } = done;
+    const bytes = read.bytes === null ? null : bufferOf(read.bytes);
+    const parts = written === null ? (bytes === null ? raw : [bytes]) : beginning(into, written);
+    settle({ ...read, usage: parsed(read.usage), made: parsed(read.made), bytes }, parts);
   });
+}
+
+function beginning(pieces: readonly Buffer[], length: number): Buffer[] {
+  const out: Buffer[] = [];
+  for (let left = length, i = 0; left > 0; i++) {
+    const part = (pieces[i] as Buffer).subarray(0, left);
+    out.push(part);
+    left -= part.length;
+  }
+  return out;
 }
 
 const parsed = (text: string | null): JsonObject | null => (text === null ? null : (parseExact(text) as JsonObject));

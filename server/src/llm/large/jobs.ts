@@ -72,6 +72,8 @@ export interface AnswerJob {
   readonly answer: Omit<AnswerOrder, 'raw'> & { readonly raw: readonly Bytes[] };
   /** The body of the request: what it was made of, or itself as JSON; null: no transform has seen it. */
   readonly asked: SentOrder | string | null;
+  /** Shared memory of the answer, which nobody reads any more once it is converted: the result is written there if it fits. */
+  readonly into: readonly Bytes[];
 }
 
 /** What the body names of the objects at an account. */
@@ -102,6 +104,8 @@ export interface BodyDone {
 export interface AnswerDone extends Omit<ReadAnswer, 'usage' | 'made'> {
   readonly usage: string | null;
   readonly made: string | null;
+  /** So many bytes of the result are in the memory of the answer, and `bytes` is null; null: they are not. */
+  readonly written: number | null;
 }
 
 /** `references` is null where the body is no JSON. */
@@ -178,7 +182,8 @@ function mediaDone({ call, body, shaping }: MediaJob): MediaDone {
   };
 }
 
-function answerDone({ call, answer, asked }: AnswerJob): AnswerDone {
+function answerDone(job: AnswerJob): AnswerDone {
+  const { call, answer, asked } = job;
   const given = contextOf(call, []);
   const bound = boundOf(call, given);
   const body =
@@ -189,7 +194,23 @@ function answerDone({ call, answer, asked }: AnswerJob): AnswerDone {
         : askedBody(orderOf(asked), bound, given);
   const context = body === undefined ? given : { ...given, body };
   const read = readAnswer({ ...answer, raw: Buffer.concat(answer.raw) }, bound, context);
-  return { ...read, usage: jsonOf(read.usage), made: jsonOf(read.made) };
+  const written = read.bytes === null ? null : writeInto(job.into, read.bytes);
+  const bytes = written === null ? read.bytes : null;
+  return { ...read, bytes, written, usage: jsonOf(read.usage), made: jsonOf(read.made) };
+}
+
+/** Writes the bytes to this memory and says how many they are; null where they do not fit. */
+function writeInto(into: readonly Bytes[], bytes: Buffer): number | null {
+  let room = 0;
+  for (const piece of into) room += piece.length;
+  if (room < bytes.length) return null;
+  let at = 0;
+  for (const piece of into) {
+    const part = bytes.subarray(at, at + piece.length);
+    piece.set(part);
+    at += part.length;
+  }
+  return bytes.length;
 }
 
 const jsonOf = (value: JsonObject | null): string | null => (value === null ? null : JSON.stringify(value));

@@ -24,7 +24,7 @@ import { type BodyOrder, makeBody, partsOf } from '../request-body.ts';
 import { RequestBody } from '../state/body.ts';
 import { WANTED } from '../steps/read-body.ts';
 import type { Target } from '../target.ts';
-import { isLargeBody, makeBodyOnThread, readAnswerOnThread, scanOnThread } from './calls.ts';
+import { isLargeBody, makeBodyOnThread, readAnswerOnThread, SharedPieces, scanOnThread } from './calls.ts';
 import { SETTINGS } from './settings.ts';
 import { LargeBodies, startThread } from './thread.ts';
 
@@ -137,21 +137,74 @@ describe('the thread for large bodies', () => {
       if (bound === null) continue;
       const raw = Buffer.from(JSON.stringify(answer));
       const order = { operation, headers: [], creates: true };
-      const half = Math.floor(raw.length / 2);
-      const pieces = [raw.subarray(0, half), raw.subarray(half)];
-      const here = await outcome(() => readAnswer({ ...order, raw }, bound, context));
+      const pieces = new SharedPieces();
+      pieces.add(raw);
+      const here = await outcome(() => {
+        const { bytes, ...read } = readAnswer({ ...order, raw }, bound, context);
+        return { ...read, said: (bytes ?? raw).toString() };
+      });
       const there = await outcome(
         () =>
           new Promise((resolve, reject) => {
-            readAnswerOnThread(exchange(), targetOf(provider), context, null, { ...order, raw: pieces }, (read) => {
-              if (read instanceof Error) reject(read);
-              else resolve(read);
-            });
+            readAnswerOnThread(
+              exchange(),
+              targetOf(provider),
+              context,
+              null,
+              { ...order, raw: pieces },
+              (read, parts) => {
+                if (read instanceof Error) reject(read);
+                else resolve({ ...read, bytes: undefined, said: Buffer.concat(parts).toString() });
+              },
+            );
           }),
       );
+      pieces.giveBack();
       expect({ name, read: there }).toEqual({ name, read: here });
     }
   }, 60_000);
+
+  it.each([
+    ['fits into the memory of the answer', { type: 'text', text: 'The weather is fine. '.repeat(250_000) }, true],
+    [
+      'is longer than that memory',
+      {
+        type: 'tool_use',
+        id: 't',
+        name: 'f',
+        input: { k: '"\\'.repeat(520_000) },
+      },
+      false,
+    ],
+  ])('converts an answer of several pieces, whose result %s', async (_, block, fits) => {
+    const provider = PROVIDERS.get('anthropic') as Provider;
+    const answer = {
+      id: 'm',
+      type: 'message',
+      role: 'assistant',
+      model: 'm',
+      content: [block],
+      stop_reason: 'end_turn',
+    };
+    const raw = Buffer.from(JSON.stringify(answer));
+    const context = contextOf('chat', { body: { model: 'm' } });
+    const bound = bindingFor(provider, 'chat', 'm') as NonNullable<ReturnType<typeof bindingFor>>;
+    const order = { operation: 'chat' as const, headers: [], creates: false };
+    const pieces = new SharedPieces();
+    pieces.add(raw);
+    const here = readAnswer({ ...order, raw }, bound, context).bytes as Buffer;
+    const { read, parts } = await new Promise<{ read: { bytes: Buffer | null }; parts: readonly Buffer[] }>(
+      (resolve, reject) => {
+        readAnswerOnThread(exchange(), targetOf(provider), context, null, { ...order, raw: pieces }, (read, parts) => {
+          if (read instanceof Error) reject(read);
+          else resolve({ read, parts });
+        });
+      },
+    );
+    expect(Buffer.concat(parts).equals(here)).toBe(true);
+    expect(read.bytes === null).toBe(fits);
+    pieces.giveBack();
+  });
 
   it('makes the same bytes whatever the size, on both sides of the bound', async () => {
     const provider = PROVIDERS.get('openai');

@@ -1,4 +1,5 @@
 /** What is kept back of an answer in one piece: its last part, and all from where it tells of an error, which may repeat a secret. */
+import { keepBuffer } from '../../http/buffer-pool.ts';
 import type { Target } from '../target.ts';
 import { withoutSentSecrets } from './attempt-result.ts';
 import { isJson } from './response-inspection.ts';
@@ -7,10 +8,15 @@ import { tellsError } from './tells-error.ts';
 /** Bytes that are kept of an answer that tells of an error. */
 const KEPT_BYTES = 1024 * 1024;
 
+const nothing = (): void => undefined;
+
 export class Held {
   readonly #target: Target;
   readonly #json: boolean;
   #part: Buffer | null = null;
+  /** Ends the keeping of that part, and of the one before it, which was given away. */
+  #drop = nothing;
+  #dropGiven = nothing;
 
   /** @param headers those of the answer */
   constructor(target: Target, headers: readonly string[]) {
@@ -23,14 +29,22 @@ export class Held {
     return this.#json && bytes <= KEPT_BYTES && parts.some(tellsError);
   }
 
-  /** Takes the next part, and gives what may be sent now. Each part is searched once: 64 KB of prose take 0.2 ms. */
+  /**
+   * Takes the next part, and gives what may be sent now. Lent memory of both is kept: of what is given until the next call. Each part
+   * is searched once.
+   */
   add(next: Buffer): Buffer | null {
     const part = this.#part;
     const tells = part !== null && this.#json && tellsError(part);
     if (tells && part.length <= KEPT_BYTES) {
       this.#part = Buffer.concat([part, next]);
+      this.#drop();
+      this.#drop = nothing;
       return null;
     }
+    this.#dropGiven();
+    this.#dropGiven = this.#drop;
+    this.#drop = keepBuffer(next);
     this.#part = next;
     return part !== null && tells ? this.#erased(part) : part;
   }

@@ -28,6 +28,11 @@ export class JsonAnswer {
     this.#parts = parts;
   }
 
+  /** What is added is copied at once. */
+  get copies(): boolean {
+    return this.#large !== null;
+  }
+
   add(chunk: Buffer): void {
     this.#bytes += chunk.length;
     if (this.#large === null && (isLargeAnswer(this.#bytes) || this.#parts.order != null)) {
@@ -40,25 +45,22 @@ export class JsonAnswer {
     else this.#large.add(chunk);
   }
 
-  /** Calls `take` with the answer and its bytes, or with an error: at once where it is small. Not after `drop`. */
-  read(headers: readonly string[], take: (read: ReadAnswer | Error, raw: readonly Buffer[]) => void): void {
+  /** Calls `take` with the answer and the bytes for its caller, or with an error: at once where it is small. Not after `drop`. */
+  read(headers: readonly string[], take: (read: ReadAnswer | Error, parts: readonly Buffer[]) => void): void {
     const { x, target, bound, context, order: made = null } = this.#parts;
     const order = { operation: x.request.operation.id, headers, creates: x.attempt.creation !== null };
     if (this.#large === null) {
       const raw = Buffer.concat(this.#chunks);
-      take(
-        attempted(() => readAnswer({ ...order, raw }, bound, context)),
-        [raw],
-      );
+      const read = attempted(() => readAnswer({ ...order, raw }, bound, context));
+      take(read, [read instanceof Error ? raw : (read.bytes ?? raw)]);
       return;
     }
     const large = this.#large;
-    const raw = large.pieces();
-    this.#drop = readAnswerOnThread(x, target, context, made, { ...order, raw }, (read) => {
+    this.#drop = readAnswerOnThread(x, target, context, made, { ...order, raw: large }, (read, parts) => {
       this.#drop = null;
-      take(read, raw);
-      // What the caller gets is another body.
-      if (read instanceof Error || read.bytes !== null) large.giveBack();
+      // What guardrails have may be looked at after the answer.
+      if (x.guard === null) x.endAnswer = () => large.giveBack();
+      take(read, parts);
     });
   }
 

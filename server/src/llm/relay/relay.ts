@@ -24,6 +24,7 @@ import { failureIn, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
 import { Held } from './held.ts';
 import { JsonAnswer, type JsonAnswerParts } from './json-answer.ts';
+import { countKept, letGo } from './kept-answer.ts';
 import { Meter } from './meter.ts';
 import type { ReadAnswer } from './read-answer.ts';
 import { bytesIn, framingOf, isJson, joined, nameOf, shownLength, tokensOf } from './response-inspection.ts';
@@ -202,6 +203,13 @@ export class Relay implements WireHandler {
     if (began > 0) this.#client.giveWay(chunk.length, began);
   }
 
+  onLent(chunk: Buffer): boolean {
+    const shown = this.#x.outcome.headSent;
+    this.onData(chunk);
+    if (this.#mode === 'bytes') return shown;
+    return this.#mode === 'json' ? this.#json?.copies === true : shown && this.#passesAtOnce;
+  }
+
   onEnd(): void {
     if (this.#settled || this.#gate?.over) return;
     try {
@@ -226,7 +234,9 @@ export class Relay implements WireHandler {
     this.#client.close();
     this.#watch?.close();
     this.#gate?.close();
-    if (result.kind !== 'done') this.#letGo();
+    // What guardrails judge beside the answer is left to the garbage collector.
+    if (!this.#beside) this.#sample.end();
+    if (result.kind !== 'done') letGo(this.#x);
     this.#settle(result);
   }
 
@@ -245,7 +255,7 @@ export class Relay implements WireHandler {
 
   #collect(chunk: Buffer, limit: number): void {
     this.#pendingBytes += chunk.length;
-    if (this.#mode === 'json' && this.#pendingBytes <= limit && !this.#holds()) {
+    if (this.#mode === 'json' && this.#pendingBytes <= limit && !countKept(this.#x, this.#pendingBytes)) {
       const message = 'Too many large answers are under way; try again shortly.';
       this.#fail(new SluiceError('out_of_service', message, { retryAfter: 1 }));
     } else if (this.#pendingBytes <= limit) {
@@ -258,20 +268,6 @@ export class Relay implements WireHandler {
       this.#control?.abort();
       this.#endError();
     }
-  }
-
-  /** Counts what is kept of the answer with all that requests hold; false where that would be too much. */
-  #holds(): boolean {
-    const x = this.#x;
-    if (!x.services.bodies.grow(x.request.organisationId, x.answerHeld, this.#pendingBytes)) return false;
-    x.answerHeld = this.#pendingBytes;
-    return true;
-  }
-
-  #letGo(): void {
-    const x = this.#x;
-    if (x.answerHeld > 0) x.services.bodies.release(x.request.organisationId, x.answerHeld);
-    x.answerHeld = 0;
   }
 
   #runSteps(mode: BegunAnswer['mode']): void {
@@ -311,9 +307,9 @@ export class Relay implements WireHandler {
     this.#pendingBytes += chunk.length;
     if (this.#kept) {
       const large = this.#pendingBytes > JUDGED_BYTES;
-      if (!large && this.#holds()) return;
+      if (!large && countKept(this.#x, this.#pendingBytes)) return;
       this.#kept = false;
-      this.#letGo();
+      letGo(this.#x);
       const { guard } = this.#x;
       const why = large
         ? `The answer has more than ${JUDGED_BYTES} bytes.`
@@ -429,18 +425,18 @@ export class Relay implements WireHandler {
   }
 
   #endJson(): void {
-    this.#json?.read(this.#headers, (read, raw) => {
+    this.#json?.read(this.#headers, (read, bytes) => {
       if (this.#settled) return;
       try {
         if (read instanceof Error) throw read;
-        this.#takeRead(raw, read);
+        this.#takeRead(bytes, read);
       } catch (error) {
         this.#fail(error);
       }
     });
   }
 
-  #takeRead(raw: readonly Buffer[], read: ReadAnswer): void {
+  #takeRead(bytes: readonly Buffer[], read: ReadAnswer): void {
     const x = this.#x;
     if (read.error !== null && !read.late) {
       this.#answerError(read.error);
@@ -458,7 +454,7 @@ export class Relay implements WireHandler {
     if (read.created !== null) x.attempt.creation?.take(read.created);
     this.#noteFailure(read.failure);
     this.#takeUsage();
-    const parts = new Held(this.#target, JSON_TYPE).whole(read.bytes === null ? raw : [read.bytes], read.tells);
+    const parts = new Held(this.#target, JSON_TYPE).whole(bytes, read.tells);
     if (this.#kept) this.#endJudged(parts, 'application/json', []);
     else this.#endWhole(parts, 'application/json');
   }
@@ -498,6 +494,11 @@ export class Relay implements WireHandler {
     }
     this.#control?.abort();
     this.#answerError(asProviderError(error));
+  }
+
+  /** Nothing but what is being written needs the events that came last. */
+  get #passesAtOnce(): boolean {
+    return this.#events !== null && this.#gate === null && !this.#settled && this.#watch?.keeps === false;
   }
 
   /** Sends whole events; from the end marker on everything is held back, and the answer is complete. */

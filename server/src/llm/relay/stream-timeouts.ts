@@ -78,6 +78,11 @@ export class StreamWatch {
     return this.#content;
   }
 
+  /** Events are kept back. */
+  get keeps(): boolean {
+    return this.#kept !== null;
+  }
+
   /** The events that may be shown now. Throws `upstream_invalid` at one that is not whole. */
   pass(events: readonly Buffer[]): readonly Buffer[] {
     let alive = false;
