@@ -32,6 +32,9 @@ const ANSWERS: Readonly<Record<string, (seed: string) => string>> = {
     chunk('Hi') + Array.from({ length: 2 }, (_, i) => chunk(text(`${seed} ${i}`, 6 * MB))).join('') + DONE,
 };
 
+/** Ends without its end. */
+const CUT = chunk('Hi') + chunk(text('cut', 6 * MB));
+
 let server: TestServer;
 const upstream = createServer((incoming, response) => {
   const parts: Buffer[] = [];
@@ -40,7 +43,8 @@ const upstream = createServer((incoming, response) => {
     const { model } = JSON.parse(Buffer.concat(parts).toString()) as { model: string };
     const [kind = '', seed = ''] = model.split(':');
     response.writeHead(200, { 'content-type': kind === 'json' ? 'application/json' : 'text/event-stream' });
-    response.end(ANSWERS[kind]?.(seed));
+    if (kind === 'cut') response.write(CUT, () => response.destroy());
+    else response.end(ANSWERS[kind]?.(seed));
   });
 });
 
@@ -122,4 +126,14 @@ describe('a large answer to a client that reads late is whole, whatever others g
     },
     60_000,
   );
+});
+
+describe('a stream that breaks', () => {
+  it('says so behind all that came before, however late the client reads', async () => {
+    const late = await asked('cut', 'late', '/chat/completions');
+    await read(await asked('small events', 'other', '/chat/completions'));
+    const got = (await read(late)).toString();
+    expect(got.startsWith(CUT)).toBe(true);
+    expect(got.slice(CUT.length)).toMatch(/^data: \{"error":/);
+  }, 60_000);
 });

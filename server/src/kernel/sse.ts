@@ -9,8 +9,17 @@ export interface SseEvent {
 const LF = 0x0a;
 const CR = 0x0d;
 const DEFAULT_MAX = 8 * 1024 * 1024;
+/** Events that fit into so much lie in fresh memory. */
+const FRESH_BYTES = 64 * 1024;
+const MIDDLE_BYTES = 1024 * 1024;
 /** Lines of one event: each costs more than its bytes. */
 const MAX_LINES = 10_000;
+
+/** Memory that is used again. */
+export interface EventMemory {
+  borrow(bytes: number): Buffer;
+  giveBack(memory: Buffer): void;
+}
 
 /**
  * Cuts a byte stream into whole events, each slice with the blank line that ends it, so that all slices together are
@@ -33,14 +42,26 @@ export class SseSplitter {
   /** That CR ended an event. */
   #blank = false;
 
-  /** `maxBytes` of one event; more are refused with `upstream_invalid`. */
-  constructor(maxBytes = DEFAULT_MAX) {
+  readonly #memory: EventMemory | null;
+  #given: Buffer[] = [];
+
+  /** `maxBytes` of one event; more are refused with `upstream_invalid`. `memory`: for large events. */
+  constructor(maxBytes = DEFAULT_MAX, memory: EventMemory | null = null) {
     this.#max = maxBytes;
+    this.#memory = memory;
+  }
+
+  /** Gives back the memory of the events that `push` gave last: nothing reads them any more but what keeps it. */
+  release(): void {
+    for (const event of this.#given) this.#memory?.giveBack(event);
+    this.#given = [];
   }
 
   /** Events that are complete with this chunk. Throws `SluiceError('upstream_invalid')` when one grows too large. */
   push(chunk: Buffer): Buffer[] {
     const out: Buffer[] = [];
+    // Without `release` the garbage collector ends their memory.
+    if (this.#given.length > 0) this.#given = [];
     const n = chunk.length;
     let from = 0;
     let i = 0;
@@ -119,6 +140,7 @@ export class SseSplitter {
     }
     if (to > from) this.#hold(chunk.subarray(0, to), from);
     out.push(this.#held.subarray(0, this.#heldBytes));
+    if (this.#held.length > FRESH_BYTES) this.#given.push(this.#held);
     this.#held = null;
     this.#heldBytes = 0;
   }
@@ -128,18 +150,26 @@ export class SseSplitter {
     if (this.#held === null) {
       // A copy: keeping the slice would keep the whole chunk, however small the slice.
       this.#heldBytes = 0;
-      this.#held = Buffer.allocUnsafeSlow(Math.max(256, size));
+      this.#held = this.#allocate(Math.max(256, size));
     }
     if (this.#heldBytes + chunk.length - from > this.#max) {
       throw new SluiceError('upstream_invalid', `The provider sent an event of more than ${this.#max} bytes`);
     }
     if (size > this.#held.length) {
-      const larger = Buffer.allocUnsafeSlow(Math.max(size, this.#held.length * 2));
-      this.#held.copy(larger, 0, 0, this.#heldBytes);
+      const held = this.#held;
+      const larger = this.#allocate(Math.max(size, held.length * 2));
+      held.copy(larger, 0, 0, this.#heldBytes);
       this.#held = larger;
+      if (held.length > FRESH_BYTES) this.#memory?.giveBack(held);
     }
     chunk.copy(this.#held, this.#heldBytes, from);
     this.#heldBytes += chunk.length - from;
+  }
+
+  /** Large events get room for the largest at once: copying one again and again costs more. */
+  #allocate(bytes: number): Buffer {
+    if (this.#memory === null || bytes <= FRESH_BYTES) return Buffer.allocUnsafeSlow(bytes);
+    return this.#memory.borrow(bytes <= MIDDLE_BYTES ? MIDDLE_BYTES : Math.max(bytes, this.#max));
   }
 }
 

@@ -1,4 +1,5 @@
 /** The client's side of one answer: its head, what was written of it, and who wants the upstream to wait. */
+import { keepBuffer } from '../../http/buffer-pool.ts';
 import { startParts, takesTrailers, writePart } from '../../http/response-body.ts';
 import type { WireControl } from '../../kernel/wire.ts';
 import type { Exchange } from '../exchange.ts';
@@ -11,8 +12,23 @@ const TURN_BYTES = 32 * 1024;
 const TURN_MS = 0.4;
 /** Bytes of events that are worked on at once: converting 4 KB of short ones takes a millisecond. */
 const EVENT_BYTES = { passed: 16 * 1024, converted: 4 * 1024 };
+/** Bytes that are written at once; more wait for turns. */
+const WRITTEN_BYTES = 128 * 1024;
 /** An answer is large, so that the time it takes is counted. */
 export const LARGE_BYTES = 256 * 1024;
+
+interface Unwritten {
+  readonly part: Buffer;
+  at: number;
+  /** Ends the keeping of lent memory. */
+  readonly drop: () => void;
+}
+
+function sliceOf(one: Unwritten): Buffer {
+  const slice = one.part.subarray(one.at, one.at + WRITTEN_BYTES);
+  one.at += slice.length;
+  return slice;
+}
 
 export class ClientSide {
   readonly #x: Exchange;
@@ -21,7 +37,9 @@ export class ClientSide {
   #status = 0;
   #control: WireControl | null = null;
   /** Whoever wants the upstream to wait: a slow client, guardrails, or all others whose turn it is. */
-  readonly #waits = new Set<'client' | 'guard' | 'turn'>();
+  readonly #waits = new Set<'client' | 'guard' | 'turn' | 'unwritten'>();
+  /** What waits for its turn to be written. */
+  #unwritten: Unwritten[] = [];
   #over = false;
   /** Smaller ones are the end of what has arrived. */
   #pieceBytes = TURN_BYTES;
@@ -47,9 +65,14 @@ export class ClientSide {
     this.#control?.cut?.(this.#pieceBytes);
   }
 
-  /** The attempt has ended: the upstream is not stopped or started any more. */
+  /** The attempt has ended: the upstream is not stopped or started any more. What still waits is written before what follows. */
   close(): void {
     this.#over = true;
+    for (const one of this.#unwritten) {
+      if (!this.#x.response.destroyed) this.#write(one.part.subarray(one.at));
+      one.drop();
+    }
+    this.#unwritten = [];
   }
 
   /** Sends the head. A `contentType` takes the place of the upstream's. */
@@ -63,7 +86,42 @@ export class ClientSide {
     x.outcome.headSent = true;
   }
 
-  write(part: Buffer): void {
+  /** Parts that together are large are written in slices, each in a turn; the upstream waits meanwhile. */
+  write(...parts: readonly Buffer[]): void {
+    let bytes = 0;
+    for (const part of parts) bytes += part.length;
+    if (this.#unwritten.length === 0 && bytes <= WRITTEN_BYTES) {
+      for (const part of parts) this.#write(part);
+      return;
+    }
+    for (const part of parts) this.#unwritten.push({ part, at: 0, drop: keepBuffer(part) });
+    if (this.#waits.has('unwritten')) return;
+    this.wait('unwritten', true);
+    this.#writeOn();
+  }
+
+  /** Writes the next slice. */
+  readonly #writeOn = (): void => {
+    const first = this.#unwritten[0];
+    if (first === undefined) {
+      this.wait('unwritten', false);
+      return;
+    }
+    this.#write(sliceOf(first));
+    if (first.at === first.part.length) {
+      this.#unwritten.shift();
+      first.drop();
+    }
+    if (this.#waits.has('client')) this.#x.response.once('drain', this.#writeLater);
+    else this.#writeLater();
+  };
+
+  readonly #writeLater = (): void => {
+    const { services, request } = this.#x;
+    services.bodies.turns.take(request.organisationId, this.#writeOn);
+  };
+
+  #write(part: Buffer): void {
     const { response } = this.#x;
     this.#x.outcome.bytesOut += part.length;
     this.#x.attempt.caching?.take(part);
@@ -72,7 +130,7 @@ export class ClientSide {
     response.once('drain', () => this.wait('client', false));
   }
 
-  wait(who: 'client' | 'guard' | 'turn', on: boolean): void {
+  wait(who: 'client' | 'guard' | 'turn' | 'unwritten', on: boolean): void {
     const before = this.#waits.size;
     if (on) this.#waits.add(who);
     else this.#waits.delete(who);
@@ -116,7 +174,10 @@ export class ClientSide {
 
   /** `body` is the end of an answer of which parts were sent. */
   endTail(body: readonly Buffer[]): void {
-    this.#x.outcome.ending = { kind: 'tail', body };
+    // What still waits keeps its memory: nothing ends that, and the garbage collector has it.
+    const before = this.#unwritten.map(({ part, at }) => part.subarray(at));
+    this.#unwritten = [];
+    this.#x.outcome.ending = { kind: 'tail', body: [...before, ...body] };
   }
 
   /** The upstream's status, unless a guardrail has failed that does not deny. */

@@ -38,6 +38,11 @@ export class DeliveredPrefix implements SeenPrefix {
     if (!this.isPlain) return;
     for (const event of events) {
       if (isSilent(event)) continue;
+      // More than can be gone on from.
+      if (event.length > 2 * TEXT_LENGTH) {
+        this.isPlain = false;
+        return;
+      }
       const body = read(event);
       if (body === null) continue;
       this.#resume?.see(this, body);

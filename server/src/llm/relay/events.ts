@@ -1,4 +1,5 @@
 /** The events of one stream as its caller gets them: as they came, or converted, and looked at on the way. */
+import { borrowBuffer, returnBuffer } from '../../http/buffer-pool.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
 import { isTooHeavy } from '../../kernel/json-exact.ts';
 import { parseEvent, SseSplitter } from '../../kernel/sse.ts';
@@ -11,7 +12,7 @@ import type { CallContext, Framing } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Target } from '../target.ts';
 import type { Meter } from './meter.ts';
-import { answerTouches, EVENT_WEIGHT, isSilent, modelIn, parsed } from './response-inspection.ts';
+import { answerTouches, bytesIn, EVENT_WEIGHT, isSilent, modelIn, parsed } from './response-inspection.ts';
 import { tooMuch } from './unary-response.ts';
 import { findUsage, passesGeneration, usageNearEnd } from './usage-extraction.ts';
 
@@ -23,6 +24,12 @@ const PARSED_BYTES = 1024 * 1024;
 const LEAST_BYTES = 8;
 /** Smaller events are light. */
 const WEIGHED_BYTES = 64 * 1024;
+
+/** So many events are searched together first. */
+const MANY = 8;
+/** Characters of an event from which on its bytes are written to lent memory. */
+const LENT_LENGTH = 64 * 1024;
+const MEMORY = { borrow: borrowBuffer, giveBack: returnBuffer };
 
 export class EventReader {
   readonly #x: Exchange;
@@ -39,6 +46,9 @@ export class EventReader {
   #inspect: boolean;
   /** An event with an error ends the stream; that of a passed-through object may be its own. */
   readonly #endsByError: boolean;
+  #mayTellUsage = true;
+  /** Lent memory of the events that were made last. */
+  #made: Buffer[] = [];
   /** The first event was an error, and becomes an answer with a status, which a retry can see. */
   refused: ProviderError | null = null;
 
@@ -57,7 +67,7 @@ export class EventReader {
     this.#bound = bound;
     this.#meter = parts.meter;
     this.#stripUsage = parts.stripUsage;
-    this.#splitter = parts.framing === 'sse' ? new SseSplitter() : new AwsFrames();
+    this.#splitter = parts.framing === 'sse' ? new SseSplitter(undefined, MEMORY) : new AwsFrames();
     this.#transform = bound.stream?.(parts.context) ?? null;
     this.#touches = answerTouches(bound);
     this.#tracker = new TerminalTracker(x.request.operation.dialect);
@@ -83,12 +93,23 @@ export class EventReader {
   /** Whole events that the chunk completes; none when the stream is `refused`. */
   push(chunk: Buffer): Buffer[] {
     const out: Buffer[] = [];
-    for (const event of this.#splitter.push(chunk)) {
+    this.#made = [];
+    const events = this.#splitter.push(chunk);
+    // One search for all of them, but for the first, which may have begun before.
+    this.#mayTellUsage = events.length < MANY || chunk.indexOf(USAGE) !== -1;
+    for (const event of events) {
       if (this.#inspect && this.#failsFirst(event)) return [];
       if (this.#transform === null || this.#passesUntouched(event)) this.#pass(event, out);
       else this.#convert(this.#transform, event, out);
     }
     return out;
+  }
+
+  /** Nothing reads the events that `push` gave last, but what keeps their memory. */
+  release(): void {
+    if (this.#splitter instanceof SseSplitter) this.#splitter.release();
+    for (const made of this.#made) returnBuffer(made);
+    this.#made = [];
   }
 
   /** What a conversion has left to say at the end of the upstream's stream. */
@@ -110,6 +131,7 @@ export class EventReader {
 
   /** How many of the events come before the end of the answer: its end marker, or an error. */
   beforeEnd(events: readonly Buffer[]): number {
+    if (events.length >= MANY && this.#saysNoEnd(events)) return events.length;
     for (let i = 0; i < events.length; i++) {
       const event = events[i];
       if (event === undefined || event.length < LEAST_BYTES) continue;
@@ -117,6 +139,16 @@ export class EventReader {
       if (isTerminal(this.#x.request.operation.dialect, event) || this.failed) return i;
     }
     return events.length;
+  }
+
+  /** Whether none of the events that lie one behind the other can end the answer: a search for all of them. */
+  #saysNoEnd(events: readonly Buffer[]): boolean {
+    const [first] = events;
+    const last = events.at(-1);
+    if (first === undefined || last === undefined || first.buffer !== last.buffer) return false;
+    const bytes = last.byteOffset + last.length - first.byteOffset;
+    if (bytes !== bytesIn(events)) return false;
+    return !this.#tracker.concerns(Buffer.from(first.buffer, first.byteOffset, bytes));
   }
 
   /** Events are made anew. */
@@ -152,7 +184,7 @@ export class EventReader {
     }
     if (!isSilent(event)) this.#meter.count(event);
     const large = event.length > PARSED_BYTES;
-    if (large || event.indexOf(USAGE) !== -1) {
+    if (large || ((this.#mayTellUsage || out.length === 0) && event.indexOf(USAGE) !== -1)) {
       const body = large ? null : parsed(parseEvent(event));
       const usage = large ? usageNearEnd(event) : body && findUsage(body, this.#bound.binding.usagePath);
       if (usage !== null) {
@@ -180,6 +212,15 @@ export class EventReader {
     if (this.#x.outcome.modelAnswered === null)
       this.#x.outcome.modelAnswered = modelIn(bytes, this.#bound.binding.modelKey);
     this.#x.attempt.creation?.event(bytes);
-    transform.event(event, (made) => out.push(Buffer.from(formatEvent(made))));
+    transform.event(event, (made) => out.push(this.#bytesOf(formatEvent(made))));
+  }
+
+  /** A large event is written to memory that is used again. */
+  #bytesOf(text: string): Buffer {
+    if (text.length <= LENT_LENGTH) return Buffer.from(text);
+    const made = borrowBuffer(Buffer.byteLength(text));
+    made.write(text);
+    this.#made.push(made);
+    return made;
   }
 }

@@ -206,8 +206,8 @@ export class Relay implements WireHandler {
   onLent(chunk: Buffer): boolean {
     const shown = this.#x.outcome.headSent;
     this.onData(chunk);
-    if (this.#mode === 'bytes') return shown;
-    return this.#mode === 'json' ? this.#json?.copies === true : shown && this.#passesAtOnce;
+    if (this.#mode === 'json') return this.#json?.copies === true;
+    return shown && (this.#mode === 'bytes' || this.#passesAtOnce);
   }
 
   onEnd(): void {
@@ -327,10 +327,8 @@ export class Relay implements WireHandler {
     if (held.waits(this.#pending, this.#pendingBytes)) return;
     this.#held = held;
     this.#client.start(shownLength(this.#headers), null);
-    for (const pending of this.#pending) {
-      const part = held.add(pending);
-      if (part !== null) this.#client.write(part);
-    }
+    const parts = this.#pending.map((pending) => held.add(pending)).filter((part) => part !== null);
+    this.#client.write(...parts);
     this.#pending = [];
   }
 
@@ -471,6 +469,7 @@ export class Relay implements WireHandler {
   #read(chunk: Buffer): void {
     const events = this.#events;
     if (events === null) return;
+    const shown = this.#x.outcome.headSent;
     try {
       const came = events.push(chunk);
       if (events.refused !== null) {
@@ -480,6 +479,7 @@ export class Relay implements WireHandler {
       }
       this.#forward(events, this.#joint === null ? came : this.#joint.pass(came));
       this.#meter.grow();
+      if (shown && this.#passesAtOnce) events.release();
       if (events.broken !== null && !this.#settled && !this.#gate?.over) this.#break(events.broken);
     } catch (error) {
       this.#fail(error);
@@ -498,7 +498,7 @@ export class Relay implements WireHandler {
 
   /** Nothing but what is being written needs the events that came last. */
   get #passesAtOnce(): boolean {
-    return this.#events !== null && this.#gate === null && !this.#settled && this.#watch?.keeps === false;
+    return this.#gate === null && !this.#settled && this.#watch?.keeps === false;
   }
 
   /** Sends whole events; from the end marker on everything is held back, and the answer is complete. */

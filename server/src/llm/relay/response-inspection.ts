@@ -52,11 +52,13 @@ export function parsed(event: StreamEvent | null): JsonObject | null {
 }
 
 const MODEL = Buffer.from('"model":');
+/** A large event says its model before its picture. */
+const HEAD_BYTES = 64 * 1024;
 
 /** The first `"model": "…"` of an event, by bytes; `key` where the provider calls it otherwise. */
 export function modelIn(event: Buffer, key?: string): string | null {
   const name = key === undefined ? MODEL : Buffer.from(`"${key}":`);
-  const at = event.indexOf(name);
+  const at = (event.length > HEAD_BYTES ? event.subarray(0, HEAD_BYTES) : event).indexOf(name);
   if (at === -1) return null;
   const open = event.indexOf(34, at + name.length);
   const close = open === -1 || open > at + name.length + 1 ? -1 : event.indexOf(34, open + 1);

@@ -101,26 +101,42 @@ export function isTerminal(dialect: Dialect, eventBytes: Buffer): boolean {
     case 'openai':
       return eventBytes.length < 64 && eventBytes.includes(DONE);
     case 'anthropic':
-      return hasType(eventBytes, MESSAGE_STOP);
+      return atEnds(eventBytes, (part) => hasType(part, MESSAGE_STOP));
     case 'responses':
-      return hasType(eventBytes, RESPONSE_END);
+      return atEnds(eventBytes, (part) => hasType(part, RESPONSE_END));
   }
 }
 
-/** Larger events hold pictures or sound: an error says so near their beginning. A search for few bytes may stop at each byte. */
+/**
+ * Larger events hold pictures or sound, with what they say of themselves before and behind. A search for few bytes may stop at each
+ * byte, and 8 MB of them take several milliseconds.
+ */
 const LOOKED_BYTES = 64 * 1024;
+
+/** Whether it is so of the bytes, or of one end of many. */
+function atEnds(bytes: Buffer, holds: (part: Buffer) => boolean): boolean {
+  if (bytes.length <= 2 * LOOKED_BYTES) return holds(bytes);
+  return holds(bytes.subarray(0, LOOKED_BYTES)) || holds(bytes.subarray(-LOOKED_BYTES));
+}
 
 /** Whether the bytes of one event are an error event of `dialect`, or an end marker that says that the answer failed. */
 export function isErrorEvent(dialect: Dialect, eventBytes: Buffer): boolean {
   const head = eventBytes.length > LOOKED_BYTES ? eventBytes.subarray(0, LOOKED_BYTES) : eventBytes;
   if (dialect !== 'openai')
-    return hasType(head, ERROR_TYPE) || (dialect === 'responses' && hasType(eventBytes, FAILURE_TYPES));
+    return (
+      hasType(head, ERROR_TYPE) ||
+      (dialect === 'responses' && atEnds(eventBytes, (part) => hasType(part, FAILURE_TYPES)))
+    );
   const next = byteAfter(head, ERROR_KEY);
   return next !== undefined && (next.byte === 123 || next.byte === 34);
 }
 
 /** Whether a chat or text chunk carries a finish reason that is not null. */
 export function hasFinishReason(eventBytes: Buffer): boolean {
+  return atEnds(eventBytes, saysFinish);
+}
+
+function saysFinish(eventBytes: Buffer): boolean {
   let next = byteAfter(eventBytes, FINISH);
   while (next !== undefined) {
     if (next.byte === 34) return true;
@@ -128,6 +144,13 @@ export function hasFinishReason(eventBytes: Buffer): boolean {
   }
   return false;
 }
+
+/** Without any of them, events neither end a stream nor fail it. */
+const MARKERS: Readonly<Record<Dialect, readonly Buffer[]>> = {
+  openai: [DONE, ERROR_KEY, FINISH],
+  anthropic: [...MESSAGE_STOP, ...ERROR_TYPE],
+  responses: [...RESPONSE_END, ...ERROR_TYPE],
+};
 
 /**
  * Follows the events of one stream and knows whether it ended as it should. An OpenAI stream also counts as
@@ -141,6 +164,11 @@ export class TerminalTracker {
 
   constructor(dialect: Dialect) {
     this.#dialect = dialect;
+  }
+
+  /** Whether `see` could find something in these events: a search for what it looks for. */
+  concerns(events: Buffer): boolean {
+    return MARKERS[this.#dialect].some((marker) => events.includes(marker));
   }
 
   see(eventBytes: Buffer): void {
