@@ -387,6 +387,10 @@ onBothStores((on) => {
           expect([answer.status, answer.body.error.code]).toEqual([403, 'AB03']);
         }
       }
+      // Naming a workspace asks for its level.
+      ok(await on.get(`/guardrails?workspace_id=${on.api.a.workspace_id}`, workspaces));
+      const listed = await on.get(`/guardrails?workspace_id=${on.api.a.workspace_id}`, organisation);
+      expect([listed.status, listed.body.error?.code]).toEqual([403, 'AB03']);
     });
 
     it('each verb needs its scope: list never implies read', async () => {

@@ -15,7 +15,11 @@ export const LEVELS = new Levels({ workspace: 'guardrails', organisation: 'organ
 /** In a workspace its own guardrails and nothing else; without one all of the organisation. */
 export async function visible(call: Call, verb: LevelVerb) {
   const workspaceId = await workspaceOf(call);
-  if (workspaceId !== null) return { where: { workspace_id: workspaceId } };
+  if (workspaceId !== null) {
+    // Other verbs ask for the level of the guardrail that they find.
+    if (verb === 'list') LEVELS.require(call, 'workspace', verb);
+    return { where: { workspace_id: workspaceId } };
+  }
   return verb === 'list' ? { where: LEVELS.held(call, verb) } : {};
 }
 
