@@ -104,13 +104,14 @@ function caseOf(title: string, phase: 'input' | 'output', guardrail: object, con
 }
 
 const WHATS = Object.entries({ ...CONTENTS, ...INNER });
+/** Some checks compute for minutes over the largest bodies, in the thread: much smaller ones go there, too. */
+const LONG_TEXT = `"${fill('Lorem ipsum dolor sit amet, ', 2 * MB)}"`;
 const cases: Late[] = [...CHECKS.values()].flatMap(({ id, phases }) =>
-  phases.flatMap((phase) =>
-    Object.entries(CONTENTS)
-      .filter(([what]) => phase === 'input' || what === 'one text' || what === 'small parts')
-      .map(([what, content]) => caseOf(`${id}, ${what}`, phase, { [id]: PARAMETERS[id] ?? {} }, content)),
-  ),
+  phases.map((phase) => caseOf(`${id}, a long text`, phase, { [id]: PARAMETERS[id] ?? {} }, LONG_TEXT)),
 );
+for (const id of ['default.webhook', 'default.addPrefix', 'default.contains', 'default.jsonSchema'])
+  for (const [what, content] of Object.entries(CONTENTS))
+    cases.push(caseOf(`${id}, ${what}`, 'input', { [id]: PARAMETERS[id] ?? {} }, content));
 for (const [what, content] of WHATS)
   for (const phase of ['input', 'output'] as const) {
     const pii = { 'gateway.pii': { categories: ['CREDIT_CARD'], redact: true } };

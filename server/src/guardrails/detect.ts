@@ -2,6 +2,7 @@
 import { asSent } from './canonical.ts';
 import type { Excerpt, Judgement, Replacement, Subject, TextPart } from './check.ts';
 import { type Finding, paced, settled } from './checks/support.ts';
+import { joinedTexts } from './joined.ts';
 import { type Traits, traitsOf } from './traits.ts';
 
 /**
@@ -86,6 +87,27 @@ function* detect(
       found.set(part, merged(known, findings));
     }
   }
+  for (const { text, stretches } of joinedTexts(subject)) {
+    const traits = yield* traitsOf(text);
+    yield 32 + text.length / 8;
+    for (const detector of detectors) {
+      if (!detector.mayHave(traits, text)) continue;
+      for (const { kind, start, end } of extended(detector, text, yield* detector.find(text), entire)) {
+        const pieces = stretches(start, end);
+        // What lies in one part was found there.
+        if (pieces.length < 2) continue;
+        for (const [i, { part, ...place }] of pieces.entries()) {
+          const piece = {
+            kind,
+            ...place,
+            whole: text.slice(start, end),
+            ...(i === 0 ? null : { continues: true as const }),
+          };
+          found.set(part, merged(found.get(part) ?? [], [piece]));
+        }
+      }
+    }
+  }
   return found;
 }
 
@@ -140,8 +162,8 @@ export function* reported(
   const excerpts: Excerpt[] = [];
   const counts: Record<string, number> = {};
   for (const [{ path }, findings] of found)
-    for (const { start, end, kind } of findings) {
-      counts[kind] = (counts[kind] ?? 0) + 1;
+    for (const { start, end, kind, continues } of findings) {
+      counts[kind] = (counts[kind] ?? 0) + (continues === true ? 0 : 1);
       if (excerpts.length < MAX_EXCERPTS) excerpts.push({ path, start, end, kind });
     }
   const kinds = Object.keys(counts);
@@ -162,11 +184,11 @@ function* redacted(found: ReadonlyMap<TextPart, readonly Finding[]>): Generator<
     const { text, place } = asSent(part);
     const pieces: string[] = [];
     let at = 0;
-    for (const { start: from, end: to, kind } of findings) {
+    for (const { start: from, end: to, kind, whole } of findings) {
       const { start, end } = place(from, to);
       const known = numbers.get(kind) ?? new Map<string, number>();
       numbers.set(kind, known);
-      const value = part.text.slice(from, to).toLowerCase();
+      const value = (whole ?? part.text.slice(from, to)).toLowerCase();
       const number = known.get(value) ?? known.size + 1;
       known.set(value, number);
       pieces.push(text.slice(at, start), `{{${kind}_${number}}}`);

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { asSent, canonicalText, hasForms } from '../canonical.ts';
 import type { Excerpt, Judgement, Subject } from '../check.ts';
+import { joinedTexts } from '../joined.ts';
 import { ANY_TARGET, amount, BOTH, check, operator, paced, texts } from './support.ts';
 
 /** Text that is searched before others get a turn. */
@@ -75,6 +76,7 @@ export const contains = check({
     const longest = Math.max(...wanted.map((word) => word.length));
     function* look(subject: Subject): Generator<number, Judgement> {
       const size = amount(subject.texts);
+      const joins = joinedTexts(subject);
       const found: number[] = [];
       const excerpts: Excerpt[] = [];
       for (const [index, word] of wanted.entries()) {
@@ -86,6 +88,15 @@ export const contains = check({
           excerpts.push({ path: part.path, start, end: start + word.length, kind: `word ${index + 1}` });
           break;
         }
+        if (found.at(-1) !== index + 1)
+          for (const { text, stretches } of joins) {
+            const start = yield* find(text, word);
+            if (start < 0) continue;
+            found.push(index + 1);
+            for (const { part, ...place } of stretches(start, start + word.length))
+              excerpts.push({ path: part.path, ...place, kind: `word ${index + 1}` });
+            break;
+          }
         yield size / 16;
       }
       const ok = how === 'any' ? found.length > 0 : how === 'all' ? found.length === wanted.length : found.length === 0;

@@ -3,9 +3,13 @@ import { findPattern, isQuickMatch, patternProblem } from '../../kernel/pattern.
 import { matchesAnyLength } from '../../kernel/pattern-thread.ts';
 import { asSent, canonicalSubject } from '../canonical.ts';
 import type { CheckHttpClient, Judgement, Subject, TextPart } from '../check.ts';
+import { joinedTexts, type Stretch } from '../joined.ts';
 import { ANY_TARGET, BOTH, breath, check, not, verdict } from './support.ts';
 
 const PATTERN_LIMITS = { characters: 4_096, program: 4_000 };
+
+/** Excerpts of one match, which may go over many parts. */
+const MAX_PLACES = 100;
 
 /** A pattern that users write: RE2 syntax, matched in linear time. */
 export const pattern = z
@@ -16,12 +20,24 @@ export const pattern = z
     if (problem !== null) context.addIssue({ code: 'custom', message: problem });
   });
 
+/** A text that is looked at: a part, or several as one. */
+interface Looked {
+  readonly text: string;
+  stretches(start: number, end: number): readonly Stretch[];
+}
+
 /** Texts in canonical form, and as they were sent where that differs: a pattern may look for what is invisible. */
-function bothForms(subject: Subject): readonly TextPart[] {
-  return subject.texts.flatMap((part) => {
-    const { text } = asSent(part);
-    return text === part.text ? [part] : [part, { path: part.path, role: part.role, text }];
+function allForms(subject: Subject): readonly Looked[] {
+  const alone = (part: TextPart): Looked => ({
+    text: part.text,
+    stretches: (start, end) => [{ part, start, end }],
   });
+  const parts = subject.texts.flatMap((part) => {
+    const { text } = asSent(part);
+    return text === part.text ? [alone(part)] : [alone(part), alone({ path: part.path, role: part.role, text })];
+  });
+  const joined = joinedTexts(subject);
+  return joined.length === 0 ? parts : [...parts, ...joined];
 }
 
 /**
@@ -37,7 +53,7 @@ export const regexMatch = check({
   timeoutMs: 30_000,
   mutates: false,
   compile({ rule, not: inverted }) {
-    function matchIn(texts: readonly TextPart[], outside: CheckHttpClient): Judgement | Promise<Judgement> {
+    function matchIn(texts: readonly Looked[], outside: CheckHttpClient): Judgement | Promise<Judgement> {
       const from = (index: number): Judgement | Promise<Judgement> => {
         let looked = 0;
         for (let i = index; i < texts.length; i++) {
@@ -52,12 +68,16 @@ export const regexMatch = check({
         }
         return verdict(false, inverted, 'The pattern matches no text.');
       };
-      const matched = (part: TextPart): Judgement => {
-        const at = isQuickMatch(rule, part.text.length * 4) ? findPattern(rule, part.text) : null;
-        const { start, end } = at ?? { start: 0, end: part.text.length };
-        return verdict(true, inverted, 'The pattern matches a text.', {}, [
-          { path: part.path, ...asSent(part).place(start, end), kind: 'match' },
-        ]);
+      const matched = ({ text, stretches }: Looked): Judgement => {
+        const at = isQuickMatch(rule, text.length * 4) ? findPattern(rule, text) : null;
+        const { start, end } = at ?? { start: 0, end: text.length };
+        const places = stretches(start, end).slice(0, MAX_PLACES);
+        const excerpts = places.map(({ part, start: from, end: to }) => ({
+          path: part.path,
+          ...asSent(part).place(from, to),
+          kind: 'match',
+        }));
+        return verdict(true, inverted, 'The pattern matches a text.', {}, excerpts);
       };
       return from(0);
     }
@@ -65,8 +85,8 @@ export const regexMatch = check({
       lookBehind: null,
       judge(given, outside) {
         const subject = canonicalSubject(given);
-        if (subject instanceof Promise) return subject.then((ready) => matchIn(bothForms(ready), outside));
-        return matchIn(bothForms(subject), outside);
+        if (subject instanceof Promise) return subject.then((ready) => matchIn(allForms(ready), outside));
+        return matchIn(allForms(subject), outside);
       },
     };
   },

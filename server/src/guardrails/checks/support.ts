@@ -87,6 +87,10 @@ export interface Finding {
   readonly start: number;
   readonly end: number;
   readonly kind: string;
+  /** The whole thing, where it is split over texts that follow each other. */
+  readonly whole?: string;
+  /** It began in a text before. */
+  readonly continues?: true;
 }
 
 /**
