@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CHECKS } from '../src/guardrails/catalog.ts';
-import { CASES } from './support/hosted-cases.ts';
-import { BODY, type LoopCase, type LoopServer, MB, SMALL, startLoopServer } from './support/loop.ts';
+import { CHECKS } from '../../src/guardrails/catalog.ts';
+import { CASES } from '../support/hosted-cases.ts';
+import { BODY, type LoopCase, type LoopServer, MB, SMALL, startLoopServer } from '../support/loop.ts';
 
 /** Milliseconds of CPU for which one turn of the event loop may last. */
 const BAR = 20;
