@@ -12,9 +12,10 @@ import { testExchange } from '../../../test/support/exchange.ts';
 import { termsWith } from '../../../test/support/ledger-node.ts';
 import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
 import { createOutputEstimator } from '../../limits/ledger/output-estimator.ts';
-import { appliedLimits } from '../state/limits.ts';
+import { beginTargetLimits, endTargetLimits } from '../routing/target-limits.ts';
+import { appliedLimits, SharedLimits } from '../state/limits.ts';
 import { admit } from './admit.ts';
-import { reserve } from './reserve.ts';
+import { reserve, reserveTarget } from './reserve.ts';
 import { settle } from './settle.ts';
 
 const BODY = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":10}');
@@ -116,4 +117,50 @@ it('the record lists only the limits that were asked: a rate limit refuses befor
   refused.request.snapshot = x.request.snapshot;
   await expect(Promise.resolve(admit(refused))).rejects.toMatchObject({ kind: 'rate_limit_exceeded' });
   expect(appliedLimits(refused.limits)).toEqual(['rate_limit key:key-1']);
+});
+
+/** The next of several targets, whose account has these usage limits. */
+function turnTo(x: ReturnType<typeof request>, usageLimits: readonly LimitSpec[]) {
+  const target = targetWith('config.targets[0]', accountWith({ usageLimits: [...usageLimits] }));
+  x.attempt.target = target;
+  return beginTargetLimits(x, target);
+}
+
+it('of several targets each reserves under its own limits when it is tried, and gives back what it did not use', async () => {
+  const mine = limitOn('tokens', 1000);
+  const own = limitOn('tokens', 1000);
+  const x = request([mine]);
+  x.limits.shared = new SharedLimits();
+  await reserve(x);
+  expect(appliedLimits(x.limits)).toEqual([`usage_limit workspace:${mine.ownerId}`]);
+  const first = turnTo(x, [own]);
+  await reserveTarget(x);
+  expect(first.usageReservation?.states.map(({ terms }) => terms.ownerId)).toEqual([own.ownerId]);
+  expect(appliedLimits(x.limits)).toHaveLength(2);
+  endTargetLimits(x, false);
+  await Promise.all(x.limits.shared.settling);
+  await books.drain();
+  const second = turnTo(x, [own]);
+  await reserveTarget(x);
+  expect(second.usageReservation?.states[0]?.free).toBe(first.usageReservation?.states[0]?.free);
+  endTargetLimits(x, false);
+  await ended(x);
+});
+
+it('a target whose limit is used up refuses, and the limits of the request keep what they hold', async () => {
+  const own = limitOn('requests', 1);
+  const before = request([own]);
+  await reserve(before);
+  before.outcome.attemptCount = 1;
+  await ended(before);
+  const x = request([limitOn('tokens', 1000)]);
+  x.limits.shared = new SharedLimits();
+  await reserve(x);
+  const held = x.limits.usageReservation;
+  turnTo(x, [own]);
+  const refused = Promise.resolve().then(() => reserveTarget(x));
+  await expect(refused).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
+  expect([x.limits.exhausted?.terms.ownerId, x.limits.usageReservation]).toEqual([own.ownerId, held]);
+  endTargetLimits(x, false);
+  await ended(x);
 });

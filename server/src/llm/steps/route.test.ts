@@ -3,13 +3,19 @@ import { accountWith, callerWith, ownRecorder, TIMEOUTS, workspaceWith } from '.
 import { testExchange } from '../../../test/support/exchange.ts';
 import { KnownPaths } from '../../http/known-paths.ts';
 import { TestClock } from '../../kernel/clock.ts';
+import { SluiceError } from '../../kernel/errors.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { silentNotes } from '../../kernel/notes.ts';
+import { LimitRefused } from '../../limits/refused.ts';
 import type { Config } from '../../resources/configs/schema.ts';
 import { memoryCache } from '../../store/memory/cache.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Features } from '../plan.ts';
 import { Breakers } from '../routing/breaker.ts';
+import { type AttemptResult, DONE } from '../state/attempt-result.ts';
+import { NO_BODY } from '../state/body.ts';
 import { resolve } from './resolve.ts';
-import { choose } from './route.ts';
+import { choose, route } from './route.ts';
 
 const TWO: Config = { strategy: { mode: 'fallback' }, targets: [{ provider: '@a' }, { provider: '@b' }] };
 
@@ -78,4 +84,66 @@ it('a load balancer chooses by weight', async () => {
 it('a request with one target has nothing to decide', async () => {
   const x = await chosen({ provider: '@a' });
   expect([x.execution, x.attempt.target?.path]).toEqual([null, 'config']);
+});
+
+/** Runs the request over its targets; `steps` are what is done for each. */
+async function routed(config: Config, steps: (path: string, x: Exchange) => AttemptResult | Error) {
+  const x = await chosen(config);
+  const asked: [path: string | undefined, features: Features][] = [];
+  const done = route(x, (one, features) => {
+    const path = one.attempt.leaf?.path ?? '';
+    asked.push([path, features]);
+    const result = steps(path, one);
+    if (result instanceof Error) throw result;
+    one.outcome.attemptCount += 1;
+    one.attempt.result = result;
+  });
+  const error = await done.then(
+    () => null,
+    (thrown: unknown) => thrown,
+  );
+  return { x, asked, error };
+}
+
+const DOWN: AttemptResult = { kind: 'failed', error: new SluiceError('upstream_unreachable', 'down') };
+const [A, B] = ['config.targets[0]', 'config.targets[1]'];
+
+it('a target that failed is followed by the next, whose attempt knows nothing of it', async () => {
+  const { x, asked, error } = await routed(TWO, (path, one) => {
+    expect([one.attempt.result, one.attempt.prepared, one.attempt.target?.path]).toEqual([null, null, path]);
+    if (path === A) {
+      one.attempt.body = NO_BODY;
+      return DOWN;
+    }
+    one.outcome.status = 200;
+    return DONE;
+  });
+  expect([asked.map(([path]) => path), error]).toEqual([[A, B], null]);
+  expect(x.attempt.body).toBe(x.request.body);
+});
+
+it('each target asks for the steps that its own account needs', async () => {
+  const { asked } = await routed(TWO, (path) => (path === A ? DOWN : DONE));
+  const none = { cache: false, media: false, owners: false, rateLimits: false, usageLimits: false, guardrails: false };
+  expect(asked.map(([, features]) => features)).toEqual([A, B].map(() => ({ ...none, route: true })));
+});
+
+it('a limit of one target is a reason for the next one, and the record tells it', async () => {
+  const by = { kind: 'provider', id: 'p', limit: 'requests', value_key: null } as const;
+  const refused = new LimitRefused('rate_limit_exceeded', 'full', by);
+  const { x, asked } = await routed({ ...TWO }, (path) => (path === A ? refused : DONE));
+  expect(asked.map(([path]) => path)).toEqual([A, B]);
+  expect(x.outcome.attempts).toMatchObject([{ target: A, status: null, error: '429' }]);
+});
+
+it('a limit of the request itself ends it at the first target', async () => {
+  const by = { kind: 'workspace', id: 'w', limit: 'cost', value_key: null } as const;
+  const refused = new LimitRefused('usage_limit_exceeded', 'used up', by);
+  const { asked, error } = await routed(TWO, () => refused);
+  expect([asked.map(([path]) => path), error]).toEqual([[A], refused]);
+});
+
+it('where no target answers, the error of the last one is the caller’s', async () => {
+  const { error } = await routed(TWO, () => DOWN);
+  expect(error).toBe(DOWN.kind === 'failed' ? DOWN.error : null);
 });
