@@ -129,7 +129,7 @@ it('each target asks for the steps that its own account needs', async () => {
 });
 
 it('a limit of one target is a reason for the next one, and the record tells it', async () => {
-  const by = { kind: 'provider', id: 'p', limit: 'requests', value_key: null } as const;
+  const by = { kind: 'provider', id: 'p', limit: 'rate', value_key: null } as const;
   const refused = new LimitRefused('rate_limit_exceeded', 'full', by);
   const { x, asked } = await routed({ ...TWO }, (path) => (path === A ? refused : DONE));
   expect(asked.map(([path]) => path)).toEqual([A, B]);
@@ -137,7 +137,7 @@ it('a limit of one target is a reason for the next one, and the record tells it'
 });
 
 it('a limit of the request itself ends it at the first target', async () => {
-  const by = { kind: 'workspace', id: 'w', limit: 'cost', value_key: null } as const;
+  const by = { kind: 'workspace', id: 'w', limit: 'usage', value_key: null } as const;
   const refused = new LimitRefused('usage_limit_exceeded', 'used up', by);
   const { asked, error } = await routed(TWO, () => refused);
   expect([asked.map(([path]) => path), error]).toEqual([[A], refused]);
