@@ -7,7 +7,6 @@ import { createLogger } from '../telemetry/logger.ts';
 import { bannerText } from './banner.ts';
 import { LINKS_GO_NOWHERE, linksGoNowhere } from './links.ts';
 import type { Output } from './output.ts';
-import { releaseMemory } from './release-memory.ts';
 import { noteAddress } from './server-address.ts';
 import { isWorker, primaryChannel, runPrimary } from './workers.ts';
 
@@ -27,8 +26,7 @@ export async function serve(config: Config, output: Output): Promise<void> {
   const index = workerIndex();
   const shared = isWorker() ? workerShared(primaryChannel(), systemClock.after) : null;
   const writeAccess = (lines: string) => output.out(lines);
-  const given = { writeAccess, beforeListening: releaseMemory };
-  const running = await compose(config, log, { index, shared }, given).catch((error: unknown) => {
+  const running = await compose(config, log, { index, shared }, { writeAccess }).catch((error: unknown) => {
     throw listenProblem(error, config) ?? error;
   });
   // Before the banner: its reader may send a signal at once.
