@@ -56,6 +56,7 @@ export class JsonAnswer {
       return;
     }
     const large = this.#large;
+    this.#large = null;
     this.#drop = readAnswerOnThread(x, target, context, made, { ...order, raw: large }, (read, parts) => {
       this.#drop = null;
       // What guardrails have may be looked at after the answer.
@@ -69,6 +70,7 @@ export class JsonAnswer {
     this.#drop?.();
     this.#drop = null;
     this.#chunks = [];
+    this.#large?.giveBack();
     this.#large = null;
   }
 }
