@@ -8,7 +8,7 @@ import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { ADMIN_ERRORS } from '../src/admin/errors.ts';
-import { CHECKS } from '../src/guardrails/catalog.ts';
+import { CHECKS } from '../src/guardrails/checks/index.ts';
 import { ERROR_KINDS } from '../src/kernel/errors.ts';
 import { ANTHROPIC_ERRORS } from '../src/operations/dialects/anthropic-errors.ts';
 import { OPENAI_ERRORS } from '../src/operations/dialects/openai-errors.ts';

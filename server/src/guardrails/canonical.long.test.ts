@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { asSent, canonicalSubject, canonicalTail, canonicalText } from './canonical.ts';
-import { CHECKS, compileCheck } from './catalog.ts';
+import { compileCheck } from './catalog.ts';
 import type { CheckHttpClient, Judgement, Subject } from './check.ts';
+import { CHECKS } from './checks/index.ts';
 
 /** Invisible characters of each kind, control characters among them. */
 const INVISIBLE = [

@@ -3,8 +3,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { judgeOf, outsideOf, problems, subjectOf } from '../../test/support/guardrails.ts';
 import { issuesOf } from '../resources/issues.ts';
-import { CHECKS, checksSchema, compileCheck, nearestId } from './catalog.ts';
+import { checksSchema, compileCheck, nearestId } from './catalog.ts';
 import { CheckError } from './check.ts';
+import { CHECKS } from './checks/index.ts';
 import { forwarded, forwardHeaderProblem } from './forward-headers.ts';
 
 const paths = (checks: unknown, target: 'llm' | 'mcp_tools' = 'llm') => {

@@ -1,65 +1,13 @@
 /**
- * All checks by id, and what a guardrail's `checks` must be. A stored guardrail is validated again when it is
+ * What a guardrail's `checks` must be. A stored guardrail is validated again when it is
  * compiled: rules become stricter, and a header that must not be forwarded must not be forwarded by an old row either.
  */
 import { z } from 'zod';
 import { editDistance } from '../kernel/nearest.ts';
 import { canonically } from './canonical.ts';
 import type { Check, CheckTraits, Common, Judge, Phase, Target } from './check.ts';
-import { containsCode } from './checks/code.ts';
-import { contains } from './checks/contains.ts';
-import { characterCount, sentenceCount, wordCount } from './checks/counts.ts';
-import { allUpperCase, endsWith, isAllLowerCase, notNull } from './checks/form.ts';
-import { HOSTED } from './checks/hosted/index.ts';
-import { inlineImageUrls } from './checks/images.ts';
-import { promptInjection } from './checks/injection.ts';
-import { jsonKeys, jsonSchema } from './checks/json.ts';
-import { jwt } from './checks/jwt.ts';
-import { gibberish, language } from './checks/language.ts';
-import { requiredMetadataKeyPairs, requiredMetadataKeys } from './checks/metadata.ts';
-import { pii } from './checks/pii.ts';
-import { addPrefix } from './checks/prefix.ts';
-import { regexMatch } from './checks/regex-match.ts';
-import { allowedRequestTypes, modelRules, modelWhitelist, requestParametersCheck } from './checks/request.ts';
-import { secrets } from './checks/secrets.ts';
-import { validUrls } from './checks/urls.ts';
-import { log, webhook } from './checks/webhook.ts';
+import { CHECKS } from './checks/index.ts';
 import { forwardHeaders } from './forward-headers.ts';
-
-export const CHECKS: ReadonlyMap<string, Check> = new Map(
-  [
-    regexMatch,
-    sentenceCount,
-    wordCount,
-    characterCount,
-    allUpperCase,
-    isAllLowerCase,
-    endsWith,
-    contains,
-    containsCode,
-    jsonSchema,
-    jsonKeys,
-    validUrls,
-    notNull,
-    modelWhitelist,
-    modelRules,
-    allowedRequestTypes,
-    requiredMetadataKeys,
-    requiredMetadataKeyPairs,
-    requestParametersCheck,
-    jwt,
-    addPrefix,
-    inlineImageUrls,
-    webhook,
-    log,
-    pii,
-    language,
-    gibberish,
-    secrets,
-    promptInjection,
-    ...HOSTED,
-  ].map((one) => [one.id, one]),
-);
 
 /** Longest a check may be given, in milliseconds. */
 const MAX_TIMEOUT_MS = 60_000;

@@ -1,7 +1,8 @@
 /** Guardrails made ready: stored ones, and those inside a config itself. */
 import { isObject } from '../kernel/json.ts';
-import { CHECKS, type CheckEntry, compileCheck, traitsOf } from './catalog.ts';
+import { type CheckEntry, compileCheck, traitsOf } from './catalog.ts';
 import type { Target } from './check.ts';
+import { CHECKS } from './checks/index.ts';
 import type { Actions, Feedback, Guardrail, GuardrailCheck } from './guardrail.ts';
 
 /** What a guardrail's `actions` say, in stored guardrails and in configs; what is absent has its default. */

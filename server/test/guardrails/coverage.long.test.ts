@@ -5,8 +5,8 @@
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CHECKS } from '../../src/guardrails/catalog.ts';
 import type { Phase } from '../../src/guardrails/check.ts';
+import { CHECKS } from '../../src/guardrails/checks/index.ts';
 import { OPERATIONS } from '../../src/operations/operation.ts';
 import { answerOf, BASES, type Line } from '../limits/calls.ts';
 import { startServer, type TestServer } from '../support/server.ts';

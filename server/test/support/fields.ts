@@ -1,6 +1,6 @@
 /** Every field that the administration API takes, found in its schemas: for tests that must know of a new one. */
 import { z } from 'zod';
-import { CHECKS } from '../../src/guardrails/catalog.ts';
+import { CHECKS } from '../../src/guardrails/checks/index.ts';
 import { storableProviders } from '../../src/providers/accounts.ts';
 import { ACTIONS } from '../../src/resources/catalog.ts';
 import { describeConfig } from '../../src/resources/configs/structure.ts';

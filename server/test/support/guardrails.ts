@@ -1,6 +1,7 @@
 import { canonically } from '../../src/guardrails/canonical.ts';
-import { CHECKS, checksSchema } from '../../src/guardrails/catalog.ts';
+import { checksSchema } from '../../src/guardrails/catalog.ts';
 import type { CheckHttpClient, Common, Judgement, Subject, Target, TextPart } from '../../src/guardrails/check.ts';
+import { CHECKS } from '../../src/guardrails/checks/index.ts';
 import { issuesOf } from '../../src/resources/issues.ts';
 
 export type SubjectParts = Partial<Omit<Subject, 'header' | 'latest' | 'request' | 'answer' | 'texts'>> & {

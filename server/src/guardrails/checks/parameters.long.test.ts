@@ -4,8 +4,9 @@ import { PII_CATEGORIES } from '../../../test/support/cost.ts';
 import { outsideOf, type SubjectParts, subjectOf } from '../../../test/support/guardrails.ts';
 import { CASES } from '../../../test/support/hosted-cases.ts';
 import { issuesOf } from '../../resources/issues.ts';
-import { CHECKS, checksSchema, compileCheck } from '../catalog.ts';
+import { checksSchema, compileCheck } from '../catalog.ts';
 import { CheckError } from '../check.ts';
+import { CHECKS } from './index.ts';
 
 type Parameters = Record<string, unknown>;
 

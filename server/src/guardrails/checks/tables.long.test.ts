@@ -13,8 +13,9 @@ import { PII_CATEGORIES } from '../../../test/support/cost.ts';
 import { type Answer, outsideOf, problems, type SubjectParts, subjectOf } from '../../../test/support/guardrails.ts';
 import { CASES, TEXT } from '../../../test/support/hosted-cases.ts';
 import { type HostedService, startHosted } from '../../../test/support/hosted-service.ts';
-import { CHECKS, compileCheck } from '../catalog.ts';
+import { compileCheck } from '../catalog.ts';
 import { CheckError, type CheckHttpClient } from '../check.ts';
+import { CHECKS } from './index.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
 type Outcome = 'accepted' | 'refused';

@@ -1,6 +1,7 @@
 /** What one field of a config demands of another (10.2, 10.8). All functions only collect issues. */
-import { CHECKS, checksSchema } from '../../guardrails/catalog.ts';
+import { checksSchema } from '../../guardrails/catalog.ts';
 import type { Phase } from '../../guardrails/check.ts';
+import { CHECKS } from '../../guardrails/checks/index.ts';
 import { inlineChecks } from '../../guardrails/compile.ts';
 import { METADATA_HEADERS } from '../../kernel/header-names.ts';
 import { providerById } from '../../providers/catalog.ts';

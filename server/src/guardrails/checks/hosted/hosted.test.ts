@@ -3,8 +3,9 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { problems, type SubjectParts, subjectOf } from '../../../../test/support/guardrails.ts';
 import { assertionFault, CASES, type Case, FOUND, TEXT, TOKEN_URL } from '../../../../test/support/hosted-cases.ts';
 import { type HostedService, judgedBy, type Said, startHosted } from '../../../../test/support/hosted-service.ts';
-import { CHECKS, checksSchema, compileCheck } from '../../catalog.ts';
+import { checksSchema, compileCheck } from '../../catalog.ts';
 import { CheckError } from '../../check.ts';
+import { CHECKS } from '../index.ts';
 
 let service: HostedService;
 let stopped: AbortController;
