@@ -1,7 +1,8 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
-import { child, parseXml, textOfChild } from '../../kernel/xml.ts';
+import { s3ErrorIn } from '../../kernel/s3.ts';
+import { parseXml } from '../../kernel/xml.ts';
 import { type ProviderError, readProviderError } from '../../operations/dialects/provider-error.ts';
 import type { AdapterAnswer } from '../training.ts';
 import { providerFailure } from '../training-calls.ts';
@@ -38,9 +39,8 @@ const plainName = (text: string): string => (text.split(':')[0] ?? '').split('#'
 function readBody(text: string, header: string | undefined): AwsError {
   if (text.trimStart().startsWith('<')) {
     try {
-      const root = parseXml(text);
-      const error = root.name === 'Error' ? root : child(root, 'Error');
-      if (error !== null) return { name: textOfChild(error, 'Code') ?? '', message: textOfChild(error, 'Message') };
+      const error = s3ErrorIn(parseXml(text));
+      if (error !== null) return { name: error.code, message: error.message };
     } catch {
       // Half an answer of a proxy: the status says enough.
     }

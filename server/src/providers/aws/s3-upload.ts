@@ -5,7 +5,8 @@
  */
 import type { Readable } from 'node:stream';
 import { SluiceError } from '../../kernel/errors.ts';
-import { escapeXml, textOfChild } from '../../kernel/xml.ts';
+import { completedUpload, entriesOf, nextUploads } from '../../kernel/s3.ts';
+import { textOfChild } from '../../kernel/xml.ts';
 import { errorStatus } from '../../operations/dialects/errors.ts';
 import type { AdapterContext } from '../training.ts';
 import { awsErrorName } from './errors.ts';
@@ -188,17 +189,12 @@ async function sendParts(
   }
   if (failures.length > 0) throw failures[0];
   expectSize(upload, total);
-  const list = etags.map(
-    (etag, index) => `<Part><PartNumber>${index + 1}</PartNumber><ETag>${escapeXml(etag)}</ETag></Part>`,
-  );
   const answer = await patient(context, {
     method: 'POST',
     place: upload.place,
     query: { uploadId: id },
     headers: ['content-type', 'application/xml'],
-    body: Buffer.from(
-      `<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${list.join('')}</CompleteMultipartUpload>`,
-    ),
+    body: completedUpload(etags),
     // S3 answers at once and keeps the connection with white space while it joins the parts.
     timeoutMs: 300_000,
   });
@@ -244,26 +240,19 @@ export async function s3Abort(context: AdapterContext, place: S3Place, id: strin
 /** Ids of the multipart uploads of exactly this key that were neither completed nor aborted. */
 export async function s3OpenUploads(context: AdapterContext, place: S3Place): Promise<readonly string[]> {
   const ids: string[] = [];
-  let marker: { readonly key: string; readonly id: string } | null = null;
+  let marker: Readonly<Record<string, string>> | null = {};
   do {
     const answer = await s3Sent(context, {
       method: 'GET',
       place: { bucket: place.bucket, key: '' },
-      query: {
-        uploads: '',
-        prefix: place.key,
-        'key-marker': marker?.key ?? null,
-        'upload-id-marker': marker?.id ?? null,
-      },
+      query: { uploads: '', prefix: place.key, ...marker },
     });
     const page = await s3Xml(answer, 'ListMultipartUploadsResult');
-    for (const row of page.children) {
-      const id = row.name === 'Upload' && textOfChild(row, 'Key') === place.key ? textOfChild(row, 'UploadId') : null;
+    for (const row of entriesOf(page, 'Upload')) {
+      const id = textOfChild(row, 'Key') === place.key ? textOfChild(row, 'UploadId') : null;
       if (id) ids.push(id);
     }
-    const key = textOfChild(page, 'NextKeyMarker');
-    const id = textOfChild(page, 'NextUploadIdMarker');
-    marker = textOfChild(page, 'IsTruncated') === 'true' && key && id ? { key, id } : null;
+    marker = nextUploads(page);
   } while (marker !== null);
   return ids;
 }

@@ -1,7 +1,7 @@
 /** The few calls of S3 that files and batches need, each signed with the hash of its body. */
 
-import { awsUrl, encodeStrictly } from '../../kernel/aws-url.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import { entriesOf, isCut, s3Url } from '../../kernel/s3.ts';
 import { parseXml, textOfChild, type XmlElement } from '../../kernel/xml.ts';
 import { textSetting } from '../settings.ts';
 import type { AdapterAnswer, AdapterContext, AdapterRequest } from '../training.ts';
@@ -22,16 +22,10 @@ export interface S3Call {
   readonly cleanup?: boolean;
 }
 
-/**
- * Where an object is reached: the bucket is part of the host as AWS wants it, but part of the path at an endpoint of
- * one's own, and for names with dots, which the certificate of AWS does not cover.
- */
-function urlOfPlace(context: AdapterContext, place: S3Place, query: S3Call['query']): URL {
-  const endpoint = endpointOf('s3', context);
-  const key = place.key.split('/').map(encodeStrictly).join('/');
-  const own = context.customHost || textSetting(context.credentials, 'aws_s3_endpoint') !== undefined;
-  if (own || place.bucket.includes('.')) return awsUrl(endpoint, `/${place.bucket}/${key}`, query);
-  return awsUrl(endpoint.replace('https://', `https://${place.bucket}.`), `/${key}`, query);
+/** Where an object is reached: the bucket is part of the host as AWS wants it, but of the path at an endpoint of one's own. */
+function urlOfPlace(context: AdapterContext, { bucket, key }: S3Place, query: S3Call['query']): URL {
+  const pathStyle = context.customHost || textSetting(context.credentials, 'aws_s3_endpoint') !== undefined;
+  return s3Url({ endpoint: endpointOf('s3', context), bucket, pathStyle }, key, query);
 }
 
 /** One call, whatever its status. */
@@ -122,8 +116,7 @@ export async function s3List(context: AdapterContext, place: S3Place, max: numbe
       },
     });
     const page = await s3Xml(answer, 'ListBucketResult');
-    for (const row of page.children) {
-      if (row.name !== 'Contents') continue;
+    for (const row of entriesOf(page, 'Contents')) {
       const key = textOfChild(row, 'Key');
       const modified = Date.parse(textOfChild(row, 'LastModified') ?? '');
       const size = Number(textOfChild(row, 'Size'));
@@ -133,7 +126,7 @@ export async function s3List(context: AdapterContext, place: S3Place, max: numbe
       found.push({ key: decodeURIComponent(key.replaceAll('+', ' ')), size, modified });
     }
     const next = textOfChild(page, 'NextContinuationToken');
-    const more = textOfChild(page, 'IsTruncated') === 'true';
+    const more = isCut(page);
     if (found.length > max || (more && found.length === max)) {
       throw new SluiceError(
         'invalid_request',

@@ -2,7 +2,8 @@ import { Readable } from 'node:stream';
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
-import { escapeXml, textOfChild, type XmlElement } from '../../kernel/xml.ts';
+import { completedUpload, entriesOf, isCut, nextUploads } from '../../kernel/s3.ts';
+import { textOfChild, type XmlElement } from '../../kernel/xml.ts';
 import type { BlobStat, Blobs, StoredBlob, TenantContext } from '../ports.ts';
 import { S3Client, S3Error, type Send } from './client.ts';
 import { machineIdentity } from './identity.ts';
@@ -61,9 +62,6 @@ async function* partsOf(body: Readable): AsyncGenerator<Buffer> {
   }
   yield Buffer.concat(held, bytes);
 }
-
-/** Children of this name, in their order. */
-const all = (element: XmlElement, name: string) => element.children.filter((one) => one.name === name);
 
 const timeOf = (text: string | null): number => Date.parse(text ?? '') || 0;
 
@@ -150,11 +148,11 @@ class S3Blobs implements Blobs {
       const page: XmlElement = await this.#client.read({ method: 'GET', key: null, query }).catch((error: unknown) => {
         throw this.#failure(error);
       });
-      for (const object of all(page, 'Contents')) {
+      for (const object of entriesOf(page, 'Contents')) {
         const named = this.#named(textOfChild(object, 'Key') ?? '');
         if (named !== null) yield { ...named, createdAt: timeOf(textOfChild(object, 'LastModified')) };
       }
-      token = textOfChild(page, 'IsTruncated') === 'true' ? textOfChild(page, 'NextContinuationToken') : null;
+      token = isCut(page) ? textOfChild(page, 'NextContinuationToken') : null;
     } while (token !== null);
   }
 
@@ -166,7 +164,7 @@ class S3Blobs implements Blobs {
       while (markers !== null) {
         const query: Record<string, string> = { uploads: '', prefix: this.#prefix(), ...markers };
         const page: XmlElement = await this.#client.read({ method: 'GET', key: null, query });
-        for (const upload of all(page, 'Upload')) {
+        for (const upload of entriesOf(page, 'Upload')) {
           const key = textOfChild(upload, 'Key') ?? '';
           const uploadId = textOfChild(upload, 'UploadId');
           const initiated = timeOf(textOfChild(upload, 'Initiated'));
@@ -174,10 +172,7 @@ class S3Blobs implements Blobs {
           if (this.#named(key) === null || uploadId === null || initiated > clock.now() - STALE_MS) continue;
           await this.#client.done({ method: 'DELETE', key, query: { uploadId } });
         }
-        const next = textOfChild(page, 'NextKeyMarker');
-        const id = textOfChild(page, 'NextUploadIdMarker');
-        const more: boolean = textOfChild(page, 'IsTruncated') === 'true' && next !== null && id !== null;
-        markers = more ? { 'key-marker': next ?? '', 'upload-id-marker': id ?? '' } : null;
+        markers = nextUploads(page);
       }
     } catch (error) {
       log.warn('unfinished uploads in the blob store could not be looked for', { error: String(error) });
@@ -222,12 +217,8 @@ class S3Blobs implements Blobs {
       }
       await Promise.all(underway);
       check();
-      const list = tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${escapeXml(tag)}</ETag></Part>`);
-      const body = Buffer.from(
-        `<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${list.join('')}</CompleteMultipartUpload>`,
-      );
       const headers = { 'content-type': 'application/xml' };
-      await this.#client.read({ method: 'POST', key, query: { uploadId }, headers, body });
+      await this.#client.read({ method: 'POST', key, query: { uploadId }, headers, body: completedUpload(tags) });
     } catch (error) {
       // A part that arrives later would stay.
       await Promise.all(underway);

@@ -1,10 +1,10 @@
 /** The calls of S3 that blobs need, signed, and repeated where the service fails for a moment. */
 import type { Readable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
-import { awsUrl, encodeStrictly } from '../../kernel/aws-url.ts';
 import type { Clock } from '../../kernel/clock.ts';
+import { type S3Bucket, s3ErrorIn, s3Url } from '../../kernel/s3.ts';
 import { type AwsKeys, awsSigned } from '../../kernel/sigv4.ts';
-import { parseXml, textOfChild, type XmlElement } from '../../kernel/xml.ts';
+import { parseXml, type XmlElement } from '../../kernel/xml.ts';
 
 export interface SendRequest {
   readonly method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
@@ -46,13 +46,8 @@ export class S3Error extends Error {
   }
 }
 
-export interface S3ClientOptions {
-  readonly bucket: string;
+export interface S3ClientOptions extends S3Bucket {
   readonly region: string;
-  /** Where the service is, without a slash at its end. */
-  readonly endpoint: string;
-  /** `endpoint/bucket/key` instead of `bucket.endpoint/key`. */
-  readonly pathStyle: boolean;
   readonly keys: () => Promise<AwsKeys>;
   readonly clock: Clock;
   readonly send: Send;
@@ -68,21 +63,15 @@ const passes = (status: number): boolean => status === 429 || status >= 500;
 
 export class S3Client {
   readonly #options: S3ClientOptions;
-  readonly #base: string;
 
   constructor(options: S3ClientOptions) {
     this.#options = options;
-    const { endpoint, bucket, pathStyle } = options;
-    // The certificate of AWS does not cover a bucket with dots.
-    const named = !pathStyle && !(bucket.includes('.') && endpoint.startsWith('https:'));
-    this.#base = named ? endpoint.replace('://', `://${bucket}.`) : `${endpoint}/${bucket}`;
   }
 
   /** The answer of a call that succeeded, its body unread. Throws S3Error, or the error of the connection. */
   async call({ method, key, query, headers = {}, body = Buffer.alloc(0) }: S3Call): Promise<SendAnswer> {
     const { region, clock, send, keys } = this.#options;
-    const path = key === null ? '/' : `/${key.split('/').map(encodeStrictly).join('/')}`;
-    const url = awsUrl(this.#base, path, query);
+    const url = s3Url(this.#options, key ?? '', query);
     for (let attempt = 1; ; attempt++) {
       const signed = await awsSigned(
         { method, url, headers, body },
@@ -119,8 +108,10 @@ export class S3Client {
   }
 }
 
-const errorOf = (status: number, error: XmlElement): S3Error =>
-  new S3Error(status, textOfChild(error, 'Code') ?? '', textOfChild(error, 'Message') ?? '');
+function errorOf(status: number, root: XmlElement): S3Error {
+  const { code = '', message } = s3ErrorIn(root) ?? {};
+  return new S3Error(status, code, message ?? '');
+}
 
 async function failureOf({ status, body }: SendAnswer): Promise<S3Error> {
   try {
