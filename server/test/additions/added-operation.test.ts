@@ -8,7 +8,8 @@ import { type FakeUpstream, sendJson, startUpstream } from '../support/upstream.
 
 vi.mock('../../src/operations/table.ts', async (original) => {
   const { ROWS } = await original<typeof import('../../src/operations/table.ts')>();
-  const summarise = {
+  type Row = import('../../src/operations/row.ts').OperationRow;
+  const summarise: Row = {
     ...ROWS.completions,
     path: '/summaries',
     requestType: 'summarise',
@@ -16,8 +17,17 @@ vi.mock('../../src/operations/table.ts', async (original) => {
     deployed: true,
     cached: true,
   };
-  const look = { ...summarise, path: '/looks', requestType: 'look', title: 'Look', purpose: 'reads', guarded: false };
-  return { ROWS: { ...ROWS, summarise, look: { ...look, deployed: false, cached: false } } };
+  const look: Row = {
+    ...summarise,
+    path: '/looks',
+    requestType: 'look',
+    title: 'Look',
+    limitClass: 'reads',
+    guarded: false,
+    deployed: false,
+    cached: false,
+  };
+  return { ROWS: { ...ROWS, summarise, look } };
 });
 
 const SECRET = { 'default.contains': { words: ['secret'], operator: 'none' }, deny: true };

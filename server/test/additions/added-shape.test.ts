@@ -3,16 +3,16 @@
  * touched. What the shape says of itself is all that reads, counts, guards and refuses what is said in it.
  */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { budgetKey } from './support/budgets.ts';
-import { startServer, type TestServer } from './support/server.ts';
-import { type FakeUpstream, type Received, sendEvents, sendJson, startUpstream } from './support/upstream.ts';
+import { budgetKey } from '../support/budgets.ts';
+import { startServer, type TestServer } from '../support/server.ts';
+import { type FakeUpstream, type Received, sendEvents, sendJson, startUpstream } from '../support/upstream.ts';
 
-vi.mock('../src/operations/shapes/index.ts', async (original) => {
-  const { SHAPES } = await original<typeof import('../src/operations/shapes/index.ts')>();
-  const { EventList, listOf, member, OutOfPlace } = await import('../src/operations/shapes/assembler.ts');
-  const { isSaid, UNKNOWN } = await import('../src/operations/shapes/wire-shape.ts');
-  const { tokenCount, tokens } = await import('../src/operations/usage.ts');
-  type Shape = import('../src/operations/shapes/wire-shape.ts').WireShape;
+vi.mock('../../src/operations/shapes/index.ts', async (original) => {
+  const { SHAPES } = await original<typeof import('../../src/operations/shapes/index.ts')>();
+  const { EventList, listOf, member, OutOfPlace } = await import('../../src/operations/shapes/assembler.ts');
+  const { isSaid, UNKNOWN } = await import('../../src/operations/shapes/wire-shape.ts');
+  const { tokenCount, tokens } = await import('../../src/operations/usage.ts');
+  type Shape = import('../../src/operations/shapes/wire-shape.ts').WireShape;
   type Parts = Parameters<InstanceType<typeof EventList>['take']>[0];
 
   /** Events are `{line, of}`, the number of its stanza, and `{over}`. */
@@ -64,8 +64,8 @@ vi.mock('../src/operations/shapes/index.ts', async (original) => {
   return { SHAPES: { ...SHAPES, verses } };
 });
 
-vi.mock('../src/operations/table.ts', async (original) => {
-  const { ROWS } = await original<typeof import('../src/operations/table.ts')>();
+vi.mock('../../src/operations/table.ts', async (original) => {
+  const { ROWS } = await original<typeof import('../../src/operations/table.ts')>();
   const sing = { ...ROWS.chat, shape: 'verses', path: '/verses', requestType: 'sing', title: 'Sing', deployed: false };
   return { ROWS: { ...ROWS, sing } };
 });

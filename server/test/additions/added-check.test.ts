@@ -3,13 +3,13 @@
  * all that validates, runs, streams, redacts and records it.
  */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { startServer, type TestServer } from './support/server.ts';
-import { type FakeUpstream, sendEvents, sendJson, startUpstream } from './support/upstream.ts';
+import { startServer, type TestServer } from '../support/server.ts';
+import { type FakeUpstream, sendEvents, sendJson, startUpstream } from '../support/upstream.ts';
 
-vi.mock('../src/guardrails/checks/index.ts', async (original) => {
-  const { CHECKS } = await original<typeof import('../src/guardrails/checks/index.ts')>();
+vi.mock('../../src/guardrails/checks/index.ts', async (original) => {
+  const { CHECKS } = await original<typeof import('../../src/guardrails/checks/index.ts')>();
   const { z } = await import('zod');
-  const { ANY_TARGET, BOTH, check } = await import('../src/guardrails/checks/support.ts');
+  const { ANY_TARGET, BOTH, check } = await import('../../src/guardrails/checks/support.ts');
   const noShouting = check({
     id: 'default.noShouting',
     phases: BOTH,
