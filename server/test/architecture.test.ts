@@ -693,6 +693,28 @@ describe('operations', () => {
   });
 });
 
+describe('what a suite adds', () => {
+  /** The tables to which one line is added; nothing else of the product is replaced. */
+  const LINES: Readonly<Record<string, readonly string[]>> = {
+    'added-check.test.ts': ['guardrails/checks/index.ts'],
+    'added-operation.test.ts': ['operations/table.ts'],
+    'added-shape.test.ts': ['operations/shapes/index.ts', 'operations/table.ts'],
+    'provider-settings.test.ts': ['providers/catalog.ts'],
+  };
+
+  it('a provider, a check, an operation and a shape are added by a line of their own table alone', () => {
+    const suites = walk(join(ROOT, 'server/test/additions')).map((file) => {
+      const mocked = [...readFileSync(file, 'utf8').matchAll(/vi\.mock\('[./]*src\/([^']+)'/g)].map(([, path]) => path);
+      return [relative(join(ROOT, 'server/test/additions'), file), mocked] as const;
+    });
+    expect(Object.fromEntries(suites)).toEqual(LINES);
+  });
+
+  it('and a resource by its declaration, which replaces nothing', () => {
+    expect(readFileSync(join(SRC, 'resources/define.test.ts'), 'utf8')).not.toContain('vi.mock');
+  });
+});
+
 describe('errors', () => {
   it('are told by the table of a dialect: nothing else writes the code or the type of one, and no thrower a status', () => {
     const rows = [...Object.values(OPENAI_ERRORS), ...Object.values(ANTHROPIC_ERRORS), ...Object.values(ADMIN_ERRORS)];

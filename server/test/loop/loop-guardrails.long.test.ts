@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CHECKS } from '../../src/guardrails/catalog.ts';
+import { CHECKS } from '../../src/guardrails/checks/index.ts';
 import { CASES } from '../support/hosted-cases.ts';
 import { BODY, type LoopCase, type LoopServer, MB, SMALL, startLoopServer } from '../support/loop.ts';
 
