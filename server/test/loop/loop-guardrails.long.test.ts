@@ -71,7 +71,7 @@ const CONTENTS: Readonly<Record<string, string>> = {
   'several parts': `[${Array(7_000)
     .fill(`{"type":"text","text":"${'x '.repeat(2_200)}"}`)
     .join(',')}]`,
-  'small parts': `[${Array(90_000).fill('{"type":"text","text":"Hi, 4111 1111 1111 1111"}').join(',')}]`,
+  'small parts': `[${Array(15_000).fill('{"type":"text","text":"Hi, 4111 1111 1111 1111"}').join(',')}]`,
 };
 /** Texts that hold JSON, and what else of a message is walked. */
 const INNER: Readonly<Record<string, string>> = {
@@ -109,7 +109,7 @@ const LONG_TEXT = `"${fill('Lorem ipsum dolor sit amet, ', 2 * MB)}"`;
 const cases: Late[] = [...CHECKS.values()].flatMap(({ id, phases }) =>
   phases.map((phase) => caseOf(`${id}, a long text`, phase, { [id]: PARAMETERS[id] ?? {} }, LONG_TEXT)),
 );
-for (const id of ['default.webhook', 'default.addPrefix', 'default.contains', 'default.jsonSchema'])
+for (const id of ['default.webhook', 'default.addPrefix', 'default.contains'])
   for (const [what, content] of Object.entries(CONTENTS))
     cases.push(caseOf(`${id}, ${what}`, 'input', { [id]: PARAMETERS[id] ?? {} }, content));
 for (const [what, content] of WHATS)
