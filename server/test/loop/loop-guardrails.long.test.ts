@@ -71,7 +71,7 @@ const CONTENTS: Readonly<Record<string, string>> = {
   'several parts': `[${Array(7_000)
     .fill(`{"type":"text","text":"${'x '.repeat(2_200)}"}`)
     .join(',')}]`,
-  'small parts': `[${Array(15_000).fill('{"type":"text","text":"Hi, 4111 1111 1111 1111"}').join(',')}]`,
+  'small parts': `[${Array(9_000).fill('{"type":"text","text":"Hi, 4111 1111 1111 1111"}').join(',')}]`,
 };
 /** Texts that hold JSON, and what else of a message is walked. */
 const INNER: Readonly<Record<string, string>> = {
