@@ -8,11 +8,14 @@ import { isObject, type JsonObject } from '../kernel/json.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
 import { costMicros, mostMicros } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';
-import type { Exchange, Uses } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import { modelUnder } from './shaping.ts';
 import type { Attempt } from './state/attempt.ts';
 import type { Estimate } from './state/limits.ts';
 import { isTextOnly } from './text-only.ts';
+
+/** What this file uses of an exchange. */
+type Used = Uses<'attempt' | 'limits' | 'request', 'outputEstimator' | 'pricer'>;
 
 /** Larger bodies are not parsed for it: they count four bytes a token and have no bound. */
 const MAX_PARSED = 256 * 1024;
@@ -41,7 +44,7 @@ export function isBackground({
   );
 }
 
-export function estimateUse(x: Exchange): Estimate {
+export function estimateUse(x: Used): Estimate {
   const {
     attempt: { target },
   } = x;
@@ -107,7 +110,7 @@ function mostInput(attempt: Attempt, body: JsonObject): number {
 }
 
 /** Input tokens that a body most likely stands for. */
-export function likelyInput(x: Exchange): number {
+export function likelyInput(x: Used): number {
   const tokens = x.services.pricer.estimateTokens(x.attempt.body.bytes);
   const media = x.request.operation.body === 'multipart' || (tokens > MEDIA_TOKENS && holdsBase64(x));
   return media ? Math.min(tokens, MEDIA_TOKENS) : tokens;

@@ -2,13 +2,13 @@ import type { JsonObject } from '../kernel/json.ts';
 import { type TokenUsage, totalUsage } from '../operations/usage.ts';
 import type { Bound } from '../providers/binding.ts';
 import type { CallContext } from '../providers/provider.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import { Meter } from './relay/meter.ts';
 import { findUsage } from './relay/usage-extraction.ts';
 
 /** What those calls of one request have used that were answered when another one failed; null where none reports anything. */
 export function usageOfParts(
-  x: Exchange,
+  x: Uses<'attempt' | 'limits' | 'outcome' | 'request', 'outputEstimator' | 'pricer'>,
   bound: Bound,
   context: CallContext,
   answers: readonly JsonObject[],

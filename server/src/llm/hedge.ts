@@ -13,10 +13,16 @@ import { NO_TOKENS } from '../operations/usage.ts';
 import type { AttemptCause } from '../telemetry/record.ts';
 import { causeOfError, rounded } from './attempt-cause.ts';
 import { likelyInput } from './estimate.ts';
-import type { Exchange } from './exchange.ts';
+import type { Uses } from './exchange.ts';
 import { type Hedge, Race } from './relay/hedge-race.ts';
 import { reserveAnother } from './steps/reserve.ts';
 import type { Target } from './target.ts';
+
+/** What this file uses of an exchange. */
+type Used = Uses<
+  'attempt' | 'clientGone' | 'execution' | 'limits' | 'outcome' | 'request',
+  'admission' | 'clock' | 'ledger' | 'outputEstimator' | 'pricer' | 'storeClock' | 'unpriced'
+>;
 
 const LOST: AttemptCause = { kind: 'hedge_lost', code: 'hedge_lost', message: 'Another call has answered first.' };
 
@@ -29,7 +35,7 @@ function causeOfLost(status: number | null, error: SluiceError | null, open: boo
 const NOTHING = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
 
 export class HedgedCall {
-  readonly #x: Exchange;
+  readonly #x: Used;
   readonly #target: Target;
   readonly #holds: UsageReservation[] = [];
   /** Of the provider's own rate limits, one for each call in the order in which they were to begin. */
@@ -38,7 +44,7 @@ export class HedgedCall {
   readonly race: Race;
 
   constructor(
-    x: Exchange,
+    x: Used,
     target: Target,
     hedge: Hedge,
     handler: WireHandler,

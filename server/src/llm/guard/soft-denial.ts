@@ -7,7 +7,10 @@ import { conversion } from '../../operations/convert/index.ts';
 import { OPERATIONS } from '../../operations/operation.ts';
 import type { AnswerHead, MadeAnswer, WireShape } from '../../operations/shapes/wire-shape.ts';
 import { formatEvent, type StreamEvent } from '../../operations/stream.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
+
+/** What this file uses of an exchange. */
+type Used = Uses<'attempt' | 'guard' | 'request', 'clock'>;
 
 const TEXT = 'The request was denied by a guardrail.';
 
@@ -17,7 +20,7 @@ export interface SoftDenial {
 }
 
 /** Null where an operation's answer is not a text: there the refusal is an error like any other. */
-export function softDenial(x: Exchange): SoftDenial | null {
+export function softDenial(x: Used): SoftDenial | null {
   const { wire } = x.request.operation;
   const strict = x.attempt.target?.strict ?? true;
   const results = strict || x.guard === null ? null : { hook_results: hookResults(x.guard) };
@@ -30,7 +33,7 @@ export function softDenial(x: Exchange): SoftDenial | null {
 }
 
 /** A chat completion, converted to the shape of the caller. */
-function converted(x: Exchange, head: AnswerHead, results: JsonObject | null): MadeAnswer | null {
+function converted(x: Used, head: AnswerHead, results: JsonObject | null): MadeAnswer | null {
   const { operation } = x.request;
   const answer = OPERATIONS.chat.wire.answerOf?.(head, TEXT, null);
   const made = conversion(operation.shape, OPERATIONS.chat.shape);

@@ -13,7 +13,7 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import { formatEvent } from '../../operations/stream.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { judgedRequest } from './judged-exchange.ts';
 import type { JudgedRequest } from './judged-request.ts';
 import {
@@ -29,6 +29,9 @@ import {
 } from './output.ts';
 import { rewriteStream, StreamTexts } from './stream-texts.ts';
 import { ReplacementError } from './texts.ts';
+
+/** What this file uses of an exchange. */
+type Used = Uses<'attempt' | 'outcome' | 'request', 'bodies' | 'clock'>;
 
 /** Events and texts of one stream that are kept. */
 const HELD_BYTES = 16 * 1024 * 1024;
@@ -93,7 +96,7 @@ interface Judging {
 }
 
 export class StreamGate {
-  readonly #x: Exchange;
+  readonly #x: Used;
   readonly #request: JudgedRequest;
   readonly #guard: GuardrailState;
   readonly #sink: GateSink;
@@ -129,7 +132,7 @@ export class StreamGate {
   #sentAt: number;
   #cancelTimer: (() => void) | null = null;
 
-  constructor(x: Exchange, guard: GuardrailState, strict: boolean, sink: GateSink) {
+  constructor(x: Used, guard: GuardrailState, strict: boolean, sink: GateSink) {
     this.#x = x;
     this.#request = judgedRequest(x);
     this.#guard = guard;
@@ -468,13 +471,13 @@ export class StreamGate {
   }
 
   /** Whether there is anything to do with the events. */
-  static judges(x: Exchange, guard: GuardrailState, headers: readonly string[], strict: boolean): boolean {
+  static judges(x: Used, guard: GuardrailState, headers: readonly string[], strict: boolean): boolean {
     if (!outputCovered(x.request.operation, true) || isEncoded(headers)) return false;
     return guard.output.length > 0 || (!strict && guard.before.length > 0);
   }
 
   /** Whether a stream of this operation can be judged; if not, whether it may pass all the same. */
-  static refuses(x: Exchange, guard: GuardrailState, headers: readonly string[]): boolean {
+  static refuses(x: Used, guard: GuardrailState, headers: readonly string[]): boolean {
     const list = guard.output;
     const read = outputCovered(x.request.operation, true) && !isEncoded(headers);
     return list.length > 0 && !read && notJudged(x, guard, list, 'The stream is in a form that cannot be judged.');

@@ -2,10 +2,16 @@
 import { keepBuffer } from '../../http/buffer-pool.ts';
 import { startParts, takesTrailers, writePart } from '../../http/response-body.ts';
 import type { WireControl } from '../../kernel/wire.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { COST } from '../gateway-headers.ts';
 import type { Target } from '../target.ts';
 import { answerHead } from './attempt-result.ts';
+
+/** What this file uses of an exchange. */
+type Used = Uses<
+  'attempt' | 'execution' | 'guard' | 'limits' | 'outcome' | 'request' | 'response',
+  'bodies' | 'clock' | 'storeClock'
+>;
 
 /** Bytes of a stream, or of a large answer, after which another connection has its turn, and milliseconds of work on them. */
 const TURN_BYTES = 32 * 1024;
@@ -31,7 +37,7 @@ function sliceOf(one: Unwritten): Buffer {
 }
 
 export class ClientSide {
-  readonly #x: Exchange;
+  readonly #x: Used;
   readonly #target: Target;
   #headers: readonly string[] = [];
   #status = 0;
@@ -47,7 +53,7 @@ export class ClientSide {
   #bytes = 0;
   #ms = 0;
 
-  constructor(x: Exchange, target: Target) {
+  constructor(x: Used, target: Target) {
     this.#x = x;
     this.#target = target;
   }

@@ -9,12 +9,15 @@ import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
 import { AwsFrames } from '../../providers/aws/frames.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext, Framing } from '../../providers/provider.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import type { Target } from '../target.ts';
 import type { Meter } from './meter.ts';
 import { answerTouches, bytesIn, EVENT_WEIGHT, isSilent, modelIn, parsed } from './response-inspection.ts';
 import { tooMuch } from './unary-response.ts';
 import { findUsage, passesGeneration, usageNearEnd } from './usage-extraction.ts';
+
+/** What this file uses of an exchange. */
+type Used = Uses<'attempt' | 'outcome' | 'request'>;
 
 // Also the beginning of Gemini's `usageMetadata`.
 const USAGE = Buffer.from('"usage');
@@ -32,7 +35,7 @@ const LENT_LENGTH = 64 * 1024;
 const MEMORY = { borrow: borrowBuffer, giveBack: returnBuffer };
 
 export class EventReader {
-  readonly #x: Exchange;
+  readonly #x: Used;
   readonly #target: Target;
   readonly #bound: Bound;
   readonly #meter: Meter;
@@ -53,7 +56,7 @@ export class EventReader {
   refused: ProviderError | null = null;
 
   constructor(parts: {
-    x: Exchange;
+    x: Used;
     target: Target;
     bound: Bound;
     context: CallContext;

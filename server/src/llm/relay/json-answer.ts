@@ -2,14 +2,14 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { isLargeAnswer, readAnswerOnThread, SharedPieces } from '../large/calls.ts';
 import type { BodyOrder } from '../request-body.ts';
 import type { Target } from '../target.ts';
 import { type ReadAnswer, readAnswer } from './read-answer.ts';
 
 export interface JsonAnswerParts {
-  readonly x: Exchange;
+  readonly x: Uses<'attempt' | 'endAnswer' | 'guard' | 'request', 'large'>;
   readonly target: Target;
   readonly bound: Bound;
   readonly context: CallContext;

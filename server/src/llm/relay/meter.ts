@@ -5,11 +5,14 @@ import { SHAPES } from '../../operations/shapes/index.ts';
 import { mergeUsage, type TokenUsage } from '../../operations/usage.ts';
 import type { Bound } from '../../providers/binding.ts';
 import { estimateUse, growReservation, isBackground, likelyInput } from '../estimate.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { piecesOf } from './response-inspection.ts';
 
+/** What this file uses of an exchange. */
+type Used = Uses<'attempt' | 'limits' | 'outcome' | 'request', 'outputEstimator' | 'pricer'>;
+
 export class Meter {
-  readonly #x: Exchange;
+  readonly #x: Used;
   readonly #bound: Bound;
   #raw: JsonObject | null = null;
   /** Tokens written as far as events tell: about one each, and more in large ones. */
@@ -17,7 +20,7 @@ export class Meter {
   /** Pieces at which more is reserved under usage limits. */
   #growAt = Number.POSITIVE_INFINITY;
 
-  constructor(x: Exchange, bound: Bound) {
+  constructor(x: Used, bound: Bound) {
     this.#x = x;
     this.#bound = bound;
   }

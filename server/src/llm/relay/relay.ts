@@ -92,6 +92,7 @@ export class Relay implements WireHandler {
 
   constructor(
     parts: JsonAnswerParts & {
+      x: Exchange;
       stripUsage: boolean;
       /** Called with the first byte of a successful answer. */
       firstData: () => void;

@@ -12,18 +12,21 @@ import { parseEvent } from '../../kernel/sse.ts';
 import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
 import { FILTERED, type ProviderError } from '../../operations/dialects/provider-error.ts';
 import { withoutSecrets } from '../../providers/sent-secrets.ts';
-import type { Exchange, Uses } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
 import type { AttemptTimings } from './attempt-timings.ts';
 import { EVENT_WEIGHT, isSilent, piecesOf } from './response-inspection.ts';
 import { type BreakRules, isFollowed } from './rules.ts';
 
+/** What this file uses of an exchange. */
+type Used = Uses<'attempt' | 'guard' | 'outcome' | 'request', 'clock'>;
+
 /** Bytes of events before the first content that are kept at most; what is more is shown as it comes. */
 const KEPT_BYTES = 1024 * 1024;
 
 export class StreamWatch {
-  readonly #x: Exchange;
+  readonly #x: Used;
   readonly #target: Target;
   readonly #times: AttemptTimings;
   readonly #paused: () => boolean;
@@ -46,7 +49,7 @@ export class StreamWatch {
   #stopTimer: (() => void) | null = null;
 
   constructor(parts: {
-    x: Exchange;
+    x: Used;
     target: Target;
     /** Monotonic time at which the attempt began. */
     started: number;

@@ -1,20 +1,21 @@
 import { finish } from '../../gateway/finish.ts';
 import type { Ending } from '../../gateway/outcome.ts';
 import { entryOf } from '../../telemetry/access-log.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { COST, costText } from '../gateway-headers.ts';
 import { logRecordOf } from '../log-record.ts';
+
+/** What this file uses of an exchange. */
+type Used = Uses<
+  'attempt' | 'clientGone' | 'execution' | 'guard' | 'limits' | 'outcome' | 'request' | 'response',
+  'accessLog' | 'bodies' | 'clock' | 'recorder'
+>;
 
 /**
  * Writes the one record of the request, then lets the answer complete. An answer that a client saw whole has its
  * record in the journal, whatever kills the process afterwards.
  */
-export function record(
-  x: Pick<
-    Exchange,
-    'attempt' | 'clientGone' | 'guard' | 'limits' | 'outcome' | 'request' | 'response' | 'services' | 'execution'
-  >,
-): Promise<void> {
+export function record(x: Used): Promise<void> {
   const ending = x.clientGone ? { kind: 'destroy' as const } : (x.outcome.ending ?? { kind: 'destroy' as const });
   if (ending.kind !== 'destroy') for (const part of ending.body) x.outcome.bytesOut += part.length;
   const draft = logRecordOf(x);
@@ -33,10 +34,7 @@ export function record(
  * The cost is known by now: a whole answer tells it in its head, a stream in its trailer. A promise where the answer is so large
  * that it is written in turns.
  */
-function end(
-  x: Pick<Exchange, 'outcome' | 'request' | 'response' | 'services'>,
-  ending: Ending,
-): Promise<void> | undefined {
+function end(x: Used, ending: Ending): Promise<void> | undefined {
   const { services, request, response, outcome } = x;
   const cost = ending.kind === 'destroy' ? null : costText(x.outcome);
   if (cost !== null && ending.kind === 'whole') ending.headers.push(COST, cost);

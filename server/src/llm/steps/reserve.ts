@@ -10,12 +10,18 @@ import { UsageRefused, unpricedRefused } from '../../limits/usage-refused.ts';
 import type { Price } from '../../pricing/price.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import { estimatedCost, estimateUse, expectUse, modelKey } from '../estimate.ts';
-import type { Exchange, Uses } from '../exchange.ts';
+import type { Uses } from '../exchange.ts';
 import { unpricedRate } from '../price-usage.ts';
 import { passesJob } from '../relay/usage-extraction.ts';
 import type { Estimate, LlmLimits } from '../state/limits.ts';
 import type { LlmRequest } from '../state/request.ts';
 import { factsOf } from './admit.ts';
+
+/** What this file uses of an exchange. */
+type Used = Uses<
+  'attempt' | 'execution' | 'limits' | 'request',
+  'ledger' | 'outputEstimator' | 'pricer' | 'storeClock' | 'unpriced'
+>;
 
 /** Usage limits of the key, the workspace, the provider, its integration and the policies, in this order. */
 export function requestUsageLimits(
@@ -30,7 +36,7 @@ export function requestUsageLimits(
 }
 
 /** Reserves an estimate under every usage limit before the call, or refuses the request. */
-export function reserve(x: Exchange): void | Promise<void> {
+export function reserve(x: Used): void | Promise<void> {
   const {
     request: { principal, snapshot },
   } = x;
@@ -94,7 +100,7 @@ function termsOf(x: Uses<'attempt' | 'limits' | 'request'>): LimitSpec[] {
  * Reserves an estimate under the usage limits that only the target has. More is reserved under those of the request, where
  * targets before it have used something. Throws the refusal.
  */
-export function reserveTarget(x: Exchange): void | Promise<void> {
+export function reserveTarget(x: Used): void | Promise<void> {
   const {
     limits: { targetLimits },
     request: { principal, snapshot },
@@ -145,7 +151,7 @@ export function reserveTarget(x: Exchange): void | Promise<void> {
  * The same once more, for a further call of a request that runs: null where no limit asks for it, false where one has no room
  * for all of it, since nobody needs that call. A request is counted once. Throws, or rejects with, the refusal.
  */
-export function reserveAnother(x: Exchange): UsageReservation | null | false | Promise<UsageReservation> {
+export function reserveAnother(x: Used): UsageReservation | null | false | Promise<UsageReservation> {
   const {
     request: { principal, snapshot },
     limits: { usageReservation: held, targetLimits },

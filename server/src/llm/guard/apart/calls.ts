@@ -5,7 +5,7 @@ import { sourceOf } from '../../../guardrails/compile.ts';
 import type { Guardrail, GuardrailResult, Outcome } from '../../../guardrails/guardrail.ts';
 import { parseExact } from '../../../kernel/json-exact.ts';
 import { scanOf } from '../../../kernel/json-scan.ts';
-import type { Exchange, Uses } from '../../exchange.ts';
+import type { Uses } from '../../exchange.ts';
 import { type Handed, nothing, SharedPieces, sent } from '../../large/calls.ts';
 import { bufferOf } from '../../large/jobs.ts';
 import { bytesIn, joined } from '../../relay/response-inspection.ts';
@@ -22,14 +22,14 @@ const LARGE = 128 * 1024;
 /** The same for what the scan weighed: every value is walked. */
 const HEAVY = 10_000;
 
-const isLarge = ({ body: { bytes, scan } }: Exchange['attempt']): boolean =>
+const isLarge = ({ body: { bytes, scan } }: Judging['attempt']): boolean =>
   bytes.length > LARGE || (scan !== null && scan.weight > HEAVY);
 
 type Judging = Uses<'attempt' | 'clientGone' | 'request', 'clock' | 'guardrails' | 'bodies' | 'log'>;
 
 /** Judges what would be sent by guardrails that may. Null for a dry run. */
 export function judgeInput(
-  x: Exchange,
+  x: Judging,
   guarded: GuardrailState,
   list: readonly Guardrail[],
   view: InputView,
@@ -44,7 +44,7 @@ export function judgeInput(
 const hostOf = ({ outside, onAsync }: GuardrailState, over: () => boolean): RunHost => ({ outside, onAsync, over });
 
 async function judgeInputApart(
-  x: Exchange,
+  x: Judging,
   guarded: GuardrailState,
   list: readonly Guardrail[],
   view: InputView,
